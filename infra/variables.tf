@@ -642,7 +642,7 @@ variable "resource_destinations" {
 }
 
 variable "endpoint_secrets" {
-  description = "Client secrets that event subscriptions may authenticate with without having them: ARNs of Secrets Manager secrets (whole, with the six characters at their end) and of SSM parameters, each with the hosts of token URLs that may be sent it. dispatch and manage are granted to read exactly these; an event subscription that names another one, or a token URL of another host, is refused. Who may write event subscriptions may have tokens made with these secrets and sent to endpoints of their choice. A secret under a key of your own: the key's policy must allow both roles to decrypt."
+  description = "Client secrets, private keys and client certificates that event subscriptions may authenticate with without having them: ARNs of Secrets Manager secrets (whole, with the six characters at their end) and of SSM parameters, each with the hosts of token URLs that may be sent it, or of endpoints that may be shown the certificate. dispatch and manage are granted to read exactly these; an event subscription that names another one, or a URL of another host, is refused. Who may write event subscriptions may have tokens made with these secrets and sent to endpoints of their choice. A secret under a key of your own: the key's policy must allow both roles to decrypt."
   type        = map(list(string))
   default     = {}
   nullable    = false

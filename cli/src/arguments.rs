@@ -206,6 +206,7 @@ mod tests {
             "parked list --name s1",
             "subscription send-test --topic demo --name s1",
             "subscription send-test --topic demo --name s1 --event event.json --json",
+            "subscription test-endpoint --topic demo --name s1 --json",
             "subscription test --topic demo --name s1 --events events.json --json",
             "subscription test --topic demo --file s1.json --events -",
             "subscription test --schema CloudEventSchemaV1_0 --file s1.json --events events.json",

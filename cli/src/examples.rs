@@ -68,6 +68,7 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
             "subscription health --since 24h",
             "subscription health --topic orders --name billing",
             "subscription send-test --topic orders --name billing",
+            "subscription test-endpoint --topic orders --name billing",
             "subscription list --topic orders --json",
         ],
     ),

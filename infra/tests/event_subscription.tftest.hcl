@@ -263,3 +263,46 @@ run "a_document_of_an_aws_resource_is_written_as_it_stands" {
     error_message = "written ${nonsensitive(aws_lambda_invocation.document.input)}"
   }
 }
+
+run "a_private_key_joins_the_authentication" {
+  command = plan
+
+  module {
+    source = "./modules/event-subscription"
+  }
+
+  variables {
+    private_key = "hush"
+    document = { properties = { destination = { endpointType = "WebHook", properties = {
+      endpointUrl    = "https://example.com/hook"
+      authentication = { type = "ClientCertificate", properties = { certificate = "c" } }
+    } } } }
+  }
+
+  assert {
+    condition = nonsensitive(jsondecode(aws_lambda_invocation.document.input).document.properties.destination.properties.authentication) == {
+      type       = "ClientCertificate"
+      properties = { certificate = "c", privateKey = "hush" }
+    }
+    error_message = "sent ${nonsensitive(aws_lambda_invocation.document.input)}"
+  }
+}
+
+run "refuses_a_private_key_beside_a_client_secret" {
+  command = plan
+
+  module {
+    source = "./modules/event-subscription"
+  }
+
+  variables {
+    private_key   = "hush"
+    client_secret = "hush"
+    document = { properties = { destination = { endpointType = "WebHook", properties = {
+      endpointUrl    = "https://example.com/hook"
+      authentication = { type = "OAuth2ClientCredentials", properties = { clientId = "c" } }
+    } } } }
+  }
+
+  expect_failures = [var.private_key]
+}

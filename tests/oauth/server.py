@@ -1,9 +1,10 @@
 """An OAuth 2.0 server by Authlib, and a webhook that it protects: tests/tests/oauth.rs starts it.
 
-It takes a free port of this machine alone and writes its number to standard output. It ends when its
-standard input does, and so with the tests, however they end.
+It takes a free port of this machine alone and writes it to standard output, with private keys of its
+clients: a line of JSON. It ends when its standard input does, and so with the tests, however they end.
 """
 
+import json
 import os
 import sys
 import threading
@@ -15,6 +16,9 @@ os.environ["AUTHLIB_INSECURE_TRANSPORT"] = "1"
 from authlib.integrations.flask_oauth2 import AuthorizationServer, ResourceProtector
 from authlib.oauth2.rfc6749 import ClientMixin, TokenMixin, grants
 from authlib.oauth2.rfc6750 import BearerTokenValidator
+from authlib.oauth2.rfc7523 import JWTBearerClientAssertion
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from flask import Flask, jsonify
 from werkzeug.serving import make_server
 
@@ -22,6 +26,14 @@ from werkzeug.serving import make_server
 LIFE = 4
 
 TOKENS = {}
+
+# By client: those that sign.
+KEYS = {
+    "rsa": rsa.generate_private_key(public_exponent=65537, key_size=2048),
+    "elliptic": ec.generate_private_key(ec.SECP256R1()),
+}
+
+SIGNED = JWTBearerClientAssertion.CLIENT_AUTH_METHOD
 
 
 class Client(ClientMixin):
@@ -52,8 +64,28 @@ CLIENTS = {
         Client("posts", "client_secret_post", "s3cret & more"),
         # Authlib does not decode what RFC 6749 has clients encode.
         Client("basic", "client_secret_basic", "s3cret-and-more"),
+        *(Client(name, SIGNED, None) for name in KEYS),
     )
 }
+
+
+class Signed(JWTBearerClientAssertion):
+    """Assertions that a client has signed, each of them good once."""
+
+    def __init__(self, token_url):
+        super().__init__(token_url)
+        self.used = set()
+
+    def validate_jti(self, claims, jti):
+        is_new = jti not in self.used
+        self.used.add(jti)
+        return is_new
+
+    def resolve_client_public_key(self, client, headers):
+        assert headers["kid"] == f"{client.client_id}-1"
+        public = KEYS[client.client_id].public_key()
+        encoding, form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        return public.public_bytes(encoding, form)
 
 
 class Token(TokenMixin):
@@ -71,7 +103,7 @@ class Token(TokenMixin):
 
 
 class ClientCredentials(grants.ClientCredentialsGrant):
-    TOKEN_ENDPOINT_AUTH_METHODS = ["client_secret_basic", "client_secret_post"]
+    TOKEN_ENDPOINT_AUTH_METHODS = ["client_secret_basic", "client_secret_post", SIGNED]
 
 
 class Validator(BearerTokenValidator):
@@ -115,6 +147,11 @@ def issued():
     return jsonify(len(TOKENS))
 
 
+def private_pem(key):
+    form = serialization.PrivateFormat.PKCS8
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
+
+
 def end_with_input():
     sys.stdin.read()
     os._exit(0)
@@ -122,6 +159,8 @@ def end_with_input():
 
 if __name__ == "__main__":
     listening = make_server("127.0.0.1", 0, app, threaded=True)
-    print(listening.port, flush=True)
+    server.register_client_auth_method(SIGNED, Signed(f"http://127.0.0.1:{listening.port}/token"))
+    keys = {name: private_pem(key) for name, key in KEYS.items()}
+    print(json.dumps({"port": listening.port, "keys": keys}), flush=True)
     threading.Thread(target=end_with_input, daemon=True).start()
     listening.serve_forever()

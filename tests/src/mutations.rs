@@ -79,6 +79,7 @@ pub const AREAS: &[Area] = &[
     Area { witness: tests("gridpost-ports", &[]), mutations: waiting::PORTS },
     Area { witness: tests("gridpost-ports", &[]), mutations: authentication::PORTS },
     Area { witness: tests("gridpost-core", &["--lib"]), mutations: authentication::CORE },
+    Area { witness: tests("gridpost-webhook", &[]), mutations: authentication::WEBHOOK },
     Area { witness: tests("gridpost-ports", &[]), mutations: identities::PORTS },
     Area { witness: tests("gridpost-core", &["--lib"]), mutations: identities::CORE },
     Area { witness: tests("gridpost-signing", &[]), mutations: identities::SIGNING },

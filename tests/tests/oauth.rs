@@ -26,9 +26,10 @@ use gridpost_ports::{
     Attempted, EndpointClient,
     authentication::{Authenticated, NoSecrets, Tokens},
 };
-use gridpost_runtime::system::SystemClock;
+use gridpost_runtime::system::{SystemClock, SystemDice};
 use gridpost_tests::packages;
-use gridpost_webhook::http::HttpClient;
+use gridpost_webhook::{http::HttpClient, keys::PrivateKeys};
+use serde_json::Value;
 
 const REQUIREMENTS: &str = include_str!("../oauth/requirements.txt");
 const PROGRAM: &str = include_str!("../oauth/server.py");
@@ -38,6 +39,8 @@ const LIFE: Duration = Duration::from_secs(4);
 
 struct Server {
     url: String,
+    /// The private keys of its clients, by their ids.
+    keys: Value,
     /// It ends when its standard input is closed, which the end of this process does.
     _process: Child,
 }
@@ -68,11 +71,13 @@ fn run(python: &Path, log: &Path) -> anyhow::Result<Server> {
     let mut line = String::new();
     let stdout = process.stdout.take().context("it has a standard output")?;
     BufReader::new(stdout).read_line(&mut line)?;
-    let Ok(port) = line.trim().parse::<u16>() else {
+    let said = serde_json::from_str::<Value>(&line).unwrap_or_default();
+    let Some(port) = said["port"].as_u64() else {
         let said = fs::read_to_string(log).unwrap_or_default();
         bail!("the server has not started; it said:\n{said}");
     };
-    Ok(Server { url: format!("http://127.0.0.1:{port}"), _process: process })
+    let url = format!("http://127.0.0.1:{port}");
+    Ok(Server { url, keys: said["keys"].clone(), _process: process })
 }
 
 /// The client that dispatch has, where loopback is allowed.
@@ -83,6 +88,7 @@ fn client() -> Authenticated<HttpClient> {
     let client = HttpClient::new(allowed, Arc::clone(&clock) as _).expect("a client");
     let none = ClientSecrets::default();
     let tokens = Tokens::new(Arc::new(client.clone()), Arc::new(NoSecrets), none, clock);
+    let tokens = tokens.signing(Arc::new(PrivateKeys), Arc::new(SystemDice));
     Authenticated::new(client, Arc::new(tokens))
 }
 
@@ -140,7 +146,7 @@ async fn tokens_of_another_server_are_asked_for_kept_renewed_and_replaced() {
     ];
     for (id, sent_by, secret, other) in table {
         let (client, before) = (client(), server.issued().await);
-        let by = server.authentication(id, sent_by, secret);
+        let by = server.authentication(id, sent_by.clone(), secret);
         for _ in 0..3 {
             assert_eq!(server.attempt(&client, &by).await.0, Outcome::Delivered, "{id}");
         }
@@ -152,13 +158,46 @@ async fn tokens_of_another_server_are_asked_for_kept_renewed_and_replaced() {
         assert_eq!(server.attempt(&client, &by).await.0, Outcome::Delivered, "{id} has expired");
         assert_eq!(server.issued().await, before + 3, "{id} is renewed before it is refused");
         for wrong in [
-            server.authentication(id, sent_by, "another"),
-            server.authentication(id, other, secret),
-            server.authentication("stranger", sent_by, secret),
+            server.authentication(id, sent_by.clone(), "another"),
+            server.authentication(id, other.clone(), secret),
+            server.authentication("stranger", sent_by.clone(), secret),
         ] {
             let (outcome, said) = server.attempt(&client, &wrong).await;
             assert_eq!(outcome, Outcome::EndpointAuthenticationFailed, "{said}");
             assert!(said.contains("(invalid_client)") && !said.contains(secret), "{said}");
         }
+    }
+}
+
+#[tokio::test]
+async fn assertions_are_verified_by_another_server() {
+    let server = start().await.expect("a server");
+    let signed = |id: &str, audience: Option<&str>| SentBy::PrivateKeyJwt {
+        key_id: Some(format!("{id}-1")),
+        audience: audience.map(str::to_owned),
+    };
+    for (id, other) in [("rsa", "elliptic"), ("elliptic", "rsa")] {
+        let (client, before) = (client(), server.issued().await);
+        let key = server.keys[id].as_str().expect("a key");
+        let by = server.authentication(id, signed(id, None), key);
+        for issued in 1..=3 {
+            let (outcome, said) = server.attempt(&client, &by).await;
+            assert_eq!(outcome, Outcome::Delivered, "{id}: {said}");
+            // Each assertion has an id of its own, or the server would refuse the second.
+            assert_eq!(server.issued().await, before + issued, "{id}");
+            server.revoke_all().await;
+        }
+        let elsewhere = signed(id, Some("https://elsewhere.example/token"));
+        let wrong = server.authentication(id, elsewhere, key);
+        let (outcome, said) = server.attempt(&client, &wrong).await;
+        assert_eq!(outcome, Outcome::EndpointAuthenticationFailed, "{said}");
+        assert!(said.contains("(invalid_client)"), "{said}");
+        let audience = Some(format!("{}/token", server.url));
+        let named = server.authentication(id, signed(id, audience.as_deref()), key);
+        assert_eq!(server.attempt(&client, &named).await.0, Outcome::Delivered, "{id}");
+        let foreign = server.keys[other].as_str().expect("a key");
+        let foreign = server.authentication(id, signed(id, None), foreign);
+        let (outcome, said) = server.attempt(&client, &foreign).await;
+        assert_eq!(outcome, Outcome::EndpointAuthenticationFailed, "{said}");
     }
 }

@@ -70,13 +70,14 @@ const MAY_USE: [(&str, &[&str]); 19] = [
 ];
 
 /// All that the core may depend on: nothing of it reaches AWS, a network, a runtime, a clock or dice.
-const OF_THE_CORE: [&str; 15] = [
+const OF_THE_CORE: [&str; 16] = [
     "base64",
     "bytes",
     "hmac",
     "http",
     "ipnet",
     "memchr",
+    "pem",
     "percent-encoding",
     "serde",
     "serde_json",

@@ -104,6 +104,8 @@ pub enum SubscriptionCommand {
     },
     /// Send one event to this event subscription alone, and tell what its endpoint answers
     SendTest(send_test::SendTestArguments),
+    /// The same, step by step: name, connection, TLS, token or certificate, answer; and what to do
+    TestEndpoint(send_test::SendTestArguments),
     /// Say whether a filter wants sample events, and which part of it refuses them
     Test(test::TestArguments),
 }
@@ -146,6 +148,7 @@ impl CreateArguments {
                 true => delivery_profile(&api.topic(&self.named.topic).await?),
                 false => ProfileName::Basic,
             };
+            self.flags.settings.authentication.check()?;
             return Ok(self.flags.to_document(profile));
         };
         read_document(file)
@@ -176,7 +179,10 @@ pub async fn run(
     match command {
         SubscriptionCommand::Test(_) => {}
         SubscriptionCommand::SendTest(arguments) => {
-            send_test::run(&arguments, &api, output).await?;
+            send_test::run(&arguments, &api, output, send_test::told).await?;
+        }
+        SubscriptionCommand::TestEndpoint(arguments) => {
+            send_test::run(&arguments, &api, output, send_test::explained).await?;
         }
         SubscriptionCommand::Health { topic, name: None, since, .. } => {
             let mut all = health::of_all(&api, topic.as_deref()).await?;

@@ -17,6 +17,7 @@ use super::form::{Fields, Posted};
 use super::made::{self, Made, is_conflict};
 use super::page::{self, Frame, Tab, subscription_url};
 use super::patch;
+use super::subscription_form::authentication::without_secrets;
 use super::subscription_form::view::{About, BASIC, Limits, NAMESPACE, sections};
 use super::subscription_form::{arranged, document, fields_of, placed};
 use crate::failure::Refusal;
@@ -77,6 +78,7 @@ pub(super) async fn save(
     let status = failure::status(&error);
     if is_conflict(&error) {
         let none = Placed::default();
+        let mine = without_secrets(&mine);
         let page = match conflict(&app, &topic, &name, &was, &mine).await {
             Ok(page) => page,
             Err(error) => render(&app, &topic, &name, &shown(&none, None), &made::unread(&error)),

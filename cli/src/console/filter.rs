@@ -120,7 +120,7 @@ pub(super) async fn send_test_event(
 fn answered(sent: &Value) -> Markup {
     let is_good = sent["outcome"] == "Delivered";
     let class = if is_good { "done" } else { "problem" };
-    let told = send_test::told(sent);
+    let told = send_test::explained(sent);
     html! {
         div class=(class) role="status" { @for line in told.lines() { p { (page::visible(line)) } } }
     }

@@ -43,6 +43,14 @@ pub(super) fn of_subscription(old: &Value, new: &Value) -> Value {
             changed.insert(member.to_owned(), new["properties"][member].clone());
         }
     }
+    // So does an authentication of another type.
+    let place = "/destination/properties/authentication";
+    let authentication = changed
+        .get_mut("destination")
+        .and_then(|destination| destination.get_mut("properties")?.get_mut("authentication"));
+    if let Some(authentication) = authentication.filter(|it| it.get("type").is_some()) {
+        *authentication = new["properties"].pointer(place).cloned().unwrap_or_default();
+    }
     patch
 }
 

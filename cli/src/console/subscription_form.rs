@@ -1,6 +1,7 @@
 //! An event subscription's document as fields, and back. What the fields do not change stays as it was,
 //! and what they can't mean stays a text: the API refuses it in its own words.
 
+pub(super) mod authentication;
 mod rows;
 pub(super) mod view;
 
@@ -33,6 +34,7 @@ enum Kind {
     Key,
     Letters,
     Signing,
+    Authentication,
 }
 
 /// The members of `properties`, but for the destination.
@@ -64,7 +66,7 @@ const SCHEMA: &str = "eventDeliverySchema";
 pub(super) const TYPE: &str = "destination.endpointType";
 
 /// Those of a destination's `properties`, and the types that have them.
-const OF_DESTINATION: [(&str, Kind, &[&str]); 7] = [
+const OF_DESTINATION: [(&str, Kind, &[&str]); 10] = [
     ("endpointUrl", Kind::Text, &["WebHook"]),
     ("resourceId", Kind::Text, &RESOURCES),
     ("messageGroupId", Kind::Key, &["SqsQueue", "SnsTopic"]),
@@ -76,6 +78,9 @@ const OF_DESTINATION: [(&str, Kind, &[&str]); 7] = [
         Kind::Attributes,
         &["WebHook", "LambdaFunction", "SqsQueue", "SnsTopic"],
     ),
+    (authentication::NAME, Kind::Authentication, &["WebHook"]),
+    ("azureActiveDirectoryTenantId", Kind::Text, &["WebHook"]),
+    ("azureActiveDirectoryApplicationIdOrUri", Kind::Text, &["WebHook"]),
 ];
 
 const RESOURCES: [&str; 5] =
@@ -154,7 +159,7 @@ pub(super) fn arranged(posted: &mut Posted) -> Option<String> {
             (*list).to_owned()
         }
         // The fields of another type than the one that was chosen say nothing of it.
-        Asked::Save if fields.get("destination.shown") == fields.get(TYPE) => {
+        Asked::Save if are_all_shown(fields) => {
             for (list, _, members) in LISTS {
                 fields.keep_rows(list, |fields, row| !fields.is_blank(list, row, members));
             }
@@ -162,6 +167,9 @@ pub(super) fn arranged(posted: &mut Posted) -> Option<String> {
         }
         Asked::Save | Asked::Choose => {
             let kind = fields.get(TYPE).to_owned();
+            if fields.get("destination.shown") == kind {
+                return Some(authentication::TYPE.to_owned());
+            }
             if before.get(TYPE) == kind && fields.get("destination.shown") != kind {
                 // The other type's fields were not on the page: as they are saved they are not lost.
                 for (name, _) in of_type(&kind) {
@@ -174,6 +182,12 @@ pub(super) fn arranged(posted: &mut Posted) -> Option<String> {
         }
     };
     Some(focus)
+}
+
+/// Whether the fields on the page are those of the types that are chosen.
+fn are_all_shown(fields: &Fields) -> bool {
+    use authentication::{SHOWN, TYPE as BY};
+    fields.get("destination.shown") == fields.get(TYPE) && fields.get(SHOWN) == fields.get(BY)
 }
 
 /// The document that was, with what the fields change; and what they say that no document can.
@@ -196,13 +210,22 @@ pub(super) fn document(fields: &Fields, was: &Value, is_new: bool) -> (Value, Pl
     }
     for (name, kind) in of_type(now) {
         let field = format!("destination.{name}");
-        let is_kept = !is_other && fields.is_same(&before, &field);
+        let is_kept = !is_other && is_same(fields, &before, name, &field);
         if !is_kept {
             let value = kind.meant(fields, &field, &mut problems);
             put(&mut properties["destination"], &format!("properties.{name}"), value);
         }
     }
     (document, problems)
+}
+
+/// Whether a member of a destination is as it was.
+fn is_same(fields: &Fields, before: &Fields, name: &str, field: &str) -> bool {
+    match name {
+        // What says which fields are on the page is no change.
+        authentication::NAME => authentication::given(fields) == authentication::given(before),
+        _ => fields.is_same(before, field),
+    }
 }
 
 fn at<'v>(document: &'v Value, path: &str) -> &'v Value {
@@ -256,6 +279,7 @@ impl Kind {
                 }
             }
             (Self::Signing, value) => fields.tick(name, value.is_object()),
+            (Self::Authentication, value) => authentication::show(value, fields),
             (Self::Text | Self::Number | Self::Steps, other) => fields.set(name, other.to_string()),
         }
     }
@@ -287,6 +311,7 @@ impl Kind {
                 let is_given = !bucket.is_empty();
                 is_given.then(|| json!({"endpointType": "S3Bucket", "properties": bucket}))
             }
+            Self::Authentication => authentication::given(fields),
             Self::Signing => fields.is_on(name).then(|| json!({"scheme": "StandardWebhooks"})),
         }
     }

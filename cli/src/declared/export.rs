@@ -133,7 +133,6 @@ impl Export {
 
     /// Leaves the secret of an endpoint's authentication to the environment: no request reads it.
     fn client_secret(&mut self, one: &One<'_>, destination: &mut Value) {
-        const SECRET: &str = "clientSecret";
         if !has_client_secret(destination) {
             return;
         }
@@ -141,8 +140,18 @@ impl Export {
         let Some(members) = destination.pointer_mut(place).and_then(Value::as_object_mut) else {
             return;
         };
-        let secret = self.secret(one, "CLIENT_SECRET", "the client secret of its authentication");
-        members.insert(SECRET.to_owned(), secret.into());
+        // A read shows the member that is secret as null, and none where there is a reference.
+        let secrets = [
+            ("clientSecret", "CLIENT_SECRET", "the client secret of its authentication"),
+            ("privateKey", "PRIVATE_KEY", "the private key of its authentication"),
+        ];
+        for (member, name, what) in secrets {
+            let is_named = members.get(&format!("{member}Reference")).is_some_and(Value::is_string);
+            if members.get(member).is_some_and(Value::is_null) && !is_named {
+                let secret = self.secret(one, name, what);
+                members.insert(member.to_owned(), secret.into());
+            }
+        }
     }
 
     /// Leaves a secret to a variable of its own.
@@ -189,13 +198,11 @@ struct One<'a> {
     with_secrets: bool,
 }
 
-/// Whether the client of a destination's authentication has a secret of its own, which is stored.
+/// Whether a destination's authentication may have a secret of its own, which is stored: a client does
+/// not that a token of AWS proves.
 fn has_client_secret(destination: &Value) -> bool {
-    let kind = destination.pointer("/authentication/type").and_then(Value::as_str);
     let at = |name: &str| destination.pointer(&format!("/authentication/properties/{name}"));
-    matches!(kind, Some("OAuth2ClientCredentials" | "EntraId"))
-        && !at("clientSecretReference").is_some_and(Value::is_string)
-        && !at("clientAssertion").is_some_and(Value::is_object)
+    !at("clientAssertion").is_some_and(Value::is_object)
 }
 
 fn is_forbidden(error: &anyhow::Error) -> bool {
@@ -319,9 +326,6 @@ mod tests {
         };
         let assertion = json!({"type": "AwsWebIdentity", "properties": {"audience": "a"}});
         assert!(by("EntraId", json!({"clientSecret": null})));
-        assert!(!by("EntraId", json!({"clientSecret": null, "clientSecretReference": "arn"})));
         assert!(!by("EntraId", json!({"clientSecret": null, "clientAssertion": assertion})));
-        assert!(!by("AwsSigV4", json!({"service": "execute-api", "region": null})));
-        assert!(!by("AwsWebIdentity", json!({"audience": "a"})));
     }
 }

@@ -1,6 +1,6 @@
 //! Secrets of event subscriptions, which a file leaves to the environment: `${NAME}` in the URL
-//! of an endpoint, in the value of a secret header, or in a client secret, is what the environment
-//! variable holds.
+//! of an endpoint, in the value of a secret header, in a client secret, or in a private key, is what
+//! the environment variable holds.
 
 use serde_json::{Map, Value};
 
@@ -19,7 +19,7 @@ fn fill_all(
 ) {
     match document {
         Value::Object(members) => {
-            for member in ["endpointUrl", "clientSecret", "value"] {
+            for member in ["endpointUrl", "clientSecret", "privateKey", "value"] {
                 if member != "value" || is_secret(members) {
                     fill_member(members, member, known, missing);
                 }

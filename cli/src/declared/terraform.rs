@@ -82,10 +82,15 @@ impl Root {
             if document.pointer(tenant).is_some_and(|tenant| !tenant.is_null()) {
                 notes.push(format!("{topic}/{name}: set the variable endpoint_entra_client"));
             }
-            if by("clientSecretReference").is_some() {
+            let references = [
+                ("clientSecretReference", "client secret", "its token URL"),
+                ("privateKeyReference", "private key", "its token URL"),
+                ("certificateReference", "client certificate", "its endpoint"),
+            ];
+            for (_, what, of) in references.iter().filter(|(it, ..)| by(it).is_some()) {
                 notes.push(format!(
-                    "{topic}/{name}: its client secret is by reference: name it in the variable \
-                     endpoint_secrets, with the host of its token URL; a reference to this machine's \
+                    "{topic}/{name}: its {what} is by reference: name it in the variable \
+                     endpoint_secrets, with the host of {of}; a reference to this machine's \
                      environment must become an ARN"
                 ));
             }

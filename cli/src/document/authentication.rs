@@ -1,9 +1,36 @@
 //! The flags of an endpoint's authentication.
 
+use std::{convert::Infallible, fmt, fs};
+
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::members;
+use crate::failure::Misuse;
+
+/// A file of PEM. What it has does not print.
+#[derive(Clone)]
+pub struct PemFile {
+    path: String,
+    text: Result<String, String>,
+}
+
+impl PemFile {
+    fn read(path: &str) -> Result<Self, Infallible> {
+        let text = fs::read_to_string(path).map_err(|error| error.to_string());
+        Ok(Self { path: path.to_owned(), text })
+    }
+
+    fn value(&self) -> Value {
+        json!(self.text.as_deref().unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for PemFile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("PemFile").field(&self.path).finish()
+    }
+}
 
 /// How requests to a webhook are authenticated.
 #[derive(Args, Clone, Debug, Default)]
@@ -41,32 +68,75 @@ pub struct AuthenticationFlags {
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["file", "entra_tenant"])]
     pub oauth_audience: Option<String>,
 
+    /// A file with the client's private key (PEM), which signs instead of a secret: private_key_jwt
+    #[arg(long, value_name = "FILE", value_parser = PemFile::read,
+        conflicts_with_all = ["file", "entra_tenant", "oauth_client_secret", "oauth_secret_reference"])]
+    pub oauth_private_key: Option<PemFile>,
+
+    /// Where the client's private key is kept, as for --oauth-secret-reference
+    #[arg(long, value_name = "ARN", conflicts_with_all = ["file", "entra_tenant", "oauth_client_secret",
+        "oauth_secret_reference", "oauth_private_key"])]
+    pub oauth_private_key_reference: Option<String>,
+
+    /// The id of the client's private key, for the token server
+    #[arg(long, value_name = "ID", conflicts_with_all = ["file", "entra_tenant"])]
+    pub oauth_key_id: Option<String>,
+
+    /// Whom the client's assertion is for [default: the token URL]
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["file", "entra_tenant"])]
+    pub oauth_assertion_audience: Option<String>,
+
+    /// Show a client certificate (mutual TLS): a file with its chain, one's own first (PEM)
+    #[arg(long, value_name = "FILE", value_parser = PemFile::read,
+        conflicts_with_all = ["file", "oauth_token_url", "entra_tenant"])]
+    pub client_certificate: Option<PemFile>,
+
+    /// A file with the private key of the client certificate (PEM), which no read shows
+    #[arg(long, value_name = "FILE", value_parser = PemFile::read,
+        conflicts_with_all = ["file", "oauth_token_url", "entra_tenant"])]
+    pub client_key: Option<PemFile>,
+
+    /// Where client certificate and private key are kept together, as for --oauth-secret-reference
+    #[arg(long, value_name = "ARN", conflicts_with_all = ["file", "oauth_token_url", "entra_tenant",
+        "client_certificate", "client_key"])]
+    pub client_certificate_reference: Option<String>,
+
+    /// Beside a client certificate: trust only the authorities in this file (PEM) at this endpoint
+    #[arg(long, value_name = "FILE", value_parser = PemFile::read,
+        conflicts_with_all = ["file", "oauth_token_url", "entra_tenant"])]
+    pub trusted_certificates: Option<PemFile>,
+
     /// Prove the client by a token that AWS signs, instead of a secret: for this audience, or for
     /// Entra ID's own
     #[arg(
         long, value_name = "AUDIENCE", num_args = 0..=1, require_equals = true,
         default_missing_value = "",
-        conflicts_with_all = ["file", "oauth_client_secret", "oauth_secret_reference"]
+        conflicts_with_all = ["file", "oauth_client_secret", "oauth_secret_reference",
+            "oauth_private_key", "oauth_private_key_reference"]
     )]
     pub client_by_aws: Option<String>,
 
     /// Sign requests by AWS's Signature Version 4 for this service: execute-api (API Gateway) or lambda
     /// (function URLs)
-    #[arg(long, value_name = "SERVICE", conflicts_with_all = ["file", "oauth_token_url", "entra_tenant"])]
+    #[arg(long, value_name = "SERVICE", conflicts_with_all = ["file", "oauth_token_url", "entra_tenant",
+        "client_certificate", "client_certificate_reference"])]
     pub sigv4_service: Option<String>,
 
     /// The region to sign for, where the endpoint's host does not show it
-    #[arg(long, value_name = "REGION", conflicts_with_all = ["file", "oauth_token_url", "entra_tenant"])]
+    #[arg(long, value_name = "REGION", conflicts_with_all = ["file", "oauth_token_url", "entra_tenant",
+        "client_certificate", "client_certificate_reference"])]
     pub sigv4_region: Option<String>,
 
     /// The role to sign with, one that the deployment names
-    #[arg(long, value_name = "ARN", conflicts_with_all = ["file", "oauth_token_url", "entra_tenant"])]
+    #[arg(long, value_name = "ARN", conflicts_with_all = ["file", "oauth_token_url", "entra_tenant",
+        "client_certificate", "client_certificate_reference"])]
     pub sigv4_role: Option<String>,
 
     /// Authenticate requests by tokens that AWS signs for this audience, one that the deployment names
     #[arg(
         long, value_name = "AUDIENCE",
-        conflicts_with_all = ["file", "oauth_token_url", "entra_tenant", "sigv4_service"]
+        conflicts_with_all = ["file", "oauth_token_url", "entra_tenant", "sigv4_service",
+            "client_certificate", "client_certificate_reference"]
     )]
     pub aws_identity: Option<String>,
 
@@ -77,7 +147,7 @@ pub struct AuthenticationFlags {
 
 impl AuthenticationFlags {
     /// The names of all of them.
-    pub const NAMES: [&str; 14] = [
+    pub const NAMES: [&str; 22] = [
         "oauth_token_url",
         "entra_tenant",
         "entra_application",
@@ -86,6 +156,14 @@ impl AuthenticationFlags {
         "oauth_secret_reference",
         "oauth_scope",
         "oauth_audience",
+        "oauth_private_key",
+        "oauth_private_key_reference",
+        "oauth_key_id",
+        "oauth_assertion_audience",
+        "client_certificate",
+        "client_key",
+        "client_certificate_reference",
+        "trusted_certificates",
         "client_by_aws",
         "sigv4_service",
         "sigv4_region",
@@ -93,6 +171,39 @@ impl AuthenticationFlags {
         "aws_identity",
         "aws_identity_algorithm",
     ];
+
+    /// The type that they name, if they name one.
+    fn kind(&self) -> Option<&'static str> {
+        let kinds = [
+            (self.oauth_token_url.is_some(), "OAuth2ClientCredentials"),
+            (self.entra_tenant.is_some(), "EntraId"),
+            (self.client_certificate.is_some(), "ClientCertificate"),
+            (self.client_certificate_reference.is_some(), "ClientCertificate"),
+            (self.sigv4_service.is_some(), "AwsSigV4"),
+            (self.aws_identity.is_some(), "AwsWebIdentity"),
+        ];
+        kinds.iter().find(|(is_given, _)| *is_given).map(|(_, kind)| *kind)
+    }
+
+    /// Checks that the files could be read.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse`] names the first that could not.
+    pub fn check(&self) -> Result<(), Misuse> {
+        let files = [
+            ("--oauth-private-key", &self.oauth_private_key),
+            ("--client-certificate", &self.client_certificate),
+            ("--client-key", &self.client_key),
+            ("--trusted-certificates", &self.trusted_certificates),
+        ];
+        for (flag, file) in files {
+            if let Some(PemFile { path, text: Err(error) }) = file {
+                return Err(Misuse(format!("{flag}: {path} can't be read: {error}")));
+            }
+        }
+        Ok(())
+    }
 
     /// What proves a client instead of a secret.
     fn assertion(&self) -> Option<Value> {
@@ -105,9 +216,14 @@ impl AuthenticationFlags {
     }
 
     /// The member of a destination's properties that they describe. Without one that says the type
-    /// (a token URL, a tenant, a service, an audience) it is a change of the one that there is.
+    /// (a token URL, a tenant, a certificate, a service, an audience) it is a change of the one that
+    /// there is.
     pub fn authentication(&self) -> Option<Value> {
         let text = |given: &Option<String>| given.as_ref().map(|text| json!(text));
+        let file = |given: &Option<PemFile>| given.as_ref().map(PemFile::value);
+        let is_signed =
+            self.oauth_private_key.is_some() || self.oauth_private_key_reference.is_some();
+        let private_key = self.oauth_private_key.as_ref().or(self.client_key.as_ref());
         let properties = members([
             ("tokenUrl", text(&self.oauth_token_url)),
             ("tenantId", text(&self.entra_tenant)),
@@ -116,6 +232,14 @@ impl AuthenticationFlags {
             ("clientSecret", text(&self.oauth_client_secret)),
             ("clientSecretReference", text(&self.oauth_secret_reference)),
             ("scope", text(&self.oauth_scope)),
+            ("clientAuthentication", is_signed.then(|| json!("PrivateKeyJwt"))),
+            ("privateKey", private_key.map(PemFile::value)),
+            ("privateKeyReference", text(&self.oauth_private_key_reference)),
+            ("keyId", text(&self.oauth_key_id)),
+            ("assertionAudience", text(&self.oauth_assertion_audience)),
+            ("certificate", file(&self.client_certificate)),
+            ("certificateReference", text(&self.client_certificate_reference)),
+            ("trustedCertificates", file(&self.trusted_certificates)),
             (
                 "audience",
                 text(
@@ -134,13 +258,7 @@ impl AuthenticationFlags {
         if properties.is_empty() {
             return None;
         }
-        let kinds = [
-            (&self.oauth_token_url, "OAuth2ClientCredentials"),
-            (&self.entra_tenant, "EntraId"),
-            (&self.sigv4_service, "AwsSigV4"),
-            (&self.aws_identity, "AwsWebIdentity"),
-        ];
-        let kind = kinds.iter().find(|(given, _)| given.is_some()).map(|(_, kind)| json!(kind));
+        let kind = self.kind().map(|kind| json!(kind));
         Some(members([("type", kind), ("properties", Some(Value::Object(properties)))]).into())
     }
 }
@@ -152,6 +270,7 @@ mod tests {
     #[test]
     fn flags_describe_an_authentication_or_a_change_of_one() {
         let text = |text: &str| Some(text.to_owned());
+        let file = |text: &str| Some(PemFile { path: "f".to_owned(), text: Ok(text.to_owned()) });
         let none = AuthenticationFlags::default;
         let table = [
             (none(), Value::Null),
@@ -212,9 +331,44 @@ mod tests {
                 json!({"type": "AwsWebIdentity", "properties":
                     {"audience": "aud", "signingAlgorithm": "ES384"}}),
             ),
+            (
+                AuthenticationFlags {
+                    oauth_token_url: text("https://id/token"),
+                    oauth_client_id: text("c"),
+                    oauth_private_key_reference: text("arn:k"),
+                    oauth_key_id: text("k1"),
+                    ..none()
+                },
+                json!({"type": "OAuth2ClientCredentials", "properties": {
+                    "tokenUrl": "https://id/token", "clientId": "c", "keyId": "k1",
+                    "clientAuthentication": "PrivateKeyJwt", "privateKeyReference": "arn:k"}}),
+            ),
+            (
+                AuthenticationFlags {
+                    client_certificate: file("chain"),
+                    client_key: file("key"),
+                    trusted_certificates: file("ca"),
+                    ..none()
+                },
+                json!({"type": "ClientCertificate", "properties": {
+                    "certificate": "chain", "privateKey": "key", "trustedCertificates": "ca"}}),
+            ),
+            (
+                AuthenticationFlags { client_certificate_reference: text("arn:c"), ..none() },
+                json!({"type": "ClientCertificate", "properties": {"certificateReference": "arn:c"}}),
+            ),
         ];
         for (flags, want) in table {
             assert_eq!(flags.authentication().unwrap_or_default(), want, "{flags:?}");
         }
+    }
+
+    #[test]
+    fn a_file_that_can_not_be_read_is_named() {
+        let file = PemFile::read("no-such-folder/client.key").ok();
+        let flags = AuthenticationFlags { client_key: file, ..AuthenticationFlags::default() };
+        let misuse = flags.check().expect_err("no such file").to_string();
+        assert!(misuse.starts_with("--client-key: no-such-folder/client.key can't"), "{misuse}");
+        assert!(AuthenticationFlags::default().check().is_ok());
     }
 }

@@ -32,7 +32,7 @@ use gridpost_runtime::{
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
 };
-use gridpost_webhook::{http::HttpClient, services::client_for_services};
+use gridpost_webhook::{http::HttpClient, keys::PrivateKeys, services::client_for_services};
 use lambda_runtime::Error;
 use serde::{Deserialize, Serialize};
 
@@ -112,11 +112,13 @@ fn endpoint_client(
     let (kept, allowed) = (config::failed_response_bytes()?, config::allowed_endpoints()?);
     let make_client = Box::new(client_for_services(&clock));
     let services = identity::services(clients.config(), &clock, make_client);
-    let secrets = AwsSecrets::new(Arc::clone(&services));
+    let secrets = Arc::new(AwsSecrets::new(Arc::clone(&services)));
     let signer = identity::signer(clients.config(), services);
     let (named, identities) = (allowed.secrets.clone(), allowed.identities.clone());
     let client = HttpClient::new(allowed, Arc::clone(&clock))?;
-    let tokens = Tokens::new(Arc::new(client.clone()), Arc::new(secrets), named, clock);
+    let client = client.reading(Arc::clone(&secrets) as _);
+    let tokens = Tokens::new(Arc::new(client.clone()), secrets, named, clock);
+    let tokens = tokens.signing(Arc::new(PrivateKeys), Arc::new(SystemDice));
     let tokens = tokens.proving(Arc::new(signer), identities);
     Ok(Arc::new(Authenticated::new(client.keeping(kept), Arc::new(tokens))))
 }

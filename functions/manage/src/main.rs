@@ -28,7 +28,7 @@ use gridpost_runtime::{
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
 };
-use gridpost_webhook::{http::HttpClient, services::client_for_services};
+use gridpost_webhook::{http::HttpClient, keys::PrivateKeys, services::client_for_services};
 use lambda_runtime::{Diagnostic, Error};
 use serde_json::Value;
 
@@ -55,8 +55,11 @@ fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
     let queues = Arc::new(SqsQueues::new(clients.sqs(), urls));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let checker = DispatchFunction::new(clients.config(), &dispatch);
+    let make_client = Box::new(client_for_services(&clock));
+    let services = identity::services(clients.config(), &clock, make_client);
     let client = HttpClient::new(settings.allowed.clone(), Arc::clone(&clock))?;
-    let tokens = tokens(&clients, &client, &settings, &clock);
+    let client = client.reading(Arc::new(AwsSecrets::new(Arc::clone(&services))));
+    let tokens = tokens(&clients, services, &client, &settings, &clock);
     let authenticated = |client| Authenticated::new(client, Arc::clone(&tokens));
     Ok(Context {
         configuration: Arc::clone(&table) as _,
@@ -87,17 +90,16 @@ fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
 /// The tokens of authenticated endpoints.
 fn tokens(
     clients: &Clients,
+    services: Arc<identity::Services>,
     client: &HttpClient,
     settings: &Settings,
     clock: &Arc<dyn Clock>,
 ) -> Arc<Tokens> {
-    let make_client = Box::new(client_for_services(clock));
-    let services = identity::services(clients.config(), clock, make_client);
-    let secrets = AwsSecrets::new(Arc::clone(&services));
+    let secrets = Arc::new(AwsSecrets::new(Arc::clone(&services)));
     let signer = identity::signer(clients.config(), services);
     let named = settings.allowed.secrets.clone();
-    let (client, secrets) = (Arc::new(client.clone()), Arc::new(secrets));
-    let tokens = Tokens::new(client, secrets, named, Arc::clone(clock));
+    let tokens = Tokens::new(Arc::new(client.clone()), secrets, named, Arc::clone(clock));
+    let tokens = tokens.signing(Arc::new(PrivateKeys), Arc::new(SystemDice));
     Arc::new(tokens.proving(Arc::new(signer), settings.allowed.identities.clone()))
 }
 

@@ -18,7 +18,7 @@ locals {
       } : member => mappings if length(local.secret_attributes) > 0
     },
     {
-      for member, value in { clientSecret = var.client_secret } : "authentication" => merge(
+      for member, value in { clientSecret = var.client_secret, privateKey = var.private_key } : "authentication" => merge(
         try(local.destination.properties.authentication, {}),
         { properties = merge(try(local.destination.properties.authentication.properties, {}), { (member) = value }) },
       ) if value != null

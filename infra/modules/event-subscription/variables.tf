@@ -116,6 +116,29 @@ variable "client_secret" {
   }
 }
 
+variable "private_key" {
+  description = "Private key of the document's authentication, PEM, at most 4,096 bytes, where it names none by reference: of a client that signs (PrivateKeyJwt), or of a client certificate. It becomes privateKey of properties.destination.properties.authentication.properties, which the document must have. Null: the document names the key, or has none."
+  type        = string
+  default     = null
+  sensitive   = true
+
+  validation {
+    condition     = var.private_key == null || can(keys(var.document.properties.destination.properties.authentication))
+    error_message = "private_key belongs to an authentication: write its type and its other members into properties.destination.properties.authentication of document."
+  }
+
+  validation {
+    # Base64 turns three bytes into four characters: 4,096 bytes become 5,464.
+    condition     = length(base64encode(coalesce(var.private_key, "-"))) <= 5464
+    error_message = "private_key must have at most 4096 bytes."
+  }
+
+  validation {
+    condition     = var.private_key == null || (var.client_secret == null && try(var.document.properties.destination.properties.authentication.properties.privateKey, null) == null)
+    error_message = "The secret is given twice: private_key, and client_secret or privateKey of the document's authentication. Remove one."
+  }
+}
+
 variable "validate_at_plan" {
   description = "Whether a plan asks the manage function for problems in the document. Set it to false if the planning role may not invoke the function: problems then show at apply."
   type        = bool

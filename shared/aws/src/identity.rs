@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use aws_types::SdkConfig;
 use gridpost_ports::Clock;
-use gridpost_signing::{MakeClient, Services, Signer};
+use gridpost_signing::{MakeClient, Signer};
+
+pub use gridpost_signing::Services;
 
 /// AWS's services, with the credentials and the endpoint of `config`. Credentials are had anew for each
 /// call: the provider knows when they end.

@@ -19,6 +19,7 @@ pub mod listeners;
 pub mod parking;
 pub mod partial;
 pub mod plan;
+pub mod probe;
 pub mod queue;
 pub mod rate;
 pub mod redrive;

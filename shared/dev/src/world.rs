@@ -34,7 +34,7 @@ use gridpost_runtime::{
 };
 use gridpost_signing::{Services, Signer};
 use gridpost_wake_handler as wake;
-use gridpost_webhook::{http::HttpClient, services::client_for_services};
+use gridpost_webhook::{http::HttpClient, keys::PrivateKeys, services::client_for_services};
 
 use crate::{
     Identity, Options, Resources, StartError,
@@ -123,6 +123,7 @@ impl World {
         allowed.identities = identity.map(|it| it.named.clone()).unwrap_or_default();
         let client = HttpClient::new(allowed.clone(), Arc::clone(&clock) as _);
         let client = client.map_err(StartError::Certificates)?;
+        let client = client.reading(Arc::new(secrets::Environment));
         let tokens = tokens(&client, &allowed, &clock, identity);
         let (log, counts) = (options.log.clone(), Counts::default());
         let latency_metrics = options.latency_metrics;
@@ -175,6 +176,7 @@ fn tokens(
         allowed.secrets.clone(),
         Arc::clone(clock) as _,
     );
+    let tokens = tokens.signing(Arc::new(PrivateKeys), Arc::new(SystemDice));
     let Some(identity) = identity else { return Arc::new(tokens) };
     // By the real time: AWS takes no signature of another.
     let now: Arc<dyn Clock> = Arc::new(SystemClock);

@@ -22,7 +22,10 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use gridpost_core::{
-    delivery::request::Request,
+    delivery::{
+        probe::{Failure, Stage},
+        request::Request,
+    },
     retry::{
         outcome::{Answer, Outcome},
         response_text::{ResponseBytes, response_text},
@@ -32,6 +35,7 @@ use gridpost_core::{
         Authentication,
         authentication::{
             SigV4,
+            assertion::Algorithm,
             token::{NoToken, Token},
         },
     },
@@ -40,7 +44,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::{
     Attempted, EndpointClient, HandshakeClient, HandshakeError, HandshakeRequest,
-    HandshakeResponse, PortError,
+    HandshakeResponse, PortError, Probed,
 };
 
 pub use identity::{AwsIdentity, NoIdentity, Unsigned};
@@ -74,6 +78,16 @@ impl SecretReader for NoSecrets {
     async fn read(&self, _name: &str) -> Result<Secret, PortError> {
         Err(PortError::new("reading a secret", "this program reads none"))
     }
+}
+
+/// Signs what a client of a token endpoint says of itself.
+pub trait Signer: Send + Sync {
+    /// `unsigned` for the algorithm of that private key (PEM), with its signature.
+    ///
+    /// # Errors
+    ///
+    /// A text that follows "the private key", and has nothing of it.
+    fn sign(&self, key: &Secret, unsigned: &dyn Fn(Algorithm) -> String) -> Result<Secret, String>;
 }
 
 /// A client that authenticates the requests that ask for it.
@@ -127,18 +141,27 @@ impl<C: EndpointClient> Authenticated<C> {
             Authentication::ClientCredentials(_) | Authentication::AwsWebIdentity(_) => {
                 self.bearing(request, by).await
             }
+            Authentication::ClientCertificate(_) => self.client.attempt(request).await,
         }
     }
 
-    async fn signed(&self, mut request: Request, by: &SigV4) -> Attempted {
+    async fn signed(&self, request: Request, by: &SigV4) -> Attempted {
+        match self.with_signature(request, by).await {
+            Ok(request) => self.noted(self.client.attempt(request).await, by),
+            Err(error) => failed(&error),
+        }
+    }
+
+    /// The request with a signature.
+    async fn with_signature(&self, mut request: Request, by: &SigV4) -> Result<Request, NoToken> {
         let parts = unsigned("POST", &request.url, &request.headers, &request.body);
         let signed = timeout(AUTHENTICATED_WITHIN, self.tokens.signature(by, parts)).await;
-        match signed {
-            Ok(Ok(headers)) => request.attributes.extend(headers),
-            Ok(Err(error)) => return failed(&error),
-            Err(_) => return failed(&none_in_time()),
-        }
-        let attempted = self.client.attempt(request).await;
+        request.attributes.extend(signed.map_err(|_| none_in_time())??);
+        Ok(request)
+    }
+
+    /// Notes it if the endpoint has refused a signature.
+    fn noted(&self, attempted: Attempted, by: &SigV4) -> Attempted {
         let is_denied = matches!(
             &attempted,
             Attempted::Answered { answer, .. } if matches!(answer.status, Some(401 | 403))
@@ -190,9 +213,59 @@ impl<C: EndpointClient> EndpointClient for Authenticated<C> {
     {
         match request.authentication.clone() {
             None => self.client.attempt(request),
+            Some(by) if is_shown(&by) => self.client.attempt(request),
             Some(by) => Box::pin(async move { self.authenticated(request, &by).await }),
         }
     }
+
+    fn probe<'a, 'b>(&'a self, request: Request) -> BoxFuture<'b, Probed>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        match request.authentication.clone() {
+            None => self.client.probe(request),
+            Some(by) if is_shown(&by) => self.client.probe(request),
+            Some(by) => Box::pin(async move { self.probed(request, &by).await }),
+        }
+    }
+}
+
+/// Whether the connection itself proves it, which is the client's below.
+fn is_shown(by: &Authentication) -> bool {
+    matches!(by, Authentication::ClientCertificate(_))
+}
+
+impl<C: EndpointClient> Authenticated<C> {
+    async fn probed(&self, request: Request, by: &Authentication) -> Probed {
+        if let Err(refused) = self.tokens.check(by, &request.url) {
+            return no_token(&refused);
+        }
+        if let Authentication::AwsSigV4(by) = by {
+            return match self.with_signature(request, by).await {
+                Ok(request) => self.client.probe(request).await,
+                Err(error) => no_token(&error),
+            };
+        }
+        let token = match timeout(AUTHENTICATED_WITHIN, self.tokens.get(by)).await {
+            Ok(Ok(token)) => token,
+            Ok(Err(error)) => return no_token(&error),
+            Err(_) => return no_token(&none_in_time()),
+        };
+        let probed = self.client.probe(with(request.clone(), &token)).await;
+        if !is_refused(&probed.attempted) {
+            return probed;
+        }
+        match self.tokens.instead_of(by, &token).await {
+            Ok(token) => self.client.probe(with(request, &token)).await,
+            Err(error) => no_token(&error),
+        }
+    }
+}
+
+fn no_token(error: &NoToken) -> Probed {
+    let failure = Failure::at(Stage::of(error), error.to_string());
+    Probed { attempted: failed(error), failure: Some(failure) }
 }
 
 impl<C: HandshakeClient> Authenticated<C> {
@@ -246,6 +319,7 @@ impl<C: HandshakeClient> HandshakeClient for Authenticated<C> {
     ) -> Result<HandshakeResponse, HandshakeError> {
         match request.authentication.clone() {
             None => self.client.exchange(request).await,
+            Some(by) if is_shown(&by) => self.client.exchange(request).await,
             Some(by) => {
                 let whole = request.wait;
                 let asked = timeout(whole, self.asked(request, &by)).await;

@@ -3,7 +3,10 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use gridpost_core::subscription::{Authentication, authentication::token::NoToken};
+use gridpost_core::subscription::{
+    Authentication,
+    authentication::{certificate::NoCertificate, token::NoToken},
+};
 
 /// A request by which an endpoint is asked whether it wants events. Headers and body carry secrets,
 /// so they never print.
@@ -60,6 +63,9 @@ pub enum HandshakeError {
     /// The request can't be authenticated, so nothing was sent.
     #[error("nothing was sent, for the request can't be authenticated: {0}")]
     Unauthenticated(NoToken),
+    /// There is no client certificate to show, or the endpoint does not take it.
+    #[error("{0}")]
+    NoCertificate(NoCertificate),
 }
 
 /// Asks endpoints whether they want events.

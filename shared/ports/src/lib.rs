@@ -24,7 +24,8 @@ use uuid::Uuid;
 
 use gridpost_core::{
     delivery::{
-        dead_letter::Labels, parking::Parked, queue::Queue, request::Request, state::DeliveryState,
+        dead_letter::Labels, parking::Parked, probe::Failure, queue::Queue, request::Request,
+        state::DeliveryState,
     },
     poison::Poisoned,
     retry::{health::Health, outcome::Answer},
@@ -432,11 +433,37 @@ impl From<Answer> for Attempted {
     }
 }
 
+/// The result of a request that is made to find out what fails.
+pub struct Probed {
+    pub attempted: Attempted,
+    /// What failed on the way to an answer.
+    pub failure: Option<Failure>,
+}
+
+impl From<Attempted> for Probed {
+    fn from(attempted: Attempted) -> Self {
+        Self { attempted, failure: None }
+    }
+}
+
+impl Probed {
+    /// Of a request that failed there.
+    pub fn failed(answer: Answer, failure: Failure) -> Self {
+        Self { attempted: answer.into(), failure: Some(failure) }
+    }
+}
+
 /// Sends requests to endpoints.
 #[async_trait]
 pub trait EndpointClient: Send + Sync {
     /// Makes one attempt. It never fails: any error is the answer's outcome.
     async fn attempt(&self, request: Request) -> Attempted;
+
+    /// Makes one that also finds out what fails. Its response is not heard after
+    /// [`RESPONSE_WAIT`].
+    async fn probe(&self, request: Request) -> Probed {
+        self.attempt(request).await.into()
+    }
 }
 
 /// Writes metrics, under Event Grid's names.

@@ -8,7 +8,7 @@ use std::{
 use async_trait::async_trait;
 use futures::future::join_all;
 use gridpost_core::{
-    delivery::request::Request,
+    delivery::{probe::Stage, request::Request},
     endpoint::{identities::Identities, secrets::ClientSecrets},
     retry::outcome::{Answer, Outcome},
     secret::Secret,
@@ -167,19 +167,22 @@ fn bearer() -> Authentication {
     Authentication::AwsWebIdentity(web_identity())
 }
 
-async fn attempt(
-    client: &Authenticated<Shared>,
-    by: &Authentication,
-    host: &str,
-) -> (Outcome, Option<u16>, String) {
-    let request = Request {
+fn request(by: &Authentication, host: &str) -> Request {
+    Request {
         url: Secret::new(format!("https://{host}/hook?key=hush")),
         headers: vec![("content-type", "application/json".to_owned())],
         attributes: Vec::new(),
         body: b"[1]".to_vec(),
         authentication: Some(Arc::new(by.clone())),
-    };
-    match client.attempt(request).await {
+    }
+}
+
+async fn attempt(
+    client: &Authenticated<Shared>,
+    by: &Authentication,
+    host: &str,
+) -> (Outcome, Option<u16>, String) {
+    match client.attempt(request(by, host)).await {
         Attempted::Answered { answer, response_text: said } => {
             (answer.outcome, answer.status, said.unwrap_or_default())
         }
@@ -228,6 +231,9 @@ async fn an_identity_is_proven_only_where_the_deployment_still_says_so() {
                 assert_eq!((outcome, status), want, "{by:?} {host}: {said}");
                 assert_eq!((world.asked().len(), sent), (0, 0), "{by:?} {host}: {said}");
                 assert!(said.contains("deployment") && !said.contains("hush"), "{said}");
+                let probed = client(&world, setting).probe(request(&by, host)).await;
+                let stage = probed.failure.map(|failure| failure.stage);
+                assert_eq!(stage, Some(Stage::Identity), "{by:?} {host}");
                 let handshake = client(&world, setting).exchange(handshake(&by, host)).await;
                 let refused = handshake.expect_err("not named").to_string();
                 assert!(refused.contains("can't be authenticated"), "{refused}");
@@ -312,6 +318,23 @@ fn handshake(by: &Authentication, host: &str) -> HandshakeRequest {
         authentication: Some(Arc::new(by.clone())),
         wait: Duration::from_secs(9),
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn probes_are_authenticated_like_attempts() {
+    let world = World::new();
+    let client = client(&world, NAMED);
+    for (by, host) in
+        [(sigv4(None), "own.example"), (bearer(), "bearer.example"), (entra(), "bearer.example")]
+    {
+        let probed = client.probe(request(&by, host)).await;
+        assert_eq!(probed.failure, None, "{by:?}");
+    }
+    let sent: Vec<_> = world.sent().into_iter().map(|(_, sent)| sent).collect();
+    assert_eq!(sent, ["signature 1", "Bearer jwt2", "Bearer entra4"]);
+    *world.fails.lock().expect("no panic") = Some("sts is down");
+    let probed = client.probe(request(&sigv4(None), "own.example")).await;
+    assert_eq!(probed.failure.map(|it| it.says).as_deref(), Some("sts is down"));
 }
 
 #[tokio::test(start_paused = true)]

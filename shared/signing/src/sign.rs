@@ -129,4 +129,46 @@ mod tests {
             assert!(found.ends_with(&format!("Signature={want}")), "{method} {path}: {found}");
         }
     }
+
+    /// Made by botocore 1.44.5 (`SigV4Auth`), with the body's hash and a session.
+    #[test]
+    fn paths_and_queries_are_signed_as_other_code_signs_them() {
+        const KEY: &str = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
+        let session = Some("session".to_owned());
+        let credentials = Credentials::new("AKIDEXAMPLE", KEY, session, None, "test");
+        let headers = [("content-type", "application/json; charset=utf-8")];
+        let table = [
+            ("/", "a50a9434fa0b5a929ee009e7b7cf29a12ac397f8c00dbfc50b04ee916264c614"),
+            (
+                "/or%20ders/a+b/%C3%A9?b=2&a=%2F1&c",
+                "1b93982f126cec7e1f1349c2b6c3710f072caf1e1a8bd037e95e1bb258bf5acb",
+            ),
+            (
+                "/it's(1)!*/~x:y@z;v=1,2$&?q=a%20b&q=A&Q=~",
+                "83402c1de7af62d80a2252d26be806873708030694b00966cec734a51501bcdf",
+            ),
+            (
+                "/a//b/./c/?x=1%2B2",
+                "e61ecc4d675f831abb5eb4bac4ba1c7a117abff2ccd611908a1794139e1dedf6",
+            ),
+        ];
+        for (path, want) in table {
+            let scope = Scope {
+                service: "execute-api",
+                region: "eu-north-1",
+                now: Timestamp::from_millis(1_440_938_160_000),
+                sends_hash: true,
+            };
+            let url = format!("https://api.example.com{path}");
+            let body = br#"[{"id":"1"}]"#;
+            let request = Signable { method: "POST", url: &url, headers: &headers, body };
+            let signed = sign(&credentials, scope, request).expect("signed");
+            let found = signed.iter().find(|(name, _)| name == "authorization");
+            let found = found.expect("one").1.expose();
+            let covers = "SignedHeaders=content-type;host;x-amz-content-sha256;x-amz-date;\
+                          x-amz-security-token, ";
+            assert!(found.contains(covers), "{path}: {found}");
+            assert!(found.ends_with(&format!("Signature={want}")), "{path}: {found}");
+        }
+    }
 }

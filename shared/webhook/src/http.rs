@@ -13,7 +13,11 @@
 //! | body | 64 KiB, 2 s | nothing: the head has decided |
 //! | first bytes of a failed response, where they are kept | 1,024 bytes, 0.5 s | what is there by then is kept |
 
+mod attempt;
 mod body;
+mod failure;
+mod identity;
+mod shown;
 
 use std::{
     io,
@@ -23,8 +27,7 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::future::BoxFuture;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header::RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_rustls::ConfigBuilderExt;
@@ -40,38 +43,37 @@ use rustls::{
     crypto::aws_lc_rs,
     version::{TLS12, TLS13},
 };
-use tokio::{
-    task::JoinHandle,
-    time::{Instant, timeout, timeout_at},
-};
+use tokio::time::{Instant, timeout};
 
-use self::body::{BODY_BYTES_MAX, first_bytes, read, read_aside};
+use self::{
+    body::{BODY_BYTES_MAX, read},
+    failure::found,
+    identity::{Identities, Trusting},
+    shown::Unanswered,
+};
 use super::{
-    connect::{CONNECT_WAIT, Connector, ResolutionError},
+    connect::{Connector, ResolutionError},
     metered_stream::{EXCHANGE_BYTES_MAX, Exchange, ReadBudget},
     network::{Network, SystemNetwork},
 };
 use gridpost_core::{
-    delivery::request::Request,
     endpoint::{self, Allowed, Refusal},
     error::chain,
     retry::{
-        outcome::{Answer, LATE_RESPONSE_WAIT, Outcome, RESPONSE_WAIT, parse_retry_after},
+        outcome::{Answer, Outcome},
         response_text::ResponseBytes,
     },
     secret::Secret,
 };
 use gridpost_ports::{
-    Attempted, Clock, EndpointClient, HANDSHAKE_BODY_BYTES_MAX, HandshakeClient, HandshakeError,
-    HandshakeRequest, HandshakeResponse,
+    Clock, HANDSHAKE_BODY_BYTES_MAX, HandshakeClient, HandshakeError, HandshakeRequest,
+    HandshakeResponse,
+    authentication::{NoSecrets, SecretReader},
 };
 
 /// A reused connection that the receiver had closed fails within a round trip. A later failure may
 /// be caused by the request, which is not sent again then.
 const STALE_FOR: Duration = Duration::from_secs(2);
-
-/// Must exceed the connector's own limit.
-const CONNECTED_WITHIN: Duration = CONNECT_WAIT.saturating_add(Duration::from_secs(1));
 
 /// Idle connections are dropped before the usual 60 s of servers and load balancers.
 const IDLE_FOR: Duration = Duration::from_secs(50);
@@ -140,10 +142,9 @@ struct Inner {
     plain: Pools,
     allowed: Allowed,
     clock: Arc<dyn Clock>,
+    /// For endpoints that ask for a client's certificate.
+    identities: Identities,
 }
-
-/// The result of an exchange, and the body of a failed response if its beginning is kept.
-type Exchanged = (Answer, Option<Incoming>);
 
 impl HttpClient {
     /// A client for the allowed endpoints.
@@ -165,21 +166,34 @@ impl HttpClient {
         allowed: Allowed,
         clock: Arc<dyn Clock>,
     ) -> io::Result<Self> {
-        let tls = tls_versions()?.with_native_roots()?.with_no_client_auth();
-        Ok(Self::trusting(tls, network, allowed, clock))
+        let trusting = tls_versions()?.with_native_roots()?;
+        Ok(Self::trusting(trusting, network, allowed, clock))
     }
 
     fn trusting(
-        tls: ClientConfig,
+        trusting: Trusting,
         network: Arc<dyn Network>,
         allowed: Allowed,
         clock: Arc<dyn Clock>,
     ) -> Self {
+        let tls = trusting.clone().with_no_client_auth();
         let (on, networks) = (Arc::clone(&network), allowed.networks.clone());
         let plain = Pools::of(&Connector::http(on, networks.clone(), tls.clone()));
-        let tls = Pools::of(&Connector::https(network, networks, tls));
-        let inner = Inner { tls, plain, allowed, clock };
+        let tls = Pools::of(&Connector::https(Arc::clone(&network), networks, tls));
+        let (reader, own) = (Arc::new(NoSecrets), allowed.clone());
+        let identities = Identities::new(network, own, trusting, reader, Arc::clone(&clock));
+        let inner = Inner { tls, plain, allowed, clock, identities };
         Self(Arc::new(inner), ResponseBytes::default())
+    }
+
+    /// The same client, which reads client certificates that are kept elsewhere.
+    #[must_use]
+    pub fn reading(self, reader: Arc<dyn SecretReader>) -> Self {
+        let Inner { tls, plain, allowed, clock, identities } = &*self.0;
+        let (tls, plain, allowed) = (tls.clone(), plain.clone(), allowed.clone());
+        let (clock, identities) = (Arc::clone(clock), identities.reading(reader));
+        let inner = Inner { tls, plain, allowed, clock, identities };
+        Self(Arc::new(inner), self.1)
     }
 
     /// The same client, which also returns the beginning of failed responses.
@@ -204,15 +218,13 @@ impl HttpClient {
         Ok(request)
     }
 
-    /// Sends a request, and again if none of it can have been processed. `sending` is set once
-    /// there is a connection and the request begins to be sent.
-    async fn send(
-        &self,
+    /// Sends a request by these pools, and again if none of it can have been processed. `sending` is
+    /// set once there is a connection and the request begins to be sent.
+    async fn send_by(
+        pools: &Pools,
         request: Built,
         sending: &OnceLock<Instant>,
     ) -> Result<Response<Incoming>, Error> {
-        let pools =
-            if request.uri().scheme_str() == Some("http") { &self.0.plain } else { &self.0.tls };
         let again = request.clone();
         let failed = match send_once(&pools.kept, request, sending).await {
             Ok(response) => return Ok(response),
@@ -225,25 +237,6 @@ impl HttpClient {
         };
         tracing::debug!(error = %chain(&failed.error), "a request is sent once more");
         send_once(pool, again, sending).await.map_err(|failed| failed.error)
-    }
-
-    async fn exchange_attempt(&self, request: Built, sending: &OnceLock<Instant>) -> Exchanged {
-        match self.send(request, sending).await {
-            Ok(response) => {
-                let asked = response.headers().get(RETRY_AFTER);
-                let asked = asked.and_then(|value| value.to_str().ok());
-                let retry_after =
-                    asked.and_then(|value| parse_retry_after(value, self.0.clock.now()));
-                let answer = Answer::of_status(response.status().as_u16(), retry_after);
-                let body = response.into_body();
-                if answer.outcome != Outcome::Delivered && self.1 != ResponseBytes::default() {
-                    return (answer, Some(body));
-                }
-                read_aside(body);
-                (answer, None)
-            }
-            Err(error) => (answer_without_head(&error), None),
-        }
     }
 }
 
@@ -331,90 +324,23 @@ fn header_map(pairs: &[(&'static str, String)], attributes: &[(String, Secret)])
 }
 
 #[async_trait]
-impl EndpointClient for HttpClient {
-    async fn attempt(&self, request: Request) -> Attempted {
-        let Request { url, headers, attributes, body, .. } = request;
-        let request = match self.build(Method::POST, &url, &headers, &attributes, body) {
-            Ok(request) => request,
-            Err(refused) => {
-                // Refused now, though not at creation: treated like an unreachable host.
-                tracing::warn!(error = %chain(&refused), "an endpoint's URL is refused");
-                return Answer::without_status(Outcome::SocketError).into();
-            }
-        };
-        // In a task of its own, the exchange outlives the wait for its response. It is bounded by
-        // itself, because nothing may be left to listen.
-        let began = Instant::now();
-        let sending = Arc::new(OnceLock::new());
-        let mut exchange = tokio::spawn(bounded(self.clone(), request, Arc::clone(&sending)));
-        let mut answer = timeout(RESPONSE_WAIT, &mut exchange).await;
-        if answer.is_err() {
-            // A request that is not sent by then has failed; the wait begins when it was sent.
-            let until = sending.get().unwrap_or(&began).checked_add(RESPONSE_WAIT);
-            answer = timeout_at(until.unwrap_or(began), &mut exchange).await;
-        }
-        match answer {
-            // The head came in time. Its outcome stands, however long the body takes.
-            Ok(Ok(Some((answer, body)))) => {
-                Attempted::Answered { answer, response_text: first_bytes(body, self.1).await }
-            }
-            Ok(_) => Answer::without_status(Outcome::Aborted).into(),
-            Err(_) => Attempted::TimedOut { late: late(exchange) },
-        }
-    }
-}
-
-/// Makes a request with a bounded connection time, and at most three minutes for its response after
-/// that.
-async fn bounded(
-    client: HttpClient,
-    request: Built,
-    sending: Arc<OnceLock<Instant>>,
-) -> Option<Exchanged> {
-    let mut exchange = std::pin::pin!(client.exchange_attempt(request, &sending));
-    if let Ok(answer) = timeout(CONNECTED_WITHIN, &mut exchange).await {
-        return Some(answer);
-    }
-    match sending.get() {
-        Some(sent) => timeout_at(*sent + LATE_RESPONSE_WAIT, exchange).await.ok(),
-        None => Some((Answer::without_status(Outcome::SocketError), None)),
-    }
-}
-
-const _: () = assert!(CONNECTED_WITHIN.as_secs() < RESPONSE_WAIT.as_secs());
-
-/// Waits for the rest of the three minutes, or until it is dropped: a request without a listener
-/// must not hold its connection and its body.
-fn late(exchange: JoinHandle<Option<Exchanged>>) -> BoxFuture<'static, Option<Answer>> {
-    let mut exchange = Abandoned(exchange);
-    Box::pin(async move { (&mut exchange.0).await.ok()?.map(|(answer, _)| answer) })
-}
-
-/// Aborts an exchange on drop.
-struct Abandoned(JoinHandle<Option<Exchanged>>);
-
-impl Drop for Abandoned {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-#[async_trait]
 impl HandshakeClient for HttpClient {
     async fn exchange(
         &self,
         request: HandshakeRequest,
     ) -> Result<HandshakeResponse, HandshakeError> {
-        let HandshakeRequest { method, url, headers, attributes, body, wait, .. } = request;
+        let HandshakeRequest { method, url, headers, attributes, body, authentication, wait } =
+            request;
         let request = self
             .build(method, &url, &headers, &attributes, body)
             .map_err(|refused| HandshakeError::Unreachable(refused.to_string()))?;
         // OPTIONS is answered by headers: what follows them is not awaited.
         let is_answered_by_head = *request.method() == Method::OPTIONS;
         let exchange = async {
+            let shown = self.shown(authentication, &url).await;
+            let shown = shown.map_err(HandshakeError::NoCertificate)?;
             let sending = OnceLock::new();
-            let response = self.send(request, &sending).await;
-            let response = response.map_err(|error| unreachable(&error))?;
+            let response = self.send(request, shown, &sending).await.map_err(unreachable)?;
             let (head, body) = response.into_parts();
             let body = match is_answered_by_head {
                 true => Vec::new(),
@@ -428,8 +354,11 @@ impl HandshakeClient for HttpClient {
 }
 
 /// Describes how a connection failed. The URL is left out: its query may be a secret.
-fn unreachable(error: &Error) -> HandshakeError {
-    HandshakeError::Unreachable(chain(error))
+fn unreachable(unanswered: Unanswered) -> HandshakeError {
+    match unanswered {
+        Unanswered::Error(error) => HandshakeError::Unreachable(chain(&error)),
+        Unanswered::NotTaken(reason) => HandshakeError::NoCertificate(reason),
+    }
 }
 
 /// The answer for an error without a response head.
@@ -455,18 +384,6 @@ fn is_untouched(error: &Error) -> bool {
         let is_refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
         error.is_remote() && (is_refused || error.is_go_away())
     })
-}
-
-/// Finds an error of this type in the chain.
-fn found<E: std::error::Error + 'static>(error: &Error) -> Option<&E> {
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = source {
-        if let Some(found) = error.downcast_ref() {
-            return Some(found);
-        }
-        source = error.source();
-    }
-    None
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ mod connect;
 pub mod guard;
 pub mod handshake;
 pub mod http;
+pub mod keys;
 mod metered_stream;
 pub mod network;
 pub mod services;

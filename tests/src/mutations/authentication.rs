@@ -6,6 +6,9 @@ const REQUESTS: &str = "shared/ports/src/authentication.rs";
 const TOKENS: &str = "shared/ports/src/authentication/tokens.rs";
 const KEPT: &str = "shared/ports/src/authentication/kept.rs";
 const ANSWER: &str = "shared/core/src/subscription/authentication/token.rs";
+const IDENTITY: &str = "shared/webhook/src/http/identity.rs";
+const CERTIFICATE: &str =
+    "shared/core/src/subscription/resource/destination/authentication/certificate.rs";
 const DOCUMENT: &str = "shared/core/src/subscription/resource/destination/authentication.rs";
 
 /// Those in requests and the tokens in memory.
@@ -46,6 +49,70 @@ pub(super) const PORTS: &[Mutation] = &[
         old: "is_tls && may.eq_ignore_ascii_case(host)",
         new: "is_tls && !may.is_empty()",
     },
+    Mutation {
+        name: "every assertion has the same id",
+        file: TOKENS,
+        old: "id: dice.id(),",
+        new: "id: uuid::Uuid::from_u128(u128::from(dice.roll() > 2.0)),",
+    },
+    Mutation {
+        name: "a private key is sent as a client secret",
+        file: TOKENS,
+        old: r#"secret.expose().contains(" PRIVATE KEY-----")"#,
+        new: "secret.expose().is_empty()",
+    },
+];
+
+/// Those in connections that show a client certificate.
+pub(super) const WEBHOOK: &[Mutation] = &[
+    Mutation {
+        name: "connections are shared by identities",
+        file: IDENTITY,
+        old: "let place = match kept.get(by) {",
+        new: "let place = match kept.values().next() {",
+    },
+    Mutation {
+        name: "a certificate that has expired is shown",
+        file: IDENTITY,
+        old: r#"Err(webpki::Error::CertExpired { .. }) => unusable("has expired"),"#,
+        new: "Err(webpki::Error::CertExpired { .. }) => Ok(()),",
+    },
+    Mutation {
+        name: "public authorities are trusted beside private ones",
+        file: IDENTITY,
+        old: "Some(trusted) => trusting_only(trusted)?,",
+        new: "Some(trusted) => trusting_only(trusted).map(|_| self.trusting.clone())?,",
+    },
+    Mutation {
+        name: "a refused certificate's secret is not read again",
+        file: IDENTITY,
+        old: "                kept.read_again_at = now;\n",
+        new: "                let _ = &kept;\n",
+    },
+    Mutation {
+        name: "a refused certificate's secret is read for each event",
+        file: IDENTITY,
+        old: "                && now.since(kept.read_at) >= REFUSED_AFTER\n",
+        new: "",
+    },
+    Mutation {
+        name: "everyone who waits reads the secret",
+        file: IDENTITY,
+        old: "                match place.answer(asked_at, self.clock.now()) {\n                    Some(answer) => answer,\n                    None => self.renew(by, name, &place).await,\n                }",
+        new: "                self.renew(by, name, &place).await",
+    },
+    Mutation {
+        name: "a secret that was taken away is used on",
+        file: IDENTITY,
+        old: "if now.since(before.read_at) < USED_FOR =>",
+        new: "if now.since(before.read_at) < USED_FOR * 2 =>",
+    },
+    Mutation {
+        name: "a client certificate goes to hosts that its secret is not named for",
+        file: "shared/core/src/subscription/authentication/certificate.rs",
+        old: "secrets.check(name, endpoint_url).map(|()| Some(&**name))",
+        new: "secrets.check(name, endpoint_url).map(|()| Some(&**name)).or(Ok(Some(&**name)))",
+    },
 ];
 
 /// Those in documents and in what token endpoints answer.
@@ -53,8 +120,8 @@ pub(super) const CORE: &[Mutation] = &[
     Mutation {
         name: "a client secret follows the token URL",
         file: DOCUMENT,
-        old: "            if stored.grant.token_url() == grant.token_url() =>",
-        new: "            if !stored.grant.token_url().is_empty() && !grant.token_url().is_empty() =>",
+        old: "            if stored.grant.token_url() == grant.token_url()\n",
+        new: "            if !stored.grant.token_url().is_empty() && !grant.token_url().is_empty()\n",
     },
     Mutation {
         name: "a client secret follows the endpoint",
@@ -77,7 +144,19 @@ pub(super) const CORE: &[Mutation] = &[
     Mutation {
         name: "reads show client secrets",
         file: DOCUMENT,
-        old: "    shown[SECRET] = Value::Null;\n",
-        new: "    shown[SECRET] = match secret {\n        ClientSecret::Inline { value } => json!(value.expose()),\n        ClientSecret::Reference { .. } => Value::Null,\n    };\n",
+        old: "    shown[inline] = Value::Null;\n",
+        new: "    shown[inline] = match secret {\n        ClientSecret::Inline { value } => json!(value.expose()),\n        ClientSecret::Reference { .. } => Value::Null,\n    };\n",
+    },
+    Mutation {
+        name: "reads show private keys",
+        file: CERTIFICATE,
+        old: "Material::Inline { certificate, .. } => json!({CERTIFICATE: certificate, KEY: Value::Null}),",
+        new: "Material::Inline { certificate, private_key } => {\n            json!({CERTIFICATE: certificate, KEY: private_key.expose()})\n        }",
+    },
+    Mutation {
+        name: "a client secret is kept as a private key",
+        file: DOCUMENT,
+        old: "                && names(Some(&stored.grant)) == names(Some(grant)) =>",
+        new: "                && !names(Some(&stored.grant)).is_empty() =>",
     },
 ];

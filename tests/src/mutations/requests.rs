@@ -101,7 +101,7 @@ pub(super) const WEBHOOK: &[Mutation] = &[
     },
     Mutation {
         name: "the thirty seconds begin with the name",
-        file: WEBHOOK_HTTP,
+        file: "shared/webhook/src/http/attempt.rs",
         old: "sending.get().unwrap_or(&began).checked_add(RESPONSE_WAIT)",
         new: "sending.get().map_or(began, |_| began).checked_add(RESPONSE_WAIT)",
     },

@@ -1,4 +1,5 @@
-//! `gridpost subscription send-test`: one event to one event subscription, and what its endpoint answers.
+//! `gridpost subscription send-test` and `test-endpoint`: one event to one event subscription, and what
+//! its endpoint answers.
 
 use std::path::PathBuf;
 
@@ -24,7 +25,7 @@ pub struct SendTestArguments {
     event: Option<PathBuf>,
 }
 
-/// Runs `gridpost subscription send-test`.
+/// Runs `gridpost subscription send-test`, and tells what came of it by `told`.
 ///
 /// # Errors
 ///
@@ -33,6 +34,7 @@ pub(super) async fn run(
     arguments: &SendTestArguments,
     api: &ManageApi,
     output: Output,
+    told: fn(&Value) -> String,
 ) -> anyhow::Result<()> {
     let NamedArguments { topic, name } = &arguments.named;
     let event = match &arguments.event {
@@ -84,6 +86,9 @@ pub(crate) fn told(sent: &Value) -> String {
     if let Some(said) = sent["response"].as_str() {
         text.push_str(&format!("; it said: {said}"));
     }
+    if let Some(advice) = sent["advice"].as_str() {
+        text.push_str(&format!("\n{advice}"));
+    }
     let rows: Vec<_> = sent["refusedBy"]
         .as_array()
         .into_iter()
@@ -97,6 +102,32 @@ pub(crate) fn told(sent: &Value) -> String {
         ));
     }
     text
+}
+
+/// The same, below what the request went through.
+pub(crate) fn explained(sent: &Value) -> String {
+    let row = |step: &Value| {
+        let result = match text_at(step, "/result") {
+            "Passed" => "passed".to_owned(),
+            "NotReached" => "not reached".to_owned(),
+            _ => format!("failed: {}", text_at(step, "/message")),
+        };
+        [step_name(text_at(step, "/step")), result]
+    };
+    let rows: Vec<_> = sent["steps"].as_array().into_iter().flatten().map(row).collect();
+    match rows.is_empty() {
+        true => told(sent),
+        false => format!("{}\n\n{}", output::columns(&rows), told(sent)),
+    }
+}
+
+fn step_name(step: &str) -> String {
+    match step {
+        "name" => "host name".to_owned(),
+        "tls" => "TLS".to_owned(),
+        "clientCertificate" => "client certificate".to_owned(),
+        other => other.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -113,6 +144,21 @@ mod tests {
         assert_eq!(told(&sent), want);
         let sent = json!({"outcome": "TimedOut", "durationInMs": 26000, "refusedBy": []});
         assert_eq!(told(&sent), "TimedOut after 26000 ms");
+    }
+
+    #[test]
+    fn a_request_is_explained_step_by_step() {
+        let sent = json!({"outcome": "SocketError", "durationInMs": 7, "refusedBy": [],
+            "advice": "Check it.",
+            "steps": [{"step": "name", "result": "Passed"},
+                {"step": "tls", "result": "Failed", "message": "UnknownIssuer"},
+                {"step": "answer", "result": "NotReached"}]});
+        let want = "host name  passed\nTLS        failed: UnknownIssuer\nanswer     not reached\n\n\
+                    SocketError after 7 ms\nCheck it.";
+        assert_eq!(explained(&sent), want);
+        // An older manage function says no steps.
+        let sent = json!({"outcome": "Busy", "httpStatusCode": 503, "durationInMs": 41});
+        assert_eq!(explained(&sent), "Busy (503) after 41 ms");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::manage_api::ManageApi;
 use crate::output::text_at;
 
 /// The flags of which one must be given.
-const CHANGES: [&str; 31] = [
+const CHANGES: [&str; 45] = [
     "endpoint",
     "labels",
     "expires",
@@ -46,6 +46,14 @@ const CHANGES: [&str; 31] = [
     "oauth_secret_reference",
     "oauth_scope",
     "oauth_audience",
+    "oauth_private_key",
+    "oauth_private_key_reference",
+    "oauth_key_id",
+    "oauth_assertion_audience",
+    "client_certificate",
+    "client_key",
+    "client_certificate_reference",
+    "trusted_certificates",
     "client_by_aws",
     "sigv4_service",
     "sigv4_region",
@@ -118,6 +126,7 @@ impl UpdateArguments {
         if let Some(file) = &self.file {
             return Ok(Patch { document: read_document(file)?, etag: self.if_match.clone() });
         }
+        self.settings.authentication.check()?;
         let NamedArguments { topic, name } = &self.named;
         let (mut current, mut etag, mut topic_document) =
             (json!({}), self.if_match.clone(), json!({}));

@@ -87,6 +87,36 @@ impl<'a> View<'a> {
         }
     }
 
+    /// A line that is written and never shown.
+    pub(in crate::console) fn secret(&self, text: Text<'_>) -> Markup {
+        let Text { name, label, hint, also, .. } = text;
+        let below = self.below(name, also, hint);
+        html! {
+            div.field {
+                label for=(below.id) { (label) }
+                input type="password" id=(below.id) name=(name) autocomplete="new-password" spellcheck="false"
+                    aria-describedby=[below.described_by] aria-invalid=[(!below.problems.is_empty()).then_some("true")]
+                    autofocus[self.has_focus(name)];
+                (below.markup)
+            }
+        }
+    }
+
+    /// Several lines that are written and never shown.
+    pub(in crate::console) fn secret_lines(&self, text: Text<'_>) -> Markup {
+        let Text { name, label, hint, also, .. } = text;
+        let below = self.below(name, also, hint);
+        html! {
+            div.field {
+                label for=(below.id) { (label) }
+                textarea id=(below.id) name=(name) rows="2" spellcheck="false" autocomplete="off"
+                    aria-describedby=[below.described_by] aria-invalid=[(!below.problems.is_empty()).then_some("true")]
+                    autofocus[self.has_focus(name)] {}
+                (below.markup)
+            }
+        }
+    }
+
     /// Several lines.
     pub(in crate::console) fn lines(&self, text: Text<'_>) -> Markup {
         let Text { name, label, hint, also, .. } = text;

@@ -188,9 +188,17 @@ fn every_member_of_the_document_has_a_field() {
     assert_eq!(all.len(), MEMBERS.len());
     for name in names(&schemas["WebHookInput"]).iter().chain(&names(&schemas["ResourceInput"])) {
         let is_known = OF_DESTINATION.iter().any(|(known, ..)| known == name);
-        // How requests are authenticated is set by the command line; a form leaves it as it is.
-        let is_left = name == "authentication" || name.starts_with("azureActiveDirectory");
-        assert!(is_known || is_left || name == "endpointBaseUrl", "{name} has no field");
+        assert!(is_known || name == "endpointBaseUrl", "{name} has no field");
+    }
+    let authentications = schemas["Authentication"]["oneOf"].as_array().expect("types");
+    for one in authentications {
+        let kind = one["properties"]["type"]["const"].as_str().expect("a type");
+        let known = authentication::known();
+        let fields = known.iter().find(|(known, _)| *known == kind);
+        let (_, fields) = fields.unwrap_or_else(|| panic!("{kind} has no fields"));
+        for name in names(&one["properties"]["properties"]) {
+            assert!(fields.contains(&name.as_str()), "{name} of {kind} has no field");
+        }
     }
     let types: Vec<_> = types().into_iter().map(|(name, _)| name).collect();
     assert!(
@@ -204,7 +212,9 @@ fn every_member_of_the_document_has_a_field() {
 
 #[test]
 fn problems_stand_at_the_fields_of_a_rendered_form() {
-    let was = whole();
+    let mut was = whole();
+    was["properties"]["destination"]["properties"]["authentication"] =
+        json!({"type": "OAuth2ClientCredentials", "properties": {"tokenUrl": "https://id/t"}});
     let fields = fields_of(&was);
     let detail = |target: &str| Detail {
         code: "C".to_owned(),
@@ -229,6 +239,14 @@ fn problems_stand_at_the_fields_of_a_rendered_form() {
         ("properties.labels[0]", "f-labels"),
         ("properties.expirationTimeUtc", "f-expirationTimeUtc"),
         ("properties.signing.scheme", "f-signing"),
+        (
+            "properties.destination.properties.authentication.properties.tokenUrl",
+            "f-destination-authentication-tokenUrl",
+        ),
+        (
+            "properties.destination.properties.authentication.type",
+            "f-destination-authentication-type",
+        ),
     ];
     let details: Vec<_> = table.iter().map(|(target, _)| detail(target)).collect();
     let mut problems = Placed::of_details(&details);
@@ -248,6 +266,108 @@ fn problems_stand_at_the_fields_of_a_rendered_form() {
         assert!(summary.contains(&link), "{link} is not in {summary}");
         assert!(shown.0.contains(&format!(" id=\"{id}\"")), "{id}");
     }
+}
+
+/// A webhook with an authentication, as a read answers it.
+fn authenticated(kind: &str, properties: &Value) -> Value {
+    json!({"properties": {"destination": {"endpointType": "WebHook", "properties": {
+        "endpointBaseUrl": "https://e/h",
+        "authentication": {"type": kind, "properties": properties}}}}})
+}
+
+#[test]
+fn authentications_are_changed_by_fields_and_their_secrets_are_only_written() {
+    let of = |name: &str| format!("destination.authentication.{name}");
+    let oauth = json!({"tokenUrl": "https://id/t", "clientId": "c", "scope": "a b", "audience": null,
+        "clientAuthentication": "Post", "clientSecret": null});
+    let pem = "-----BEGIN CERTIFICATE-----\nYQ==\n-----END CERTIFICATE-----\n";
+    let certificate = json!({"certificate": pem, "privateKey": null, "trustedCertificates": null});
+    let patch = |was: &Value, changes: &[(&str, &str)]| {
+        let mut fields = fields_of(was);
+        fields.set(authentication::SHOWN, fields.get(authentication::TYPE).to_owned());
+        for (name, text) in changes {
+            fields.set(of(name), *text);
+        }
+        let patch = crate::console::patch::of_subscription(was, &document(&fields, was, false).0);
+        patch.pointer("/properties/destination/properties/authentication").cloned()
+    };
+    let assertion = json!({"type": "AwsWebIdentity",
+        "properties": {"audience": "api://x", "signingAlgorithm": "ES384"}});
+    let entra = json!({"tenantId": "t", "applicationIdOrUri": "a", "clientId": "c",
+        "clientSecret": null, "clientAssertion": assertion});
+    let signed = json!({"service": "es", "region": null, "roleArn": "arn:r"});
+    let identity = json!({"audience": "aud", "signingAlgorithm": "RS256"});
+    for (kind, properties) in [
+        ("OAuth2ClientCredentials", &oauth),
+        ("ClientCertificate", &certificate),
+        ("EntraId", &entra),
+        ("AwsSigV4", &signed),
+        ("AwsWebIdentity", &identity),
+    ] {
+        assert_eq!(patch(&authenticated(kind, properties), &[]), None, "{kind} as it was");
+    }
+    let was = authenticated("EntraId", &entra);
+    let other = patch(&was, &[("clientAssertion", "api://y")]).expect("a change");
+    let changed = &other["properties"]["clientAssertion"]["properties"];
+    assert_eq!(changed, &json!({"audience": "api://y"}), "{other}");
+    let none = patch(&was, &[("clientAssertion", "")]).expect("a change");
+    assert_eq!(none["properties"]["clientAssertion"], Value::Null, "{none}");
+    let was = authenticated("OAuth2ClientCredentials", &oauth);
+    let scope = patch(&was, &[("scope", "c")]).expect("a change");
+    assert_eq!(scope["properties"]["scope"], "c");
+    assert_eq!((scope.get("type"), scope["properties"].get("clientId")), (None, None), "{scope}");
+    let secret = patch(&was, &[("clientSecret", " hush ")]).expect("a change");
+    assert_eq!(secret["properties"]["clientSecret"], " hush ");
+    // Another type is sent whole.
+    let entra = [("type", "EntraId"), ("tenantId", "t"), ("applicationIdOrUri", "a")];
+    let entra = patch(&was, &entra).expect("a change");
+    assert_eq!(
+        entra,
+        json!({"type": "EntraId", "properties":
+        {"tenantId": "t", "applicationIdOrUri": "a", "clientId": "c"}})
+    );
+    let was = authenticated("ClientCertificate", &certificate);
+    let key = patch(&was, &[("privateKey", "hush\n\n")]).expect("a change");
+    assert_eq!(key["properties"]["privateKey"], "hush\n");
+    assert_eq!(key["properties"].get("certificate"), None, "{key}");
+    // No page shows a secret, however it came into the form.
+    let mut fields = fields_of(&was);
+    fields.set(of("privateKey"), "hush");
+    let problems = Placed::default();
+    let form = crate::console::form::view::View {
+        fields: &fields,
+        problems: &problems,
+        focus: None,
+        may_change: true,
+        is_live: false,
+    };
+    let about = view::About { limits: view::BASIC, is_new: false, base_url: None };
+    let shown = view::sections(form, about).into_string();
+    assert!(
+        shown.contains("BEGIN CERTIFICATE")
+            && shown.contains("f-destination-authentication-privateKey")
+    );
+    assert!(!shown.contains("hush"), "{shown}");
+    let mine = document(&fields, &was, false).0;
+    assert!(mine.to_string().contains("hush"));
+    assert!(!authentication::without_secrets(&mine).to_string().contains("hush"));
+}
+
+#[test]
+fn a_type_whose_fields_are_not_on_the_page_is_not_saved_yet() {
+    let posted = |shown: &str| {
+        let pairs = [
+            (TYPE, "WebHook"),
+            ("destination.shown", "WebHook"),
+            (authentication::TYPE, "EntraId"),
+            (authentication::SHOWN, shown),
+        ];
+        Posted::of(
+            pairs.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect(),
+        )
+    };
+    assert_eq!(arranged(&mut posted("")).as_deref(), Some(authentication::TYPE));
+    assert_eq!(arranged(&mut posted("EntraId")), None);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::rows::RETRY;
-use super::{TYPE, has, types};
+use super::{TYPE, authentication, has, types};
 use crate::console::form::view::{Text, View};
 use crate::console::page;
 
@@ -115,6 +115,7 @@ fn destination(form: View<'_>, about: About<'_>) -> Markup {
                 (form.text(Text { name: &field("preferredBatchSizeInKilobytes"), label: "Preferred size of a request in kilobytes",
                     hint: "1 to 1,024; 64 where empty.", mode: Some("numeric"), ..Text::default() }))
             }
+            @if has(kind, authentication::NAME) { (authentication::section(form)) }
             @if has(kind, "deliveryAttributeMappings") {
                 h2 { "Delivery attributes" }
                 p.hint { "Headers of your own on every request, at most 10." }

@@ -14,7 +14,7 @@ pub const ENTRA_HOST: &str = "login.microsoftonline.com";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClientSecrets {
-    /// By name: the hosts of token URLs that may be sent it. `*` is any host, and as a name any
+    /// By name: the hosts of token URLs that may be sent it, and of endpoints that may be shown it. `*` is any host, and as a name any
     /// secret that is not named by itself.
     #[serde(default)]
     pub hosts: BTreeMap<String, Vec<String>>,

@@ -5,13 +5,16 @@
 //!
 //! Source: RFC 6749, section 4.4; Event Grid, "Secure WebHook delivery with Microsoft Entra ID".
 
+pub mod assertion;
 pub mod aws;
+pub mod certificate;
 pub mod token;
 
 use serde::{Deserialize, Serialize};
 
 pub use aws::{SigV4, SigningAlgorithm, WebIdentity};
 
+use self::certificate::ClientCertificate;
 use crate::{
     endpoint::secrets::{ClientSecrets, ENTRA_HOST, SecretRefused},
     secret::Secret,
@@ -27,6 +30,8 @@ pub enum Authentication {
     AwsSigV4(SigV4),
     /// By a token that AWS signs.
     AwsWebIdentity(WebIdentity),
+    /// By the certificate that its connections show.
+    ClientCertificate(ClientCertificate),
 }
 
 /// OAuth 2.0 client credentials.
@@ -56,14 +61,24 @@ pub enum Grant {
     EntraId { tenant: String, application: String },
 }
 
-/// Where a token request has the client's id and secret. Source: RFC 6749, section 2.3.1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// How a token request says who asks. Source: RFC 6749, section 2.3.1; OpenID Connect Core 1.0,
+/// section 9.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all_fields = "camelCase")]
 pub enum SentBy {
     /// In its body.
     #[default]
     Post,
     /// In `Authorization: Basic`.
     Basic,
+    /// By an [assertion], which the client's private key signs: its secret is that key.
+    PrivateKeyJwt {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key_id: Option<String>,
+        /// Whom the assertion is for; the token URL if it is left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        audience: Option<String>,
+    },
 }
 
 /// Who asks.
@@ -86,6 +101,13 @@ pub enum ClientSecret {
     Reference { name: String },
     /// None: a token that AWS signs says who the client is.
     AwsWebIdentity(WebIdentity),
+}
+
+impl Authentication {
+    /// Whether requests carry it as `Authorization`.
+    pub fn sends_header(&self) -> bool {
+        !matches!(self, Self::ClientCertificate(_))
+    }
 }
 
 impl Grant {
@@ -125,7 +147,7 @@ impl ClientCredentials {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{certificate::Material, *};
 
     #[test]
     fn authentications_are_stored_by_kind() {
@@ -137,6 +159,19 @@ mod tests {
         let by_token =
             ClientCredentials { client: Client::Own { id: "c".to_owned(), secret }, ..by.clone() };
         let (service, region) = ("execute-api".to_owned(), Some("eu-north-1".to_owned()));
+        let certificate = |material, trusted| {
+            Authentication::ClientCertificate(ClientCertificate { material, trusted })
+        };
+        let inline =
+            Material::Inline { certificate: "c".to_owned(), private_key: Secret::new("k") };
+        let named = Material::Reference { name: "arn:c".to_owned() };
+        let signing = Grant::OAuth2 {
+            token_url: "u".to_owned(),
+            scope: None,
+            audience: None,
+            sent_by: SentBy::PrivateKeyJwt { key_id: Some("k".to_owned()), audience: None },
+        };
+        let signing = ClientCredentials { grant: signing, client: Client::Deployment };
         let table = [
             (
                 Authentication::ClientCredentials(by),
@@ -161,6 +196,18 @@ mod tests {
             (
                 Authentication::AwsSigV4(SigV4 { service, region, role: Some("arn:r".to_owned()) }),
                 r#"{"by":"AwsSigV4","service":"execute-api","region":"eu-north-1","role":"arn:r"}"#,
+            ),
+            (
+                Authentication::ClientCredentials(signing),
+                r#"{"by":"ClientCredentials","grant":{"type":"OAuth2ClientCredentials","tokenUrl":"u","sentBy":{"PrivateKeyJwt":{"keyId":"k"}}},"client":{"type":"Deployment"}}"#,
+            ),
+            (
+                certificate(inline, None),
+                r#"{"by":"ClientCertificate","material":{"type":"Inline","certificate":"c","privateKey":"k"}}"#,
+            ),
+            (
+                certificate(named, Some("t".to_owned())),
+                r#"{"by":"ClientCertificate","material":{"type":"Reference","name":"arn:c"},"trusted":"t"}"#,
             ),
         ];
         for (authentication, text) in table {

@@ -11,14 +11,15 @@ use gridpost_core::{
     subscription::{
         Authentication,
         authentication::{
-            ClientCredentials, ClientSecret, SigV4,
+            ClientCredentials, ClientSecret, Grant, SentBy, SigV4,
+            assertion::Assertion,
             token::{self, NoToken, Proof, Token, TokenRequest},
         },
     },
 };
 
-use super::{AwsIdentity, Kept, NoIdentity, SecretReader, Unsigned};
-use crate::{Clock, HandshakeClient, HandshakeRequest};
+use super::{AwsIdentity, Kept, NoIdentity, SecretReader, Signer, Unsigned};
+use crate::{Clock, Dice, HandshakeClient, HandshakeRequest};
 
 /// How long a token endpoint may take for its whole answer.
 pub const TOKEN_WAIT: Duration = Duration::from_secs(10);
@@ -31,6 +32,8 @@ pub struct Tokens {
     aws: Arc<dyn AwsIdentity>,
     identities: Identities,
     clock: Arc<dyn Clock>,
+    /// Signs for clients that have a private key.
+    signing: Option<(Arc<dyn Signer>, Arc<dyn Dice>)>,
     kept: Kept<Authentication, Token>,
 }
 
@@ -44,7 +47,13 @@ impl Tokens {
     ) -> Self {
         let kept = Kept::new(Arc::clone(&clock));
         let (aws, identities) = (Arc::new(NoIdentity), Identities::default());
-        Self { client, secrets, allowed, aws, identities, clock, kept }
+        Self { client, secrets, allowed, aws, identities, clock, signing: None, kept }
+    }
+
+    /// The same, where clients may have private keys: `signer` signs, with ids from `dice`.
+    #[must_use]
+    pub fn signing(self, signer: Arc<dyn Signer>, dice: Arc<dyn Dice>) -> Self {
+        Self { signing: Some((signer, dice)), ..self }
     }
 
     /// The same, which also proves identities of AWS where they are named.
@@ -114,6 +123,10 @@ impl Tokens {
                 token.map_err(|why| NoToken::Aws(format!("AWS's token can't be used: {why}")))
             }
             Authentication::AwsSigV4(_) => Err(NoToken::Aws("it is no token".to_owned())),
+            // Its connection proves it: the client below asks for no token.
+            Authentication::ClientCertificate(_) => {
+                Err(NoToken::NoSecret("a client certificate has no token".to_owned()))
+            }
         }
     }
 
@@ -122,10 +135,11 @@ impl Tokens {
         let (id, secret) =
             by.client(&self.allowed).map_err(|refused| no_secret(format!("it {refused}")))?;
         let proof = match secret {
-            ClientSecret::Inline { value } => Proof::Secret(value),
+            ClientSecret::Inline { value } => self.proof(&by.grant, &id, value)?,
             ClientSecret::Reference { name } => {
                 let read = self.secrets.read(&name).await;
-                Proof::Secret(read.map_err(|error| no_secret(error.to_string()))?)
+                let value = read.map_err(|error| no_secret(error.to_string()))?;
+                self.proof(&by.grant, &id, value)?
             }
             ClientSecret::AwsWebIdentity(identity) => {
                 Proof::Assertion(self.aws.token(&identity).await?.0)
@@ -135,6 +149,39 @@ impl Tokens {
         let answered = self.client.exchange(asked).await;
         let answered = answered.map_err(|error| NoToken::NoAnswer(error.to_string()))?;
         token::read(answered.status, &answered.body, self.clock.now())
+    }
+}
+
+impl Tokens {
+    /// What a client sends to prove who it is: its secret, or what it signs by that.
+    fn proof(&self, grant: &Grant, client_id: &str, secret: Secret) -> Result<Proof, NoToken> {
+        let signed = match grant {
+            Grant::OAuth2 {
+                token_url,
+                sent_by: SentBy::PrivateKeyJwt { key_id, audience },
+                ..
+            } => Some((token_url, key_id, audience)),
+            _ => None,
+        };
+        let Some((token_url, key_id, audience)) = signed else {
+            // A reference may be to a key that is for signatures or certificates: those are never sent.
+            if secret.expose().contains(" PRIVATE KEY-----") {
+                return Err(NoToken::NoSecret("it is a private key, which is not sent".to_owned()));
+            }
+            return Ok(Proof::Secret(secret));
+        };
+        let Some((signer, dice)) = &self.signing else {
+            return Err(NoToken::NotSigned("signs nothing in this program".to_owned()));
+        };
+        let assertion = Assertion {
+            client_id,
+            key_id: key_id.as_deref(),
+            audience: audience.as_ref().unwrap_or(token_url),
+            id: dice.id(),
+            now: self.clock.now(),
+        };
+        let signed = signer.sign(&secret, &|algorithm| assertion.unsigned(algorithm));
+        signed.map(Proof::Assertion).map_err(NoToken::NotSigned)
     }
 }
 

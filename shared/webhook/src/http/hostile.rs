@@ -6,6 +6,11 @@ use std::sync::atomic::Ordering;
 use tokio::time::{Instant, sleep};
 
 use super::*;
+use gridpost_core::{
+    delivery::request::Request,
+    retry::outcome::{LATE_RESPONSE_WAIT, RESPONSE_WAIT},
+};
+use gridpost_ports::{Attempted, EndpointClient};
 use wire::{Identity, Net, Step, Transport, attempt, client, send};
 
 mod handshake;

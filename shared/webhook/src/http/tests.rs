@@ -1,9 +1,12 @@
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
+    task::JoinHandle,
 };
 
 use super::*;
+use gridpost_core::delivery::request::Request;
+use gridpost_ports::{Attempted, EndpointClient};
 use gridpost_runtime::system::SystemClock;
 
 fn client() -> HttpClient {

@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use gridpost_core::{
-    delivery::request,
+    delivery::{
+        probe::{self, Failure, Stage},
+        request,
+    },
     document::{Object, Problems},
     error::chain,
     publish::{
@@ -16,7 +19,7 @@ use gridpost_core::{
         resource::sample::{self, Of},
     },
 };
-use gridpost_ports::Attempted;
+use gridpost_ports::{Attempted, Probed};
 use serde_json::{Value, json, value::RawValue};
 
 use super::{Answer, subscriptions, topics};
@@ -54,19 +57,32 @@ pub(super) async fn send(
     };
     let origin = &context.settings.validation_origin;
     let request = request::build(&subscription, url, &[&delivery], 0, origin, began_at);
-    let attempted = tokio::time::timeout(ANSWER_WITHIN, context.endpoints.attempt(request)).await;
-    let (met, response_text) = match attempted {
-        Ok(Attempted::Answered { answer, response_text }) => (answer, response_text),
-        Ok(Attempted::TimedOut { .. }) | Err(_) => (Met::without_status(Outcome::TimedOut), None),
+    let is_tls = url.expose().get(..6).is_some_and(|it| it.eq_ignore_ascii_case("https:"));
+    let probed = tokio::time::timeout(ANSWER_WITHIN, context.endpoints.probe(request)).await;
+    let probed = probed.unwrap_or_else(|_| {
+        let says = format!("none within {} s", ANSWER_WITHIN.as_secs());
+        let failure = Failure::at(Stage::Answer, says);
+        Probed::failed(Met::without_status(Outcome::TimedOut), failure)
+    });
+    let (met, response_text) = match probed.attempted {
+        Attempted::Answered { answer, response_text } => (answer, response_text),
+        Attempted::TimedOut { .. } => (Met::without_status(Outcome::TimedOut), None),
     };
-    let took = context.clock.now().since(began_at).as_millis();
+    let took = context.clock.now().since(began_at);
+    let by = subscription.authentication.as_deref();
+    let (steps, advice) = probe::explain(is_tls, by, &met, probed.failure.as_ref(), took);
     tracing::info!(subscription = %key, outcome = %met.outcome, status = met.status, "test event sent");
     let mut document = verdict;
     document["delivery"] = json!(delivery.id);
     document["outcome"] = json!(met.outcome);
-    document["durationInMs"] = json!(u64::try_from(took).unwrap_or(u64::MAX));
-    for (name, value) in [("httpStatusCode", json!(met.status)), ("response", json!(response_text))]
-    {
+    document["durationInMs"] = json!(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+    document["steps"] = json!(steps);
+    let others = [
+        ("httpStatusCode", json!(met.status)),
+        ("response", json!(response_text)),
+        ("advice", json!(advice)),
+    ];
+    for (name, value) in others {
         if !value.is_null() {
             document[name] = value;
         }

@@ -69,6 +69,9 @@ async fn a_test_event_goes_to_one_endpoint_and_its_answer_is_told() {
     let (outcome, status, response_text) =
         (&told["outcome"], &told["httpStatusCode"], &told["response"]);
     assert_eq!((outcome, status, response_text), (&json!("Busy"), &json!(503), &json!("no\\n")));
+    let last = told["steps"].as_array().and_then(|steps| steps.last()).expect("steps");
+    assert_eq!(last, &json!({"step": "answer", "result": "Failed", "message": "status 503"}));
+    assert!(told["advice"].as_str().is_some_and(|advice| advice.contains("busy")), "{told}");
     assert_eq!(
         (&told["matches"], told["refusedBy"].as_array().map(Vec::len)),
         (&json!(false), Some(1))
@@ -92,6 +95,8 @@ async fn an_endpoint_that_does_not_answer_is_not_waited_for_too_long() {
     let told = body(&reply);
     assert_eq!((&told["outcome"], told.get("httpStatusCode")), (&json!(Outcome::TimedOut), None));
     assert!(began.elapsed() < std::time::Duration::from_secs(29), "API Gateway gives up");
+    let last = told["steps"].as_array().and_then(|steps| steps.last()).expect("steps");
+    assert_eq!(last["message"], "none within 26 s");
 }
 
 #[tokio::test(start_paused = true)]

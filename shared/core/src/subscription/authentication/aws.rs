@@ -108,6 +108,7 @@ impl Authentication {
     /// [`IdentityRefused`] says what it does not allow.
     pub fn check(&self, url: &str, named: &Identities) -> Result<(), IdentityRefused> {
         match self {
+            Self::ClientCertificate(_) => Ok(()),
             Self::AwsSigV4(by) => by.check(url, named),
             Self::AwsWebIdentity(identity) => named.check_audience(&identity.audience, url),
             Self::ClientCredentials(by) => match by.web_identity() {

@@ -23,6 +23,9 @@ const LIFE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// that live shortly are used for three quarters of their life.
 const MARGIN_MAX: Duration = Duration::from_secs(60);
 
+/// Source: RFC 7523, section 2.2.
+const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+
 /// Most characters of an error's code that are repeated.
 const ERROR_CHARS_MAX: usize = 40;
 
@@ -43,9 +46,6 @@ pub enum Proof {
     Assertion(Secret),
 }
 
-/// What an assertion is, where there are several kinds. Source: RFC 7523, section 2.2.
-const JWT_BEARER: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
-
 /// Builds the request of that client.
 pub fn request(grant: &Grant, client_id: &str, proof: &Proof) -> TokenRequest {
     let mut form = Serializer::new(String::new());
@@ -58,7 +58,7 @@ pub fn request(grant: &Grant, client_id: &str, proof: &Proof) -> TokenRequest {
                     form.append_pair(name, value);
                 }
             }
-            *sent_by
+            sent_by.clone()
         }
         Grant::EntraId { application, .. } => {
             form.append_pair("scope", &format!("{application}/.default"));
@@ -68,11 +68,11 @@ pub fn request(grant: &Grant, client_id: &str, proof: &Proof) -> TokenRequest {
     let authorization = match (proof, sent_by) {
         (Proof::Assertion(assertion), _) => {
             form.append_pair("client_id", client_id)
-                .append_pair("client_assertion_type", JWT_BEARER)
+                .append_pair("client_assertion_type", ASSERTION_TYPE)
                 .append_pair("client_assertion", assertion.expose());
             None
         }
-        (Proof::Secret(secret), SentBy::Post) => {
+        (Proof::Secret(secret), SentBy::Post | SentBy::PrivateKeyJwt { .. }) => {
             form.append_pair("client_id", client_id).append_pair("client_secret", secret.expose());
             None
         }
@@ -136,6 +136,9 @@ pub enum NoToken {
     /// The client's secret can't be had.
     #[error("the client secret can't be read: {0}")]
     NoSecret(String),
+    /// The client's private key can't sign; the text says why, without it.
+    #[error("the client's private key {0}")]
+    NotSigned(String),
     /// No answer; the text says why, without secrets.
     #[error("the token endpoint gave no answer: {0}")]
     NoAnswer(String),
@@ -236,6 +239,12 @@ mod tests {
         let encoded = basic.expose().strip_prefix("Basic ").expect("basic");
         let pair = STANDARD.decode(encoded).expect("base64");
         assert_eq!(String::from_utf8_lossy(&pair), "id%2B1:p%26w%3D1+%C3%A9");
+        let signs = SentBy::PrivateKeyJwt { key_id: None, audience: None };
+        let asked = request(&oauth(signs), "id+1", &Proof::Assertion(Secret::new("a.b.c")));
+        let end = "&client_id=id%2B1&client_assertion_type=urn%3Aietf%3Aparams%3Aoauth%3A\
+                   client-assertion-type%3Ajwt-bearer&client_assertion=a.b.c";
+        assert!(asked.body.expose().ends_with(end), "{}", asked.body.expose());
+        assert_eq!(asked.authorization, None);
         let application = "api://orders".to_owned();
         let entra = Grant::EntraId { tenant: "contoso.example".to_owned(), application };
         let asked = request(&entra, "c", &proof);

@@ -98,9 +98,9 @@ fn read_webhook(
     let stored = attributes::kept(context.existing, stays);
     let delivery_attributes = attributes::read(&mut webhook, stored, problems);
     let has_stayed = context.existing.is_some_and(|existing| stays(&existing.endpoint));
-    let at = url.as_deref();
-    let authentication = authentication::read(&mut webhook, at, context, has_stayed, problems);
-    if let Some(by) = &authentication {
+    let authentication =
+        authentication::read(&mut webhook, context, url.as_deref(), has_stayed, problems);
+    if let Some(by) = authentication.as_ref().filter(|by| by.sends_header()) {
         authentication::refuse_own_header(&webhook, &delivery_attributes, by, problems);
     }
     let batching = read_batching(&mut webhook, problems);

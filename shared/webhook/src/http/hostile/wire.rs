@@ -22,6 +22,8 @@ use tokio::{
 
 use super::super::*;
 use crate::{guard::CheckedAddress, network::Io};
+use gridpost_core::delivery::request::Request;
+use gridpost_ports::{Attempted, EndpointClient};
 use gridpost_runtime::system::SystemClock;
 
 /// What a receiver does.
@@ -304,7 +306,7 @@ pub(super) fn client(net: &Arc<Net>, trusted: Option<&Identity>) -> HttpClient {
     let allowed =
         Allowed { networks: "10.0.0.0/8".parse().expect("a network"), ..Allowed::default() };
     let (network, clock) = (Arc::clone(net) as _, Arc::new(SystemClock));
-    HttpClient::trusting(tls.with_no_client_auth(), network, allowed, clock)
+    HttpClient::trusting(tls, network, allowed, clock)
 }
 
 /// One attempt with a body of so many bytes: its answer, and the late one if it timed out.

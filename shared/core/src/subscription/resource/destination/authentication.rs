@@ -1,6 +1,7 @@
 //! Reads and writes `authentication`, and Event Grid's own `azureActiveDirectory…` members.
 
 mod aws;
+mod certificate;
 
 use serde_json::{Value, json};
 
@@ -8,6 +9,7 @@ use super::{super::Context, check_url};
 use crate::{
     document::{Code, Object, Problems, name_of},
     endpoint::secrets::SecretRefused,
+    pem,
     secret::Secret,
     subscription::{
         DeliveryAttribute, EventSubscription,
@@ -21,22 +23,38 @@ const NAME: &str = "authentication";
 const TENANT: &str = "azureActiveDirectoryTenantId";
 const APPLICATION: &str = "azureActiveDirectoryApplicationIdOrUri";
 
-const SECRET: &str = "clientSecret";
-const REFERENCE: &str = "clientSecretReference";
+/// The members of what a client proves itself by: with the value, or with its name.
+type Names = [&'static str; 2];
 
-const TYPES: [(&str, Type); 4] = [
+const SECRET: Names = ["clientSecret", "clientSecretReference"];
+const KEY: Names = ["privateKey", "privateKeyReference"];
+
+const KEY_ID: &str = "keyId";
+const ASSERTION_AUDIENCE: &str = "assertionAudience";
+
+const TYPES: [(&str, Type); 5] = [
     ("OAuth2ClientCredentials", Type::OAuth2),
     ("EntraId", Type::EntraId),
+    ("ClientCertificate", Type::ClientCertificate),
     ("AwsSigV4", Type::AwsSigV4),
     ("AwsWebIdentity", Type::AwsWebIdentity),
 ];
 
-const SENT_BY: [(&str, SentBy); 2] = [("Post", SentBy::Post), ("Basic", SentBy::Basic)];
+const WAYS: [(&str, Way); 3] =
+    [("Post", Way::Post), ("Basic", Way::Basic), ("PrivateKeyJwt", Way::PrivateKeyJwt)];
+
+/// How a client proves itself to a token endpoint.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Post,
+    Basic,
+    PrivateKeyJwt,
+}
 
 /// Most characters of a client's id, a scope, an audience, a tenant, an application.
 const CHARS_MAX: usize = 1_024;
 
-/// Most bytes of a secret.
+/// Most bytes of a secret: a private key of 4,096 bits fits.
 const SECRET_BYTES_MAX: usize = 4_096;
 
 /// What reads of other services show instead of a secret.
@@ -48,6 +66,7 @@ enum Type {
     EntraId,
     AwsSigV4,
     AwsWebIdentity,
+    ClientCertificate,
 }
 
 /// Reads how a webhook's requests are authenticated. `has_stayed` says whether the endpoint is the
@@ -55,8 +74,8 @@ enum Type {
 /// endpoint's, if it could be read.
 pub(super) fn read(
     webhook: &mut Object<'_>,
-    url: Option<&str>,
     context: &Context<'_>,
+    url: Option<&str>,
     has_stayed: bool,
     problems: &mut Problems,
 ) -> Option<Authentication> {
@@ -67,10 +86,12 @@ pub(super) fn read(
         let rule = format!("must be left out where {TENANT} and {APPLICATION} are given");
         problems.add(Code::InvalidValue, path, rule);
     }
-    let what = "'OAuth2ClientCredentials', 'EntraId', 'AwsSigV4' or 'AwsWebIdentity'";
+    let what = "'OAuth2ClientCredentials', 'EntraId', 'ClientCertificate', 'AwsSigV4' or \
+                'AwsWebIdentity'";
     given.required("type", what, problems);
     let kind = given.choice("type", &TYPES, None, problems);
-    let what = "an object with the members of that type";
+    let what =
+        "an object with the members of that type, such as clientId and clientSecretReference";
     let members = given.required_object("properties", what, problems);
     given.finish(problems);
     let mut members = members?;
@@ -85,6 +106,7 @@ pub(super) fn read(
             let grant = read_entra(&mut members, problems);
             read_client(&mut members, grant, stored, (url, context), problems)
         }
+        Type::ClientCertificate => certificate::read(&mut members, url, stored, context, problems),
         Type::AwsSigV4 => aws::read_signing(&mut members, url, context, problems),
         Type::AwsWebIdentity => aws::read_identity(&mut members, url, context, problems),
     };
@@ -149,7 +171,7 @@ fn read_oauth(
     let path = members.path_of(URL);
     let scope = optional(members, "scope", problems);
     let audience = optional(members, "audience", problems);
-    let sent_by = members.choice("clientAuthentication", &SENT_BY, Some("Post"), problems);
+    let sent_by = read_way(members, problems);
     let token_url = given?.to_owned();
     if let Err(rule) = check_url(&token_url, context) {
         problems.add(Code::InvalidValue, path, rule);
@@ -157,7 +179,32 @@ fn read_oauth(
         let rule = "must have no query and no fragment: reads show it";
         problems.add(Code::InvalidValue, path, rule);
     }
-    Some(Grant::OAuth2 { token_url, scope, audience, sent_by: sent_by.unwrap_or_default() })
+    Some(Grant::OAuth2 { token_url, scope, audience, sent_by })
+}
+
+fn read_way(members: &mut Object<'_>, problems: &mut Problems) -> SentBy {
+    let way = members.choice("clientAuthentication", &WAYS, Some("Post"), problems);
+    if way == Some(Way::PrivateKeyJwt) {
+        return SentBy::PrivateKeyJwt {
+            key_id: optional(members, KEY_ID, problems),
+            audience: optional(members, ASSERTION_AUDIENCE, problems),
+        };
+    }
+    for name in [KEY_ID, ASSERTION_AUDIENCE, KEY[0], KEY[1]] {
+        if members.value(name).is_some() {
+            let rule = "is for clientAuthentication PrivateKeyJwt alone";
+            problems.add(Code::InvalidValue, members.path_of(name), rule);
+        }
+    }
+    if way == Some(Way::Basic) { SentBy::Basic } else { SentBy::Post }
+}
+
+/// The members of what a client of that grant proves itself by.
+fn names(grant: Option<&Grant>) -> Names {
+    match grant {
+        Some(Grant::OAuth2 { sent_by: SentBy::PrivateKeyJwt { .. }, .. }) => KEY,
+        _ => SECRET,
+    }
 }
 
 fn read_entra(members: &mut Object<'_>, problems: &mut Problems) -> Option<Grant> {
@@ -217,24 +264,20 @@ fn read_secret(
     context: &Context<'_>,
     problems: &mut Problems,
 ) -> Option<ClientSecret> {
-    let (path, reference_path) = (members.path_of(SECRET), members.path_of(REFERENCE));
-    let is_given = members.has(SECRET);
-    let given = members.text(SECRET, problems);
-    let reference = members.text(REFERENCE, problems);
-    if let Some(name) = reference {
+    let names = names(grant);
+    refuse_other(members, names, problems);
+    let [secret, reference] = names;
+    let (path, reference_path) = (members.path_of(secret), members.path_of(reference));
+    let is_given = members.has(secret);
+    let given = members.text(secret, problems);
+    if let Some(name) = members.text(reference, problems) {
         if is_given {
-            let rule = format!("must be left out (null) where {SECRET} is given");
+            let rule = format!("must be left out (null) where {secret} is given");
             problems.add(Code::InvalidValue, reference_path, rule);
             return None;
         }
-        let refused =
-            grant.and_then(|grant| context.allowed.secrets.check(name, &grant.token_url()).err());
-        if let Some(refused) = refused {
-            let hint = match refused {
-                SecretRefused::Unknown => " (its operator names them in endpoint_secrets)",
-                SecretRefused::Host(_) => "",
-            };
-            problems.add(Code::InvalidValue, reference_path, format!("{refused}{hint}"));
+        if let Some(grant) = grant {
+            check_reference(name, &grant.token_url(), reference_path, context, problems);
         }
         return Some(ClientSecret::Reference { name: name.to_owned() });
     }
@@ -245,7 +288,7 @@ fn read_secret(
         let kept = stored.zip(grant).and_then(|(stored, grant)| kept(stored, grant));
         if kept.is_none() {
             let rule = format!(
-                "is required, or {REFERENCE} (left out or 'Hidden', it keeps the stored secret while \
+                "is required, or {reference} (left out or 'Hidden', it keeps the stored secret while \
                  the token URL and the endpoint's scheme, host and port stay as they are, and nothing \
                  is stored)"
             );
@@ -253,20 +296,59 @@ fn read_secret(
         }
         return kept;
     };
-    // The value is not repeated: it is a secret.
-    if given.is_empty() || given.len() > SECRET_BYTES_MAX {
-        let bytes = given.len();
-        let rule = format!("must have 1 to {SECRET_BYTES_MAX} bytes, but has {bytes}");
-        problems.add(Code::OutOfRange, path, rule);
+    check_size(given, SECRET_BYTES_MAX, &path, problems);
+    if names == KEY
+        && let Err(problem) = pem::private_key(given)
+    {
+        problems.add(Code::InvalidValue, path, problem.to_string());
     }
     Some(ClientSecret::Inline { value: Secret::new(given) })
 }
 
-/// The stored secret, if tokens are still asked for at the same URL.
+/// Checks how long a text is, which is not repeated: it may be a secret.
+fn check_size(given: &str, most: usize, path: &str, problems: &mut Problems) {
+    let bytes = given.len();
+    if bytes == 0 || bytes > most {
+        let rule = format!("must have 1 to {most} bytes, but has {bytes}");
+        problems.add(Code::OutOfRange, path, rule);
+    }
+}
+
+/// Checks that a secret may be used for what is sent to that URL.
+fn check_reference(
+    name: &str,
+    url: &str,
+    path: String,
+    context: &Context<'_>,
+    problems: &mut Problems,
+) {
+    let Err(refused) = context.allowed.secrets.check(name, url) else { return };
+    let hint = match refused {
+        SecretRefused::Unknown => " (its operator names them in endpoint_secrets)",
+        SecretRefused::Host(_) => "",
+    };
+    problems.add(Code::InvalidValue, path, format!("{refused}{hint}"));
+}
+
+/// Refuses the members of the other way to prove oneself. A read shows them as null.
+fn refuse_other(members: &mut Object<'_>, names: Names, problems: &mut Problems) {
+    if names != KEY {
+        return;
+    }
+    for name in SECRET {
+        if members.value(name).is_some() {
+            let rule = format!("must be left out: PrivateKeyJwt takes {} or {}", KEY[0], KEY[1]);
+            problems.add(Code::InvalidValue, members.path_of(name), rule);
+        }
+    }
+}
+
+/// The stored secret, if tokens are still asked for at the same URL, and by the same kind of secret.
 fn kept(stored: &ClientCredentials, grant: &Grant) -> Option<ClientSecret> {
     match &stored.client {
         Client::Own { secret: secret @ ClientSecret::Inline { .. }, .. }
-            if stored.grant.token_url() == grant.token_url() =>
+            if stored.grant.token_url() == grant.token_url()
+                && names(Some(&stored.grant)) == names(Some(grant)) =>
         {
             Some(secret.clone())
         }
@@ -305,6 +387,11 @@ pub(in crate::subscription::resource) fn write(
     let Some(authentication) = subscription.authentication.as_deref() else { return };
     match authentication {
         Authentication::ClientCredentials(by) => write_client(by, properties),
+        Authentication::ClientCertificate(by) => {
+            let shown = certificate::write(by);
+            let kind = name_of(&TYPES, Type::ClientCertificate);
+            properties[NAME] = json!({"type": kind, "properties": shown});
+        }
         Authentication::AwsSigV4(by) => {
             let shown = aws::write_signing(by);
             properties[NAME] =
@@ -321,11 +408,19 @@ pub(in crate::subscription::resource) fn write(
 fn write_client(by: &ClientCredentials, properties: &mut Value) {
     let (kind, mut shown) = match &by.grant {
         Grant::OAuth2 { token_url, scope, audience, sent_by } => {
-            let sent_by = name_of(&SENT_BY, *sent_by);
-            let shown = json!({
+            let way = match sent_by {
+                SentBy::Post => Way::Post,
+                SentBy::Basic => Way::Basic,
+                SentBy::PrivateKeyJwt { .. } => Way::PrivateKeyJwt,
+            };
+            let mut shown = json!({
                 "tokenUrl": token_url, "scope": scope, "audience": audience,
-                "clientAuthentication": sent_by,
+                "clientAuthentication": name_of(&WAYS, way),
             });
+            if let SentBy::PrivateKeyJwt { key_id, audience } = sent_by {
+                shown[KEY_ID] = json!(key_id);
+                shown[ASSERTION_AUDIENCE] = json!(audience);
+            }
             (Type::OAuth2, shown)
         }
         Grant::EntraId { tenant, application } => {
@@ -338,10 +433,11 @@ fn write_client(by: &ClientCredentials, properties: &mut Value) {
         return;
     };
     shown["clientId"] = json!(id);
-    shown[SECRET] = Value::Null;
+    let [inline, reference] = names(Some(&by.grant));
+    shown[inline] = Value::Null;
     match secret {
         ClientSecret::Inline { .. } => {}
-        ClientSecret::Reference { name } => shown[REFERENCE] = json!(name),
+        ClientSecret::Reference { name } => shown[reference] = json!(name),
         ClientSecret::AwsWebIdentity(by) => shown[aws::ASSERTION] = aws::write_assertion(by),
     }
     properties[NAME] = json!({"type": name_of(&TYPES, kind), "properties": shown});

@@ -1,32 +1,23 @@
 //! The authentication of endpoints in documents.
 
+mod identities;
+
 use super::*;
 use crate::{
     endpoint::secrets::{ClientSecrets, EntraClient},
     subscription::authentication::{
-        Authentication, Client, ClientCredentials, ClientSecret, Grant, SentBy, SigV4,
-        SigningAlgorithm, WebIdentity,
+        Authentication, Client, ClientCredentials, ClientSecret, Grant, SentBy,
+        certificate::{ClientCertificate, Material},
     },
 };
 
 const PATH: &str = "properties.destination.properties";
 
-const IDENTITIES: &str = r#"{
-    "own": ["a.execute-api.eu-north-1.amazonaws.com", "f.lambda-url.eu-north-1.on.aws", "own.example"],
-    "roles": {"arn:aws:iam::111122223333:role/r": ["other.example"]},
-    "audiences": {"aud": ["example.com"],
-        "api://AzureADTokenExchange": ["login.microsoftonline.com", "id.example", "example.com"]}
-}"#;
-
-const API: &str = "https://a.execute-api.eu-north-1.amazonaws.com/x";
-
-const ROLE: &str = "arn:aws:iam::111122223333:role/r";
-
 /// Of which one secret may go to `id.example`, and Entra ID's to it.
 fn allowed() -> Allowed {
     let hosts = [("arn:named".to_owned(), vec!["id.example".to_owned()])].into();
     let entra = EntraClient { client_id: "deployment".to_owned(), secret: "arn:e".to_owned() };
-    let identities = IDENTITIES.parse().expect("identities");
+    let identities = identities::NAMED.parse().expect("identities");
     let secrets = ClientSecrets { hosts, entra: Some(entra) };
     Allowed { secrets, identities, ..Allowed::default() }
 }
@@ -259,199 +250,159 @@ fn a_patch_changes_or_ends_an_authentication() {
     assert_eq!(secret(patch(&rotated, &existing)), Ok(inline("new")));
 }
 
-fn signing(url: &str, properties: &Value) -> Value {
-    let authentication = json!({"type": "AwsSigV4", "properties": properties});
-    webhook(json!({"endpointUrl": url, "authentication": authentication}))
+const CHAIN: &str = "-----BEGIN CERTIFICATE-----\nY2VydA==\n-----END CERTIFICATE-----\n";
+const PRIVATE: &str = "-----BEGIN PRIVATE KEY-----\naHVzaA==\n-----END PRIVATE KEY-----\n";
+const LOCKED: &str =
+    "-----BEGIN ENCRYPTED PRIVATE KEY-----\naHVzaA==\n-----END ENCRYPTED PRIVATE KEY-----\n";
+
+/// Without the words that only keys have here.
+fn is_silent(said: &str) -> bool {
+    !said.contains("hush") && !said.contains("aHVzaA")
 }
 
-/// `https://example.com/…`, as [`webhook_with`] has it.
-fn identity(properties: &Value) -> Value {
-    let authentication = json!({"type": "AwsWebIdentity", "properties": properties});
-    webhook_with("authentication", authentication)
+fn shown_whole(changes: &Value) -> Value {
+    let mut properties = json!({"certificate": CHAIN, "privateKey": PRIVATE});
+    crate::document::merge(&mut properties, changes);
+    let given = json!({"type": "ClientCertificate", "properties": properties});
+    webhook_with("authentication", given)
 }
 
-fn entra_by_token(properties: &Value) -> Value {
-    let assertion = json!({"type": "AwsWebIdentity", "properties": properties});
-    entra(&json!({"clientSecret": null, "clientAssertion": assertion}))
+fn signing(changes: &Value) -> Value {
+    let mut all = json!({"clientSecret": null, "clientAuthentication": "PrivateKeyJwt",
+        "privateKey": PRIVATE});
+    crate::document::merge(&mut all, changes);
+    oauth(&all)
+}
+
+/// A deployment that names a secret for the endpoint of these documents.
+fn put_naming(
+    document: &Value,
+    existing: Option<&EventSubscription>,
+) -> Result<Settings, Problems> {
+    let mut allowed = allowed();
+    allowed.secrets.hosts.insert("arn:own".to_owned(), vec!["example.com".to_owned()]);
+    let topic = topic(Kind::Custom);
+    read(document, &Context { topic: &topic, existing, now: NOW, allowed: &allowed })
 }
 
 #[test]
-fn identities_of_aws_are_read() {
-    let sigv4 = |service: &str, region: Option<&str>, role: Option<&str>| {
-        let text = |given: Option<&str>| given.map(str::to_owned);
-        let (region, role) = (text(region), text(role));
-        Authentication::AwsSigV4(SigV4 { service: service.to_owned(), region, role })
+fn certificates_and_keys_are_read_and_never_shown() {
+    let certificate = |material, trusted: Option<&str>| {
+        let trusted = trusted.map(str::to_owned);
+        Authentication::ClientCertificate(ClientCertificate { material, trusted })
     };
-    let web = |audience: &str, algorithm| WebIdentity { audience: audience.to_owned(), algorithm };
-    let by_token = |audience: &str| {
-        let grant = Grant::EntraId {
-            tenant: "contoso.example".to_owned(),
-            application: "api://orders".to_owned(),
+    let own =
+        || Material::Inline { certificate: CHAIN.to_owned(), private_key: Secret::new(PRIVATE) };
+    let named = || Material::Reference { name: "arn:own".to_owned() };
+    let by_name =
+        json!({"certificate": null, "privateKey": null, "certificateReference": "arn:own"});
+    let client = |key_id: Option<&str>, audience: Option<&str>, secret| {
+        let grant = Grant::OAuth2 {
+            token_url: "https://id.example/token".to_owned(),
+            scope: None,
+            audience: None,
+            sent_by: SentBy::PrivateKeyJwt {
+                key_id: key_id.map(str::to_owned),
+                audience: audience.map(str::to_owned),
+            },
         };
-        let secret = ClientSecret::AwsWebIdentity(web(audience, SigningAlgorithm::RS256));
         let client = Client::Own { id: "c".to_owned(), secret };
         Authentication::ClientCredentials(ClientCredentials { grant, client })
     };
-    let exchanged = "api://AzureADTokenExchange";
+    let reference = ClientSecret::Reference { name: "arn:named".to_owned() };
+    let key_by_name = json!({"privateKey": null, "privateKeyReference": "arn:named"});
     let table = [
-        (signing(API, &json!({"service": "execute-api"})), sigv4("execute-api", None, None)),
+        (shown_whole(&json!({})), certificate(own(), None)),
+        (shown_whole(&json!({"trustedCertificates": CHAIN})), certificate(own(), Some(CHAIN))),
+        (shown_whole(&by_name), certificate(named(), None)),
+        (signing(&json!({})), client(None, None, inline(PRIVATE))),
         (
-            signing(
-                API,
-                &json!({"service": "execute-api", "region": "eu-north-1", "roleArn": null}),
-            ),
-            sigv4("execute-api", Some("eu-north-1"), None),
+            signing(&json!({"keyId": "k", "assertionAudience": "https://id.example/"})),
+            client(Some("k"), Some("https://id.example/"), inline(PRIVATE)),
         ),
-        (
-            signing("https://f.lambda-url.eu-north-1.on.aws/", &json!({"service": "lambda"})),
-            sigv4("lambda", None, None),
-        ),
-        (
-            signing(
-                "https://other.example/",
-                &json!({"service": "es", "region": "eu-north-1", "roleArn": ROLE}),
-            ),
-            sigv4("es", Some("eu-north-1"), Some(ROLE)),
-        ),
-        (
-            identity(&json!({"audience": "aud"})),
-            Authentication::AwsWebIdentity(web("aud", SigningAlgorithm::RS256)),
-        ),
-        (
-            identity(&json!({"audience": "aud", "signingAlgorithm": "ES384"})),
-            Authentication::AwsWebIdentity(web("aud", SigningAlgorithm::ES384)),
-        ),
-        (entra_by_token(&json!({})), by_token(exchanged)),
-        (entra_by_token(&json!({"audience": exchanged})), by_token(exchanged)),
+        (signing(&key_by_name), client(None, None, reference)),
     ];
     for (document, want) in table {
-        let read = put(&document, None);
+        let read = put_naming(&document, None);
         assert_eq!(authentication(read.clone()), want, "{document}");
-        // What a read shows can be written back.
         let existing = stored(read.expect("valid"));
         let shown = write(&existing, defaults(Kind::Custom).delivery_profile);
-        let again = put(&shown, Some(&existing));
+        assert!(is_silent(&shown.to_string()), "{shown}");
+        let again = put_naming(&shown, Some(&existing));
         let wrong = again.as_ref().err().map(ToString::to_string);
-        assert_eq!(
-            again.ok().and_then(|it| it.authentication),
-            existing.authentication,
-            "{shown}: {wrong:?}"
-        );
+        let again = again.ok().and_then(|it| it.authentication);
+        assert_eq!(again, existing.authentication, "{wrong:?}");
     }
 }
 
 #[test]
-fn identities_of_aws_that_the_deployment_does_not_name_are_refused() {
-    use crate::document::Code::{InvalidValue, MissingMember, UnknownMember};
-
-    let under = |name: &str| format!("authentication.properties.{name}");
-    let own = |url: &str, region: &str| {
-        signing(url, &json!({"service": "execute-api", "region": region}))
+fn certificates_and_keys_are_refused_without_repeating_them() {
+    use Code::*;
+    let long = format!("{PRIVATE}{}", "x".repeat(4_096));
+    let both = json!({"certificateReference": "arn:own"});
+    let reference = |name: &str| {
+        shown_whole(&json!({"certificate": null, "privateKey": null, "certificateReference": name}))
     };
-    let role = |url: &str, role: &str| {
-        signing(url, &json!({"service": "es", "region": "eu-north-1", "roleArn": role}))
-    };
-    let both = json!({"clientAssertion": {"type": "AwsWebIdentity", "properties": {}}});
-    let kind = json!({"clientSecret": null,
-        "clientAssertion": {"type": "Kerberos", "properties": {}}});
-    let generic = json!({"clientSecret": null,
-        "clientAssertion": {"type": "AwsWebIdentity", "properties": {}}});
-    let header = |name: &str| {
-        let mut document = signing(API, &json!({"service": "execute-api"}));
-        let value = json!([{"name": name, "type": "Static", "properties": {"value": "x"}}]);
-        document["properties"]["destination"]["properties"]["deliveryAttributeMappings"] = value;
-        document
-    };
-    let mut elsewhere = entra_by_token(&json!({}));
-    elsewhere["properties"]["destination"]["properties"]["endpointUrl"] =
-        json!("https://evil.example/");
-    let mut bearer_elsewhere = identity(&json!({"audience": "aud"}));
-    bearer_elsewhere["properties"]["destination"]["properties"]["endpointUrl"] =
-        json!("https://evil.example/");
     let table = [
-        // A host of the author's choice gets no signature in the deployment's name.
-        (own("https://evil.example/", "eu-north-1"), InvalidValue, under("service")),
+        (shown_whole(&json!({"certificate": null})), MissingMember, "certificate"),
+        (shown_whole(&json!({"certificate": "hush"})), InvalidValue, "certificate"),
+        (shown_whole(&json!({"certificate": PRIVATE})), InvalidValue, "certificate"),
+        (shown_whole(&json!({"privateKey": null})), MissingMember, "privateKey"),
+        (shown_whole(&json!({"privateKey": "Hidden"})), MissingMember, "privateKey"),
+        (shown_whole(&json!({"privateKey": CHAIN})), InvalidValue, "privateKey"),
+        (shown_whole(&json!({"privateKey": LOCKED})), InvalidValue, "privateKey"),
+        (shown_whole(&json!({"privateKey": long})), OutOfRange, "privateKey"),
+        (shown_whole(&json!({"privateKey": 5})), WrongType, "privateKey"),
         (
-            own("https://dynamodb.eu-north-1.amazonaws.com/", "eu-north-1"),
+            shown_whole(&json!({"trustedCertificates": PRIVATE})),
             InvalidValue,
-            under("service"),
+            "trustedCertificates",
         ),
-        (
-            own("https://b.execute-api.eu-north-1.amazonaws.com/", "eu-north-1"),
-            InvalidValue,
-            under("service"),
-        ),
-        (
-            signing(
-                "https://own.example/",
-                &json!({"service": "dynamodb", "region": "eu-north-1"}),
-            ),
-            InvalidValue,
-            under("service"),
-        ),
-        (
-            signing("https://own.example/", &json!({"service": "execute-api"})),
-            MissingMember,
-            under("region"),
-        ),
-        (signing(API, &json!({"service": "lambda"})), InvalidValue, under("service")),
-        (own(API, "us-east-1"), InvalidValue, under("region")),
-        (own("https://own.example/", "EU"), InvalidValue, under("region")),
-        (signing(API, &json!({})), MissingMember, under("service")),
-        (
-            signing(API, &json!({"service": "execute-api", "role": ROLE})),
-            UnknownMember,
-            under("role"),
-        ),
-        (
-            role("https://other.example/", "arn:aws:iam::111122223333:role/other"),
-            InvalidValue,
-            under("roleArn"),
-        ),
-        (role("https://own.example/", ROLE), InvalidValue, under("roleArn")),
-        (
-            role("https://other.example/", "arn:aws:iam::111122223333:user/r"),
-            InvalidValue,
-            under("roleArn"),
-        ),
-        (role("https://other.example/", "r"), InvalidValue, under("roleArn")),
-        (header("X-Amz-Target"), InvalidValue, "deliveryAttributeMappings".to_owned()),
-        (header("authorization"), InvalidValue, "deliveryAttributeMappings".to_owned()),
-        (identity(&json!({})), MissingMember, under("audience")),
-        (identity(&json!({"audience": "other"})), InvalidValue, under("audience")),
-        (bearer_elsewhere, InvalidValue, under("audience")),
-        (
-            identity(&json!({"audience": "aud", "signingAlgorithm": "HS256"})),
-            InvalidValue,
-            under("signingAlgorithm"),
-        ),
-        (elsewhere, InvalidValue, under("clientAssertion.properties.audience")),
-        (
-            entra_by_token(&json!({"audience": "aud"})),
-            InvalidValue,
-            under("clientAssertion.properties.audience"),
-        ),
-        (entra(&both), InvalidValue, under("clientSecret")),
-        (entra(&kind), InvalidValue, under("clientAssertion.type")),
-        (oauth(&generic), MissingMember, under("clientAssertion.properties.audience")),
+        (shown_whole(&json!({"clientSecret": "hush"})), UnknownMember, "clientSecret"),
+        (shown_whole(&both), InvalidValue, "certificateReference"),
+        (reference("arn:other"), InvalidValue, "certificateReference"),
+        // It is for another host.
+        (reference("arn:named"), InvalidValue, "certificateReference"),
+        (signing(&json!({"privateKey": null})), MissingMember, "privateKey"),
+        (signing(&json!({"privateKey": "hush"})), InvalidValue, "privateKey"),
+        (signing(&json!({"clientSecret": "hush"})), InvalidValue, "clientSecret"),
+        (signing(&json!({"keyId": "a\nb"})), InvalidValue, "keyId"),
+        (oauth(&json!({"keyId": "k"})), InvalidValue, "keyId"),
+        (oauth(&json!({"privateKey": PRIVATE})), InvalidValue, "privateKey"),
     ];
     for (document, code, path) in table {
-        let problems = put(&document, None).expect_err(&document.to_string());
+        let problems = put_naming(&document, None).expect_err(&document.to_string());
         let listed: Vec<_> = problems.iter().map(|one| (one.code, one.path.clone())).collect();
-        assert_eq!(listed, [(code, format!("{PATH}.{path}"))], "{document}: {problems}");
+        let path = format!("{PATH}.authentication.properties.{path}");
+        assert_eq!(listed, [(code, path)], "{document}");
+        assert!(is_silent(&problems.to_error().to_string()), "{problems}");
     }
 }
 
 #[test]
-fn a_patch_of_the_url_asks_anew_where_an_identity_may_be_proven() {
-    let existing =
-        stored(put(&signing(API, &json!({"service": "execute-api"})), None).expect("valid"));
-    let moved = |url: &str| json!({"destination": {"properties": {"endpointUrl": url}}});
-    let kept = patch(&moved("https://a.execute-api.eu-north-1.amazonaws.com/y"), &existing);
-    assert_eq!(kept.expect("valid").authentication, existing.authentication);
-    let problems = patch(&moved("https://evil.example/"), &existing).expect_err("another host");
-    let paths: Vec<_> = problems.iter().map(|one| one.path.clone()).collect();
-    let path = format!("{PATH}.authentication.properties.service")
-        .replace("properties.destination", "destination");
-    assert_eq!(paths, [path]);
+fn a_private_key_follows_the_endpoint_to_no_other_party() {
+    let existing = stored(put_naming(&shown_whole(&json!({})), None).expect("valid"));
+    let left_out = |url: &str| {
+        let mut document = shown_whole(&json!({"privateKey": null}));
+        document["properties"]["destination"]["properties"]["endpointUrl"] = json!(url);
+        put_naming(&document, Some(&existing))
+    };
+    for (url, is_kept) in [
+        ("https://example.com/elsewhere", true),
+        ("https://evil.example/", false),
+        ("https://example.com:8443/", false),
+    ] {
+        assert_eq!(left_out(url).is_ok(), is_kept, "{url}");
+    }
+    // A secret is no key, and a key is no secret.
+    let secret = stored(put_naming(&oauth(&json!({})), None).expect("valid"));
+    assert!(put_naming(&signing(&json!({"privateKey": null})), Some(&secret)).is_err());
+    let key = stored(put_naming(&signing(&json!({})), None).expect("valid"));
+    assert!(put_naming(&oauth(&json!({"clientSecret": null})), Some(&key)).is_err());
+    assert!(put_naming(&signing(&json!({"privateKey": null})), Some(&key)).is_ok());
+    // No token is sent in a header, so the header may be one's own.
+    let mut document = shown_whole(&json!({}));
+    document["properties"]["destination"]["properties"]["deliveryAttributeMappings"] = json!([{"name": "Authorization", "type": "Static",
+            "properties": {"value": "hush", "isSecret": true}}]);
+    assert!(put_naming(&document, None).is_ok());
 }

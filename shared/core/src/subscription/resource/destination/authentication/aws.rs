@@ -8,7 +8,7 @@ use crate::{
     endpoint::identities::{IdentityRefused, of_host},
     subscription::{
         authentication::{
-            Authentication, ClientSecret, Grant, SigV4, SigningAlgorithm, WebIdentity,
+            Authentication, ClientSecret, Grant, SentBy, SigV4, SigningAlgorithm, WebIdentity,
             aws::ENTRA_AUDIENCE,
         },
         resource::Context,
@@ -149,13 +149,17 @@ pub(super) fn read_assertion(
     (url, context): (Option<&str>, &Context<'_>),
     problems: &mut Problems,
 ) -> Option<ClientSecret> {
-    for name in [super::SECRET, super::REFERENCE] {
-        if members.has(name) {
+    let other = [super::SECRET, super::KEY].concat();
+    for name in other {
+        if members.value(name).is_some() {
             let rule = format!("must be left out (null) where {ASSERTION} is given");
             problems.add(Code::InvalidValue, members.path_of(name), rule);
         }
     }
-    members.ignore(&[super::SECRET, super::REFERENCE]);
+    if matches!(grant, Some(Grant::OAuth2 { sent_by: SentBy::PrivateKeyJwt { .. }, .. })) {
+        let rule = "must be left out where clientAuthentication is PrivateKeyJwt";
+        problems.add(Code::InvalidValue, members.path_of(ASSERTION), rule);
+    }
     let mut given = members.object(ASSERTION, problems)?;
     given.required("type", "'AwsWebIdentity'", problems);
     let kind = given.choice("type", &TYPES, None, problems);

@@ -1,0 +1,207 @@
+//! One attempt, and one probe.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use gridpost_core::{
+    delivery::{
+        probe::{Failure, Stage},
+        request::Request,
+    },
+    error::chain,
+    retry::{
+        outcome::{Answer, LATE_RESPONSE_WAIT, Outcome, RESPONSE_WAIT, parse_retry_after},
+        response_text::ResponseBytes,
+    },
+    subscription::authentication::certificate::NoCertificate,
+};
+use gridpost_ports::{Attempted, EndpointClient, Probed};
+use http::{Method, Response, header::RETRY_AFTER};
+use hyper::body::Incoming;
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, timeout, timeout_at},
+};
+
+use super::{
+    Built, HttpClient, answer_without_head,
+    body::{first_bytes, read_aside},
+    failure::failure_of,
+    shown::{Shown, Unanswered, text_of, unauthenticated},
+};
+use crate::connect::CONNECT_WAIT;
+
+/// Must exceed the connector's own limit.
+const CONNECTED_WITHIN: Duration = CONNECT_WAIT.saturating_add(Duration::from_secs(1));
+
+/// The result of an exchange, and what else there is to say of it.
+type Exchanged = (Answer, Rest);
+
+enum Rest {
+    Nothing,
+    /// The body of a failed response, if its beginning is kept.
+    Body(Incoming),
+    /// Why nothing was sent.
+    Reason(NoCertificate),
+}
+
+impl Rest {
+    async fn text(self, most: ResponseBytes) -> Option<String> {
+        match self {
+            Self::Nothing => None,
+            Self::Body(body) => first_bytes(Some(body), most).await,
+            Self::Reason(reason) => text_of(&reason),
+        }
+    }
+}
+
+impl HttpClient {
+    async fn exchange_attempt(
+        &self,
+        request: Built,
+        shown: Option<Box<Shown>>,
+        sending: &OnceLock<Instant>,
+    ) -> Exchanged {
+        match self.send(request, shown, sending).await {
+            Ok(response) => {
+                let answer = self.answer_of(&response);
+                let body = response.into_body();
+                if answer.outcome != Outcome::Delivered && self.1 != ResponseBytes::default() {
+                    return (answer, Rest::Body(body));
+                }
+                read_aside(body);
+                (answer, Rest::Nothing)
+            }
+            Err(Unanswered::NotTaken(reason)) => (unauthenticated(), Rest::Reason(reason)),
+            Err(Unanswered::Error(error)) => (answer_without_head(&error), Rest::Nothing),
+        }
+    }
+
+    fn answer_of(&self, response: &Response<Incoming>) -> Answer {
+        let asked = response.headers().get(RETRY_AFTER);
+        let asked = asked.and_then(|value| value.to_str().ok());
+        let retry_after = asked.and_then(|value| parse_retry_after(value, self.0.clock.now()));
+        Answer::of_status(response.status().as_u16(), retry_after)
+    }
+}
+
+#[async_trait]
+impl EndpointClient for HttpClient {
+    async fn attempt(&self, request: Request) -> Attempted {
+        let Request { url, headers, attributes, body, authentication } = request;
+        let request = match self.build(Method::POST, &url, &headers, &attributes, body) {
+            Ok(request) => request,
+            Err(refused) => {
+                // Refused now, though not at creation: treated like an unreachable host.
+                tracing::warn!(error = %chain(&refused), "an endpoint's URL is refused");
+                return Answer::without_status(Outcome::SocketError).into();
+            }
+        };
+        let shown = match self.shown(authentication, &url).await {
+            Ok(shown) => shown,
+            Err(reason) => {
+                let response_text = text_of(&reason);
+                return Attempted::Answered { answer: unauthenticated(), response_text };
+            }
+        };
+        // In a task of its own, the exchange outlives the wait for its response. It is bounded by
+        // itself, because nothing may be left to listen.
+        let began = Instant::now();
+        let sending = Arc::new(OnceLock::new());
+        let exchange = bounded(self.clone(), request, shown, Arc::clone(&sending));
+        let mut exchange = tokio::spawn(exchange);
+        let mut answer = timeout(RESPONSE_WAIT, &mut exchange).await;
+        if answer.is_err() {
+            // A request that is not sent by then has failed; the wait begins when it was sent.
+            let until = sending.get().unwrap_or(&began).checked_add(RESPONSE_WAIT);
+            answer = timeout_at(until.unwrap_or(began), &mut exchange).await;
+        }
+        match answer {
+            // The head came in time. Its outcome stands, however long the body takes.
+            Ok(Ok(Some((answer, rest)))) => {
+                Attempted::Answered { answer, response_text: rest.text(self.1).await }
+            }
+            Ok(_) => Answer::without_status(Outcome::Aborted).into(),
+            Err(_) => Attempted::TimedOut { late: late(exchange) },
+        }
+    }
+
+    async fn probe(&self, request: Request) -> Probed {
+        let Request { url, headers, attributes, body, authentication } = request;
+        let request = match self.build(Method::POST, &url, &headers, &attributes, body) {
+            Ok(request) => request,
+            Err(refused) => {
+                let failure = Failure::at(Stage::Address, chain(&refused));
+                return Probed::failed(Answer::without_status(Outcome::SocketError), failure);
+            }
+        };
+        let not_shown = |stage, reason: NoCertificate| {
+            Probed::failed(unauthenticated(), Failure::at(stage, reason.to_string()))
+        };
+        let shown = match self.shown(authentication, &url).await {
+            Ok(shown) => shown,
+            Err(reason) => return not_shown(Stage::Certificate, reason),
+        };
+        let sending = OnceLock::new();
+        match timeout(RESPONSE_WAIT, self.send(request, shown, &sending)).await {
+            Ok(Ok(response)) => {
+                let answer = self.answer_of(&response);
+                let response_text = first_bytes(Some(response.into_body()), self.1).await;
+                let is_failure = answer.outcome != Outcome::Delivered;
+                let response_text = response_text.filter(|_| is_failure);
+                Attempted::Answered { answer, response_text }.into()
+            }
+            Ok(Err(Unanswered::NotTaken(reason))) => not_shown(Stage::CertificateNotTaken, reason),
+            Ok(Err(Unanswered::Error(error))) => {
+                Probed::failed(answer_without_head(&error), failure_of(&error))
+            }
+            Err(_) => {
+                let is_sent = sending.get().is_some();
+                let stage = if is_sent { Stage::Answer } else { Stage::Connection };
+                let failure =
+                    Failure::at(stage, format!("none within {} s", RESPONSE_WAIT.as_secs()));
+                Probed::failed(Answer::without_status(Outcome::TimedOut), failure)
+            }
+        }
+    }
+}
+
+/// Makes a request with a bounded connection time, and at most three minutes for its response after
+/// that.
+async fn bounded(
+    client: HttpClient,
+    request: Built,
+    shown: Option<Box<Shown>>,
+    sending: Arc<OnceLock<Instant>>,
+) -> Option<Exchanged> {
+    let mut exchange = std::pin::pin!(client.exchange_attempt(request, shown, &sending));
+    if let Ok(answer) = timeout(CONNECTED_WITHIN, &mut exchange).await {
+        return Some(answer);
+    }
+    match sending.get() {
+        Some(sent) => timeout_at(*sent + LATE_RESPONSE_WAIT, exchange).await.ok(),
+        None => Some((Answer::without_status(Outcome::SocketError), Rest::Nothing)),
+    }
+}
+
+const _: () = assert!(CONNECTED_WITHIN.as_secs() < RESPONSE_WAIT.as_secs());
+
+/// Waits for the rest of the three minutes, or until it is dropped: a request without a listener
+/// must not hold its connection and its body.
+fn late(exchange: JoinHandle<Option<Exchanged>>) -> BoxFuture<'static, Option<Answer>> {
+    let mut exchange = Abandoned(exchange);
+    Box::pin(async move { (&mut exchange.0).await.ok()?.map(|(answer, _)| answer) })
+}
+
+/// Aborts an exchange on drop.
+struct Abandoned(JoinHandle<Option<Exchanged>>);
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,61 @@
+//! What an error of the client's means.
+
+use std::{error::Error as StdError, io};
+
+use gridpost_core::{
+    delivery::probe::{Failure, Stage},
+    endpoint::Refusal,
+    error::chain,
+};
+use hyper_util::client::legacy::Error;
+use rustls::Error as TlsError;
+
+use super::identity::is_refusal;
+use crate::connect::{ConnectTimedOut, ResolutionError};
+
+/// Finds an error of this type in the chain.
+pub(super) fn found<E: StdError + 'static>(error: &Error) -> Option<&E> {
+    let mut source: Option<&(dyn StdError + 'static)> = Some(error);
+    while let Some(error) = source {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        // What an IO error was made of is not its source, but in its place.
+        let inside = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        source = match inside {
+            Some(inside) => Some(inside),
+            None => error.source(),
+        };
+    }
+    None
+}
+
+/// The name of the alert by which an endpoint refuses a client's certificate.
+pub(super) fn refusal_in(error: &Error) -> Option<String> {
+    match found::<TlsError>(error)? {
+        TlsError::AlertReceived(alert) if is_refusal(*alert) => Some(format!("{alert:?}")),
+        _ => None,
+    }
+}
+
+/// How far a request came. Nothing of it repeats the URL.
+pub(super) fn failure_of(error: &Error) -> Failure {
+    if found::<ResolutionError>(error).is_some() {
+        return Failure::at(Stage::Name, "the host name does not resolve");
+    }
+    if let Some(refusal) = found::<Refusal>(error) {
+        return Failure::at(Stage::Address, refusal.to_string());
+    }
+    if let Some(late) = found::<ConnectTimedOut>(error) {
+        return Failure::at(Stage::Connection, late.to_string());
+    }
+    match found::<TlsError>(error) {
+        Some(TlsError::AlertReceived(alert)) if is_refusal(*alert) => {
+            let says = format!("the endpoint ended TLS with the alert {alert:?}");
+            Failure::at(Stage::WantsCertificate, says)
+        }
+        Some(tls) => Failure::at(Stage::Tls, tls.to_string()),
+        None if error.is_connect() => Failure::at(Stage::Connection, chain(error)),
+        None => Failure::at(Stage::Answer, chain(error)),
+    }
+}

@@ -1,0 +1,371 @@
+//! Client certificates. Each has pools and TLS sessions of its own, so a connection that was made with
+//! one is never used with another, or without any.
+//!
+//! | | |
+//! |---|---|
+//! | identities kept | 128; the one that was not used for the longest time goes |
+//! | a secret is read | once for all who wait, again after 5 min, and when the endpoint refuses what it had |
+//! | it can't be read again | what it had is used for an hour |
+//! | a failure | is the answer for 2 s |
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::lock::Mutex as Turn;
+use gridpost_core::{
+    endpoint::Allowed,
+    pem::{self, Certificate, Form, PrivateKey},
+    secret::Secret,
+    subscription::authentication::certificate::{ClientCertificate, NoCertificate},
+    time::Timestamp,
+};
+use gridpost_ports::{
+    Clock,
+    authentication::{SECRET_WAIT, SecretReader},
+};
+use rustls::{
+    AlertDescription, ClientConfig, ConfigBuilder, Error as TlsError, InconsistentKeys,
+    RootCertStore,
+    client::WantsClientCert,
+    pki_types::{CertificateDer, PrivateKeyDer, UnixTime},
+};
+use tokio::time::timeout;
+use webpki::{EndEntityCert, KeyUsage};
+
+use super::{Pools, tls_versions};
+use crate::{connect::Connector, network::Network};
+
+const IDENTITIES_MAX: usize = 128;
+
+/// How long what a secret has is used before it is read again.
+const READ_AGAIN_AFTER: Duration = Duration::from_secs(5 * 60);
+
+/// How long it is used when it can't be read again, from when it was read.
+const USED_FOR: Duration = Duration::from_secs(60 * 60);
+
+/// How soon a read that failed is repeated while there is something to use.
+const REPEATED_AFTER: Duration = Duration::from_secs(30);
+
+/// How soon after a read the same secret is read for a refusal.
+const REFUSED_AFTER: Duration = Duration::from_secs(10);
+
+/// For how long a failure is the answer for those who come after it.
+const FAILURE_KEPT_FOR: Duration = Duration::from_secs(2);
+
+/// TLS without a client's certificate yet, but with those whom it trusts.
+pub(super) type Trusting = ConfigBuilder<ClientConfig, WantsClientCert>;
+
+/// The identities of all event subscriptions that one process connects for.
+pub(super) struct Identities {
+    pub(super) network: Arc<dyn Network>,
+    pub(super) allowed: Allowed,
+    /// Trusts the public authorities.
+    pub(super) trusting: Trusting,
+    pub(super) reader: Arc<dyn SecretReader>,
+    pub(super) clock: Arc<dyn Clock>,
+    kept: Mutex<HashMap<ClientCertificate, Arc<Place>>>,
+    uses: AtomicU64,
+}
+
+/// One identity, or what came of asking for it.
+#[derive(Default)]
+struct Place {
+    used: AtomicU64,
+    last: Mutex<Last>,
+    /// Held by the one who reads. Others wait for it.
+    turn: Turn<()>,
+}
+
+#[derive(Clone, Default)]
+enum Last {
+    #[default]
+    Nothing,
+    Ready(Identity),
+    Failed(NoCertificate, Timestamp),
+}
+
+/// A certificate that can be shown, and the connections that are made with it.
+#[derive(Clone)]
+pub(super) struct Identity {
+    pub(super) pools: Pools,
+    own: Arc<Certificate>,
+    /// What its secret had; `None` if it has none.
+    text: Option<Secret>,
+    read_at: Timestamp,
+    read_again_at: Timestamp,
+}
+
+impl Identity {
+    fn is_current(&self, now: Timestamp) -> bool {
+        if self.text.is_none() {
+            return true;
+        }
+        let is_valid = is_valid(&self.own, now).is_ok() || now.since(self.read_at) < REFUSED_AFTER;
+        is_valid && now < self.read_again_at
+    }
+}
+
+fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Place {
+    /// The last result, if it answers one who asks at `asked_at`.
+    fn answer(
+        &self,
+        asked_at: Timestamp,
+        now: Timestamp,
+    ) -> Option<Result<Identity, NoCertificate>> {
+        match &*open(&self.last) {
+            Last::Nothing => None,
+            Last::Ready(identity) => identity.is_current(now).then(|| Ok(identity.clone())),
+            Last::Failed(error, at) => {
+                let is_new = *at >= asked_at || now.since(*at) < FAILURE_KEPT_FOR;
+                is_new.then(|| Err(error.clone()))
+            }
+        }
+    }
+
+    fn ready(&self) -> Option<Identity> {
+        match &*open(&self.last) {
+            Last::Ready(identity) => Some(identity.clone()),
+            Last::Nothing | Last::Failed(..) => None,
+        }
+    }
+}
+
+impl Identities {
+    pub(super) fn new(
+        network: Arc<dyn Network>,
+        allowed: Allowed,
+        trusting: Trusting,
+        reader: Arc<dyn SecretReader>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let (kept, uses) = (Mutex::default(), AtomicU64::default());
+        Self { network, allowed, trusting, reader, clock, kept, uses }
+    }
+
+    /// Others with another reader of secrets.
+    pub(super) fn reading(&self, reader: Arc<dyn SecretReader>) -> Self {
+        let (network, clock) = (Arc::clone(&self.network), Arc::clone(&self.clock));
+        Self::new(network, self.allowed.clone(), self.trusting.clone(), reader, clock)
+    }
+
+    /// The identity to connect to that endpoint with.
+    pub(super) async fn get(
+        &self,
+        by: &ClientCertificate,
+        url: &str,
+    ) -> Result<Identity, NoCertificate> {
+        if !url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:")) {
+            return Err(NoCertificate::NotTls);
+        }
+        let name = by.reference(&self.allowed.secrets, url)?;
+        let asked_at = self.clock.now();
+        let place = self.place(by);
+        let answer = match place.answer(asked_at, asked_at) {
+            Some(answer) => answer,
+            None => {
+                let _turn = place.turn.lock().await;
+                // The one before may have brought it.
+                match place.answer(asked_at, self.clock.now()) {
+                    Some(answer) => answer,
+                    None => self.renew(by, name, &place).await,
+                }
+            }
+        };
+        let identity = answer?;
+        is_valid(&identity.own, self.clock.now())?;
+        Ok(identity)
+    }
+
+    /// Another identity than one that the endpoint has refused, if its secret has another by now.
+    pub(super) async fn instead_of(
+        &self,
+        refused: &Identity,
+        by: &ClientCertificate,
+        url: &str,
+    ) -> Option<Identity> {
+        refused.text.as_ref()?;
+        let place = self.place(by);
+        {
+            let now = self.clock.now();
+            let mut last = open(&place.last);
+            if let Last::Ready(kept) = &mut *last
+                && kept.text == refused.text
+                && now.since(kept.read_at) >= REFUSED_AFTER
+            {
+                kept.read_again_at = now;
+            }
+        }
+        self.get(by, url).await.ok().filter(|other| other.text != refused.text)
+    }
+
+    /// Those that are kept.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> Vec<ClientCertificate> {
+        open(&self.kept).keys().cloned().collect()
+    }
+
+    fn place(&self, by: &ClientCertificate) -> Arc<Place> {
+        let mut kept = open(&self.kept);
+        let use_number = self.uses.fetch_add(1, Ordering::Relaxed);
+        if !kept.contains_key(by) && kept.len() >= IDENTITIES_MAX {
+            let oldest = kept.iter().min_by_key(|(_, place)| place.used.load(Ordering::Relaxed));
+            let oldest = oldest.map(|(by, _)| by.clone());
+            oldest.map(|oldest| kept.remove(&oldest));
+        }
+        let place = match kept.get(by) {
+            Some(place) => Arc::clone(place),
+            None => Arc::clone(kept.entry(by.clone()).or_default()),
+        };
+        place.used.store(use_number, Ordering::Relaxed);
+        place
+    }
+
+    /// Reads the secret, and makes what is to be used from now on. What is unchanged keeps its
+    /// connections.
+    async fn renew(
+        &self,
+        by: &ClientCertificate,
+        name: Option<&str>,
+        place: &Place,
+    ) -> Result<Identity, NoCertificate> {
+        let before = place.ready();
+        let read = match name {
+            None => Ok(None),
+            Some(name) => self.read(name).await.map(Some),
+        };
+        let now = self.clock.now();
+        let renewed = match (read, before) {
+            (Err(error), Some(before)) if now.since(before.read_at) < USED_FOR => {
+                tracing::warn!(%error, "a client certificate is used on");
+                Ok(Identity { read_again_at: now + REPEATED_AFTER, ..before })
+            }
+            (Err(error), _) => Err(error),
+            (Ok(text), Some(before)) if before.text == text => {
+                Ok(Identity { read_at: now, read_again_at: now + READ_AGAIN_AFTER, ..before })
+            }
+            (Ok(text), _) => self.make(by, text, now),
+        };
+        *open(&place.last) = match &renewed {
+            Ok(identity) => Last::Ready(identity.clone()),
+            Err(error) => Last::Failed(error.clone(), now),
+        };
+        renewed
+    }
+
+    async fn read(&self, name: &str) -> Result<Secret, NoCertificate> {
+        match timeout(SECRET_WAIT, self.reader.read(name)).await {
+            Ok(read) => read.map_err(|error| NoCertificate::NoSecret(error.to_string())),
+            Err(_) => Err(NoCertificate::NoSecret("no answer in time".to_owned())),
+        }
+    }
+
+    fn make(
+        &self,
+        by: &ClientCertificate,
+        text: Option<Secret>,
+        now: Timestamp,
+    ) -> Result<Identity, NoCertificate> {
+        let (chain, key) = by.material.parts(text.as_ref())?;
+        let own = chain.first().cloned().unwrap_or_default();
+        is_valid(&own, now)?;
+        let trusting = match &by.trusted {
+            None => self.trusting.clone(),
+            Some(trusted) => trusting_only(trusted)?,
+        };
+        let chain = chain.into_iter().map(CertificateDer::from).collect();
+        let tls = trusting.with_client_auth_cert(chain, private(key));
+        let tls = tls.map_err(|error| NoCertificate::Unusable(unusable(&error)))?;
+        let networks = self.allowed.networks.clone();
+        let pools = Pools::of(&Connector::https(Arc::clone(&self.network), networks, tls));
+        let read_again_at = now + READ_AGAIN_AFTER;
+        Ok(Identity { pools, own: Arc::new(own), text, read_at: now, read_again_at })
+    }
+}
+
+fn private(key: PrivateKey) -> PrivateKeyDer<'static> {
+    match key.form {
+        Form::Pkcs8 => PrivateKeyDer::Pkcs8(key.bytes.into()),
+        Form::Pkcs1 => PrivateKeyDer::Pkcs1(key.bytes.into()),
+        Form::Sec1 => PrivateKeyDer::Sec1(key.bytes.into()),
+    }
+}
+
+/// Trusts these authorities, and no others.
+fn trusting_only(trusted: &str) -> Result<Trusting, NoCertificate> {
+    let unusable = |why: String| NoCertificate::Trusted(why);
+    let certificates =
+        pem::certificates(trusted).map_err(|problem| unusable(problem.to_string()))?;
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates {
+        let added = roots.add(CertificateDer::from(certificate));
+        added.map_err(|_| unusable("has a part that is no X.509 certificate".to_owned()))?;
+    }
+    let versions = tls_versions().map_err(|error| unusable(error.to_string()))?;
+    Ok(versions.with_root_certificates(roots))
+}
+
+/// Whether a certificate can be shown at that time. The endpoint alone decides about the rest, so what
+/// is checked here after that does not count.
+fn is_valid(own: &Certificate, now: Timestamp) -> Result<(), NoCertificate> {
+    let unusable = |why| Err(NoCertificate::Unusable(why));
+    let der = CertificateDer::from(own.as_slice());
+    let Ok(certificate) = EndEntityCert::try_from(&der) else {
+        return unusable("is no X.509 certificate of version 3");
+    };
+    let seconds = u64::try_from(now.as_seconds()).unwrap_or(0);
+    let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+    let checked =
+        certificate.verify_for_usage(&[], &[], &[], time, KeyUsage::client_auth(), None, None);
+    match checked.map(|_| ()) {
+        Err(webpki::Error::CertExpired { .. }) => unusable("has expired"),
+        Err(webpki::Error::CertNotValidYet { .. }) => unusable("is not valid yet"),
+        _ => Ok(()),
+    }
+}
+
+fn unusable(error: &TlsError) -> &'static str {
+    match error {
+        TlsError::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+            "does not belong to its private key (the client's own comes first, then those of its \
+             authorities)"
+        }
+        TlsError::InvalidCertificate(_) => "is no X.509 certificate of version 3",
+        _ => {
+            "has a private key that can't be used: it must be RSA (2048 bits or more), ECDSA on P-256, \
+             P-384 or P-521, or Ed25519"
+        }
+    }
+}
+
+/// Whether an alert of TLS's says that the client's certificate is not taken. Servers of some kinds
+/// say only that the handshake failed.
+pub(super) fn is_refusal(alert: AlertDescription) -> bool {
+    use AlertDescription::*;
+    matches!(
+        alert,
+        AccessDenied
+            | BadCertificate
+            | CertificateExpired
+            | CertificateRequired
+            | CertificateRevoked
+            | CertificateUnknown
+            | DecryptError
+            | HandshakeFailure
+            | NoCertificate
+            | UnknownCA
+            | UnsupportedCertificate
+    )
+}
+
+#[cfg(test)]
+mod tests;

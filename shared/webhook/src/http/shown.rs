@@ -1,0 +1,104 @@
+//! Requests on connections that show a client certificate.
+
+use std::sync::{Arc, OnceLock};
+
+use gridpost_core::{
+    retry::{
+        outcome::{Answer, Outcome},
+        response_text::{ResponseBytes, response_text},
+    },
+    secret::Secret,
+    subscription::{
+        Authentication,
+        authentication::certificate::{ClientCertificate, NoCertificate},
+    },
+};
+use http::Response;
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Error;
+use tokio::time::Instant;
+
+use super::{Built, HttpClient, failure::refusal_in, identity::Identity};
+
+/// Whose certificate a request's connection shows.
+pub(super) struct Shown {
+    by: Arc<Authentication>,
+    url: Secret,
+    identity: Identity,
+}
+
+/// Why there is no response.
+pub(super) enum Unanswered {
+    NotTaken(NoCertificate),
+    Error(Error),
+}
+
+impl HttpClient {
+    /// Whose certificate a request is sent with, if it is sent with one.
+    pub(super) async fn shown(
+        &self,
+        authentication: Option<Arc<Authentication>>,
+        url: &Secret,
+    ) -> Result<Option<Box<Shown>>, NoCertificate> {
+        let Some(by) = authentication else { return Ok(None) };
+        let Some(certificate) = certificate(&by) else { return Ok(None) };
+        let identity = self.0.identities.get(certificate, url.expose()).await?;
+        Ok(Some(Box::new(Shown { by, url: url.clone(), identity })))
+    }
+
+    pub(super) async fn send(
+        &self,
+        request: Built,
+        shown: Option<Box<Shown>>,
+        sending: &OnceLock<Instant>,
+    ) -> Result<Response<Incoming>, Unanswered> {
+        if let Some(shown) = shown {
+            return Box::pin(self.send_shown(request, &shown, sending)).await;
+        }
+        let pools =
+            if request.uri().scheme_str() == Some("http") { &self.0.plain } else { &self.0.tls };
+        Self::send_by(pools, request, sending).await.map_err(Unanswered::Error)
+    }
+
+    /// Sends a request on a connection of that identity, and once more with another one if the
+    /// endpoint refuses it and its secret has changed.
+    async fn send_shown(
+        &self,
+        request: Built,
+        shown: &Shown,
+        sending: &OnceLock<Instant>,
+    ) -> Result<Response<Incoming>, Unanswered> {
+        let again = request.clone();
+        let sent = Self::send_by(&shown.identity.pools, request, sending).await;
+        let error = match sent {
+            Ok(response) => return Ok(response),
+            Err(error) => error,
+        };
+        let Some(alert) = refusal_in(&error) else { return Err(Unanswered::Error(error)) };
+        let refused = Unanswered::NotTaken(NoCertificate::NotTaken(alert));
+        let Some(by) = certificate(&shown.by) else { return Err(refused) };
+        let other = self.0.identities.instead_of(&shown.identity, by, shown.url.expose()).await;
+        let Some(other) = other else { return Err(refused) };
+        let sent = Self::send_by(&other.pools, again, sending).await;
+        sent.map_err(|error| match refusal_in(&error) {
+            Some(alert) => Unanswered::NotTaken(NoCertificate::NotTaken(alert)),
+            None => Unanswered::Error(error),
+        })
+    }
+}
+
+/// The client certificate of an authentication, if that is what it is.
+fn certificate(by: &Authentication) -> Option<&ClientCertificate> {
+    match by {
+        Authentication::ClientCertificate(certificate) => Some(certificate),
+        _ => None,
+    }
+}
+
+pub(super) fn unauthenticated() -> Answer {
+    Answer::without_status(Outcome::EndpointAuthenticationFailed)
+}
+
+pub(super) fn text_of(reason: &NoCertificate) -> Option<String> {
+    response_text(reason.to_string().as_bytes(), ResponseBytes::MAX)
+}
