@@ -166,10 +166,7 @@ impl AttemptLine {
             return self.end_told();
         }
         let number = |name: &str| self.line[name].as_u64();
-        let mut text = self.text("outcome").unwrap_or("-").to_owned();
-        if let Some(status) = number("status") {
-            text.push_str(&format!(" ({status})"));
-        }
+        let mut text = met(self.text("outcome").unwrap_or("-"), number("status"));
         if let Some(took) = number("duration_ms") {
             text.push_str(&format!(" after {took} ms"));
         }
@@ -207,6 +204,17 @@ impl AttemptLine {
     }
 }
 
+/// An attempt's outcome with the HTTP status, and what a redirect means.
+pub fn met(outcome: &str, status: Option<u64>) -> String {
+    match status {
+        None => outcome.to_owned(),
+        Some(status @ (301..=303 | 307 | 308)) => {
+            format!("{outcome} ({status}, a redirect: none is followed)")
+        }
+        Some(status) => format!("{outcome} ({status})"),
+    }
+}
+
 /// What asked for a wait, in words.
 pub fn because_of(because: &str) -> &str {
     match because {
@@ -225,6 +233,19 @@ mod tests {
 
     fn line(line: &Value) -> Option<AttemptLine> {
         AttemptLine::of(&json!({"eventId": "1", "timestamp": 5, "message": line.to_string()}))
+    }
+
+    #[test]
+    fn a_redirect_is_told_as_one() {
+        let table = [
+            (None, "ServerError"),
+            (Some(308), "ServerError (308, a redirect: none is followed)"),
+            (Some(304), "ServerError (304)"),
+            (Some(500), "ServerError (500)"),
+        ];
+        for (status, want) in table {
+            assert_eq!(met("ServerError", status), want);
+        }
     }
 
     #[test]

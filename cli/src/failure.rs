@@ -95,7 +95,6 @@ impl Refusal {
             404 => Some(
                 "`gridpost topic list` and `gridpost subscription list --topic <topic>` show what exists.",
             ),
-            412 => Some("It was changed meanwhile: read it again and repeat."),
             413 => Some("Publish fewer or smaller events in one request."),
             429 | 503 => Some("The service asks to slow down: repeat it in a few seconds."),
             500.. => Some(

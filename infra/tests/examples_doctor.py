@@ -161,6 +161,7 @@ def main(program):
     return 1 if failed else 0
 
 
-CARGO = ["cargo", "run", "--quiet", "--package", "gridpost-cli", "--"]
+# By the program, not by its package: alone, that is compiled with fewer features of what all share.
+CARGO = ["cargo", "run", "--quiet", "--bin", "gridpost", "--"]
 if __name__ == "__main__":
     sys.exit(main([str(Path(sys.argv[1]).resolve())] if len(sys.argv) > 1 else CARGO))

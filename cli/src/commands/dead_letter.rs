@@ -32,7 +32,7 @@ pub enum DeadLetterCommand {
         sent: Sent,
 
         /// At most so many
-        #[arg(long, value_name = "COUNT", default_value_t = 100)]
+        #[arg(long, visible_alias = "limit", value_name = "COUNT", default_value_t = 100)]
         top: usize,
     },
     /// Count dead letters by reason and event type, and those that no redrive has sent

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use self::list::{Chosen, found};
-use crate::attempt_lines::because_of;
+use crate::attempt_lines::{because_of, met};
 use crate::commands::Whose;
 use crate::document::outcome_name;
 use crate::output::{self, Output, text_at};
@@ -97,13 +97,8 @@ pub fn describe(delivery: &Value) -> String {
     );
     let row = |attempt: &Value| {
         let at = |pointer| text_at(attempt, pointer).to_owned();
-        let status = attempt["httpStatusCode"].as_u64().map(|status| format!(" ({status})"));
-        let met = format!(
-            "{}{} after {} ms",
-            at("/outcome"),
-            status.unwrap_or_default(),
-            attempt["durationInMs"]
-        );
+        let met = met(&at("/outcome"), attempt["httpStatusCode"].as_u64());
+        let met = format!("{met} after {} ms", attempt["durationInMs"]);
         let met = match attempt["response"].as_str() {
             Some(said) => format!("{met}; it said: {said}"),
             None => met,

@@ -3,7 +3,7 @@
 
 pub(crate) mod delayed;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use clap::{Args, ValueEnum};
 use gridpost_core::{
@@ -64,6 +64,11 @@ pub struct ScheduleArguments {
     #[arg(long)]
     delay_on_probation: bool,
 
+    /// Seconds of probation after an outcome, where the deployment has its own (Terraform variable
+    /// probation_seconds): Busy=20, TimedOut=0; may be given several times
+    #[arg(long = "probation", value_name = "OUTCOME=SECONDS")]
+    probations: Vec<ProbationSeconds>,
+
     /// Draw jitter as a delivery would: up to a tenth of each wait, at most 5 minutes
     #[arg(long)]
     jitter: bool,
@@ -76,6 +81,36 @@ pub struct ScheduleArguments {
     /// That event subscription
     #[arg(long, alias = "subscription", requires = "topic")]
     name: Option<String>,
+}
+
+/// A row of the deployment's own probation durations.
+#[derive(Clone, Copy, Debug)]
+struct ProbationSeconds {
+    outcome: Outcome,
+    seconds: u32,
+}
+
+/// What the Terraform variable takes at most.
+const PROBATION_MAX_S: u32 = 86_400;
+
+impl std::str::FromStr for ProbationSeconds {
+    type Err = String;
+
+    fn from_str(given: &str) -> Result<Self, String> {
+        let refused = || {
+            format!(
+                "`{given}` is no probation: write an outcome that leads to one and 0 to \
+                 {PROBATION_MAX_S} seconds, as in Busy=20"
+            )
+        };
+        let (outcome, seconds) = given.split_once('=').ok_or_else(refused)?;
+        let outcome = outcome.parse::<Outcome>().map_err(|_| refused())?;
+        let seconds = seconds.parse().ok().filter(|seconds| *seconds <= PROBATION_MAX_S);
+        match (Durations::default().of(outcome), seconds) {
+            (Some(_), Some(seconds)) => Ok(Self { outcome, seconds }),
+            _ => Err(refused()),
+        }
+    }
 }
 
 /// Whose timeline it is.
@@ -167,9 +202,10 @@ pub async fn run(
     let rules = Rules { profile, kind, policy: &policy };
     let answers: Vec<_> = arguments.responses.iter().map(|response| response.answer).collect();
     let dice = if arguments.jitter { SystemDice.roll() } else { 0.0 };
-    let timeline = timeline(rules, delays_on_probation, &answers, dice);
+    let probation = Probation::of(delays_on_probation).with(&arguments.probations);
+    let timeline = timeline(rules, &probation, &answers, dice);
     let is_named = arguments.max_attempts.is_some() || has_own_attempts(rules);
-    let warnings = warnings(rules, &timeline, is_named);
+    let warnings = warnings(rules, &probation, &timeline, is_named);
     let document = result(&timeline, &policy, &arguments.responses, &warnings);
     output.print(&document, text);
     Ok(())
@@ -192,8 +228,9 @@ pub(crate) fn preview(
     let policy = checked(policy.unwrap_or(own), profile)?;
     let rules = Rules { profile, kind, policy: &policy };
     let given: Vec<_> = answers.iter().map(|response| response.answer).collect();
-    let timeline = timeline(rules, delays_on_probation, &given, 0.0);
-    let warnings = warnings(rules, &timeline, has_own_attempts(rules));
+    let probation = Probation::of(delays_on_probation);
+    let timeline = timeline(rules, &probation, &given, 0.0);
+    let warnings = warnings(rules, &probation, &timeline, has_own_attempts(rules));
     Ok(result(&timeline, &policy, &answers, &warnings))
 }
 
@@ -249,10 +286,30 @@ fn document(arguments: &ScheduleArguments, profile: ProfileName) -> Value {
     Value::Object(document)
 }
 
-fn timeline(rules: Rules<'_>, delay: bool, answers: &[Answer], dice: f64) -> Timeline {
-    let probation_policy = if delay { ProbationPolicy::Delay } else { ProbationPolicy::EventGrid };
-    let durations = Durations::default();
-    play(&Question { rules, probation_policy, durations: &durations, answers, dice })
+/// What a failure does to the endpoint, and what that does to the delivery.
+struct Probation {
+    policy: ProbationPolicy,
+    durations: Durations,
+}
+
+impl Probation {
+    /// With the durations that a deployment has by default.
+    fn of(delays: bool) -> Self {
+        let policy = if delays { ProbationPolicy::Delay } else { ProbationPolicy::EventGrid };
+        Self { policy, durations: Durations::default() }
+    }
+
+    /// With the deployment's own.
+    fn with(self, own: &[ProbationSeconds]) -> Self {
+        let own = own.iter().map(|one| (one.outcome, one.seconds));
+        let durations = self.durations.with(own.collect::<BTreeMap<_, _>>());
+        Self { durations, ..self }
+    }
+}
+
+fn timeline(rules: Rules<'_>, probation: &Probation, answers: &[Answer], dice: f64) -> Timeline {
+    let Probation { policy: probation_policy, durations } = probation;
+    play(&Question { rules, probation_policy: *probation_policy, durations, answers, dice })
 }
 
 /// Whether a policy has other attempts than the profile's most. Those are the default, which is not to
@@ -263,15 +320,22 @@ fn has_own_attempts(rules: Rules<'_>) -> bool {
 
 /// Says which limits can never be reached, as even an endpoint that always fails with the shortest waits
 /// ends by the other limit; and where events may end without an attempt.
-fn warnings(rules: Rules<'_>, shown: &Timeline, names_attempts: bool) -> Vec<String> {
-    let unreachable = names_attempts.then(|| unreachable_limit(rules, shown)).flatten();
+fn warnings(
+    rules: Rules<'_>,
+    probation: &Probation,
+    shown: &Timeline,
+    names_attempts: bool,
+) -> Vec<String> {
+    let unreachable = names_attempts.then(|| unreachable_limit(rules, probation, shown)).flatten();
     unreachable.into_iter().chain(delayed::warning(rules.policy)).collect()
 }
 
-fn unreachable_limit(rules: Rules<'_>, shown: &Timeline) -> Option<String> {
+fn unreachable_limit(rules: Rules<'_>, probation: &Probation, shown: &Timeline) -> Option<String> {
     let RetryPolicy { max_attempts, time_to_live_minutes, .. } = rules.policy;
     let always_fails = [Answer::of_status(500, None)];
-    let fastest = timeline(rules, true, &always_fails, 0.0);
+    let Probation { durations, .. } = probation;
+    let delaying = Probation { policy: ProbationPolicy::Delay, durations: durations.clone() };
+    let fastest = timeline(rules, &delaying, &always_fails, 0.0);
     let made = fastest.attempts.len();
     if made >= *max_attempts as usize {
         return None;
@@ -392,8 +456,10 @@ mod tests {
         let policy = policy.expect("in range");
         let rules = Rules { profile, kind: EndpointKind::Webhook, policy: &policy };
         let answers: Vec<_> = arguments.responses.iter().map(|response| response.answer).collect();
-        let timeline = timeline(rules, arguments.delay_on_probation, &answers, 0.0);
-        result(&timeline, &policy, &arguments.responses, &warnings(rules, &timeline, true))
+        let probation = Probation::of(arguments.delay_on_probation).with(&arguments.probations);
+        let timeline = timeline(rules, &probation, &answers, 0.0);
+        let warnings = warnings(rules, &probation, &timeline, true);
+        result(&timeline, &policy, &arguments.responses, &warnings)
     }
 
     #[test]
@@ -422,6 +488,22 @@ mod tests {
         assert!(warning.contains(&format!("({shown} with these answers)")), "{warning}");
     }
 
+    #[test]
+    fn a_deployments_own_probation_counts() {
+        let second = |line: &str| played(line)["attempts"][1]["atSeconds"].clone();
+        assert_eq!(second("--responses 429,200"), json!(10));
+        assert_eq!(
+            second("--responses 429,200 --probation Busy=40 --probation NotFound=7"),
+            json!(40)
+        );
+        assert_eq!(second("--responses 404,200 --delay-on-probation"), json!(300));
+        for wrong in ["Busy", "Busy=-1", "Busy=86401", "Delivered=5", "BadRequest=5", "busy=5"] {
+            let line = ["schedule", "--probation", wrong];
+            let refused = Line::try_parse_from(line).map(|_| ()).expect_err(wrong).to_string();
+            assert!(refused.contains("is no probation"), "{wrong}: {refused}");
+        }
+    }
+
     /// Attempts by default are not scolded, but a life that a wait outlasts is said in any case.
     #[test]
     fn a_short_life_is_said_whatever_the_attempts() {
@@ -429,8 +511,9 @@ mod tests {
         let policy = json!({"eventTimeToLiveInMinutes": 60});
         let policy = resource::read_retry_policy(policy, profile).expect("in range");
         let rules = Rules { profile, kind: EndpointKind::Webhook, policy: &policy };
-        let shown = timeline(rules, false, &[], 0.0);
-        let told = |names_attempts| warnings(rules, &shown, names_attempts).join("; ");
+        let probation = Probation::of(false);
+        let shown = timeline(rules, &probation, &[], 0.0);
+        let told = |names_attempts| warnings(rules, &probation, &shown, names_attempts).join("; ");
         assert!(!told(false).contains("can never be made"), "{}", told(false));
         assert!(told(false).contains("delayed delivery"), "{}", told(false));
         assert!(told(true).contains("can never be made"), "{}", told(true));

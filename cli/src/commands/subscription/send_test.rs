@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::{Value, json, value::RawValue};
 
 use super::NamedArguments;
+use crate::attempt_lines::met;
 use crate::commands::read_events;
 use crate::failure::Misuse;
 use crate::manage_api::ManageApi;
@@ -76,13 +77,8 @@ pub(crate) fn made(schema: &str, id: String) -> Result<Value, Misuse> {
 
 /// What the endpoint answered, and whether the filter would have let the event through.
 pub(crate) fn told(sent: &Value) -> String {
-    let status = sent["httpStatusCode"].as_u64().map(|status| format!(" ({status})"));
-    let mut text = format!(
-        "{}{} after {} ms",
-        text_at(sent, "/outcome"),
-        status.unwrap_or_default(),
-        sent["durationInMs"]
-    );
+    let met = met(text_at(sent, "/outcome"), sent["httpStatusCode"].as_u64());
+    let mut text = format!("{met} after {} ms", sent["durationInMs"]);
     if let Some(said) = sent["response"].as_str() {
         text.push_str(&format!("; it said: {said}"));
     }
