@@ -11,6 +11,7 @@
 //! | size of a head | 64 KiB, 256 headers | HTTP/1: its status counts; HTTP/2: `SocketError` |
 //! | all that is read for one response | 256 KiB | `SocketError`, unless the head was there |
 //! | body | 64 KiB, 2 s | nothing: the head has decided |
+//! | body of an accepted response, where it may name events | the same | it can't be understood |
 //! | first bytes of a failed response, where they are kept | 1,024 bytes, 0.5 s | what is there by then is kept |
 
 mod body;
@@ -45,7 +46,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use self::body::{BODY_BYTES_MAX, first_bytes, read, read_aside};
+use self::body::{BODY_BYTES_MAX, first_bytes, read, read_aside, results};
 use super::{
     connect::{CONNECT_WAIT, Connector, ResolutionError},
     metered_stream::{EXCHANGE_BYTES_MAX, Exchange, ReadBudget},
@@ -57,7 +58,7 @@ use gridpost_core::{
     error::chain,
     retry::{
         outcome::{Answer, LATE_RESPONSE_WAIT, Outcome, RESPONSE_WAIT, parse_retry_after},
-        response_text::ResponseBytes,
+        response_text::{ResponseBytes, response_text},
     },
     secret::Secret,
 };
@@ -142,7 +143,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
 }
 
-/// The result of an exchange, and the body of a failed response if its beginning is kept.
+/// The result of an exchange, and the body of its response if that is read.
 type Exchanged = (Answer, Option<Incoming>);
 
 impl HttpClient {
@@ -227,7 +228,12 @@ impl HttpClient {
         send_once(pool, again, sending).await.map_err(|failed| failed.error)
     }
 
-    async fn exchange_attempt(&self, request: Built, sending: &OnceLock<Instant>) -> Exchanged {
+    async fn exchange_attempt(
+        &self,
+        request: Built,
+        sending: &OnceLock<Instant>,
+        reads_results: bool,
+    ) -> Exchanged {
         match self.send(request, sending).await {
             Ok(response) => {
                 let asked = response.headers().get(RETRY_AFTER);
@@ -236,7 +242,11 @@ impl HttpClient {
                     asked.and_then(|value| parse_retry_after(value, self.0.clock.now()));
                 let answer = Answer::of_status(response.status().as_u16(), retry_after);
                 let body = response.into_body();
-                if answer.outcome != Outcome::Delivered && self.1 != ResponseBytes::default() {
+                let is_read = match answer.outcome {
+                    Outcome::Delivered => reads_results,
+                    _ => self.1 != ResponseBytes::default(),
+                };
+                if is_read {
                     return (answer, Some(body));
                 }
                 read_aside(body);
@@ -333,7 +343,7 @@ fn header_map(pairs: &[(&'static str, String)], attributes: &[(String, Secret)])
 #[async_trait]
 impl EndpointClient for HttpClient {
     async fn attempt(&self, request: Request) -> Attempted {
-        let Request { url, headers, attributes, body, .. } = request;
+        let Request { url, headers, attributes, body, reads_results, .. } = request;
         let request = match self.build(Method::POST, &url, &headers, &attributes, body) {
             Ok(request) => request,
             Err(refused) => {
@@ -346,7 +356,8 @@ impl EndpointClient for HttpClient {
         // itself, because nothing may be left to listen.
         let began = Instant::now();
         let sending = Arc::new(OnceLock::new());
-        let mut exchange = tokio::spawn(bounded(self.clone(), request, Arc::clone(&sending)));
+        let exchange = bounded(self.clone(), request, Arc::clone(&sending), reads_results);
+        let mut exchange = tokio::spawn(exchange);
         let mut answer = timeout(RESPONSE_WAIT, &mut exchange).await;
         if answer.is_err() {
             // A request that is not sent by then has failed; the wait begins when it was sent.
@@ -355,8 +366,14 @@ impl EndpointClient for HttpClient {
         }
         match answer {
             // The head came in time. Its outcome stands, however long the body takes.
+            Ok(Ok(Some((answer, Some(body))))) if answer.outcome == Outcome::Delivered => {
+                let body = results(body).await;
+                let response_text = response_text(&body.bytes, self.1);
+                Attempted::Answered { answer, response_text, body: Some(Box::new(body)) }
+            }
             Ok(Ok(Some((answer, body)))) => {
-                Attempted::Answered { answer, response_text: first_bytes(body, self.1).await }
+                let response_text = first_bytes(body, self.1).await;
+                Attempted::Answered { answer, response_text, body: None }
             }
             Ok(_) => Answer::without_status(Outcome::Aborted).into(),
             Err(_) => Attempted::TimedOut { late: late(exchange) },
@@ -370,8 +387,9 @@ async fn bounded(
     client: HttpClient,
     request: Built,
     sending: Arc<OnceLock<Instant>>,
+    reads_results: bool,
 ) -> Option<Exchanged> {
-    let mut exchange = std::pin::pin!(client.exchange_attempt(request, &sending));
+    let mut exchange = std::pin::pin!(client.exchange_attempt(request, &sending, reads_results));
     if let Ok(answer) = timeout(CONNECTED_WITHIN, &mut exchange).await {
         return Some(answer);
     }

@@ -336,5 +336,6 @@ fn subscription(topic: &str, profile: ProfileName, number: u128) -> EventSubscri
         signing: None,
         pauses: Pauses::default(),
         authentication: None,
+        batch_failure: gridpost_core::subscription::BatchFailure::default(),
     }
 }

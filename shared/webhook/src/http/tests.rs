@@ -30,7 +30,14 @@ async fn outcome(url: &str) -> Answer {
     let headers = vec![("aeg-event-type", "Notification".to_owned())];
     let attributes = vec![("X-Own".to_owned(), Secret::new("v"))];
     let url = Secret::new(url);
-    let request = Request { url, headers, attributes, body: b"[]".to_vec(), authentication: None };
+    let request = Request {
+        url,
+        headers,
+        attributes,
+        body: b"[]".to_vec(),
+        authentication: None,
+        reads_results: false,
+    };
     match client().attempt(request).await {
         Attempted::Answered { answer, .. } => answer,
         Attempted::TimedOut { .. } => Answer::without_status(Outcome::TimedOut),
@@ -92,6 +99,7 @@ async fn a_kept_connection_that_its_receiver_resets_costs_no_attempt() {
             attributes: Vec::new(),
             body: vec![b'x'; 2_000],
             authentication: None,
+            reads_results: false,
         };
         let Attempted::Answered { answer, .. } = client.attempt(request).await else {
             panic!("it is answered at once");
@@ -142,8 +150,10 @@ async fn the_first_bytes_of_a_failed_response_are_kept_where_that_is_asked_for()
             attributes: Vec::new(),
             body: b"[]".to_vec(),
             authentication: None,
+            reads_results: false,
         };
-        let Attempted::Answered { answer, response_text } = client.attempt(request).await else {
+        let Attempted::Answered { answer, response_text, .. } = client.attempt(request).await
+        else {
             panic!("{status} is answered at once");
         };
         assert_eq!((answer.status, response_text.as_deref()), (Some(status), want), "{kept}");

@@ -56,7 +56,7 @@ pub(super) async fn send(
     let request = request::build(&subscription, url, &[&delivery], 0, origin, began_at);
     let attempted = tokio::time::timeout(ANSWER_WITHIN, context.endpoints.attempt(request)).await;
     let (met, response_text) = match attempted {
-        Ok(Attempted::Answered { answer, response_text }) => (answer, response_text),
+        Ok(Attempted::Answered { answer, response_text, .. }) => (answer, response_text),
         Ok(Attempted::TimedOut { .. }) | Err(_) => (Met::without_status(Outcome::TimedOut), None),
     };
     let took = context.clock.now().since(began_at).as_millis();

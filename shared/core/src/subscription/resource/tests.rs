@@ -620,6 +620,7 @@ fn defaults_are_event_grids() {
         is_signed: false,
         signing: None,
         authentication: None,
+        batch_failure: BatchFailure::default(),
     };
     assert_eq!(settings, want);
     let namespace = read_for(Kind::Namespace, &url("https://example.com/")).expect("valid");

@@ -321,6 +321,7 @@ pub(super) async fn attempt(
             attributes: Vec::new(),
             body,
             authentication: None,
+            reads_results: false,
         })
         .await
     {
