@@ -1,6 +1,7 @@
 //! The plan of a world. [`mixed`] makes one from a seed.
 
 mod additions;
+mod batches;
 mod changes;
 mod conversions;
 pub(crate) mod filters;
@@ -33,6 +34,7 @@ use uuid::Uuid;
 pub use self::changes::{CHANGING, Change, Changed, Changing};
 pub use self::{
     additions::unconverted,
+    batches::batched,
     conversions::mixed,
     filters::Filtered,
     operations::{Operate, Operation, TOLD},

@@ -115,6 +115,12 @@ fn destination(form: View<'_>, about: About<'_>) -> Markup {
                 (form.text(Text { name: &field("preferredBatchSizeInKilobytes"), label: "Preferred size of a request in kilobytes",
                     hint: "1 to 1,024; 64 where empty.", mode: Some("numeric"), ..Text::default() }))
             }
+            @if has(kind, "onBatchFailure") {
+                (form.select(&field("onBatchFailure"), "A request of several events that is refused",
+                    "Splitting takes further attempts.", &[("", "ends as a whole"), ("Bisect", "Bisect: is split until the bad events stand alone")]))
+                (form.check(&field("partialResults"), "Answers name events to send again or to end",
+                    "results in the body of an answer with 200 to 204."))
+            }
             @if has(kind, "deliveryAttributeMappings") {
                 h2 { "Delivery attributes" }
                 p.hint { "Headers of your own on every request, at most 10." }

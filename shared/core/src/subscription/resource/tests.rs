@@ -12,6 +12,7 @@ use crate::{
 mod attributes;
 mod authentication;
 mod aws;
+mod batches;
 mod changes;
 mod filters;
 
