@@ -6,6 +6,7 @@
 
 mod adapters;
 mod authentication;
+mod batches;
 mod beside;
 mod dispatching;
 mod infrastructure;
@@ -86,6 +87,9 @@ pub const AREAS: &[Area] = &[
     Area { witness: tests("gridpost-wake-handler", &[]), mutations: pausing::WAKE },
     Area { witness: tests("gridpost-dispatch-handler", &[]), mutations: pausing::DISPATCH },
     Area { witness: tests("gridpost-manage-handler", &[]), mutations: pausing::MANAGE },
+    Area { witness: tests("gridpost-core", &["--lib"]), mutations: batches::CORE },
+    Area { witness: tests("gridpost-dispatch-handler", &[]), mutations: batches::DISPATCH },
+    Area { witness: tests("gridpost-webhook", &[]), mutations: batches::WEBHOOK },
     Area { witness: TERRAFORM, mutations: infrastructure::ALL },
 ];
 

@@ -104,6 +104,10 @@ pub fn describe(delivery: &Value) -> String {
             status.unwrap_or_default(),
             attempt["durationInMs"]
         );
+        let met = match attempt["events"].as_u64() {
+            Some(events) => format!("{met}, of {}", output::count(events, "event")),
+            None => met,
+        };
         let met = match attempt["response"].as_str() {
             Some(said) => format!("{met}; it said: {said}"),
             None => met,

@@ -15,6 +15,7 @@
 //! | first bytes of a failed response, where they are kept | 1,024 bytes, 0.5 s | what is there by then is kept |
 
 mod body;
+mod failure;
 
 use std::{
     io,
@@ -46,9 +47,12 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use self::body::{BODY_BYTES_MAX, first_bytes, read, read_aside, results};
+use self::{
+    body::{BODY_BYTES_MAX, first_bytes, read, read_aside, results},
+    failure::{answer_without_head, is_untouched},
+};
 use super::{
-    connect::{CONNECT_WAIT, Connector, ResolutionError},
+    connect::{CONNECT_WAIT, Connector},
     metered_stream::{EXCHANGE_BYTES_MAX, Exchange, ReadBudget},
     network::{Network, SystemNetwork},
 };
@@ -448,43 +452,6 @@ impl HandshakeClient for HttpClient {
 /// Describes how a connection failed. The URL is left out: its query may be a secret.
 fn unreachable(error: &Error) -> HandshakeError {
     HandshakeError::Unreachable(chain(error))
-}
-
-/// The answer for an error without a response head.
-fn answer_without_head(error: &Error) -> Answer {
-    tracing::debug!(error = %chain(error), "no response from an endpoint");
-    // The status is known; only what follows it exceeds the limit.
-    let is_too_large = found::<hyper::Error>(error).is_some_and(hyper::Error::is_parse_too_large);
-    let status = error.connect_info().and_then(meter).and_then(|meter| meter.status());
-    match status.filter(|_| is_too_large) {
-        Some(status) => Answer::of_status(status, None),
-        None if found::<ResolutionError>(error).is_some() => {
-            Answer::without_status(Outcome::ResolutionError)
-        }
-        None => Answer::without_status(Outcome::SocketError),
-    }
-}
-
-/// Whether the endpoint says that it has not begun with the request: it refused the stream, or
-/// named an older one as its last. The pool itself resends requests that were never written.
-/// Source: RFC 9113, section 8.7.
-fn is_untouched(error: &Error) -> bool {
-    found::<h2::Error>(error).is_some_and(|error| {
-        let is_refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
-        error.is_remote() && (is_refused || error.is_go_away())
-    })
-}
-
-/// Finds an error of this type in the chain.
-fn found<E: std::error::Error + 'static>(error: &Error) -> Option<&E> {
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = source {
-        if let Some(found) = error.downcast_ref() {
-            return Some(found);
-        }
-        source = error.source();
-    }
-    None
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use gridpost_core::{
         partial::Met,
         partial_results::{self, ResponseBody},
         request,
+        state::PartRecord,
     },
     retry::outcome::{Answer, Outcome},
     secret::Secret,
@@ -41,6 +42,8 @@ pub struct Try {
     pub answer: Answer,
     /// When it began and ended.
     pub times: (Timestamp, Timestamp),
+    /// Which attempt it was of the events in it, and how many of the delivery's those were.
+    pub part: PartRecord,
 }
 
 impl AttemptResult {

@@ -64,7 +64,7 @@ pub fn succeeded(
 }
 
 /// Logs the request of a part of a batch that is being split.
-pub fn part(hands: &[DeliveryInHand], Try { answer, times }: Try) {
+pub fn part(hands: &[DeliveryInHand], Try { answer, times, .. }: Try) {
     let Some(first) = hands.first() else { return };
     tracing::info!(
         delivery.id = %first.delivery.id,

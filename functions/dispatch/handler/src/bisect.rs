@@ -14,6 +14,7 @@ use gridpost_core::{
         event_set::EventSet,
         rate::RateDecision,
         resource_request::EventIndex,
+        state::PartRecord,
     },
     error::chain,
     retry::{
@@ -92,11 +93,15 @@ impl Batch<'_> {
     ) -> (Response, Option<Timestamp>) {
         let (began_at, ended_at) = whole.times;
         let answer = whole.results.iter().flat_map(AttemptResult::answers).next();
-        let first: Vec<_> =
-            answer.map(|answer| Try { answer, times: whole.times }).into_iter().collect();
+        let first = answer.map(|answer| Try { answer, times: whole.times, part: PartRecord(0, 0) });
+        let tried = |hand: &DeliveryInHand| {
+            let part =
+                PartRecord(hand.delivery.attempts.made + 1, count_of(hand.delivery.event_count()));
+            first.map(|first| Try { part, ..first }).into_iter().collect()
+        };
         let mut run = Run {
-            tries: vec![first.clone(); self.hands.len()],
-            failed: first,
+            tries: self.hands.iter().map(tried).collect(),
+            failed: first.into_iter().collect(),
             response_text: whole.response_text,
             ended_at,
         };
@@ -109,7 +114,7 @@ impl Batch<'_> {
         }
         let mut not_before = None;
         let told = run.failed.len().saturating_sub(FAILURES_TOLD);
-        for Try { answer, times } in &run.failed[told..] {
+        for Try { answer, times, .. } in &run.failed[told..] {
             not_before = settle::note_failure(self.context, &self.hands[0], *answer, *times).await;
         }
         let met = bisection.into_met(self.hands.len()).into_iter();
@@ -164,11 +169,12 @@ impl Batch<'_> {
         let Some(answer) = accepted.or_else(|| all.next()) else {
             return Answers::Each(Vec::new());
         };
-        let made = Try { answer, times: response.times };
+        let number = parts.first().map_or(0, |part| part.delivery.attempts.made) + 1;
+        let made = Try { answer, times: response.times, part: PartRecord(number, 0) };
         run.ended_at = response.times.1;
-        for (tries, _) in run.tries.iter_mut().zip(&places).filter(|(_, places)| !places.is_empty())
-        {
-            tries.push(made);
+        let carried = |(_, places): &(&mut Vec<Try>, &EventSet)| !places.is_empty();
+        for (tries, places) in run.tries.iter_mut().zip(&places).filter(carried) {
+            tries.push(Try { part: PartRecord(number, count_of(places.len())), ..made });
         }
         attempt_log::part(&parts, made);
         let is_whole = |result: &AttemptResult| matches!(result, AttemptResult::Whole(_));
@@ -203,6 +209,10 @@ impl Batch<'_> {
         let success = SuccessfulAttempt { began_at, ended_at, asked_for };
         settle::note_success(context, subscription, success).await;
     }
+}
+
+fn count_of(events: usize) -> u32 {
+    u32::try_from(events).unwrap_or(u32::MAX)
 }
 
 /// The answers to all events of a request, in their order.

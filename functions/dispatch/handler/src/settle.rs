@@ -13,7 +13,7 @@ use gridpost_core::{
     delivery::{
         DecodeError, Delivery,
         queue::Queue,
-        state::{AttemptRecord, DeliveryState, DeliveryStatus},
+        state::{AttemptRecord, DeliveryState, DeliveryStatus, PartRecord},
     },
     error::chain,
     metric, poison as poison_queue,
@@ -90,7 +90,12 @@ pub async fn settle(
 ) -> Settled {
     let Verdict { delivered, ends, answer, requests, tries, next_step } = verdict;
     let times = *times;
-    let last = tries.last().copied().unwrap_or(Try { answer, times });
+    // What comes after parts says which attempt it is of which events, too.
+    let is_part = hand.past.iter().any(|past| past.part.is_some());
+    let events = u32::try_from(hand.delivery.event_count()).unwrap_or(u32::MAX);
+    let whole = PartRecord(hand.delivery.attempts.made + 1, events);
+    let last = tries.last().copied().unwrap_or(Try { answer, times, part: whole });
+    let part = (is_part || !tries.is_empty()).then_some(last.part);
     let began_at = (times.0, last.times.0);
     for part in &ends {
         end::end_part(context, &hand, part, began_at).await?;
@@ -103,7 +108,7 @@ pub async fn settle(
     if next_step == NextStep::Delivered {
         log_success(context, &hand, answer, times);
         if hand.revision > 0 {
-            AttemptRecord::of(answer, times, None).add_to(&mut hand.past);
+            AttemptRecord::of(answer, times, None).of_part(part).add_to(&mut hand.past);
         }
         return self::delivered(context, hand).await;
     }
@@ -116,9 +121,12 @@ pub async fn settle(
         NextStep::Delivered | NextStep::End(_) => None,
     };
     for earlier in &tries[..tries.len().saturating_sub(1)] {
-        AttemptRecord::of(earlier.answer, earlier.times, None).add_to(&mut hand.past);
+        AttemptRecord::of(earlier.answer, earlier.times, None)
+            .of_part(Some(earlier.part))
+            .add_to(&mut hand.past);
     }
     AttemptRecord::of(last.answer, last.times, because)
+        .of_part(part)
         .with_response_text(response_text.clone())
         .add_to(&mut hand.past);
     match next_step {

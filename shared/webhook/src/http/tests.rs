@@ -159,3 +159,41 @@ async fn the_first_bytes_of_a_failed_response_are_kept_where_that_is_asked_for()
         assert_eq!((answer.status, response_text.as_deref()), (Some(status), want), "{kept}");
     }
 }
+
+#[tokio::test]
+async fn bodies_that_name_events_are_read_within_bounds() {
+    const NAMED: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\n{\"results\":[]}";
+    const BROKEN_OFF: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{\"results\":[]}";
+    const NOTHING: &[u8] = b"HTTP/1.1 204 No Content\r\n\r\n";
+    const REFUSED: &[u8] = b"HTTP/1.1 400 No\r\ncontent-length: 2\r\n\r\n{}";
+    let long = |bytes: usize| -> &'static [u8] {
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {bytes}\r\n\r\n");
+        [head.into_bytes(), vec![b' '; bytes]].concat().leak()
+    };
+    // Whether it is asked for, what is answered, how many bytes are read and whether they are all.
+    let table = [
+        (true, NAMED, Some((14, true))),
+        (false, NAMED, None),
+        (true, BROKEN_OFF, Some((14, false))),
+        (true, NOTHING, Some((0, true))),
+        (true, REFUSED, None),
+        (true, long(65_536), Some((65_536, true))),
+        (true, long(65_537), Some((65_536, false))),
+    ];
+    for (row, (reads_results, answer, want)) in table.into_iter().enumerate() {
+        let (url, _served) = serve_once(answer).await;
+        let request = Request {
+            url: Secret::new(&url),
+            headers: Vec::new(),
+            attributes: Vec::new(),
+            body: b"[]".to_vec(),
+            authentication: None,
+            reads_results,
+        };
+        let Attempted::Answered { body, .. } = client().attempt(request).await else {
+            panic!("it is answered at once");
+        };
+        let read = body.map(|body| (body.bytes.len(), body.is_whole));
+        assert_eq!(read, want, "row {row}");
+    }
+}
