@@ -187,6 +187,16 @@ pub struct SettingFlags {
     /// Preferred size of a batch in kilobytes, 1 to 1024
     #[arg(long, value_name = "KILOBYTES", conflicts_with = "file")]
     pub preferred_batch_kb: Option<u32>,
+
+    /// What happens to a webhook's batch that is refused: Whole ends all of its events, Bisect splits
+    /// it until the bad ones stand alone
+    #[arg(long, value_name = "WHAT", value_parser = ["Whole", "Bisect"], conflicts_with = "file")]
+    pub on_batch_failure: Option<String>,
+
+    /// Whether the webhook's answers may name events of a batch that are to be sent again, or to end
+    #[arg(long, value_name = "true|false", num_args = 0..=1, default_missing_value = "true",
+        conflicts_with = "file")]
+    pub partial_results: Option<bool>,
 }
 
 impl SettingFlags {
@@ -229,6 +239,8 @@ impl SettingFlags {
         members([
             ("maxEventsPerBatch", self.max_events_per_batch.map(|count| json!(count))),
             ("preferredBatchSizeInKilobytes", self.preferred_batch_kb.map(|size| json!(size))),
+            ("onBatchFailure", self.on_batch_failure.as_ref().map(|what| json!(what))),
+            ("partialResults", self.partial_results.map(|on| json!(on))),
         ])
     }
 
@@ -416,6 +428,8 @@ mod tests {
                 dead_letter_prefix: Some("dead/".into()),
                 max_events_per_batch: Some(10),
                 preferred_batch_kb: Some(64),
+                on_batch_failure: Some("Bisect".into()),
+                partial_results: Some(true),
                 advanced_filters: vec![json!({"operatorType": "IsNotNull", "key": "data"})],
                 headers: vec![("X-A".into(), "a=b".into())],
                 secret_headers: vec![("X-S".into(), "s".into())],
@@ -433,6 +447,8 @@ mod tests {
                 "endpointUrl": "https://e/h",
                 "maxEventsPerBatch": 10,
                 "preferredBatchSizeInKilobytes": 64,
+                "onBatchFailure": "Bisect",
+                "partialResults": true,
                 "authentication": {"type": "OAuth2ClientCredentials",
                     "properties": {"tokenUrl": "https://id/token"}},
                 "deliveryAttributeMappings": [

@@ -191,6 +191,7 @@ fn ends(criterion: &mut Criterion) {
         answer,
         not_before: None,
         expires_at: Timestamp::from_millis(NOW.as_millis() + 86_400_000),
+        is_separable: false,
     };
     group.bench_function("decide", |bench| {
         bench.iter(|| retry::decide(rules, black_box(failure), 0.5));

@@ -6,6 +6,7 @@
 
 mod adapters;
 mod authentication;
+mod batches;
 mod beside;
 mod dispatching;
 mod identities;
@@ -95,6 +96,9 @@ pub const AREAS: &[Area] = &[
     Area { witness: tests("gridpost-intake-handler", &[]), mutations: sources::HANDLER },
     Area { witness: tests("gridpost-core", &["--lib"]), mutations: sources::CORE },
     Area { witness: SOURCES, mutations: sources::TERRAFORM },
+    Area { witness: tests("gridpost-core", &["--lib"]), mutations: batches::CORE },
+    Area { witness: tests("gridpost-dispatch-handler", &[]), mutations: batches::DISPATCH },
+    Area { witness: tests("gridpost-webhook", &[]), mutations: batches::WEBHOOK },
     Area { witness: TERRAFORM, mutations: infrastructure::ALL },
 ];
 

@@ -81,7 +81,7 @@ impl Server {
             authentication: Some(Arc::new(by.clone())),
         };
         match client.attempt(request).await {
-            Attempted::Answered { answer, response_text: said } => {
+            Attempted::Answered { answer, response_text: said, .. } => {
                 (answer.outcome, said.unwrap_or_default())
             }
             Attempted::TimedOut { .. } => panic!("it answers at once"),

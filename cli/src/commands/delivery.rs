@@ -99,6 +99,10 @@ pub fn describe(delivery: &Value) -> String {
         let at = |pointer| text_at(attempt, pointer).to_owned();
         let met = met(&at("/outcome"), attempt["httpStatusCode"].as_u64());
         let met = format!("{met} after {} ms", attempt["durationInMs"]);
+        let met = match attempt["events"].as_u64() {
+            Some(events) => format!("{met}, of {}", output::count(events, "event")),
+            None => met,
+        };
         let met = match attempt["response"].as_str() {
             Some(said) => format!("{met}; it said: {said}"),
             None => met,

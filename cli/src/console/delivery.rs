@@ -139,7 +139,7 @@ fn next(document: &Value) -> String {
 fn attempts(document: &Value) -> Markup {
     let row = |attempt: &Value| {
         vec![
-            html! { (attempt["attempt"]) },
+            html! { (attempt["attempt"]) @if let Some(events) = attempt["events"].as_u64() { " of " (events) " events" } },
             page::time_at(attempt, "/startTime"),
             outcome(attempt, "/outcome", "/httpStatusCode"),
             html! { (page::number_at(attempt, "/durationInMs")) " ms" },

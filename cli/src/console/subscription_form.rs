@@ -66,13 +66,15 @@ const SCHEMA: &str = "eventDeliverySchema";
 pub(super) const TYPE: &str = "destination.endpointType";
 
 /// Those of a destination's `properties`, and the types that have them.
-const OF_DESTINATION: [(&str, Kind, &[&str]); 10] = [
+const OF_DESTINATION: [(&str, Kind, &[&str]); 12] = [
     ("endpointUrl", Kind::Text, &["WebHook"]),
     ("resourceId", Kind::Text, &RESOURCES),
     ("messageGroupId", Kind::Key, &["SqsQueue", "SnsTopic"]),
     ("partitionKey", Kind::Key, &["KinesisStream"]),
     ("maxEventsPerBatch", Kind::Number, &["WebHook", "LambdaFunction"]),
     ("preferredBatchSizeInKilobytes", Kind::Number, &["WebHook", "LambdaFunction"]),
+    ("onBatchFailure", Kind::Text, &["WebHook"]),
+    ("partialResults", Kind::Flag, &["WebHook"]),
     (
         "deliveryAttributeMappings",
         Kind::Attributes,

@@ -11,6 +11,7 @@
 //! ([`event_set`]) from those that go on.
 
 pub mod batch;
+pub mod bisect;
 pub mod claim;
 pub mod dead_letter;
 pub mod event_set;
@@ -18,6 +19,7 @@ pub mod form;
 pub mod listeners;
 pub mod parking;
 pub mod partial;
+pub mod partial_results;
 pub mod plan;
 pub mod probe;
 pub mod queue;
@@ -224,6 +226,16 @@ impl Delivery {
     /// bucket.
     pub fn events(&self) -> &[Box<RawValue>] {
         if self.is_claimed() { &self.claimed } else { &self.events }
+    }
+
+    /// The same delivery with no other events than these left: all others count as done. It is made
+    /// for a request, and never travels.
+    #[must_use]
+    pub fn only(&self, of: &EventSet) -> Self {
+        let mut only = self.clone();
+        let others = (0..self.events().len()).filter(|position| !of.has(*position));
+        only.done.add_all(&others.collect());
+        only
     }
 
     /// The loaded events that are not done, each with its position.

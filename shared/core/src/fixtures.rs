@@ -57,6 +57,7 @@ pub fn subscription(name: &str) -> EventSubscription {
         signing: None,
         pauses: crate::subscription::Pauses::default(),
         authentication: None,
+        batch_failure: crate::subscription::BatchFailure::default(),
     }
 }
 

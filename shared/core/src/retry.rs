@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use self::{
     outcome::{Answer, Outcome},
     policy::RetryPolicy,
-    profile::{EndpointKind, ProfileName, Rule},
+    profile::{DEFAULT_MIN_S, EndpointKind, ProfileName, Rule},
 };
 use crate::time::Timestamp;
 
@@ -52,6 +52,9 @@ pub struct Failure {
     /// The end of the endpoint's probation or delayed delivery, if any.
     pub not_before: Option<Timestamp>,
     pub expires_at: Timestamp,
+    /// Whether the answer was to events together that further attempts separate: while attempts are
+    /// left, it ends none of them.
+    pub is_separable: bool,
 }
 
 /// What follows.
@@ -119,6 +122,8 @@ pub enum EndReason {
     UndeliverableDueToHttpNotFound,
     /// Any other outcome that is not retried.
     UndeliverableDueToClientError,
+    /// The endpoint took the request, and named this event as one that is not to be sent again.
+    RejectedByEndpoint,
     /// Came during a probation whose cause is not retried.
     UndeliverableDueToProbationCausedByClientError,
     /// Its event subscription no longer exists.
@@ -142,6 +147,7 @@ impl EndReason {
             Outcome::Unauthorized => Self::UndeliverableDueToHttpUnauthorized,
             Outcome::Forbidden => Self::UndeliverableDueToHttpForbidden,
             Outcome::NotFound => Self::UndeliverableDueToHttpNotFound,
+            Outcome::EventRejected => Self::RejectedByEndpoint,
             _ => Self::UndeliverableDueToClientError,
         }
     }
@@ -156,6 +162,9 @@ impl EndReason {
 pub fn decide(rules: Rules<'_>, failure: Failure, dice: f64) -> Decision {
     let Answer { outcome, status, retry_after } = failure.answer;
     let min_s = match rules.policy.rule(rules.profile, rules.kind, status, outcome) {
+        Rule::End if failure.is_separable && failure.attempts < rules.policy.max_attempts => {
+            DEFAULT_MIN_S
+        }
         Rule::End => return Decision::End(EndReason::not_retried(outcome)),
         Rule::Retry { min_s } => min_s,
     };
@@ -276,6 +285,7 @@ mod tests {
                 answer,
                 not_before: Some(at(not_before_s)),
                 expires_at: at(86_400),
+                is_separable: false,
             };
             assert_eq!(decide(rules, failure, dice), want, "{row}");
         }

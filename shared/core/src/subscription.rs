@@ -107,6 +107,25 @@ impl Batching {
     }
 }
 
+/// What happens to batches that fail; by default one response decides for every event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct BatchFailure {
+    /// A batch that is refused is split until its bad events stand alone.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub bisects: bool,
+    /// The body of an accepted response may name events that are to be sent again, or to end.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub reads_results: bool,
+}
+
+impl BatchFailure {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_whole(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// Where ended events are kept for the user.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -178,6 +197,9 @@ pub struct EventSubscription {
     /// How its requests prove who sends them, if they do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authentication: Option<Arc<Authentication>>,
+    /// What a webhook's batches may come to beside all or none.
+    #[serde(default, skip_serializing_if = "BatchFailure::is_whole")]
+    pub batch_failure: BatchFailure,
 }
 
 impl EventSubscription {

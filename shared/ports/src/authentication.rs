@@ -112,7 +112,7 @@ fn with(mut request: Request, token: &Token) -> Request {
 fn failed(error: &NoToken) -> Attempted {
     let answer = Answer::without_status(Outcome::EndpointAuthenticationFailed);
     let response_text = response_text(error.to_string().as_bytes(), ResponseBytes::MAX);
-    Attempted::Answered { answer, response_text }
+    Attempted::Answered { answer, response_text, body: None }
 }
 
 /// What of a request is signed.

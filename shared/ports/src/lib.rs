@@ -24,8 +24,8 @@ use uuid::Uuid;
 
 use gridpost_core::{
     delivery::{
-        dead_letter::Labels, parking::Parked, probe::Failure, queue::Queue, request::Request,
-        state::DeliveryState,
+        dead_letter::Labels, parking::Parked, partial_results::ResponseBody, probe::Failure,
+        queue::Queue, request::Request, state::DeliveryState,
     },
     poison::Poisoned,
     retry::{health::Health, outcome::Answer},
@@ -419,8 +419,11 @@ pub trait Payloads: Send + Sync {
 pub enum Attempted {
     Answered {
         answer: Answer,
-        /// The beginning of a failed response, escaped, if it is kept.
+        /// The beginning of a response that failed, or that says something about single events;
+        /// escaped, if it is kept.
         response_text: Option<String>,
+        /// The body of an accepted response, if its request asks for it.
+        body: Option<Box<ResponseBody>>,
     },
     /// No response head within [`RESPONSE_WAIT`]. The connection is kept: the future resolves to
     /// the late answer, or to `None` if none came within [`LATE_RESPONSE_WAIT`] of sending.
@@ -429,7 +432,7 @@ pub enum Attempted {
 
 impl From<Answer> for Attempted {
     fn from(answer: Answer) -> Self {
-        Self::Answered { answer, response_text: None }
+        Self::Answered { answer, response_text: None, body: None }
     }
 }
 

@@ -169,7 +169,7 @@ fn reading(
 
 async fn attempt(client: &Authenticated<Shared>) -> (Outcome, Option<u16>, String) {
     match client.attempt(request(Some(inline()))).await {
-        Attempted::Answered { answer, response_text: said } => {
+        Attempted::Answered { answer, response_text: said, .. } => {
             (answer.outcome, answer.status, said.unwrap_or_default())
         }
         Attempted::TimedOut { .. } => panic!("it is answered at once"),
@@ -360,7 +360,7 @@ async fn secrets_by_reference_are_read_for_each_token_where_they_may_be_sent() {
         let world = Arc::new(World::default());
         let client = reading(&world, Arc::new(Reading(secret)), allowed);
         let attempted = client.attempt(request(Some(reference()))).await;
-        let Attempted::Answered { answer, response_text: said } = attempted else {
+        let Attempted::Answered { answer, response_text: said, .. } = attempted else {
             panic!("it is answered")
         };
         assert_eq!(answer.outcome, want, "{said:?}");

@@ -183,7 +183,7 @@ async fn attempt(
     host: &str,
 ) -> (Outcome, Option<u16>, String) {
     match client.attempt(request(by, host)).await {
-        Attempted::Answered { answer, response_text: said } => {
+        Attempted::Answered { answer, response_text: said, .. } => {
             (answer.outcome, answer.status, said.unwrap_or_default())
         }
         Attempted::TimedOut { .. } => panic!("it is answered at once"),

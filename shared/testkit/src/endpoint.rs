@@ -1,10 +1,11 @@
 //! Receivers: they answer by script, slowly, late, or not at all. AWS resources are in
 //! [`resource`].
 
+mod naming;
 mod resource;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
@@ -12,7 +13,7 @@ use std::{
 
 use async_trait::async_trait;
 use gridpost_core::{
-    delivery::request::Request as Sent,
+    delivery::{partial_results::ResponseBody, request::Request as Sent},
     retry::outcome::{Answer, LATE_RESPONSE_WAIT, Outcome, RESPONSE_WAIT},
     subscription::SubscriptionKey,
     time::Timestamp,
@@ -95,6 +96,9 @@ pub enum Script {
     Picky { one_in: u64, status: u16 },
     /// A resource refuses events at this rate, with one of those, and takes the others.
     Partly { rate: f64, answers: Vec<Answer> },
+    /// Accepts every request, and names some of its events, at this rate, where it is listened to:
+    /// to be sent again, or to end. Some of its bodies can't be understood, at the other rate.
+    Naming { rate: f64, garbled: f64 },
     /// Answers after a random time up to `seconds_max`, with that status.
     Slow { seconds_max: u64, status: u16 },
 }
@@ -103,11 +107,22 @@ pub enum Script {
 pub struct Endpoints {
     scripts: Mutex<BTreeMap<SubscriptionKey, Script>>,
     had: Mutex<BTreeMap<SubscriptionKey, ReceivedRequests>>,
+    /// Those whose deliveries may end in parts: what each event has met is recorded.
+    in_parts: Mutex<BTreeSet<SubscriptionKey>>,
     clock: VirtualClock,
     dice: SeededDice,
     /// How long it takes at most to connect, and what chooses that.
     dials: (Duration, SeededDice),
     history: Arc<Mutex<History>>,
+}
+
+/// A request that has arrived.
+struct Arrived {
+    /// Its index.
+    request: usize,
+    reaction: Reaction,
+    /// The body of its response, if that is read.
+    body: Option<ResponseBody>,
 }
 
 /// The requests that an endpoint has had.
@@ -173,7 +188,15 @@ impl Endpoints {
         history: Arc<Mutex<History>>,
     ) -> Self {
         let dials = (Duration::ZERO, SeededDice::new(0));
-        Self { scripts: Mutex::new(scripts), had: Mutex::default(), clock, dice, dials, history }
+        Self {
+            scripts: Mutex::new(scripts),
+            had: Mutex::default(),
+            in_parts: Mutex::default(),
+            clock,
+            dice,
+            dials,
+            history,
+        }
     }
 
     /// With a limit on the time to connect to them.
@@ -194,12 +217,18 @@ impl Endpoints {
         self.scripts().insert(subscription, script);
     }
 
+    /// Records what each event has met at this event subscription's endpoint.
+    pub fn ends_in_parts(&self, subscription: SubscriptionKey) {
+        self.in_parts.lock().expect("no panic while held").insert(subscription);
+    }
+
     fn scripts(&self) -> MutexGuard<'_, BTreeMap<SubscriptionKey, Script>> {
         self.scripts.lock().expect("no panic while held")
     }
 
-    /// Records a request that has arrived. Returns its index and the endpoint's reaction.
-    fn arrive(&self, in_hand: &[Uuid], sent: &Sent) -> Result<(usize, Reaction), String> {
+    /// Records a request that has arrived. Returns its index, the endpoint's reaction, and the body
+    /// of its response if that is read.
+    fn arrive(&self, in_hand: &[Uuid], sent: &Sent) -> Result<Arrived, String> {
         let events = events(&sent.body).map_err(|error| error.to_string())?;
         let published_to = events.first().and_then(Event::published_to).ok_or("a strange event")?;
         let header = |name| sent.headers.iter().find(|(found, _)| *found == name);
@@ -208,6 +237,7 @@ impl Endpoints {
         let now = self.clock.now();
         let mut history = self.history.lock().expect("no panic while held");
         let mut deliveries = Vec::new();
+        let mut carriers = Vec::new();
         let mut events_bytes = 0;
         for event in &events {
             let said = |delivery: &Uuid| said_of(&history, &deliveries, delivery);
@@ -219,6 +249,7 @@ impl Endpoints {
             if begins || deliveries.last() != Some(&delivery) {
                 deliveries.push(delivery);
             }
+            carriers.push(delivery);
             events_bytes += event.text.len();
             if let Some(wrong) = history.wrong_with(delivery, &event.id, &event.text) {
                 return Err(wrong);
@@ -227,6 +258,8 @@ impl Endpoints {
         let count = header("aeg-delivery-count").and_then(|(_, count)| count.parse().ok());
         let made: u32 = count.ok_or("no aeg-delivery-count")?;
         let reaction = self.react(&subscription, &events, now);
+        let body = self.body(&subscription, &events, reaction, sent.reads_results);
+        let met = self.met_by_each(&subscription, reaction, &body, (&events, &carriers));
         history.trace(now, || format!("request {subscription} {} {deliveries:?}", made + 1));
         history.requests.push(Request {
             subscription,
@@ -240,9 +273,9 @@ impl Endpoints {
             answered: reaction.answer.map(|answer| (now + reaction.after, answer)),
             heard: None,
             heard_late: None,
-            met: Vec::new(),
+            met,
         });
-        Ok((history.requests.len() - 1, reaction))
+        Ok(Arrived { request: history.requests.len() - 1, reaction, body })
     }
 
     /// Records a request. Returns how many came before, ever and within a second.
@@ -267,7 +300,7 @@ impl Endpoints {
         let success = || Reaction::status(200).after(quick());
         let (before, recent) = self.note(subscription, now);
         match self.scripts().get(subscription) {
-            None | Some(Script::Partly { .. }) => success(),
+            None | Some(Script::Partly { .. } | Script::Naming { .. }) => success(),
             Some(Script::Answers(answers)) => answers[before.min(answers.len() - 1)],
             Some(Script::EveryOther(reaction)) if before % 2 == 0 => *reaction,
             Some(Script::EveryOther(_)) => success(),
@@ -336,7 +369,7 @@ impl Endpoints {
     /// An attempt of a caller that has these deliveries in hand.
     pub(crate) async fn attempt_by(&self, in_hand: &[Uuid], request: Sent) -> Attempted {
         self.dial().await;
-        let (index, reaction) = match self.arrive(in_hand, &request) {
+        let Arrived { request: index, reaction, body } = match self.arrive(in_hand, &request) {
             Ok(arrived) => arrived,
             Err(strange) => {
                 let mut history = self.history.lock().expect("no panic while held");
@@ -346,10 +379,17 @@ impl Endpoints {
         };
         if let Some(answer) = reaction.answer.filter(|_| reaction.after < RESPONSE_WAIT) {
             tokio::time::sleep(reaction.after).await;
-            return self.hear(index, answer).into();
+            let answer = self.hear(index, answer);
+            let body = body.map(Box::new);
+            return Attempted::Answered { answer, response_text: None, body };
         }
         tokio::time::sleep(RESPONSE_WAIT).await;
-        self.hear(index, Answer::without_status(Outcome::TimedOut));
+        let timed_out = Answer::without_status(Outcome::TimedOut);
+        self.hear(index, timed_out);
+        {
+            let mut history = self.history.lock().expect("no panic while held");
+            history.requests[index].met.iter_mut().for_each(|met| met.answer = timed_out);
+        }
         let (clock, history) = (self.clock, Arc::clone(&self.history));
         let late = async move {
             let rest = reaction.after.min(LATE_RESPONSE_WAIT) - RESPONSE_WAIT;

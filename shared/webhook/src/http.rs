@@ -11,6 +11,7 @@
 //! | size of a head | 64 KiB, 256 headers | HTTP/1: its status counts; HTTP/2: `SocketError` |
 //! | all that is read for one response | 256 KiB | `SocketError`, unless the head was there |
 //! | body | 64 KiB, 2 s | nothing: the head has decided |
+//! | body of an accepted response, where it may name events | the same | it can't be understood |
 //! | first bytes of a failed response, where they are kept | 1,024 bytes, 0.5 s | what is there by then is kept |
 
 mod attempt;

@@ -7,6 +7,7 @@
 //! is due, none in a wait, none beyond its limits, and none later than what [held it up](waits)
 //! explains.
 
+mod batches;
 mod configuration;
 mod events;
 mod health;
@@ -118,6 +119,7 @@ pub fn check(remains: &Remains) -> Vec<String> {
     operated::check(&mut check);
     repeats::check(&mut check);
     pauses::check(&mut check);
+    batches::check(&mut check);
     check.failures
 }
 
@@ -287,6 +289,11 @@ impl<'a> Check<'a> {
         let mut seen: BTreeMap<u32, usize> = BTreeMap::new();
         for (index, request) in requests.iter().enumerate() {
             self.within_limits(delivery, request);
+            let (_, subscription) = self.owners[&request.subscription];
+            if batches::ends_in_parts(subscription) {
+                // What a part's number and time follow from is another part.
+                continue;
+            }
             self.after_its_due_time(delivery, request, &requests[..index]);
             let times = seen.entry(request.number).or_default();
             *times += 1;

@@ -1,6 +1,7 @@
 //! The plan of a world. [`mixed`] makes one from a seed.
 
 mod additions;
+mod batches;
 mod changes;
 mod conversions;
 pub(crate) mod filters;
@@ -33,6 +34,7 @@ use uuid::Uuid;
 pub use self::changes::{CHANGING, Change, Changed, Changing};
 pub use self::{
     additions::unconverted,
+    batches::batched,
     conversions::mixed,
     filters::Filtered,
     operations::{Operate, Operation, TOLD},
@@ -336,5 +338,6 @@ fn subscription(topic: &str, profile: ProfileName, number: u128) -> EventSubscri
         signing: None,
         pauses: Pauses::default(),
         authentication: None,
+        batch_failure: gridpost_core::subscription::BatchFailure::default(),
     }
 }

@@ -22,7 +22,7 @@ use gridpost_core::{
     delivery::{queue::Queue, state::DeliveryState},
     secret::Secret,
     subscription::{
-        EventSubscription, ProvisioningState, SubscriptionKey,
+        BatchFailure, EventSubscription, ProvisioningState, SubscriptionKey,
         validation::{VALID_FOR, Validation},
     },
     time::Timestamp,
@@ -199,6 +199,11 @@ impl World {
         let injector = Injector::new(scenario.plan.clone(), dice.fork(), clock, shared());
         let endpoints = Endpoints::new(scenario.scripts.clone(), clock, dice.fork(), shared())
             .with_dials_of(scenario.pace.dial_max, pace::dials(seed));
+        for subscription in scenario.topics.iter().flat_map(|(_, subscriptions)| subscriptions) {
+            if subscription.batch_failure != BatchFailure::default() {
+                endpoints.ends_in_parts(subscription.key.clone());
+            }
+        }
         Rc::new(Self {
             clock,
             queues: Arc::new(queues),

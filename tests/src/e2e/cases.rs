@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod aws_resources;
 pub mod aws_sources;
+pub mod batches;
 pub mod cargo_lambda;
 pub mod changing;
 pub mod chaos;
@@ -95,6 +96,12 @@ pub fn all() -> Vec<Case> {
             Nothing,
             dead_letters::a_bad_request_becomes_a_dead_letter_in_cloud_events_schema
         ),
+        case!(
+            Together,
+            Nothing,
+            batches::a_refused_batch_is_split_until_its_bad_event_stands_alone
+        ),
+        case!(Together, Nothing, batches::an_answer_tells_the_events_of_a_batch_apart),
         case!(Together, Nothing, dead_letters::a_large_event_is_sent_and_dead_lettered_whole),
         case!(Together, Nothing, dead_letters::without_a_destination_events_are_dropped_and_logged),
         case!(Together, Nothing, redrive::dead_letters_are_seen_sent_again_and_purged),

@@ -27,17 +27,24 @@ pub struct Reply {
     status: u16,
     delay: Duration,
     headers: Vec<(&'static str, &'static str)>,
+    body: String,
 }
 
 impl Reply {
     /// Answers `status` at once.
     pub fn prompt(status: u16) -> Self {
-        Self { status, delay: Duration::ZERO, headers: Vec::new() }
+        Self { status, delay: Duration::ZERO, headers: Vec::new(), body: String::new() }
     }
 
     /// Answers `status` this many seconds after the request.
     pub fn late(status: u16, seconds: u64) -> Self {
         Self { delay: Duration::from_secs(seconds), ..Self::prompt(status) }
+    }
+
+    /// The same with that body.
+    #[must_use]
+    pub fn saying(self, body: impl Into<String>) -> Self {
+        Self { body: body.into(), ..self }
     }
 
     /// The same with one more header.
@@ -47,6 +54,9 @@ impl Reply {
         self
     }
 }
+
+/// How an endpoint answers by what it gets.
+pub type Judge = fn(&Arrival) -> Reply;
 
 /// How an endpoint takes a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +117,8 @@ impl Arrival {
 #[derive(Debug)]
 struct Post {
     replies: Vec<Reply>,
+    /// What answers instead of the script, if anything.
+    judge: Option<Judge>,
     consent: Consent,
     arrivals: Vec<Arrival>,
     /// Deliveries that took an answer from the script so far.
@@ -157,6 +169,7 @@ impl Receiver {
         let path = format!("/{name}");
         let post = Post {
             replies: replies.to_vec(),
+            judge: None,
             consent: Consent::Given,
             arrivals: Vec::new(),
             taken: 0,
@@ -196,6 +209,11 @@ impl Endpoint {
             post.replies = replies.to_vec();
             post.taken = 0;
         });
+    }
+
+    /// From now on answers each delivery by what is in it.
+    pub fn judge(&self, judge: Judge) {
+        self.with(|post| post.judge = Some(judge));
     }
 
     /// From now on takes handshakes in this way.
@@ -323,6 +341,7 @@ async fn answer(request: Request<Incoming>, shared: &Shared) -> Response<Full<By
     }
     shared.tell();
     let mut response = empty(reply.status);
+    *response.body_mut() = reply.body.into();
     for (name, value) in reply.headers {
         let (name, value) = (HeaderName::from_static(name), HeaderValue::from_static(value));
         response.headers_mut().insert(name, value);
@@ -343,7 +362,10 @@ fn take_reply(shared: &Shared, path: &str, arrival: Arrival) -> Option<(usize, R
         let mut posts = shared.posts();
         let post = posts.get_mut(path)?;
         let last = post.replies.len().checked_sub(1)?;
-        let reply = post.replies[post.taken.min(last)].clone();
+        let reply = match post.judge {
+            Some(judge) => judge(&arrival),
+            None => post.replies[post.taken.min(last)].clone(),
+        };
         post.taken += 1;
         post.arrivals.push(arrival);
         (post.arrivals.len() - 1, reply)

@@ -193,6 +193,7 @@ fn request(url: &str) -> Request {
         attributes: Vec::new(),
         body: b"[]".to_vec(),
         authentication: None,
+        reads_results: false,
     }
 }
 

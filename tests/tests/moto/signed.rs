@@ -65,7 +65,7 @@ async fn botocore_makes_the_same_signatures() {
                 body: body.to_vec(),
                 authentication: Some(Arc::new(Authentication::AwsSigV4(by.clone()))),
             };
-            let Attempted::Answered { answer, response_text } = client.attempt(request).await
+            let Attempted::Answered { answer, response_text, .. } = client.attempt(request).await
             else {
                 panic!("it answers at once")
             };

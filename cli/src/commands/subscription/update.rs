@@ -35,6 +35,8 @@ const CHANGES: [&str; 45] = [
     "no_dead_letter",
     "max_events_per_batch",
     "preferred_batch_kb",
+    "on_batch_failure",
+    "partial_results",
     "dead_letter_prefix",
     "no_labels",
     "no_authentication",

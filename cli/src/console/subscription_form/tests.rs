@@ -9,6 +9,7 @@ fn whole() -> Value {
     json!({"properties": {
         "destination": {"endpointType": "WebHook", "properties": {
             "endpointBaseUrl": "https://e/h", "maxEventsPerBatch": 10, "preferredBatchSizeInKilobytes": 64,
+            "onBatchFailure": "Bisect", "partialResults": true,
             "deliveryAttributeMappings": [
                 {"name": "X-A", "type": "Static", "properties": {"value": "a b", "isSecret": false}},
                 {"name": "X-S", "type": "Static", "properties": {"value": null, "isSecret": true}},

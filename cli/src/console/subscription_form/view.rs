@@ -116,6 +116,12 @@ fn destination(form: View<'_>, about: About<'_>) -> Markup {
                     hint: "1 to 1,024; 64 where empty.", mode: Some("numeric"), ..Text::default() }))
             }
             @if has(kind, authentication::NAME) { (authentication::section(form)) }
+            @if has(kind, "onBatchFailure") {
+                (form.select(&field("onBatchFailure"), "A request of several events that is refused",
+                    "Splitting takes further attempts.", &[("", "ends as a whole"), ("Bisect", "Bisect: is split until the bad events stand alone")]))
+                (form.check(&field("partialResults"), "Answers name events to send again or to end",
+                    "results in the body of an answer with 200 to 204."))
+            }
             @if has(kind, "deliveryAttributeMappings") {
                 h2 { "Delivery attributes" }
                 p.hint { "Headers of your own on every request, at most 10." }

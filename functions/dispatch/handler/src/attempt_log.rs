@@ -2,7 +2,7 @@
 //! and what follows when. Events and the endpoint's URL are left out, unless the response repeats
 //! them and the deployment keeps the beginning of responses.
 
-use crate::{decide::NextStep, in_hand::DeliveryInHand};
+use crate::{attempt::Try, decide::NextStep, in_hand::DeliveryInHand};
 use gridpost_core::{retry::outcome::Answer, time::Timestamp};
 
 /// Logs a failed attempt, which the delivery's attempts already include.
@@ -60,6 +60,22 @@ pub fn succeeded(
         publish_time = %delivery.publish_time.to_iso_8601(),
         traceparent = delivery.traceparent.map(tracing::field::display),
         "attempt succeeded",
+    );
+}
+
+/// Logs the request of a part of a batch that is being split.
+pub fn part(hands: &[DeliveryInHand], Try { answer, times, .. }: Try) {
+    let Some(first) = hands.first() else { return };
+    tracing::info!(
+        delivery.id = %first.delivery.id,
+        subscription = %first.subscription().key,
+        attempt = first.delivery.attempts.made + 1,
+        outcome = %answer.outcome,
+        status = answer.status,
+        duration_ms = duration_ms(times.0, times.1),
+        deliveries = hands.len(),
+        events = hands.iter().map(|hand| hand.delivery.event_count()).sum::<usize>(),
+        "part of a refused batch attempted",
     );
 }
 

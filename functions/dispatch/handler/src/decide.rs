@@ -1,7 +1,11 @@
 //! The fifth step: decides what follows from the answers to an attempt. Pure.
 
 use gridpost_core::{
-    delivery::{event_set::EventSet, partial, resource_outcome::status_of},
+    delivery::{
+        event_set::EventSet,
+        partial::{self, End, Met},
+        resource_outcome::status_of,
+    },
     retry::{
         self, Decision, DelayReason, EndReason, Failure,
         outcome::{Answer, Outcome},
@@ -9,16 +13,23 @@ use gridpost_core::{
     time::Timestamp,
 };
 
-use crate::{attempt::AttemptResult, in_hand::DeliveryInHand};
+use crate::{
+    attempt::{AttemptResult, Try},
+    in_hand::DeliveryInHand,
+};
 
 /// The decision about one delivery.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// Events that were delivered while others failed.
     pub delivered: EventSet,
-    /// Events that end before the rest, by the answer that ended them.
-    pub ends: Vec<(Answer, EventSet)>,
+    /// Events that end before the rest.
+    pub ends: Vec<End>,
     pub answer: Answer,
+    /// The most requests of the attempt that have carried an event of the rest.
+    pub requests: u32,
+    /// The requests of the attempt, if it has had several.
+    pub tries: Vec<Try>,
     pub next_step: NextStep,
 }
 
@@ -39,28 +50,42 @@ pub fn decide(
     not_before: Option<Timestamp>,
     dice: f64,
 ) -> Verdict {
-    let (delivered, ends, answer) = match result {
-        AttemptResult::Whole(answer) => (EventSet::default(), Vec::new(), *answer),
-        AttemptResult::Each(each) => {
-            let split = partial::split(hand.rules(), each);
-            match split.rest {
-                Some((answer, _)) => (split.delivered, split.ends, answer),
-                None => (EventSet::default(), Vec::new(), all_delivered()),
-            }
-        }
+    let whole = |answer| Verdict {
+        delivered: EventSet::default(),
+        ends: Vec::new(),
+        answer,
+        requests: 1,
+        tries: Vec::new(),
+        next_step: next_step(hand, (answer, 1, false), times, not_before, dice),
     };
-    Verdict { delivered, ends, answer, next_step: next_step(hand, answer, times, not_before, dice) }
+    let (met, tries) = match result {
+        AttemptResult::Whole(answer) => return whole(*answer),
+        AttemptResult::Each(met) => (met, [].as_slice()),
+        AttemptResult::Parts(parts) => (&parts.met, parts.tries.as_slice()),
+    };
+    let split = partial::split(hand.rules(), hand.delivery.attempts.made, met);
+    let Some(rest) = split.rest else { return whole(all_delivered(met)) };
+    let decisive = (rest.answer, rest.requests, rest.is_separable);
+    Verdict {
+        delivered: split.delivered,
+        ends: split.ends,
+        answer: rest.answer,
+        requests: rest.requests,
+        tries: tries.to_vec(),
+        next_step: next_step(hand, decisive, times, not_before, dice),
+    }
 }
 
-/// The answer of a service that took every event.
-fn all_delivered() -> Answer {
+/// The answer of an endpoint that took every event.
+fn all_delivered(met: &[Met]) -> Answer {
     let status = status_of(Outcome::Delivered);
-    Answer { status, ..Answer::without_status(Outcome::Delivered) }
+    let of_service = Answer { status, ..Answer::without_status(Outcome::Delivered) };
+    met.last().map_or(of_service, |met| met.answer)
 }
 
 fn next_step(
     hand: &DeliveryInHand,
-    answer: Answer,
+    (answer, requests, is_separable): (Answer, u32, bool),
     (began_at, ended_at): (Timestamp, Timestamp),
     not_before: Option<Timestamp>,
     dice: f64,
@@ -70,12 +95,13 @@ fn next_step(
     }
     let attempts = &hand.delivery.attempts;
     let failure = Failure {
-        attempts: attempts.made + 1,
+        attempts: attempts.made + requests,
         first_attempt_at: attempts.first_at.unwrap_or(began_at),
         ended_at,
         answer,
         not_before,
         expires_at: hand.expires_at(),
+        is_separable,
     };
     match retry::decide(hand.rules(), failure, dice) {
         Decision::Retry { due, because } => NextStep::Retry { due, because },

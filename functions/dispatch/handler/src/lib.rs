@@ -8,7 +8,7 @@
 //! through the steps, [`group`] the deliveries of one event subscription, [`requests`] those that
 //! share a request. The steps pass [`in_hand`]'s data on.
 //!
-//! Beside them: [`acquire`] gets what an attempt needs besides permission, [`health`] caches
+//! Beside them: [`bisect`] splits a batch that was refused, where that is asked for, [`acquire`] gets what an attempt needs besides permission, [`health`] caches
 //! endpoints' health, [`lane`] keeps slow endpoints from holding what others need, [`rate`]
 //! enforces the rates that endpoints allow, [`late_response`] listens for responses after 30 s,
 //! [`payload`] fetches what was too large for a message, [`in_flight`] samples how full the queues
@@ -18,6 +18,7 @@
 pub mod acquire;
 pub mod attempt;
 pub mod attempt_log;
+pub mod bisect;
 pub mod count;
 pub mod decide;
 pub mod group;

@@ -18,7 +18,8 @@ use gridpost_ports::{PortError, Record, authentication::AUTHENTICATED_WITHIN};
 use crate::{
     Context,
     acquire::{self, Acquired},
-    attempt::{Response, attempt},
+    attempt::{LateAnswer, Response, attempt},
+    bisect::{self, Batch},
     count,
     decide::{NextStep, Verdict, decide},
     guard::guarded,
@@ -33,7 +34,7 @@ use crate::{
 
 /// How long connecting and settling take at most, besides the wait for a response: no request is
 /// started that could not be finished.
-const BESIDES_RESPONSE: Duration = Duration::from_secs(12);
+pub(crate) const BESIDES_RESPONSE: Duration = Duration::from_secs(12);
 
 /// Deliveries that may be attempted.
 #[derive(Default)]
@@ -245,20 +246,17 @@ async fn make(
             }
         },
     }
-    let (response, late) = {
-        let mut request = pin!(attempt(context, &hands));
-        match lease {
-            Some(_) => request.await,
-            None => watched(context, &subscription, request.as_mut()).await,
+    let (response, late) = send(context, &hands, lease).await;
+    let (response, not_before) = match bisect::begin(&hands, &response) {
+        None => {
+            let not_before = settle::note_response(context, &hands, &response).await;
+            (response, not_before)
+        }
+        Some(bisection) => {
+            let batch = Batch { context, hands: &hands, lease, deadline };
+            batch.bisect(bisection, response).boxed().await
         }
     };
-    if let Some(lease) = lease {
-        lease.note(&response);
-    }
-    if context.settings.latency_metrics {
-        count::latency(context, &hands, &response);
-    }
-    let not_before = settle::note_response(context, &hands, &response).await;
     let mut late = late.map(|answer| Late::new(answer, subscription, response.times));
     let (mut settled, mut others) = (Vec::with_capacity(hands.len()), Vec::new());
     for (hand, result) in hands.into_iter().zip(&response.results) {
@@ -275,6 +273,28 @@ async fn make(
         settled.extend(join_all(others).await);
     }
     Ok((settled, late.filter(Late::is_awaited)))
+}
+
+/// Sends one request, and records how fast it was answered.
+pub(crate) async fn send(
+    context: &Context,
+    hands: &[DeliveryInHand],
+    lease: Option<&Lease<'_>>,
+) -> (Response, Option<LateAnswer>) {
+    let sent = {
+        let mut request = pin!(attempt(context, hands));
+        match lease {
+            Some(_) => request.await,
+            None => watched(context, hands[0].subscription(), request.as_mut()).await,
+        }
+    };
+    if let Some(lease) = lease {
+        lease.note(&sent.0);
+    }
+    if context.settings.latency_metrics {
+        count::latency(context, hands, &sent.0);
+    }
+    sent
 }
 
 /// Holds deliveries without a slot until about when they may have one.

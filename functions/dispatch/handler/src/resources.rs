@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use futures::future::join_all;
 use gridpost_core::{
     delivery::{
+        partial::Met,
         resource_check::Finding,
         resource_outcome::status_of,
         resource_request::{self, Call, Entry, EventIndex},
@@ -53,12 +54,12 @@ pub(crate) async fn attempt(
     let deliveries: Vec<_> = hands.iter().map(|hand| &hand.delivery).collect();
     let (subscription, made_before) = (first.subscription(), first.delivery.attempts.made);
     let plan = resource_request::plan(subscription, resource, &deliveries, made_before, began_at);
-    let mut results: Vec<Vec<(usize, Answer)>> = vec![Vec::new(); hands.len()];
-    let mut note = |at: EventIndex, answer| results[at.delivery].push((at.event, answer));
+    let mut results: Vec<Vec<Met>> = vec![Vec::new(); hands.len()];
+    let mut note = |at: EventIndex, answer| results[at.delivery].push(Met::new(at.event, answer));
     plan.refused.into_iter().for_each(|(at, answer)| note(at, answer));
     let calls = plan.calls.into_iter().map(|call| send(context, resource, call));
     join_all(calls).await.into_iter().flatten().for_each(|(at, answer)| note(at, answer));
-    results.iter_mut().for_each(|result| result.sort_unstable_by_key(|(event, _)| *event));
+    results.iter_mut().for_each(|result| result.sort_unstable_by_key(|met| met.event));
     results.into_iter().map(AttemptResult::Each).collect()
 }
 

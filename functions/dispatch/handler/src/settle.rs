@@ -13,7 +13,7 @@ use gridpost_core::{
     delivery::{
         DecodeError, Delivery,
         queue::Queue,
-        state::{AttemptRecord, DeliveryState, DeliveryStatus},
+        state::{AttemptRecord, DeliveryState, DeliveryStatus, PartRecord},
     },
     error::chain,
     metric, poison as poison_queue,
@@ -24,7 +24,7 @@ use gridpost_ports::{Outgoing, PortError, Record, Saved};
 
 use crate::{
     Context,
-    attempt::Response,
+    attempt::{Response, Try},
     attempt_log, count,
     decide::{NextStep, Verdict},
     in_hand::DeliveryInHand,
@@ -33,7 +33,7 @@ use crate::{
 };
 
 pub use end::drop_delivery;
-pub use endpoint::{note_response, note_success};
+pub use endpoint::{note_failure, note_response, note_success};
 pub use hold::{Hold, hold_all};
 
 /// How many messages may carry on a delivery whose state can't be written.
@@ -55,7 +55,7 @@ pub fn at_once(
     verdict: &Verdict,
     times: (Timestamp, Timestamp),
 ) -> Option<Disposition> {
-    let Verdict { delivered, ends, answer, next_step } = verdict;
+    let Verdict { delivered, ends, next_step, answer, .. } = verdict;
     let is_whole = *next_step == NextStep::Delivered && delivered.is_empty() && ends.is_empty();
     if !is_whole || hand.revision > 0 || hand.delivery.is_claimed() {
         return None;
@@ -88,11 +88,18 @@ pub async fn settle(
     verdict: Verdict,
     Response { times, response_text, .. }: &Response,
 ) -> Settled {
-    let Verdict { delivered, ends, answer, next_step } = verdict;
+    let Verdict { delivered, ends, answer, requests, tries, next_step } = verdict;
     let times = *times;
-    for (answer, events) in &ends {
-        end::end_part(context, &hand, *answer, events, times.0).await?;
-        hand.delivery.done.add_all(events);
+    // What comes after parts says which attempt it is of which events, too.
+    let is_part = hand.past.iter().any(|past| past.part.is_some());
+    let events = u32::try_from(hand.delivery.event_count()).unwrap_or(u32::MAX);
+    let whole = PartRecord(hand.delivery.attempts.made + 1, events);
+    let last = tries.last().copied().unwrap_or(Try { answer, times, part: whole });
+    let part = (is_part || !tries.is_empty()).then_some(last.part);
+    let began_at = (times.0, last.times.0);
+    for part in &ends {
+        end::end_part(context, &hand, part, began_at).await?;
+        hand.delivery.done.add_all(&part.events);
     }
     if !delivered.is_empty() {
         count::delivered_part(context, &hand, delivered.len());
@@ -101,19 +108,25 @@ pub async fn settle(
     if next_step == NextStep::Delivered {
         log_success(context, &hand, answer, times);
         if hand.revision > 0 {
-            AttemptRecord::of(answer, times, None).add_to(&mut hand.past);
+            AttemptRecord::of(answer, times, None).of_part(part).add_to(&mut hand.past);
         }
         return self::delivered(context, hand).await;
     }
     let attempts = &hand.delivery.attempts;
-    hand.delivery.attempts = attempts.with(times.0, answer.outcome, answer.status);
+    hand.delivery.attempts = attempts.with_requests(began_at, answer, requests);
     attempt_log::failed(&hand, answer, times, next_step, response_text.as_deref());
     count::failure(context, &hand.subscription().key, answer);
     let because = match next_step {
         NextStep::Retry { because, .. } => Some(because),
         NextStep::Delivered | NextStep::End(_) => None,
     };
-    AttemptRecord::of(answer, times, because)
+    for earlier in &tries[..tries.len().saturating_sub(1)] {
+        AttemptRecord::of(earlier.answer, earlier.times, None)
+            .of_part(Some(earlier.part))
+            .add_to(&mut hand.past);
+    }
+    AttemptRecord::of(last.answer, last.times, because)
+        .of_part(part)
         .with_response_text(response_text.clone())
         .add_to(&mut hand.past);
     match next_step {

@@ -45,6 +45,8 @@ pub(crate) struct World {
     pub(crate) deployment: Deployment,
     pub(crate) subscription: EventSubscription,
     pub(crate) status: u16,
+    /// How its endpoint behaves, if otherwise.
+    pub(crate) script: Option<Script>,
     /// How long it takes to answer.
     pub(crate) answers_after: Duration,
     /// The beginning of its responses, as the client returns it.
@@ -66,8 +68,8 @@ struct Saying(Arc<dyn EndpointClient>, Option<String>);
 impl EndpointClient for Saying {
     async fn attempt(&self, request: Request) -> Attempted {
         match self.0.attempt(request).await {
-            Attempted::Answered { answer, .. } => {
-                Attempted::Answered { answer, response_text: self.1.clone() }
+            Attempted::Answered { answer, body, .. } => {
+                Attempted::Answered { answer, response_text: self.1.clone(), body }
             }
             late => late,
         }
@@ -109,6 +111,7 @@ impl World {
             deployment: Deployment::at(NOW),
             subscription: subscription(rate),
             status: 200,
+            script: None,
             answers_after: Duration::ZERO,
             says: None,
             logs_successful_attempts: false,
@@ -170,8 +173,10 @@ impl World {
         tables.configure(topic, vec![self.subscription.clone()]);
         let answers =
             Script::Answers(vec![Reaction::status(self.status).after(self.answers_after)]);
+        let answers = self.script.clone().unwrap_or(answers);
         endpoints.behave(self.subscription.key.clone(), answers);
-        let is_good = self.status == 200 && self.answers_after.is_zero();
+        endpoints.ends_in_parts(self.subscription.key.clone());
+        let is_good = self.script.is_none() && self.status == 200 && self.answers_after.is_zero();
         let is_paused = self.subscription.pauses.current(NOW).is_some();
         let may_have_state = !is_good || is_paused || !tables.states().is_empty();
 

@@ -214,6 +214,7 @@ fn sentence(reason: EndReason) -> &'static str {
         EndReason::TimeToLiveExceeded => "Event time to live was exceeded.",
         EndReason::SubscriptionDeleted => "Event subscription was deleted.",
         EndReason::CanceledByOperator => "Delivery was canceled by an operator.",
+        EndReason::RejectedByEndpoint => "Event was rejected by the endpoint.",
         _ => "Undeliverable due to client error",
     }
 }

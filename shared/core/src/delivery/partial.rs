@@ -1,70 +1,149 @@
-//! The result of an attempt at a service that answers for each event: delivered events are done,
-//! events that are not retried end for their own reason, and the rest goes on as the delivery.
+//! The result of an attempt that was answered event by event: delivered events are done, events that
+//! are not retried end for their own reason, and the rest goes on as the delivery.
+//!
+//! AWS services answer for each event, webhooks where their event subscription asks for it, and a
+//! batch that was split has had several answers.
 
 use super::event_set::EventSet;
 use crate::retry::{
-    Rules,
+    EndReason, Rules,
     outcome::{Answer, Outcome},
-    profile::Rule,
+    profile::{DEFAULT_MIN_S, Rule},
 };
+
+/// What one event of a delivery has met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Met {
+    /// Its position in the delivery.
+    pub event: usize,
+    pub answer: Answer,
+    /// How many requests of the attempt have carried it, 1 or more.
+    pub requests: u32,
+    /// Whether the answer was to several events that a later attempt can separate.
+    pub is_separable: bool,
+}
+
+impl Met {
+    /// The answer to the only request.
+    pub fn new(event: usize, answer: Answer) -> Self {
+        Self { event, answer, requests: 1, is_separable: false }
+    }
+}
+
+/// Events that end before the rest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// The answer that ended them.
+    pub answer: Answer,
+    pub reason: EndReason,
+    /// See [`Met::requests`].
+    pub requests: u32,
+    pub events: EventSet,
+}
+
+/// The events that a delivery goes on with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// The answer that decides about them.
+    pub answer: Answer,
+    /// The most requests that have carried one of them.
+    pub requests: u32,
+    /// See [`Met::is_separable`]; of the answer.
+    pub is_separable: bool,
+    pub events: EventSet,
+}
 
 /// An attempt's events, split by what follows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Split {
     pub delivered: EventSet,
-    /// Events that end before the rest, by the answer that ended them.
-    pub ends: Vec<(Answer, EventSet)>,
-    /// The events that the delivery goes on with, and the answer that decides about it; `None` if
-    /// all others are done.
-    pub rest: Option<(Answer, EventSet)>,
+    pub ends: Vec<End>,
+    /// `None` if all others are done.
+    pub rest: Option<Rest>,
 }
 
 impl Split {
     /// The events that are done once those in `ends` have ended.
     pub fn done(&self) -> EventSet {
         let mut done = self.delivered.clone();
-        self.ends.iter().for_each(|(_, ended)| done.add_all(ended));
+        self.ends.iter().for_each(|end| done.add_all(&end.events));
         done
     }
 }
 
-/// Splits an attempt's events by the answer that each got.
+/// Splits an attempt's events by the answer that each got. `made` counts the attempts before.
 ///
 /// Retried events go on together, under the answer that asks for the longest wait. If none is
 /// retried, the last group that ends becomes `rest`, so that the delivery ends like any other.
-pub fn split(rules: Rules<'_>, met: &[(usize, Answer)]) -> Split {
+pub fn split(rules: Rules<'_>, made: u32, met: &[Met]) -> Split {
     let mut split = Split::default();
-    let mut retried: Option<(u64, Answer, EventSet)> = None;
-    for (position, answer) in met {
-        if answer.outcome == Outcome::Delivered {
-            split.delivered.add(*position);
+    let mut retried: Option<(u64, Rest)> = None;
+    for met in met {
+        if met.answer.outcome == Outcome::Delivered {
+            split.delivered.add(met.event);
             continue;
         }
-        match rules.policy.rule(rules.profile, rules.kind, answer.status, answer.outcome) {
-            Rule::End => {
-                let same = |(other, _): &&mut (Answer, EventSet)| other.outcome == answer.outcome;
-                match split.ends.iter_mut().find(same) {
-                    Some((_, ended)) => ended.add(*position),
-                    None => split.ends.push((*answer, EventSet::from_iter([*position]))),
+        match follows(rules, made, met) {
+            Ok(wait_s) => {
+                let (longest, rest) = retried.get_or_insert_with(|| (wait_s, Rest::of(met)));
+                rest.events.add(met.event);
+                rest.requests = rest.requests.max(met.requests);
+                if wait_s > *longest {
+                    *longest = wait_s;
+                    (rest.answer, rest.is_separable) = (met.answer, met.is_separable);
                 }
             }
-            Rule::Retry { min_s } => {
-                let asked = answer.retry_after.map_or(0, |wait| wait.as_secs());
-                let wait_s = u64::from(min_s).max(asked);
-                let (longest, chosen, set) =
-                    retried.get_or_insert_with(|| (wait_s, *answer, EventSet::default()));
-                set.add(*position);
-                if wait_s > *longest {
-                    (*longest, *chosen) = (wait_s, *answer);
+            Err(reason) => {
+                let same = |end: &&mut End| {
+                    let is_alike = end.answer.outcome == met.answer.outcome;
+                    is_alike && end.reason == reason && end.requests == met.requests
+                };
+                match split.ends.iter_mut().find(same) {
+                    Some(end) => end.events.add(met.event),
+                    None => split.ends.push(End::of(met, reason)),
                 }
             }
         }
     }
     split.rest = match retried {
-        Some((_, answer, set)) => Some((answer, set)),
-        None => split.ends.pop(),
+        Some((_, rest)) => Some(rest),
+        None => split.ends.pop().map(|End { answer, requests, events, .. }| Rest {
+            answer,
+            requests,
+            is_separable: false,
+            events,
+        }),
     };
     split
+}
+
+impl Rest {
+    fn of(met: &Met) -> Self {
+        let Met { answer, requests, is_separable, .. } = *met;
+        Self { answer, requests, is_separable, events: EventSet::default() }
+    }
+}
+
+impl End {
+    fn of(met: &Met, reason: EndReason) -> Self {
+        let Met { event, answer, requests, .. } = *met;
+        Self { answer, reason, requests, events: EventSet::from_iter([event]) }
+    }
+}
+
+/// The seconds after which an event is retried at the earliest, or why it ends. Of events that have
+/// met the same, some may have had more attempts than others.
+fn follows(rules: Rules<'_>, made: u32, met: &Met) -> Result<u64, EndReason> {
+    let Answer { outcome, status, retry_after } = met.answer;
+    let is_spent = made + met.requests >= rules.policy.max_attempts;
+    let min_s = match rules.policy.rule(rules.profile, rules.kind, status, outcome) {
+        Rule::End if is_spent || !met.is_separable => return Err(EndReason::not_retried(outcome)),
+        Rule::End => DEFAULT_MIN_S,
+        Rule::Retry { .. } if is_spent => return Err(EndReason::MaxDeliveryAttemptsExceeded),
+        Rule::Retry { min_s } => min_s,
+    };
+    let asked = retry_after.map_or(0, |wait| wait.as_secs());
+    Ok(u64::from(min_s).max(asked))
 }
 
 #[cfg(test)]
@@ -74,6 +153,22 @@ mod tests {
         policy::RetryPolicy,
         profile::{EndpointKind, ProfileName},
     };
+
+    const BASIC: ProfileName = ProfileName::Basic;
+
+    fn answer(status: u16) -> Answer {
+        Answer::of_status(status, None)
+    }
+
+    fn set(positions: &[usize]) -> EventSet {
+        positions.iter().copied().collect()
+    }
+
+    fn all(split: &Split) -> usize {
+        let mut all = split.done();
+        split.rest.iter().for_each(|rest| all.add_all(&rest.events));
+        all.len()
+    }
 
     #[test]
     fn part_table() {
@@ -109,24 +204,65 @@ mod tests {
                 Some((large, vec![1])),
             ),
         ];
-        let policy = RetryPolicy::default_of(ProfileName::Basic);
-        let rules =
-            Rules { profile: ProfileName::Basic, kind: EndpointKind::Resource, policy: &policy };
-        let answer = |status| Answer::of_status(status, None);
+        let policy = RetryPolicy::default_of(BASIC);
+        let rules = Rules { profile: BASIC, kind: EndpointKind::Resource, policy: &policy };
         for (row, met, delivered, ends, rest) in table {
             let met: Vec<_> = met.into_iter().map(answer).enumerate().collect();
-            let set = |positions: Vec<usize>| positions.into_iter().collect::<EventSet>();
-            let group = |(status, positions)| (answer(status), set(positions));
+            let met: Vec<_> = met.into_iter().map(|(event, met)| Met::new(event, met)).collect();
             let want = Split {
-                delivered: set(delivered),
-                ends: ends.into_iter().map(group).collect(),
-                rest: rest.map(group),
+                delivered: set(&delivered),
+                ends: ends
+                    .into_iter()
+                    .map(|(status, events)| End {
+                        answer: answer(status),
+                        reason: EndReason::not_retried(answer(status).outcome),
+                        requests: 1,
+                        events: set(&events),
+                    })
+                    .collect(),
+                rest: rest.map(|(status, events)| Rest {
+                    answer: answer(status),
+                    requests: 1,
+                    is_separable: false,
+                    events: set(&events),
+                }),
             };
-            let split = super::split(rules, &met);
+            let split = super::split(rules, 0, &met);
             assert_eq!(split, want, "{row}");
-            let mut all = split.done();
-            split.rest.iter().for_each(|(_, rest)| all.add_all(rest));
-            assert_eq!(all.len(), met.len(), "{row}: none is forgotten");
+            assert_eq!(all(&split), met.len(), "{row}: none is forgotten");
         }
+    }
+
+    /// Events of one batch that were carried by different numbers of requests.
+    #[test]
+    fn attempts_are_spent_event_by_event() {
+        let policy = RetryPolicy { max_attempts: 6, ..RetryPolicy::default_of(BASIC) };
+        let rules = Rules { profile: BASIC, kind: EndpointKind::Webhook, policy: &policy };
+        let met = |event, status, requests, is_separable| Met {
+            event,
+            answer: answer(status),
+            requests,
+            is_separable,
+        };
+        let all_met = [
+            met(0, 200, 2, false),
+            met(1, 400, 4, false),
+            met(2, 400, 3, true),
+            met(3, 400, 4, true),
+            met(4, 500, 4, false),
+            met(5, 503, 2, false),
+        ];
+        let split = super::split(rules, 2, &all_met);
+        assert_eq!(split.delivered, set(&[0]));
+        let ends: Vec<_> = split.ends.iter().map(|end| (end.reason, end.events.clone())).collect();
+        let refused = EndReason::UndeliverableDueToHttpBadRequest;
+        let spent = EndReason::MaxDeliveryAttemptsExceeded;
+        assert_eq!(ends, [(refused, set(&[1, 3])), (spent, set(&[4]))]);
+        let rest = split.rest.as_ref().expect("some go on");
+        assert_eq!((rest.answer, rest.requests, rest.is_separable), (answer(503), 3, false));
+        assert_eq!((rest.events.clone(), all(&split)), (set(&[2, 5]), all_met.len()));
+        // What can still be separated is not ended by an answer to several events.
+        let split = super::split(rules, 2, &all_met[2..3]);
+        assert!(split.rest.is_some_and(|rest| rest.is_separable));
     }
 }

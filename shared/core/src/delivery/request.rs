@@ -32,6 +32,8 @@ pub struct Request {
     pub body: Vec<u8>,
     /// How it proves who sends it, if it does.
     pub authentication: Option<Arc<Authentication>>,
+    /// Whether the body of its accepted response says something about single events.
+    pub reads_results: bool,
 }
 
 /// Builds the request for deliveries that share it. They have one form and the same number of
@@ -80,7 +82,8 @@ pub fn build(
         headers.push((TRACE_PARENT, trace_parent.to_string()));
     }
     let authentication = subscription.authentication.clone();
-    Request { url: url.clone(), headers, attributes, body, authentication }
+    let reads_results = subscription.batch_failure.reads_results;
+    Request { url: url.clone(), headers, attributes, body, authentication, reads_results }
 }
 
 /// The `dataVersion` that goes beside an event, empty if that is too long or has characters
@@ -111,15 +114,23 @@ pub(super) fn trace_parent(deliveries: &[&Delivery]) -> Option<TraceParent> {
 
 /// The request's id for its receiver: the delivery's id or, for several deliveries, a hash of their
 /// ids. So the same deliveries have the same id on every attempt, in whatever order they were
-/// received.
+/// received. A part of a delivery has another id than the whole: a receiver that has taken one half
+/// must not take the other half for a repetition.
 fn webhook_id(deliveries: &[&Delivery]) -> String {
-    if let [only] = deliveries {
+    if let [only] = deliveries
+        && only.done.is_empty()
+    {
         return only.id.to_string();
     }
-    let mut ids: Vec<_> = deliveries.iter().map(|delivery| delivery.id).collect();
-    ids.sort_unstable();
+    let mut ids: Vec<_> = deliveries.iter().map(|delivery| (delivery.id, &delivery.done)).collect();
+    ids.sort_unstable_by_key(|(id, _)| *id);
     let mut hash = Sha256::new();
-    ids.iter().for_each(|id| hash.update(id.as_bytes()));
+    for (id, done) in ids {
+        hash.update(id.as_bytes());
+        if !done.is_empty() {
+            hash.update(String::from(done.clone()));
+        }
+    }
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&hash.finalize()[..16]);
     // Version 8 of RFC 9562: application-defined bytes.
@@ -212,6 +223,14 @@ mod tests {
         assert!(id.parse::<Uuid>().is_ok_and(|id| id != one.id && id != two.id));
         let other = build(&[&one, &delivery(3, "{}")], 0, at(5_000));
         assert_ne!(Some(id), header(&other, "webhook-id"));
+        // Parts of a delivery are no repetitions of each other.
+        let whole = Delivery { events: [one.events.clone(), two.events.clone()].concat(), ..one };
+        let part = |event| whole.only(&[event].into_iter().collect());
+        let ids = [&whole, &part(0), &part(1)].map(|part| {
+            let built = build(&[part], 0, at(5_000));
+            header(&built, "webhook-id").expect("an id").to_owned()
+        });
+        assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2], "{ids:?}");
     }
 
     #[test]

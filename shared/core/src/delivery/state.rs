@@ -80,7 +80,18 @@ pub struct AttemptRecord {
     pub because: Option<DelayReason>,
     /// The beginning of its failed response, escaped, if the deployment keeps it.
     pub response_text: Option<String>,
+    /// Which of the delivery's events it was for, if the delivery has been attempted in parts.
+    pub part: Option<PartRecord>,
 }
+
+/// An attempt of some of a delivery's events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartRecord(
+    /// Which attempt of these events it was, from 1.
+    pub u32,
+    /// How many events it was for.
+    pub u32,
+);
 
 #[derive(Serialize, Deserialize)]
 struct AttemptForm(
@@ -89,20 +100,25 @@ struct AttemptForm(
     Outcome,
     Option<u16>,
     Option<DelayReason>,
-    #[serde(default, skip_serializing_if = "Option::is_none")] Option<String>,
+    /// Empty if there is none and something follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")] Option<PartRecord>,
 );
 
 impl From<AttemptForm> for AttemptRecord {
     fn from(
-        AttemptForm(at, took_ms, outcome, status, because, response_text): AttemptForm,
+        AttemptForm(at, took_ms, outcome, status, because, response_text, part): AttemptForm,
     ) -> Self {
-        Self { at, took_ms, outcome, status, because, response_text }
+        let response_text = response_text.filter(|text| !text.is_empty());
+        Self { at, took_ms, outcome, status, because, response_text, part }
     }
 }
 
 impl From<AttemptRecord> for AttemptForm {
     fn from(past: AttemptRecord) -> Self {
-        Self(past.at, past.took_ms, past.outcome, past.status, past.because, past.response_text)
+        let text = past.response_text.or_else(|| past.part.map(|_| String::new()));
+        Self(past.at, past.took_ms, past.outcome, past.status, past.because, text, past.part)
     }
 }
 
@@ -115,13 +131,19 @@ impl AttemptRecord {
     ) -> Self {
         let took_ms = u64::try_from(ended_at.since(began_at).as_millis()).unwrap_or(u64::MAX);
         let Answer { outcome, status, .. } = answer;
-        Self { at: began_at, took_ms, outcome, status, because, response_text: None }
+        Self { at: began_at, took_ms, outcome, status, because, response_text: None, part: None }
     }
 
     /// The same, with the beginning of its response.
     #[must_use]
     pub fn with_response_text(self, response_text: Option<String>) -> Self {
         Self { response_text, ..self }
+    }
+
+    /// The same, of these events only.
+    #[must_use]
+    pub fn of_part(self, part: Option<PartRecord>) -> Self {
+        Self { part, ..self }
     }
 
     /// Appends it to the past attempts; the oldest are dropped.
@@ -236,6 +258,10 @@ mod tests {
         let json = serde_json::to_string(&last).expect("JSON");
         assert_eq!(json, r#"[0,0,"BadRequest",400,null,"no \"x\""]"#);
         assert_eq!(serde_json::from_str::<AttemptRecord>(&json).expect("read back"), last);
+        let part = AttemptRecord::of(answer, times, None).of_part(Some(PartRecord(2, 50)));
+        let json = serde_json::to_string(&part).expect("JSON");
+        assert_eq!(json, r#"[0,0,"BadRequest",400,null,"",[2,50]]"#);
+        assert_eq!(serde_json::from_str::<AttemptRecord>(&json).expect("read back"), part);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::outcome::Outcome;
+use super::outcome::{Answer, Outcome};
 use crate::time::Timestamp;
 
 /// A summary of the attempts made so far.
@@ -38,5 +38,19 @@ impl Attempts {
             last_outcome: Some(outcome),
             last_status: status,
         }
+    }
+
+    /// With one more attempt, whose last request began at `last_at`. `requests` counts those that
+    /// carried the events in question, 1 or more: each is an attempt.
+    #[must_use]
+    pub fn with_requests(
+        &self,
+        (began_at, last_at): (Timestamp, Timestamp),
+        Answer { outcome, status, .. }: Answer,
+        requests: u32,
+    ) -> Self {
+        let one = self.with(began_at, outcome, status);
+        let more = requests.saturating_sub(1);
+        Self { made: one.made + more, last_at: Some(last_at.max(began_at)), ..one }
     }
 }

@@ -60,6 +60,10 @@ pub enum Outcome {
     InvalidFunctionDestination,
     /// Not attempted: the request could not be authenticated, for there is no token for it.
     EndpointAuthenticationFailed,
+    /// The endpoint has accepted its request, and asks for this event again.
+    EventFailed,
+    /// The endpoint has accepted its request, and refuses this event for good.
+    EventRejected,
     /// Not attempted: the event subscription is on probation.
     Probation,
     /// Cancelled by shutdown.
@@ -71,6 +75,11 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Whether the endpoint has accepted the request, whatever it says about the event.
+    pub fn is_accepted(self) -> bool {
+        matches!(self, Self::Delivered | Self::EventFailed | Self::EventRejected)
+    }
+
     /// Every outcome, in the order of the specification's table; ours before the last ones.
     pub const ALL: &[Self] = Self::VARIANTS;
 

@@ -49,6 +49,12 @@ impl RetryPolicy {
         status: Option<u16>,
         outcome: Outcome,
     ) -> Rule {
+        // The endpoint has decided about this event; the status is its whole request's.
+        let status = match outcome {
+            Outcome::EventRejected => return Rule::End,
+            Outcome::EventFailed => None,
+            _ => status,
+        };
         if let Some(rule) = self.status_rules.rule(status, outcome) {
             return rule;
         }

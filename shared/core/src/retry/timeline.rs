@@ -111,6 +111,7 @@ pub fn play(question: &Question<'_>) -> Timeline {
             answer,
             not_before: health.until(),
             expires_at: retry::expires_at(question.rules.policy, start),
+            is_separable: false,
         };
         match retry::decide(question.rules, failure, question.dice) {
             Decision::Retry { due, because: reason } => (now, because) = (due, Some(reason)),

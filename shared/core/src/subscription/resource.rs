@@ -21,7 +21,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::{
-    Authentication, Batching, DeadLetterDestination, DeliveryAttribute, Endpoint,
+    Authentication, BatchFailure, Batching, DeadLetterDestination, DeliveryAttribute, Endpoint,
     EventSubscription, Filter, Pauses, ProvisioningState, Signing, SubscriptionKey, Validation,
 };
 use crate::{
@@ -122,6 +122,8 @@ pub struct Settings {
     pub signing: Option<Signing>,
     /// See [`EventSubscription::authentication`].
     pub authentication: Option<Arc<Authentication>>,
+    /// See [`EventSubscription::batch_failure`].
+    pub batch_failure: BatchFailure,
 }
 
 impl Settings {
@@ -162,6 +164,7 @@ impl Settings {
             signing: self.signing,
             pauses: Pauses::default(),
             authentication: self.authentication,
+            batch_failure: self.batch_failure,
         }
     }
 
@@ -263,7 +266,9 @@ fn settings(
     let signing_path = properties.path_of("signing");
     let is_signed = signing::read(&mut properties, problems);
     properties.finish(problems);
-    let Destination { endpoint, batching, delivery_attributes, authentication } = destination?;
+    let Destination { endpoint, batching, batch_failure, delivery_attributes, authentication } =
+        destination?;
+    refuse_nameless(batch_failure, delivery_schema, problems);
     if is_signed && matches!(endpoint, Endpoint::Resource(_)) {
         let rule = "belongs to WebHook: AWS itself signs the calls to its resources";
         problems.add(Code::InvalidValue, signing_path, rule);
@@ -282,7 +287,18 @@ fn settings(
         is_signed,
         signing: context.existing.filter(|_| is_signed).and_then(|one| one.signing.clone()),
         authentication: authentication.map(Arc::new),
+        batch_failure,
     })
+}
+
+/// Refuses results for events that a response has no ids to name by.
+fn refuse_nameless(of: BatchFailure, schema: DeliverySchema, problems: &mut Problems) {
+    if of.reads_results && schema == DeliverySchema::CustomInputSchema {
+        let rule = "needs events with ids: set eventDeliverySchema to EventGridSchema or \
+                    CloudEventSchemaV1_0";
+        let path = "properties.destination.properties.partialResults";
+        problems.add(Code::InvalidValue, path, rule);
+    }
 }
 
 /// Refuses Event Grid's alternative forms of the same parts.

@@ -15,7 +15,7 @@ use gridpost_core::{
     error::chain,
     retry::{
         outcome::{Answer, LATE_RESPONSE_WAIT, Outcome, RESPONSE_WAIT, parse_retry_after},
-        response_text::ResponseBytes,
+        response_text::{ResponseBytes, response_text},
     },
     subscription::authentication::certificate::NoCertificate,
 };
@@ -29,7 +29,7 @@ use tokio::{
 
 use super::{
     Built, HttpClient, answer_without_head,
-    body::{first_bytes, read_aside},
+    body::{first_bytes, read_aside, results},
     failure::failure_of,
     shown::{Shown, Unanswered, text_of, unauthenticated},
 };
@@ -45,17 +45,26 @@ enum Rest {
     Nothing,
     /// The body of a failed response, if its beginning is kept.
     Body(Incoming),
+    /// The body of an accepted response that may say something about single events.
+    Results(Incoming),
     /// Why nothing was sent.
     Reason(NoCertificate),
 }
 
 impl Rest {
-    async fn text(self, most: ResponseBytes) -> Option<String> {
-        match self {
+    /// What was attempted, with as much of the response's text as is kept.
+    async fn attempted(self, answer: Answer, most: ResponseBytes) -> Attempted {
+        let response_text = match self {
             Self::Nothing => None,
             Self::Body(body) => first_bytes(Some(body), most).await,
+            Self::Results(body) => {
+                let body = results(body).await;
+                let response_text = response_text(&body.bytes, most);
+                return Attempted::Answered { answer, response_text, body: Some(Box::new(body)) };
+            }
             Self::Reason(reason) => text_of(&reason),
-        }
+        };
+        Attempted::Answered { answer, response_text, body: None }
     }
 }
 
@@ -65,16 +74,19 @@ impl HttpClient {
         request: Built,
         shown: Option<Box<Shown>>,
         sending: &OnceLock<Instant>,
+        reads_results: bool,
     ) -> Exchanged {
         match self.send(request, shown, sending).await {
             Ok(response) => {
                 let answer = self.answer_of(&response);
                 let body = response.into_body();
-                if answer.outcome != Outcome::Delivered && self.1 != ResponseBytes::default() {
-                    return (answer, Rest::Body(body));
-                }
-                read_aside(body);
-                (answer, Rest::Nothing)
+                let rest = match answer.outcome {
+                    Outcome::Delivered if reads_results => Rest::Results(body),
+                    Outcome::Delivered => read_unkept(body),
+                    _ if self.1 != ResponseBytes::default() => Rest::Body(body),
+                    _ => read_unkept(body),
+                };
+                (answer, rest)
             }
             Err(Unanswered::NotTaken(reason)) => (unauthenticated(), Rest::Reason(reason)),
             Err(Unanswered::Error(error)) => (answer_without_head(&error), Rest::Nothing),
@@ -89,10 +101,15 @@ impl HttpClient {
     }
 }
 
+fn read_unkept(body: Incoming) -> Rest {
+    read_aside(body);
+    Rest::Nothing
+}
+
 #[async_trait]
 impl EndpointClient for HttpClient {
     async fn attempt(&self, request: Request) -> Attempted {
-        let Request { url, headers, attributes, body, authentication } = request;
+        let Request { url, headers, attributes, body, authentication, reads_results } = request;
         let request = match self.build(Method::POST, &url, &headers, &attributes, body) {
             Ok(request) => request,
             Err(refused) => {
@@ -104,15 +121,14 @@ impl EndpointClient for HttpClient {
         let shown = match self.shown(authentication, &url).await {
             Ok(shown) => shown,
             Err(reason) => {
-                let response_text = text_of(&reason);
-                return Attempted::Answered { answer: unauthenticated(), response_text };
+                return Rest::Reason(reason).attempted(unauthenticated(), self.1).await;
             }
         };
         // In a task of its own, the exchange outlives the wait for its response. It is bounded by
         // itself, because nothing may be left to listen.
         let began = Instant::now();
         let sending = Arc::new(OnceLock::new());
-        let exchange = bounded(self.clone(), request, shown, Arc::clone(&sending));
+        let exchange = bounded(self.clone(), request, shown, Arc::clone(&sending), reads_results);
         let mut exchange = tokio::spawn(exchange);
         let mut answer = timeout(RESPONSE_WAIT, &mut exchange).await;
         if answer.is_err() {
@@ -122,16 +138,14 @@ impl EndpointClient for HttpClient {
         }
         match answer {
             // The head came in time. Its outcome stands, however long the body takes.
-            Ok(Ok(Some((answer, rest)))) => {
-                Attempted::Answered { answer, response_text: rest.text(self.1).await }
-            }
+            Ok(Ok(Some((answer, rest)))) => rest.attempted(answer, self.1).await,
             Ok(_) => Answer::without_status(Outcome::Aborted).into(),
             Err(_) => Attempted::TimedOut { late: late(exchange) },
         }
     }
 
     async fn probe(&self, request: Request) -> Probed {
-        let Request { url, headers, attributes, body, authentication } = request;
+        let Request { url, headers, attributes, body, authentication, .. } = request;
         let request = match self.build(Method::POST, &url, &headers, &attributes, body) {
             Ok(request) => request,
             Err(refused) => {
@@ -153,7 +167,7 @@ impl EndpointClient for HttpClient {
                 let response_text = first_bytes(Some(response.into_body()), self.1).await;
                 let is_failure = answer.outcome != Outcome::Delivered;
                 let response_text = response_text.filter(|_| is_failure);
-                Attempted::Answered { answer, response_text }.into()
+                Attempted::Answered { answer, response_text, body: None }.into()
             }
             Ok(Err(Unanswered::NotTaken(reason))) => not_shown(Stage::CertificateNotTaken, reason),
             Ok(Err(Unanswered::Error(error))) => {
@@ -177,8 +191,10 @@ async fn bounded(
     request: Built,
     shown: Option<Box<Shown>>,
     sending: Arc<OnceLock<Instant>>,
+    reads_results: bool,
 ) -> Option<Exchanged> {
-    let mut exchange = std::pin::pin!(client.exchange_attempt(request, shown, &sending));
+    let exchange = client.exchange_attempt(request, shown, &sending, reads_results);
+    let mut exchange = std::pin::pin!(exchange);
     if let Ok(answer) = timeout(CONNECTED_WITHIN, &mut exchange).await {
         return Some(answer);
     }

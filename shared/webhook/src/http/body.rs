@@ -6,10 +6,14 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use gridpost_core::retry::response_text::{ResponseBytes, response_text};
+use gridpost_core::{
+    delivery::partial_results::{RESULTS_BYTES_MAX, ResponseBody},
+    retry::response_text::{ResponseBytes, response_text},
+};
 
 /// The most bytes of a body that are read so that the connection can be reused.
 pub(super) const BODY_BYTES_MAX: usize = 64 * 1024;
+const _: () = assert!(BODY_BYTES_MAX == RESULTS_BYTES_MAX);
 
 /// How long reading may take: the outcome is already known.
 pub(super) const BODY_WAIT: Duration = Duration::from_secs(2);
@@ -29,6 +33,26 @@ pub(super) async fn first_bytes(body: Option<Incoming>, most: ResponseBytes) -> 
     }
     read_aside(body);
     response_text(&bytes, most)
+}
+
+/// Reads the body of an accepted response that may say something about single events.
+pub(super) async fn results(mut body: Incoming) -> ResponseBody {
+    let mut read = ResponseBody { bytes: Vec::new(), is_whole: false };
+    let until = Instant::now() + BODY_WAIT;
+    loop {
+        match timeout_at(until, body.frame()).await {
+            Ok(None) => return ResponseBody { is_whole: true, ..read },
+            Ok(Some(Ok(frame))) => {
+                let data = frame.into_data().unwrap_or_default();
+                let left = BODY_BYTES_MAX - read.bytes.len();
+                read.bytes.extend_from_slice(&data[..data.len().min(left)]);
+                if data.len() > left {
+                    return read;
+                }
+            }
+            Ok(Some(Err(_))) | Err(_) => return read,
+        }
+    }
 }
 
 /// Reads a body only so that its connection can be reused.

@@ -244,8 +244,14 @@ async fn nobody_need_listen_for_a_late_response_to_end() {
     let net = Arc::new(Net::new(Transport::Plain, vec![vec![Step::Hang]]));
     let client = client(&net, None);
     let (url, body) = (Secret::new(PLAIN), b"[]".to_vec());
-    let request =
-        Request { url, headers: Vec::new(), attributes: Vec::new(), body, authentication: None };
+    let request = Request {
+        url,
+        headers: Vec::new(),
+        attributes: Vec::new(),
+        body,
+        authentication: None,
+        reads_results: false,
+    };
     let began = Instant::now();
     drop(client.attempt(request).await);
     assert_eq!(began.elapsed(), RESPONSE_WAIT);

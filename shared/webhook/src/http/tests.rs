@@ -33,7 +33,14 @@ async fn outcome(url: &str) -> Answer {
     let headers = vec![("aeg-event-type", "Notification".to_owned())];
     let attributes = vec![("X-Own".to_owned(), Secret::new("v"))];
     let url = Secret::new(url);
-    let request = Request { url, headers, attributes, body: b"[]".to_vec(), authentication: None };
+    let request = Request {
+        url,
+        headers,
+        attributes,
+        body: b"[]".to_vec(),
+        authentication: None,
+        reads_results: false,
+    };
     match client().attempt(request).await {
         Attempted::Answered { answer, .. } => answer,
         Attempted::TimedOut { .. } => Answer::without_status(Outcome::TimedOut),
@@ -95,6 +102,7 @@ async fn a_kept_connection_that_its_receiver_resets_costs_no_attempt() {
             attributes: Vec::new(),
             body: vec![b'x'; 2_000],
             authentication: None,
+            reads_results: false,
         };
         let Attempted::Answered { answer, .. } = client.attempt(request).await else {
             panic!("it is answered at once");
@@ -145,10 +153,50 @@ async fn the_first_bytes_of_a_failed_response_are_kept_where_that_is_asked_for()
             attributes: Vec::new(),
             body: b"[]".to_vec(),
             authentication: None,
+            reads_results: false,
         };
-        let Attempted::Answered { answer, response_text } = client.attempt(request).await else {
+        let Attempted::Answered { answer, response_text, .. } = client.attempt(request).await
+        else {
             panic!("{status} is answered at once");
         };
         assert_eq!((answer.status, response_text.as_deref()), (Some(status), want), "{kept}");
+    }
+}
+
+#[tokio::test]
+async fn bodies_that_name_events_are_read_within_bounds() {
+    const NAMED: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\n{\"results\":[]}";
+    const BROKEN_OFF: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{\"results\":[]}";
+    const NOTHING: &[u8] = b"HTTP/1.1 204 No Content\r\n\r\n";
+    const REFUSED: &[u8] = b"HTTP/1.1 400 No\r\ncontent-length: 2\r\n\r\n{}";
+    let long = |bytes: usize| -> &'static [u8] {
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {bytes}\r\n\r\n");
+        [head.into_bytes(), vec![b' '; bytes]].concat().leak()
+    };
+    // Whether it is asked for, what is answered, how many bytes are read and whether they are all.
+    let table = [
+        (true, NAMED, Some((14, true))),
+        (false, NAMED, None),
+        (true, BROKEN_OFF, Some((14, false))),
+        (true, NOTHING, Some((0, true))),
+        (true, REFUSED, None),
+        (true, long(65_536), Some((65_536, true))),
+        (true, long(65_537), Some((65_536, false))),
+    ];
+    for (row, (reads_results, answer, want)) in table.into_iter().enumerate() {
+        let (url, _served) = serve_once(answer).await;
+        let request = Request {
+            url: Secret::new(&url),
+            headers: Vec::new(),
+            attributes: Vec::new(),
+            body: b"[]".to_vec(),
+            authentication: None,
+            reads_results,
+        };
+        let Attempted::Answered { body, .. } = client().attempt(request).await else {
+            panic!("it is answered at once");
+        };
+        let read = body.map(|body| (body.bytes.len(), body.is_whole));
+        assert_eq!(read, want, "row {row}");
     }
 }

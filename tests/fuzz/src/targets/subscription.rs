@@ -60,6 +60,8 @@ fn everything(topic: &Topic) -> Value {
             "endpointUrl": "https://example.com/hook?code=hidden",
             "maxEventsPerBatch": 10,
             "preferredBatchSizeInKilobytes": 128,
+            "onBatchFailure": "Bisect",
+            "partialResults": true,
             "deliveryAttributeMappings": [
                 attribute("X-A", "shown", false),
                 attribute("Authorization", "hidden", true),

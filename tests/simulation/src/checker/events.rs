@@ -3,10 +3,10 @@
 use gridpost_core::retry::outcome::Outcome;
 use uuid::Uuid;
 
-use super::{Check, model};
+use super::{Check, batches, model};
 use gridpost_testkit::history::{EventOutcome, Request};
 
-/// Checks the events of one delivery to an AWS resource.
+/// Checks the events of one delivery to an AWS resource, or of one that may end in parts.
 pub(super) fn check(check: &mut Check<'_>, delivery: Uuid, requests: &[&Request]) {
     let events = check.remains.history.accepted[&delivery].events.clone();
     for event in events {
@@ -49,7 +49,8 @@ fn one(check: &mut Check<'_>, delivery: Uuid, event: &str, requests: &[&Request]
     let is_over = |(made, met): &(&Request, &EventOutcome)| {
         made.heard.is_some()
             && (is_delivered(met.answer.outcome)
-                || model::follows(topic, settings, met.answer) == model::Follows::End)
+                || (model::follows(topic, settings, met.answer) == model::Follows::End
+                    && !batches::is_split(settings, made, met.answer.outcome)))
     };
     let before_last = &sent[..sent.len().saturating_sub(1)];
     let forgotten = before_last.iter().filter(|found| is_over(found)).count();

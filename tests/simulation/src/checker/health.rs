@@ -17,7 +17,7 @@ use gridpost_core::{
 
 use uuid::Uuid;
 
-use super::{Check, model, operated};
+use super::{Check, batches, model, operated};
 use gridpost_testkit::history::Request;
 
 /// How long an instance uses what it has read.
@@ -133,7 +133,10 @@ fn check_endpoint(
             Event::Ends(request, answer) => {
                 let doubtful = faults.iter().any(|fault| *fault >= at && *fault <= at + NOTING)
                     || counts_as_one(&alike[&request.deliveries[0]], request.began_at, sooner)
-                    || operated::is_resent(check, request);
+                    || operated::is_resent(check, request)
+                    // Refusals of a batch that is split count together, when that is over.
+                    || batches::is_split(subscription, request, answer.outcome)
+                    || (subscription.batch_failure.bisects && answer.status == Some(500));
                 if answer.outcome == Outcome::Delivered {
                     // An attempt that an operator asked for may end a wait that is not over.
                     if operated::is_resent(check, request) {

@@ -57,6 +57,12 @@ pub fn decisive(topic: &Topic, subscription: &EventSubscription, met: &[Answer])
 }
 
 pub fn follows(topic: &Topic, subscription: &EventSubscription, answer: Answer) -> Follows {
+    // An endpoint has decided about one event of a request that it has accepted.
+    let answer = match answer.outcome {
+        Outcome::EventRejected => return Follows::End,
+        Outcome::EventFailed => Answer { status: None, ..answer },
+        _ => answer,
+    };
     let own = &subscription.retry_policy.status_rules;
     let by_status = answer.status.and_then(|status| own.statuses.get(&status));
     let class = answer.status.and_then(|status| own.classes.get(&((status / 100) as u8)));

@@ -4,7 +4,7 @@ use gridpost_core::{
     delivery::{
         Delivery,
         dead_letter::{Ended, shown_attributes},
-        event_set::EventSet,
+        partial::End,
         queue::{MESSAGE_BYTES_MAX_LOWEST, Queue},
         queue_text,
         state::{DeliveryState, DeliveryStatus},
@@ -12,7 +12,7 @@ use gridpost_core::{
     error::chain,
     event::{DeliverySchema, mapping::InputSchemaMapping},
     publish::pack::HEADROOM_BYTES,
-    retry::{EndReason, outcome::Answer},
+    retry::EndReason,
     time::Timestamp,
 };
 use gridpost_ports::{Outgoing, PortError};
@@ -63,18 +63,17 @@ pub(super) async fn carry_out_unwritten(
 pub(super) async fn end_part(
     context: &Context,
     hand: &DeliveryInHand,
-    answer: Answer,
-    events: &EventSet,
-    began_at: Timestamp,
+    End { answer, reason, requests, events }: &End,
+    began_at: (Timestamp, Timestamp),
 ) -> Result<(), PortError> {
     let mut part = DeliveryInHand { delivery: hand.delivery.part(events), ..hand.clone() };
-    part.delivery.attempts = hand.delivery.attempts.with(began_at, answer.outcome, answer.status);
+    part.delivery.attempts = hand.delivery.attempts.with_requests(began_at, *answer, *requests);
     let is_of_its_own = part.delivery.id != hand.delivery.id;
     if is_of_its_own && part.delivery.events_bytes() > PART_BYTES_MAX {
         part.delivery = payload::set_apart(context, part.delivery).await?;
     }
-    let (reason, at) = (EndReason::not_retried(answer.outcome), context.clock.now());
-    dead_letter_or_drop(context, &part, reason, at).await?;
+    let at = context.clock.now();
+    dead_letter_or_drop(context, &part, *reason, at).await?;
     context.meter.flush(at);
     Ok(())
 }

@@ -5,7 +5,7 @@ use gridpost_core::{
     error::chain,
     retry::{
         health::{FailedAttempt, SuccessfulAttempt},
-        outcome::{Answer, Outcome},
+        outcome::Answer,
     },
     subscription::EventSubscription,
     time::Timestamp,
@@ -16,7 +16,7 @@ use crate::{Context, attempt::Response, count, health, in_hand::DeliveryInHand};
 /// Records the result of a request, once for all deliveries in it. Returns until when the endpoint
 /// waits.
 ///
-/// An endpoint that accepts some of the events works: what it refuses waits by its own rule alone,
+/// An endpoint that accepts some of the events, or the request that names them, works: what it refuses waits by its own rule alone,
 /// so that one hot shard does not stop a whole stream.
 pub async fn note_response(
     context: &Context,
@@ -24,7 +24,7 @@ pub async fn note_response(
     response: &Response,
 ) -> Option<Timestamp> {
     let mut answers = response.results.iter().flat_map(|result| result.answers());
-    let delivered = answers.clone().find(|answer| answer.outcome == Outcome::Delivered);
+    let delivered = answers.clone().find(|answer| answer.outcome.is_accepted());
     let answer = delivered.or_else(|| answers.next())?;
     let (began_at, ended_at) = response.times;
     if delivered.is_some() {
@@ -53,7 +53,7 @@ pub async fn note_success(
 
 /// When many attempts fail at once, some may lose every race to write the health. They go on with
 /// the wait of their own outcome: only the delivery's state must not be missing.
-async fn note_failure(
+pub async fn note_failure(
     context: &Context,
     hand: &DeliveryInHand,
     answer: Answer,

@@ -2,7 +2,7 @@
 //! by itself with every attempt.
 
 use gridpost_core::{
-    delivery::state::{AttemptRecord, DeliveryState, DeliveryStatus},
+    delivery::state::{AttemptRecord, DeliveryState, DeliveryStatus, PartRecord},
     retry::{DelayReason, health::Health, outcome::Outcome},
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
@@ -76,10 +76,18 @@ pub(super) async fn existing(
 }
 
 /// Its attempts as far as they are known one by one. A success is none of those that are counted.
+/// Those of parts have their own numbers: some events have had more attempts than others.
 fn attempts(state: &DeliveryState) -> Value {
-    let succeeded = state.past.last().is_some_and(|past| past.outcome == Outcome::Delivered);
-    let made = state.attempts.made as usize + usize::from(succeeded);
-    let before = made.saturating_sub(state.past.len());
+    let parts = state.past.iter().position(|past| past.part.is_some());
+    let before = match parts.and_then(|at| Some((at, state.past[at].part?))) {
+        Some((at, PartRecord(number, _))) => (number as usize).saturating_sub(at + 1),
+        None => {
+            let succeeded =
+                state.past.last().is_some_and(|past| past.outcome == Outcome::Delivered);
+            let made = state.attempts.made as usize + usize::from(succeeded);
+            made.saturating_sub(state.past.len())
+        }
+    };
     let attempt = |(index, past): (usize, &AttemptRecord)| {
         let mut attempt = json!({
             "attempt": before + index + 1,
@@ -87,6 +95,10 @@ fn attempts(state: &DeliveryState) -> Value {
             "durationInMs": past.took_ms,
             "outcome": past.outcome,
         });
+        if let Some(PartRecord(number, events)) = past.part {
+            attempt["attempt"] = json!(number);
+            attempt["events"] = json!(events);
+        }
         if let Some(status) = past.status {
             attempt["httpStatusCode"] = json!(status);
         }

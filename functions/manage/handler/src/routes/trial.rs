@@ -65,7 +65,7 @@ pub(super) async fn send(
         Probed::failed(Met::without_status(Outcome::TimedOut), failure)
     });
     let (met, response_text) = match probed.attempted {
-        Attempted::Answered { answer, response_text } => (answer, response_text),
+        Attempted::Answered { answer, response_text, .. } => (answer, response_text),
         Attempted::TimedOut { .. } => (Met::without_status(Outcome::TimedOut), None),
     };
     let took = context.clock.now().since(began_at);

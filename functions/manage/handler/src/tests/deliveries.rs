@@ -6,7 +6,7 @@ use gridpost_core::{
     delivery::{
         parking::Parked,
         queue::Queue,
-        state::{AttemptRecord, DeliveryState, DeliveryStatus},
+        state::{AttemptRecord, DeliveryState, DeliveryStatus, PartRecord},
     },
     retry::{
         DelayReason, EndReason,
@@ -224,6 +224,26 @@ async fn a_delivery_is_shown_with_every_attempt_and_what_comes_next() {
     let mut next = json!({"attempt": 3, "notBefore": "2026-11-21T09:00:00.000Z",
         "because": "RetryAfter", "expires": "2026-11-22T07:59:00.000Z"});
     assert_eq!((&shown["attempts"], &shown["next"]), (&attempts, &next));
+
+    // A batch that was split, and its rest as a whole again.
+    let mut parted = waiting(&world, 7);
+    let at = |seconds| NOW + Duration::from_secs(seconds);
+    let record = |seconds, status, part: (u32, u32)| {
+        let answer = Answer::of_status(status, None);
+        let wait = (seconds == 9).then_some(DelayReason::Schedule);
+        AttemptRecord::of(answer, (at(seconds), at(seconds)), wait)
+            .of_part(Some(PartRecord(part.0, part.1)))
+    };
+    parted.past.truncate(1);
+    parted.past.extend([record(7, 400, (2, 4)), record(8, 400, (3, 2)), record(9, 200, (3, 2))]);
+    world.put_state(parted.clone());
+    let shown = list(&world, &one(7)).await;
+    super::openapi::assert_valid("DeliveryShown", &shown);
+    let said = shown["attempts"].as_array().expect("attempts").iter();
+    let said: Vec<_> = said.map(|one| (one["attempt"].as_u64(), one["events"].as_u64())).collect();
+    let want = [(1, None), (2, Some(4)), (3, Some(2)), (3, Some(2))];
+    assert_eq!(said, want.map(|(number, events)| (Some(number), events)));
+    world.put_state(waiting(&world, 7));
 
     // The endpoint waits for longer than this delivery does.
     let uid = world.subscription_uid("s-1").expect("s-1");

@@ -32,6 +32,7 @@ impl EndpointClient for Refusing {
         Attempted::Answered {
             answer: Answer::of_status(503, None),
             response_text: Some("no\\n".to_owned()),
+            body: None,
         }
     }
 }

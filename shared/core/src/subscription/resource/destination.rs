@@ -11,13 +11,16 @@ use crate::{
     document::{Code, Object, Problems, quoted},
     endpoint::{self, Refusal},
     secret::Secret,
-    subscription::{Authentication, Batching, DeliveryAttribute, Endpoint, ResourceKind},
+    subscription::{
+        Authentication, BatchFailure, Batching, DeliveryAttribute, Endpoint, ResourceKind,
+    },
 };
 
 /// A destination, read from its document.
 pub(super) struct Destination {
     pub(super) endpoint: Endpoint,
     pub(super) batching: Option<Batching>,
+    pub(super) batch_failure: BatchFailure,
     pub(super) delivery_attributes: Vec<DeliveryAttribute>,
     pub(super) authentication: Option<Authentication>,
 }
@@ -47,6 +50,13 @@ const BASE_URL: &str = "endpointBaseUrl";
 const MAX_EVENTS: &str = "maxEventsPerBatch";
 
 const PREFERRED_SIZE: &str = "preferredBatchSizeInKilobytes";
+
+pub(super) const ON_BATCH_FAILURE: &str = "onBatchFailure";
+
+pub(super) const PARTIAL_RESULTS: &str = "partialResults";
+
+/// What may happen to a batch that is refused: whether it is split.
+const ON_BATCH_FAILURES: [(&str, bool); 2] = [("Whole", false), ("Bisect", true)];
 
 pub(super) fn read(
     properties: &mut Object<'_>,
@@ -104,9 +114,10 @@ fn read_webhook(
         authentication::refuse_own_header(&webhook, &delivery_attributes, by, problems);
     }
     let batching = read_batching(&mut webhook, problems);
+    let batch_failure = read_batch_failure(&mut webhook, batching, problems);
     webhook.finish(problems);
     let endpoint = Endpoint::WebHook { url: Secret::new(url?) };
-    Some(Destination { endpoint, batching, delivery_attributes, authentication })
+    Some(Destination { endpoint, batching, batch_failure, delivery_attributes, authentication })
 }
 
 /// Reads the two settings of batching; either one turns it on.
@@ -123,6 +134,25 @@ fn read_batching(members: &mut Object<'_>, problems: &mut Problems) -> Option<Ba
     };
     // Event Grid's reads include the defaults when batching is off: they must not turn it on.
     Some(batching).filter(|batching| *batching != Batching::OFF)
+}
+
+/// Reads what batches may come to beside all or none.
+fn read_batch_failure(
+    members: &mut Object<'_>,
+    batching: Option<Batching>,
+    problems: &mut Problems,
+) -> BatchFailure {
+    let on_failure = members.choice(ON_BATCH_FAILURE, &ON_BATCH_FAILURES, Some("Whole"), problems);
+    let reads_results = members.flag(PARTIAL_RESULTS, problems);
+    let read = BatchFailure { bisects: on_failure.unwrap_or(false), reads_results };
+    if batching.is_none_or(|batching| batching.max_events < 2) {
+        let asked = [(ON_BATCH_FAILURE, read.bisects), (PARTIAL_RESULTS, read.reads_results)];
+        for (name, _) in asked.into_iter().filter(|(_, is_asked)| *is_asked) {
+            let rule = format!("needs batches of several events: set {MAX_EVENTS} to 2 or more");
+            problems.add(Code::InvalidValue, members.path_of(name), rule);
+        }
+    }
+    read
 }
 
 /// Refuses members of Event Grid's webhooks that are not supported yet, except values that ask for

@@ -12,6 +12,7 @@ use crate::{
 mod attributes;
 mod authentication;
 mod aws;
+mod batches;
 mod changes;
 mod filters;
 
@@ -620,6 +621,7 @@ fn defaults_are_event_grids() {
         is_signed: false,
         signing: None,
         authentication: None,
+        batch_failure: BatchFailure::default(),
     };
     assert_eq!(settings, want);
     let namespace = read_for(Kind::Namespace, &url("https://example.com/")).expect("valid");

@@ -71,6 +71,12 @@ fn destination(subscription: &EventSubscription) -> Value {
         "deliveryAttributeMappings": attributes::write(&subscription.delivery_attributes, false),
     });
     authentication::write(subscription, &mut properties);
+    if subscription.batch_failure.bisects {
+        properties["onBatchFailure"] = json!("Bisect");
+    }
+    if subscription.batch_failure.reads_results {
+        properties["partialResults"] = json!(true);
+    }
     json!({"endpointType": "WebHook", "properties": properties})
 }
 

@@ -323,6 +323,7 @@ pub(super) async fn attempt(
             attributes: Vec::new(),
             body,
             authentication: None,
+            reads_results: false,
         })
         .await
     {

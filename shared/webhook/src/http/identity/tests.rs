@@ -225,7 +225,7 @@ impl World {
 
     async fn attempt(&self, url: &str, by: Option<&ClientCertificate>) -> (Outcome, String) {
         match self.client.attempt(request(url, by)).await {
-            Attempted::Answered { answer, response_text } => {
+            Attempted::Answered { answer, response_text, .. } => {
                 (answer.outcome, response_text.unwrap_or_default())
             }
             Attempted::TimedOut { .. } => panic!("it is answered at once"),

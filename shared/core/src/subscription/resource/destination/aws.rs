@@ -2,12 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::{super::Context, Destination, MAX_EVENTS, PREFERRED_SIZE, attributes, read_batching};
+use super::{
+    super::Context, Destination, MAX_EVENTS, ON_BATCH_FAILURE, PARTIAL_RESULTS, PREFERRED_SIZE,
+    attributes, read_batching,
+};
 use crate::{
     document::{Code, Object, Problems, quoted},
     endpoint::arn::{Arn, NotAnArn},
     subscription::{
-        DeliveryAttribute, Endpoint, EventSubscription, KeySource, Resource, ResourceKind,
+        BatchFailure, DeliveryAttribute, Endpoint, EventSubscription, KeySource, Resource,
+        ResourceKind,
     },
 };
 
@@ -55,6 +59,9 @@ pub(super) fn read(
         refuse(&mut members, PARTITION_KEY, "belongs to KinesisStream", problems);
         None
     };
+    for name in [ON_BATCH_FAILURE, PARTIAL_RESULTS] {
+        refuse(&mut members, name, "belongs to WebHook", problems);
+    }
     let is_without_group = message_group_id.is_none() && !members.has(GROUP);
     let group_path = members.path_of(GROUP);
     members.finish(problems);
@@ -65,7 +72,14 @@ pub(super) fn read(
         problems.add(Code::MissingMember, group_path, rule);
     }
     let endpoint = Endpoint::Resource(resource);
-    Some(Destination { endpoint, batching, delivery_attributes, authentication: None })
+    let batch_failure = BatchFailure::default();
+    Some(Destination {
+        endpoint,
+        batching,
+        batch_failure,
+        delivery_attributes,
+        authentication: None,
+    })
 }
 
 /// Reads the ARN: of this kind, in the deployment's region, and one that it may deliver to.

@@ -1,0 +1,356 @@
+use gridpost_core::{
+    delivery::{
+        Delivery,
+        form::Form,
+        queue::Queue,
+        state::{AttemptRecord, DeliveryState, DeliveryStatus},
+    },
+    event::DeliverySchema,
+    retry::{
+        DelayReason,
+        attempts::Attempts,
+        health::{Health, Probation},
+        outcome::Outcome,
+    },
+    subscription::{BatchFailure, Batching, DeadLetterDestination},
+};
+use gridpost_testkit::{endpoint::Script, faults::Plan, history::Request};
+use serde_json::{Value, value::RawValue};
+use uuid::Uuid;
+
+use super::*;
+use crate::world::{NOW, World, deliveries, delivery};
+
+/// Of the ids 1 to 98, these are the bad ones for an endpoint that picks one in that many.
+const ONE_IN_53: &[u128] = &[4];
+
+const BISECTS: BatchFailure = BatchFailure { bisects: true, reads_results: false };
+
+const READS: BatchFailure = BatchFailure { bisects: false, reads_results: true };
+
+/// A world whose endpoint refuses event 4 of those up to 9.
+fn picky(status: u16, batch_failure: BatchFailure) -> World {
+    let mut world = World::new(None);
+    world.subscription.batching = Some(Batching { max_events: 100, preferred_kilobytes: 64 });
+    world.subscription.batch_failure = batch_failure;
+    let bucket = DeadLetterDestination { bucket: "b".to_owned(), prefix: String::new() };
+    world.subscription.dead_letter = Some(bucket);
+    world.script = Some(Script::Picky { one_in: 53, status });
+    world
+}
+
+/// One delivery of those events.
+fn batch(number: u128, ids: std::ops::RangeInclusive<u128>) -> Delivery {
+    let one = delivery(number);
+    let events = ids.map(|id| delivery(id).events()[0].clone()).collect::<Vec<Box<RawValue>>>();
+    let form = Form { schema: DeliverySchema::CloudEventSchemaV1_0, batched: true };
+    Delivery::new(
+        one.id,
+        one.subscription,
+        one.subscription_uid,
+        one.publish_time,
+        String::new(),
+        events,
+    )
+    .packed_as(form)
+}
+
+fn made(world: &World) -> Vec<Request> {
+    world.deployment.history.lock().expect("no panic while held").requests.clone()
+}
+
+/// The ids of events that were accepted, in order.
+fn accepted(world: &World) -> Vec<String> {
+    let mut all: Vec<_> = made(world)
+        .iter()
+        .flat_map(|made| made.met.clone())
+        .filter(|met| met.answer.outcome == Outcome::Delivered)
+        .map(|met| met.event)
+        .collect();
+    all.sort();
+    all
+}
+
+/// What was dead-lettered: the ids of each message's events, its reason and its attempts.
+fn dead(world: &World) -> Vec<(Vec<String>, String, u64)> {
+    let sent = world.deployment.queues.sent().into_iter();
+    let dead = sent.filter(|(queue, _)| *queue == Queue::DeadLetter).map(|(_, message)| {
+        let ended: Value = serde_json::from_str(&message.body).expect("JSON");
+        let delivery = Delivery::decode(&ended["delivery"].to_string()).expect("a delivery");
+        let ids = delivery.left().map(|(_, event)| {
+            let event: Value = serde_json::from_str(event.get()).expect("JSON");
+            event["id"].as_str().expect("an id").to_owned()
+        });
+        let reason = ended["reason"].as_str().expect("a reason").to_owned();
+        (ids.collect(), reason, u64::from(delivery.attempts.made))
+    });
+    dead.collect()
+}
+
+fn delivered(world: &World) -> u64 {
+    let counts = world.deployment.meter.counts();
+    counts.iter().filter(|one| one.metric == "DeliverySuccessCount").map(|one| one.by).sum()
+}
+
+fn ids(all: std::ops::RangeInclusive<u128>) -> Vec<String> {
+    let mut ids: Vec<_> =
+        all.filter(|id| !ONE_IN_53.contains(id)).map(|id| id.to_string()).collect();
+    ids.sort();
+    ids
+}
+
+const BAD_REQUEST: &str = "UndeliverableDueToHttpBadRequest";
+
+#[tokio::test(start_paused = true)]
+async fn a_bad_event_ends_alone() {
+    for (status, reason) in [(400, BAD_REQUEST), (413, "UndeliverableDueToHttpPayloadTooLarge")] {
+        let world = picky(status, BISECTS);
+        assert!(world.receive(Queue::Dispatch, &[batch(1, 1..=9)]).await.is_empty());
+        assert_eq!(accepted(&world), ids(1..=9));
+        // The whole, a half, a quarter and itself.
+        assert_eq!(dead(&world), [(vec!["4".to_owned()], reason.to_owned(), 4)]);
+        assert_eq!((world.requests(), delivered(&world)), (7, 8));
+        let numbers: Vec<_> = made(&world).iter().map(|made| made.number).collect();
+        assert_eq!(numbers, [1, 2, 2, 3, 3, 4, 4], "each request is an attempt");
+        let states = world.deployment.tables.states();
+        let [state] = &states[..] else { panic!("{states:?}") };
+        assert_eq!(
+            (state.standing, state.events, state.attempts.made),
+            (DeliveryStatus::Ended, 1, 4)
+        );
+        assert_eq!((state.done.len(), state.past.len()), (8, 7), "every request is remembered");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_being_asked_for_a_batch_ends_whole() {
+    let world = picky(400, BatchFailure::default());
+    assert!(world.receive(Queue::Dispatch, &[batch(1, 1..=9)]).await.is_empty());
+    assert_eq!((world.requests(), accepted(&world).len(), dead(&world)[0].0.len()), (1, 0, 9));
+}
+
+/// Deliveries that were joined into one request: those without a bad event leave nothing behind.
+#[tokio::test(start_paused = true)]
+async fn joined_deliveries_are_split_event_by_event() {
+    let world = picky(400, BISECTS);
+    let form = Form { schema: DeliverySchema::CloudEventSchemaV1_0, batched: true };
+    let mut all: Vec<_> = deliveries(3).into_iter().map(|one| one.packed_as(form)).collect();
+    all.push(batch(10, 4..=6));
+    all.push(batch(11, 7..=9));
+    assert!(world.receive(Queue::Dispatch, &all).await.is_empty());
+    assert_eq!(made(&world)[0].events, 9, "they share a request");
+    assert_eq!((accepted(&world), delivered(&world)), (ids(1..=9), 8));
+    assert_eq!(dead(&world), [(vec!["4".to_owned()], BAD_REQUEST.to_owned(), 4)]);
+    let states = world.deployment.tables.states();
+    assert_eq!(states.iter().map(|state| state.id).collect::<Vec<_>>(), [Uuid::from_u128(10)]);
+}
+
+/// The payload bucket has the events: those that end alone go as a part of their own.
+#[tokio::test(start_paused = true)]
+async fn a_large_delivery_is_split_too() {
+    let world = picky(400, BISECTS);
+    let large = world.claimed(batch(1, 1..=9)).await;
+    world.receive(Queue::Dispatch, &[large]).await;
+    assert_eq!((accepted(&world), delivered(&world)), (ids(1..=9), 8));
+    assert_eq!(dead(&world).len(), 1);
+}
+
+/// Nothing that was accepted is forgotten, whatever calls for the state do.
+#[tokio::test(start_paused = true)]
+async fn an_end_that_can_not_be_written_is_carried_out_alone() {
+    let mut world = picky(400, BISECTS);
+    world.state_faults = Plan::failing(1..100);
+    assert!(world.receive(Queue::Dispatch, &[batch(1, 1..=9)]).await.is_empty());
+    assert_eq!((accepted(&world), delivered(&world)), (ids(1..=9), 8));
+    assert_eq!(dead(&world), [(vec!["4".to_owned()], BAD_REQUEST.to_owned(), 4)]);
+}
+
+/// An endpoint that allows few requests a minute: what is not separated goes on as the delivery.
+#[tokio::test(start_paused = true)]
+async fn what_is_not_separated_goes_on_together() {
+    let mut world = picky(400, BISECTS);
+    world.subscription.allowed_rate = std::num::NonZeroU32::new(3);
+    assert!(world.receive(Queue::Dispatch, &[batch(1, 1..=9)]).await.is_empty());
+    assert_eq!((world.requests(), dead(&world).len()), (3, 0));
+    let before = accepted(&world);
+    assert_eq!((before.len(), delivered(&world)), (4, 4));
+    let states = world.deployment.tables.states();
+    let [state] = &states[..] else { panic!("{states:?}") };
+    let DeliveryStatus::Waiting { due } = state.standing else { panic!("{state:?}") };
+    assert!(due.since(NOW).as_secs() >= 10 && due.since(NOW).as_secs() < 15, "{due}");
+    assert_eq!((state.events, state.attempts.made), (5, 2));
+    assert_eq!(state.attempts.last_outcome, Some(Outcome::BadRequest));
+    let sent = world.deployment.queues.sent();
+    let [(Queue::Retry(0), next)] = &sent[..] else { panic!("{sent:?}") };
+    let next = Delivery::decode(&next.body).expect("a delivery");
+    assert_eq!((next.event_count(), next.events().len()), (5, 9), "the message keeps its events");
+    // The next visit separates the rest, and sends nothing twice.
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    world.subscription.allowed_rate = None;
+    assert!(world.receive(Queue::Retry(0), &[next]).await.is_empty());
+    assert_eq!((accepted(&world), delivered(&world)), (ids(1..=9), 8));
+    assert_eq!(dead(&world).len(), 1);
+}
+
+/// With as many attempts as that, what can't be separated ends together.
+#[tokio::test(start_paused = true)]
+async fn attempts_are_never_exceeded() {
+    let mut world = picky(400, BISECTS);
+    world.subscription.retry_policy.max_attempts = 3;
+    assert!(world.receive(Queue::Dispatch, &[batch(1, 1..=9)]).await.is_empty());
+    assert!(made(&world).iter().all(|made| made.number <= 3));
+    let dead = dead(&world);
+    let [(together, reason, 3)] = &dead[..] else { panic!("{dead:?}") };
+    assert_eq!((together, reason.as_str()), (&vec!["4".to_owned(), "5".to_owned()], BAD_REQUEST));
+    assert_eq!(accepted(&world).len(), 7);
+}
+
+fn waiting(of: &Delivery, past: &[u16]) -> DeliveryState {
+    let mut attempts = Attempts::default();
+    let mut records = Vec::new();
+    for status in past {
+        let answer = Answer::of_status(*status, None);
+        attempts = attempts.with(NOW, answer.outcome, answer.status);
+        records.push(AttemptRecord::of(answer, (NOW, NOW), Some(DelayReason::Schedule)));
+    }
+    DeliveryState {
+        id: of.id,
+        subscription: of.subscription.clone(),
+        subscription_uid: of.subscription_uid,
+        publish_time: of.publish_time,
+        redriven_at: None,
+        events: 9,
+        done: EventSet::default(),
+        attempts,
+        standing: DeliveryStatus::Waiting { due: NOW },
+        past: records,
+        receipt: None,
+        resend: None,
+        revision: 0,
+    }
+}
+
+/// A status that is retried separates with the third attempt that met it, and not before.
+#[tokio::test(start_paused = true)]
+async fn what_fails_again_and_again_is_separated() {
+    for (past, requests) in [(&[500][..], 1), (&[500, 500], 7), (&[503, 500], 1)] {
+        let world = picky(500, BISECTS);
+        let whole = batch(1, 1..=9);
+        world.knows(&waiting(&whole, past)).await;
+        assert_eq!(world.receive(Queue::Retry(0), &[whole]).await, [1], "it is hidden");
+        assert_eq!((world.requests(), dead(&world).len()), (requests, 0), "{past:?}");
+        let states = world.deployment.tables.states();
+        let left = states[0].events;
+        assert_eq!(left, if requests == 1 { 9 } else { 1 }, "{past:?}");
+    }
+}
+
+/// Endpoints that fail altogether: no half is tried.
+#[tokio::test(start_paused = true)]
+async fn what_is_the_endpoints_own_failure_is_not_separated() {
+    for status in [401, 403, 404, 408, 429, 503] {
+        let mut world = picky(200, BISECTS);
+        (world.script, world.status) = (None, status);
+        world.receive(Queue::Dispatch, &[batch(1, 1..=9)]).await;
+        assert_eq!(world.requests(), 1, "{status}");
+    }
+}
+
+/// A part that is accepted shows that the endpoint works; when all are refused it is told so often.
+#[tokio::test(start_paused = true)]
+async fn refused_parts_and_the_endpoints_health() {
+    let world = picky(400, BISECTS);
+    world.receive(Queue::Dispatch, &[batch(1, 1..=9)]).await;
+    // The last request was refused: the bad event, or its neighbour after it accepted.
+    assert!(world.health_writes().await <= 1, "{}", world.health_writes().await);
+    let mut world = picky(400, BISECTS);
+    (world.script, world.status) = (None, 400);
+    world.answers_after = Duration::from_millis(20);
+    world.receive(Queue::Dispatch, &[batch(1, 1..=9)]).await;
+    assert_eq!(world.requests(), 11, "three and two for each halving");
+    assert_eq!(world.health_writes().await, 10, "it is unhealthy now");
+    let states = world.deployment.tables.states();
+    let DeliveryStatus::Waiting { due } = states[0].standing else { panic!("{states:?}") };
+    assert!(due.since(NOW).as_secs() >= 60, "it waits with its endpoint: {due}");
+    assert!(!dead(&world).is_empty(), "some stand alone");
+}
+
+/// The probe has a bad event in it: its good half opens the gate.
+#[tokio::test(start_paused = true)]
+async fn a_probe_with_a_bad_event_opens_the_gate() {
+    let since = Timestamp::from_millis(NOW.as_millis() - 60_000);
+    let until = Timestamp::from_millis(NOW.as_millis() - 1_000);
+    let probation = Probation { since, until, outcome: Outcome::Busy, status: Some(503) };
+    let world = picky(400, BISECTS).waits(probation).await;
+    world.receive(Queue::Retry(0), &[batch(1, 1..=8)]).await;
+    assert_eq!(dead(&world).len(), 1);
+    let key = &world.subscription.key;
+    let tables = &world.deployment.tables;
+    let health: Health =
+        gridpost_ports::EndpointHealths::load(&**tables, key, world.subscription.uid)
+            .await
+            .expect("readable");
+    assert_eq!(health.probation, None);
+}
+
+/// What an accepted response says about its events.
+#[tokio::test(start_paused = true)]
+async fn named_events_are_retried_or_end() {
+    let mut world = picky(200, READS);
+    world.script = Some(Script::Naming { rate: 0.8, garbled: 0.0 });
+    world.subscription.retry_policy.schedule_s = Some(vec![10]);
+    let whole = batch(1, 1..=60);
+    world.receive(Queue::Dispatch, std::slice::from_ref(&whole)).await;
+    for _ in 0..12 {
+        tokio::time::sleep(Duration::from_secs(12)).await;
+        world.receive(Queue::Retry(0), std::slice::from_ref(&whole)).await;
+    }
+    let met: Vec<_> = made(&world).into_iter().flat_map(|made| made.met).collect();
+    let with = |outcome| met.iter().filter(|met| met.answer.outcome == outcome).count();
+    let ended: usize = dead(&world).iter().map(|(ids, ..)| ids.len()).sum();
+    assert!(with(Outcome::EventFailed) > 0 && with(Outcome::EventRejected) > 0, "{met:?}");
+    assert_eq!(
+        (with(Outcome::Delivered), with(Outcome::EventRejected)),
+        (delivered(&world) as usize, ended)
+    );
+    let states = world.deployment.tables.states();
+    assert_eq!(
+        delivered(&world) as usize + ended,
+        60,
+        "each event ends once: {} {states:?}",
+        world.requests()
+    );
+    assert!(dead(&world).iter().all(|(_, reason, _)| reason == "RejectedByEndpoint"));
+    assert_eq!(world.health_writes().await, 0, "the endpoint works");
+}
+
+/// The same endpoint, to an event subscription that does not listen.
+#[tokio::test(start_paused = true)]
+async fn bodies_mean_nothing_unless_they_are_asked_for() {
+    let mut world = picky(200, BISECTS);
+    world.script = Some(Script::Naming { rate: 1.0, garbled: 0.0 });
+    assert!(world.receive(Queue::Dispatch, &[batch(1, 1..=9)]).await.is_empty());
+    assert_eq!((world.requests(), delivered(&world)), (1, 9));
+}
+
+/// A body that can't be understood loses nothing.
+#[tokio::test(start_paused = true)]
+async fn a_garbled_body_asks_for_all_again() {
+    let mut world = picky(200, READS);
+    world.script = Some(Script::Naming { rate: 0.0, garbled: 1.0 });
+    world.receive(Queue::Dispatch, &[batch(1, 1..=9)]).await;
+    assert_eq!((delivered(&world), dead(&world).len()), (0, 0));
+    let states = world.deployment.tables.states();
+    assert_eq!(
+        (states[0].events, states[0].attempts.last_outcome),
+        (9, Some(Outcome::EventFailed))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn late_answers_are_not_heard_where_bodies_are_read() {
+    let mut world = picky(200, READS);
+    (world.script, world.answers_after) = (None, std::time::Duration::from_secs(45));
+    world.receive(Queue::Dispatch, &[batch(1, 1..=9)]).await;
+    assert_eq!(delivered(&world), 0, "a late 200 may name events in a body that is not read");
+}

@@ -1,0 +1,210 @@
+//! Splits a batch that its endpoint refuses until its bad events stand alone, for event
+//! subscriptions that ask for it.
+//!
+//! A refused request is split in two halves, each is a request of its own, and a half that is
+//! refused is split again. Events that stand alone meet what any refused event meets; the others are
+//! delivered. With `k` bad events of `n` that takes at most `1 + 2·k·⌈log₂ n⌉` requests.
+//!
+//! Every request is an attempt of the events in it. What is not separated when the attempts, the
+//! time or the endpoint's patience end goes on together, and is attempted as the delivery's next
+//! attempt.
+
+use std::{collections::VecDeque, ops::Range};
+
+use super::{partial::Met, resource_request::EventIndex, state::AttemptRecord};
+use crate::retry::{
+    Rules,
+    outcome::{Answer, Outcome},
+    profile::Rule,
+};
+
+/// After how many visits in a row with the same outcome a batch is split whose outcome is retried,
+/// and after how many more again: it may be the endpoint that fails, not an event.
+pub const AGAIN: u32 = 3;
+
+/// A request that was answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The answer to all of its events.
+    pub answer: Answer,
+    /// The attempts that its deliveries have had before it.
+    pub made: u32,
+    /// What their states remember of those, for each delivery.
+    pub past: &'a [&'a [AttemptRecord]],
+}
+
+/// Events that are sent together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Their places among the events of the whole request.
+    events: Range<usize>,
+    /// The requests that have carried them, since the batch was sent whole.
+    requests: u32,
+}
+
+/// The answers to a request: one for all, or one for each of its events in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answers {
+    Whole(Answer),
+    Each(Vec<Answer>),
+}
+
+/// A batch that is being split.
+#[derive(Clone, Debug)]
+pub struct Bisection<'r> {
+    rules: Rules<'r>,
+    /// The attempts that all of its events have had before.
+    made: u32,
+    /// Whether a group is split whose outcome is retried.
+    again: bool,
+    /// Halves that are sent next.
+    next: VecDeque<Group>,
+    /// Halves of groups that are split after those, the last first.
+    later: Vec<[Group; 2]>,
+    /// Refused requests since the last one that was accepted, without the first.
+    refused_in_row: usize,
+    refused_in_row_max: usize,
+    /// Whether nothing more is sent: the endpoint itself has failed.
+    is_over: bool,
+    events: Vec<EventIndex>,
+    /// What each of those has met so far.
+    met: Vec<Met>,
+}
+
+/// Whether an outcome may be about what is in a request. Every other one is about the endpoint, or
+/// about who asks.
+fn is_about_events(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::BadRequest | Outcome::PayloadTooLarge | Outcome::ServerError)
+}
+
+/// How often so many events can be halved.
+fn levels(events: usize) -> usize {
+    events.next_power_of_two().trailing_zeros() as usize
+}
+
+/// How many visits in a row, this one included, had that outcome. A visit is an attempt after which
+/// the delivery waited.
+fn visits(past: &[AttemptRecord], outcome: Outcome) -> u32 {
+    let waited = past.iter().rev().filter(|attempt| attempt.because.is_some());
+    1 + waited.take_while(|attempt| attempt.outcome == outcome).count() as u32
+}
+
+impl Group {
+    /// How many requests have carried its events, since the batch was sent whole.
+    pub fn requests(&self) -> u32 {
+        self.requests
+    }
+}
+
+impl<'r> Bisection<'r> {
+    /// Begins to split a request, if that is due.
+    ///
+    /// A request that is not retried is split at once. One that is retried is split after every
+    /// third visit with the same outcome in a row.
+    pub fn begin(rules: Rules<'r>, events: Vec<EventIndex>, asked: Asked<'_>) -> Option<Self> {
+        let Asked { answer, made, past } = asked;
+        if events.len() < 2 || !is_about_events(answer.outcome) {
+            return None;
+        }
+        let visits = past.iter().map(|past| visits(past, answer.outcome)).min().unwrap_or(1);
+        let again = !ends(rules, answer);
+        if again && !visits.is_multiple_of(AGAIN) {
+            return None;
+        }
+        // Where every request is refused, one event at least is separated before this many.
+        let refused_in_row_max = if again { visits as usize } else { 2 * levels(events.len()) + 2 };
+        let mut bisection = Self {
+            rules,
+            made,
+            again,
+            next: VecDeque::new(),
+            later: Vec::new(),
+            refused_in_row: 0,
+            refused_in_row_max,
+            is_over: false,
+            met: events.iter().map(|at| Met::new(at.event, answer)).collect(),
+            events,
+        };
+        bisection.refused(Group { events: 0..bisection.events.len(), requests: 1 }, answer);
+        (!bisection.later.is_empty()).then_some(bisection)
+    }
+
+    /// The events of the next request, if another one is to be made.
+    pub fn next(&mut self) -> Option<Group> {
+        if self.is_over || self.refused_in_row >= self.refused_in_row_max {
+            return None;
+        }
+        if self.next.is_empty() {
+            self.next.extend(self.later.pop()?);
+        }
+        self.next.pop_front()
+    }
+
+    /// The events of a group.
+    pub fn events(&self, group: &Group) -> &[EventIndex] {
+        &self.events[group.events.clone()]
+    }
+
+    /// Records the answers to the request of a group.
+    pub fn note(&mut self, group: Group, answers: &Answers) {
+        let group = Group { requests: group.requests + 1, ..group };
+        match answers {
+            Answers::Each(each) => {
+                self.refused_in_row = 0;
+                for (place, answer) in group.events.clone().zip(each) {
+                    self.met(place, *answer, group.requests, false);
+                }
+            }
+            Answers::Whole(answer) if answer.outcome.is_accepted() => {
+                self.refused_in_row = 0;
+                self.all_met(&group, *answer, false);
+            }
+            Answers::Whole(answer) => {
+                self.refused_in_row += 1;
+                self.is_over = !is_about_events(answer.outcome);
+                self.refused(group, *answer);
+            }
+        }
+    }
+
+    /// Splits a refused group, if it can be split and there are attempts left for its halves.
+    fn refused(&mut self, group: Group, answer: Answer) {
+        let Group { events, requests } = group.clone();
+        let is_separable = events.len() > 1
+            && is_about_events(answer.outcome)
+            && (self.again || ends(self.rules, answer));
+        // Until a later request says something else about an event, this is what it has met.
+        self.all_met(&group, answer, is_separable);
+        if is_separable && self.made + requests < self.rules.policy.max_attempts {
+            let middle = events.start + events.len().div_ceil(2);
+            let half = |events| Group { events, requests };
+            self.later.push([half(events.start..middle), half(middle..events.end)]);
+        }
+    }
+
+    fn all_met(&mut self, group: &Group, answer: Answer, is_separable: bool) {
+        for place in group.events.clone() {
+            self.met(place, answer, group.requests, is_separable);
+        }
+    }
+
+    fn met(&mut self, place: usize, answer: Answer, requests: u32, is_separable: bool) {
+        let event = self.events[place].event;
+        self.met[place] = Met { event, answer, requests, is_separable };
+    }
+
+    /// What the events of each of so many deliveries have met.
+    pub fn into_met(self, deliveries: usize) -> Vec<Vec<Met>> {
+        let mut all = vec![Vec::new(); deliveries];
+        self.events.iter().zip(self.met).for_each(|(at, met)| all[at.delivery].push(met));
+        all
+    }
+}
+
+/// Whether an answer ends the events that it is about.
+fn ends(rules: Rules<'_>, answer: Answer) -> bool {
+    rules.policy.rule(rules.profile, rules.kind, answer.status, answer.outcome) == Rule::End
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! What a webhook says about single events in the body of a response that accepts their request,
+//! for event subscriptions that ask for it:
+//!
+//! ```json
+//! {"results": [{"id": "7", "status": "retry"}, {"id": "9", "status": "end", "reason": "no such order"}]}
+//! ```
+//!
+//! An event that is not named counts as delivered. Whatever can't be understood is taken to ask for
+//! a retry: at worst an event comes twice, and none is lost.
+//!
+//! | body | what follows |
+//! |---|---|
+//! | empty, or not a JSON object (`OK`, a page) | all are delivered |
+//! | a JSON object without `results` | all are delivered |
+//! | an object that is not JSON to its end, or whose `results` is not an array | all are retried |
+//! | longer than is read, or not there in time, and not known to be no object | all are retried |
+//! | a result that names no event of the request | the events that no result names are retried |
+//! | a result without `status`, or with an unknown one | its event is retried |
+//! | several results for an event | retry before end before delivered |
+//! | an `id` that events of several sources have, without `source` | to end means to retry |
+
+use std::{borrow::Cow, collections::HashMap};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::retry::outcome::{Answer, Outcome};
+
+/// The most bytes of a body that are read.
+pub const RESULTS_BYTES_MAX: usize = 64 * 1_024;
+
+/// The body of an accepted response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResponseBody {
+    pub bytes: Vec<u8>,
+    /// Whether that is all of it: not longer than is read, and there in time.
+    pub is_whole: bool,
+}
+
+/// What is to happen to an event, the safest last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Wish {
+    Delivered,
+    End,
+    Retry,
+}
+
+#[derive(Deserialize)]
+struct Results<'b> {
+    #[serde(borrow)]
+    results: Option<&'b RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Named<'b> {
+    #[serde(borrow)]
+    id: Cow<'b, str>,
+    #[serde(default, borrow)]
+    source: Option<Cow<'b, str>>,
+    #[serde(default, borrow)]
+    status: Option<&'b RawValue>,
+}
+
+impl Named<'_> {
+    fn wish(&self) -> Wish {
+        let status =
+            self.status.and_then(|raw| serde_json::from_str::<Cow<'_, str>>(raw.get()).ok());
+        match status.as_deref() {
+            Some("delivered") => Wish::Delivered,
+            Some("end") => Wish::End,
+            _ => Wish::Retry,
+        }
+    }
+}
+
+/// The answers to the events of a request that was accepted with this answer and body, in the order
+/// of the events; `None` if all are delivered.
+pub fn read<'e>(
+    body: &ResponseBody,
+    answer: Answer,
+    events: impl ExactSizeIterator<Item = &'e RawValue>,
+) -> Option<Vec<Answer>> {
+    let wishes = wishes(body, events)?;
+    let outcome = |wish| match wish {
+        Wish::Delivered => Outcome::Delivered,
+        Wish::End => Outcome::EventRejected,
+        Wish::Retry => Outcome::EventFailed,
+    };
+    Some(wishes.into_iter().map(|wish| Answer { outcome: outcome(wish), ..answer }).collect())
+}
+
+fn wishes<'e>(
+    body: &ResponseBody,
+    events: impl ExactSizeIterator<Item = &'e RawValue>,
+) -> Option<Vec<Wish>> {
+    let begin = body.bytes.iter().position(|byte| !byte.is_ascii_whitespace());
+    let Some(begin) = begin else {
+        // Only a body that is all there is known to be empty.
+        return (!body.is_whole).then(|| vec![Wish::Retry; events.len()]);
+    };
+    if body.bytes[begin] != b'{' {
+        return None;
+    }
+    let all_again = |events: usize| Some(vec![Wish::Retry; events]);
+    if !body.is_whole {
+        return all_again(events.len());
+    }
+    let Ok(Results { results }) = serde_json::from_slice(&body.bytes[begin..]) else {
+        return all_again(events.len());
+    };
+    let results = results?;
+    match serde_json::from_str::<Vec<&RawValue>>(results.get()) {
+        Ok(results) if results.is_empty() => None,
+        Ok(results) => Some(apply(&results, events)),
+        Err(_) => all_again(events.len()),
+    }
+}
+
+/// Events by what names them.
+struct Index<'e> {
+    /// The places of the events of an id, each with its source.
+    by_id: HashMap<Cow<'e, str>, Vec<(usize, Option<Cow<'e, str>>)>>,
+    len: usize,
+}
+
+impl<'e> Index<'e> {
+    fn of(events: impl ExactSizeIterator<Item = &'e RawValue>) -> Self {
+        let mut index = Self { by_id: HashMap::new(), len: events.len() };
+        for (place, event) in events.enumerate() {
+            // An event without an id can't be named, so it counts as the others that are not named.
+            if let Ok(Named { id, source, .. }) = serde_json::from_str::<Named<'_>>(event.get()) {
+                index.by_id.entry(id).or_default().push((place, source));
+            }
+        }
+        index
+    }
+
+    /// The places that a result names, and whether they may be different events.
+    fn named(&self, by: &Named<'_>) -> (Vec<usize>, bool) {
+        let Some(all) = self.by_id.get(&by.id) else { return (Vec::new(), false) };
+        let is_named = |(_, source): &&(usize, Option<Cow<'_, str>>)| {
+            by.source.is_none() || *source == by.source
+        };
+        let named: Vec<_> = all.iter().filter(is_named).collect();
+        let is_ambiguous = named.windows(2).any(|pair| pair[0].1 != pair[1].1);
+        (named.into_iter().map(|(place, _)| *place).collect(), is_ambiguous)
+    }
+}
+
+fn apply<'e>(
+    results: &[&RawValue],
+    events: impl ExactSizeIterator<Item = &'e RawValue>,
+) -> Vec<Wish> {
+    let index = Index::of(events);
+    let mut wishes: Vec<Option<Wish>> = vec![None; index.len];
+    let mut unnamed = Wish::Delivered;
+    for result in results {
+        let Ok(result) = serde_json::from_str::<Named<'_>>(result.get()) else {
+            unnamed = Wish::Retry;
+            continue;
+        };
+        let (places, is_ambiguous) = index.named(&result);
+        if places.is_empty() {
+            unnamed = Wish::Retry;
+        }
+        let wish = match result.wish() {
+            Wish::Retry => Wish::Retry,
+            _ if is_ambiguous => Wish::Retry,
+            wish => wish,
+        };
+        for place in places {
+            wishes[place] = wishes[place].max(Some(wish));
+        }
+    }
+    wishes.into_iter().map(|wish| wish.unwrap_or(unnamed)).collect()
+}
+
+#[cfg(test)]
+mod tests;

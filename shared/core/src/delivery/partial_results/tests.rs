@@ -1,0 +1,143 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn raw(text: &str) -> Box<RawValue> {
+    RawValue::from_string(text.to_owned()).expect("JSON")
+}
+
+fn read_all(body: &str, is_whole: bool, events: &[Box<RawValue>]) -> String {
+    let body = ResponseBody { bytes: body.as_bytes().to_vec(), is_whole };
+    let accepted = Answer::of_status(200, None);
+    let Some(answers) = read(&body, accepted, events.iter().map(AsRef::as_ref)) else {
+        return "all".to_owned();
+    };
+    assert_eq!(answers.len(), events.len(), "one answer for each event");
+    let letter = |answer: &Answer| match answer.outcome {
+        Outcome::Delivered => 'd',
+        Outcome::EventFailed => 'r',
+        Outcome::EventRejected => 'e',
+        other => panic!("{other}"),
+    };
+    answers.iter().map(letter).collect()
+}
+
+/// What each body means for events 1, 2, 3 of source `a`, 3 of source `b`, and 4 twice.
+#[test]
+fn body_table() {
+    let events = [
+        r#"{"id":"1","source":"a"}"#,
+        r#"{"source":"a","id":"2"}"#,
+        r#"{"id":"3","source":"a"}"#,
+        r#"{"id":"3","source":"b"}"#,
+        r#"{"id":"4","source":"a"}"#,
+        r#"{"id":"4","source":"a"}"#,
+    ]
+    .map(raw);
+    let table = [
+        ("empty", "", true, "all"),
+        ("white space", " \r\n", true, "all"),
+        ("text", "OK", true, "all"),
+        ("a page", "<html>{</html>", true, "all"),
+        ("an array", r#"[{"id":"1","status":"retry"}]"#, true, "all"),
+        ("another object", r#"{"ok":true}"#, true, "all"),
+        ("no results", r#"{"results":[]}"#, true, "all"),
+        ("null", r#"{"results":null}"#, true, "all"),
+        ("retry", r#"{"results":[{"id":"1","status":"retry"}]}"#, true, "rddddd"),
+        ("end", r#"{"results":[{"id":"2","status":"end","reason":"bad"}]}"#, true, "dedddd"),
+        (
+            "delivered",
+            r#" {"results":[{"id":"1","status":"delivered"},{"id":"2","status":"end"}],"more":1}"#,
+            true,
+            "dedddd",
+        ),
+        ("an escaped id", r#"{"results":[{"id":"\u0031","status":"retry"}]}"#, true, "rddddd"),
+        ("no status", r#"{"results":[{"id":"1"}]}"#, true, "rddddd"),
+        ("an unknown status", r#"{"results":[{"id":"1","status":"End"}]}"#, true, "rddddd"),
+        ("a status of another type", r#"{"results":[{"id":"1","status":7}]}"#, true, "rddddd"),
+        (
+            "a reason of another type",
+            r#"{"results":[{"id":"1","status":"end","reason":[]}]}"#,
+            true,
+            "eddddd",
+        ),
+        (
+            "both",
+            r#"{"results":[{"id":"1","status":"retry"},{"id":"1","status":"end"}]}"#,
+            true,
+            "rddddd",
+        ),
+        (
+            "end before delivered",
+            r#"{"results":[{"id":"1","status":"end"},{"id":"1","status":"delivered"}]}"#,
+            true,
+            "eddddd",
+        ),
+        (
+            "with its source",
+            r#"{"results":[{"id":"3","source":"b","status":"end"}]}"#,
+            true,
+            "dddedd",
+        ),
+        (
+            "to retry an id of two sources",
+            r#"{"results":[{"id":"3","status":"retry"}]}"#,
+            true,
+            "ddrrdd",
+        ),
+        (
+            "to end an id of two sources",
+            r#"{"results":[{"id":"3","status":"end"}]}"#,
+            true,
+            "ddrrdd",
+        ),
+        ("the same event twice", r#"{"results":[{"id":"4","status":"end"}]}"#, true, "ddddee"),
+        ("an unknown id", r#"{"results":[{"id":"9","status":"end"}]}"#, true, "rrrrrr"),
+        (
+            "an unknown id beside known ones",
+            r#"{"results":[{"id":"9","status":"retry"},{"id":"1","status":"end"},{"id":"2","status":"delivered"}]}"#,
+            true,
+            "edrrrr",
+        ),
+        (
+            "an unknown source",
+            r#"{"results":[{"id":"1","source":"b","status":"end"}]}"#,
+            true,
+            "rrrrrr",
+        ),
+        ("an id of another type", r#"{"results":[{"id":1,"status":"end"}]}"#, true, "rrrrrr"),
+        ("a result that is none", r#"{"results":["1"]}"#, true, "rrrrrr"),
+        ("results of another type", r#"{"results":{"id":"1"}}"#, true, "rrrrrr"),
+        ("broken", r#"{"results":[{"id":"1","status":"end"}"#, true, "rrrrrr"),
+        ("more after it", r#"{"results":[]} {"#, true, "rrrrrr"),
+        ("named twice", r#"{"results":[],"results":[{"id":"1"}]}"#, true, "rrrrrr"),
+        ("cut", r#"{"results":[{"id":"1","status":"end"}]}"#, false, "rrrrrr"),
+        ("cut before its first byte", "", false, "rrrrrr"),
+        ("a long page", "<html>", false, "all"),
+    ];
+    for (row, body, is_whole, want) in table {
+        assert_eq!(read_all(body, is_whole, &events), want, "{row}: {body}");
+    }
+}
+
+#[test]
+fn the_status_and_the_wait_that_was_asked_for_are_kept() {
+    let body = br#"{"results":[{"id":"1","status":"retry"}]}"#.to_vec();
+    let wait = Some(std::time::Duration::from_secs(7));
+    let accepted = Answer::of_status(202, wait);
+    let event = raw(r#"{"id":"1"}"#);
+    let answers =
+        read(&ResponseBody { bytes: body, is_whole: true }, accepted, [&*event].into_iter());
+    let want = Answer { outcome: Outcome::EventFailed, status: Some(202), retry_after: wait };
+    assert_eq!(answers, Some(vec![want]));
+}
+
+proptest! {
+    /// Whatever a body says, an event ends only by a result that names it.
+    #[test]
+    fn no_event_ends_unnamed(body in ".{0,60}|\\{\"results\":.{0,60}\\}", is_whole: bool) {
+        let events = [r#"{"id":"seven"}"#, r#"{"id":"eight"}"#].map(raw);
+        let said = read_all(&body, is_whole, &events);
+        prop_assert!(!said.contains('e') || body.contains("end"), "{said}");
+    }
+}

@@ -1,0 +1,83 @@
+//! Batches that may end in parts: a bad event ends alone, and the others do not end with it.
+
+use gridpost_core::{
+    retry::outcome::Outcome,
+    subscription::{BatchFailure, EventSubscription},
+};
+use gridpost_testkit::history::Request;
+use uuid::Uuid;
+
+use super::{Check, model};
+
+/// Whether deliveries of an event subscription may end in parts although it is no AWS resource's.
+pub(super) fn ends_in_parts(subscription: &EventSubscription) -> bool {
+    subscription.batch_failure != BatchFailure::default()
+}
+
+/// Whether an outcome may be about what is in a request.
+fn is_about_events(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::BadRequest | Outcome::PayloadTooLarge | Outcome::ServerError)
+}
+
+/// Whether an answer to a request ends none of its events, because they can be told apart.
+pub(super) fn is_split(subscription: &EventSubscription, made: &Request, answer: Outcome) -> bool {
+    let is_spent = made.number >= subscription.retry_policy.max_attempts;
+    subscription.batch_failure.bisects && made.events > 1 && !is_spent && is_about_events(answer)
+}
+
+/// No event is refused for good by an answer that was not to it alone, as long as there are
+/// attempts; none is sent more often with one number than copies of it explain.
+pub(super) fn check(check: &mut Check<'_>) {
+    let history = &check.remains.history;
+    for (delivery, accepted) in &history.accepted {
+        let (_, subscription) = check.owners[&accepted.subscription];
+        if !ends_in_parts(subscription) || history.twins.contains_key(delivery) {
+            continue;
+        }
+        for event in &accepted.events {
+            one(check, subscription, *delivery, event);
+        }
+    }
+}
+
+fn one(check: &mut Check<'_>, subscription: &EventSubscription, delivery: Uuid, event: &str) {
+    let (topic, _) = check.owners[&subscription.key];
+    let requests = check.requests_of(delivery);
+    let own: Vec<_> =
+        requests.iter().filter_map(|made| Some((*made, made.met_by(delivery, event)?))).collect();
+    for (made, _) in &own {
+        let same = own.iter().filter(|(other, _)| other.number == made.number).count();
+        let disturbed = check.disturbed_until(delivery, made.began_at);
+        if same > 1 << disturbed.min(16) {
+            let number = made.number;
+            check.fail(format!(
+                "event {event} of {delivery} was sent {same} times as attempt {number}, {disturbed} \
+                 disturbances"
+            ));
+            return;
+        }
+    }
+    let is_dead = check.records_of(delivery).contains(&event)
+        || check.drops_of(delivery).iter().any(|drop| drop.events.iter().any(|id| id == event));
+    let is_delivered = own.iter().any(|(_, met)| met.answer.outcome == Outcome::Delivered);
+    let (Some((last, met)), true) = (own.last(), is_dead && !is_delivered) else { return };
+    let ended = model::follows(topic, subscription, met.answer) == model::Follows::End;
+    if ended && is_split(subscription, last, met.answer.outcome) && !check.is_disturbed(delivery) {
+        let (others, number) = (last.events - 1, last.number);
+        let expired = check.expires(delivery).0 <= last.began_at + check.slack;
+        let reason =
+            check.drops_of(delivery).iter().any(|drop| drop.reason == "TimeToLiveExceeded");
+        let (ends, _) = check.expires(delivery);
+        let outlived = check
+            .remains
+            .history
+            .dead_letters
+            .iter()
+            .any(|((_, id, of), dead)| id == event && of == &delivery && dead.at >= ends);
+        if !expired && !reason && !outlived {
+            check.fail(format!(
+                "event {event} of {delivery} ended with attempt {number}, together with {others} others"
+            ));
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Bugs in batches that end in parts, for the tests of the packages that they are in to notice.
+
+use super::Mutation;
+
+const BISECT: &str = "shared/core/src/delivery/bisect.rs";
+const RESULTS: &str = "shared/core/src/delivery/partial_results.rs";
+const DISPATCH_BISECT: &str = "functions/dispatch/handler/src/bisect.rs";
+
+/// Those in the rules.
+pub(super) const CORE: &[Mutation] = &[
+    Mutation {
+        name: "a batch is split for the endpoint's own failure",
+        file: BISECT,
+        old: "        if events.len() < 2 || !is_about_events(answer.outcome) {",
+        new: "        if events.len() < 2 {",
+    },
+    Mutation {
+        name: "halves are sent beyond the attempts of their events",
+        file: BISECT,
+        old: "        if is_separable && self.made + requests < self.rules.policy.max_attempts {",
+        new: "        if is_separable {",
+    },
+    Mutation {
+        name: "what was not separated ends together",
+        file: "shared/core/src/delivery/partial.rs",
+        old: "        Rule::End if is_spent || !met.is_separable =>",
+        new: "        Rule::End =>",
+    },
+    Mutation {
+        name: "the right half of a refused batch is forgotten",
+        file: BISECT,
+        old: "self.later.push([half(events.start..middle), half(middle..events.end)]);",
+        new: "self.later.push([half(events.start..middle), half(events.start..middle)]);",
+    },
+    Mutation {
+        name: "an endpoint that fails altogether is asked for each half",
+        file: BISECT,
+        old: "        if self.is_over || self.refused_in_row >= self.refused_in_row_max {",
+        new: "        if self.is_over {",
+    },
+    Mutation {
+        name: "halves of a delivery have one id for their receiver",
+        file: "shared/core/src/delivery/request.rs",
+        old: "        && only.done.is_empty()\n",
+        new: "",
+    },
+    Mutation {
+        name: "an unknown event in an answer changes nothing",
+        file: RESULTS,
+        old: "        if places.is_empty() {\n            unnamed = Wish::Retry;",
+        new: "        if false {\n            unnamed = Wish::Retry;",
+    },
+    Mutation {
+        name: "a cut body counts as far as it goes",
+        file: RESULTS,
+        old: "    if !body.is_whole {\n        return all_again(events.len());",
+        new: "    if false {\n        return all_again(events.len());",
+    },
+    Mutation {
+        name: "an id of two sources ends both",
+        file: RESULTS,
+        old: "            _ if is_ambiguous => Wish::Retry,",
+        new: "            _ if false => Wish::Retry,",
+    },
+];
+
+/// Those in dispatch.
+pub(super) const DISPATCH: &[Mutation] = &[
+    Mutation {
+        name: "every event subscription's batches are split",
+        file: DISPATCH_BISECT,
+        old: "    if !subscription.batch_failure.bisects {",
+        new: "    if false {",
+    },
+    Mutation {
+        name: "a half takes no slot of its endpoint's rate",
+        file: DISPATCH_BISECT,
+        old: "        match rate::turn(context, subscription, None).await {",
+        new: "        match rate::turn(context, subscription, Some(now)).await {",
+    },
+    Mutation {
+        name: "refused halves are kept from the endpoint's health",
+        file: DISPATCH_BISECT,
+        old: "            run.failed.push(made);\n",
+        new: "",
+    },
+    Mutation {
+        name: "a half says that it is the batch's attempt again",
+        file: DISPATCH_BISECT,
+        old: "            part.delivery.attempts.made += group.requests();\n",
+        new: "",
+    },
+    Mutation {
+        name: "a late answer is heard that may name events",
+        file: "functions/dispatch/handler/src/attempt.rs",
+        old: "    let is_heard_late = !request.reads_results;",
+        new: "    let is_heard_late = true;",
+    },
+    Mutation {
+        name: "the attempts of a part count as one",
+        file: "functions/dispatch/handler/src/settle.rs",
+        old: "attempts.with_requests(began_at, answer, requests);",
+        new: "attempts.with_requests(began_at, answer, 1);",
+    },
+];
+
+/// Those in the client.
+pub(super) const WEBHOOK: &[Mutation] = &[Mutation {
+    name: "a body that breaks off is whole",
+    file: "shared/webhook/src/http/body.rs",
+    old: "            Ok(Some(Err(_))) | Err(_) => return read,",
+    new: "            Ok(Some(Err(_))) | Err(_) => return ResponseBody { is_whole: true, ..read },",
+}];
