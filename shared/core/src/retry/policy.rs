@@ -152,12 +152,14 @@ mod tests {
         let wait = |min_s| Rule::Retry { min_s };
         let mut own = policy(None);
         own.status_rules.statuses.insert(404, Rule::End);
+        own.status_rules.statuses.insert(502, wait(3));
         own.status_rules.classes.insert(5, wait(7));
         own.status_rules.outcomes.insert(Outcome::Busy, wait(60));
         own.status_rules.outcomes.insert(Outcome::SocketError, wait(1));
         let table = [
             (Some(404), Outcome::NotFound, Rule::End),
             (Some(410), Outcome::NotFound, wait(10)),
+            (Some(502), Outcome::ServerError, wait(3)),
             (Some(503), Outcome::Busy, wait(7)),
             (Some(429), Outcome::Busy, wait(60)),
             (None, Outcome::SocketError, wait(1)),
