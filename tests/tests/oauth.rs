@@ -79,6 +79,7 @@ impl Server {
             attributes: Vec::new(),
             body: b"[]".to_vec(),
             authentication: Some(Arc::new(by.clone())),
+            reads_results: false,
         };
         match client.attempt(request).await {
             Attempted::Answered { answer, response_text: said, .. } => {

@@ -148,6 +148,7 @@ fn request(authentication: Option<Arc<Authentication>>) -> Request {
         attributes: Vec::new(),
         body: b"[]".to_vec(),
         authentication,
+        reads_results: false,
     }
 }
 

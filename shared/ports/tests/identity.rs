@@ -174,6 +174,7 @@ fn request(by: &Authentication, host: &str) -> Request {
         attributes: Vec::new(),
         body: b"[1]".to_vec(),
         authentication: Some(Arc::new(by.clone())),
+        reads_results: false,
     }
 }
 

@@ -64,6 +64,7 @@ async fn botocore_makes_the_same_signatures() {
                 attributes: vec![("x-tenant".to_owned(), Secret::new("t"))],
                 body: body.to_vec(),
                 authentication: Some(Arc::new(Authentication::AwsSigV4(by.clone()))),
+                reads_results: false,
             };
             let Attempted::Answered { answer, response_text, .. } = client.attempt(request).await
             else {

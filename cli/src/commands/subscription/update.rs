@@ -14,7 +14,7 @@ use crate::manage_api::ManageApi;
 use crate::output::text_at;
 
 /// The flags of which one must be given.
-const CHANGES: [&str; 45] = [
+const CHANGES: [&str; 47] = [
     "endpoint",
     "labels",
     "expires",

@@ -241,6 +241,7 @@ fn request(url: &str, by: Option<&ClientCertificate>) -> Request {
         attributes: Vec::new(),
         body: b"[]".to_vec(),
         authentication: by,
+        reads_results: false,
     }
 }
 
