@@ -100,6 +100,7 @@ fn entries(count: usize) -> Vec<Entry> {
         id: format!("delivery-{number}"),
         body: format!(r#"{{"id":"{number}"}}"#),
         attributes: vec![("aeg-delivery-count".to_owned(), Secret::new("0"))],
+        attempts_made: 0,
         key: Some("g".to_owned()),
         bus: Some(bus.clone()),
     };

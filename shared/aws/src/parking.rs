@@ -15,7 +15,11 @@ use super::{
     port_error,
     table::{Item, Table, document, number, text},
 };
-use gridpost_core::{delivery::parking::Parked, error::chain, time::Timestamp};
+use gridpost_core::{
+    delivery::parking::{self, Parked},
+    error::chain,
+    time::Timestamp,
+};
 use gridpost_ports::{
     DueDeliveries, DuePage, ParkedCursor, ParkedDeliveries, ParkedPage, ParkingLot, PortError,
     WakeCursor, parked_partition,
@@ -257,13 +261,23 @@ fn parked(item: &Item) -> Option<Parked> {
                 error = %chain(&error),
                 "unreadable parked item; its message goes to the first retry queue",
             );
-            let minute = place.partition.strip_prefix(PK_PREFIX)?.split('#').next()?;
-            let due = Timestamp::from_millis(minute.parse::<i64>().ok()?.checked_mul(60_000)?);
-            let id = place.sort.parse::<Uuid>().ok()?;
+            let (due, id, lot) = told_by(&place)?;
             let group = "unreadable".to_owned();
-            Some(Parked { id, due, shard: 0, group, postponed: 0, lot: None, watch: None, body })
+            Some(Parked { id, due, shard: 0, group, postponed: 0, lot, watch: None, body })
         }
     }
+}
+
+/// What the key of an item says: its due time, at least its minute, its delivery, and its lot.
+fn told_by(place: &ParkedCursor) -> Option<(Timestamp, Uuid, Option<Uuid>)> {
+    let minute = place.partition.strip_prefix(PK_PREFIX)?.split('#').next()?;
+    let minute = minute.parse::<i64>().ok()?;
+    let Some(lot) = parking::unreadable_lot(minute) else {
+        let due = Timestamp::from_millis(minute.checked_mul(60_000)?);
+        return Some((due, place.sort.parse().ok()?, None));
+    };
+    let (due, id) = place.sort.split_once('-')?;
+    Some((Timestamp::from_millis(due.parse().ok()?), id.parse().ok()?, Some(lot)))
 }
 
 fn parked_pk(parked: &Parked) -> String {
@@ -316,5 +330,22 @@ mod tests {
         let unreadable = parked(&item(&[("body", "b")])).expect("its message");
         assert_eq!(unreadable.due_minute(), 3);
         assert_eq!(parked_pk(&unreadable), "PARKED#3#1");
+    }
+
+    /// It leaves its lot like the others, whose end would never come otherwise.
+    #[test]
+    fn one_in_a_lot_that_is_not_as_it_should_be_is_found_and_removed() {
+        let held = Parked {
+            lot: Some(Uuid::max()),
+            due: Timestamp::from_millis(180_500),
+            ..parked(&item(&[("body", "b")])).expect("its message")
+        };
+        let mut item = item(&[("document", "{}"), ("body", "b")]);
+        item.insert("pk".to_owned(), text(parked_pk(&held)));
+        item.insert("sk".to_owned(), text(held.place()));
+        let read = parked(&item).expect("its message");
+        assert_eq!((read.id, read.due, read.shard), (ID, held.due, 0));
+        assert_eq!(read.lot, parking::unreadable_lot(held.due_minute()));
+        assert_eq!((parked_pk(&read), read.place()), (parked_pk(&held), held.place()));
     }
 }

@@ -1,7 +1,7 @@
 //! A whole process that proves an identity of AWS: signatures that are checked by other code than ours,
 //! and a Security Token Service on loopback.
 
-#[path = "process/aws.rs"]
+#[path = "identities/aws.rs"]
 mod aws;
 
 use std::time::Duration;

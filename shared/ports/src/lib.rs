@@ -5,6 +5,7 @@
 //! that functions share use only ports: [`configuration`] caches what it reads, [`dead_letter_walk`]
 //! walks through a bucket, [`authentication`] has the tokens of requests to endpoints.
 
+mod attempted;
 pub mod authentication;
 pub mod configuration;
 pub mod dead_letter_walk;
@@ -19,21 +20,20 @@ mod waiting;
 use std::{collections::BTreeSet, fmt, time::Duration};
 
 use async_trait::async_trait;
-use futures::future::BoxFuture;
 use uuid::Uuid;
 
 use gridpost_core::{
     delivery::{
-        dead_letter::Labels, parking::Parked, partial_results::ResponseBody, probe::Failure,
-        queue::Queue, request::Request, state::DeliveryState,
+        dead_letter::Labels, parking::Parked, queue::Queue, request::Request, state::DeliveryState,
     },
     poison::Poisoned,
-    retry::{health::Health, outcome::Answer},
+    retry::health::Health,
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
     topic::{AccessKeys, Topic},
 };
 
+pub use attempted::{Attempted, Probed};
 pub use dead_letters::{DeadLetters, Listed, Redrives};
 pub use handshake::{
     HANDSHAKE_BODY_BYTES_MAX, HandshakeClient, HandshakeError, HandshakeRequest, HandshakeResponse,
@@ -415,47 +415,6 @@ pub trait Payloads: Send + Sync {
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, PortError>;
 }
 
-/// The result of an attempt.
-pub enum Attempted {
-    Answered {
-        answer: Answer,
-        /// The beginning of a response that failed, or that says something about single events;
-        /// escaped, if it is kept.
-        response_text: Option<String>,
-        /// The body of an accepted response, if its request asks for it.
-        body: Option<Box<ResponseBody>>,
-    },
-    /// No response head within [`RESPONSE_WAIT`]. The connection is kept: the future resolves to
-    /// the late answer, or to `None` if none came within [`LATE_RESPONSE_WAIT`] of sending.
-    TimedOut { late: BoxFuture<'static, Option<Answer>> },
-}
-
-impl From<Answer> for Attempted {
-    fn from(answer: Answer) -> Self {
-        Self::Answered { answer, response_text: None, body: None }
-    }
-}
-
-/// The result of a request that is made to find out what fails.
-pub struct Probed {
-    pub attempted: Attempted,
-    /// What failed on the way to an answer.
-    pub failure: Option<Failure>,
-}
-
-impl From<Attempted> for Probed {
-    fn from(attempted: Attempted) -> Self {
-        Self { attempted, failure: None }
-    }
-}
-
-impl Probed {
-    /// Of a request that failed there.
-    pub fn failed(answer: Answer, failure: Failure) -> Self {
-        Self { attempted: answer.into(), failure: Some(failure) }
-    }
-}
-
 /// Sends requests to endpoints.
 #[async_trait]
 pub trait EndpointClient: Send + Sync {
@@ -463,7 +422,7 @@ pub trait EndpointClient: Send + Sync {
     async fn attempt(&self, request: Request) -> Attempted;
 
     /// Makes one that also finds out what fails. Its response is not heard after
-    /// [`RESPONSE_WAIT`].
+    /// [`RESPONSE_WAIT`](gridpost_core::retry::outcome::RESPONSE_WAIT).
     async fn probe(&self, request: Request) -> Probed {
         self.attempt(request).await.into()
     }

@@ -43,6 +43,10 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(6);
 /// How long after a lost answer the SDK repeats a call.
 const REPEATED_AFTER: Duration = Duration::from_millis(200);
 
+/// How often an adapter tries what was throttled, and its first pause, which doubles each time.
+const TRIES: u32 = 6;
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
 /// A running copy of a function. When it dies, all of its calls stop where they are.
 #[derive(Debug, Default)]
 pub struct Instance {
@@ -361,6 +365,24 @@ impl<T: Served + ?Sized> Faulty<T> {
                 tokio::time::sleep(REPEATED_AFTER).await;
                 effect().await
             }
+        }
+    }
+
+    /// Waits while partitions lack these units, as an adapter does that tries again what was
+    /// throttled: a few seconds in total.
+    async fn room_for(&self, units: &[(String, Units)]) {
+        let injector = &self.injector;
+        let (most, as_adapters) = {
+            let plan = injector.plan();
+            (plan.partition, plan.as_adapters)
+        };
+        let Some(most) = most.filter(|_| as_adapters) else { return };
+        for try_number in 0..TRIES {
+            let now = injector.clock.now();
+            if !injector.partitions().lacks(units, most, now) {
+                return;
+            }
+            tokio::time::sleep(FIRST_PAUSE * 2_u32.pow(try_number)).await;
         }
     }
 

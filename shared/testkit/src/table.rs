@@ -86,7 +86,7 @@ impl Tables {
     /// The same with pages of at most so many due deliveries.
     #[must_use]
     pub fn with_pages_of(self, items: usize) -> Self {
-        Self { page_items_max: items.min(parked::PAGE_ITEMS_MAX), ..self }
+        Self { page_items_max: items, ..self }
     }
 
     /// Whether deliveries are parked. (Asked after each invocation: not a count, which would walk

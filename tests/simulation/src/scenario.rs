@@ -10,6 +10,7 @@ mod pauses;
 mod repeats;
 mod resources;
 mod seeds;
+mod streams;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -35,12 +36,13 @@ pub use self::changes::{CHANGING, Change, Changed, Changing};
 pub use self::{
     additions::unconverted,
     batches::batched,
-    conversions::mixed,
+    conversions::converted,
     filters::Filtered,
     operations::{Operate, Operation, TOLD},
     pauses::paused,
     repeats::repeated,
     seeds::plain,
+    streams::mixed,
 };
 use crate::lambda::{Readings, Wakes};
 
@@ -202,7 +204,7 @@ impl Default for Scenario {
             piece_deliveries_max: PIECE_DELIVERIES_MAX,
             readings: Readings::of(10),
             wakes: None,
-            parked_page_max: usize::MAX,
+            parked_page_max: 20,
             retry_shards_from: Vec::new(),
             settings_from: Vec::new(),
             cold_starts: 0.0,

@@ -7,6 +7,7 @@ use gridpost_core::retry::profile::ProfileName;
 
 use super::{
     checker,
+    lambda::Wakes,
     scenario::Scenario,
     world::{self, Remains},
 };
@@ -30,6 +31,9 @@ const TIME_TO_LIVE_MINUTES: u32 = 10 * 60;
 
 /// How often a healthy endpoint gets an event, until everything else has ended.
 const HEALTHY_EVERY: Duration = Duration::from_secs(30);
+
+/// Most parked deliveries of a page, as the adapter reads them.
+const PAGE_ITEMS_MAX: usize = 500;
 
 /// What the first attempt of an event to a healthy endpoint may take from its publish: polling, the
 /// start of an invocation, the calls before the attempt.
@@ -56,6 +60,8 @@ pub struct Found {
     pub parked: u64,
     /// Most messages of one queue in flight.
     pub in_flight_max: usize,
+    /// The longest time from when a parked delivery was due until wake had sent it back.
+    pub sent_back_max: Duration,
     /// The longest time from a publish to a healthy endpoint's first attempt.
     pub healthy_max: Duration,
     /// Virtual time from the beginning to the end.
@@ -69,8 +75,9 @@ impl fmt::Display for Found {
         write!(
             formatter,
             "{accepted} deliveries, {requests} requests, {dead_letters} dead letters; parked {parked} \
-             times, at most {in_flight_max} of a queue in flight; a healthy endpoint's first attempt \
-             after at most {:?}; over after {} h",
+             times, at most {in_flight_max} of a queue in flight, sent back at most {:?} late; a \
+             healthy endpoint's first attempt after at most {:?}; over after {} h",
+            self.sent_back_max,
             self.healthy_max,
             self.lasted.as_secs() / 3_600,
         )?;
@@ -89,6 +96,9 @@ fn scenario(plan: Plan) -> Scenario {
         ..Scenario::default()
     };
     scenario.queues.in_flight_max = plan.in_flight_max;
+    scenario.plan.as_adapters = true;
+    scenario.wakes = Some(Wakes::PUNCTUAL);
+    scenario.parked_page_max = PAGE_ITEMS_MAX;
     let last_s = u64::from(TIME_TO_LIVE_MINUTES) * 60 + PUBLISHED_WITHIN.as_secs();
     for number in 0..DEAD {
         let until = if number % 2 == 0 { BACK_AT_S } else { u64::MAX };
@@ -140,12 +150,15 @@ fn judge(plan: Plan, remains: &Remains) -> Found {
     if history.parked == 0 {
         failures.push("nothing was parked: the wall was never near".to_owned());
     }
+    let parks = history.parks.values().flatten();
+    let sent_back = parks.filter_map(|park| Some(park.gone_at?.since(park.due)));
     Found {
         accepted: history.accepted.len(),
         requests: history.requests.len(),
         dead_letters: history.dead_letters.len(),
         parked: history.parked,
         in_flight_max: history.in_flight_max,
+        sent_back_max: sent_back.max().unwrap_or_default(),
         healthy_max,
         lasted: remains.lasted,
         failures,

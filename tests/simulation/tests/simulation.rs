@@ -17,11 +17,11 @@ use std::{
 
 use gridpost_core::{
     retry::outcome::Outcome,
-    subscription::{Endpoint, EventSubscription},
+    subscription::{Endpoint, EventSubscription, ResourceKind},
     time::Timestamp,
 };
 use gridpost_simulation::{scenario, world};
-use gridpost_testkit::history::{DeadLetter, EventOutcome, Request};
+use gridpost_testkit::history::{DeadLetter, EventOutcome, History, Request};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -151,6 +151,10 @@ fn the_mix_of_worlds_has_everything_in_it() {
         "SqsQueue FIFO",
         "SnsTopic",
         "SnsTopic FIFO",
+        "KinesisStream",
+        "EventBridgeBus",
+        "a stream or bus that took a part",
+        "a second attempt of a stream or bus",
     ];
     let missing: Vec<_> = wanted.into_iter().filter(|what| !seen.contains(*what)).collect();
     assert!(
@@ -257,12 +261,35 @@ fn note_schemas(remains: &world::Remains, note: &mut impl FnMut(String)) {
             if let Endpoint::Resource(resource) = &subscription.endpoint {
                 let fifo = if resource.is_fifo() { " FIFO" } else { "" };
                 note(format!("{:?}{fifo}", resource.kind));
+                note_streamed(history, subscription, resource.kind, note);
             }
         }
     }
     let is_own = |name: &String| history.published.get(name).is_some_and(|one| one.is_own);
     if history.dead_letters.keys().any(|(_, event, _)| is_own(event)) {
         note("a dead letter of its publisher's own schema".to_owned());
+    }
+}
+
+/// Notes what happened to a stream or an event bus.
+fn note_streamed(
+    history: &History,
+    subscription: &EventSubscription,
+    kind: ResourceKind,
+    note: &mut impl FnMut(String),
+) {
+    if ![ResourceKind::KinesisStream, ResourceKind::EventBridgeBus].contains(&kind) {
+        return;
+    }
+    for made in history.requests.iter().filter(|made| made.subscription == subscription.key) {
+        let is_delivered = |met: &&EventOutcome| met.answer.outcome == Outcome::Delivered;
+        let delivered = made.met.iter().filter(is_delivered).count();
+        if (1..made.met.len()).contains(&delivered) {
+            note("a stream or bus that took a part".to_owned());
+        }
+        if made.number > 1 {
+            note("a second attempt of a stream or bus".to_owned());
+        }
     }
 }
 

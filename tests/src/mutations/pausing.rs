@@ -50,8 +50,14 @@ pub(super) const WAKE: &[Mutation] = &[
     Mutation {
         name: "a lot is watched no longer than its pause",
         file: LOT,
-        old: "    if is_empty && lot.is_closed {\n",
-        new: "    if is_empty && lot.from.is_some() {\n",
+        old: "    if lot.is_empty && lot.is_closed {\n",
+        new: "    if lot.is_empty && lot.from.is_some() {\n",
+    },
+    Mutation {
+        name: "four large lots hold up the fifth",
+        file: "functions/wake/handler/src/lib.rs",
+        old: "            Ok((lot, true)) => self.lots.push_back(lot),\n",
+        new: "            Ok((lot, true)) => self.lots.push_front(lot),\n",
     },
     Mutation {
         name: "a watch is removed before it is parked again",

@@ -64,8 +64,14 @@ pub(super) const ALL: &[Mutation] = &[
     Mutation {
         name: "a state is forgotten while its delivery waits",
         file: "shared/core/src/delivery/state.rs",
-        old: "due.max(began + LIFE_MAX)",
+        old: "due.max(began + LIFE_MAX + PAUSE_MAX)",
         new: "due",
+    },
+    Mutation {
+        name: "a state is forgotten while its delivery is held by a pause",
+        file: "shared/core/src/delivery/state.rs",
+        old: "due.max(began + LIFE_MAX + PAUSE_MAX)",
+        new: "due.max(began + LIFE_MAX)",
     },
     Mutation {
         name: "a failed probe does not lengthen the wait",

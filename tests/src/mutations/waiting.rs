@@ -28,6 +28,12 @@ pub(super) const WAKE: &[Mutation] = &[
     for (parked, reason)"#,
     },
     Mutation {
+        name: "wake has one page in hand at a time",
+        file: "functions/wake/handler/src/lib.rs",
+        old: "const PAGES_AT_ONCE: usize = 8;",
+        new: "const PAGES_AT_ONCE: usize = 1;",
+    },
+    Mutation {
         name: "what can't be sent is removed before it is parked anew",
         file: WAKE_PAGE,
         old: r#"    context.parking.park(&later).await?;

@@ -75,7 +75,7 @@ const FIRST_LOOK_BACK_MINUTES: i64 = 60;
 /// one, the function's 256 MB hold three times as many.
 const PAGES_AT_ONCE: usize = 8;
 
-/// Lots that are emptied at the same time, a page of each in memory.
+/// Lots that have their turn at the same time, a page of each in memory.
 const LOTS_AT_ONCE: usize = 4;
 
 /// How often a run tries to read a partition of a minute. A partition that stays unread holds back
@@ -116,14 +116,14 @@ pub async fn wake(context: &Context, until: Timestamp) -> Result<Woken, PortErro
         }
         while lots.len() < LOTS_AT_ONCE {
             let Some(lot) = run.lots.pop_front() else { break };
-            lots.push(lot::empty(context, lot, until));
+            lots.push(lot::take_turn(context, lot, until));
         }
         if pages.is_empty() && lots.is_empty() {
             break;
         }
         select_biased! {
             page = pages.select_next_some() => run.count(&mut strands, page),
-            emptied = lots.select_next_some() => run.count_lot(emptied),
+            turn = lots.select_next_some() => run.count_lot(turn),
         }
         let come = strands.first_unfinished().min(this_minute);
         if come > run.noted {
@@ -156,9 +156,10 @@ struct Run {
 }
 
 impl Run {
-    fn count_lot(&mut self, emptied: Result<usize, PortError>) {
-        match emptied {
-            Ok(sent) => self.woken.sent += sent,
+    fn count_lot(&mut self, turn: Result<(Lot, bool), PortError>) {
+        match turn {
+            Ok((lot, true)) => self.lots.push_back(lot),
+            Ok((lot, false)) => self.woken.sent += usize::try_from(lot.sent).unwrap_or(usize::MAX),
             Err(error) => {
                 tracing::warn!(error = %chain(&error), "a lot is left for the next run");
                 self.failed.get_or_insert(error);

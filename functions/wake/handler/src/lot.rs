@@ -30,7 +30,7 @@ const AHEAD: Duration = Duration::from_secs(60);
 /// hold it again under the same key, and that must not be what is removed.
 const REMOVED_WITHIN: Duration = Duration::from_secs(10);
 
-/// A lot whose watch was met, and what may leave it now.
+/// A lot whose watch was met, what may leave it now, and how far this run has come with it.
 pub(crate) struct Lot {
     pub(crate) uid: Uuid,
     /// The watch, where it is parked now.
@@ -40,6 +40,12 @@ pub(crate) struct Lot {
     from: Option<Timestamp>,
     /// Whether nothing can come into it any more.
     is_closed: bool,
+    /// Its partitions that are still to be read, each after the last one that was.
+    strands: VecDeque<(u32, Option<String>)>,
+    /// How many have left in this run.
+    pub(crate) sent: u64,
+    /// Whether nothing was left of what has been read.
+    is_empty: bool,
 }
 
 /// Reads whether the pause still holds, and parks the watch for the next run. A crash in between
@@ -88,60 +94,81 @@ pub(crate) async fn meet(
     if parked.due_minute() != next.due_minute() {
         context.parking.remove(&parked).await?;
     }
-    Ok(Lot { uid, watch: next, from, is_closed })
+    let strands = (0..PARKED_PARTITIONS).map(|partition| (partition, None)).collect();
+    Ok(Lot { uid, watch: next, from, is_closed, strands, sent: 0, is_empty: true })
 }
 
-/// Sends what may leave a lot back to its retry queue: page by page, those first that are due
-/// first, so many per second as after an outage, and so many in a run. Its watch is removed once
-/// nothing is left and nothing can come any more. Returns how many were sent.
+/// Sends a page of what may leave a lot back to its retry queue: those first that are due first, so
+/// many per second as after an outage, and so many in a run. Returns the lot if there is more of it:
+/// other lots have their turn first, so that a large one holds up none.
 ///
 /// # Errors
 ///
 /// The lot could not be read, or what was sent could not be removed: it is sent again by the next
 /// run.
-pub(crate) async fn empty(
+pub(crate) async fn take_turn(
     context: &Context,
-    lot: Lot,
+    mut lot: Lot,
     until: Timestamp,
-) -> Result<usize, PortError> {
-    let mut sent = 0;
-    let mut is_empty = true;
-    let mut strands: VecDeque<_> = (0..PARKED_PARTITIONS).map(|it| (it, None)).collect();
-    while let Some((partition, after)) = strands.pop_front() {
-        if sent >= RELEASED_PER_RUN || context.clock.now() >= until {
-            is_empty = false;
-            break;
-        }
-        let minute = parking::lot_minute(lot.uid);
-        let soon = context.clock.now() + AHEAD;
-        if lot.from.is_none() {
-            // While the pause lasts, nearly always nothing leaves: one small read tells.
-            let first = context.due.first_due_in(minute, partition).await?;
-            if first.is_none_or(|due| due > soon) {
-                is_empty &= first.is_none();
-                continue;
-            }
-        }
-        let page = context.due.due_in(minute, partition, after).await?;
-        let ours = page.due.into_iter().filter(|held| held.lot == Some(lot.uid));
-        let (leaving, staying): (Vec<_>, Vec<_>) =
-            ours.partition(|held| lot.from.is_some() || held.due <= soon);
-        is_empty &= staying.is_empty();
-        let (gone, is_whole) = release(context, &lot, leaving, sent, until).await?;
-        sent += gone;
-        is_empty &= is_whole;
-        // While the pause lasts, the first that stays is before all others that do.
-        if let Some(next) = page.next.filter(|_| staying.is_empty()) {
-            strands.push_back((partition, Some(next)));
-        }
+) -> Result<(Lot, bool), PortError> {
+    if lot.sent >= RELEASED_PER_RUN || context.clock.now() >= until {
+        lot.is_empty &= lot.strands.is_empty();
+        lot.strands.clear();
     }
-    if sent > 0 {
-        tracing::info!(subscription = lot.watch.group, sent, "held deliveries were sent back");
+    if let Some((partition, after)) = lot.strands.pop_front() {
+        send_page(context, &mut lot, (partition, after), until).await?;
     }
-    if is_empty && lot.is_closed {
+    let goes_on = !lot.strands.is_empty();
+    if !goes_on {
+        close(context, &lot).await?;
+    }
+    Ok((lot, goes_on))
+}
+
+/// The end of a run's work on a lot. Its watch is removed once nothing is left and nothing can come
+/// any more.
+async fn close(context: &Context, lot: &Lot) -> Result<(), PortError> {
+    if lot.sent > 0 {
+        let (subscription, sent) = (&lot.watch.group, lot.sent);
+        tracing::info!(subscription, sent, "held deliveries were sent back");
+    }
+    if lot.is_empty && lot.is_closed {
         context.parking.remove(&lot.watch).await?;
     }
-    Ok(usize::try_from(sent).unwrap_or(usize::MAX))
+    Ok(())
+}
+
+async fn send_page(
+    context: &Context,
+    lot: &mut Lot,
+    (partition, after): (u32, Option<String>),
+    until: Timestamp,
+) -> Result<(), PortError> {
+    let minute = parking::lot_minute(lot.uid);
+    let soon = context.clock.now() + AHEAD;
+    if lot.from.is_none() {
+        // While the pause lasts, nearly always nothing leaves: one small read tells.
+        let first = context.due.first_due_in(minute, partition).await?;
+        if first.is_none_or(|due| due > soon) {
+            lot.is_empty &= first.is_none();
+            return Ok(());
+        }
+    }
+    let page = context.due.due_in(minute, partition, after).await?;
+    let unreadable = parking::unreadable_lot(minute);
+    let is_ours = |held: &Parked| held.lot == Some(lot.uid) || held.lot == unreadable;
+    let ours = page.due.into_iter().filter(is_ours);
+    let (leaving, staying): (Vec<_>, Vec<_>) =
+        ours.partition(|held| lot.from.is_some() || held.due <= soon);
+    lot.is_empty &= staying.is_empty();
+    let (gone, is_whole) = release(context, lot, leaving, lot.sent, until).await?;
+    lot.sent += gone;
+    lot.is_empty &= is_whole;
+    // While the pause lasts, the first that stays is before all others that do.
+    if let Some(next) = page.next.filter(|_| staying.is_empty()) {
+        lot.strands.push_back((partition, Some(next)));
+    }
+    Ok(())
 }
 
 /// Sends deliveries of a lot, spread behind the `before` that went in this run. Returns how many went

@@ -9,7 +9,11 @@ use gridpost_core::{
     delivery::{Delivery, claim, parking::Parked, queue::Queue},
     subscription::SubscriptionKey,
 };
-use gridpost_testkit::{deployment::Deployment, faults::Plan, queue::QueueSettings};
+use gridpost_testkit::{
+    deployment::Deployment,
+    faults::{Limits, Plan},
+    queue::QueueSettings,
+};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
@@ -290,4 +294,21 @@ async fn a_call_that_takes_effect_and_fails_makes_a_duplicate_at_worst() {
     world.run().await;
     let due_later = world.left();
     assert!(world.sent_to(0) + due_later >= 50, "{} sent, {due_later} left", world.sent_to(0));
+}
+
+/// Two thousand a second, with calls of 20 ms at most and small pages: a minute in which a great
+/// many are due is over before the next one.
+#[tokio::test(start_paused = true)]
+async fn a_run_sends_many_calls_at_once() {
+    let due = (1..=20_000).map(|id| parked(id, NOW, (id % 2) as usize, message(id, 10)));
+    let world = World::new(NOW, due.collect()).await;
+    let plan = Plan {
+        latency_max: Duration::from_millis(20),
+        partition: Some(Limits::DYNAMODB),
+        as_adapters: true,
+        ..Plan::default()
+    };
+    let until = at_minute(NOW) + Duration::from_secs(10);
+    let woken = wake(&world.context(plan.clone(), plan), until).await.expect("woken");
+    assert_eq!((woken.sent, world.left()), (20_000, 0));
 }

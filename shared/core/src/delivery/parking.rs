@@ -123,6 +123,14 @@ pub fn lot_minute(uid: Uuid) -> i64 {
     -1 - i64::try_from(bits).unwrap_or(0)
 }
 
+/// The event subscription that an item is said to belong to which lies in a lot and can't be read: no
+/// real one, but one whose lot has that minute, so that the item is found and removed. `None` if the
+/// minute is no lot's.
+pub fn unreadable_lot(minute: i64) -> Option<Uuid> {
+    let bits = u128::try_from(minute.checked_neg()?.checked_sub(1)?).ok()?;
+    (bits < 1 << LOT_BITS).then_some(Uuid::from_u128(bits))
+}
+
 /// How long a lot is watched after its pause was over: until no copy of dispatch can still believe
 /// in it. A copy uses configuration for a minute at most if it can't read it, and its invocations
 /// end within 15 minutes.
@@ -341,6 +349,11 @@ mod tests {
         assert!(first.due_minute().checked_mul(60_000).is_some(), "it is a time");
         assert_ne!(lot_minute(Uuid::from_u128(1)), lot_minute(Uuid::from_u128(2)));
         assert!(first.place() < second.place());
+        for uid in [uid, Uuid::nil(), Uuid::from_u128(1), Uuid::from_u128(7 << LOT_BITS)] {
+            let minute = lot_minute(uid);
+            assert_eq!(unreadable_lot(minute).map(lot_minute), Some(minute), "{uid}");
+        }
+        assert_eq!([0, 1, i64::MIN, i64::MAX].map(unreadable_lot), [None; 4], "no lot's");
         let plain = Parked { lot: None, ..first };
         assert_eq!((plain.due_minute(), plain.place()), (0, plain.id.to_string()));
     }

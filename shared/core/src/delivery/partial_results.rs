@@ -1,7 +1,7 @@
 //! What a webhook says about single events in the body of a response that accepts their request,
 //! for event subscriptions that ask for it:
 //!
-//! ```json
+//! ```text
 //! {"results": [{"id": "7", "status": "retry"}, {"id": "9", "status": "end", "reason": "no such order"}]}
 //! ```
 //!

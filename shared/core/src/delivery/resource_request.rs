@@ -40,6 +40,8 @@ pub struct Entry {
     pub body: String,
     /// Message attributes, or a webhook's headers.
     pub attributes: Vec<(String, Secret)>,
+    /// How many attempts its delivery has had: some services take no attributes that say so.
+    pub attempts_made: u32,
     /// The message group, or the partition key.
     pub key: Option<String>,
     /// Members for an event bus.
@@ -106,7 +108,9 @@ pub fn plan(
         for (event, text) in delivery.left() {
             let place = EventIndex { delivery: index, event };
             match entry(subscription, resource, delivery, (event, text), &shared) {
-                Ok(entry) => plan.add(resource.kind, entry, vec![place]),
+                Ok(entry) => {
+                    plan.add(resource.kind, Entry { attempts_made, ..entry }, vec![place]);
+                }
                 Err(outcome) => plan.refuse(place, outcome),
             }
         }
@@ -177,6 +181,7 @@ fn invocation(
         id: deliveries.first().map(|delivery| delivery.id.to_string()).unwrap_or_default(),
         body: String::from_utf8_lossy(&request.body).into_owned(),
         attributes: attributes.collect(),
+        attempts_made,
         key: None,
         bus: None,
     }
@@ -240,6 +245,7 @@ fn entry(
         id,
         body: event.to_owned(),
         attributes,
+        attempts_made: 0,
     })
 }
 

@@ -13,7 +13,7 @@ use crate::{
         outcome::{Answer, Outcome},
         response_text::RESPONSE_TEXT_BYTES_MAX,
     },
-    subscription::SubscriptionKey,
+    subscription::{SubscriptionKey, pause::PAUSE_MAX},
     time::Timestamp,
 };
 
@@ -203,14 +203,15 @@ impl DeliveryState {
 
     /// When the table may delete it: two days after the last moment at which a copy could matter.
     ///
-    /// While a delivery waits for its endpoint, nothing is written for days. Deleted before its
-    /// time-to-live ends, it would count its attempts from zero.
+    /// While a delivery waits for its endpoint, or for the end of a pause that makes it live longer,
+    /// nothing is written for days. Deleted before its time-to-live ends, it would count its attempts
+    /// from zero, and a copy of its message would not know of its end.
     pub fn forget_at(&self) -> Timestamp {
         let last = match self.standing {
             DeliveryStatus::Waiting { due } => {
                 // States of older versions do not record a redrive.
                 let began = self.attempts.first_at.unwrap_or_default().max(self.ttl_starts_at());
-                due.max(began + LIFE_MAX)
+                due.max(began + LIFE_MAX + PAUSE_MAX)
             }
             DeliveryStatus::Ending { at, .. } => at,
             DeliveryStatus::Ended | DeliveryStatus::Delivered => {
@@ -280,10 +281,11 @@ mod tests {
         let ends = DeliveryStatus::Ending { reason: EndReason::TimeToLiveExceeded, at: day(4) };
         // What it is, its first and last attempt, a redrive; when it may go.
         let table = [
-            ("waits, due soon", waits(1), (Some(1), Some(1)), None, 1 + 7 + 2),
-            ("waits, due late", waits(12), (Some(1), Some(6)), None, 12 + 2),
-            ("waits, and was not attempted", waits(1), (None, None), None, 7 + 2),
-            ("waits, and was redriven", waits(5), (None, None), Some(5), 5 + 7 + 2),
+            // A time-to-live of 7 days, and pauses of as many, in which it stood still.
+            ("waits, due soon", waits(1), (Some(1), Some(1)), None, 1 + 14 + 2),
+            ("waits, due late", waits(18), (Some(1), Some(6)), None, 18 + 2),
+            ("waits, and was not attempted", waits(1), (None, None), None, 14 + 2),
+            ("waits, and was redriven", waits(5), (None, None), Some(5), 5 + 14 + 2),
             ("ends", ends, (Some(1), Some(3)), None, 4 + 2),
             ("ended", DeliveryStatus::Ended, (Some(1), Some(3)), None, 3 + 2),
             ("delivered", DeliveryStatus::Delivered, (Some(1), Some(2)), None, 2 + 2),

@@ -24,7 +24,7 @@ struct Reply {
 
 /// The event subscription of a resource: simulated ones are named after their topic.
 fn subscription_of(resource: &Resource) -> SubscriptionKey {
-    let name = resource.arn.resource.rsplit(':').next().unwrap_or_default();
+    let name = resource.arn.resource.rsplit([':', '/']).next().unwrap_or_default();
     let name = name.strip_suffix(".fifo").unwrap_or(name);
     SubscriptionKey { topic: name.to_owned(), name: "sub".to_owned() }
 }
@@ -42,18 +42,14 @@ impl Endpoints {
             entries.iter().map(|entry| events(entry.body.as_bytes())).collect();
         let carried = carried.map_err(|error| error.to_string())?;
         let is_function = resource.kind == ResourceKind::LambdaFunction;
-        if !is_function && (entries.len() > 10 || carried.iter().any(|events| events.len() != 1)) {
-            return Err("entries that no queue takes".to_owned());
+        let entries_max = resource.kind.rules().call_entries_max as usize;
+        if entries.len() > entries_max
+            || !is_function && carried.iter().any(|events| events.len() != 1)
+        {
+            return Err("entries that its service does not take".to_owned());
         }
-        if resource.is_fifo() != entries.iter().all(|entry| entry.key.is_some()) {
-            return Err("entries without the message group of a FIFO resource".to_owned());
-        }
-        let count = |entry: &Entry| {
-            let mut found =
-                entry.attributes.iter().filter(|(name, _)| name == "aeg-delivery-count");
-            found.next().and_then(|(_, value)| value.expose().parse::<u32>().ok())
-        };
-        let made = entries.first().and_then(count).ok_or("no aeg-delivery-count")?;
+        wrong_members(resource, entries).map_or(Ok(()), Err)?;
+        let made = attempts_made(resource, entries)?;
         let mut history = self.history.lock().expect("no panic while held");
         let all: Vec<Event> = carried.iter().flatten().map(Event::clone).collect();
         let reaction = self.react(&subscription, &all, now);
@@ -133,6 +129,35 @@ impl Endpoints {
         history.requests[request].heard = Some((now, overall(&answers)));
         history.trace(now, || format!("answers {answers:?}"));
         answers
+    }
+}
+
+/// What is wrong with the members of entries that only some services take.
+fn wrong_members(resource: &Resource, entries: &[Entry]) -> Option<String> {
+    let is_stream = resource.kind == ResourceKind::KinesisStream;
+    let is_bus = resource.kind == ResourceKind::EventBridgeBus;
+    if (resource.is_fifo() || is_stream) != entries.iter().all(|entry| entry.key.is_some()) {
+        return Some("entries without their message group or partition key".to_owned());
+    }
+    if is_bus != entries.iter().all(|entry| entry.bus.is_some()) {
+        return Some("entries without the members of an event bus".to_owned());
+    }
+    let has_attributes = entries.iter().any(|entry| !entry.attributes.is_empty());
+    ((is_stream || is_bus) && has_attributes)
+        .then(|| "attributes for which its service has no place".to_owned())
+}
+
+/// How many attempts were made before, as the entries say it.
+fn attempts_made(resource: &Resource, entries: &[Entry]) -> Result<u32, String> {
+    let first = entries.first().ok_or("no entries")?;
+    if resource.kind.rules().attributes_max == 0 {
+        return Ok(first.attempts_made);
+    }
+    let mut found = first.attributes.iter().filter(|(name, _)| name == "aeg-delivery-count");
+    let count = found.next().and_then(|(_, value)| value.expose().parse::<u32>().ok());
+    match count.ok_or("no aeg-delivery-count")? {
+        count if count == first.attempts_made => Ok(count),
+        count => Err(format!("a count of {count}, not {}", first.attempts_made)),
     }
 }
 

@@ -52,6 +52,7 @@ impl DueDeliveries for Faulty<Tables> {
         let about = About::Deliveries(parked.iter().map(|parked| parked.id).collect());
         let units: Vec<_> =
             parked.iter().map(|parked| (partition_of(parked), Units::Write(1))).collect();
+        self.room_for(&units).await;
         self.table(about, &units, || self.inner.remove_all(parked)).await
     }
 }

@@ -35,9 +35,8 @@ pub struct Partitions {
 }
 
 impl Partitions {
-    /// Whether one of the partitions lacks the units in this second. If none does, the units are
-    /// used.
-    pub(super) fn is_full(
+    /// Whether one of the partitions lacks the units in this second.
+    pub(super) fn lacks(
         &mut self,
         units: &[(String, Units)],
         most: Limits,
@@ -54,7 +53,17 @@ impl Partitions {
                 Units::Read(more) => read > 0 && read + more > most.reads,
             }
         };
-        if units.iter().any(is_over) {
+        units.iter().any(is_over)
+    }
+
+    /// The same. If none does, the units are used.
+    pub(super) fn is_full(
+        &mut self,
+        units: &[(String, Units)],
+        most: Limits,
+        now: Timestamp,
+    ) -> bool {
+        if self.lacks(units, most, now) {
             self.refused += 1;
             return true;
         }

@@ -32,6 +32,10 @@ pub struct Plan {
     pub throttled: Vec<Range<Timestamp>>,
     /// The longest time of a call; zero if calls take no time.
     pub latency_max: Duration,
+    /// Whether calls of many entries are made as the adapters make them: SQS takes the time of one call
+    /// for a batch, and removals that a full partition refuses are tried again. Otherwise entries come
+    /// one after the other, and a full partition fails the call.
+    pub as_adapters: bool,
     /// The faults of single calls, by their number from 1.
     pub calls: BTreeMap<u64, Fault>,
     /// The number of calls after which all others fail before they take effect.

@@ -1,6 +1,7 @@
 //! Faults of queues, buckets and endpoints.
 
 use async_trait::async_trait;
+use futures::stream::{self, StreamExt};
 use gridpost_core::{
     delivery::{
         dead_letter::Labels, queue::Queue, request::Request, resource_check::Finding,
@@ -26,15 +27,15 @@ use crate::{
 impl QueueSender for Faulty<Queues> {
     async fn send(&self, queue: Queue, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
         self.inner.note_call(queue, messages.len());
-        let mut answers = Vec::new();
         // Each entry of a batch fails or succeeds by itself.
-        for message in messages {
+        let one = |message: Outgoing| async move {
             let about =
                 About::Deliveries(Carried::of(&message.body).delivery.into_iter().collect());
             let effect = || async { self.inner.send_one(queue, message.clone()) };
-            answers.push(self.call(about, effect).await);
-        }
-        answers
+            self.call(about, effect).await
+        };
+        let at_once = if self.injector.plan().as_adapters { messages.len().max(1) } else { 1 };
+        stream::iter(messages).map(one).buffered(at_once).collect().await
     }
 }
 

@@ -1,7 +1,7 @@
 //! Parked deliveries, as wake takes them out, page by page, and as operators find them: by a scan
 //! of the table, which also holds the states of failing deliveries, or by their minute.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Bound};
 
 use async_trait::async_trait;
 use gridpost_core::delivery::parking::Parked;
@@ -142,10 +142,12 @@ impl DueDeliveries for Tables {
         let mut items = self.items();
         let mut page = DuePage::default();
         let mut bytes = 0;
-        let all = items.parked.range((minute, String::new())..(minute + 1, String::new()));
+        let from = after.map_or(Bound::Included((minute, String::new())), |after| {
+            Bound::Excluded((minute, after))
+        });
+        let all = items.parked.range((from, Bound::Excluded((minute + 1, String::new()))));
         for ((_, place), parked) in all {
-            let is_behind = after.as_ref().is_none_or(|after| place > after);
-            if parked_partition(parked.id) != partition || !is_behind {
+            if parked_partition(parked.id) != partition {
                 continue;
             }
             page.due.push(parked.clone());

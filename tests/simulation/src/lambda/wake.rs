@@ -28,8 +28,14 @@ pub struct Wakes {
     pub twice: f64,
 }
 
-/// Invokes wake once a minute, as its schedule does. If nothing is parked, only its cursor is
-/// written, to save time.
+impl Wakes {
+    /// To the second, however long the runs take.
+    pub const PUNCTUAL: Self =
+        Self { phase: Duration::ZERO, late_max: Duration::ZERO, skipped: 0.0, twice: 0.0 };
+}
+
+/// Invokes wake once a minute, as its schedule does, or a minute after its last run in worlds whose
+/// schedule is not told. If nothing is parked, only its cursor is written, to save time.
 pub async fn schedule_wake(world: Rc<World>) {
     if let Some(wakes) = world.wakes {
         return loosely(world, wakes).await;

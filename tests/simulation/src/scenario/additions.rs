@@ -27,7 +27,7 @@ const APART: u64 = 0xadd_ed00;
 /// The same of what operators do, which came later.
 const OPERATED: u64 = 0x0be_7a7e;
 
-/// A world of many kinds, chosen by a seed, without what was added last.
+/// The same without what was added after these.
 pub fn unconverted(seed: u64) -> Scenario {
     let dice = SeededDice::new(seed ^ APART);
     let mut scenario = plain(seed);

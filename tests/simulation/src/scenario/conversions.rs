@@ -1,6 +1,6 @@
 //! Topics whose events are delivered in another schema than they are published in, events of a
-//! publisher's own schema, namespace topics, and further AWS resources: what was added to worlds
-//! last, with dice of its own.
+//! publisher's own schema, namespace topics, SNS and FIFO resources: what was added to worlds then,
+//! with dice of its own. What came after these is in [`super::streams`].
 
 use gridpost_core::{
     event::{
@@ -18,8 +18,8 @@ use super::{CHANGING, Scenario, TOLD, unconverted};
 /// Tells these dice from those of all earlier steps.
 const CONVERTED: u64 = 0xc0_4e27ed;
 
-/// A world of many kinds, chosen by a seed.
-pub fn mixed(seed: u64) -> Scenario {
+/// A world of many kinds, chosen by a seed, without what was added last.
+pub fn converted(seed: u64) -> Scenario {
     let mut scenario = unconverted(seed);
     let dice = SeededDice::new(seed ^ CONVERTED);
     let Scenario { topics, filtered, converted, .. } = &mut scenario;
@@ -99,8 +99,7 @@ fn mapping(dice: &SeededDice, to_resource: bool) -> InputSchemaMapping {
     }
 }
 
-/// Makes some queues SNS topics, and some of both FIFO. (A fake of another service would learn no
-/// attempt's number: their entries have no attributes.)
+/// Makes some queues SNS topics, and some of both FIFO.
 fn set_resource(dice: &SeededDice, subscription: &mut EventSubscription) {
     let (is_topic, is_fifo, by_event) = (dice.chance(0.4), dice.chance(0.4), dice.chance(0.5));
     let Endpoint::Resource(resource) = &mut subscription.endpoint else { return };

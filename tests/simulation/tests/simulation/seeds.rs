@@ -2,8 +2,7 @@
 //!
 //! `GRIDPOST_SIM_SEED=<n> cargo test -p gridpost-simulation --test simulation -- replay
 //! --nocapture` lives one world again and prints all that happens in it, with
-//! `GRIDPOST_SIM_WORLD=plain` or `GRIDPOST_SIM_WORLD=unconverted` without what was added to worlds
-//! later.
+//! `GRIDPOST_SIM_WORLD=plain`, `unconverted` or `converted` without what was added to worlds later.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,8 +27,8 @@ const SEEDS: u64 = 4_000;
 /// The number of seeds of one commit.
 const SEEDS_OF_COMMIT: u64 = 10_000;
 
-/// Seeds that failed once, one a line: the number, `plain` or `unconverted` where its world is to
-/// be as it was before something was added to worlds, and after `#` what it found.
+/// Seeds that failed once, one a line: the number, `plain`, `unconverted` or `converted` where its
+/// world is to be as it was before something was added to worlds, and after `#` what it found.
 const CORPUS: &str = include_str!("corpus.txt");
 
 const FAILURES_MAX: usize = 5;
@@ -49,12 +48,18 @@ pub(super) enum Made {
     Plain,
     /// Events are delivered in the schema that they are published in.
     Unconverted,
+    /// They go to no stream and to no event bus.
+    Converted,
     Whole,
 }
 
 impl Made {
     /// Those that have a name in the corpus.
-    const NAMED: [(&str, Self); 2] = [("plain", Self::Plain), ("unconverted", Self::Unconverted)];
+    const NAMED: [(&str, Self); 3] = [
+        ("plain", Self::Plain),
+        ("unconverted", Self::Unconverted),
+        ("converted", Self::Converted),
+    ];
 
     fn named(name: &str) -> Self {
         let mut all = Self::NAMED.into_iter();
@@ -72,6 +77,7 @@ impl Seed {
         let make = match self.world {
             Made::Plain => scenario::plain,
             Made::Unconverted => scenario::unconverted,
+            Made::Converted => scenario::converted,
             Made::Whole => scenario::mixed,
         };
         let remains = world::run_on(stores, &make(self.number), self.number, traced);

@@ -1,6 +1,7 @@
 //! What wake sends of the lots of paused event subscriptions.
 
 use gridpost_core::{
+    delivery::parking,
     subscription::{EventSubscription, Pauses},
     topic::Topic,
 };
@@ -84,6 +85,16 @@ async fn what_ends_meanwhile_leaves_in_time() {
     assert_eq!((world.delays(), world.left()), (vec![60; 3], 5));
 }
 
+/// Its key says where it lies, and its message goes on.
+#[tokio::test(start_paused = true)]
+async fn one_that_can_not_be_read_leaves_its_lot_as_well() {
+    let uid = subscription(Pauses::default()).uid;
+    let lot = parking::unreadable_lot(parking::lot_minute(uid));
+    let held = held(1..4, NOW + 600).into_iter().map(|held| Parked { lot, ..held });
+    let world = world(Some(paused(false).resumed(at_minute(NOW - 1))), held.collect()).await;
+    assert_eq!((world.run_for(1).await, world.left()), (vec![3], 0));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_resumed_lot_comes_back_in_the_next_run_by_its_size() {
     let resumed = paused(false).resumed(at_minute(NOW - 1));
@@ -159,6 +170,42 @@ async fn a_failure_loses_nothing() {
         assert_eq!((world.left(), world.watches().await), (0, 1), "call {call}");
         assert!(world.deployment.queues.sent().len() >= 29, "call {call}");
     }
+}
+
+/// Five lots of more than a run can send, of which four have their turn at once.
+#[tokio::test(start_paused = true)]
+async fn large_lots_hold_up_no_further_one() {
+    let pauses = paused(false).resumed(at_minute(NOW - 1));
+    let one = |number: u128| EventSubscription {
+        uid: Uuid::from_u128(number),
+        pauses: pauses.clone(),
+        ..fixtures::subscription(&format!("s{number}"))
+    };
+    let all: Vec<_> = (1..=5).map(one).collect();
+    let mut due = Vec::new();
+    for (one, numbers) in all.iter().zip(0..) {
+        due.push(Parked::watch(&one.key, one.uid, one.uid, at_minute(NOW)));
+        let numbers = 1 + numbers * 2_000..(1 + numbers) * 2_000;
+        let (lot, group) = (Some(one.uid), one.key.name.clone());
+        due.extend(held(numbers, NOW + 600).into_iter().map(|it| Parked {
+            lot,
+            group: group.clone(),
+            ..it
+        }));
+    }
+    let world = World::new(NOW, due).await;
+    let topic = Topic { name: all[0].key.topic.clone(), ..fixtures::topic() };
+    world.deployment.tables.configure(topic, all);
+    let slow = Plan { latency_max: Duration::from_millis(100), ..Plan::default() };
+    let until = at_minute(NOW) + Duration::from_secs(5);
+    wake(&world.context(slow, Plan::default()), until).await.expect("woken");
+    let sent = world.deployment.queues.sent();
+    let of = |number: u128| {
+        let group = format!("s{number}");
+        sent.iter().filter(|(_, message)| message.group == group).count()
+    };
+    let each: Vec<_> = (1..=5).map(of).collect();
+    assert!(each.iter().all(|sent| (300..1_999).contains(sent)), "{each:?}");
 }
 
 #[tokio::test(start_paused = true)]
