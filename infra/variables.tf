@@ -753,7 +753,7 @@ variable "endpoint_roles" {
 }
 
 variable "endpoint_audiences" {
-  description = "Audiences for which event subscriptions may have tokens that AWS signs (OIDC, STS GetWebIdentityToken), each with the hosts that may be sent them: who receives a token could show it to others. For a token that Entra ID exchanges (api://AzureADTokenExchange by default) name login.microsoftonline.com and the endpoints that may be sent what it gives. dispatch and manage are granted tokens for exactly these; the account must have outbound web identity federation enabled (iam:EnableOutboundWebIdentityFederation)."
+  description = "Audiences for which event subscriptions may have tokens that AWS signs (OIDC, STS GetWebIdentityToken), each with the hosts that may be sent them: who receives a token could show it to others. For a token that Entra ID exchanges (api://AzureADTokenExchange by default) name login.microsoftonline.com and the endpoints that may be sent what it gives; such a token itself goes to Entra ID alone. dispatch and manage are granted tokens for exactly these; the account must have outbound web identity federation enabled (iam:EnableOutboundWebIdentityFederation)."
   type        = map(list(string))
   default     = {}
   nullable    = false

@@ -117,7 +117,7 @@ pub(super) fn read_identity(
     let what = "whom the token is for, one of the deployment's endpoint_audiences";
     members.required(AUDIENCE, what, problems);
     let by = read_web_identity(members, None, problems)?;
-    let checked = url.map(|url| context.allowed.identities.check_audience(&by.audience, url));
+    let checked = url.map(|url| by.check_bearer(url, &context.allowed.identities));
     if let Some(Err(refused)) = checked {
         problems.add(Code::InvalidValue, members.path_of(AUDIENCE), refused.to_string());
     }

@@ -121,6 +121,7 @@ fn identities_of_aws_that_the_deployment_does_not_name_are_refused() {
     let mut elsewhere = entra_by_token(&json!({}));
     elsewhere["properties"]["destination"]["properties"]["endpointUrl"] =
         json!("https://evil.example/");
+    let exchanged = identity(&json!({"audience": "api://AzureADTokenExchange"}));
     let mut bearer_elsewhere = identity(&json!({"audience": "aud"}));
     bearer_elsewhere["properties"]["destination"]["properties"]["endpointUrl"] =
         json!("https://evil.example/");
@@ -176,6 +177,8 @@ fn identities_of_aws_that_the_deployment_does_not_name_are_refused() {
         (identity(&json!({})), MissingMember, under("audience")),
         (identity(&json!({"audience": "other"})), InvalidValue, under("audience")),
         (bearer_elsewhere, InvalidValue, under("audience")),
+        // The endpoint could exchange it.
+        (exchanged, InvalidValue, under("audience")),
         (
             identity(&json!({"audience": "aud", "signingAlgorithm": "HS256"})),
             InvalidValue,
