@@ -4,8 +4,8 @@
 //! until shortly before its end. The token endpoint is as untrusted as an endpoint, and is called by
 //! the same client: through the address guard, without redirects, within bounds of time and size.
 //!
-//! An endpoint that answers 401 gets the request once more with a new token, because tokens are
-//! revoked, too. What fails on the way to a token is the outcome `EndpointAuthenticationFailed`: the
+//! An endpoint that answers 401 to a token that is older than a minute gets the request once more with a
+//! new one, because tokens are revoked, too. What fails on the way to a token is the outcome `EndpointAuthenticationFailed`: the
 //! endpoint has not been asked, so it is no 401 of its own.
 //!
 //! Signatures are made for each request, so a refusal of one counts at once. Neither they nor tokens of
@@ -182,7 +182,7 @@ impl<C: EndpointClient> Authenticated<C> {
         let again = request.clone();
         let sent_at = Instant::now();
         let attempted = self.client.attempt(with(request, &token)).await;
-        if !is_refused(&attempted) {
+        if !is_refused(&attempted) || self.tokens.is_new(&token) {
             return attempted;
         }
         let took = sent_at.elapsed();
@@ -253,7 +253,7 @@ impl<C: EndpointClient> Authenticated<C> {
             Err(_) => return no_token(&none_in_time()),
         };
         let probed = self.client.probe(with(request.clone(), &token)).await;
-        if !is_refused(&probed.attempted) {
+        if !is_refused(&probed.attempted) || self.tokens.is_new(&token) {
             return probed;
         }
         match self.tokens.instead_of(by, &token).await {
@@ -290,7 +290,7 @@ impl<C: HandshakeClient> Authenticated<C> {
         let again = request.clone();
         request.wait = left(began_at, whole)?;
         let answered = self.client.exchange(bearing(request, &token)).await?;
-        if answered.status != 401 {
+        if answered.status != 401 || self.tokens.is_new(&token) {
             return Ok(answered);
         }
         let token = self.tokens.instead_of(by, &token).await;

@@ -287,6 +287,7 @@ async fn tokens_of_aws_are_kept_and_renewed_once_like_others() {
     attempt(&client, &bearer(), "bearer.example").await;
     assert_eq!(world.asked().len(), 2, "it ends within a minute");
     *world.status.lock().expect("no panic") = 401;
+    sleep(Duration::from_secs(61)).await;
     let met = attempt(&client, &bearer(), "bearer.example").await;
     assert_eq!((met.0, met.1), (Outcome::Unauthorized, Some(401)));
     let sent: Vec<_> = world.sent().into_iter().map(|(_, sent)| sent).collect();

@@ -16,8 +16,14 @@ pub(super) const PORTS: &[Mutation] = &[
     Mutation {
         name: "a 401 counts at once",
         file: REQUESTS,
-        old: "if !is_refused(&attempted) {",
+        old: "if !is_refused(&attempted) || self.tokens.is_new(&token) {",
         new: "if !is_refused(&attempted) || is_refused(&attempted) {",
+    },
+    Mutation {
+        name: "an endpoint that refuses everything has a token asked for at each request",
+        file: REQUESTS,
+        old: "if !is_refused(&attempted) || self.tokens.is_new(&token) {",
+        new: "if !is_refused(&attempted) {",
     },
     Mutation {
         name: "a refused token is used again",
