@@ -127,8 +127,24 @@ fn unsigned<'a>(
     Unsigned { method, url: url.expose(), content_type, body }
 }
 
+fn status_of(attempted: &Attempted) -> Option<u16> {
+    match attempted {
+        Attempted::Answered { answer, .. } => answer.status,
+        Attempted::TimedOut { .. } => None,
+    }
+}
+
 fn is_refused(attempted: &Attempted) -> bool {
-    matches!(attempted, Attempted::Answered { answer, .. } if answer.status == Some(401))
+    status_of(attempted) == Some(401)
+}
+
+impl<C> Authenticated<C> {
+    /// Notes it if the endpoint has refused a signature.
+    fn note(&self, status: Option<u16>, by: &SigV4) {
+        if matches!(status, Some(401 | 403)) {
+            self.tokens.is_refused(by);
+        }
+    }
 }
 
 impl<C: EndpointClient> Authenticated<C> {
@@ -147,7 +163,11 @@ impl<C: EndpointClient> Authenticated<C> {
 
     async fn signed(&self, request: Request, by: &SigV4) -> Attempted {
         match self.with_signature(request, by).await {
-            Ok(request) => self.noted(self.client.attempt(request).await, by),
+            Ok(request) => {
+                let attempted = self.client.attempt(request).await;
+                self.note(status_of(&attempted), by);
+                attempted
+            }
             Err(error) => failed(&error),
         }
     }
@@ -158,18 +178,6 @@ impl<C: EndpointClient> Authenticated<C> {
         let signed = timeout(AUTHENTICATED_WITHIN, self.tokens.signature(by, parts)).await;
         request.attributes.extend(signed.map_err(|_| none_in_time())??);
         Ok(request)
-    }
-
-    /// Notes it if the endpoint has refused a signature.
-    fn noted(&self, attempted: Attempted, by: &SigV4) -> Attempted {
-        let is_denied = matches!(
-            &attempted,
-            Attempted::Answered { answer, .. } if matches!(answer.status, Some(401 | 403))
-        );
-        if is_denied {
-            self.tokens.is_refused(by);
-        }
-        attempted
     }
 
     async fn bearing(&self, request: Request, by: &Authentication) -> Attempted {
@@ -243,7 +251,11 @@ impl<C: EndpointClient> Authenticated<C> {
         }
         if let Authentication::AwsSigV4(by) = by {
             return match self.with_signature(request, by).await {
-                Ok(request) => self.client.probe(request).await,
+                Ok(request) => {
+                    let probed = self.client.probe(request).await;
+                    self.note(status_of(&probed.attempted), by);
+                    probed
+                }
                 Err(error) => no_token(&error),
             };
         }
@@ -284,7 +296,9 @@ impl<C: HandshakeClient> Authenticated<C> {
             let signed = signed.map_err(HandshakeError::Unauthenticated)?;
             request.attributes.extend(signed);
             request.wait = left(began_at, whole)?;
-            return self.client.exchange(request).await;
+            let answered = self.client.exchange(request).await?;
+            self.note(Some(answered.status), by);
+            return Ok(answered);
         }
         let token = self.tokens.get(by).await.map_err(HandshakeError::Unauthenticated)?;
         let again = request.clone();
