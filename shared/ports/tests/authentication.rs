@@ -317,6 +317,29 @@ async fn a_token_endpoint_that_is_down_is_not_asked_for_each_event() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_token_is_used_to_near_its_end_while_there_is_no_other() {
+    let world = Arc::new(World::default());
+    let client = client(&world);
+    assert_eq!(outcome(&client).await, Outcome::Delivered);
+    sleep(Duration::from_secs(3_545)).await;
+    for _ in 0..3 {
+        world.answers(refusal());
+    }
+    assert_eq!(outcome(&client).await, Outcome::Delivered, "it lives for 55 s");
+    assert_eq!(outcome(&client).await, Outcome::Delivered);
+    assert_eq!(world.asked(), 2, "another one is not asked for at each request");
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(outcome(&client).await, Outcome::Delivered);
+    assert_eq!(world.asked(), 3);
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(outcome(&client).await, Outcome::EndpointAuthenticationFailed);
+    assert_eq!(world.sent(), vec![bearer("t1"); 4]);
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(outcome(&client).await, Outcome::Delivered);
+    assert_eq!(world.sent().last(), Some(&bearer("t5")));
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_who_gives_up_leaves_the_token_to_the_others() {
     let world = Arc::new(World::default());
     let client = client(&world);

@@ -182,6 +182,21 @@ async fn a_role_is_assumed_once_for_all_and_again_before_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_role_s_credentials_are_used_on_while_sts_fails() {
+    let sts = Arc::new(Sts::default());
+    let signer = signer(&sts, own());
+    let sign = async || signer.signature(&by(Some(ROLE)), unsigned()).await.map(|_| ());
+    assert_eq!(sign().await, Ok(()));
+    *sts.answers.lock().expect("no panic") = Some((500, ""));
+    for _ in 0..4 {
+        sleep(Duration::from_secs(14 * 60 + 30)).await;
+        assert_eq!(sign().await, Ok(()), "they live for an hour");
+    }
+    sleep(Duration::from_secs(75)).await;
+    assert!(sign().await.is_err(), "a minute before their end it is over");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_sts_refuses_is_said_and_not_asked_for_each_event() {
     let sts = Arc::new(Sts::default());
     let signer = signer(&sts, own());

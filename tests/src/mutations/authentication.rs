@@ -44,6 +44,12 @@ pub(super) const PORTS: &[Mutation] = &[
         new: "let is_new = *at >= asked_at && now.since(*at) < FAILURE_KEPT_FOR;",
     },
     Mutation {
+        name: "a token that is still good is thrown away where there is no other",
+        file: KEPT,
+        old: "            Last::Value(value) | Last::Old(value, _) if value.is_valid(now) => Some(value.clone()),",
+        new: "            Last::Value(value) | Last::Old(value, _) if !value.is_valid(now) => Some(value.clone()),",
+    },
+    Mutation {
         name: "what fails at the token endpoint is the endpoint's own failure",
         file: REQUESTS,
         old: "Answer::without_status(Outcome::EndpointAuthenticationFailed)",
