@@ -104,8 +104,14 @@ pub(super) const WEBHOOK: &[Mutation] = &[
     Mutation {
         name: "a refused certificate's secret is read for each event",
         file: IDENTITY,
-        old: "                && now.since(kept.read_at) >= REFUSED_AFTER\n",
+        old: "                && now.since(kept.tried_at) >= REFUSED_AFTER\n",
         new: "",
+    },
+    Mutation {
+        name: "everyone who waits tries to read the secret of an expired certificate",
+        file: IDENTITY,
+        old: "now.since(self.tried_at) < REFUSED_AFTER;",
+        new: "now.since(self.read_at) < REFUSED_AFTER;",
     },
     Mutation {
         name: "everyone who waits reads the secret",

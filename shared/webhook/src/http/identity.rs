@@ -5,7 +5,7 @@
 //! |---|---|
 //! | identities kept | 128; the one that was not used for the longest time goes |
 //! | a secret is read | once for all who wait, again after 5 min, and when the endpoint refuses what it had |
-//! | it can't be read again | what it had is used for an hour |
+//! | it can't be read again | what it had is used for an hour, and it is tried every 30 s (10 s if that has expired) |
 //! | a failure | is the answer for 2 s |
 
 use std::{
@@ -98,6 +98,8 @@ pub(super) struct Identity {
     /// What its secret had; `None` if it has none.
     text: Option<Secret>,
     read_at: Timestamp,
+    /// When it was tried to read it, last.
+    tried_at: Timestamp,
     read_again_at: Timestamp,
 }
 
@@ -106,7 +108,7 @@ impl Identity {
         if self.text.is_none() {
             return true;
         }
-        let is_valid = is_valid(&self.own, now).is_ok() || now.since(self.read_at) < REFUSED_AFTER;
+        let is_valid = is_valid(&self.own, now).is_ok() || now.since(self.tried_at) < REFUSED_AFTER;
         is_valid && now < self.read_again_at
     }
 }
@@ -200,7 +202,7 @@ impl Identities {
             let mut last = open(&place.last);
             if let Last::Ready(kept) = &mut *last
                 && kept.text == refused.text
-                && now.since(kept.read_at) >= REFUSED_AFTER
+                && now.since(kept.tried_at) >= REFUSED_AFTER
             {
                 kept.read_again_at = now;
             }
@@ -247,11 +249,12 @@ impl Identities {
         let renewed = match (read, before) {
             (Err(error), Some(before)) if now.since(before.read_at) < USED_FOR => {
                 tracing::warn!(%error, "a client certificate is used on");
-                Ok(Identity { read_again_at: now + REPEATED_AFTER, ..before })
+                Ok(Identity { tried_at: now, read_again_at: now + REPEATED_AFTER, ..before })
             }
             (Err(error), _) => Err(error),
             (Ok(text), Some(before)) if before.text == text => {
-                Ok(Identity { read_at: now, read_again_at: now + READ_AGAIN_AFTER, ..before })
+                let read_again_at = now + READ_AGAIN_AFTER;
+                Ok(Identity { read_at: now, tried_at: now, read_again_at, ..before })
             }
             (Ok(text), _) => self.make(by, text, now),
         };
@@ -288,7 +291,8 @@ impl Identities {
         let networks = self.allowed.networks.clone();
         let pools = Pools::of(&Connector::https(Arc::clone(&self.network), networks, tls));
         let read_again_at = now + READ_AGAIN_AFTER;
-        Ok(Identity { pools, own: Arc::new(own), text, read_at: now, read_again_at })
+        let own = Arc::new(own);
+        Ok(Identity { pools, own, text, read_at: now, tried_at: now, read_again_at })
     }
 }
 

@@ -13,10 +13,11 @@ use gridpost_core::{
         authentication::certificate::{ClientCertificate, NoCertificate},
     },
 };
+use gridpost_ports::authentication::AUTHENTICATED_WITHIN;
 use http::Response;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Error;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::{Built, HttpClient, failure::refusal_in, identity::Identity};
 
@@ -42,7 +43,9 @@ impl HttpClient {
     ) -> Result<Option<Box<Shown>>, NoCertificate> {
         let Some(by) = authentication else { return Ok(None) };
         let Some(certificate) = certificate(&by) else { return Ok(None) };
-        let identity = self.0.identities.get(certificate, url.expose()).await?;
+        let identity = self.0.identities.get(certificate, url.expose());
+        let none_in_time = |_| NoCertificate::NoSecret("no answer in time".to_owned());
+        let identity = timeout(AUTHENTICATED_WITHIN, identity).await.map_err(none_in_time)??;
         Ok(Some(Box::new(Shown { by, url: url.clone(), identity })))
     }
 

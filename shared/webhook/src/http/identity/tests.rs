@@ -431,6 +431,49 @@ async fn a_secret_that_can_not_be_read_again_is_used_for_an_hour() {
 }
 
 #[tokio::test]
+async fn an_expired_certificate_s_secret_that_can_not_be_read_is_tried_once_for_all() {
+    let (public, clients) = (Authority::new("public"), Authority::new("clients"));
+    let receiver = Receiver::start(server(&public, &clients, Asks::Strictly)).await;
+    let world = World::trusting(&public);
+    let year_2027 = 1_798_761_600_000;
+    world.clock.go_on(Duration::from_millis(year_2027 - 60_000 - u64::try_from(NOW_MS).expect("a time")));
+    let (certificate, key) = clients.signs("own", 2019, 2027);
+    world.secret.set(Some(format!("{certificate}{key}")));
+    let by = named_by("arn:s");
+    assert_eq!(world.attempt(&receiver.url, Some(&by)).await.0, Outcome::Delivered);
+    world.secret.set(None);
+    world.clock.go_on(Duration::from_secs(90));
+    for reads in [2, 2, 3] {
+        let all = (0..20).map(|_| world.attempt(&receiver.url, Some(&by)));
+        for (outcome, said) in futures::future::join_all(all).await {
+            assert_eq!(outcome, FAILED);
+            assert!(said.contains("has expired"), "{said}");
+        }
+        assert_eq!(world.secret.reads(), reads);
+        world.clock.go_on(Duration::from_secs(6));
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_reads_a_secret_that_can_not_be_read_every_ten_seconds_at_most() {
+    let (public, clients) = (Authority::new("public"), Authority::new("clients"));
+    let others = Authority::new("others");
+    let receiver = Receiver::start(server(&public, &others, Asks::Strictly)).await;
+    let world = World::trusting(&public);
+    let (certificate, key) = clients.signs("own", 2019, 2100);
+    world.secret.set(Some(format!("{certificate}{key}")));
+    let by = named_by("arn:s");
+    assert_eq!(world.attempt(&receiver.url, Some(&by)).await.0, FAILED);
+    world.secret.set(None);
+    world.clock.go_on(Duration::from_secs(60));
+    for reads in [2, 2, 3] {
+        assert_eq!(world.attempt(&receiver.url, Some(&by)).await.0, FAILED);
+        assert_eq!(world.secret.reads(), reads);
+        world.clock.go_on(Duration::from_secs(6));
+    }
+}
+
+#[tokio::test]
 async fn identities_are_bounded_and_the_least_used_one_goes() {
     let (public, clients) = (Authority::new("public"), Authority::new("clients"));
     let receiver = Receiver::start(server(&public, &clients, Asks::Strictly)).await;
