@@ -1046,7 +1046,7 @@ variable "tracing" {
 }
 
 variable "failed_response_bytes" {
-  description = "How many bytes of a failed response's body to keep with its attempt, 0 to 1024: in dispatch's log, and in the delivery's state until two days after its end (at most 4096 for all attempts of a delivery). gridpost delivery show, explain and tail show them. A response may contain personal data, or repeat the events and secrets that were sent. 0 neither reads nor keeps a body."
+  description = "How many bytes of a failed response's body to keep with its attempt, 0 to 1024: in dispatch's log, and in the delivery's state until two days after its end (at most 4096 for all attempts of a delivery). gridpost delivery show, explain and tail show them. A response may contain personal data, or repeat the events that were sent; tokens and delivery attributes that it repeats word for word are hidden. 0 neither reads nor keeps a body."
   type        = number
   default     = 0
   nullable    = false

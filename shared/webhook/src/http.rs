@@ -16,6 +16,7 @@
 mod attempt;
 mod body;
 mod failure;
+mod hidden;
 mod identity;
 mod shown;
 

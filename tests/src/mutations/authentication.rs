@@ -84,6 +84,12 @@ pub(super) const WEBHOOK: &[Mutation] = &[
         new: "let place = match kept.values().next() {",
     },
     Mutation {
+        name: "what an endpoint repeats of a token is kept",
+        file: "shared/webhook/src/http/hidden.rs",
+        old: "                kept.extend_from_slice(INSTEAD);\n                rest = &rest[value.len()..];",
+        new: "                kept.extend_from_slice(value);\n                rest = &rest[value.len()..];",
+    },
+    Mutation {
         name: "a certificate that has expired is shown",
         file: IDENTITY,
         old: r#"Err(webpki::Error::CertExpired { .. }) => unusable("has expired"),"#,

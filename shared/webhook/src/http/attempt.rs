@@ -31,6 +31,7 @@ use super::{
     Built, HttpClient, answer_without_head,
     body::{first_bytes, read_aside},
     failure::failure_of,
+    hidden::Hidden,
     shown::{Shown, Unanswered, text_of, unauthenticated},
 };
 use crate::connect::CONNECT_WAIT;
@@ -50,10 +51,10 @@ enum Rest {
 }
 
 impl Rest {
-    async fn text(self, most: ResponseBytes) -> Option<String> {
+    async fn text(self, most: ResponseBytes, hidden: &Hidden<'_>) -> Option<String> {
         match self {
             Self::Nothing => None,
-            Self::Body(body) => first_bytes(Some(body), most).await,
+            Self::Body(body) => first_bytes(body, most, hidden).await,
             Self::Reason(reason) => text_of(&reason),
         }
     }
@@ -123,7 +124,8 @@ impl EndpointClient for HttpClient {
         match answer {
             // The head came in time. Its outcome stands, however long the body takes.
             Ok(Ok(Some((answer, rest)))) => {
-                Attempted::Answered { answer, response_text: rest.text(self.1).await }
+                let hidden = Hidden::of(&url, &attributes);
+                Attempted::Answered { answer, response_text: rest.text(self.1, &hidden).await }
             }
             Ok(_) => Answer::without_status(Outcome::Aborted).into(),
             Err(_) => Attempted::TimedOut { late: late(exchange) },
@@ -150,7 +152,8 @@ impl EndpointClient for HttpClient {
         match timeout(RESPONSE_WAIT, self.send(request, shown, &sending)).await {
             Ok(Ok(response)) => {
                 let answer = self.answer_of(&response);
-                let response_text = first_bytes(Some(response.into_body()), self.1).await;
+                let hidden = Hidden::of(&url, &attributes);
+                let response_text = first_bytes(response.into_body(), self.1, &hidden).await;
                 let is_failure = answer.outcome != Outcome::Delivered;
                 let response_text = response_text.filter(|_| is_failure);
                 Attempted::Answered { answer, response_text }.into()
