@@ -90,6 +90,12 @@ pub(super) const WEBHOOK: &[Mutation] = &[
         new: "                kept.extend_from_slice(value);\n                rest = &rest[value.len()..];",
     },
     Mutation {
+        name: "a failed handshake refuses a certificate that was not asked for",
+        file: IDENTITY,
+        old: "DecryptError | HandshakeFailure => was_asked,",
+        new: "DecryptError | HandshakeFailure => was_asked || !was_asked,",
+    },
+    Mutation {
         name: "a certificate that has expired is shown",
         file: IDENTITY,
         old: r#"Err(webpki::Error::CertExpired { .. }) => unusable("has expired"),"#,
