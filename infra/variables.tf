@@ -649,7 +649,7 @@ variable "aws_sources" {
 }
 
 variable "endpoint_secrets" {
-  description = "Client secrets, private keys and client certificates that event subscriptions may authenticate with without having them: ARNs of Secrets Manager secrets (whole, with the six characters at their end) and of SSM parameters, each with the hosts of token URLs that may be sent it, or of endpoints that may be shown the certificate. dispatch and manage are granted to read exactly these; an event subscription that names another one, or a URL of another host, is refused. Who may write event subscriptions may have tokens made with these secrets and sent to endpoints of their choice. A secret under a key of your own: the key's policy must allow both roles to decrypt."
+  description = "Client secrets, private keys and client certificates that event subscriptions may authenticate with without having them: ARNs of Secrets Manager secrets (whole, with the six characters at their end) and of SSM parameters, each with the hosts of token URLs that may be sent it, or of endpoints that may be shown the certificate. dispatch and manage are granted to read exactly these; an event subscription that names another one, or a URL of another host, is refused. Who may write event subscriptions may have tokens made with these secrets and private keys, and sent to endpoints of their choice. A secret under a key of your own: the key's policy must allow both roles to decrypt."
   type        = map(list(string))
   default     = {}
   nullable    = false
@@ -679,7 +679,7 @@ variable "endpoint_secrets" {
 }
 
 variable "endpoint_entra_client" {
-  description = "The deployment's own client of Microsoft Entra ID (client_id), and the ARN of its secret in Secrets Manager or SSM. With it, event subscriptions may name azureActiveDirectoryTenantId and azureActiveDirectoryApplicationIdOrUri alone, as Event Grid's do: the token is asked for in its name. Null: such event subscriptions are refused."
+  description = "The deployment's own client of Microsoft Entra ID (client_id), and the ARN of its secret in Secrets Manager or SSM. With it, event subscriptions may name azureActiveDirectoryTenantId and azureActiveDirectoryApplicationIdOrUri alone, as Event Grid's do: the token is asked for in its name. Who may write event subscriptions may have tokens of this client, for any application and tenant, sent to endpoints of their choice: give it no more rights than they may have. Null: such event subscriptions are refused."
   type        = object({ client_id = string, secret = string })
   default     = null
 
