@@ -408,7 +408,11 @@ mod tests {
         let signed = json!({"type": "AwsSigV4", "properties": {
             "service": "execute-api", "region": "eu-north-1", "roleArn": "arn:r"}});
         let table = [
-            (&flags, &certificate, json!({"certificateReference": "arn:new", "trustedCertificates": "ca"})),
+            (
+                &flags,
+                &certificate,
+                json!({"certificateReference": "arn:new", "trustedCertificates": "ca"}),
+            ),
             (&flags, &signed, json!({"certificateReference": "arn:new"})),
             (&flags, &Value::Null, json!({"certificateReference": "arn:new"})),
             (

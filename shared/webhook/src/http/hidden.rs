@@ -34,7 +34,8 @@ impl<'a> Hidden<'a> {
             if let Some(value) = self.0.iter().find(|value| rest.starts_with(value)) {
                 kept.extend_from_slice(INSTEAD);
                 rest = &rest[value.len()..];
-            } else if rest.len() >= BYTES_MIN && self.0.iter().any(|value| value.starts_with(rest)) {
+            } else if rest.len() >= BYTES_MIN && self.0.iter().any(|value| value.starts_with(rest))
+            {
                 kept.extend_from_slice(INSTEAD);
                 break;
             } else {
@@ -53,8 +54,9 @@ mod tests {
     #[test]
     fn what_a_response_repeats_of_secrets_is_hidden() {
         let url = Secret::new("https://e.example/hook?code=hush-hush");
-        let attributes = [("authorization", "Bearer ey.JhdXNo.x"), ("x-key", "hush-key"), ("x-a", "v")]
-            .map(|(name, value)| (name.to_owned(), Secret::new(value)));
+        let attributes =
+            [("authorization", "Bearer ey.JhdXNo.x"), ("x-key", "hush-key"), ("x-a", "v")]
+                .map(|(name, value)| (name.to_owned(), Secret::new(value)));
         let hidden = Hidden::of(&url, &attributes);
         let table = [
             ("no such order", "no such order"),

@@ -393,8 +393,14 @@ pub(super) fn is_refusal(alert: AlertDescription, was_asked: bool) -> bool {
     use AlertDescription::*;
     match alert {
         DecryptError | HandshakeFailure => was_asked,
-        AccessDenied | BadCertificate | CertificateExpired | CertificateRequired
-        | CertificateRevoked | CertificateUnknown | NoCertificate | UnknownCA
+        AccessDenied
+        | BadCertificate
+        | CertificateExpired
+        | CertificateRequired
+        | CertificateRevoked
+        | CertificateUnknown
+        | NoCertificate
+        | UnknownCA
         | UnsupportedCertificate => true,
         _ => false,
     }

@@ -436,7 +436,9 @@ async fn an_expired_certificate_s_secret_that_can_not_be_read_is_tried_once_for_
     let receiver = Receiver::start(server(&public, &clients, Asks::Strictly)).await;
     let world = World::trusting(&public);
     let year_2027 = 1_798_761_600_000;
-    world.clock.go_on(Duration::from_millis(year_2027 - 60_000 - u64::try_from(NOW_MS).expect("a time")));
+    world
+        .clock
+        .go_on(Duration::from_millis(year_2027 - 60_000 - u64::try_from(NOW_MS).expect("a time")));
     let (certificate, key) = clients.signs("own", 2019, 2027);
     world.secret.set(Some(format!("{certificate}{key}")));
     let by = named_by("arn:s");

@@ -110,7 +110,8 @@ fn unsignable(service: &str, url: Option<&str>) -> Option<&'static str> {
     let query = url.query()?;
     let mut pairs = url::form_urlencoded::parse(query.as_bytes());
     // What is no UTF-8 is decoded as that character.
-    let is_utf8 = pairs.all(|(name, value)| !name.contains('\u{FFFD}') && !value.contains('\u{FFFD}'));
+    let is_utf8 =
+        pairs.all(|(name, value)| !name.contains('\u{FFFD}') && !value.contains('\u{FFFD}'));
     let is_plain = is_utf8 && !query.contains('+');
     (!is_plain).then_some(
         "can't sign for the endpoint's URL: its query must be UTF-8, with '%20' for a space and '%2B' \
