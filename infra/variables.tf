@@ -698,7 +698,7 @@ variable "endpoint_entra_client" {
 }
 
 variable "endpoint_signed_hosts" {
-  description = "Hosts that dispatch and manage may sign requests to (Signature Version 4) in their own name, each with what is invoked there: ARNs of API Gateway (arn:aws:execute-api:REGION:ACCOUNT:API/STAGE/POST/PATH; handshakes of CloudEvents also need OPTIONS) or of functions with a URL. Both roles are granted to invoke exactly these. Who may write event subscriptions chooses path, query and headers of such requests, and publishers their bodies: name no API that trusts this deployment with more, such as the deployment's own. Event subscriptions that ask for signatures to another host are refused."
+  description = "Hosts that dispatch and manage may sign requests to (Signature Version 4) in their own name, each with what is invoked there: ARNs of API Gateway (arn:aws:execute-api:REGION:ACCOUNT:API/STAGE/POST/PATH; handshakes of CloudEvents also need OPTIONS) or of functions with a URL. Both roles are granted to invoke exactly these. Who may write event subscriptions chooses path, query and headers of such requests, and publishers their bodies: name no API that trusts this deployment with more, such as the deployment's own. Event subscriptions that ask for signatures to another host are refused. The deployment's own domains and its manage API are refused."
   type        = map(list(string))
   default     = {}
   nullable    = false
