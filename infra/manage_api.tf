@@ -82,6 +82,22 @@ resource "aws_apigatewayv2_api" "manage" {
       condition     = var.manage_authorization == "AWS_IAM" || local.emulated
       error_message = "manage_authorization \"NONE\" would let anyone on the internet read topic keys and redirect events. It is allowed only together with aws_endpoint_url, that is, on an emulator; use \"AWS_IAM\"."
     }
+
+    # Who may write event subscriptions would call it in dispatch's name.
+    precondition {
+      condition     = length(setintersection([for host in keys(var.endpoint_signed_hosts) : lower(host)], [for domain in values(local.domains) : lower(domain.name)])) == 0
+      error_message = "endpoint_signed_hosts must not have the deployment's own domains, got ${jsonencode(keys(var.endpoint_signed_hosts))}."
+    }
+
+    postcondition {
+      condition     = !contains([for host in keys(var.endpoint_signed_hosts) : "https://${lower(host)}"], coalesce(self.api_endpoint, "none"))
+      error_message = "endpoint_signed_hosts must not have the deployment's own manage API, ${coalesce(self.api_endpoint, "none")}."
+    }
+
+    postcondition {
+      condition     = !contains([for arn in flatten(values(var.endpoint_signed_hosts)) : split("/", try(split(":", arn)[5], ""))[0]], self.id)
+      error_message = "endpoint_signed_hosts must not let the deployment's own manage API be invoked, ${self.id}."
+    }
   }
 }
 

@@ -649,7 +649,7 @@ variable "aws_sources" {
 }
 
 variable "endpoint_secrets" {
-  description = "Client secrets, private keys and client certificates that event subscriptions may authenticate with without having them: ARNs of Secrets Manager secrets (whole, with the six characters at their end) and of SSM parameters, each with the hosts of token URLs that may be sent it, or of endpoints that may be shown the certificate. dispatch and manage are granted to read exactly these; an event subscription that names another one, or a URL of another host, is refused. Who may write event subscriptions may have tokens made with these secrets and sent to endpoints of their choice. A secret under a key of your own: the key's policy must allow both roles to decrypt."
+  description = "Client secrets, private keys and client certificates that event subscriptions may authenticate with without having them: ARNs of Secrets Manager secrets (whole, with the six characters at their end) and of SSM parameters, each with the hosts of token URLs that may be sent it, or of endpoints that may be shown the certificate. dispatch and manage are granted to read exactly these; an event subscription that names another one, or a URL of another host, is refused. Who may write event subscriptions may have tokens made with these secrets and private keys, and sent to endpoints of their choice. A secret under a key of your own: the key's policy must allow both roles to decrypt."
   type        = map(list(string))
   default     = {}
   nullable    = false
@@ -679,7 +679,7 @@ variable "endpoint_secrets" {
 }
 
 variable "endpoint_entra_client" {
-  description = "The deployment's own client of Microsoft Entra ID (client_id), and the ARN of its secret in Secrets Manager or SSM. With it, event subscriptions may name azureActiveDirectoryTenantId and azureActiveDirectoryApplicationIdOrUri alone, as Event Grid's do: the token is asked for in its name. Null: such event subscriptions are refused."
+  description = "The deployment's own client of Microsoft Entra ID (client_id), and the ARN of its secret in Secrets Manager or SSM. With it, event subscriptions may name azureActiveDirectoryTenantId and azureActiveDirectoryApplicationIdOrUri alone, as Event Grid's do: the token is asked for in its name. Who may write event subscriptions may have tokens of this client, for any application and tenant, sent to endpoints of their choice: give it no more rights than they may have. Null: such event subscriptions are refused."
   type        = object({ client_id = string, secret = string })
   default     = null
 
@@ -698,7 +698,7 @@ variable "endpoint_entra_client" {
 }
 
 variable "endpoint_signed_hosts" {
-  description = "Hosts that dispatch and manage may sign requests to (Signature Version 4) in their own name, each with what is invoked there: ARNs of API Gateway (arn:aws:execute-api:REGION:ACCOUNT:API/STAGE/POST/PATH; handshakes of CloudEvents also need OPTIONS) or of functions with a URL. Both roles are granted to invoke exactly these. Who may write event subscriptions chooses path, query and headers of such requests, and publishers their bodies: name no API that trusts this deployment with more, such as the deployment's own. Event subscriptions that ask for signatures to another host are refused."
+  description = "Hosts that dispatch and manage may sign requests to (Signature Version 4) in their own name, each with what is invoked there: ARNs of API Gateway (arn:aws:execute-api:REGION:ACCOUNT:API/STAGE/POST/PATH; handshakes of CloudEvents also need OPTIONS) or of functions with a URL. Both roles are granted to invoke exactly these. Who may write event subscriptions chooses path, query and headers of such requests, and publishers their bodies: name no API that trusts this deployment with more, such as the deployment's own. Event subscriptions that ask for signatures to another host are refused. The deployment's own domains and its manage API are refused."
   type        = map(list(string))
   default     = {}
   nullable    = false
@@ -753,7 +753,7 @@ variable "endpoint_roles" {
 }
 
 variable "endpoint_audiences" {
-  description = "Audiences for which event subscriptions may have tokens that AWS signs (OIDC, STS GetWebIdentityToken), each with the hosts that may be sent them: who receives a token could show it to others. For a token that Entra ID exchanges (api://AzureADTokenExchange by default) name login.microsoftonline.com and the endpoints that may be sent what it gives. dispatch and manage are granted tokens for exactly these; the account must have outbound web identity federation enabled (iam:EnableOutboundWebIdentityFederation)."
+  description = "Audiences for which event subscriptions may have tokens that AWS signs (OIDC, STS GetWebIdentityToken), each with the hosts that may be sent them: who receives a token could show it to others. For a token that Entra ID exchanges (api://AzureADTokenExchange by default) name login.microsoftonline.com and the endpoints that may be sent what it gives; such a token itself goes to Entra ID alone. dispatch and manage are granted tokens for exactly these; the account must have outbound web identity federation enabled (iam:EnableOutboundWebIdentityFederation)."
   type        = map(list(string))
   default     = {}
   nullable    = false
@@ -1046,7 +1046,7 @@ variable "tracing" {
 }
 
 variable "failed_response_bytes" {
-  description = "How many bytes of a failed response's body to keep with its attempt, 0 to 1024: in dispatch's log, and in the delivery's state until two days after its end (at most 4096 for all attempts of a delivery). gridpost delivery show, explain and tail show them. A response may contain personal data, or repeat the events and secrets that were sent. 0 neither reads nor keeps a body."
+  description = "How many bytes of a failed response's body to keep with its attempt, 0 to 1024: in dispatch's log, and in the delivery's state until two days after its end (at most 4096 for all attempts of a delivery). gridpost delivery show, explain and tail show them. A response may contain personal data, or repeat the events that were sent; tokens and delivery attributes that it repeats word for word are hidden. 0 neither reads nor keeps a body."
   type        = number
   default     = 0
   nullable    = false

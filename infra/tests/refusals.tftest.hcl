@@ -575,3 +575,16 @@ run "tokens_for_any_audience" {
 
   expect_failures = [var.endpoint_audiences]
 }
+
+run "signed_requests_to_the_manage_api_s_domain" {
+  command = plan
+
+  variables {
+    manage_domain = { name = "manage.example.com", certificate_arn = "arn:aws:acm:eu-central-1:123456789012:certificate/c" }
+    endpoint_signed_hosts = {
+      "Manage.example.com" = ["arn:aws:execute-api:eu-central-1:123456789012:a1b2c3/prod/POST/x"]
+    }
+  }
+
+  expect_failures = [aws_apigatewayv2_api.manage]
+}

@@ -8,6 +8,13 @@ use serde_json::{Value, json};
 use super::members;
 use crate::failure::Misuse;
 
+/// Of each type: the members that stay where flags describe another one of that type.
+const KEPT: [(&str, &[&str]); 3] = [
+    ("OAuth2ClientCredentials", &["scope", "audience"]),
+    ("ClientCertificate", &["trustedCertificates"]),
+    ("AwsSigV4", &["region", "roleArn"]),
+];
+
 /// A file of PEM. What it has does not print.
 #[derive(Clone)]
 pub struct PemFile {
@@ -185,6 +192,27 @@ impl AuthenticationFlags {
         kinds.iter().find(|(is_given, _)| *is_given).map(|(_, kind)| *kind)
     }
 
+    /// Whether they name a type, and so describe a whole authentication.
+    pub fn name_type(&self) -> bool {
+        self.kind().is_some()
+    }
+
+    /// As [`Self::authentication`], for an event subscription that has `stored`. A patch that names the
+    /// type replaces the whole authentication, so what no flag names goes along where it is of the same
+    /// type.
+    pub fn authentication_beside(&self, stored: &Value) -> Option<Value> {
+        let mut given = self.authentication()?;
+        let same = |kind: &str| given["type"] == *kind && stored["type"] == *kind;
+        let names = KEPT.iter().find(|(kind, _)| same(kind)).map_or(&[][..], |(_, names)| *names);
+        for name in names {
+            let before = &stored["properties"][name];
+            if given["properties"].get(name).is_none() && !before.is_null() {
+                given["properties"][name] = before.clone();
+            }
+        }
+        Some(given)
+    }
+
     /// Checks that the files could be read.
     ///
     /// # Errors
@@ -360,6 +388,48 @@ mod tests {
         ];
         for (flags, want) in table {
             assert_eq!(flags.authentication().unwrap_or_default(), want, "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn what_no_flag_names_goes_along_to_another_one_of_that_type() {
+        let text = |text: &str| Some(text.to_owned());
+        let flags = AuthenticationFlags {
+            client_certificate_reference: text("arn:new"),
+            ..AuthenticationFlags::default()
+        };
+        let signing = |region: Option<&str>| AuthenticationFlags {
+            sigv4_service: text("lambda"),
+            sigv4_region: region.map(str::to_owned),
+            ..AuthenticationFlags::default()
+        };
+        let certificate = json!({"type": "ClientCertificate", "properties": {
+            "certificate": "old", "privateKey": null, "trustedCertificates": "ca"}});
+        let signed = json!({"type": "AwsSigV4", "properties": {
+            "service": "execute-api", "region": "eu-north-1", "roleArn": "arn:r"}});
+        let table = [
+            (
+                &flags,
+                &certificate,
+                json!({"certificateReference": "arn:new", "trustedCertificates": "ca"}),
+            ),
+            (&flags, &signed, json!({"certificateReference": "arn:new"})),
+            (&flags, &Value::Null, json!({"certificateReference": "arn:new"})),
+            (
+                &signing(None),
+                &signed,
+                json!({"service": "lambda", "region": "eu-north-1", "roleArn": "arn:r"}),
+            ),
+            (
+                &signing(Some("eu-west-1")),
+                &signed,
+                json!({"service": "lambda", "region": "eu-west-1", "roleArn": "arn:r"}),
+            ),
+            (&signing(None), &certificate, json!({"service": "lambda"})),
+        ];
+        for (flags, stored, want) in table {
+            let given = flags.authentication_beside(stored).expect("an authentication");
+            assert_eq!(given["properties"], want, "{stored}");
         }
     }
 

@@ -4,8 +4,8 @@
 //! until shortly before its end. The token endpoint is as untrusted as an endpoint, and is called by
 //! the same client: through the address guard, without redirects, within bounds of time and size.
 //!
-//! An endpoint that answers 401 gets the request once more with a new token, because tokens are
-//! revoked, too. What fails on the way to a token is the outcome `EndpointAuthenticationFailed`: the
+//! An endpoint that answers 401 to a token that is older than a minute gets the request once more with a
+//! new one, because tokens are revoked, too. What fails on the way to a token is the outcome `EndpointAuthenticationFailed`: the
 //! endpoint has not been asked, so it is no 401 of its own.
 //!
 //! Signatures are made for each request, so a refusal of one counts at once. Neither they nor tokens of
@@ -127,8 +127,24 @@ fn unsigned<'a>(
     Unsigned { method, url: url.expose(), content_type, body }
 }
 
+fn status_of(attempted: &Attempted) -> Option<u16> {
+    match attempted {
+        Attempted::Answered { answer, .. } => answer.status,
+        Attempted::TimedOut { .. } => None,
+    }
+}
+
 fn is_refused(attempted: &Attempted) -> bool {
-    matches!(attempted, Attempted::Answered { answer, .. } if answer.status == Some(401))
+    status_of(attempted) == Some(401)
+}
+
+impl<C> Authenticated<C> {
+    /// Notes it if the endpoint has refused a signature.
+    fn note(&self, status: Option<u16>, by: &SigV4) {
+        if matches!(status, Some(401 | 403)) {
+            self.tokens.is_refused(by);
+        }
+    }
 }
 
 impl<C: EndpointClient> Authenticated<C> {
@@ -147,7 +163,11 @@ impl<C: EndpointClient> Authenticated<C> {
 
     async fn signed(&self, request: Request, by: &SigV4) -> Attempted {
         match self.with_signature(request, by).await {
-            Ok(request) => self.noted(self.client.attempt(request).await, by),
+            Ok(request) => {
+                let attempted = self.client.attempt(request).await;
+                self.note(status_of(&attempted), by);
+                attempted
+            }
             Err(error) => failed(&error),
         }
     }
@@ -160,18 +180,6 @@ impl<C: EndpointClient> Authenticated<C> {
         Ok(request)
     }
 
-    /// Notes it if the endpoint has refused a signature.
-    fn noted(&self, attempted: Attempted, by: &SigV4) -> Attempted {
-        let is_denied = matches!(
-            &attempted,
-            Attempted::Answered { answer, .. } if matches!(answer.status, Some(401 | 403))
-        );
-        if is_denied {
-            self.tokens.is_refused(by);
-        }
-        attempted
-    }
-
     async fn bearing(&self, request: Request, by: &Authentication) -> Attempted {
         let began_at = Instant::now();
         let token = match timeout(AUTHENTICATED_WITHIN, self.tokens.get(by)).await {
@@ -182,7 +190,7 @@ impl<C: EndpointClient> Authenticated<C> {
         let again = request.clone();
         let sent_at = Instant::now();
         let attempted = self.client.attempt(with(request, &token)).await;
-        if !is_refused(&attempted) {
+        if !is_refused(&attempted) || self.tokens.is_new(&token) {
             return attempted;
         }
         let took = sent_at.elapsed();
@@ -243,7 +251,11 @@ impl<C: EndpointClient> Authenticated<C> {
         }
         if let Authentication::AwsSigV4(by) = by {
             return match self.with_signature(request, by).await {
-                Ok(request) => self.client.probe(request).await,
+                Ok(request) => {
+                    let probed = self.client.probe(request).await;
+                    self.note(status_of(&probed.attempted), by);
+                    probed
+                }
                 Err(error) => no_token(&error),
             };
         }
@@ -253,7 +265,7 @@ impl<C: EndpointClient> Authenticated<C> {
             Err(_) => return no_token(&none_in_time()),
         };
         let probed = self.client.probe(with(request.clone(), &token)).await;
-        if !is_refused(&probed.attempted) {
+        if !is_refused(&probed.attempted) || self.tokens.is_new(&token) {
             return probed;
         }
         match self.tokens.instead_of(by, &token).await {
@@ -284,13 +296,15 @@ impl<C: HandshakeClient> Authenticated<C> {
             let signed = signed.map_err(HandshakeError::Unauthenticated)?;
             request.attributes.extend(signed);
             request.wait = left(began_at, whole)?;
-            return self.client.exchange(request).await;
+            let answered = self.client.exchange(request).await?;
+            self.note(Some(answered.status), by);
+            return Ok(answered);
         }
         let token = self.tokens.get(by).await.map_err(HandshakeError::Unauthenticated)?;
         let again = request.clone();
         request.wait = left(began_at, whole)?;
         let answered = self.client.exchange(bearing(request, &token)).await?;
-        if answered.status != 401 {
+        if answered.status != 401 || self.tokens.is_new(&token) {
             return Ok(answered);
         }
         let token = self.tokens.instead_of(by, &token).await;

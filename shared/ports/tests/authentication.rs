@@ -39,6 +39,9 @@ const TOKEN_URL: &str = "https://id.example/token";
 /// How long a token endpoint takes.
 const TAKES: Duration = Duration::from_millis(50);
 
+/// After that, a token that is refused may be one that was revoked.
+const OLD: Duration = Duration::from_secs(61);
+
 /// A token endpoint, and an endpoint that wants its tokens.
 #[derive(Default)]
 struct World {
@@ -223,12 +226,14 @@ async fn a_revoked_token_is_replaced_once_before_a_401_counts() {
     let client = client(&world);
     assert_eq!(outcome(&client).await, Outcome::Delivered);
     world.revoke("t1");
+    sleep(OLD).await;
     let all = join_all((0..10).map(|_| outcome(&client))).await;
     assert!(all.iter().all(|outcome| *outcome == Outcome::Delivered), "{all:?}");
     assert_eq!(world.asked(), 2, "one new token for all that were refused");
     for number in 2..20 {
         world.revoke(&format!("t{number}"));
     }
+    sleep(OLD).await;
     let (outcome, status, _) = attempt(&client).await;
     assert_eq!((outcome, status), (Outcome::Unauthorized, Some(401)), "it refuses new ones, too");
     let last = world.sent().split_off(world.sent().len() - 2);
@@ -236,15 +241,41 @@ async fn a_revoked_token_is_replaced_once_before_a_401_counts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_endpoint_that_refuses_everything_costs_no_token_for_each_request() {
+    let world = Arc::new(World::default());
+    let client = client(&world);
+    for number in 0..20 {
+        world.revoke(&format!("t{number}"));
+    }
+    for _ in 0..50 {
+        let (outcome, status, said) = attempt(&client).await;
+        assert_eq!((outcome, status), (Outcome::Unauthorized, Some(401)), "{said}");
+        let probed = client.probe(request(Some(inline()))).await;
+        assert!(is_401(&probed.attempted));
+        sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(world.asked(), 1, "a new token is not suspect");
+    sleep(OLD).await;
+    assert_eq!(attempt(&client).await.1, Some(401));
+    assert_eq!(world.asked(), 2, "an old one is");
+}
+
+fn is_401(attempted: &Attempted) -> bool {
+    matches!(attempted, Attempted::Answered { answer, .. } if answer.status == Some(401))
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_late_refusal_is_no_401_and_the_next_attempt_has_a_new_token() {
     let takes = REFUSED_WITHIN + Duration::from_secs(1);
     let world = Arc::new(World { refusing_takes: takes, ..World::default() });
     let client = client(&world);
+    assert_eq!(outcome(&client).await, Outcome::Delivered);
     world.revoke("t1");
+    sleep(OLD).await;
     let (outcome, status, said) = attempt(&client).await;
     assert_eq!((outcome, status), (Outcome::EndpointAuthenticationFailed, None), "{said}");
     assert_eq!(attempt(&client).await.0, Outcome::Delivered);
-    assert_eq!(world.sent(), [bearer("t1"), bearer("t2")]);
+    assert_eq!(world.sent(), [bearer("t1"), bearer("t1"), bearer("t2")]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -284,6 +315,29 @@ async fn a_token_endpoint_that_is_down_is_not_asked_for_each_event() {
         sleep(Duration::from_millis(200)).await;
     }
     assert!((2..=3).contains(&world.asked()), "asked {} times in 4 s", world.asked());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_used_to_near_its_end_while_there_is_no_other() {
+    let world = Arc::new(World::default());
+    let client = client(&world);
+    assert_eq!(outcome(&client).await, Outcome::Delivered);
+    sleep(Duration::from_secs(3_545)).await;
+    for _ in 0..3 {
+        world.answers(refusal());
+    }
+    assert_eq!(outcome(&client).await, Outcome::Delivered, "it lives for 55 s");
+    assert_eq!(outcome(&client).await, Outcome::Delivered);
+    assert_eq!(world.asked(), 2, "another one is not asked for at each request");
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(outcome(&client).await, Outcome::Delivered);
+    assert_eq!(world.asked(), 3);
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(outcome(&client).await, Outcome::EndpointAuthenticationFailed);
+    assert_eq!(world.sent(), vec![bearer("t1"); 4]);
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(outcome(&client).await, Outcome::Delivered);
+    assert_eq!(world.sent().last(), Some(&bearer("t5")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -328,8 +382,10 @@ async fn handshakes_are_authenticated_in_the_same_way() {
     assert_eq!(late, Err(HandshakeError::TimedOut(Duration::from_millis(20))));
     assert_eq!(client.exchange(handshake(9_000)).await.map(|it| it.status), Ok(200));
     world.revoke("t3");
+    assert_eq!(client.exchange(handshake(9_000)).await.map(|it| it.status), Ok(401), "a new one");
+    sleep(OLD).await;
     assert_eq!(client.exchange(handshake(9_000)).await.map(|it| it.status), Ok(200));
-    assert_eq!(world.sent(), [bearer("t3"), bearer("t3"), bearer("t4")]);
+    assert_eq!(world.sent(), [bearer("t3"), bearer("t3"), bearer("t3"), bearer("t4")]);
 }
 
 /// Reads one secret, or fails.
@@ -409,6 +465,7 @@ async fn a_client_with_a_private_key_sends_a_new_assertion_for_each_token() {
             matches!(attempted, Attempted::Answered { answer, .. } if answer.status == Some(200))
         );
         world.revoke(&format!("t{number}"));
+        sleep(OLD).await;
     }
     let asked = world.asked.lock().expect("no panic").clone();
     let [first, second] = asked.as_slice() else { panic!("{asked:?}") };
@@ -441,6 +498,7 @@ async fn a_probe_says_what_failed_on_the_way_to_a_token() {
     }
     // A token that was revoked is no news.
     world.revoke("t4");
+    sleep(OLD).await;
     let probed = client.probe(request(Some(inline()))).await;
     assert!(
         matches!(probed.attempted, Attempted::Answered { answer, .. } if answer.status == Some(200))

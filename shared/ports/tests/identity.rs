@@ -205,8 +205,15 @@ async fn every_attempt_is_signed_anew_and_a_refusal_counts_at_once() {
         assert_eq!((met.0, met.1), (outcome, Some(status)));
     }
     assert_eq!(*world.refused.lock().expect("no panic"), 2, "each is noted");
+    let by = sigv4(Some("arn:r"));
+    client.probe(request(&by, "role.example")).await;
+    assert_eq!(*world.refused.lock().expect("no panic"), 3, "a probe's, too");
+    let answered = client.exchange(handshake(&by, "role.example")).await;
+    assert_eq!(answered.map(|answer| answer.status), Ok(403));
+    assert_eq!(*world.refused.lock().expect("no panic"), 4, "and a handshake's");
     let sent: Vec<_> = world.sent().into_iter().map(|(_, sent)| sent).collect();
-    assert_eq!(sent, ["signature 1", "signature 2", "signature 3", "signature 4"]);
+    let want: Vec<_> = (1..=6).map(|number| format!("signature {number}")).collect();
+    assert_eq!(sent, want);
 }
 
 #[tokio::test(start_paused = true)]
@@ -288,6 +295,7 @@ async fn tokens_of_aws_are_kept_and_renewed_once_like_others() {
     attempt(&client, &bearer(), "bearer.example").await;
     assert_eq!(world.asked().len(), 2, "it ends within a minute");
     *world.status.lock().expect("no panic") = 401;
+    sleep(Duration::from_secs(61)).await;
     let met = attempt(&client, &bearer(), "bearer.example").await;
     assert_eq!((met.0, met.1), (Outcome::Unauthorized, Some(401)));
     let sent: Vec<_> = world.sent().into_iter().map(|(_, sent)| sent).collect();

@@ -11,6 +11,7 @@ use gridpost_ports::{
     Clock, HandshakeClient, HandshakeRequest, HandshakeResponse, PortError,
     authentication::SECRET_WAIT,
 };
+use tokio::time::timeout;
 
 use crate::sign::{Scope, Signable, sign};
 
@@ -54,14 +55,16 @@ impl Services {
         &self.clock
     }
 
-    /// The program's own credentials.
+    /// The program's own credentials, within [`SECRET_WAIT`].
     ///
     /// # Errors
     ///
     /// Why there are none.
     pub async fn credentials(&self) -> Result<Credentials, String> {
         let provider = self.credentials.as_ref().ok_or("no credentials")?;
-        provider.provide_credentials().await.map_err(|error| chain(&error))
+        let provided = timeout(SECRET_WAIT, provider.provide_credentials()).await;
+        let provided = provided.map_err(|_| "no credentials in time".to_owned())?;
+        provided.map_err(|error| chain(&error))
     }
 
     /// Makes a call within [`SECRET_WAIT`], and returns its answer, whatever it says.
@@ -70,6 +73,12 @@ impl Services {
     ///
     /// It can't be signed, or there is no answer.
     pub async fn call(&self, call: Call<'_>) -> Result<HandshakeResponse, PortError> {
+        // Who asks must not give up before: what fails here is kept, and what is given up is not.
+        let answered = timeout(SECRET_WAIT, self.answer(call)).await;
+        answered.unwrap_or_else(|_| Err(PortError::new(call.name, "no answer in time")))
+    }
+
+    async fn answer(&self, call: Call<'_>) -> Result<HandshakeResponse, PortError> {
         let failed = |reason: String| PortError::new(call.name, reason);
         let credentials = self.credentials().await.map_err(failed)?;
         let url = self.url(call.service, call.region);

@@ -35,6 +35,10 @@ impl Lasting for Assumed {
     fn is_fresh(&self, now: Timestamp) -> bool {
         now < self.use_until
     }
+
+    fn is_valid(&self, now: Timestamp) -> bool {
+        now < self.valid_until
+    }
 }
 
 impl Signer {

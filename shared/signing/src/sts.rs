@@ -38,6 +38,9 @@ const SESSION_NAME: &str = "gridpost";
 /// How long before their end credentials are no longer used.
 const MARGIN: Duration = Duration::from_secs(5 * 60);
 
+/// How long before their end they are not even used where there are no others.
+const LAST_MINUTE: Duration = Duration::from_secs(60);
+
 /// Most characters of an error's code that are repeated.
 const CODE_CHARS_MAX: usize = 60;
 
@@ -80,6 +83,8 @@ pub(crate) struct Assumed {
     pub(crate) credentials: Credentials,
     pub(crate) fetched_at: Timestamp,
     pub(crate) use_until: Timestamp,
+    /// A minute before they end: requests take time, and clocks differ.
+    pub(crate) valid_until: Timestamp,
 }
 
 #[derive(Deserialize)]
@@ -146,9 +151,10 @@ pub(crate) fn read_role(answer: &HandshakeResponse, now: Timestamp) -> Result<As
     }
     let life = life(ASSUME_ROLE, &expiration, now)?.min(ROLE_LIFE);
     let use_until = now + life.saturating_sub(MARGIN.min(life / 4));
+    let valid_until = now + life.saturating_sub(LAST_MINUTE.min(life / 4));
     let credentials =
         Credentials::new(access_key_id, secret_access_key, Some(session_token), None, "sts");
-    Ok(Assumed { credentials, fetched_at: now, use_until })
+    Ok(Assumed { credentials, fetched_at: now, use_until, valid_until })
 }
 
 /// Reads a token.

@@ -7,6 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use aws_credential_types::provider::{ProvideCredentials, future};
 use gridpost_core::{
     secret::Secret,
     subscription::authentication::{SigV4, SigningAlgorithm, WebIdentity},
@@ -21,7 +22,7 @@ use gridpost_testkit::{
     consent::response,
     sigv4::{Received, Signed, verify},
 };
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 const ROLE: &str = "arn:aws:iam::111122223333:role/r";
 
@@ -179,6 +180,55 @@ async fn a_role_is_assumed_once_for_all_and_again_before_its_end() {
     assert_eq!(key_id().await, "ROLE2");
     signer.is_refused(&by(Some(ROLE)));
     assert_eq!(key_id().await, "ROLE3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_role_s_credentials_are_used_on_while_sts_fails() {
+    let sts = Arc::new(Sts::default());
+    let signer = signer(&sts, own());
+    let sign = async || signer.signature(&by(Some(ROLE)), unsigned()).await.map(|_| ());
+    assert_eq!(sign().await, Ok(()));
+    *sts.answers.lock().expect("no panic") = Some((500, ""));
+    for _ in 0..4 {
+        sleep(Duration::from_secs(14 * 60 + 30)).await;
+        assert_eq!(sign().await, Ok(()), "they live for an hour");
+    }
+    sleep(Duration::from_secs(75)).await;
+    assert!(sign().await.is_err(), "a minute before their end it is over");
+}
+
+/// Gives no credentials, and no error.
+#[derive(Debug)]
+struct Silent(Arc<Mutex<usize>>);
+
+impl ProvideCredentials for Silent {
+    fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+    where
+        Self: 'a,
+    {
+        *self.0.lock().expect("no panic") += 1;
+        future::ProvideCredentials::new(std::future::pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn credentials_that_do_not_come_are_a_failure_that_is_kept() {
+    let asked = Arc::default();
+    let own = SharedCredentialsProvider::new(Silent(Arc::clone(&asked)));
+    let make = Box::new(|| Err("no client".to_owned()));
+    let services = Services::new(Some(own), None, Arc::new(VirtualClock::start()), make);
+    let signer = Signer::new(Arc::new(services), "eu-central-1");
+    let sign = async |role| {
+        let by = by(role);
+        let signed = timeout(Duration::from_secs(6), signer.signature(&by, unsigned())).await;
+        signed.expect("in time").expect_err("no credentials").to_string()
+    };
+    assert_eq!(sign(None).await, "no credentials in time");
+    *asked.lock().expect("no panic") = 0;
+    let (first, second) = tokio::join!(sign(Some(ROLE)), sign(Some(ROLE)));
+    assert!(first.contains("in time") && first == second, "{first} / {second}");
+    assert!(sign(Some(ROLE)).await.contains("in time"));
+    assert_eq!(*asked.lock().expect("no panic"), 1, "once for all who wait, and those who come");
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,6 +17,7 @@
 mod attempt;
 mod body;
 mod failure;
+mod hidden;
 mod identity;
 mod shown;
 

@@ -16,8 +16,14 @@ pub(super) const PORTS: &[Mutation] = &[
     Mutation {
         name: "a 401 counts at once",
         file: REQUESTS,
-        old: "if !is_refused(&attempted) {",
+        old: "if !is_refused(&attempted) || self.tokens.is_new(&token) {",
         new: "if !is_refused(&attempted) || is_refused(&attempted) {",
+    },
+    Mutation {
+        name: "an endpoint that refuses everything has a token asked for at each request",
+        file: REQUESTS,
+        old: "if !is_refused(&attempted) || self.tokens.is_new(&token) {",
+        new: "if !is_refused(&attempted) {",
     },
     Mutation {
         name: "a refused token is used again",
@@ -36,6 +42,12 @@ pub(super) const PORTS: &[Mutation] = &[
         file: KEPT,
         old: "let is_new = *at >= asked_at || now.since(*at) < FAILURE_KEPT_FOR;",
         new: "let is_new = *at >= asked_at && now.since(*at) < FAILURE_KEPT_FOR;",
+    },
+    Mutation {
+        name: "a token that is still good is thrown away where there is no other",
+        file: KEPT,
+        old: "            Last::Value(value) | Last::Old(value, _) if value.is_valid(now) => Some(value.clone()),",
+        new: "            Last::Value(value) | Last::Old(value, _) if !value.is_valid(now) => Some(value.clone()),",
     },
     Mutation {
         name: "what fails at the token endpoint is the endpoint's own failure",
@@ -72,6 +84,18 @@ pub(super) const WEBHOOK: &[Mutation] = &[
         new: "let place = match kept.values().next() {",
     },
     Mutation {
+        name: "what an endpoint repeats of a token is kept",
+        file: "shared/webhook/src/http/hidden.rs",
+        old: "                kept.extend_from_slice(INSTEAD);\n                rest = &rest[value.len()..];",
+        new: "                kept.extend_from_slice(value);\n                rest = &rest[value.len()..];",
+    },
+    Mutation {
+        name: "a failed handshake refuses a certificate that was not asked for",
+        file: IDENTITY,
+        old: "DecryptError | HandshakeFailure => was_asked,",
+        new: "DecryptError | HandshakeFailure => was_asked || !was_asked,",
+    },
+    Mutation {
         name: "a certificate that has expired is shown",
         file: IDENTITY,
         old: r#"Err(webpki::Error::CertExpired { .. }) => unusable("has expired"),"#,
@@ -92,8 +116,14 @@ pub(super) const WEBHOOK: &[Mutation] = &[
     Mutation {
         name: "a refused certificate's secret is read for each event",
         file: IDENTITY,
-        old: "                && now.since(kept.read_at) >= REFUSED_AFTER\n",
+        old: "                && now.since(kept.tried_at) >= REFUSED_AFTER\n",
         new: "",
+    },
+    Mutation {
+        name: "everyone who waits tries to read the secret of an expired certificate",
+        file: IDENTITY,
+        old: "now.since(self.tried_at) < REFUSED_AFTER;",
+        new: "now.since(self.read_at) < REFUSED_AFTER;",
     },
     Mutation {
         name: "everyone who waits reads the secret",
@@ -152,6 +182,12 @@ pub(super) const CORE: &[Mutation] = &[
         file: CERTIFICATE,
         old: "Material::Inline { certificate, .. } => json!({CERTIFICATE: certificate, KEY: Value::Null}),",
         new: "Material::Inline { certificate, private_key } => {\n            json!({CERTIFICATE: certificate, KEY: private_key.expose()})\n        }",
+    },
+    Mutation {
+        name: "a named key signs for whatever audience",
+        file: "shared/core/src/subscription/authentication.rs",
+        old: "                        secrets.check(name, audience)?;\n",
+        new: "                        let _ = audience;\n",
     },
     Mutation {
         name: "a client secret is kept as a private key",

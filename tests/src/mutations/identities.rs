@@ -77,6 +77,12 @@ pub(super) const CORE: &[Mutation] = &[
         new: "                if self.service.is_empty() && !is_function {",
     },
     Mutation {
+        name: "an endpoint gets a token that it could exchange",
+        file: RULES,
+        old: "            return Err(IdentityRefused::Exchanged);\n",
+        new: "",
+    },
+    Mutation {
         name: "what a token is exchanged for goes anywhere",
         file: RULES,
         old: "                    named.check_audience(&identity.audience, url)\n                }",

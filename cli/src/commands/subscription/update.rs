@@ -146,7 +146,7 @@ impl UpdateArguments {
     /// Whether what is there now must be known.
     fn has_parts(&self) -> bool {
         let headers = !self.settings.attributes().is_empty() || !self.remove_headers.is_empty();
-        headers || !self.settings.filter().is_empty()
+        headers || !self.settings.filter().is_empty() || self.settings.authentication.name_type()
     }
 
     /// A misspelt header must not stay in silence: it may hold a secret.
@@ -168,7 +168,9 @@ impl UpdateArguments {
         if let Some(url) = &self.endpoint {
             destination.insert("endpointUrl".to_owned(), json!(url));
         }
-        if let Some(authentication) = settings.authentication.authentication() {
+        let stored = current.pointer("/properties/destination/properties/authentication");
+        let stored = stored.unwrap_or(&Value::Null);
+        if let Some(authentication) = settings.authentication.authentication_beside(stored) {
             destination.insert("authentication".to_owned(), authentication);
         }
         if self.no_authentication {

@@ -71,6 +71,11 @@ pub enum IdentityRefused {
          to '{0}': its operator names the hosts of each audience, by https, in endpoint_audiences"
     )]
     AudienceHost(String),
+    #[error(
+        "is for tokens that Entra ID exchanges: the endpoint could exchange such a token, too. Use type \
+         EntraId with clientAssertion, or another audience"
+    )]
+    Exchanged,
     #[error("is required: the host's name does not say its region")]
     Region,
 }

@@ -122,6 +122,19 @@ impl Grant {
     }
 }
 
+impl Grant {
+    /// Whom assertions are for, if not the token URL. An assertion by a key that an event subscription
+    /// only names is for hosts alone that are named for the key: others would take it as well.
+    pub fn assertion_audience(&self) -> Option<&str> {
+        match self {
+            Self::OAuth2 { sent_by: SentBy::PrivateKeyJwt { audience, .. }, .. } => {
+                audience.as_deref()
+            }
+            _ => None,
+        }
+    }
+}
+
 impl ClientCredentials {
     /// Who asks: the client's id, and its secret or where that is.
     ///
@@ -138,6 +151,9 @@ impl ClientCredentials {
             Client::Own { id, secret } => {
                 if let ClientSecret::Reference { name } = secret {
                     secrets.check(name, &self.grant.token_url())?;
+                    if let Some(audience) = self.grant.assertion_audience() {
+                        secrets.check(name, audience)?;
+                    }
                 }
                 Ok((id.clone(), secret.clone()))
             }
@@ -229,5 +245,35 @@ mod tests {
             r#"{"entra": {"clientId": "c", "secret": "arn:s"}}"#.parse().expect("read");
         let secret = ClientSecret::Reference { name: "arn:s".to_owned() };
         assert_eq!(credentials.client(&some).ok(), Some(("c".to_owned(), secret)));
+    }
+    #[test]
+    fn a_named_key_signs_for_no_audience_of_another_host() {
+        let secrets: ClientSecrets =
+            r#"{"hosts": {"arn:k": ["id.example"]}}"#.parse().expect("read");
+        let client = |audience: Option<&str>, secret: &ClientSecret| {
+            let sent_by =
+                SentBy::PrivateKeyJwt { key_id: None, audience: audience.map(str::to_owned) };
+            let grant = Grant::OAuth2 {
+                token_url: "https://id.example/token".to_owned(),
+                scope: None,
+                audience: None,
+                sent_by,
+            };
+            let client = Client::Own { id: "c".to_owned(), secret: secret.clone() };
+            ClientCredentials { grant, client }.client(&secrets).map(|_| ())
+        };
+        let named = ClientSecret::Reference { name: "arn:k".to_owned() };
+        let host = |host: &str| Err(SecretRefused::Host(host.to_owned()));
+        let table = [
+            (None, Ok(())),
+            (Some("https://id.example/"), Ok(())),
+            (Some("https://bank.example/token"), host("bank.example")),
+            (Some("bank"), host("")),
+        ];
+        for (audience, want) in table {
+            assert_eq!(client(audience, &named), want, "{audience:?}");
+            let own = ClientSecret::Inline { value: Secret::new("k") };
+            assert_eq!(client(audience, &own), Ok(()), "its author has the key");
+        }
     }
 }

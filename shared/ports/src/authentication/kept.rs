@@ -20,6 +20,9 @@ use crate::Clock;
 /// down is not asked for each event.
 const FAILURE_KEPT_FOR: Duration = Duration::from_secs(2);
 
+/// How soon it is asked again for another one while there is one that is still good.
+const REPEATED_AFTER: Duration = Duration::from_secs(10);
+
 /// The most that are kept.
 const KEPT_MAX: usize = 1_024;
 
@@ -29,6 +32,9 @@ pub trait Lasting: Clone + PartialEq {
 
     /// Whether a request may be sent with it.
     fn is_fresh(&self, now: Timestamp) -> bool;
+
+    /// Whether it may still be sent where there is no other to be had.
+    fn is_valid(&self, now: Timestamp) -> bool;
 }
 
 impl Lasting for Token {
@@ -38,6 +44,10 @@ impl Lasting for Token {
 
     fn is_fresh(&self, now: Timestamp) -> bool {
         Self::is_fresh(self, now)
+    }
+
+    fn is_valid(&self, now: Timestamp) -> bool {
+        Self::is_valid(self, now)
     }
 }
 
@@ -59,6 +69,8 @@ struct Place<V> {
 enum Last<V> {
     Nothing,
     Value(V),
+    /// One that is no longer fresh, because at that time there was no other.
+    Old(V, Timestamp),
     Failure(NoToken, Timestamp),
 }
 
@@ -82,11 +94,31 @@ impl<V: Lasting> Place<V> {
                 let is_for_it = value.is_fresh(now) || value.fetched_at() > asked_at;
                 is_for_it.then(|| Ok(value.clone()))
             }
+            Last::Old(value, at) => {
+                let is_new = *at >= asked_at || now.since(*at) < REPEATED_AFTER;
+                (is_new && value.is_valid(now)).then(|| Ok(value.clone()))
+            }
             Last::Failure(error, at) => {
                 let is_new = *at >= asked_at || now.since(*at) < FAILURE_KEPT_FOR;
                 is_new.then(|| Err(error.clone()))
             }
         }
+    }
+
+    /// Keeps what was fetched. Where nothing was, what was kept before is the answer while it is valid.
+    fn keep(&self, fetched: Result<V, NoToken>, now: Timestamp) -> Result<V, NoToken> {
+        let mut last = open(&self.last);
+        let before = match &*last {
+            Last::Value(value) | Last::Old(value, _) if value.is_valid(now) => Some(value.clone()),
+            _ => None,
+        };
+        let (kept, answer) = match (fetched, before) {
+            (Ok(value), _) => (Last::Value(value.clone()), Ok(value)),
+            (Err(_), Some(before)) => (Last::Old(before.clone(), now), Ok(before)),
+            (Err(error), None) => (Last::Failure(error.clone(), now), Err(error)),
+        };
+        *last = kept;
+        answer
     }
 }
 
@@ -115,18 +147,18 @@ impl<K: Clone + Eq + Hash, V: Lasting> Kept<K, V> {
             return answer;
         }
         let fetched = fetch().await;
-        *open(&place.last) = match &fetched {
-            Ok(value) => Last::Value(value.clone()),
-            Err(error) => Last::Failure(error.clone(), self.clock.now()),
-        };
-        fetched
+        place.keep(fetched, self.clock.now())
     }
 
     /// Forgets what is kept for `key`, if it `is` what is meant: it may be another one's already.
     pub fn forget_if(&self, key: &K, is: impl FnOnce(&V) -> bool) {
         let place = self.place(key);
         let mut last = open(&place.last);
-        if matches!(&*last, Last::Value(kept) if is(kept)) {
+        let kept = match &*last {
+            Last::Value(kept) | Last::Old(kept, _) => Some(kept),
+            Last::Nothing | Last::Failure(..) => None,
+        };
+        if kept.is_some_and(is) {
             *last = Last::Nothing;
         }
     }

@@ -24,6 +24,10 @@ use crate::{Clock, Dice, HandshakeClient, HandshakeRequest};
 /// How long a token endpoint may take for its whole answer.
 pub const TOKEN_WAIT: Duration = Duration::from_secs(10);
 
+/// How old a token is that a refusal of the endpoint ends: it may be revoked, but an endpoint that
+/// refuses everything must not have a token asked for at each of its requests.
+const SUSPECT_AFTER: Duration = Duration::from_secs(60);
+
 /// The tokens of all event subscriptions that one process has asked for.
 pub struct Tokens {
     client: Arc<dyn HandshakeClient>,
@@ -79,6 +83,11 @@ impl Tokens {
     /// [`NoToken`] says what failed.
     pub async fn get(&self, by: &Authentication) -> Result<Token, NoToken> {
         self.kept.get(by, || self.fetch(by)).await
+    }
+
+    /// Whether a token is so new that an endpoint's refusal of it counts.
+    pub fn is_new(&self, token: &Token) -> bool {
+        self.clock.now().since(token.fetched_at) <= SUSPECT_AFTER
     }
 
     /// A token other than one that the endpoint has refused.

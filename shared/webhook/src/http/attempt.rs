@@ -31,6 +31,7 @@ use super::{
     Built, HttpClient, answer_without_head,
     body::{first_bytes, read_aside, results},
     failure::failure_of,
+    hidden::Hidden,
     shown::{Shown, Unanswered, text_of, unauthenticated},
 };
 use crate::connect::CONNECT_WAIT;
@@ -53,13 +54,18 @@ enum Rest {
 
 impl Rest {
     /// What was attempted, with as much of the response's text as is kept.
-    async fn attempted(self, answer: Answer, most: ResponseBytes) -> Attempted {
+    async fn attempted(
+        self,
+        answer: Answer,
+        most: ResponseBytes,
+        hidden: &Hidden<'_>,
+    ) -> Attempted {
         let response_text = match self {
             Self::Nothing => None,
-            Self::Body(body) => first_bytes(Some(body), most).await,
+            Self::Body(body) => first_bytes(body, most, hidden).await,
             Self::Results(body) => {
                 let body = results(body).await;
-                let response_text = response_text(&body.bytes, most);
+                let response_text = response_text(&hidden.taken_from(&body.bytes), most);
                 return Attempted::Answered { answer, response_text, body: Some(Box::new(body)) };
             }
             Self::Reason(reason) => text_of(&reason),
@@ -121,7 +127,8 @@ impl EndpointClient for HttpClient {
         let shown = match self.shown(authentication, &url).await {
             Ok(shown) => shown,
             Err(reason) => {
-                return Rest::Reason(reason).attempted(unauthenticated(), self.1).await;
+                let hidden = Hidden::of(&url, &attributes);
+                return Rest::Reason(reason).attempted(unauthenticated(), self.1, &hidden).await;
             }
         };
         // In a task of its own, the exchange outlives the wait for its response. It is bounded by
@@ -138,7 +145,9 @@ impl EndpointClient for HttpClient {
         }
         match answer {
             // The head came in time. Its outcome stands, however long the body takes.
-            Ok(Ok(Some((answer, rest)))) => rest.attempted(answer, self.1).await,
+            Ok(Ok(Some((answer, rest)))) => {
+                rest.attempted(answer, self.1, &Hidden::of(&url, &attributes)).await
+            }
             Ok(_) => Answer::without_status(Outcome::Aborted).into(),
             Err(_) => Attempted::TimedOut { late: late(exchange) },
         }
@@ -164,7 +173,8 @@ impl EndpointClient for HttpClient {
         match timeout(RESPONSE_WAIT, self.send(request, shown, &sending)).await {
             Ok(Ok(response)) => {
                 let answer = self.answer_of(&response);
-                let response_text = first_bytes(Some(response.into_body()), self.1).await;
+                let hidden = Hidden::of(&url, &attributes);
+                let response_text = first_bytes(response.into_body(), self.1, &hidden).await;
                 let is_failure = answer.outcome != Outcome::Delivered;
                 let response_text = response_text.filter(|_| is_failure);
                 Attempted::Answered { answer, response_text, body: None }.into()

@@ -6,6 +6,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::hidden::Hidden;
 use gridpost_core::{
     delivery::partial_results::{RESULTS_BYTES_MAX, ResponseBody},
     retry::response_text::{ResponseBytes, response_text},
@@ -21,9 +22,12 @@ pub(super) const BODY_WAIT: Duration = Duration::from_secs(2);
 /// How long to wait for the first bytes of a failed response: the attempt is not over before.
 const FIRST_BYTES_WAIT: Duration = Duration::from_millis(500);
 
-/// The beginning of a body, as far as it arrives soon; the rest is read in the background.
-pub(super) async fn first_bytes(body: Option<Incoming>, most: ResponseBytes) -> Option<String> {
-    let mut body = body?;
+/// The beginning of a body, as far as it arrives soon, without what is `hidden`; the rest is read in the background.
+pub(super) async fn first_bytes(
+    mut body: Incoming,
+    most: ResponseBytes,
+    hidden: &Hidden<'_>,
+) -> Option<String> {
     let mut bytes = Vec::new();
     let until = Instant::now() + FIRST_BYTES_WAIT;
     while bytes.len() < most.get() {
@@ -32,7 +36,7 @@ pub(super) async fn first_bytes(body: Option<Incoming>, most: ResponseBytes) -> 
         bytes.extend_from_slice(&data[..data.len().min(most.get() - bytes.len())]);
     }
     read_aside(body);
-    response_text(&bytes, most)
+    response_text(&hidden.taken_from(&bytes), most)
 }
 
 /// Reads the body of an accepted response that may say something about single events.

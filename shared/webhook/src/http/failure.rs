@@ -30,10 +30,13 @@ pub(super) fn found<E: StdError + 'static>(error: &Error) -> Option<&E> {
     None
 }
 
-/// The name of the alert by which an endpoint refuses a client's certificate.
-pub(super) fn refusal_in(error: &Error) -> Option<String> {
+/// The name of the alert by which an endpoint refuses a client's certificate. `was_asked` says whether
+/// it has asked for it.
+pub(super) fn refusal_in(error: &Error, was_asked: bool) -> Option<String> {
     match found::<TlsError>(error)? {
-        TlsError::AlertReceived(alert) if is_refusal(*alert) => Some(format!("{alert:?}")),
+        TlsError::AlertReceived(alert) if is_refusal(*alert, was_asked) => {
+            Some(format!("{alert:?}"))
+        }
         _ => None,
     }
 }
@@ -50,7 +53,7 @@ pub(super) fn failure_of(error: &Error) -> Failure {
         return Failure::at(Stage::Connection, late.to_string());
     }
     match found::<TlsError>(error) {
-        Some(TlsError::AlertReceived(alert)) if is_refusal(*alert) => {
+        Some(TlsError::AlertReceived(alert)) if is_refusal(*alert, true) => {
             let says = format!("the endpoint ended TLS with the alert {alert:?}");
             Failure::at(Stage::WantsCertificate, says)
         }

@@ -5,14 +5,14 @@
 //! |---|---|
 //! | identities kept | 128; the one that was not used for the longest time goes |
 //! | a secret is read | once for all who wait, again after 5 min, and when the endpoint refuses what it had |
-//! | it can't be read again | what it had is used for an hour |
+//! | it can't be read again | what it had is used for an hour, and it is tried every 30 s (10 s if that has expired) |
 //! | a failure | is the answer for 2 s |
 
 use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -31,9 +31,10 @@ use gridpost_ports::{
 };
 use rustls::{
     AlertDescription, ClientConfig, ConfigBuilder, Error as TlsError, InconsistentKeys,
-    RootCertStore,
-    client::WantsClientCert,
+    RootCertStore, SignatureScheme,
+    client::{ResolvesClientCert, WantsClientCert},
     pki_types::{CertificateDer, PrivateKeyDer, UnixTime},
+    sign::CertifiedKey,
 };
 use tokio::time::timeout;
 use webpki::{EndEntityCert, KeyUsage};
@@ -95,18 +96,52 @@ enum Last {
 pub(super) struct Identity {
     pub(super) pools: Pools,
     own: Arc<Certificate>,
+    asked: Asked,
     /// What its secret had; `None` if it has none.
     text: Option<Secret>,
     read_at: Timestamp,
+    /// When it was tried to read it, last.
+    tried_at: Timestamp,
     read_again_at: Timestamp,
 }
 
+/// How often endpoints have asked for a certificate.
+#[derive(Clone, Debug, Default)]
+struct Asked(Arc<AtomicUsize>);
+
+/// Gives a certificate, and counts who asks for it.
+#[derive(Debug)]
+struct Counting {
+    asked: Asked,
+    inner: Arc<dyn ResolvesClientCert>,
+}
+
+impl ResolvesClientCert for Counting {
+    fn resolve(
+        &self,
+        root_hint_subjects: &[&[u8]],
+        schemes: &[SignatureScheme],
+    ) -> Option<Arc<CertifiedKey>> {
+        self.asked.0.fetch_add(1, Ordering::Relaxed);
+        self.inner.resolve(root_hint_subjects, schemes)
+    }
+
+    fn has_certs(&self) -> bool {
+        self.inner.has_certs()
+    }
+}
+
 impl Identity {
+    /// How often endpoints have asked for its certificate.
+    pub(super) fn asked(&self) -> usize {
+        self.asked.0.load(Ordering::Relaxed)
+    }
+
     fn is_current(&self, now: Timestamp) -> bool {
         if self.text.is_none() {
             return true;
         }
-        let is_valid = is_valid(&self.own, now).is_ok() || now.since(self.read_at) < REFUSED_AFTER;
+        let is_valid = is_valid(&self.own, now).is_ok() || now.since(self.tried_at) < REFUSED_AFTER;
         is_valid && now < self.read_again_at
     }
 }
@@ -200,7 +235,7 @@ impl Identities {
             let mut last = open(&place.last);
             if let Last::Ready(kept) = &mut *last
                 && kept.text == refused.text
-                && now.since(kept.read_at) >= REFUSED_AFTER
+                && now.since(kept.tried_at) >= REFUSED_AFTER
             {
                 kept.read_again_at = now;
             }
@@ -247,11 +282,12 @@ impl Identities {
         let renewed = match (read, before) {
             (Err(error), Some(before)) if now.since(before.read_at) < USED_FOR => {
                 tracing::warn!(%error, "a client certificate is used on");
-                Ok(Identity { read_again_at: now + REPEATED_AFTER, ..before })
+                Ok(Identity { tried_at: now, read_again_at: now + REPEATED_AFTER, ..before })
             }
             (Err(error), _) => Err(error),
             (Ok(text), Some(before)) if before.text == text => {
-                Ok(Identity { read_at: now, read_again_at: now + READ_AGAIN_AFTER, ..before })
+                let read_again_at = now + READ_AGAIN_AFTER;
+                Ok(Identity { read_at: now, tried_at: now, read_again_at, ..before })
             }
             (Ok(text), _) => self.make(by, text, now),
         };
@@ -284,11 +320,15 @@ impl Identities {
         };
         let chain = chain.into_iter().map(CertificateDer::from).collect();
         let tls = trusting.with_client_auth_cert(chain, private(key));
-        let tls = tls.map_err(|error| NoCertificate::Unusable(unusable(&error)))?;
+        let mut tls = tls.map_err(|error| NoCertificate::Unusable(unusable(&error)))?;
+        let asked = Asked::default();
+        let inner = tls.client_auth_cert_resolver;
+        tls.client_auth_cert_resolver = Arc::new(Counting { asked: asked.clone(), inner });
         let networks = self.allowed.networks.clone();
         let pools = Pools::of(&Connector::https(Arc::clone(&self.network), networks, tls));
         let read_again_at = now + READ_AGAIN_AFTER;
-        Ok(Identity { pools, own: Arc::new(own), text, read_at: now, read_again_at })
+        let own = Arc::new(own);
+        Ok(Identity { pools, own, asked, text, read_at: now, tried_at: now, read_again_at })
     }
 }
 
@@ -348,23 +388,22 @@ fn unusable(error: &TlsError) -> &'static str {
 }
 
 /// Whether an alert of TLS's says that the client's certificate is not taken. Servers of some kinds
-/// say only that the handshake failed.
-pub(super) fn is_refusal(alert: AlertDescription) -> bool {
+/// say only that the handshake failed, which means nothing of it where it was not asked for.
+pub(super) fn is_refusal(alert: AlertDescription, was_asked: bool) -> bool {
     use AlertDescription::*;
-    matches!(
-        alert,
+    match alert {
+        DecryptError | HandshakeFailure => was_asked,
         AccessDenied
-            | BadCertificate
-            | CertificateExpired
-            | CertificateRequired
-            | CertificateRevoked
-            | CertificateUnknown
-            | DecryptError
-            | HandshakeFailure
-            | NoCertificate
-            | UnknownCA
-            | UnsupportedCertificate
-    )
+        | BadCertificate
+        | CertificateExpired
+        | CertificateRequired
+        | CertificateRevoked
+        | CertificateUnknown
+        | NoCertificate
+        | UnknownCA
+        | UnsupportedCertificate => true,
+        _ => false,
+    }
 }
 
 #[cfg(test)]

@@ -13,10 +13,11 @@ use gridpost_core::{
         authentication::certificate::{ClientCertificate, NoCertificate},
     },
 };
+use gridpost_ports::authentication::AUTHENTICATED_WITHIN;
 use http::Response;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Error;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::{Built, HttpClient, failure::refusal_in, identity::Identity};
 
@@ -42,7 +43,9 @@ impl HttpClient {
     ) -> Result<Option<Box<Shown>>, NoCertificate> {
         let Some(by) = authentication else { return Ok(None) };
         let Some(certificate) = certificate(&by) else { return Ok(None) };
-        let identity = self.0.identities.get(certificate, url.expose()).await?;
+        let identity = self.0.identities.get(certificate, url.expose());
+        let none_in_time = |_| NoCertificate::NoSecret("no answer in time".to_owned());
+        let identity = timeout(AUTHENTICATED_WITHIN, identity).await.map_err(none_in_time)??;
         Ok(Some(Box::new(Shown { by, url: url.clone(), identity })))
     }
 
@@ -69,22 +72,29 @@ impl HttpClient {
         sending: &OnceLock<Instant>,
     ) -> Result<Response<Incoming>, Unanswered> {
         let again = request.clone();
-        let sent = Self::send_by(&shown.identity.pools, request, sending).await;
-        let error = match sent {
-            Ok(response) => return Ok(response),
-            Err(error) => error,
+        let refused = match send_as(&shown.identity, request, sending).await {
+            Err(Unanswered::NotTaken(reason)) => Unanswered::NotTaken(reason),
+            sent => return sent,
         };
-        let Some(alert) = refusal_in(&error) else { return Err(Unanswered::Error(error)) };
-        let refused = Unanswered::NotTaken(NoCertificate::NotTaken(alert));
         let Some(by) = certificate(&shown.by) else { return Err(refused) };
         let other = self.0.identities.instead_of(&shown.identity, by, shown.url.expose()).await;
         let Some(other) = other else { return Err(refused) };
-        let sent = Self::send_by(&other.pools, again, sending).await;
-        sent.map_err(|error| match refusal_in(&error) {
-            Some(alert) => Unanswered::NotTaken(NoCertificate::NotTaken(alert)),
-            None => Unanswered::Error(error),
-        })
+        send_as(&other, again, sending).await
     }
+}
+
+/// Sends a request on a connection of that identity.
+async fn send_as(
+    identity: &Identity,
+    request: Built,
+    sending: &OnceLock<Instant>,
+) -> Result<Response<Incoming>, Unanswered> {
+    let asked_before = identity.asked();
+    let sent = HttpClient::send_by(&identity.pools, request, sending).await;
+    sent.map_err(|error| match refusal_in(&error, identity.asked() != asked_before) {
+        Some(alert) => Unanswered::NotTaken(NoCertificate::NotTaken(alert)),
+        None => Unanswered::Error(error),
+    })
 }
 
 /// The client certificate of an authentication, if that is what it is.

@@ -135,14 +135,16 @@ async fn the_first_bytes_of_a_failed_response_are_kept_where_that_is_asked_for()
     const SLOW: &[u8] = b"HTTP/1.1 503 No\r\ncontent-length: 1000\r\n\r\nbegun";
     const TAKEN: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nthank";
     const EMPTY: &[u8] = b"HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n";
+    const ECHO: &[u8] = b"HTTP/1.1 401 No\r\ncontent-length: 23\r\n\r\nsecret-token is no good";
     // Bytes to keep, what is answered, the status, what is kept of it.
-    let table: [(&str, &'static [u8], u16, Option<&str>); 6] = [
+    let table: [(&str, &'static [u8], u16, Option<&str>); 7] = [
         ("0", REFUSED, 400, None),
         ("1024", REFUSED, 400, Some("no such\\n order 4711")),
         ("12", REFUSED, 400, Some("no such\\n or")),
         ("1024", SLOW, 503, Some("begun")),
         ("1024", TAKEN, 200, None),
         ("1024", EMPTY, 500, None),
+        ("1024", ECHO, 401, Some("[hidden] is no good")),
     ];
     for (kept, answer, status, want) in table {
         let (url, _served) = serve_once(answer).await;
@@ -150,7 +152,7 @@ async fn the_first_bytes_of_a_failed_response_are_kept_where_that_is_asked_for()
         let request = Request {
             url: Secret::new(&url),
             headers: Vec::new(),
-            attributes: Vec::new(),
+            attributes: vec![("authorization".to_owned(), Secret::new("Bearer secret-token"))],
             body: b"[]".to_vec(),
             authentication: None,
             reads_results: false,
@@ -199,4 +201,21 @@ async fn bodies_that_name_events_are_read_within_bounds() {
         let read = body.map(|body| (body.bytes.len(), body.is_whole));
         assert_eq!(read, want, "row {row}");
     }
+}
+
+#[tokio::test]
+async fn a_probe_keeps_no_secret_that_is_repeated() {
+    const ECHO: &[u8] = b"HTTP/1.1 401 No\r\ncontent-length: 23\r\n\r\nsecret-token is no good";
+    let (url, _served) = serve_once(ECHO).await;
+    let request = Request {
+        url: Secret::new(&url),
+        headers: Vec::new(),
+        attributes: vec![("authorization".to_owned(), Secret::new("Bearer secret-token"))],
+        body: b"[]".to_vec(),
+        authentication: None,
+        reads_results: false,
+    };
+    let probed = client().keeping(ResponseBytes::MAX).probe(request).await;
+    let Attempted::Answered { response_text, .. } = probed.attempted else { panic!("answered") };
+    assert_eq!(response_text.as_deref(), Some("[hidden] is no good"));
 }

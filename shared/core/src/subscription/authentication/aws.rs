@@ -89,6 +89,23 @@ impl SigV4 {
     }
 }
 
+impl WebIdentity {
+    /// Checks that a token for this audience may itself go to an endpoint at that URL.
+    ///
+    /// # Errors
+    ///
+    /// [`IdentityRefused`] says what is not allowed.
+    pub fn check_bearer(&self, url: &str, named: &Identities) -> Result<(), IdentityRefused> {
+        // Its receiver could exchange it as well. The hosts of this audience are named for what it is
+        // exchanged for. Clouds of their own have it with another end.
+        let start = self.audience.get(..ENTRA_AUDIENCE.len());
+        if start.is_some_and(|start| start.eq_ignore_ascii_case(ENTRA_AUDIENCE)) {
+            return Err(IdentityRefused::Exchanged);
+        }
+        named.check_audience(&self.audience, url)
+    }
+}
+
 impl ClientCredentials {
     /// The identity that proves who the client is, if it does so by a token of AWS.
     pub fn web_identity(&self) -> Option<&WebIdentity> {
@@ -110,7 +127,7 @@ impl Authentication {
         match self {
             Self::ClientCertificate(_) => Ok(()),
             Self::AwsSigV4(by) => by.check(url, named),
-            Self::AwsWebIdentity(identity) => named.check_audience(&identity.audience, url),
+            Self::AwsWebIdentity(identity) => identity.check_bearer(url, named),
             Self::ClientCredentials(by) => match by.web_identity() {
                 // What the token is exchanged for proves the identity as well as the token itself.
                 Some(identity) => {
@@ -138,11 +155,12 @@ mod tests {
         Identities {
             own: [API, FUNCTION, TABLES, OTHER].map(host).to_vec(),
             roles: [("arn:r".to_owned(), vec![host(OTHER), host(TABLES)])].into(),
-            audiences: [(
-                ENTRA_AUDIENCE.to_owned(),
-                vec!["login.microsoftonline.com".to_owned(), host(OTHER)],
-            )]
-            .into(),
+            audiences: [ENTRA_AUDIENCE, "api://AzureADTokenExchangeUSGov", "own"]
+                .map(|audience| {
+                    let hosts = vec!["login.microsoftonline.com".to_owned(), host(OTHER)];
+                    (audience.to_owned(), hosts)
+                })
+                .into(),
         }
     }
 
@@ -196,9 +214,12 @@ mod tests {
         let login = "https://login.microsoftonline.com/x";
         let host = |host: &str| Err(IdentityRefused::AudienceHost(host.to_owned()));
         let table = [
-            (bearer(ENTRA_AUDIENCE), OTHER, Ok(())),
-            (bearer(ENTRA_AUDIENCE), login, Ok(())),
-            (bearer(ENTRA_AUDIENCE), "https://evil.example/", host("evil.example")),
+            (bearer("own"), OTHER, Ok(())),
+            (bearer("own"), "https://evil.example/", host("evil.example")),
+            // Its receiver could exchange it, which the hosts are not named for.
+            (bearer(ENTRA_AUDIENCE), OTHER, Err(IdentityRefused::Exchanged)),
+            (bearer(ENTRA_AUDIENCE), login, Err(IdentityRefused::Exchanged)),
+            (bearer("api://AzureADTokenExchangeUSGov"), OTHER, Err(IdentityRefused::Exchanged)),
             (bearer("other"), OTHER, Err(IdentityRefused::Audience)),
             (entra(ENTRA_AUDIENCE), OTHER, Ok(())),
             (entra(ENTRA_AUDIENCE), "https://evil.example/", host("evil.example")),

@@ -93,6 +93,7 @@ pub struct Token {
     value: Secret,
     pub fetched_at: Timestamp,
     pub use_until: Timestamp,
+    ends_at: Timestamp,
 }
 
 impl Token {
@@ -110,7 +111,8 @@ impl Token {
             return Err("it is too long");
         }
         let use_until = now + life.saturating_sub(MARGIN_MAX.min(life / 4));
-        Ok(Self { value: Secret::new(value), fetched_at: now, use_until })
+        let ends_at = use_until + life.saturating_sub(use_until.since(now)) / 2;
+        Ok(Self { value: Secret::new(value), fetched_at: now, use_until, ends_at })
     }
 
     /// The token itself.
@@ -126,6 +128,12 @@ impl Token {
     /// Whether a request may be sent with it.
     pub fn is_fresh(&self, now: Timestamp) -> bool {
         now < self.use_until
+    }
+
+    /// Whether a request may be sent with it where there is no newer one: half of the margin is left for
+    /// clocks that differ.
+    pub fn is_valid(&self, now: Timestamp) -> bool {
+        now < self.ends_at
     }
 }
 
@@ -284,6 +292,11 @@ mod tests {
             assert_eq!(kept, Duration::from_millis(kept_ms), "{expires_in}");
             assert_eq!(token.header().expose(), "Bearer t");
             assert_eq!(token.is_fresh(NOW), kept_ms > 0, "{expires_in}");
+            let life_ms = kept_ms + (kept_ms / 3).min(60_000);
+            let last = NOW + Duration::from_millis(kept_ms + (life_ms - kept_ms) / 2);
+            assert!(!token.is_valid(last), "{expires_in}");
+            let just_before = Timestamp::from_millis(last.as_millis() - 1);
+            assert!(token.is_valid(just_before), "{expires_in}");
         }
     }
 

@@ -432,6 +432,77 @@ async fn a_secret_that_can_not_be_read_again_is_used_for_an_hour() {
 }
 
 #[tokio::test]
+async fn an_expired_certificate_s_secret_that_can_not_be_read_is_tried_once_for_all() {
+    let (public, clients) = (Authority::new("public"), Authority::new("clients"));
+    let receiver = Receiver::start(server(&public, &clients, Asks::Strictly)).await;
+    let world = World::trusting(&public);
+    let year_2027 = 1_798_761_600_000;
+    world
+        .clock
+        .go_on(Duration::from_millis(year_2027 - 60_000 - u64::try_from(NOW_MS).expect("a time")));
+    let (certificate, key) = clients.signs("own", 2019, 2027);
+    world.secret.set(Some(format!("{certificate}{key}")));
+    let by = named_by("arn:s");
+    assert_eq!(world.attempt(&receiver.url, Some(&by)).await.0, Outcome::Delivered);
+    world.secret.set(None);
+    world.clock.go_on(Duration::from_secs(90));
+    for reads in [2, 2, 3] {
+        let all = (0..20).map(|_| world.attempt(&receiver.url, Some(&by)));
+        for (outcome, said) in futures::future::join_all(all).await {
+            assert_eq!(outcome, FAILED);
+            assert!(said.contains("has expired"), "{said}");
+        }
+        assert_eq!(world.secret.reads(), reads);
+        world.clock.go_on(Duration::from_secs(6));
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_reads_a_secret_that_can_not_be_read_every_ten_seconds_at_most() {
+    let (public, clients) = (Authority::new("public"), Authority::new("clients"));
+    let others = Authority::new("others");
+    let receiver = Receiver::start(server(&public, &others, Asks::Strictly)).await;
+    let world = World::trusting(&public);
+    let (certificate, key) = clients.signs("own", 2019, 2100);
+    world.secret.set(Some(format!("{certificate}{key}")));
+    let by = named_by("arn:s");
+    assert_eq!(world.attempt(&receiver.url, Some(&by)).await.0, FAILED);
+    world.secret.set(None);
+    world.clock.go_on(Duration::from_secs(60));
+    for reads in [2, 2, 3] {
+        assert_eq!(world.attempt(&receiver.url, Some(&by)).await.0, FAILED);
+        assert_eq!(world.secret.reads(), reads);
+        world.clock.go_on(Duration::from_secs(6));
+    }
+}
+
+#[tokio::test]
+async fn a_handshake_that_fails_before_a_certificate_is_asked_for_is_no_refusal_of_it() {
+    use AlertDescription::*;
+
+    let public = Authority::new("public");
+    let own = inline(&public.signs("own", 2019, 2100));
+    let table = [(HandshakeFailure, 40, Outcome::SocketError), (AccessDenied, 49, FAILED)];
+    for (alert, number, want) in table {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("https://{}/", listener.local_addr().expect("bound"));
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut hello = [0; 4_096];
+                let _ = stream.read(&mut hello).await;
+                // A fatal alert in a record of its own.
+                let _ = stream.write_all(&[21, 3, 3, 0, 2, 2, number]).await;
+                let _ = stream.read(&mut hello).await;
+            }
+        });
+        let (outcome, said) = World::trusting(&public).attempt(&url, Some(&own)).await;
+        assert_eq!(outcome, want, "{alert:?}: {said}");
+        assert_eq!(is_refusal(alert, false), want == FAILED);
+        assert!(is_refusal(alert, true), "{alert:?}");
+    }
+}
+
+#[tokio::test]
 async fn identities_are_bounded_and_the_least_used_one_goes() {
     let (public, clients) = (Authority::new("public"), Authority::new("clients"));
     let receiver = Receiver::start(server(&public, &clients, Asks::Strictly)).await;

@@ -278,6 +278,14 @@ fn read_secret(
         }
         if let Some(grant) = grant {
             check_reference(name, &grant.token_url(), reference_path, context, problems);
+            let audience = grant.assertion_audience();
+            if audience.is_some_and(|url| context.allowed.secrets.check(name, url).is_err()) {
+                let rule = format!(
+                    "must be left out, or the https URL of a host that the deployment names for the key \
+                     of {reference}: another server would take the assertion, too"
+                );
+                problems.add(Code::InvalidValue, members.path_of(ASSERTION_AUDIENCE), rule);
+            }
         }
         return Some(ClientSecret::Reference { name: name.to_owned() });
     }

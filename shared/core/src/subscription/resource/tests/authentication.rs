@@ -367,6 +367,12 @@ fn certificates_and_keys_are_refused_without_repeating_them() {
         (signing(&json!({"privateKey": "hush"})), InvalidValue, "privateKey"),
         (signing(&json!({"clientSecret": "hush"})), InvalidValue, "clientSecret"),
         (signing(&json!({"keyId": "a\nb"})), InvalidValue, "keyId"),
+        (
+            signing(&json!({"privateKey": null, "privateKeyReference": "arn:named",
+                "assertionAudience": "https://bank.example/"})),
+            InvalidValue,
+            "assertionAudience",
+        ),
         (oauth(&json!({"keyId": "k"})), InvalidValue, "keyId"),
         (oauth(&json!({"privateKey": PRIVATE})), InvalidValue, "privateKey"),
     ];

@@ -64,6 +64,10 @@ pub(super) fn read_signing(
     if wrong.contains(&true) {
         return None;
     }
+    if let Some(rule) = service.as_deref().and_then(|service| unsignable(service, url)) {
+        problems.add(Code::InvalidValue, members.path_of(SERVICE), rule);
+        return None;
+    }
     if role.as_deref().is_some_and(|role| !is_role(role)) {
         let rule = "must be the ARN of a role: arn:aws:iam::111122223333:role/name";
         problems.add(Code::InvalidValue, members.path_of(ROLE), rule);
@@ -94,6 +98,27 @@ fn wrong_name(given: &str, of_host: Option<&str>) -> Option<String> {
     Some(format!("must be {}, as the endpoint's host has it", quoted(want)))
 }
 
+/// Why requests to a URL can't be signed for a service so that it takes them.
+///
+/// Source: Signature Version 4, "Create a canonical request": S3 alone encodes paths once, and names and
+/// values of a query are decoded as UTF-8, with `+` as itself.
+fn unsignable(service: &str, url: Option<&str>) -> Option<&'static str> {
+    if service == "s3" || service.starts_with("s3-") {
+        return Some("must not be S3, whose signatures differ: events can be sent to no bucket");
+    }
+    let url = url::Url::parse(url?).ok()?;
+    let query = url.query()?;
+    let mut pairs = url::form_urlencoded::parse(query.as_bytes());
+    // What is no UTF-8 is decoded as that character.
+    let is_utf8 =
+        pairs.all(|(name, value)| !name.contains('\u{FFFD}') && !value.contains('\u{FFFD}'));
+    let is_plain = is_utf8 && !query.contains('+');
+    (!is_plain).then_some(
+        "can't sign for the endpoint's URL: its query must be UTF-8, with '%20' for a space and '%2B' \
+         for a '+'",
+    )
+}
+
 fn is_role(text: &str) -> bool {
     let mut parts = text.splitn(6, ':');
     let mut part = || parts.next().unwrap_or_default();
@@ -117,7 +142,7 @@ pub(super) fn read_identity(
     let what = "whom the token is for, one of the deployment's endpoint_audiences";
     members.required(AUDIENCE, what, problems);
     let by = read_web_identity(members, None, problems)?;
-    let checked = url.map(|url| context.allowed.identities.check_audience(&by.audience, url));
+    let checked = url.map(|url| by.check_bearer(url, &context.allowed.identities));
     if let Some(Err(refused)) = checked {
         problems.add(Code::InvalidValue, members.path_of(AUDIENCE), refused.to_string());
     }

@@ -70,6 +70,13 @@ fn identities_of_aws_are_read() {
             sigv4("es", Some("eu-north-1"), Some(ROLE)),
         ),
         (
+            signed_by(
+                "https://other.example/?a=1%2B2%20%C3%A9&b",
+                &json!({"service": "es", "region": "eu-north-1", "roleArn": ROLE}),
+            ),
+            sigv4("es", Some("eu-north-1"), Some(ROLE)),
+        ),
+        (
             identity(&json!({"audience": "aud"})),
             Authentication::AwsWebIdentity(web("aud", SigningAlgorithm::RS256)),
         ),
@@ -107,6 +114,10 @@ fn identities_of_aws_that_the_deployment_does_not_name_are_refused() {
     let role = |url: &str, role: &str| {
         signed_by(url, &json!({"service": "es", "region": "eu-north-1", "roleArn": role}))
     };
+    let service = |url: &str, service: &str| {
+        let properties = json!({"service": service, "region": "eu-north-1", "roleArn": ROLE});
+        signed_by(url, &properties)
+    };
     let both = json!({"clientAssertion": {"type": "AwsWebIdentity", "properties": {}}});
     let kind = json!({"clientSecret": null,
         "clientAssertion": {"type": "Kerberos", "properties": {}}});
@@ -121,6 +132,7 @@ fn identities_of_aws_that_the_deployment_does_not_name_are_refused() {
     let mut elsewhere = entra_by_token(&json!({}));
     elsewhere["properties"]["destination"]["properties"]["endpointUrl"] =
         json!("https://evil.example/");
+    let exchanged = identity(&json!({"audience": "api://AzureADTokenExchange"}));
     let mut bearer_elsewhere = identity(&json!({"audience": "aud"}));
     bearer_elsewhere["properties"]["destination"]["properties"]["endpointUrl"] =
         json!("https://evil.example/");
@@ -165,6 +177,10 @@ fn identities_of_aws_that_the_deployment_does_not_name_are_refused() {
             under("roleArn"),
         ),
         (role("https://own.example/", ROLE), InvalidValue, under("roleArn")),
+        // Whose signatures would be refused at every attempt.
+        (service("https://other.example/", "s3"), InvalidValue, under("service")),
+        (role("https://other.example/?a=1+2", ROLE), InvalidValue, under("service")),
+        (role("https://other.example/?a=%FF", ROLE), InvalidValue, under("service")),
         (
             role("https://other.example/", "arn:aws:iam::111122223333:user/r"),
             InvalidValue,
@@ -176,6 +192,8 @@ fn identities_of_aws_that_the_deployment_does_not_name_are_refused() {
         (identity(&json!({})), MissingMember, under("audience")),
         (identity(&json!({"audience": "other"})), InvalidValue, under("audience")),
         (bearer_elsewhere, InvalidValue, under("audience")),
+        // The endpoint could exchange it.
+        (exchanged, InvalidValue, under("audience")),
         (
             identity(&json!({"audience": "aud", "signingAlgorithm": "HS256"})),
             InvalidValue,

@@ -1,0 +1,77 @@
+//! What a response repeats of its request's secrets, which is not kept.
+
+use gridpost_core::secret::Secret;
+
+/// Shorter values would hide ordinary words.
+const BYTES_MIN: usize = 8;
+
+const INSTEAD: &[u8] = b"[hidden]";
+
+/// The values of a request that no text of ours may have: its delivery attributes, whatever
+/// authenticates it, and its URL's query. The longest comes first.
+pub(super) struct Hidden<'a>(Vec<&'a [u8]>);
+
+impl<'a> Hidden<'a> {
+    pub(super) fn of(url: &'a Secret, attributes: &'a [(String, Secret)]) -> Self {
+        let mut hidden = Vec::new();
+        hidden.extend(url.expose().split_once('?').map(|(_, query)| query.as_bytes()));
+        for (_, value) in attributes {
+            let whole = value.expose();
+            hidden.push(whole.as_bytes());
+            // A token is repeated without its scheme, too.
+            hidden.extend(whole.split_once(' ').map(|(_, token)| token.trim().as_bytes()));
+        }
+        hidden.retain(|value| value.len() >= BYTES_MIN);
+        hidden.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        Self(hidden)
+    }
+
+    /// The beginning of a body without them, nor the beginning of one that its end has cut.
+    pub(super) fn taken_from(&self, body: &[u8]) -> Vec<u8> {
+        let mut kept = Vec::with_capacity(body.len());
+        let mut rest = body;
+        while let [first, others @ ..] = rest {
+            if let Some(value) = self.0.iter().find(|value| rest.starts_with(value)) {
+                kept.extend_from_slice(INSTEAD);
+                rest = &rest[value.len()..];
+            } else if rest.len() >= BYTES_MIN && self.0.iter().any(|value| value.starts_with(rest))
+            {
+                kept.extend_from_slice(INSTEAD);
+                break;
+            } else {
+                kept.push(*first);
+                rest = others;
+            }
+        }
+        kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_response_repeats_of_secrets_is_hidden() {
+        let url = Secret::new("https://e.example/hook?code=hush-hush");
+        let attributes =
+            [("authorization", "Bearer ey.JhdXNo.x"), ("x-key", "hush-key"), ("x-a", "v")]
+                .map(|(name, value)| (name.to_owned(), Secret::new(value)));
+        let hidden = Hidden::of(&url, &attributes);
+        let table = [
+            ("no such order", "no such order"),
+            ("Authorization: Bearer ey.JhdXNo.x!", "Authorization: [hidden]!"),
+            ("token ey.JhdXNo.x has expired", "token [hidden] has expired"),
+            ("hush-keyhush-key", "[hidden][hidden]"),
+            ("POST /hook?code=hush-hush HTTP", "POST /hook?[hidden] HTTP"),
+            ("a short v stays", "a short v stays"),
+            ("cut: ey.JhdXN", "cut: [hidden]"),
+            ("cut: ey.J", "cut: ey.J"),
+            ("", ""),
+        ];
+        for (body, want) in table {
+            let kept = hidden.taken_from(body.as_bytes());
+            assert_eq!(String::from_utf8_lossy(&kept), want, "{body}");
+        }
+    }
+}
