@@ -28,12 +28,13 @@ locals {
       timeout_seconds    = local.timeout_seconds["intake"]
       log_retention_days = var.log_retention_days
       log_group_name     = one(aws_cloudwatch_log_group.intake[*].name)
+      # With more than 10,000 the function might end before it has sent them all, each time.
       environment = merge(local.common_environment, {
         GRIDPOST_CONFIG_TABLE            = local.config_table_name
         GRIDPOST_DISPATCH_QUEUE_URL      = local.dispatch_queue_url
         GRIDPOST_FAN_OUT_QUEUE_URL       = local.fan_out_queue_url
         GRIDPOST_PAYLOAD_BUCKET          = local.payload_bucket_name
-        GRIDPOST_INLINE_FAN_OUT          = tostring(var.inline_fan_out)
+        GRIDPOST_INLINE_FAN_OUT          = tostring(min(var.inline_fan_out, 10000))
         GRIDPOST_QUEUE_MESSAGE_BYTES_MAX = tostring(var.queue_message_bytes_max)
         GRIDPOST_CONFIG_CACHE_MS         = tostring(var.config_cache_ms)
         GRIDPOST_CONFIG_STALE_SECONDS    = tostring(var.config_stale_seconds)

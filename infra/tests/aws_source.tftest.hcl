@@ -27,6 +27,18 @@ run "nothing_exists_unasked" {
 run "a_deployment" {
   command = plan
 
+  variables {
+    inline_fan_out = 50000
+  }
+
+  assert {
+    condition = (
+      output.aws_sources.function.environment["GRIDPOST_INLINE_FAN_OUT"] == "10000"
+      && module.ingest.environment["GRIDPOST_INLINE_FAN_OUT"] == "50000"
+    )
+    error_message = "sources enqueue ${output.aws_sources.function.environment["GRIDPOST_INLINE_FAN_OUT"]} at once"
+  }
+
   assert {
     condition = (
       length(aws_cloudwatch_log_group.intake) == 1
@@ -175,6 +187,52 @@ run "a_bus" {
   }
 }
 
+run "a_bus_by_its_arn" {
+  command = plan
+
+  module {
+    source = "./modules/aws-source"
+  }
+
+  variables {
+    gridpost                = run.a_deployment.aws_sources
+    event_bridge            = { event_pattern = "{}", bus_name = "arn:aws:events:eu-central-1:123456789012:event-bus/own" }
+    batching_window_seconds = 300
+  }
+
+  assert {
+    condition = alltrue([
+      for policy in [aws_sqs_queue.this[0].policy, aws_sqs_queue.poison.policy] : [
+        for statement in jsondecode(policy).Statement : statement.Condition.ArnEquals["aws:SourceArn"] if statement.Effect == "Allow"
+      ] == ["arn:aws:events:eu-central-1:123456789012:rule/own/gridpost-source-uploads"]
+    ])
+    error_message = "who may send: ${aws_sqs_queue.this[0].policy} ${aws_sqs_queue.poison.policy}"
+  }
+
+  assert {
+    condition     = aws_sqs_queue.this[0].visibility_timeout_seconds == 359
+    error_message = "a message that Lambda holds while a batch fills comes back after ${aws_sqs_queue.this[0].visibility_timeout_seconds} s"
+  }
+}
+
+run "the_default_bus_by_its_arn" {
+  command = plan
+
+  module {
+    source = "./modules/aws-source"
+  }
+
+  variables {
+    gridpost     = run.a_deployment.aws_sources
+    event_bridge = { event_pattern = "{}", bus_name = "arn:aws:events:eu-central-1:123456789012:event-bus/default" }
+  }
+
+  assert {
+    condition     = strcontains(aws_sqs_queue.this[0].policy, "\"arn:aws:events:eu-central-1:123456789012:rule/gridpost-source-uploads\"")
+    error_message = "who may send: ${aws_sqs_queue.this[0].policy}"
+  }
+}
+
 run "a_topic_with_a_filter" {
   command = plan
 
@@ -252,6 +310,32 @@ run "a_queue_of_ones_own_with_a_key" {
   }
 }
 
+run "what_a_queue_of_ones_own_takes_fits_into_the_poison_queue" {
+  command = plan
+
+  module {
+    source = "./modules/aws-source"
+  }
+
+  variables {
+    gridpost = merge(run.a_deployment.aws_sources, {
+      queues = merge(run.a_deployment.aws_sources.queues, { message_bytes_max = 229376 })
+    })
+    sqs = { queue_arn = "arn:aws:sqs:eu-central-1:123456789012:legacy" }
+  }
+
+  # The AWS provider of these tests refuses larger ones, such as sqs.message_bytes_max may ask for.
+  assert {
+    condition     = aws_sqs_queue.poison.max_message_size == 262144
+    error_message = "the poison queue takes ${aws_sqs_queue.poison.max_message_size} bytes"
+  }
+
+  assert {
+    condition     = strcontains(aws_cloudwatch_metric_alarm.poison[0].alarm_description, "if the redrive policy of arn:aws:sqs:eu-central-1:123456789012:legacy names")
+    error_message = "the alarm says ${aws_cloudwatch_metric_alarm.poison[0].alarm_description}"
+  }
+}
+
 run "a_source_has_one_kind" {
   command = plan
 
@@ -323,6 +407,37 @@ run "what_is_misspelt_is_refused" {
     var.name, var.topic, var.event_bridge, var.s3, var.sns, var.sqs, var.content, var.event_type, var.concurrency,
     var.batching_window_seconds,
   ]
+}
+
+run "names_of_poison_queues_and_fifo_queues_are_refused" {
+  command = plan
+
+  module {
+    source = "./modules/aws-source"
+  }
+
+  variables {
+    gridpost = run.a_deployment.aws_sources
+    name     = "uploads-poison"
+    sqs      = { queue_arn = "arn:aws:sqs:eu-central-1:123456789012:legacy.fifo" }
+  }
+
+  expect_failures = [var.name, var.sqs]
+}
+
+run "a_queue_of_too_large_messages_is_refused" {
+  command = plan
+
+  module {
+    source = "./modules/aws-source"
+  }
+
+  variables {
+    gridpost = run.a_deployment.aws_sources
+    sqs      = { queue_arn = "arn:aws:sqs:eu-central-1:123456789012:legacy", message_bytes_max = 1048577 }
+  }
+
+  expect_failures = [var.sqs]
 }
 
 run "a_deployment_without_sources_is_told" {

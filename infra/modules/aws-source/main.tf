@@ -27,7 +27,23 @@ locals {
   poison_queue_arn  = "${var.gridpost.queues.arn_prefix}:${local.poison_queue_name}"
   poison_queue_url  = "${var.gridpost.queues.url_prefix}/${local.poison_queue_name}"
 
-  rule_path = try(var.event_bridge.bus_name, "default") == "default" ? local.queue_name : "${var.event_bridge.bus_name}/${local.queue_name}"
+  # SQS moves messages from a queue only if it is the dead-letter queue of another one.
+  redrive_advice = (
+    local.own_queue
+    ? "a redrive of SQS sends them back if the redrive policy of ${local.queue_arn} names the poison queue"
+    : "a redrive of SQS sends them back"
+  )
+
+  # A message is out of the queue from when Lambda begins to fill a batch with it.
+  visibility_seconds = var.gridpost.queues.visibility_seconds + var.batching_window_seconds
+
+  # What is refused must fit into the poison queue: services send up to 256 KiB, a queue of one's own may take more.
+  queue_bytes_max        = max(262144, var.gridpost.queues.message_bytes_max)
+  poison_queue_bytes_max = max(local.queue_bytes_max, try(var.sqs.message_bytes_max, 0))
+
+  # A bus may be given by its ARN. A rule's ARN has the bus' name, and not that of the default bus.
+  bus_name  = replace(try(var.event_bridge.bus_name, "default"), "/^arn:[^/]*:event-bus[/]/", "")
+  rule_path = local.bus_name == "default" ? local.queue_name : "${local.bus_name}/${local.queue_name}"
   rule_arn  = "arn:${local.partition}:events:${local.account.region}:${local.account.id}:rule/${local.rule_path}"
 
   # Who may send, and what on whose behalf. A bucket's ARN has no account in it.
@@ -97,7 +113,7 @@ resource "aws_sqs_queue" "poison" {
   name                      = local.poison_queue_name
   tags                      = var.gridpost.tags
   message_retention_seconds = var.gridpost.queues.retention_seconds
-  max_message_size          = var.gridpost.queues.message_bytes_max
+  max_message_size          = local.poison_queue_bytes_max
   sqs_managed_sse_enabled   = var.gridpost.queues.kms_key_arn == null ? true : null
   kms_master_key_id         = var.gridpost.queues.kms_key_arn
 
@@ -130,9 +146,9 @@ resource "aws_sqs_queue" "this" {
 
   name                       = local.queue_name
   tags                       = var.gridpost.tags
-  visibility_timeout_seconds = var.gridpost.queues.visibility_seconds
+  visibility_timeout_seconds = local.visibility_seconds
   message_retention_seconds  = var.gridpost.queues.retention_seconds
-  max_message_size           = var.gridpost.queues.message_bytes_max
+  max_message_size           = local.queue_bytes_max
   sqs_managed_sse_enabled    = var.gridpost.queues.kms_key_arn == null ? true : null
   kms_master_key_id          = var.gridpost.queues.kms_key_arn
 
@@ -276,7 +292,7 @@ resource "aws_cloudwatch_metric_alarm" "poison" {
   count = var.gridpost.alarms.paging ? 1 : 0
 
   alarm_name          = "${local.queue_name}-poison-not-empty"
-  alarm_description   = "Messages of the source ${var.name} could not become events of the topic ${var.topic}: they do not have the source's form, or the topic does not exist or refuses them. The lines 'was refused' of ${local.function_name} name ids and reasons. They are kept for 14 days in ${local.poison_queue_name}; when the cause is fixed, a redrive of SQS sends them back (docs/aws-sources.md)."
+  alarm_description   = "Messages of the source ${var.name} could not become events of the topic ${var.topic}: they do not have the source's form, or the topic does not exist or refuses them. The lines 'was refused' of ${local.function_name} name ids and reasons. They are kept for 14 days in ${local.poison_queue_name}; when the cause is fixed, ${local.redrive_advice} (docs/aws-sources.md)."
   tags                = var.gridpost.tags
   alarm_actions       = var.gridpost.alarms.topic_arns
   ok_actions          = var.gridpost.alarms.topic_arns

@@ -9,7 +9,7 @@ output "poison_queue_url" {
 }
 
 output "poison_queue_arn" {
-  description = "ARN of that queue, for a redrive of SQS (start-message-move-task)."
+  description = "ARN of that queue, for a redrive of SQS (start-message-move-task), and for the redrive policy of a queue of your own: without it there, SQS refuses the redrive."
   value       = aws_sqs_queue.poison.arn
 }
 

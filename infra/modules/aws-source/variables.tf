@@ -22,6 +22,11 @@ variable "name" {
     condition     = can(regex("^[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?$", var.name))
     error_message = "name must be 1 to 20 lower-case letters, digits and hyphens, got \"${var.name}\"."
   }
+
+  validation {
+    condition     = !endswith(var.name, "-poison")
+    error_message = "name must not end in -poison, got \"${var.name}\": another source's poison queue could have the name of this one's queue."
+  }
 }
 
 variable "topic" {
@@ -95,18 +100,19 @@ variable "sns" {
 }
 
 variable "sqs" {
-  description = "A queue of your own, which the source then consumes alone. carries and envelope say what its messages are: MESSAGES, S3 or EVENT_BRIDGE, in SNS's envelope (SNS) or not (NONE). Its visibility timeout must be at least 29 s; with a key of your own, name it in kms_key_arn. Give it a redrive policy: messages that kill the function would come back for ever."
+  description = "A standard queue of your own, which the source then consumes alone. carries and envelope say what its messages are: MESSAGES, S3 or EVENT_BRIDGE, in SNS's envelope (SNS) or not (NONE). Its visibility timeout should be at least 59 s plus batching_window_seconds (Lambda refuses less than 29 s); with a key of your own, name it in kms_key_arn. Give it a redrive policy with the output poison_queue_arn (aws_sqs_queue_redrive_policy): without it, messages that kill the function come back until they expire, and SQS can't redrive what was refused. message_bytes_max is its maximum message size, 262144 to 1048576, so that the poison queue takes what is refused; over 262144 needs AWS provider 6.8 or later."
   type = object({
-    queue_arn   = string
-    carries     = optional(string, "MESSAGES")
-    envelope    = optional(string, "NONE")
-    kms_key_arn = optional(string)
+    queue_arn         = string
+    carries           = optional(string, "MESSAGES")
+    envelope          = optional(string, "NONE")
+    kms_key_arn       = optional(string)
+    message_bytes_max = optional(number, 262144)
   })
   default = null
 
   validation {
-    condition     = var.sqs == null || can(regex("^arn:[a-z-]+:sqs:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_.-]{1,80}$", var.sqs.queue_arn))
-    error_message = "sqs.queue_arn must be the ARN of a queue, got ${jsonencode(try(var.sqs.queue_arn, null))}."
+    condition     = var.sqs == null || can(regex("^arn:[a-z-]+:sqs:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,80}$", var.sqs.queue_arn))
+    error_message = "sqs.queue_arn must be the ARN of a standard queue (not FIFO), got ${jsonencode(try(var.sqs.queue_arn, null))}."
   }
 
   validation {
@@ -115,6 +121,14 @@ variable "sqs" {
       && contains(["NONE", "SNS"], try(var.sqs.envelope, "NONE"))
     )
     error_message = "sqs.carries must be MESSAGES, S3 or EVENT_BRIDGE, and sqs.envelope NONE or SNS, got ${jsonencode(var.sqs)}."
+  }
+
+  validation {
+    condition = (
+      try(var.sqs.message_bytes_max, 262144) >= 262144 && try(var.sqs.message_bytes_max, 262144) <= 1048576
+      && floor(try(var.sqs.message_bytes_max, 262144)) == try(var.sqs.message_bytes_max, 262144)
+    )
+    error_message = "sqs.message_bytes_max must be from 262144 to 1048576, got ${jsonencode(try(var.sqs.message_bytes_max, null))}."
   }
 }
 

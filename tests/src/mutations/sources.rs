@@ -40,10 +40,10 @@ pub(super) const HANDLER: &[Mutation] = &[
         new: "                kept.clear();",
     },
     Mutation {
-        name: "deliveries of a source's batch have another id each time",
+        name: "deliveries of a source's batch have the same ids each time",
         file: INTAKE,
-        old: "    let id = intake::id_from(taken.iter().map(|message| &*message.message_id));",
-        new: "    let id = context.dice.id();",
+        old: "    let id = context.dice.id();",
+        new: "    let id = intake::id_from(taken.iter().map(|message| &*message.message_id));",
     },
     Mutation {
         name: "events of sources are not in the ledger",

@@ -46,6 +46,16 @@ struct Detail<'m> {
     request_id: Cow<'m, str>,
     #[serde(borrow, default)]
     reason: Cow<'m, str>,
+    #[serde(borrow, default)]
+    deletion_type: Option<Cow<'m, str>>,
+}
+
+impl Detail<'_> {
+    /// A version was taken away for good. The blob may still be there, in another version.
+    fn is_of_a_version(&self) -> bool {
+        let version = self.object.version_id.as_deref().unwrap_or_default();
+        self.deletion_type.as_deref() == Some("Permanently Deleted") && !version.is_empty()
+    }
 }
 
 #[derive(Deserialize)]
@@ -55,6 +65,7 @@ struct Bucket<'m> {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
 struct Object<'m> {
     /// Not encoded, unlike in S3's own notifications.
     #[serde(borrow)]
@@ -65,6 +76,8 @@ struct Object<'m> {
     etag: Cow<'m, str>,
     #[serde(borrow, default)]
     sequencer: Cow<'m, str>,
+    #[serde(borrow, default)]
+    version_id: Option<Cow<'m, str>>,
 }
 
 /// The event in an event of EventBridge: the whole of it is the data, as targets of rules get it.
@@ -84,7 +97,10 @@ fn read(text: &str, blobs: bool) -> Result<Event<'_>, Unmappable> {
         _ => None,
     };
     if let Some(happened) = happened.filter(|_| blobs && found.source == "aws.s3") {
-        return of_blob(&found, happened);
+        let detail: Detail<'_> = object(found.detail.get(), "the detail of an event of S3")?;
+        if happened == Happened::Created || !detail.is_of_a_version() {
+            return Ok(of_blob(&found, &detail, happened));
+        }
     }
     Ok(Event {
         subject: attribute(found.resources.first().map_or("", String::as_str)),
@@ -96,8 +112,7 @@ fn read(text: &str, blobs: bool) -> Result<Event<'_>, Unmappable> {
     })
 }
 
-fn of_blob<'m>(found: &Envelope<'m>, happened: Happened) -> Result<Event<'m>, Unmappable> {
-    let detail: Detail<'_> = object(found.detail.get(), "the detail of an event of S3")?;
+fn of_blob<'m>(found: &Envelope<'m>, detail: &Detail<'_>, happened: Happened) -> Event<'m> {
     let blob = Blob {
         happened,
         api: match (happened, &*detail.reason) {
@@ -116,5 +131,5 @@ fn of_blob<'m>(found: &Envelope<'m>, happened: Happened) -> Result<Event<'m>, Un
         request_id: &detail.request_id,
         host_id: "",
     };
-    Ok(blob.event(found.id.clone(), found.time.clone()))
+    blob.event(found.id.clone(), found.time.clone())
 }

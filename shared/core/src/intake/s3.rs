@@ -128,7 +128,7 @@ fn event(record: &RawValue, blobs: bool) -> Result<Event<'_>, Unmappable> {
     ]);
     let id = Cow::Owned(id.to_string());
     let key = decoded(&about.key);
-    if let Some((happened, api)) = meaning(name).filter(|_| blobs) {
+    if let Some((happened, api)) = meaning(name, version).filter(|_| blobs) {
         let blob = Blob {
             happened,
             api,
@@ -166,11 +166,17 @@ fn decoded(key: &str) -> String {
 }
 
 /// What an event means for a blob; `None` for those that have no counterpart.
-fn meaning(name: &str) -> Option<(Happened, Api)> {
+///
+/// `:Delete` with a version takes that version away for good. The blob may still be there, in another
+/// version; what hides it is a delete marker, which has a name of its own.
+fn meaning(name: &str, version: &str) -> Option<(Happened, Api)> {
     Some(match name {
         "ObjectCreated:Copy" => (Happened::Created, Api::CopyBlob),
         "ObjectCreated:CompleteMultipartUpload" => (Happened::Created, Api::PutBlockList),
         name if name.starts_with("ObjectCreated:") => (Happened::Created, Api::PutBlob),
+        "ObjectRemoved:Delete" | "LifecycleExpiration:Delete" if !version.is_empty() => {
+            return None;
+        }
         name if name.starts_with("ObjectRemoved:") || name.starts_with("LifecycleExpiration:") => {
             (Happened::Deleted, Api::DeleteBlob)
         }

@@ -63,13 +63,56 @@ fn event_names_table() {
         ("ObjectTagging:Put", "com.amazonaws.s3.ObjectTagging:Put", ""),
     ];
     for (name, event_type, api) in table {
-        let event = event_grid(&blobs(Carries::S3), &s3(name, "k"));
+        let text = s3(name, "k").replace("096fKKXTRTtl3on89fVO.nfljtsv6qko", "");
+        let event = event_grid(&blobs(Carries::S3), &text);
         assert_eq!(event["eventType"], event_type, "{name}");
         assert_eq!(event["data"]["api"].as_str().unwrap_or_default(), api, "{name}");
         if event_type == deleted {
             let data = event["data"].as_object().expect("data");
             assert!(!data.contains_key("eTag") && !data.contains_key("contentLength"), "{name}");
         }
+    }
+}
+
+/// Version: whether the record names one.
+#[test]
+fn a_version_that_is_deleted_is_no_deleted_blob() {
+    let table = [
+        ("ObjectRemoved:Delete", false, true),
+        ("ObjectRemoved:Delete", true, false),
+        ("ObjectRemoved:DeleteMarkerCreated", true, true),
+        ("LifecycleExpiration:Delete", false, true),
+        ("LifecycleExpiration:Delete", true, false),
+        ("LifecycleExpiration:DeleteMarkerCreated", true, true),
+        ("ObjectCreated:Put", true, false),
+    ];
+    let without = "096fKKXTRTtl3on89fVO.nfljtsv6qko";
+    assert!(S3_PUT.contains(without));
+    for (name, version, is_deleted) in table {
+        let text = s3(name, "k");
+        let text = if version { text } else { text.replace(without, "") };
+        let event_type = &event_grid(&blobs(Carries::S3), &text)["eventType"];
+        assert_eq!(event_type == "Microsoft.Storage.BlobDeleted", is_deleted, "{name} {version}");
+        if name.ends_with(":Delete") && version {
+            assert_eq!(*event_type, format!("com.amazonaws.s3.{name}"));
+        }
+    }
+    let permanent = r#""Permanently Deleted""#;
+    let table = [
+        (permanent, r#""v1""#, "Object Deleted"),
+        (permanent, r#""""#, "Microsoft.Storage.BlobDeleted"),
+        (permanent, "null", "Microsoft.Storage.BlobDeleted"),
+        (r#""Delete Marker Created""#, r#""v1""#, "Microsoft.Storage.BlobDeleted"),
+        ("null", r#""v1""#, "Microsoft.Storage.BlobDeleted"),
+    ];
+    for (deletion_type, version, want) in table {
+        let mut event: Value = serde_json::from_str(EVENT_BRIDGE_S3).expect("JSON");
+        let value = |text: &str| -> Value { serde_json::from_str(text).expect("JSON") };
+        event["detail-type"] = json!("Object Deleted");
+        event["detail"]["deletion-type"] = value(deletion_type);
+        event["detail"]["object"]["version-id"] = value(version);
+        let got = event_grid(&blobs(Carries::EventBridge), &event.to_string());
+        assert_eq!(got["eventType"], want, "{deletion_type} {version}");
     }
 }
 
