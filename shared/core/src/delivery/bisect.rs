@@ -3,13 +3,16 @@
 //!
 //! A refused request is split in two halves, each is a request of its own, and a half that is
 //! refused is split again. Events that stand alone meet what any refused event meets; the others are
-//! delivered. With `k` bad events of `n` that takes at most `1 + 2·k·⌈log₂ n⌉` requests.
+//! delivered. The largest part is sent first, so that many good events do not wait for a few bad ones;
+//! where many are refused in a row, the smallest, so that some stand alone. Visits take turns at which
+//! half comes first, because one that is cut short remembers what was delivered, not what was refused.
+//! With `k` bad events of `n` that takes at most `1 + 2·k·⌈log₂ n⌉` requests.
 //!
 //! Every request is an attempt of the events in it. What is not separated when the attempts, the
 //! time or the endpoint's patience end goes on together, and is attempted as the delivery's next
 //! attempt.
 
-use std::{collections::VecDeque, ops::Range};
+use std::ops::Range;
 
 use super::{partial::Met, resource_request::EventIndex, state::AttemptRecord};
 use crate::retry::{
@@ -21,6 +24,9 @@ use crate::retry::{
 /// After how many visits in a row with the same outcome a batch is split whose outcome is retried,
 /// and after how many more again: it may be the endpoint that fails, not an event.
 pub const AGAIN: u32 = 3;
+
+/// The most parts that are sent in one visit.
+const PARTS_MAX: usize = 100;
 
 /// A request that was answered.
 #[derive(Clone, Copy, Debug)]
@@ -57,13 +63,17 @@ pub struct Bisection<'r> {
     made: u32,
     /// Whether a group is split whose outcome is retried.
     again: bool,
-    /// Halves that are sent next.
-    next: VecDeque<Group>,
-    /// Halves of groups that are split after those, the last first.
-    later: Vec<[Group; 2]>,
+    /// Whether right halves are sent first.
+    from_right: bool,
+    /// Halves that are still to be sent.
+    next: Vec<Group>,
+    /// Halves that were taken to be sent.
+    taken: usize,
     /// Refused requests since the last one that was accepted, without the first.
     refused_in_row: usize,
     refused_in_row_max: usize,
+    /// After so many, the smallest halves are sent first.
+    narrows_after: usize,
     /// Whether nothing more is sent: the endpoint itself has failed.
     is_over: bool,
     events: Vec<EventIndex>,
@@ -82,11 +92,15 @@ fn levels(events: usize) -> usize {
     events.next_power_of_two().trailing_zeros() as usize
 }
 
+/// The attempts after which the delivery waited, the last first.
+fn waited(past: &[AttemptRecord]) -> impl Iterator<Item = &AttemptRecord> {
+    past.iter().rev().filter(|attempt| attempt.because.is_some())
+}
+
 /// How many visits in a row, this one included, had that outcome. A visit is an attempt after which
 /// the delivery waited.
 fn visits(past: &[AttemptRecord], outcome: Outcome) -> u32 {
-    let waited = past.iter().rev().filter(|attempt| attempt.because.is_some());
-    1 + waited.take_while(|attempt| attempt.outcome == outcome).count() as u32
+    1 + waited(past).take_while(|attempt| attempt.outcome == outcome).count() as u32
 }
 
 impl Group {
@@ -111,22 +125,26 @@ impl<'r> Bisection<'r> {
         if again && !visits.is_multiple_of(AGAIN) {
             return None;
         }
-        // Where every request is refused, one event at least is separated before this many.
-        let refused_in_row_max = if again { visits as usize } else { 2 * levels(events.len()) + 2 };
+        let visited = past.iter().map(|past| waited(past).count()).max().unwrap_or(0);
+        // Where every request is refused, one event at least is separated before the most.
+        let narrows_after = 2 * levels(events.len()) + 2;
+        let refused_in_row_max = if again { visits as usize } else { 2 * narrows_after };
         let mut bisection = Self {
             rules,
             made,
             again,
-            next: VecDeque::new(),
-            later: Vec::new(),
+            from_right: !visited.is_multiple_of(2),
+            next: Vec::new(),
+            taken: 0,
             refused_in_row: 0,
             refused_in_row_max,
+            narrows_after: if again { usize::MAX } else { narrows_after },
             is_over: false,
             met: events.iter().map(|at| Met::new(at.event, answer)).collect(),
             events,
         };
         bisection.refused(Group { events: 0..bisection.events.len(), requests: 1 }, answer);
-        (!bisection.later.is_empty()).then_some(bisection)
+        (!bisection.next.is_empty()).then_some(bisection)
     }
 
     /// The events of the next request, if another one is to be made.
@@ -134,10 +152,13 @@ impl<'r> Bisection<'r> {
         if self.is_over || self.refused_in_row >= self.refused_in_row_max {
             return None;
         }
-        if self.next.is_empty() {
-            self.next.extend(self.later.pop()?);
-        }
-        self.next.pop_front()
+        let narrows = self.refused_in_row >= self.narrows_after;
+        // Those that were halved as often are as large, or smaller by one.
+        let halved = self.next.iter().map(Group::requests);
+        let wanted = if narrows { halved.max() } else { halved.min() }?;
+        let place = self.next.iter().position(|group| group.requests == wanted)?;
+        self.taken += 1;
+        (self.taken <= PARTS_MAX).then(|| self.next.remove(place))
     }
 
     /// The events of a group.
@@ -178,7 +199,11 @@ impl<'r> Bisection<'r> {
         if is_separable && self.made + requests < self.rules.policy.max_attempts {
             let middle = events.start + events.len().div_ceil(2);
             let half = |events| Group { events, requests };
-            self.later.push([half(events.start..middle), half(middle..events.end)]);
+            let mut halves = [half(events.start..middle), half(middle..events.end)];
+            if self.from_right {
+                halves.reverse();
+            }
+            self.next.extend(halves);
         }
     }
 

@@ -95,8 +95,10 @@ pub fn split(rules: Rules<'_>, made: u32, met: &[Met]) -> Split {
             }
             Err(reason) => {
                 let same = |end: &&mut End| {
-                    let is_alike = end.answer.outcome == met.answer.outcome;
-                    is_alike && end.reason == reason && end.requests == met.requests
+                    let what = |answer: Answer| (answer.outcome, answer.status);
+                    what(end.answer) == what(met.answer)
+                        && end.reason == reason
+                        && end.requests == met.requests
                 };
                 match split.ends.iter_mut().find(same) {
                     Some(end) => end.events.add(met.event),
@@ -231,6 +233,23 @@ mod tests {
             assert_eq!(split, want, "{row}");
             assert_eq!(all(&split), met.len(), "{row}: none is forgotten");
         }
+    }
+
+    /// A dead letter shows the status of its own events.
+    #[test]
+    fn events_end_apart_by_status() {
+        let policy = RetryPolicy::default_of(BASIC);
+        let rules = Rules { profile: BASIC, kind: EndpointKind::Webhook, policy: &policy };
+        let other = Answer { status: Some(413), ..answer(400) };
+        let met = [answer(400), other, answer(503), other];
+        let met: Vec<_> =
+            met.into_iter().enumerate().map(|(event, met)| Met::new(event, met)).collect();
+        let ends: Vec<_> = super::split(rules, 0, &met)
+            .ends
+            .into_iter()
+            .map(|end| (end.answer.status, end.events))
+            .collect();
+        assert_eq!(ends, [(Some(400), set(&[0])), (Some(413), set(&[1, 3]))]);
     }
 
     /// Events of one batch that were carried by different numbers of requests.

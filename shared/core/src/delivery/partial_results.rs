@@ -10,7 +10,8 @@
 //!
 //! | body | what follows |
 //! |---|---|
-//! | empty, or not a JSON object (`OK`, a page) | all are delivered |
+//! | empty, or text that is no JSON object or array (`OK`, a page) | all are delivered |
+//! | an array, or bytes that are no UTF-8 text (compressed ones) | all are retried |
 //! | a JSON object without `results` | all are delivered |
 //! | an object that is not JSON to its end, or whose `results` is not an array | all are retried |
 //! | longer than is read, or not there in time, and not known to be no object | all are retried |
@@ -21,7 +22,7 @@
 
 use std::{borrow::Cow, collections::HashMap};
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::retry::outcome::{Answer, Outcome};
@@ -47,8 +48,13 @@ enum Wish {
 
 #[derive(Deserialize)]
 struct Results<'b> {
-    #[serde(borrow)]
+    #[serde(default, borrow, deserialize_with = "present")]
     results: Option<&'b RawValue>,
+}
+
+/// A member that is there, even if it is `null`.
+fn present<'b, D: Deserializer<'b>>(member: D) -> Result<Option<&'b RawValue>, D::Error> {
+    <&RawValue>::deserialize(member).map(Some)
 }
 
 #[derive(Deserialize)]
@@ -93,19 +99,21 @@ fn wishes<'e>(
     body: &ResponseBody,
     events: impl ExactSizeIterator<Item = &'e RawValue>,
 ) -> Option<Vec<Wish>> {
-    let begin = body.bytes.iter().position(|byte| !byte.is_ascii_whitespace());
+    let bytes = body.bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&body.bytes);
+    let begin = bytes.iter().position(|byte| !byte.is_ascii_whitespace());
     let Some(begin) = begin else {
         // Only a body that is all there is known to be empty.
         return (!body.is_whole).then(|| vec![Wish::Retry; events.len()]);
     };
-    if body.bytes[begin] != b'{' {
-        return None;
-    }
     let all_again = |events: usize| Some(vec![Wish::Retry; events]);
+    if bytes[begin] != b'{' {
+        let is_understood = bytes[begin] != b'[' && is_text(&bytes[begin..]);
+        return if is_understood { None } else { all_again(events.len()) };
+    }
     if !body.is_whole {
         return all_again(events.len());
     }
-    let Ok(Results { results }) = serde_json::from_slice(&body.bytes[begin..]) else {
+    let Ok(Results { results }) = serde_json::from_slice(&bytes[begin..]) else {
         return all_again(events.len());
     };
     let results = results?;
@@ -114,6 +122,15 @@ fn wishes<'e>(
         Ok(results) => Some(apply(&results, events)),
         Err(_) => all_again(events.len()),
     }
+}
+
+/// Whether bytes are UTF-8 text, as far as they go.
+fn is_text(bytes: &[u8]) -> bool {
+    let is_utf8 = match std::str::from_utf8(bytes) {
+        Ok(_) => true,
+        Err(error) => error.error_len().is_none(),
+    };
+    is_utf8 && !bytes.first().is_some_and(u8::is_ascii_control)
 }
 
 /// Events by what names them.
@@ -155,7 +172,9 @@ fn apply<'e>(
     let mut wishes: Vec<Option<Wish>> = vec![None; index.len];
     let mut unnamed = Wish::Delivered;
     for result in results {
-        let Ok(result) = serde_json::from_str::<Named<'_>>(result.get()) else {
+        // An array of the members' values would be read as well.
+        let object = Some(result.get()).filter(|json| json.starts_with('{'));
+        let Some(Ok(result)) = object.map(serde_json::from_str::<Named<'_>>) else {
             unnamed = Wish::Retry;
             continue;
         };

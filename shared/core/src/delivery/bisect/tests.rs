@@ -147,9 +147,71 @@ fn an_endpoint_that_refuses_all_ends_some_in_each_visit() {
         let (met, requests) = run(&policy, count, (0, &[]), |_, _| Answers::Whole(answer(400)));
         let split = partial::split(rules(&policy), 0, &met);
         let ended = met.iter().filter(|met| !met.is_separable).count();
-        assert!(ended >= 1 && requests <= 3 + 2 * levels(count), "{count}: {ended} of {requests}");
+        assert!(ended >= 1 && requests <= 5 + 4 * levels(count), "{count}: {ended} of {requests}");
         assert_eq!(split.ends.iter().map(|end| end.events.len()).sum::<usize>() > 0, count > 2);
     }
+}
+
+/// Visits an endpoint until every event is delivered or has ended, and is cut short after so many
+/// parts of each visit. Returns the events that were delivered.
+fn visited(count: usize, bad: &BTreeSet<usize>, parts_max: usize) -> BTreeSet<usize> {
+    let policy = RetryPolicy::default_of(BASIC);
+    let (mut left, mut delivered) = ((0..count).collect::<Vec<_>>(), BTreeSet::new());
+    let (mut made, mut before) = (0, Vec::new());
+    loop {
+        if !left.iter().any(|event| bad.contains(event)) {
+            delivered.extend(left);
+            return delivered;
+        }
+        let asked = Asked { answer: answer(400), made, past: &[&before] };
+        let begun = Bisection::begin(rules(&policy), events(left.len()), asked);
+        let Some(mut bisection) = begun else { return delivered };
+        for _ in 0..parts_max {
+            let Some(group) = bisection.next() else { break };
+            let is_bad = |at: &EventIndex| bad.contains(&left[at.event]);
+            let status = if bisection.events(&group).iter().any(is_bad) { 400 } else { 200 };
+            bisection.note(group, &Answers::Whole(answer(status)));
+        }
+        let met = bisection.into_met(1).pop().expect("one delivery");
+        let split = partial::split(rules(&policy), made, &met);
+        let of = |set: &EventSet| -> Vec<usize> {
+            (0..left.len()).filter(|place| set.has(*place)).map(|place| left[place]).collect()
+        };
+        delivered.extend(of(&split.delivered));
+        let Some(rest) = split.rest.filter(|rest| rest.is_separable) else { return delivered };
+        left = of(&rest.events);
+        made += rest.requests;
+        before.extend(past(&[400]));
+    }
+}
+
+/// Each visit to a slow endpoint is cut short after one part.
+#[test]
+fn a_slow_endpoint_gets_all_good_events() {
+    for count in [2, 3, 50, 100] {
+        for bad in 0..count {
+            let delivered = visited(count, &BTreeSet::from([bad]), 1);
+            assert_eq!(delivered.len(), count - 1, "{count} events, bad {bad}");
+        }
+    }
+}
+
+/// Bad events that come together take nothing from the good ones elsewhere in the batch.
+#[test]
+fn good_events_do_not_wait_for_bad_ones() {
+    for bad_too in 0..50 {
+        let bad = (50..100).chain([bad_too]).collect();
+        let delivered = visited(100, &bad, usize::MAX);
+        assert_eq!(delivered.len(), 49, "bad {bad_too}");
+    }
+}
+
+#[test]
+fn a_visit_has_a_most_of_parts() {
+    let policy = RetryPolicy::default_of(BASIC);
+    let bad = (0..1_000).step_by(2).collect();
+    let (_, requests) = run(&policy, 1_000, (0, &[]), refusing(&bad, 400));
+    assert!(requests <= 1 + PARTS_MAX, "{requests}");
 }
 
 /// With few attempts, what is not separated ends together when they are spent.

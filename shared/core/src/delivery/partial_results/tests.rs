@@ -39,10 +39,14 @@ fn body_table() {
         ("white space", " \r\n", true, "all"),
         ("text", "OK", true, "all"),
         ("a page", "<html>{</html>", true, "all"),
-        ("an array", r#"[{"id":"1","status":"retry"}]"#, true, "all"),
+        ("an array", r#"[{"id":"1","status":"retry"}]"#, true, "rrrrrr"),
+        ("a byte order mark", "\u{feff}{\"results\":[{\"id\":\"1\"}]}", true, "rddddd"),
+        ("other text", "Größe", true, "all"),
+        ("bytes of control", "\u{1f}OK", true, "rrrrrr"),
         ("another object", r#"{"ok":true}"#, true, "all"),
         ("no results", r#"{"results":[]}"#, true, "all"),
-        ("null", r#"{"results":null}"#, true, "all"),
+        ("null", r#"{"results":null}"#, true, "rrrrrr"),
+        ("a result as an array", r#"{"results":[["1","a","end"]]}"#, true, "rrrrrr"),
         ("retry", r#"{"results":[{"id":"1","status":"retry"}]}"#, true, "rddddd"),
         ("end", r#"{"results":[{"id":"2","status":"end","reason":"bad"}]}"#, true, "dedddd"),
         (
@@ -117,6 +121,18 @@ fn body_table() {
     ];
     for (row, body, is_whole, want) in table {
         assert_eq!(read_all(body, is_whole, &events), want, "{row}: {body}");
+    }
+}
+
+/// Compressed bodies can't be understood.
+#[test]
+fn bytes_that_are_no_text_ask_for_a_retry() {
+    let event = raw(r#"{"id":"1"}"#);
+    let accepted = Answer::of_status(200, None);
+    for bytes in [&b"\x1f\x8b\x08\x00"[..], b"\x28\xb5\x2f\xfd\x04", b"\x8b\x07\x80"] {
+        let body = ResponseBody { bytes: bytes.to_vec(), is_whole: true };
+        let answers = read(&body, accepted, [&*event].into_iter()).expect("not all delivered");
+        assert_eq!(answers[0].outcome, Outcome::EventFailed, "{bytes:?}");
     }
 }
 
