@@ -107,7 +107,7 @@ impl Batch<'_> {
         };
         let parts_began_at = run.ended_at;
         let mut parts = 0;
-        while let Some(group) = bisection.next() {
+        while let Some(group) = bisection.next_part() {
             let is_late = self.context.clock.now().since(parts_began_at) >= BISECTS_FOR;
             if (is_late && parts >= PARTS_LEAST) || !self.may_go_on().await {
                 break;

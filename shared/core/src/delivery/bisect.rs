@@ -148,7 +148,7 @@ impl<'r> Bisection<'r> {
     }
 
     /// The events of the next request, if another one is to be made.
-    pub fn next(&mut self) -> Option<Group> {
+    pub fn next_part(&mut self) -> Option<Group> {
         if self.is_over || self.refused_in_row >= self.refused_in_row_max {
             return None;
         }

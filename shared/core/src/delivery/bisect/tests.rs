@@ -88,7 +88,7 @@ fn run(
         return (Vec::new(), 1);
     };
     let mut requests = 1;
-    while let Some(group) = bisection.next() {
+    while let Some(group) = bisection.next_part() {
         requests += 1;
         let sent: Vec<_> = bisection.events(&group).iter().map(|at| at.event).collect();
         bisection.note(group, &endpoint(&sent, requests));
@@ -167,7 +167,7 @@ fn visited(count: usize, bad: &BTreeSet<usize>, parts_max: usize) -> BTreeSet<us
         let begun = Bisection::begin(rules(&policy), events(left.len()), asked);
         let Some(mut bisection) = begun else { return delivered };
         for _ in 0..parts_max {
-            let Some(group) = bisection.next() else { break };
+            let Some(group) = bisection.next_part() else { break };
             let is_bad = |at: &EventIndex| bad.contains(&left[at.event]);
             let status = if bisection.events(&group).iter().any(is_bad) { 400 } else { 200 };
             bisection.note(group, &Answers::Whole(answer(status)));
