@@ -37,7 +37,8 @@ fn past(statuses: &[u16]) -> Vec<AttemptRecord> {
 /// Which refusals are split, and when.
 #[test]
 fn what_is_split() {
-    let table: [(&str, u16, usize, u32, &[u16], bool); 16] = [
+    type Row<'a> = (&'a str, u16, usize, u32, &'a [u16], bool);
+    let table: [Row<'_>; 16] = [
         ("not retried", 400, 2, 0, &[], true),
         ("too large", 413, 9, 0, &[], true),
         ("one event", 400, 1, 0, &[], false),
