@@ -29,8 +29,20 @@ pub(super) const CORE: &[Mutation] = &[
     Mutation {
         name: "the right half of a refused batch is forgotten",
         file: BISECT,
-        old: "self.later.push([half(events.start..middle), half(middle..events.end)]);",
-        new: "self.later.push([half(events.start..middle), half(events.start..middle)]);",
+        old: "let mut halves = [half(events.start..middle), half(middle..events.end)];",
+        new: "let mut halves = [half(events.start..middle), half(events.start..middle)];",
+    },
+    Mutation {
+        name: "each visit begins with the same half of a batch",
+        file: BISECT,
+        old: "from_right: !visited.is_multiple_of(2),",
+        new: "from_right: false,",
+    },
+    Mutation {
+        name: "a compressed answer says that all are delivered",
+        file: RESULTS,
+        old: "bytes[begin] != b'[' && is_text(&bytes[begin..]);",
+        new: "bytes[begin] != b'[';",
     },
     Mutation {
         name: "an endpoint that fails altogether is asked for each half",
@@ -81,8 +93,8 @@ pub(super) const DISPATCH: &[Mutation] = &[
     Mutation {
         name: "refused halves are kept from the endpoint's health",
         file: DISPATCH_BISECT,
-        old: "            run.failed.push(made);\n",
-        new: "",
+        old: "        if let Some(Try { answer, times, .. }) = run.failed.first() {",
+        new: "        if let Some(Try { answer, times, .. }) = None::<&Try> {",
     },
     Mutation {
         name: "a half says that it is the batch's attempt again",

@@ -4,7 +4,8 @@
 //! The parts are sent one after the other within this invocation, so that the delivery's message
 //! stays as it is and its state is written once. For the endpoint's health the batch is one run of
 //! attempts: a part that is accepted shows that the endpoint works, and what was refused before it
-//! was refused for its events.
+//! was refused for its events. Of a batch whose bad events are refused in many parts, it counts one
+//! failure.
 
 use std::time::Duration;
 
@@ -37,13 +38,12 @@ use crate::{
     settle,
 };
 
-/// How long after its first request a part may still be sent: others wait for this invocation's
+/// How long after the first part another one may still be sent: others wait for this invocation's
 /// place, and the event subscription may have changed.
 const BISECTS_FOR: Duration = Duration::from_secs(10);
 
-/// The most failed attempts in a row that the endpoint's health is told of: after so many it waits
-/// in any case.
-const FAILURES_TOLD: usize = 10;
+/// So many parts are sent even after that time: a slow endpoint gets on, too.
+const PARTS_LEAST: u32 = 2;
 
 /// The deliveries of a refused request.
 pub struct Batch<'b> {
@@ -105,16 +105,19 @@ impl Batch<'_> {
             response_text: whole.response_text,
             ended_at,
         };
-        while let Some(group) = bisection.next() {
-            if !self.may_go_on(began_at).await {
+        let parts_began_at = run.ended_at;
+        let mut parts = 0;
+        while let Some(group) = bisection.next_part() {
+            let is_late = self.context.clock.now().since(parts_began_at) >= BISECTS_FOR;
+            if (is_late && parts >= PARTS_LEAST) || !self.may_go_on().await {
                 break;
             }
+            parts += 1;
             let answers = self.part(&mut run, &bisection, &group).await;
             bisection.note(group, &answers);
         }
         let mut not_before = None;
-        let told = run.failed.len().saturating_sub(FAILURES_TOLD);
-        for Try { answer, times, .. } in &run.failed[told..] {
+        if let Some(Try { answer, times, .. }) = run.failed.first() {
             not_before = settle::note_failure(self.context, &self.hands[0], *answer, *times).await;
         }
         let met = bisection.into_met(self.hands.len()).into_iter();
@@ -129,13 +132,12 @@ impl Batch<'_> {
 
     /// Whether another part may be sent: there is time for it, no delivery's life has ended, and the
     /// endpoint's rate allows it.
-    async fn may_go_on(&self, began_at: Timestamp) -> bool {
+    async fn may_go_on(&self) -> bool {
         let (context, subscription) = (self.context, self.hands[0].subscription());
         let now = context.clock.now();
         let is_authenticated = subscription.authentication.is_some();
         let token = if is_authenticated { AUTHENTICATED_WITHIN } else { Duration::ZERO };
-        if now.since(began_at) >= BISECTS_FOR
-            || self.deadline.since(now) < token + RESPONSE_WAIT + BESIDES_RESPONSE
+        if self.deadline.since(now) < token + RESPONSE_WAIT + BESIDES_RESPONSE
             || self.hands.iter().any(|hand| now >= hand.expires_at())
         {
             return false;

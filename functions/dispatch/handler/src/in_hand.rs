@@ -177,11 +177,13 @@ impl DeliveryInHand {
         if !is_asked || (is_behind && !is_answered) {
             return None;
         }
+        // What the other copy has delivered or ended stays done, however many attempts this one had.
+        self.delivery.done.add_all(&stored.done);
         if is_behind {
             self.add_to(stored);
-            if self.delivery.event_count() == 0 {
-                return None;
-            }
+        }
+        if self.delivery.event_count() == 0 {
+            return None;
         }
         let is_wait = matches!(status, DeliveryStatus::Waiting { .. });
         let resend = stored.resend.filter(|_| is_wait && !is_answered);
@@ -197,7 +199,6 @@ impl DeliveryInHand {
         if let Some(last) = last.filter(|last| !stored.past.contains(last)) {
             last.add_to(&mut self.past);
         }
-        self.delivery.done.add_all(&stored.done);
         if stored.attempts.made > self.delivery.attempts.made {
             self.delivery.attempts = stored.attempts.clone();
         }

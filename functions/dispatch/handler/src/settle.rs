@@ -9,6 +9,8 @@ mod end;
 mod endpoint;
 mod hold;
 
+use std::time::Duration;
+
 use gridpost_core::{
     delivery::{
         DecodeError, Delivery,
@@ -17,7 +19,7 @@ use gridpost_core::{
     },
     error::chain,
     metric, poison as poison_queue,
-    retry::{EndReason, outcome::Answer},
+    retry::{DelayReason, EndReason, outcome::Answer},
     time::Timestamp,
 };
 use gridpost_ports::{Outgoing, PortError, Record, Saved};
@@ -43,6 +45,9 @@ const RESENT_MAX: u8 = 8;
 /// "Recursive loop detection".
 const LAMBDA_LOOP_SENDS: u8 = 16;
 const _: () = assert!(RESENT_MAX < LAMBDA_LOOP_SENDS);
+
+/// How long a delivery waits that has events which could not be ended.
+const NOT_ENDED_WAIT: Duration = Duration::from_secs(60);
 
 /// How often a write is tried if others have written the state meanwhile.
 const WRITES_MAX: u32 = 3;
@@ -88,7 +93,7 @@ pub async fn settle(
     verdict: Verdict,
     Response { times, response_text, .. }: &Response,
 ) -> Settled {
-    let Verdict { delivered, ends, answer, requests, tries, next_step } = verdict;
+    let Verdict { delivered, ends, answer, requests, tries, mut next_step } = verdict;
     let times = *times;
     // What comes after parts says which attempt it is of which events, too.
     let is_part = hand.past.iter().any(|past| past.part.is_some());
@@ -98,7 +103,11 @@ pub async fn settle(
     let part = (is_part || !tries.is_empty()).then_some(last.part);
     let began_at = (times.0, last.times.0);
     for part in &ends {
-        end::end_part(context, &hand, part, began_at).await?;
+        if let Err(error) = end::end_part(context, &hand, part, began_at).await {
+            // What this attempt delivered is still recorded, and it counts.
+            next_step = not_ended(context, &hand, next_step, &error);
+            continue;
+        }
         hand.delivery.done.add_all(&part.events);
     }
     if !delivered.is_empty() {
@@ -133,6 +142,24 @@ pub async fn settle(
         NextStep::Retry { due, .. } => retry(context, hand, due).await,
         NextStep::End(reason) => end(context, hand, reason).await,
         NextStep::Delivered => Ok(Disposition::Delete),
+    }
+}
+
+/// What follows if some events could not be ended: they stay in the delivery, and it waits.
+fn not_ended(
+    context: &Context,
+    hand: &DeliveryInHand,
+    next_step: NextStep,
+    error: &PortError,
+) -> NextStep {
+    let (id, error) = (hand.delivery.id, chain(error));
+    tracing::warn!(delivery.id = %id, %error, "failed to end some events; they are attempted again");
+    match next_step {
+        NextStep::Retry { .. } => next_step,
+        NextStep::Delivered | NextStep::End(_) => NextStep::Retry {
+            due: context.clock.now() + NOT_ENDED_WAIT,
+            because: DelayReason::MinimumDelay,
+        },
     }
 }
 

@@ -59,6 +59,8 @@ pub(crate) struct World {
     pub(crate) payload_faults: Plan,
     /// The faults of calls that hide or delete.
     pub(crate) receiver_faults: Plan,
+    /// The faults of calls that send.
+    pub(crate) sender_faults: Plan,
 }
 
 /// Endpoints whose responses begin with that text.
@@ -119,6 +121,7 @@ impl World {
             state_faults: Plan::default(),
             payload_faults: Plan::default(),
             receiver_faults: Plan::default(),
+            sender_faults: Plan::default(),
         }
     }
 
@@ -222,7 +225,7 @@ impl World {
         queues.hidden().into_iter().map(delivery).collect()
     }
 
-    fn context(&self) -> Context {
+    pub(crate) fn context(&self) -> Context {
         let Deployment { clock, dice, meter, queues, tables, payloads, endpoints, .. } =
             &self.deployment;
         let configuration: Arc<dyn Configuration> = Arc::clone(tables) as _;
@@ -235,7 +238,7 @@ impl World {
         Context {
             clock: Arc::clone(clock) as _,
             dice: Arc::clone(dice) as _,
-            sender: Arc::clone(queues) as _,
+            sender: self.deployment.apart(queues, self.sender_faults.clone()),
             receiver: self.deployment.apart(queues, self.receiver_faults.clone()),
             in_flight: InFlight::new(Arc::clone(queues) as _),
             states: self.deployment.apart(tables, self.state_faults.clone()),

@@ -3,10 +3,10 @@
 //!
 //! A refused request is split in two halves, each is a request of its own, and a half that is
 //! refused is split again. Events that stand alone meet what any refused event meets; the others are
-//! delivered. The largest part is sent first, so that many good events do not wait for a few bad ones;
-//! where many are refused in a row, the smallest, so that some stand alone. Visits take turns at which
-//! half comes first, because one that is cut short remembers what was delivered, not what was refused.
-//! With `k` bad events of `n` that takes at most `1 + 2·k·⌈log₂ n⌉` requests.
+//! delivered. The largest part is sent first, so that many good events do not wait for a few bad
+//! ones; where many are refused in a row, the smallest, so that some stand alone. Visits take turns
+//! at which half comes first: one that is cut short remembers what was delivered, not what was
+//! refused. With `k` bad events of `n` that takes at most `1 + 2·k·⌈log₂ n⌉` requests.
 //!
 //! Every request is an attempt of the events in it. What is not separated when the attempts, the
 //! time or the endpoint's patience end goes on together, and is attempted as the delivery's next
@@ -148,7 +148,7 @@ impl<'r> Bisection<'r> {
     }
 
     /// The events of the next request, if another one is to be made.
-    pub fn next(&mut self) -> Option<Group> {
+    pub fn next_part(&mut self) -> Option<Group> {
         if self.is_over || self.refused_in_row >= self.refused_in_row_max {
             return None;
         }

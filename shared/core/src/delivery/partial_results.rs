@@ -133,10 +133,13 @@ fn is_text(bytes: &[u8]) -> bool {
     is_utf8 && !bytes.first().is_some_and(u8::is_ascii_control)
 }
 
+/// The place of an event, and its source.
+type Place<'e> = (usize, Option<Cow<'e, str>>);
+
 /// Events by what names them.
 struct Index<'e> {
     /// The places of the events of an id, each with its source.
-    by_id: HashMap<Cow<'e, str>, Vec<(usize, Option<Cow<'e, str>>)>>,
+    by_id: HashMap<Cow<'e, str>, Vec<Place<'e>>>,
     len: usize,
 }
 
@@ -155,9 +158,7 @@ impl<'e> Index<'e> {
     /// The places that a result names, and whether they may be different events.
     fn named(&self, by: &Named<'_>) -> (Vec<usize>, bool) {
         let Some(all) = self.by_id.get(&by.id) else { return (Vec::new(), false) };
-        let is_named = |(_, source): &&(usize, Option<Cow<'_, str>>)| {
-            by.source.is_none() || *source == by.source
-        };
+        let is_named = |(_, source): &&Place<'_>| by.source.is_none() || *source == by.source;
         let named: Vec<_> = all.iter().filter(is_named).collect();
         let is_ambiguous = named.windows(2).any(|pair| pair[0].1 != pair[1].1);
         (named.into_iter().map(|(place, _)| *place).collect(), is_ambiguous)

@@ -256,7 +256,17 @@ async fn what_is_the_endpoints_own_failure_is_not_separated() {
     }
 }
 
-/// A part that is accepted shows that the endpoint works; when all are refused it is told so often.
+/// A slow endpoint gets some parts of a batch in each visit, however long the whole took.
+#[tokio::test(start_paused = true)]
+async fn a_slow_endpoint_gets_on() {
+    let mut world = picky(400, BISECTS);
+    world.answers_after = Duration::from_secs(11);
+    world.receive(Queue::Dispatch, &[batch(1, 1..=9)]).await;
+    assert!(world.requests() >= 3, "{} requests", world.requests());
+    assert!(accepted(&world).len() >= 4);
+}
+
+/// A part that is accepted shows that the endpoint works; when all are refused it is told once.
 #[tokio::test(start_paused = true)]
 async fn refused_parts_and_the_endpoints_health() {
     let world = picky(400, BISECTS);
@@ -267,12 +277,9 @@ async fn refused_parts_and_the_endpoints_health() {
     (world.script, world.status) = (None, 400);
     world.answers_after = Duration::from_millis(20);
     world.receive(Queue::Dispatch, &[batch(1, 1..=9)]).await;
-    assert_eq!(world.requests(), 11, "three and two for each halving");
-    assert_eq!(world.health_writes().await, 10, "it is unhealthy now");
-    let states = world.deployment.tables.states();
-    let DeliveryStatus::Waiting { due } = states[0].standing else { panic!("{states:?}") };
-    assert!(due.since(NOW).as_secs() >= 60, "it waits with its endpoint: {due}");
-    assert!(!dead(&world).is_empty(), "some stand alone");
+    assert_eq!(world.requests(), 17, "each half of each part");
+    assert_eq!(world.health_writes().await, 1, "one batch is one failure");
+    assert_eq!(dead(&world).iter().map(|(ids, ..)| ids.len()).sum::<usize>(), 9);
 }
 
 /// The probe has a bad event in it: its good half opens the gate.
@@ -322,6 +329,47 @@ async fn named_events_are_retried_or_end() {
     );
     assert!(dead(&world).iter().all(|(_, reason, _)| reason == "RejectedByEndpoint"));
     assert_eq!(world.health_writes().await, 0, "the endpoint works");
+}
+
+/// The dead-letter queue takes nothing: what was delivered is still recorded, and the attempt counts.
+#[tokio::test(start_paused = true)]
+async fn events_that_can_not_be_ended_wait_for_the_next_attempt() {
+    let mut world = picky(200, READS);
+    world.script = Some(Script::Naming { rate: 0.8, garbled: 0.0 });
+    world.sender_faults = Plan::failing(1..=2);
+    assert!(world.receive(Queue::Dispatch, &[batch(1, 1..=60)]).await.is_empty());
+    assert_eq!((world.requests(), dead(&world).len()), (1, 0));
+    let states = world.deployment.tables.states();
+    let [state] = &states[..] else { panic!("{states:?}") };
+    assert!(matches!(state.standing, DeliveryStatus::Waiting { due } if due > NOW), "{state:?}");
+    assert!(delivered(&world) > 0);
+    assert_eq!((state.attempts.made, state.done.len() as u64), (1, delivered(&world)));
+}
+
+/// Two copies split a batch at once: the one with more attempts keeps what the other has delivered.
+#[tokio::test(start_paused = true)]
+async fn a_copy_keeps_what_another_copy_has_done() {
+    let world = picky(400, BISECTS);
+    world.receive(Queue::Dispatch, &[batch(9, 7..=9)]).await;
+    let context = world.context();
+    let topic = context.configuration.topic(&world.subscription.key.topic).await;
+    let topic = topic.expect("read").expect("a topic");
+    let subscription = std::sync::Arc::new(world.subscription.clone());
+    let owner = crate::in_hand::Owner { topic, subscription };
+    let whole = batch(1, 1..=9);
+    let record = world.deployment.queues.hand(Queue::Retry(0), whole.encode());
+    let record = record.record(Queue::Retry(0));
+    let mut stored = waiting(&whole, &[400]);
+    stored.done = EventSet::from_iter([0, 1]);
+    let received = crate::in_hand::Received { record, delivery: whole, state: None };
+    let mut hand = received.of(&owner);
+    hand.delivery.attempts.made = 3;
+    hand.delivery.done = EventSet::from_iter([7, 8]);
+    let over = hand.state_over(&stored, DeliveryStatus::Waiting { due: NOW }).expect("it holds");
+    assert_eq!((over.done, over.events), (EventSet::from_iter([0, 1, 7, 8]), 5));
+    stored.done = EventSet::from_iter(0..7);
+    let over = hand.state_over(&stored, DeliveryStatus::Waiting { due: NOW });
+    assert!(over.is_none(), "together they have delivered all");
 }
 
 /// The same endpoint, to an event subscription that does not listen.

@@ -37,7 +37,8 @@ fn past(statuses: &[u16]) -> Vec<AttemptRecord> {
 /// Which refusals are split, and when.
 #[test]
 fn what_is_split() {
-    let table: [(&str, u16, usize, u32, &[u16], bool); 16] = [
+    type Row<'a> = (&'a str, u16, usize, u32, &'a [u16], bool);
+    let table: [Row<'_>; 16] = [
         ("not retried", 400, 2, 0, &[], true),
         ("too large", 413, 9, 0, &[], true),
         ("one event", 400, 1, 0, &[], false),
@@ -88,7 +89,7 @@ fn run(
         return (Vec::new(), 1);
     };
     let mut requests = 1;
-    while let Some(group) = bisection.next() {
+    while let Some(group) = bisection.next_part() {
         requests += 1;
         let sent: Vec<_> = bisection.events(&group).iter().map(|at| at.event).collect();
         bisection.note(group, &endpoint(&sent, requests));
@@ -167,7 +168,7 @@ fn visited(count: usize, bad: &BTreeSet<usize>, parts_max: usize) -> BTreeSet<us
         let begun = Bisection::begin(rules(&policy), events(left.len()), asked);
         let Some(mut bisection) = begun else { return delivered };
         for _ in 0..parts_max {
-            let Some(group) = bisection.next() else { break };
+            let Some(group) = bisection.next_part() else { break };
             let is_bad = |at: &EventIndex| bad.contains(&left[at.event]);
             let status = if bisection.events(&group).iter().any(is_bad) { 400 } else { 200 };
             bisection.note(group, &Answers::Whole(answer(status)));
