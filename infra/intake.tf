@@ -72,6 +72,7 @@ locals {
       paging      = var.alarms != "NONE"
       topic_arns  = var.alarm_topic_arns
       age_seconds = var.alarm_queue_age_seconds
+      namespace   = local.metric_namespace
     }
   }
 }

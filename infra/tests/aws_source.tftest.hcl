@@ -148,6 +148,14 @@ run "a_buckets_objects" {
     error_message = "alarms: ${length(aws_cloudwatch_metric_alarm.late)}"
   }
 
+  assert {
+    condition = (
+      aws_cloudwatch_metric_alarm.kept[0].namespace == run.a_deployment.aws_sources.alarms.namespace
+      && aws_cloudwatch_metric_alarm.kept[0].dimensions == tomap({ Source = "uploads" })
+    )
+    error_message = "the alarm looks at ${jsonencode(aws_cloudwatch_metric_alarm.kept)}"
+  }
+
   # A message is not received again while the function may still be at it, and a bucket of its own loses none.
   assert {
     condition     = aws_sqs_queue.this[0].visibility_timeout_seconds == 59 && aws_sqs_queue.this[0].message_retention_seconds == 1209600
@@ -305,6 +313,7 @@ run "a_queue_of_ones_own_with_a_key" {
       && jsondecode(module.intake.environment["GRIDPOST_SOURCE"]).queueArn == "arn:aws:sqs:eu-central-1:123456789012:legacy"
       && strcontains(module.intake.policy, "\"Action\":[\"kms:Decrypt\"],\"Condition\":{\"StringEquals\":{\"kms:ViaService\":\"sqs.eu-central-1.amazonaws.com\"}}")
       && length(aws_cloudwatch_metric_alarm.late) + length(aws_cloudwatch_metric_alarm.poison) == 0
+      && length(aws_cloudwatch_metric_alarm.kept) == 0
     )
     error_message = "the role may ${module.intake.policy}"
   }

@@ -62,7 +62,7 @@ pub struct Estate {
     pub hanging: f64,
     /// `retry_queue_count`.
     pub retry_queues: f64,
-    /// Sources of `infra/modules/aws-source`, each with a queue and two alarms of its own.
+    /// Sources of `infra/modules/aws-source`, each with a queue and three alarms of its own.
     pub aws_sources: f64,
     /// `alarms`.
     pub alarms: Alarms,
@@ -154,8 +154,8 @@ fn idle(estate: &Estate, prices: &Prices) -> Vec<MonthLine> {
     };
     let alarms = match estate.alarms {
         Alarms::None => 0.0,
-        Alarms::Pages => pages + 2.0 * estate.aws_sources,
-        Alarms::All => pages + 23.0 + 2.0 * estate.retry_queues + 2.0 * estate.aws_sources,
+        Alarms::Pages => pages + 3.0 * estate.aws_sources,
+        Alarms::All => pages + 23.0 + 2.0 * estate.retry_queues + 3.0 * estate.aws_sources,
     };
     vec![
         line("polling of idle queues by Lambda (SQS requests)", polls, &prices.sqs_request),

@@ -306,3 +306,23 @@ resource "aws_cloudwatch_metric_alarm" "poison" {
   threshold           = 0
   treat_missing_data  = "notBreaching"
 }
+
+# SQS leaves messages that it has handed over three times out of the age that the first alarm looks at.
+resource "aws_cloudwatch_metric_alarm" "kept" {
+  count = var.gridpost.alarms.paging ? 1 : 0
+
+  alarm_name          = "${local.queue_name}-kept"
+  alarm_description   = "Messages of the source ${var.name} have come back for 15 minutes. The lines 'comes back' of ${local.function_name} name ids and reasons: the topic's tables or a queue can't be reached, or the poison queue does not take a message, for example because it is larger than that queue's maximum. They come back every minute, and the queue drops them when its retention ends."
+  tags                = var.gridpost.tags
+  alarm_actions       = var.gridpost.alarms.topic_arns
+  ok_actions          = var.gridpost.alarms.topic_arns
+  namespace           = var.gridpost.alarms.namespace
+  metric_name         = "SourceKeptCount"
+  dimensions          = { Source = var.name }
+  statistic           = "Sum"
+  period              = 300
+  evaluation_periods  = 3
+  comparison_operator = "GreaterThanThreshold"
+  threshold           = 0
+  treat_missing_data  = "notBreaching"
+}

@@ -55,6 +55,9 @@ pub const POISON_COUNT: &str = "PoisonCount";
 /// Messages of AWS sources that can't become events of their topic and went to the source's poison
 /// queue, by `Reason`.
 pub const SOURCE_REFUSED_COUNT: &str = "SourceRefusedCount";
+/// Messages of AWS sources that come back, because something could not be reached or the poison queue
+/// did not take them, by `Source`.
+pub const SOURCE_KEPT_COUNT: &str = "SourceKeptCount";
 /// Messages of AWS sources that hold no event (S3's test of a notification).
 pub const SOURCE_IGNORED_COUNT: &str = "SourceIgnoredCount";
 /// Long waits parked in the table instead of hidden in a queue.
@@ -77,8 +80,8 @@ pub const DELIVERY_LATENCY_IN_MS: &str = "DeliveryLatencyInMs";
 
 /// Every metric with its dimensions, of which [`NAMES`] may be left out. Each is written without any of
 /// them, too: alarms can't search.
-/// Values of dimensions are names of topics and event subscriptions, and otherwise constants.
-pub const ALL: [(&str, &[&str]); 19] = {
+/// Values of dimensions are names of topics, event subscriptions and sources, and otherwise constants.
+pub const ALL: [(&str, &[&str]); 20] = {
     const OF_TOPIC: &[&str] = &[TOPIC];
     const OF_SUBSCRIPTION: &[&str] = &[TOPIC, EVENT_SUBSCRIPTION_NAME];
     const OF_ERROR: &[&str] = &["Error", TOPIC, EVENT_SUBSCRIPTION_NAME];
@@ -94,6 +97,7 @@ pub const ALL: [(&str, &[&str]); 19] = {
         (REDRIVEN_EVENT_COUNT, OF_SUBSCRIPTION),
         (POISON_COUNT, &["Queue"]),
         (SOURCE_REFUSED_COUNT, &["Reason"]),
+        (SOURCE_KEPT_COUNT, &["Source"]),
         (SOURCE_IGNORED_COUNT, &[]),
         (PARKED_COUNT, &[]),
         (STUCK_PARKED_COUNT, &[]),

@@ -29,6 +29,9 @@ use serde_json::{Map, Value, json};
 /// The route of senders that have none.
 const NO_ROUTE: &str = "$default";
 
+/// The member that tells how the request came.
+const CONTEXT: &str = "requestContext";
+
 /// The stage whose name is not part of the path.
 const PLAIN_STAGE: &str = "$default";
 
@@ -55,6 +58,7 @@ impl Event {
     fn split(self) -> Result<(LambdaRequest, Kept), serde_json::Error> {
         let mut rest = Value::Object(self.rest);
         remove_nulls(&mut rest);
+        keep_what_is_used(&mut rest);
         if let Some(Value::Object(headers)) = rest.get_mut("headers") {
             headers.retain(|name, value| is_header(name, value));
         }
@@ -143,6 +147,23 @@ fn remove_nulls(value: &mut Value) {
     if let Value::Object(members) = value {
         members.retain(|_, value| !value.is_null());
         members.values_mut().for_each(remove_nulls);
+    }
+}
+
+/// What else senders add must not refuse a request by a form that `lambda_http` does not expect.
+fn keep_what_is_used(event: &mut Value) {
+    let table: [(&str, &[&str]); 6] = [
+        ("", &["routeKey", "rawPath", "rawQueryString", "headers", "isBase64Encoded", CONTEXT]),
+        ("/requestContext", &["routeKey", "stage", "http", "authorizer"]),
+        ("/requestContext/http", &["method", "path"]),
+        ("/requestContext/authorizer", &["iam", "jwt"]),
+        ("/requestContext/authorizer/iam", &["userArn"]),
+        ("/requestContext/authorizer/jwt", &[]),
+    ];
+    for (at, used) in table {
+        if let Some(Value::Object(members)) = event.pointer_mut(at) {
+            members.retain(|name, _| used.contains(&name.as_str()));
+        }
     }
 }
 
@@ -319,6 +340,40 @@ mod tests {
             got.headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(),
             ["content-type"]
         );
+    }
+
+    #[test]
+    fn members_that_are_not_used_may_have_any_form() {
+        let odd = [json!(1), json!("a"), json!([1]), json!({"a": {"b": 1}}), json!([{"a": []}])];
+        let table = [
+            ("", "pathParameters"),
+            ("", "queryStringParameters"),
+            ("", "stageVariables"),
+            ("", "cookies"),
+            ("", "httpMethod"),
+            ("", "version"),
+            ("/requestContext", "authentication"),
+            ("/requestContext", "timeEpoch"),
+            ("/requestContext", "accountId"),
+            ("/requestContext/http", "sourceIp"),
+            ("/requestContext/authorizer", "lambda"),
+            ("/requestContext/authorizer/iam", "cognitoIdentity"),
+            ("/requestContext/authorizer/iam", "accountId"),
+            ("/requestContext/authorizer/jwt", "claims"),
+            ("/requestContext/authorizer/jwt", "scopes"),
+        ];
+        for (at, name) in table {
+            for odd in &odd {
+                let mut plain = post();
+                if at.ends_with("jwt") {
+                    plain["requestContext"]["authorizer"] = json!({"jwt": {}});
+                }
+                let mut event = plain.clone();
+                event.pointer_mut(at).expect("it is there")[name] = odd.clone();
+                let (got, want) = (request(event), request(plain));
+                assert_eq!(format!("{got:?}"), format!("{want:?}"), "{at} {name} {odd}");
+            }
+        }
     }
 
     #[test]

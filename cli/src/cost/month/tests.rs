@@ -72,8 +72,8 @@ fn every_switch_is_priced() {
         ("tracing", 2.0438 * 5.0),
         ("kms_key_arns, each key", 1.00),
         ("retry_queue_count, each queue more", 0.2628),
-        // Polling of its queue, and two alarms.
-        ("aws_sources, each source", 0.4628),
+        // Polling of its queue, and three alarms.
+        ("aws_sources, each source", 0.5628),
         // One alarm more.
         ("publish_front_door = \"FUNCTION_URL\"", -1.00 + 0.10),
     ];

@@ -60,6 +60,12 @@ pub struct Context {
 }
 
 impl Context {
+    /// Counts a message that comes back. An alarm of its own looks at it: SQS does not tell the age of
+    /// messages that it has handed over several times.
+    fn count_kept(&self) {
+        self.meter.count(metric::SOURCE_KEPT_COUNT, &[("Source", &*self.source.name)], 1);
+    }
+
     /// How deliveries go.
     fn way(&self) -> Way<'_> {
         Way {
@@ -200,6 +206,7 @@ fn keep<'m>(
             error = %chain(error),
             "a message of a source comes back: {why}",
         );
+        context.count_kept();
         message.message_id.to_string()
     };
     messages.into_iter().map(keep).collect()

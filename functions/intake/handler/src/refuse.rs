@@ -71,6 +71,7 @@ pub(crate) async fn refuse<'m>(
                     poison = error.as_deref().unwrap_or("no answer came"),
                     "a message of a source was refused, could not be moved to the poison queue, and comes back",
                 );
+                context.count_kept();
                 kept.push(id.to_string());
             }
         }
