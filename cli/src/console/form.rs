@@ -88,6 +88,12 @@ impl Fields {
         }
     }
 
+    /// Empties a field, as a form does that is sent without it.
+    #[cfg(test)]
+    pub(super) fn clear(&mut self, name: &str) {
+        self.0.remove(name);
+    }
+
     /// Ticks a box.
     pub(super) fn tick(&mut self, name: impl Into<String>, is_on: bool) {
         self.set(name, if is_on { "yes" } else { "" });

@@ -50,6 +50,7 @@ struct Kept {
     path: String,
     query: String,
     route: Option<String>,
+    host: Option<HeaderValue>,
     body: Result<Vec<u8>, DecodeError>,
 }
 
@@ -63,7 +64,7 @@ impl Event {
             headers.retain(|name, value| is_header(name, value));
         }
         let mut event: ApiGatewayV2httpRequest = serde_json::from_value(rest)?;
-        event.headers.remove(header::HOST);
+        let host = event.headers.remove(header::HOST);
         event.request_context.domain_name = None;
         let body = self.body.unwrap_or_default();
         let is_base64 = std::mem::take(&mut event.is_base64_encoded);
@@ -76,6 +77,7 @@ impl Event {
             path: within_stage(&whole, &stage).map(str::to_owned).unwrap_or(whole),
             query: event.raw_query_string.take().unwrap_or_default(),
             route: route.filter(|route| !route.is_empty() && route != NO_ROUTE),
+            host,
             body: if is_base64 { STANDARD.decode(body) } else { Ok(body.into_bytes()) },
         };
         Ok((LambdaRequest::ApiGatewayV2(event), kept))
@@ -84,17 +86,20 @@ impl Event {
 
 impl Kept {
     fn restore(self, request: lambda_http::Request) -> Result<Request, DecodeError> {
-        let Self { path, query, route, body } = self;
+        let Self { path, query, route, host, body } = self;
         let (mut parts, _) = request.into_parts();
         let context = parts.request_context_ref();
         let authorizer = context.and_then(RequestContext::authorizer);
         let iam = authorizer.and_then(|authorizer| authorizer.iam.as_ref());
         let jwt = authorizer.and_then(|authorizer| authorizer.jwt.as_ref());
+        let authorizer = iam.map(|_| Authorizer::Iam).or(jwt.map(|_| Authorizer::Jwt));
+        let caller = iam.and_then(|iam| iam.user_arn.clone());
+        parts.headers.extend(host.map(|host| (header::HOST, host)));
         Ok(Request {
-            authorizer: iam.map(|_| Authorizer::Iam).or(jwt.map(|_| Authorizer::Jwt)),
-            caller: iam.and_then(|iam| iam.user_arn.clone()),
+            authorizer,
+            caller,
             method: std::mem::take(&mut parts.method),
-            headers: std::mem::take(&mut parts.headers),
+            headers: parts.headers,
             path,
             query,
             route,

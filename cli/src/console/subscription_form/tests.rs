@@ -287,6 +287,7 @@ fn authentications_are_changed_by_fields_and_their_secrets_are_only_written() {
         let mut fields = fields_of(was);
         fields.set(authentication::SHOWN, fields.get(authentication::TYPE).to_owned());
         for (name, text) in changes {
+            fields.clear(&of(name));
             fields.set(of(name), *text);
         }
         let patch = crate::console::patch::of_subscription(was, &document(&fields, was, false).0);

@@ -1,9 +1,7 @@
 //! What a webhook says about single events in the body of a response that accepts their request,
 //! for event subscriptions that ask for it:
 //!
-//! ```text
-//! {"results": [{"id": "7", "status": "retry"}, {"id": "9", "status": "end", "reason": "no such order"}]}
-//! ```
+//! `{"results": [{"id": "7", "status": "retry"}, {"id": "9", "status": "end", "reason": "closed"}]}`
 //!
 //! An event that is not named counts as delivered. Whatever can't be understood is taken to ask for
 //! a retry: at worst an event comes twice, and none is lost.

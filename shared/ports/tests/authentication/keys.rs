@@ -1,0 +1,91 @@
+//! Clients with private keys, probes, and client certificates.
+
+use super::*;
+
+/// Signs by the key's own text, or can't.
+struct Stamp;
+
+impl Signer for Stamp {
+    fn sign(&self, key: &Secret, unsigned: &dyn Fn(Algorithm) -> String) -> Result<Secret, String> {
+        match key.expose() {
+            "broken" => Err("is damaged".to_owned()),
+            _ => Ok(Secret::new(format!("{}.signed", unsigned(Algorithm::Es256)))),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_with_a_private_key_sends_a_new_assertion_for_each_token() {
+    let world = Arc::new(World::default());
+    let asking = Arc::new(Shared(Arc::clone(&world)));
+    let clock = Arc::new(VirtualClock::start());
+    let tokens = Tokens::new(asking, Arc::new(NoSecrets), ClientSecrets::default(), clock);
+    let tokens = tokens.signing(Arc::new(Stamp), Arc::new(SeededDice::new(7)));
+    let client = Authenticated::new(Shared(Arc::clone(&world)), Arc::new(tokens));
+    let by = |key: &str| {
+        let grant = Grant::OAuth2 {
+            token_url: TOKEN_URL.to_owned(),
+            scope: None,
+            audience: None,
+            sent_by: SentBy::PrivateKeyJwt { key_id: None, audience: None },
+        };
+        let secret = ClientSecret::Inline { value: Secret::new(key) };
+        let client = Client::Own { id: "c".to_owned(), secret };
+        Arc::new(Authentication::ClientCredentials(ClientCredentials { grant, client }))
+    };
+    for number in 1..=2 {
+        let attempted = client.attempt(request(Some(by("key")))).await;
+        assert!(
+            matches!(attempted, Attempted::Answered { answer, .. } if answer.status == Some(200))
+        );
+        world.revoke(&format!("t{number}"));
+        sleep(OLD).await;
+    }
+    let asked = world.asked.lock().expect("no panic").clone();
+    let [first, second] = asked.as_slice() else { panic!("{asked:?}") };
+    assert!(first.ends_with(".signed") && !first.contains("client_secret"), "{first}");
+    assert_ne!(first, second, "each has an id of its own");
+    let probed = client.probe(request(Some(by("broken")))).await;
+    let failure = probed.failure.expect("a failure");
+    assert_eq!(failure, Failure::at(Stage::Secret, "the client's private key is damaged"));
+    assert_eq!(world.asked(), 2, "nothing is asked without an assertion");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_says_what_failed_on_the_way_to_a_token() {
+    let world = Arc::new(World::default());
+    let client = client(&world);
+    let unreachable = || Err(HandshakeError::Unreachable("no route".to_owned()));
+    let table = [
+        (Some(refusal()), Some(Stage::TokenRefused)),
+        (Some(unreachable()), Some(Stage::TokenUnreachable)),
+        (Some(Ok(response(200, &[], "hush"))), Some(Stage::TokenUnusable)),
+        (None, None),
+    ];
+    for (answer, want) in table {
+        if let Some(answer) = answer {
+            world.answers(answer);
+        }
+        let probed = client.probe(request(Some(inline()))).await;
+        assert_eq!(probed.failure.map(|failure| failure.stage), want);
+        sleep(Duration::from_secs(10)).await;
+    }
+    // A token that was revoked is no news.
+    world.revoke("t4");
+    sleep(OLD).await;
+    let probed = client.probe(request(Some(inline()))).await;
+    assert!(
+        matches!(probed.attempted, Attempted::Answered { answer, .. } if answer.status == Some(200))
+    );
+}
+
+/// A client that is given the certificate to show.
+#[tokio::test(start_paused = true)]
+async fn a_client_certificate_is_left_to_the_connection() {
+    let world = Arc::new(World::default());
+    let client = client(&world);
+    let material = Material::Reference { name: "arn:s".to_owned() };
+    let by = Authentication::ClientCertificate(ClientCertificate { material, trusted: None });
+    client.attempt(request(Some(Arc::new(by)))).await;
+    assert_eq!((world.asked(), world.sent()), (0, vec![None]));
+}
