@@ -216,7 +216,12 @@ fn tests_use_the_testkit_and_no_other_function() {
             if used["path"].is_string() && !used["kind"].is_null() {
                 let allowed = name == "gridpost-testkit"
                     || name == "gridpost-runtime"
-                        && ["gridpost-webhook", "gridpost-ingest-handler", "gridpost-manage-handler"].contains(&own);
+                        && [
+                            "gridpost-webhook",
+                            "gridpost-ingest-handler",
+                            "gridpost-manage-handler",
+                        ]
+                        .contains(&own);
                 assert!(allowed && used["kind"] == "dev", "{own} uses {name} besides");
             }
         }

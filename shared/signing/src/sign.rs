@@ -83,7 +83,14 @@ mod tests {
             "test",
         );
         let form = [("content-type", "application/x-www-form-urlencoded")];
-        let table: [(&str, &str, &[(&str, &str)], &str, &str); 4] = [
+        type Row = (
+            &'static str,
+            &'static str,
+            &'static [(&'static str, &'static str)],
+            &'static str,
+            &'static str,
+        );
+        let table: [Row; 4] = [
             (
                 "POST",
                 "/",

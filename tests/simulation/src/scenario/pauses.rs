@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use gridpost_testkit::{clock::BEGINNING, dice::SeededDice};
 
-use super::{CHANGING, Operate, Operation, Scenario, mixed};
+use super::{CHANGING, Operate, Operation, Scenario, converted};
 
 /// The generator of pauses draws apart from the others.
 const PAUSED: u64 = 0x7061_7573;
 
 /// The world of a seed, in which operators also pause and resume event subscriptions.
 pub fn paused(seed: u64) -> Scenario {
-    let mut scenario = mixed(seed);
+    let mut scenario = converted(seed);
     let dice = SeededDice::new(seed ^ PAUSED);
     let from = scenario.publishes.iter().map(|publish| publish.at).min().unwrap_or(BEGINNING);
     let all = scenario.topics.iter().filter(|(topic, _)| topic.name != CHANGING);

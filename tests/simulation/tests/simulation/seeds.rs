@@ -247,45 +247,6 @@ fn every_seed_keeps_the_promise_with_pauses() {
     assert!(held > seeds, "only {held} deliveries were held in {seeds} worlds");
 }
 
-/// Seeds of one run whose worlds have batches that end in parts.
-const BATCHED_SEEDS: u64 = 400;
-
-/// The worlds of other tests, with bad events in the batches of webhooks. `GRIDPOST_SIM_BATCHED` sets
-/// how many.
-#[test]
-fn every_seed_keeps_the_promise_with_bad_events_in_batches() {
-    let from = number("GRIDPOST_SIM_FROM").unwrap_or_else(first);
-    let seeds = number("GRIDPOST_SIM_BATCHED").unwrap_or(BATCHED_SEEDS);
-    let (next, parts) = (AtomicU64::new(from), AtomicU64::new(0));
-    let failed = Mutex::new(Vec::new());
-    let work = || {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= from + seeds {
-                return;
-            }
-            let remains = world::run_on(Stores::Fakes, &scenario::batched(seed), seed, false);
-            let alone = remains.history.requests.iter().filter(|made| {
-                made.events == 1 && made.met.iter().any(|met| met.answer.status == Some(400))
-            });
-            parts.fetch_add(alone.count() as u64, Ordering::Relaxed);
-            if let Some(first) = checker::check(&remains).first() {
-                failed.lock().expect("no panic while held").push(format!("{seed} # {first}"));
-            }
-        }
-    };
-    thread::scope(|scope| {
-        let threads = thread::available_parallelism().map_or(2, usize::from);
-        (0..threads).for_each(|_| {
-            scope.spawn(work);
-        });
-    });
-    let lines = failed.into_inner().expect("no panic while held");
-    assert!(lines.is_empty(), "{} failed\n{}", lines.len(), lines.join("\n"));
-    let parts = parts.into_inner();
-    assert!(parts > seeds / 4, "only {parts} events stood alone in {seeds} worlds");
-}
-
 /// Seeds of one run on the stores of one machine, beside those that are always lived.
 const EMBEDDED_SEEDS: u64 = 100;
 
