@@ -83,14 +83,8 @@ mod tests {
             "test",
         );
         let form = [("content-type", "application/x-www-form-urlencoded")];
-        type Row = (
-            &'static str,
-            &'static str,
-            &'static [(&'static str, &'static str)],
-            &'static str,
-            &'static str,
-        );
-        let table: [Row; 4] = [
+        type Row<'r> = (&'r str, &'r str, &'r [(&'r str, &'r str)], &'r str, &'r str);
+        let table: [Row<'_>; 4] = [
             (
                 "POST",
                 "/",
