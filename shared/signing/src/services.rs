@@ -59,7 +59,7 @@ impl Services {
     ///
     /// # Errors
     ///
-    /// Why there are none.
+    /// Why no credentials came.
     pub async fn credentials(&self) -> Result<Credentials, String> {
         let provider = self.credentials.as_ref().ok_or("no credentials")?;
         let provided = timeout(SECRET_WAIT, provider.provide_credentials()).await;

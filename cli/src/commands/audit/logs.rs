@@ -16,7 +16,7 @@ use crate::target::Target;
 /// and expand counts none at all: ingest and intake have, when they accepted them.
 const FUNCTIONS: [&str; 6] = ["ingest", SOURCES, "dispatch", "dead-letter", "redrive", "manage"];
 
-/// The log group that the functions of all AWS sources share; without `aws_sources` there is none.
+/// The log group that the functions of all AWS sources share. It exists only with `aws_sources`.
 const SOURCES: &str = "intake";
 
 /// Reads what all functions counted of events that were published in the audit's time, before its

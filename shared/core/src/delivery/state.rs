@@ -100,7 +100,7 @@ struct AttemptForm(
     Outcome,
     Option<u16>,
     Option<DelayReason>,
-    /// Empty if there is none and something follows.
+    /// Empty if this record lacks it and a later member follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")] Option<PartRecord>,

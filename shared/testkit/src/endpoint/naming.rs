@@ -15,7 +15,7 @@ use crate::{event, history::EventOutcome};
 const GARBLED: [&str; 4] = [
     "{\"results\":[{\"id\":",
     "{\"results\":7}",
-    "{\"results\":[{\"id\":\"nobody's\",\"status\":\"end\"}]}",
+    "{\"results\":[{\"id\":\"unknown\",\"status\":\"end\"}]}",
     "{\"results\":[7]}",
 ];
 

@@ -110,7 +110,7 @@ fn body_table() {
             "rrrrrr",
         ),
         ("an id of another type", r#"{"results":[{"id":1,"status":"end"}]}"#, true, "rrrrrr"),
-        ("a result that is none", r#"{"results":["1"]}"#, true, "rrrrrr"),
+        ("a text instead of a result", r#"{"results":["1"]}"#, true, "rrrrrr"),
         ("results of another type", r#"{"results":{"id":"1"}}"#, true, "rrrrrr"),
         ("broken", r#"{"results":[{"id":"1","status":"end"}"#, true, "rrrrrr"),
         ("more after it", r#"{"results":[]} {"#, true, "rrrrrr"),
