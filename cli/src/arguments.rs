@@ -8,7 +8,7 @@ use crate::commands::{
     topic, up, verify, wait, watch,
 };
 use crate::examples::EXAMPLES;
-use crate::target::TargetArguments;
+use crate::target::{EVERYWHERE, TargetArguments};
 
 /// What programs may rely on.
 const EXIT_CODES: &str = "\
@@ -31,7 +31,7 @@ pub struct Arguments {
     pub target: TargetArguments,
 
     /// Print results, and errors, as JSON
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub json: bool,
 }
 

@@ -27,6 +27,9 @@ use crate::wall_clock;
 /// The default of the Terraform variable `name_prefix`.
 const NAME_PREFIX: &str = "gridpost";
 
+/// The heading in `--help` of the options that every command has.
+pub const EVERYWHERE: &str = "Options of every command";
+
 /// How long it counts what a deployment's clock showed: this machine's may be set meanwhile.
 const CLOCK_KEPT: Duration = Duration::from_secs(60);
 
@@ -39,24 +42,24 @@ const CLOCK_WAIT: Duration = Duration::from_secs(5);
 pub struct TargetArguments {
     /// Base URL of the manage API (Terraform output `manage_url`); requests are signed with your AWS
     /// identity
-    #[arg(long, global = true, env = "GRIDPOST_MANAGE_URL", value_name = "URL")]
+    #[arg(long, global = true, help_heading = EVERYWHERE, env = "GRIDPOST_MANAGE_URL", value_name = "URL")]
     pub manage_url: Option<String>,
 
     /// Base URL of the publish API (Terraform output `publish_url`)
-    #[arg(long, global = true, env = "GRIDPOST_PUBLISH_URL", value_name = "URL")]
+    #[arg(long, global = true, help_heading = EVERYWHERE, env = "GRIDPOST_PUBLISH_URL", value_name = "URL")]
     pub publish_url: Option<String>,
 
     /// A deployment by its name (`gridpost deployment add`)
-    #[arg(long, global = true, env = "GRIDPOST_DEPLOYMENT", value_name = "NAME")]
+    #[arg(long, global = true, help_heading = EVERYWHERE, env = "GRIDPOST_DEPLOYMENT", value_name = "NAME")]
     pub deployment: Option<String>,
 
     /// What the names of the deployment's functions and queues begin with (Terraform variable
     /// `name_prefix`) [default: gridpost]
-    #[arg(long, global = true, env = "GRIDPOST_NAME_PREFIX", value_name = "TEXT")]
+    #[arg(long, global = true, help_heading = EVERYWHERE, env = "GRIDPOST_NAME_PREFIX", value_name = "TEXT")]
     pub name_prefix: Option<String>,
 
     /// Folder of the local stack [default: .gridpost, here or in a parent folder]
-    #[arg(long, global = true, env = "GRIDPOST_HOME", value_name = "DIR")]
+    #[arg(long, global = true, help_heading = EVERYWHERE, env = "GRIDPOST_HOME", value_name = "DIR")]
     pub home: Option<PathBuf>,
 }
 
