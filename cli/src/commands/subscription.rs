@@ -104,7 +104,8 @@ pub enum SubscriptionCommand {
     },
     /// Send one event to this event subscription alone, and tell what its endpoint answers
     SendTest(send_test::SendTestArguments),
-    /// The same, step by step: name, connection, TLS, token or certificate, answer; and what to do
+    /// Try the endpoint once, as deliveries would, and tell which step failed (name, connection, TLS,
+    /// token or certificate, answer) and what to do
     TestEndpoint(send_test::SendTestArguments),
     /// Say whether a filter wants sample events, and which part of it refuses them
     Test(test::TestArguments),
