@@ -51,7 +51,7 @@ use self::{
     body::{BODY_BYTES_MAX, read},
     failure::found,
     identity::{Identities, Trusting},
-    shown::Unanswered,
+    shown::{Shown, Unanswered},
 };
 use super::{
     connect::{Connector, ResolutionError},
@@ -218,6 +218,21 @@ impl HttpClient {
         (*request.method_mut(), *request.uri_mut()) = (method, uri);
         *request.headers_mut() = header_map(headers, attributes);
         Ok(request)
+    }
+
+    /// Sends a request, on a connection that shows a certificate if one is given.
+    async fn send(
+        &self,
+        request: Built,
+        shown: Option<Box<Shown>>,
+        sending: &OnceLock<Instant>,
+    ) -> Result<Response<Incoming>, Unanswered> {
+        if let Some(shown) = shown {
+            return Box::pin(self.send_shown(request, &shown, sending)).await;
+        }
+        let pools =
+            if request.uri().scheme_str() == Some("http") { &self.0.plain } else { &self.0.tls };
+        Self::send_by(pools, request, sending).await.map_err(Unanswered::Error)
     }
 
     /// Sends a request by these pools, and again if none of it can have been processed. `sending` is

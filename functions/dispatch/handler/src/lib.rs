@@ -1,19 +1,21 @@
 //! dispatch: makes the delivery attempts.
 //!
 //! It consumes the dispatch queue (first attempts only) and the retry queues (everything later). A
-//! batch takes six steps: [`receive`] decodes it, [`load`] reads configuration, state and health,
-//! the core's [`plan`](gridpost_core::delivery::plan) chooses what happens to each delivery
-//! ([`planned`] carries out every plan but an attempt), [`attempt`] makes the requests, [`decide`]
-//! chooses what follows, and [`settle`], the only writer, carries it out. [`handler`] takes a batch
-//! through the steps, [`group`] the deliveries of one event subscription, [`requests`] those that
-//! share a request. The steps pass [`in_hand`]'s data on.
+//! batch takes six steps: [`receive`] decodes it, [`load`] reads configuration and state, the
+//! core's [`plan`](gridpost_core::delivery::plan) chooses what happens to each delivery
+//! ([`planned`] reads the health and carries out every plan but an attempt), [`attempt`] makes the
+//! requests, [`decide`] chooses what follows, and [`settle`] carries it out: it alone writes states
+//! and sends deliveries on. [`handler`] takes a batch through the steps, [`group`] the deliveries
+//! of one event subscription, [`requests`] those that share a request. The steps pass [`in_hand`]'s
+//! data on.
 //!
-//! Beside them: [`bisect`] splits a batch that was refused, where that is asked for, [`acquire`] gets what an attempt needs besides permission, [`health`] caches
-//! endpoints' health, [`lane`] keeps slow endpoints from holding what others need, [`rate`]
-//! enforces the rates that endpoints allow, [`late_response`] listens for responses after 30 s,
-//! [`payload`] fetches what was too large for a message, [`in_flight`] samples how full the queues
-//! are, and [`attempt_log`] and [`count`] report. [`resources`] makes attempts at AWS resources
-//! through a port: the clients are in `gridpost-dispatch-resources`.
+//! Beside them: [`bisect`] splits a batch that was refused, where that is asked for, [`acquire`]
+//! gets what an attempt needs besides permission, [`health`] caches endpoints' health, [`lane`]
+//! keeps slow endpoints from holding what others need, [`rate`] enforces the rates that endpoints
+//! allow, [`late_response`] listens for responses after 30 s, [`payload`] fetches what was too
+//! large for a message, [`in_flight`] samples how full the queues are, and [`attempt_log`] and
+//! [`count`] report. [`resources`] makes attempts at AWS resources through a port: the clients are
+//! in `gridpost-dispatch-resources`.
 
 pub mod acquire;
 pub mod attempt;

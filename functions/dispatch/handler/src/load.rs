@@ -1,4 +1,4 @@
-//! The second step, and the only reads: a group's event subscription and the states of its
+//! The second step: a group's event subscription and the states of its
 //! deliveries. The endpoint's health comes from the cache in [`health`](crate::health), when there
 //! is something to plan.
 

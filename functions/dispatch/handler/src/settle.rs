@@ -1,4 +1,4 @@
-//! The last step, and the only writer: carries out the decision in an order that can make a
+//! The last step, which alone writes states and sends deliveries on: carries out the decision in an order that can make a
 //! duplicate but never a loss. The state comes first, then the successor (a message, a hidden
 //! message, a parked delivery, a dead letter), and the record itself is deleted last.
 //!

@@ -49,23 +49,9 @@ impl HttpClient {
         Ok(Some(Box::new(Shown { by, url: url.clone(), identity })))
     }
 
-    pub(super) async fn send(
-        &self,
-        request: Built,
-        shown: Option<Box<Shown>>,
-        sending: &OnceLock<Instant>,
-    ) -> Result<Response<Incoming>, Unanswered> {
-        if let Some(shown) = shown {
-            return Box::pin(self.send_shown(request, &shown, sending)).await;
-        }
-        let pools =
-            if request.uri().scheme_str() == Some("http") { &self.0.plain } else { &self.0.tls };
-        Self::send_by(pools, request, sending).await.map_err(Unanswered::Error)
-    }
-
     /// Sends a request on a connection of that identity, and once more with another one if the
     /// endpoint refuses it and its secret has changed.
-    async fn send_shown(
+    pub(super) async fn send_shown(
         &self,
         request: Built,
         shown: &Shown,
