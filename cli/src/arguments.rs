@@ -16,7 +16,13 @@ Results go to standard output, all else to standard error. With --json results a
 but for a command line that is not understood; progress stays text.
 Exit codes: 0 done, 1 failed or refused, 2 not understood, 3 not over yet (audit: events under way;
 explain: nothing known so far; wait: not in time).
-`gridpost COMMAND --help` has examples.";
+`gridpost COMMAND --help` has examples.
+
+When events are missing or late, ask in this order:
+  gridpost subscription health --since 1h         endpoints in trouble, and losses
+  gridpost audit --since 1h                       what became of all events
+  gridpost tail --failed --since 1h --no-follow   each failed attempt, with its answer
+  gridpost explain ID --topic TOPIC               one event: who wants it, each attempt, what follows";
 
 /// Event-Grid-compatible event delivery on AWS: run it locally, manage it, publish, listen.
 #[derive(Parser, Debug)]

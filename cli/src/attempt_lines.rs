@@ -13,6 +13,9 @@ const OF_A_DELIVERY: &str = "\"delivery.id\"";
 /// What the messages of lines about an attempt begin with.
 const ATTEMPT: &str = "attempt ";
 
+/// What the messages of lines about successes after an attempt had timed out begin with.
+const LATE: &str = "attempt succeeded late";
+
 /// What the messages of lines about events that are given up begin with.
 const DROPPED: &str = "events dropped";
 
@@ -139,6 +142,11 @@ impl AttemptLine {
         !self.is_attempt() && self.text("reason").is_some()
     }
 
+    /// Whether it is about a success that came after its attempt had timed out.
+    pub fn is_late_success(&self) -> bool {
+        self.text("message").is_some_and(|message| message.starts_with(LATE))
+    }
+
     /// Whether its delivery carries an event of that id.
     pub fn has_event(&self, id: &str) -> bool {
         self.event_ids().iter().any(|one| one == id)
@@ -169,6 +177,9 @@ impl AttemptLine {
         let mut text = met(self.text("outcome").unwrap_or("-"), number("status"));
         if let Some(took) = number("duration_ms") {
             text.push_str(&format!(" after {took} ms"));
+        }
+        if self.is_late_success() {
+            text.push_str(", too late for its attempt, which had timed out: it is not repeated");
         }
         match (self.text("decision"), self.text("due"), self.text("reason")) {
             (Some("Retry"), Some(due), _) => {
@@ -267,6 +278,15 @@ mod tests {
             "reason": "R", "response": "no such order"});
         let told = line(&saying).expect("a line").told();
         assert_eq!(told, "BadRequest; ends: R; it said: no such order");
+        let late = json!({"delivery.id": "d", "outcome": "Delivered", "status": 200,
+            "message": "attempt succeeded late and is taken out of retry", "decision": "Delivered",
+            "duration_ms": 40_003, "event_ids": "[\"e-1\"]"});
+        let read = line(&late).expect("a line");
+        assert_eq!(
+            read.told(),
+            "Delivered (200) after 40003 ms, too late for its attempt, which had timed out: it is not repeated"
+        );
+        assert!(read.is_late_success() && read.has_event("e-1"));
         let dropped = json!({
             "message": "events dropped", "delivery.id": "d", "outcome": "BadRequest",
             "reason": "UndeliverableDueToHttpBadRequest",

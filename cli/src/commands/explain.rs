@@ -60,7 +60,7 @@ impl Found {
         let (mut text, lines): (_, Vec<_>) = match &self.state {
             Some(state) => (
                 delivery::describe(state).trim_end().to_owned(),
-                self.lines.iter().filter(|line| line.is_end()).collect(),
+                self.lines.iter().filter(|it| it.is_end() || it.is_late_success()).collect(),
             ),
             None => (format!("delivery {}", self.id), self.lines.iter().collect()),
         };

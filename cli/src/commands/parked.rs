@@ -15,7 +15,8 @@ const NONE: &str = "no delivery is parked";
 /// What to do with parked deliveries.
 #[derive(Subcommand, Debug)]
 pub enum ParkedCommand {
-    /// List parked deliveries, without their events
+    /// List parked deliveries, without their events. One that a late answer has delivered stays among
+    /// them until it is due, and is not attempted then
     List(Filter),
     /// Attempt parked deliveries now, unless their endpoint is on probation
     Release(Change),

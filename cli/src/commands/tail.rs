@@ -67,7 +67,7 @@ pub struct Filter {
     #[arg(long, value_name = "OUTCOME", value_parser = outcome_name)]
     pub(crate) outcome: Vec<String>,
 
-    /// Only attempts that failed, and deliveries that ended undelivered
+    /// Only attempts that failed or succeeded too late, and deliveries that ended undelivered
     #[arg(long, conflicts_with = "outcome")]
     pub(crate) failed: bool,
 }
@@ -80,7 +80,7 @@ impl Filter {
             && self.topic.as_ref().is_none_or(|wanted| wanted == topic)
             && self.name.as_ref().is_none_or(|wanted| wanted == name)
             && (self.outcome.is_empty() || self.outcome.iter().any(|wanted| wanted == outcome))
-            && !(self.failed && outcome == "Delivered")
+            && !(self.failed && outcome == "Delivered" && !line.is_late_success())
     }
 }
 
@@ -296,6 +296,7 @@ fn told(line: &AttemptLine) -> String {
     let text = |name| line.text(name).unwrap_or("-");
     let attempt = match line.line["attempt"].as_u64() {
         Some(number) => format!("#{number}"),
+        None if line.is_late_success() => "late".to_owned(),
         None => "end".to_owned(),
     };
     let mut told = format!(
@@ -350,6 +351,15 @@ mod tests {
             let wants = |outcome| arguments.wants(&line("1", 1, outcome));
             assert_eq!((wants("Busy"), wants("Delivered")), (busy, delivered), "{arguments:?}");
         }
+    }
+
+    #[test]
+    fn a_late_success_is_among_what_failed() {
+        let mut late = line("1", 1, "Delivered");
+        late.line["message"] = json!("attempt succeeded late and is taken out of retry");
+        late.line["attempt"] = json!(null);
+        let filter = Filter { failed: true, ..arguments() };
+        assert!(filter.wants(&late) && told(&late).contains("  late  Delivered"));
     }
 
     #[test]

@@ -101,6 +101,9 @@ impl Audit {
         }
         if !totals.is_empty() {
             let _ = writeln!(text, "{}\n", self.table(&totals));
+            if totals.keys().any(|key| self.filtered(key) > 0) {
+                let _ = writeln!(text, "{FILTERED}\n");
+            }
             text.push_str(&latencies(&totals));
         }
         for (key, account) in &totals {
@@ -270,6 +273,10 @@ fn hour(cell: &Cell<'_>) -> Value {
 }
 
 const BALANCES: &str = "The ledger balances: every event that matched was delivered, dead-lettered, dropped or waits.\n";
+
+const FILTERED: &str = "\
+FILTERED: events of the topic that the event subscription did not match, by its filter or because it
+  was not there. `gridpost subscription test` and `gridpost explain --event FILE` say why.";
 
 const NO_LOG: &str = "\
 taken for one that has never run and has counted nothing, as a function that

@@ -55,6 +55,15 @@ impl Health {
         Self { topic, name, health, counted: None }
     }
 
+    /// Whether its endpoint is well and none of the counted events ended undelivered. An endpoint that
+    /// refuses single events for good is healthy, and loses them.
+    fn is_well(&self) -> bool {
+        let ended = |account: &Account| total(&account.dropped) + total(&account.dead_lettered);
+        self.health["state"] == "Healthy"
+            && self.health["newEvents"] != "NotMatched"
+            && self.counted.as_ref().is_none_or(|account| ended(account) == 0)
+    }
+
     /// It as JSON: what manage answered, latencies and losses.
     pub(super) fn document(&self) -> Value {
         let mut document = self.health.clone();
@@ -143,9 +152,7 @@ pub(super) fn table(all: &[Health], now: Timestamp) -> String {
     }
     let head = ["EVENT SUBSCRIPTION", "STATE", "NEW EVENTS", "CAUSE", "UNTIL", "WAITING"];
     let mut all: Vec<_> = all.iter().collect();
-    let is_healthy =
-        |health: &Value| health["state"] == "Healthy" && health["newEvents"] != "NotMatched";
-    all.sort_by_key(|one| (is_healthy(&one.health), one.health.get("slow").is_none()));
+    all.sort_by_key(|one| (one.is_well(), one.health.get("slow").is_none()));
     let row = |Health { topic, name, health, .. }: &Health| {
         let at = |pointer| text_at(health, pointer).to_owned();
         let waiting = &health["waitingDeliveries"];
@@ -304,6 +311,23 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_000);
 
     #[test]
+    fn those_that_lose_events_stand_before_those_that_are_well() {
+        let one = |name: &str, state: &str, lost: u64| {
+            let health = json!({"state": state, "newEvents": "Attempted"});
+            let mut one = Health::of("t".to_owned(), name.to_owned(), health);
+            let dropped = BTreeMap::from([("R".to_owned(), lost)]);
+            one.counted = Some(Account { dropped, ..Account::default() });
+            one
+        };
+        let all =
+            [one("well", "Healthy", 0), one("loses", "Healthy", 3), one("ill", "Probation", 0)];
+        let text = table(&all, NOW);
+        let names: Vec<_> =
+            text.lines().skip(1).filter_map(|it| it.split_whitespace().next()).collect();
+        assert_eq!(names, ["t/loses", "t/ill", "t/well"], "{text}");
+    }
+
+    #[test]
     fn once_the_wait_is_over_the_next_event_probes() {
         let health = |until: &str, count: u64| {
             json!({"state": "Probation", "newEvents": "Waits", "failuresInRow": 1,
@@ -375,10 +399,10 @@ mod tests {
         let rows: Vec<_> = text.lines().collect();
         assert!(rows[0].ends_with("P50       P95       P99"), "{text}");
         assert!(
-            rows[2].ends_with("3        5              7     <= 50 ms  <= 50 ms  <= 50 ms"),
+            rows[1].ends_with("3        5              7     <= 50 ms  <= 50 ms  <= 50 ms"),
             "{text}"
         );
-        assert!(rows[1].ends_with("0              0     -         -         -"), "{text}");
+        assert!(rows[2].ends_with("0              0     -         -         -"), "{text}");
         assert_eq!(document(&all)["value"][0]["health"]["latency"]["p99AtMostMs"], 50);
         assert_eq!(document(&all)["value"][0]["health"]["deadLettered"]["total"], 5);
         assert_eq!(document(&all)["value"][0]["health"]["dropped"]["byReason"]["C"], 7);

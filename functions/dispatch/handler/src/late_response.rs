@@ -8,7 +8,7 @@ use futures::{
     pin_mut,
 };
 use gridpost_core::{
-    delivery::{listeners::QUIET_VISIBLE_MAX, queue::Queue, state::DeliveryStatus},
+    delivery::{Delivery, listeners::QUIET_VISIBLE_MAX, queue::Queue, state::DeliveryStatus},
     error::chain,
     retry::{health::SuccessfulAttempt, outcome::Outcome},
     subscription::EventSubscription,
@@ -27,8 +27,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 pub struct Late {
     /// Resolves to the late answer, or to `None` when none came in time.
     answer: LateAnswer,
-    /// The deliveries it was made for that will be attempted again.
-    ids: Vec<Uuid>,
+    /// The deliveries it was made for that will be attempted again, with their events' ids for the
+    /// log.
+    deliveries: Vec<(Uuid, String)>,
     subscription: Arc<EventSubscription>,
     began_at: Timestamp,
     /// When the next attempt of the last of them is due: a later answer is too late.
@@ -42,19 +43,19 @@ impl Late {
         subscription: Arc<EventSubscription>,
         (began_at, ended_at): (Timestamp, Timestamp),
     ) -> Self {
-        Self { answer, ids: Vec::new(), subscription, began_at, until: ended_at }
+        Self { answer, deliveries: Vec::new(), subscription, began_at, until: ended_at }
     }
 
     /// Adds a delivery that will be attempted again then. For deliveries that end, nothing is
     /// listened for.
-    pub fn of(&mut self, delivery: Uuid, due: Timestamp) {
-        self.ids.push(delivery);
+    pub fn of(&mut self, delivery: &Delivery, due: Timestamp) {
+        self.deliveries.push((delivery.id, delivery.event_ids()));
         self.until = self.until.max(due);
     }
 
     /// Whether a late answer could change anything.
     pub fn is_awaited(&self) -> bool {
-        !self.ids.is_empty()
+        !self.deliveries.is_empty()
     }
 }
 
@@ -135,7 +136,7 @@ async fn listen(context: &Context, late: Late, mut stopped: watch::Receiver<bool
     if answer.outcome != Outcome::Delivered {
         return;
     }
-    for id in late.ids {
+    for (id, event_ids) in late.deliveries {
         match acknowledge(context, id).await {
             Ok(false) => tracing::info!(delivery.id = %id, "a late success came after the end"),
             Ok(true) => tracing::info!(
@@ -145,6 +146,7 @@ async fn listen(context: &Context, late: Late, mut stopped: watch::Receiver<bool
                 status = answer.status,
                 duration_ms = duration_ms(late.began_at, context.clock.now()),
                 decision = "Delivered",
+                event_ids,
                 "attempt succeeded late and is taken out of retry",
             ),
             Err(error) => tracing::warn!(

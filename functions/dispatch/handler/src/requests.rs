@@ -262,7 +262,7 @@ async fn make(
     for (hand, result) in hands.into_iter().zip(&response.results) {
         let verdict = decide(&hand, result, response.times, not_before, context.dice.roll());
         if let (Some(late), NextStep::Retry { due, .. }) = (&mut late, verdict.next_step) {
-            late.of(hand.delivery.id, due);
+            late.of(&hand.delivery, due);
         }
         match settle::at_once(context, &hand, &verdict, response.times) {
             Some(disposition) => settled.push((hand.record, Ok(disposition))),
