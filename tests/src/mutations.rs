@@ -99,10 +99,14 @@ pub const AREAS: &[Area] = &[
     Area { witness: tests("gridpost-core", &["--lib"]), mutations: batches::CORE },
     Area { witness: tests("gridpost-dispatch-handler", &[]), mutations: batches::DISPATCH },
     Area { witness: tests("gridpost-webhook", &[]), mutations: batches::WEBHOOK },
+    Area { witness: BATCHED, mutations: batches::SIMULATION },
     Area { witness: TERRAFORM, mutations: infrastructure::ALL },
 ];
 
 const NEIGHBOURS: Witness = tests("gridpost-simulation", &["--test", "neighbours", "never_answer"]);
+
+const BATCHED: Witness =
+    tests("gridpost-simulation", &["--test", "simulation", "bad_events_in_batches"]);
 
 const TERRAFORM: Witness =
     Witness::Terraform { files: &["policies.tftest.hcl", "wiring.tftest.hcl"] };

@@ -223,6 +223,16 @@ pub struct Accepted {
     /// When the delivery was last put into the dispatch queue, and when SQS showed it there.
     pub queued_at: Timestamp,
     pub events: Vec<String>,
+    /// The ids of those; several may have the same one.
+    pub ids: Vec<String>,
+}
+
+impl Accepted {
+    /// The events that have one of those ids.
+    fn named<'a>(&'a self, ids: &'a [String]) -> impl Iterator<Item = &'a String> {
+        let all = self.events.iter().zip(&self.ids);
+        all.filter(|(_, id)| ids.contains(id)).map(|(name, _)| name)
+    }
 }
 
 /// A request as the endpoint saw it.
@@ -300,15 +310,23 @@ pub struct Drop {
     /// Why the delivery had ended, if it was dropped instead of dead-lettered.
     pub ended_by: Option<String>,
     /// The ids of its events, as logged.
+    pub ids: Vec<String>,
+    /// Its events, as far as ids tell them apart.
     pub events: Vec<String>,
     pub at: Timestamp,
 }
 
 impl Drop {
+    /// Whether an event is certainly one of its own: it has as many ids as there are events with one
+    /// of them.
+    pub fn is_of(&self, event: &str) -> bool {
+        self.events.len() == self.ids.len() && self.events.iter().any(|name| name == event)
+    }
+
     /// How many events were dropped, of a delivery with so many.
     pub fn count(&self, of: usize) -> u64 {
         // Events that were never in hand have no ids in the log.
-        let named = (if self.events.is_empty() { of } else { self.events.len() }) as u64;
+        let named = (if self.ids.is_empty() { of } else { self.ids.len() }) as u64;
         self.counted.unwrap_or(named)
     }
 }
@@ -366,6 +384,12 @@ impl History {
         (wanted != sent).then(|| {
             format!("an event whose {member} is not what was published: {sent}, not {wanted}")
         })
+    }
+
+    /// The events of a delivery that have one of those ids.
+    pub fn events_of(&self, delivery: Uuid, ids: &[String]) -> Vec<String> {
+        let accepted = self.accepted.get(&delivery);
+        accepted.map_or(Vec::new(), |accepted| accepted.named(ids).cloned().collect())
     }
 
     /// Records a fault that affected a delivery.

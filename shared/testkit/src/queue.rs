@@ -391,6 +391,7 @@ impl Queues {
         };
         let events = stored.iter().filter_map(|event| event::name(event.get()).ok());
         let events: Vec<_> = events.collect();
+        let ids = stored.iter().map(|event| event::id(event.get()).unwrap_or_default()).collect();
         let carriers = history.carriers.entry(delivery.subscription.clone()).or_default();
         let before = events.iter().filter_map(|event| {
             let before = carriers.insert(event.clone(), delivery.id)?;
@@ -422,6 +423,7 @@ impl Queues {
             redriven,
             queued_at: visible_at,
             events,
+            ids,
         };
         history.accepted.insert(id, accepted);
     }

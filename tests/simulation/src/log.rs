@@ -32,7 +32,7 @@ struct Line {
     reason: String,
     ended_by: Option<String>,
     counted: Option<u64>,
-    events: Vec<String>,
+    ids: Vec<String>,
     rest: String,
 }
 
@@ -48,7 +48,7 @@ impl Visit for Line {
             "event_ids" => {
                 // A text within a text, or the text itself.
                 let ids = serde_json::from_str::<String>(&text).unwrap_or(text);
-                self.events = serde_json::from_str(&ids).unwrap_or_default();
+                self.ids = serde_json::from_str(&ids).unwrap_or_default();
             }
             name => {
                 let _ = write!(self.rest, " {name}={text}");
@@ -85,9 +85,11 @@ impl Subscriber for LogReader {
                 // A message was purged that had no part of an event any more.
                 Some(_) if line.counted == Some(0) => {}
                 Some(delivery) => {
-                    let Line { reason, ended_by, events, counted, .. } = line;
-                    let counted = counted.filter(|_| events.is_empty());
-                    history.drops.push(Drop { delivery, reason, ended_by, events, counted, at });
+                    let Line { reason, ended_by, ids, counted, .. } = line;
+                    let counted = counted.filter(|_| ids.is_empty());
+                    let events = history.events_of(delivery, &ids);
+                    let drop = Drop { delivery, reason, ended_by, ids, events, counted, at };
+                    history.drops.push(drop);
                 }
                 None => history.violation(at, "a drop was logged without its delivery"),
             }

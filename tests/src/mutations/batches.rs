@@ -116,6 +116,22 @@ pub(super) const DISPATCH: &[Mutation] = &[
     },
 ];
 
+/// Those that a world of bad events shows.
+pub(super) const SIMULATION: &[Mutation] = &[
+    Mutation {
+        name: "a dead letter tells of the request of the whole batch",
+        file: "functions/dispatch/handler/src/settle/end.rs",
+        old: "    let began_at = (began_at, last_at.unwrap_or(began_at));",
+        new: "    let began_at = (began_at, last_at.map_or(began_at, |_| began_at));",
+    },
+    Mutation {
+        name: "the halves of a batch repeat the number of its attempt",
+        file: DISPATCH_BISECT,
+        old: "            part.delivery.attempts.made += group.requests();\n",
+        new: "            part.delivery.attempts.made += group.requests() - 1;\n",
+    },
+];
+
 /// Those in the client.
 pub(super) const WEBHOOK: &[Mutation] = &[Mutation {
     name: "a body that breaks off is whole",

@@ -28,6 +28,12 @@ pub(super) const WAKE: &[Mutation] = &[
     for (parked, reason)"#,
     },
     Mutation {
+        name: "a cursor that can't be noted gives up what is under way",
+        file: "functions/wake/handler/src/lib.rs",
+        old: "                run.failed.get_or_insert(error);\n            }\n        }\n    }\n    let come",
+        new: "                return Err(error);\n            }\n        }\n    }\n    let come",
+    },
+    Mutation {
         name: "wake has one page in hand at a time",
         file: "functions/wake/handler/src/lib.rs",
         old: "const PAGES_AT_ONCE: usize = 8;",

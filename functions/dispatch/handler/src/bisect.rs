@@ -113,8 +113,8 @@ impl Batch<'_> {
                 break;
             }
             parts += 1;
-            let answers = self.part(&mut run, &bisection, &group).await;
-            bisection.note(group, &answers);
+            let (answers, began_at) = self.part(&mut run, &bisection, &group).await;
+            bisection.note(group, &answers, began_at);
         }
         let mut not_before = None;
         if let Some(Try { answer, times, .. }) = run.failed.first() {
@@ -153,8 +153,13 @@ impl Batch<'_> {
         }
     }
 
-    /// Sends one part.
-    async fn part(&self, run: &mut Run, bisection: &Bisection<'_>, group: &Group) -> Answers {
+    /// Sends one part. Returns what it was answered, and when its request began.
+    async fn part(
+        &self,
+        run: &mut Run,
+        bisection: &Bisection<'_>,
+        group: &Group,
+    ) -> (Answers, Timestamp) {
         let context = self.context;
         let mut places: Vec<EventSet> = vec![EventSet::default(); self.hands.len()];
         bisection.events(group).iter().for_each(|at| places[at.delivery].add(at.event));
@@ -169,7 +174,7 @@ impl Batch<'_> {
         let mut all = response.results.iter().flat_map(AttemptResult::answers);
         let accepted = all.clone().find(|answer| answer.outcome.is_accepted());
         let Some(answer) = accepted.or_else(|| all.next()) else {
-            return Answers::Each(Vec::new());
+            return (Answers::Each(Vec::new()), response.times.0);
         };
         let number = parts.first().map_or(0, |part| part.delivery.attempts.made) + 1;
         let made = Try { answer, times: response.times, part: PartRecord(number, 0) };
@@ -185,7 +190,7 @@ impl Batch<'_> {
             false => Answers::Each(all_answers(&response)),
         };
         self.note(run, made, response.response_text, accepted.is_some()).await;
-        answers
+        (answers, made.times.0)
     }
 
     /// Notes what a part's answer says about the endpoint.

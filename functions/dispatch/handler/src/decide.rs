@@ -28,6 +28,8 @@ pub struct Verdict {
     pub answer: Answer,
     /// The most requests of the attempt that have carried an event of the rest.
     pub requests: u32,
+    /// When the request that was answered so began, if it was not the attempt's first.
+    pub last_at: Option<Timestamp>,
     /// The requests of the attempt, if it has had several.
     pub tries: Vec<Try>,
     pub next_step: NextStep,
@@ -55,6 +57,7 @@ pub fn decide(
         ends: Vec::new(),
         answer,
         requests: 1,
+        last_at: None,
         tries: Vec::new(),
         next_step: next_step(hand, (answer, 1, false), times, not_before, dice),
     };
@@ -71,6 +74,7 @@ pub fn decide(
         ends: split.ends,
         answer: rest.answer,
         requests: rest.requests,
+        last_at: rest.last_at,
         tries: tries.to_vec(),
         next_step: next_step(hand, decisive, times, not_before, dice),
     }

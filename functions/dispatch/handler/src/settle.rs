@@ -93,7 +93,7 @@ pub async fn settle(
     verdict: Verdict,
     Response { times, response_text, .. }: &Response,
 ) -> Settled {
-    let Verdict { delivered, ends, answer, requests, tries, mut next_step } = verdict;
+    let Verdict { delivered, ends, answer, requests, last_at, tries, mut next_step } = verdict;
     let times = *times;
     // What comes after parts says which attempt it is of which events, too.
     let is_part = hand.past.iter().any(|past| past.part.is_some());
@@ -101,9 +101,8 @@ pub async fn settle(
     let whole = PartRecord(hand.delivery.attempts.made + 1, events);
     let last = tries.last().copied().unwrap_or(Try { answer, times, part: whole });
     let part = (is_part || !tries.is_empty()).then_some(last.part);
-    let began_at = (times.0, last.times.0);
     for part in &ends {
-        if let Err(error) = end::end_part(context, &hand, part, began_at).await {
+        if let Err(error) = end::end_part(context, &hand, part, times.0).await {
             // What this attempt delivered is still recorded, and it counts.
             next_step = not_ended(context, &hand, next_step, &error);
             continue;
@@ -122,6 +121,7 @@ pub async fn settle(
         return self::delivered(context, hand).await;
     }
     let attempts = &hand.delivery.attempts;
+    let began_at = (times.0, last_at.unwrap_or(times.0));
     hand.delivery.attempts = attempts.with_requests(began_at, answer, requests);
     attempt_log::failed(&hand, answer, times, next_step, response_text.as_deref());
     count::failure(context, &hand.subscription().key, answer);

@@ -128,9 +128,13 @@ pub async fn wake(context: &Context, until: Timestamp) -> Result<Woken, PortErro
         let come = strands.first_unfinished().min(this_minute);
         if come > run.noted {
             // A later run does not begin here again if this one dies. In a quiet minute the write
-            // is left out: there is one minute to finish, and its end is written below.
-            context.cursor.save(come).await?;
+            // is left out: there is one minute to finish, and its end is written below. A failure
+            // ends nothing: what is under way has perhaps been sent and is still to be removed.
             run.noted = come;
+            if let Err(error) = context.cursor.save(come).await {
+                tracing::warn!(error = %chain(&error), "how far this run has come was not noted");
+                run.failed.get_or_insert(error);
+            }
         }
     }
     let come = strands.first_unfinished().min(this_minute + 1);

@@ -251,6 +251,20 @@ async fn what_was_sent_and_not_removed_is_sent_once_more() {
     assert_eq!((world.noted(), world.left(), world.sent_to(0)), (NOW + 1, 0, 2));
 }
 
+/// What is under way has perhaps been sent: given up, it would be sent again.
+#[tokio::test(start_paused = true)]
+async fn a_cursor_that_can_not_be_noted_gives_up_nothing() {
+    let due = (101..=104).flat_map(|minute| {
+        (0..40).map(move |id| parked(id + 40 * (minute as u128), minute, 0, "{}".to_owned()))
+    });
+    let world = World::new(100, due.collect()).await;
+    let slow = Plan { latency_max: Duration::from_millis(200), ..Plan::default() };
+    let cursor = world.deployment.apart(&world.deployment.tables, Plan::failing([2]));
+    let context = Context { cursor, ..world.context(slow.clone(), slow) };
+    wake(&context, at_minute(NOW + 60)).await.expect_err("it was not noted once");
+    assert_eq!((world.noted(), world.left(), world.sent_to(0)), (NOW + 1, 0, 160));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_run_stops_in_time_and_the_next_one_goes_on() {
     let due = (0..2_000).map(|id| parked(id, 101, 0, "{}".to_owned())).collect();

@@ -15,10 +15,13 @@
 use std::ops::Range;
 
 use super::{partial::Met, resource_request::EventIndex, state::AttemptRecord};
-use crate::retry::{
-    Rules,
-    outcome::{Answer, Outcome},
-    profile::Rule,
+use crate::{
+    retry::{
+        Rules,
+        outcome::{Answer, Outcome},
+        profile::Rule,
+    },
+    time::Timestamp,
 };
 
 /// After how many visits in a row with the same outcome a batch is split whose outcome is retried,
@@ -143,7 +146,7 @@ impl<'r> Bisection<'r> {
             met: events.iter().map(|at| Met::new(at.event, answer)).collect(),
             events,
         };
-        bisection.refused(Group { events: 0..bisection.events.len(), requests: 1 }, answer);
+        bisection.refused(Group { events: 0..bisection.events.len(), requests: 1 }, answer, None);
         (!bisection.next.is_empty()).then_some(bisection)
     }
 
@@ -166,36 +169,36 @@ impl<'r> Bisection<'r> {
         &self.events[group.events.clone()]
     }
 
-    /// Records the answers to the request of a group.
-    pub fn note(&mut self, group: Group, answers: &Answers) {
+    /// Records the answers to the request of a group, and when that began.
+    pub fn note(&mut self, group: Group, answers: &Answers, began_at: Timestamp) {
         let group = Group { requests: group.requests + 1, ..group };
         match answers {
             Answers::Each(each) => {
                 self.refused_in_row = 0;
                 for (place, answer) in group.events.clone().zip(each) {
-                    self.met(place, *answer, group.requests, false);
+                    self.met(place, *answer, (group.requests, Some(began_at)), false);
                 }
             }
             Answers::Whole(answer) if answer.outcome.is_accepted() => {
                 self.refused_in_row = 0;
-                self.all_met(&group, *answer, false);
+                self.all_met(&group, *answer, Some(began_at), false);
             }
             Answers::Whole(answer) => {
                 self.refused_in_row += 1;
                 self.is_over = !is_about_events(answer.outcome);
-                self.refused(group, *answer);
+                self.refused(group, *answer, Some(began_at));
             }
         }
     }
 
     /// Splits a refused group, if it can be split and there are attempts left for its halves.
-    fn refused(&mut self, group: Group, answer: Answer) {
+    fn refused(&mut self, group: Group, answer: Answer, began_at: Option<Timestamp>) {
         let Group { events, requests } = group.clone();
         let is_separable = events.len() > 1
             && is_about_events(answer.outcome)
             && (self.again || ends(self.rules, answer));
         // Until a later request says something else about an event, this is what it has met.
-        self.all_met(&group, answer, is_separable);
+        self.all_met(&group, answer, began_at, is_separable);
         if is_separable && self.made + requests < self.rules.policy.max_attempts {
             let middle = events.start + events.len().div_ceil(2);
             let half = |events| Group { events, requests };
@@ -207,15 +210,27 @@ impl<'r> Bisection<'r> {
         }
     }
 
-    fn all_met(&mut self, group: &Group, answer: Answer, is_separable: bool) {
+    fn all_met(
+        &mut self,
+        group: &Group,
+        answer: Answer,
+        began_at: Option<Timestamp>,
+        is_separable: bool,
+    ) {
         for place in group.events.clone() {
-            self.met(place, answer, group.requests, is_separable);
+            self.met(place, answer, (group.requests, began_at), is_separable);
         }
     }
 
-    fn met(&mut self, place: usize, answer: Answer, requests: u32, is_separable: bool) {
+    fn met(
+        &mut self,
+        place: usize,
+        answer: Answer,
+        (requests, last_at): (u32, Option<Timestamp>),
+        is_separable: bool,
+    ) {
         let event = self.events[place].event;
-        self.met[place] = Met { event, answer, requests, is_separable };
+        self.met[place] = Met { event, answer, requests, last_at, is_separable };
     }
 
     /// What the events of each of so many deliveries have met.

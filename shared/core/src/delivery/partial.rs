@@ -4,11 +4,16 @@
 //! AWS services answer for each event, webhooks where their event subscription asks for it, and a
 //! batch that was split has had several answers.
 
+use std::mem;
+
 use super::event_set::EventSet;
-use crate::retry::{
-    EndReason, Rules,
-    outcome::{Answer, Outcome},
-    profile::{DEFAULT_MIN_S, Rule},
+use crate::{
+    retry::{
+        EndReason, Rules,
+        outcome::{Answer, Outcome},
+        profile::{DEFAULT_MIN_S, Rule},
+    },
+    time::Timestamp,
 };
 
 /// What one event of a delivery has met.
@@ -19,6 +24,8 @@ pub struct Met {
     pub answer: Answer,
     /// How many requests of the attempt have carried it, 1 or more.
     pub requests: u32,
+    /// When the one that was answered so began, if it was not the attempt's first.
+    pub last_at: Option<Timestamp>,
     /// Whether the answer was to several events that a later attempt can separate.
     pub is_separable: bool,
 }
@@ -26,7 +33,7 @@ pub struct Met {
 impl Met {
     /// The answer to the only request.
     pub fn new(event: usize, answer: Answer) -> Self {
-        Self { event, answer, requests: 1, is_separable: false }
+        Self { event, answer, requests: 1, last_at: None, is_separable: false }
     }
 }
 
@@ -38,6 +45,8 @@ pub struct End {
     pub reason: EndReason,
     /// See [`Met::requests`].
     pub requests: u32,
+    /// See [`Met::last_at`]. A dead letter tells it.
+    pub last_at: Option<Timestamp>,
     pub events: EventSet,
 }
 
@@ -48,6 +57,8 @@ pub struct Rest {
     pub answer: Answer,
     /// The most requests that have carried one of them.
     pub requests: u32,
+    /// See [`Met::last_at`]; of the answer.
+    pub last_at: Option<Timestamp>,
     /// See [`Met::is_separable`]; of the answer.
     pub is_separable: bool,
     pub events: EventSet,
@@ -90,7 +101,8 @@ pub fn split(rules: Rules<'_>, made: u32, met: &[Met]) -> Split {
                 rest.requests = rest.requests.max(met.requests);
                 if wait_s > *longest {
                     *longest = wait_s;
-                    (rest.answer, rest.is_separable) = (met.answer, met.is_separable);
+                    let (requests, events) = (rest.requests, mem::take(&mut rest.events));
+                    *rest = Rest { requests, events, ..Rest::of(met) };
                 }
             }
             Err(reason) => {
@@ -98,7 +110,7 @@ pub fn split(rules: Rules<'_>, made: u32, met: &[Met]) -> Split {
                     let what = |answer: Answer| (answer.outcome, answer.status);
                     what(end.answer) == what(met.answer)
                         && end.reason == reason
-                        && end.requests == met.requests
+                        && (end.requests, end.last_at) == (met.requests, met.last_at)
                 };
                 match split.ends.iter_mut().find(same) {
                     Some(end) => end.events.add(met.event),
@@ -109,9 +121,10 @@ pub fn split(rules: Rules<'_>, made: u32, met: &[Met]) -> Split {
     }
     split.rest = match retried {
         Some((_, rest)) => Some(rest),
-        None => split.ends.pop().map(|End { answer, requests, events, .. }| Rest {
+        None => split.ends.pop().map(|End { answer, requests, last_at, events, .. }| Rest {
             answer,
             requests,
+            last_at,
             is_separable: false,
             events,
         }),
@@ -121,15 +134,15 @@ pub fn split(rules: Rules<'_>, made: u32, met: &[Met]) -> Split {
 
 impl Rest {
     fn of(met: &Met) -> Self {
-        let Met { answer, requests, is_separable, .. } = *met;
-        Self { answer, requests, is_separable, events: EventSet::default() }
+        let Met { answer, requests, last_at, is_separable, .. } = *met;
+        Self { answer, requests, last_at, is_separable, events: EventSet::default() }
     }
 }
 
 impl End {
     fn of(met: &Met, reason: EndReason) -> Self {
-        let Met { event, answer, requests, .. } = *met;
-        Self { answer, reason, requests, events: EventSet::from_iter([event]) }
+        let Met { event, answer, requests, last_at, .. } = *met;
+        Self { answer, reason, requests, last_at, events: EventSet::from_iter([event]) }
     }
 }
 
@@ -219,12 +232,14 @@ mod tests {
                         answer: answer(status),
                         reason: EndReason::not_retried(answer(status).outcome),
                         requests: 1,
+                        last_at: None,
                         events: set(&events),
                     })
                     .collect(),
                 rest: rest.map(|(status, events)| Rest {
                     answer: answer(status),
                     requests: 1,
+                    last_at: None,
                     is_separable: false,
                     events: set(&events),
                 }),
@@ -252,6 +267,27 @@ mod tests {
         assert_eq!(ends, [(Some(400), set(&[0])), (Some(413), set(&[1, 3]))]);
     }
 
+    /// A dead letter says when its own events were sent last.
+    #[test]
+    fn events_end_apart_by_the_request_that_ended_them() {
+        let policy = RetryPolicy::default_of(BASIC);
+        let rules = Rules { profile: BASIC, kind: EndpointKind::Webhook, policy: &policy };
+        let at = |second: i64| Some(Timestamp::from_millis(second * 1_000));
+        let met = |event, status, second| Met {
+            requests: 3,
+            last_at: at(second),
+            ..Met::new(event, answer(status))
+        };
+        let split = super::split(rules, 0, &[met(0, 400, 1), met(1, 400, 2), met(2, 400, 1)]);
+        let ends: Vec<_> = split.ends.into_iter().map(|end| (end.last_at, end.events)).collect();
+        assert_eq!(ends, [(at(1), set(&[0, 2]))]);
+        assert_eq!(split.rest.map(|rest| (rest.last_at, rest.events)), Some((at(2), set(&[1]))));
+        // What goes on is told of by the request whose answer decides.
+        let split = super::split(rules, 0, &[met(0, 503, 1), met(1, 404, 2), met(2, 503, 3)]);
+        let rest = split.rest.expect("all go on");
+        assert_eq!((rest.answer, rest.last_at, rest.events.len()), (answer(404), at(2), 3));
+    }
+
     /// Events of one batch that were carried by different numbers of requests.
     #[test]
     fn attempts_are_spent_event_by_event() {
@@ -261,6 +297,7 @@ mod tests {
             event,
             answer: answer(status),
             requests,
+            last_at: None,
             is_separable,
         };
         let all_met = [

@@ -7,7 +7,7 @@ use gridpost_core::{
 use gridpost_testkit::history::Request;
 use uuid::Uuid;
 
-use super::{Check, model};
+use super::{Check, model, records};
 
 /// Whether deliveries of an event subscription may end in parts although it is no AWS resource's.
 pub(super) fn ends_in_parts(subscription: &EventSubscription) -> bool {
@@ -45,8 +45,8 @@ fn one(check: &mut Check<'_>, subscription: &EventSubscription, delivery: Uuid, 
     let requests = check.requests_of(delivery);
     let own: Vec<_> =
         requests.iter().filter_map(|made| Some((*made, made.met_by(delivery, event)?))).collect();
-    for (made, _) in &own {
-        let same = own.iter().filter(|(other, _)| other.number == made.number).count();
+    for (index, (made, _)) in own.iter().enumerate() {
+        let same = own[..=index].iter().filter(|(other, _)| other.number == made.number).count();
         let disturbed = check.disturbed_until(delivery, made.began_at);
         if same > 1 << disturbed.min(16) {
             let number = made.number;
@@ -57,27 +57,14 @@ fn one(check: &mut Check<'_>, subscription: &EventSubscription, delivery: Uuid, 
             return;
         }
     }
-    let is_dead = check.records_of(delivery).contains(&event)
-        || check.drops_of(delivery).iter().any(|drop| drop.events.iter().any(|id| id == event));
     let is_delivered = own.iter().any(|(_, met)| met.answer.outcome == Outcome::Delivered);
-    let (Some((last, met)), true) = (own.last(), is_dead && !is_delivered) else { return };
-    let ended = model::follows(topic, subscription, met.answer) == model::Follows::End;
+    let Some((last, met)) = own.last().filter(|_| !is_delivered) else { return };
+    let ended = model::follows(topic, subscription, met.answer) == model::Follows::End
+        && records::ended_by(check, delivery, event, met.answer);
     if ended && is_split(subscription, last, met.answer.outcome) && !check.is_disturbed(delivery) {
         let (others, number) = (last.events - 1, last.number);
-        let expired = check.expires(delivery).0 <= last.began_at + check.slack;
-        let reason =
-            check.drops_of(delivery).iter().any(|drop| drop.reason == "TimeToLiveExceeded");
-        let (ends, _) = check.expires(delivery);
-        let outlived = check
-            .remains
-            .history
-            .dead_letters
-            .iter()
-            .any(|((_, id, of), dead)| id == event && of == &delivery && dead.at >= ends);
-        if !expired && !reason && !outlived {
-            check.fail(format!(
-                "event {event} of {delivery} ended with attempt {number}, together with {others} others"
-            ));
-        }
+        check.fail(format!(
+            "event {event} of {delivery} ended with attempt {number}, together with {others} others"
+        ));
     }
 }

@@ -62,12 +62,18 @@ pub(super) fn check(check: &mut Check<'_>) {
                     check.fail(format!("{} dropped instead of dead-lettered", drop.delivery));
                 }
                 let requests = check.requests_of(drop.delivery);
-                let dropped = drop.events.first();
+                let is_part = batches::ends_in_parts(settings);
+                let dropped =
+                    &drop.events[..drop.events.len().min(if is_part { usize::MAX } else { 1 })];
                 let attempts = requests.iter().filter(|made| {
-                    made.met.is_empty()
-                        || dropped.is_none_or(|event| made.met_by(drop.delivery, event).is_some())
+                    let has = |event: &String| made.met_by(drop.delivery, event).is_some();
+                    made.met.is_empty() || dropped.is_empty() || dropped.iter().any(has)
                 });
-                let attempts = attempts.count() as u64;
+                let attempts = match is_part {
+                    // Of what goes on together, one event has had the most attempts.
+                    true => attempts.map(|made| u64::from(made.number)).max().unwrap_or(0),
+                    false => attempts.count() as u64,
+                };
                 let ended = (drop.delivery, drop.at, attempts);
                 self::reason(check, ended, reason);
             }
@@ -175,7 +181,17 @@ fn record(check: &mut Check<'_>, event: &str, dead_letter: &DeadLetter) {
         let whole = made.heard.map(|(_, answer)| answer).filter(|_| made.met.is_empty());
         made.heard.is_some() && met.chain(whole).any(|answer| says_so(check, &said, made, answer))
     };
-    if said.attempts > 0 && !requests.iter().any(tells) {
+    // What goes on together is told of by the request whose answer decides about it, though its own
+    // may have been another. What ends by its own answer is told of by that one.
+    let ends_by_its_answer = |made: &&Request| {
+        let own = made.met_by(*delivery, event);
+        own.is_some_and(|own| names(&said.reason, own.answer))
+    };
+    let is_of_its_own = said.reason == "MaxDeliveryAttemptsExceeded";
+    let is_of_its_own = is_of_its_own || requests.iter().any(ends_by_its_answer);
+    let together = check.requests_of(*delivery);
+    let told = if is_part && !is_of_its_own { &together } else { &requests };
+    if said.attempts > 0 && !told.iter().any(tells) {
         check.fail(format!("the dead letter of {delivery} tells of no attempt made: {said:?}"));
     }
     if said.attempts == 0 && said.last_at.is_some() {
@@ -277,6 +293,27 @@ fn probation_met(check: &Check<'_>, delivery: Uuid, at: Timestamp) -> Option<Tim
             && model::follows(topic, subscription, *answer) == model::Follows::End
     });
     causes.map(|(ended, _)| ended.max(accepted.publish_time)).min()
+}
+
+/// Whether an event of a delivery ended because of that answer to it.
+pub(super) fn ended_by(check: &Check<'_>, delivery: Uuid, event: &str, answer: Answer) -> bool {
+    let accepted = &check.remains.history.accepted[&delivery];
+    let (topic, subscription) = check.owners[&accepted.subscription];
+    let profile = topic.delivery_profile;
+    let records = check.remains.history.dead_letters.iter();
+    let records = records.filter(|((_, id, of), _)| id == event && *of == delivery);
+    let records = records.map(|(_, dead)| {
+        (read(profile, subscription.delivery_schema, &dead.record).reason, dead.at)
+    });
+    let drops = check.drops_of(delivery).iter().filter(|drop| drop.is_of(event));
+    let drops = drops.map(|drop| (drop.ended_by.clone().unwrap_or(drop.reason.clone()), drop.at));
+    records.chain(drops).any(|(reason, at)| {
+        // A namespace record's sentence is the same for other ends.
+        let is_open = profile == ProfileName::Namespace
+            && (probation_met(check, delivery, at).is_some()
+                || operated::canceled(check, delivery, at).is_some());
+        names(&reason, answer) && !is_open
+    })
 }
 
 fn names(reason: &str, answer: Answer) -> bool {

@@ -123,6 +123,29 @@ async fn a_bad_event_ends_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_dead_letter_says_when_its_own_event_was_sent_last() {
+    let mut world = picky(400, BISECTS);
+    world.script = Some(Script::Picky { one_in: 4, status: 400 });
+    assert!(world.receive(Queue::Dispatch, &[batch(1, 1..=9)]).await.is_empty());
+    let sent = world.deployment.queues.sent().into_iter();
+    let dead = sent.filter(|(queue, _)| *queue == Queue::DeadLetter);
+    let mut said = 0;
+    for (_, message) in dead {
+        let ended: Value = serde_json::from_str(&message.body).expect("JSON");
+        let delivery = Delivery::decode(&ended["delivery"].to_string()).expect("a delivery");
+        for (_, event) in delivery.left() {
+            let event: Value = serde_json::from_str(event.get()).expect("JSON");
+            let id = event["id"].as_str().expect("an id");
+            let with_it = |made: &Request| made.met.iter().any(|met| met.event == id);
+            let last = made(&world).into_iter().filter(with_it).next_back();
+            assert_eq!(delivery.attempts.last_at, last.map(|made| made.began_at), "{id}");
+            said += 1;
+        }
+    }
+    assert_eq!(said, 2, "of nine ids");
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_being_asked_for_a_batch_ends_whole() {
     let world = picky(400, BatchFailure::default());
     assert!(world.receive(Queue::Dispatch, &[batch(1, 1..=9)]).await.is_empty());

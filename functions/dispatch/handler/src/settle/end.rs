@@ -63,10 +63,11 @@ pub(super) async fn carry_out_unwritten(
 pub(super) async fn end_part(
     context: &Context,
     hand: &DeliveryInHand,
-    End { answer, reason, requests, events }: &End,
-    began_at: (Timestamp, Timestamp),
+    End { answer, reason, requests, last_at, events }: &End,
+    began_at: Timestamp,
 ) -> Result<(), PortError> {
     let mut part = DeliveryInHand { delivery: hand.delivery.part(events), ..hand.clone() };
+    let began_at = (began_at, last_at.unwrap_or(began_at));
     part.delivery.attempts = hand.delivery.attempts.with_requests(began_at, *answer, *requests);
     let is_of_its_own = part.delivery.id != hand.delivery.id;
     if is_of_its_own && part.delivery.events_bytes() > PART_BYTES_MAX {

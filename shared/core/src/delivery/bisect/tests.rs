@@ -92,7 +92,7 @@ fn run(
     while let Some(group) = bisection.next_part() {
         requests += 1;
         let sent: Vec<_> = bisection.events(&group).iter().map(|at| at.event).collect();
-        bisection.note(group, &endpoint(&sent, requests));
+        bisection.note(group, &endpoint(&sent, requests), Timestamp::default());
     }
     (bisection.into_met(1).pop().expect("one delivery"), requests)
 }
@@ -171,7 +171,7 @@ fn visited(count: usize, bad: &BTreeSet<usize>, parts_max: usize) -> BTreeSet<us
             let Some(group) = bisection.next_part() else { break };
             let is_bad = |at: &EventIndex| bad.contains(&left[at.event]);
             let status = if bisection.events(&group).iter().any(is_bad) { 400 } else { 200 };
-            bisection.note(group, &Answers::Whole(answer(status)));
+            bisection.note(group, &Answers::Whole(answer(status)), Timestamp::default());
         }
         let met = bisection.into_met(1).pop().expect("one delivery");
         let split = partial::split(rules(&policy), made, &met);
