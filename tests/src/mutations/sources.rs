@@ -120,6 +120,12 @@ pub(super) const CORE: &[Mutation] = &[
 /// In the module.
 pub(super) const TERRAFORM: &[Mutation] = &[
     Mutation {
+        name: "a source's function may read every topic",
+        file: MODULE,
+        old: "[\"TOPIC#${var.topic}\"]",
+        new: "[\"TOPIC#*\"]",
+    },
+    Mutation {
         name: "anybody's bucket may send to a source's queue",
         file: MODULE,
         old: r#"          { ArnEquals = { "aws:SourceArn" = sender.arn } },"#,
