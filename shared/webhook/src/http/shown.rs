@@ -58,8 +58,7 @@ impl HttpClient {
         if let Some(shown) = shown {
             return Box::pin(self.send_shown(request, &shown, sending)).await;
         }
-        let pools =
-            if request.uri().scheme_str() == Some("http") { &self.0.plain } else { &self.0.tls };
+        let pools = self.pools(&request);
         Self::send_by(pools, request, sending).await.map_err(Unanswered::Error)
     }
 
