@@ -134,6 +134,24 @@ run "a_buckets_objects" {
     error_message = "the role may ${module.intake.policy}"
   }
 
+  # It reads its own topic and no other.
+  assert {
+    condition = {
+      for statement in jsondecode(module.intake.policy).Statement : statement.Sid => statement.Condition
+      if startswith(statement.Action[0], "dynamodb:")
+    } == { ReadConfig = { "ForAllValues:StringLike" = { "dynamodb:LeadingKeys" = ["TOPIC#uploads"] } } }
+    error_message = "the role may read ${module.intake.policy}"
+  }
+
+  # Nothing else is allowed on everything.
+  assert {
+    condition = alltrue([
+      for statement in jsondecode(module.intake.policy).Statement :
+      statement.Effect == "Deny" || !contains(flatten([statement.Resource]), "*")
+    ])
+    error_message = "the role may ${module.intake.policy}"
+  }
+
   assert {
     condition = (
       aws_lambda_event_source_mapping.this.batch_size == 10
@@ -301,8 +319,9 @@ run "a_queue_of_ones_own_with_a_key" {
   variables {
     gridpost = merge(run.a_deployment.aws_sources, { alarms = { paging = false, topic_arns = [], age_seconds = 300 } })
     sqs = {
-      queue_arn   = "arn:aws:sqs:eu-central-1:123456789012:legacy"
-      kms_key_arn = "arn:aws:kms:eu-central-1:123456789012:key/k"
+      queue_arn         = "arn:aws:sqs:eu-central-1:123456789012:legacy"
+      kms_key_arn       = "arn:aws:kms:eu-central-1:123456789012:key/k"
+      message_bytes_max = 262144
     }
   }
 
@@ -330,7 +349,7 @@ run "what_a_queue_of_ones_own_takes_fits_into_the_poison_queue" {
     gridpost = merge(run.a_deployment.aws_sources, {
       queues = merge(run.a_deployment.aws_sources.queues, { message_bytes_max = 229376 })
     })
-    sqs = { queue_arn = "arn:aws:sqs:eu-central-1:123456789012:legacy" }
+    sqs = { queue_arn = "arn:aws:sqs:eu-central-1:123456789012:legacy", message_bytes_max = 262144 }
   }
 
   # The AWS provider of these tests refuses larger ones, such as sqs.message_bytes_max may ask for.
@@ -354,7 +373,7 @@ run "a_source_has_one_kind" {
 
   variables {
     gridpost     = run.a_deployment.aws_sources
-    sqs          = { queue_arn = "arn:aws:sqs:eu-central-1:123456789012:legacy" }
+    sqs          = { queue_arn = "arn:aws:sqs:eu-central-1:123456789012:legacy", message_bytes_max = 262144 }
     event_bridge = { event_pattern = "{}" }
   }
 
@@ -384,7 +403,7 @@ run "blobs_are_objects" {
 
   variables {
     gridpost = run.a_deployment.aws_sources
-    sqs      = { queue_arn = "arn:aws:sqs:eu-central-1:123456789012:legacy" }
+    sqs      = { queue_arn = "arn:aws:sqs:eu-central-1:123456789012:legacy", message_bytes_max = 262144 }
     blobs    = true
   }
 
@@ -449,6 +468,22 @@ run "a_queue_of_too_large_messages_is_refused" {
   expect_failures = [var.sqs]
 }
 
+# One that is not known may be larger than the poison queue takes, which would lose what is refused.
+run "a_queue_whose_maximum_is_not_said_is_refused" {
+  command = plan
+
+  module {
+    source = "./modules/aws-source"
+  }
+
+  variables {
+    gridpost = run.a_deployment.aws_sources
+    sqs      = { queue_arn = "arn:aws:sqs:eu-central-1:123456789012:legacy" }
+  }
+
+  expect_failures = [var.sqs]
+}
+
 run "a_deployment_without_sources_is_told" {
   command = plan
 
@@ -458,7 +493,7 @@ run "a_deployment_without_sources_is_told" {
 
   variables {
     gridpost = null
-    sqs      = { queue_arn = "arn:aws:sqs:eu-central-1:123456789012:legacy" }
+    sqs      = { queue_arn = "arn:aws:sqs:eu-central-1:123456789012:legacy", message_bytes_max = 262144 }
   }
 
   expect_failures = [var.gridpost]

@@ -69,7 +69,8 @@ module "orders" {
 
 # A queue of your own, which nothing else consumes.
 resource "aws_sqs_queue" "legacy" {
-  name = "legacy"
+  name             = "legacy"
+  max_message_size = 262144
 }
 
 module "legacy" {
@@ -78,7 +79,7 @@ module "legacy" {
   gridpost = module.gridpost.aws_sources
   name     = "legacy"
   topic    = "legacy"
-  sqs      = { queue_arn = aws_sqs_queue.legacy.arn }
+  sqs      = { queue_arn = aws_sqs_queue.legacy.arn, message_bytes_max = aws_sqs_queue.legacy.max_message_size }
 }
 
 output "publish_url" {

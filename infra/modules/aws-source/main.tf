@@ -39,7 +39,7 @@ locals {
 
   # What is refused must fit into the poison queue: services send up to 256 KiB, a queue of one's own may take more.
   queue_bytes_max        = max(262144, var.gridpost.queues.message_bytes_max)
-  poison_queue_bytes_max = max(local.queue_bytes_max, try(var.sqs.message_bytes_max, 0))
+  poison_queue_bytes_max = max(local.queue_bytes_max, try(coalesce(var.sqs.message_bytes_max, 0), 0))
 
   # A bus may be given by its ARN. A rule's ARN has the bus' name, and not that of the default bus.
   bus_name  = replace(try(var.event_bridge.bus_name, "default"), "/^arn:[^/]*:event-bus[/]/", "")
@@ -79,6 +79,14 @@ locals {
       Condition                = { Bool = { "aws:SecureTransport" = "false" } }
     }
   }
+
+  # What every source may do, narrowed to the topic of this one.
+  shared_statements = [
+    for statement in var.gridpost.function.statements : merge(
+      statement,
+      try(statement.leading_keys, null) == null ? {} : { leading_keys = ["TOPIC#${var.topic}"] },
+    )
+  ]
 
   sns_type = "com.amazonaws.sns.Notification"
   source = {
@@ -194,7 +202,7 @@ module "intake" {
         resources = [local.poison_queue_arn]
       },
     ],
-    var.gridpost.function.statements,
+    local.shared_statements,
     [
       for arn in [try(var.sqs.kms_key_arn, null)] : {
         sid         = "UseKeyOfOwnQueue"

@@ -100,13 +100,13 @@ variable "sns" {
 }
 
 variable "sqs" {
-  description = "A standard queue of your own, which the source then consumes alone. carries and envelope say what its messages are: MESSAGES, S3 or EVENT_BRIDGE, in SNS's envelope (SNS) or not (NONE). Its visibility timeout should be at least 59 s plus batching_window_seconds (Lambda refuses less than 29 s); with a key of your own, name it in kms_key_arn. Give it a redrive policy with the output poison_queue_arn (aws_sqs_queue_redrive_policy): without it, messages that kill the function come back until they expire, and SQS can't redrive what was refused. message_bytes_max is its maximum message size, 262144 to 1048576, so that the poison queue takes what is refused; over 262144 needs AWS provider 6.8 or later."
+  description = "A standard queue of your own, which the source then consumes alone. carries and envelope say what its messages are: MESSAGES, S3 or EVENT_BRIDGE, in SNS's envelope (SNS) or not (NONE). Its visibility timeout should be at least 59 s plus batching_window_seconds (Lambda refuses less than 29 s); with a key of your own, name it in kms_key_arn. Give it a redrive policy with the output poison_queue_arn (aws_sqs_queue_redrive_policy): without it, messages that kill the function come back until they expire, and SQS can't redrive what was refused. message_bytes_max is its maximum message size (attribute MaximumMessageSize; queues made since August 2025 have 1048576 unless they say otherwise), so that the poison queue takes whatever is refused: at least 262144, and over that it needs AWS provider 6.8 or later."
   type = object({
     queue_arn         = string
     carries           = optional(string, "MESSAGES")
     envelope          = optional(string, "NONE")
     kms_key_arn       = optional(string)
-    message_bytes_max = optional(number, 262144)
+    message_bytes_max = optional(number)
   })
   default = null
 
@@ -123,12 +123,14 @@ variable "sqs" {
     error_message = "sqs.carries must be MESSAGES, S3 or EVENT_BRIDGE, and sqs.envelope NONE or SNS, got ${jsonencode(var.sqs)}."
   }
 
+  # No default: one that is too small loses what is refused, without a word at the apply.
   validation {
-    condition = (
-      try(var.sqs.message_bytes_max, 262144) >= 262144 && try(var.sqs.message_bytes_max, 262144) <= 1048576
-      && floor(try(var.sqs.message_bytes_max, 262144)) == try(var.sqs.message_bytes_max, 262144)
+    condition = var.sqs == null || try(
+      var.sqs.message_bytes_max >= 262144 && var.sqs.message_bytes_max <= 1048576
+      && floor(var.sqs.message_bytes_max) == var.sqs.message_bytes_max,
+      false
     )
-    error_message = "sqs.message_bytes_max must be from 262144 to 1048576, got ${jsonencode(try(var.sqs.message_bytes_max, null))}."
+    error_message = "sqs.message_bytes_max must be the queue's maximum message size, as aws sqs get-queue-attributes --attribute-names MaximumMessageSize says it (262144 if it is less), and at most 1048576, got ${jsonencode(try(var.sqs.message_bytes_max, null))}."
   }
 }
 

@@ -2,9 +2,13 @@
 
 use futures::future::BoxFuture;
 use gridpost_core::{
-    delivery::{partial_results::ResponseBody, probe::Failure},
-    retry::outcome::Answer,
+    delivery::{
+        partial_results::ResponseBody,
+        probe::{Failure, Stage},
+    },
+    retry::outcome::{Answer, Outcome},
 };
+use tokio::time::Instant;
 
 /// The result of an attempt.
 pub enum Attempted {
@@ -44,5 +48,11 @@ impl Probed {
     /// Of a request that failed there.
     pub fn failed(answer: Answer, failure: Failure) -> Self {
         Self { attempted: answer.into(), failure: Some(failure) }
+    }
+
+    /// Of a request whose time was over in that stage.
+    pub fn late(stage: Stage, began_at: Instant) -> Self {
+        let answer = Answer::without_status(Outcome::TimedOut);
+        Self::failed(answer, Failure::under_way(stage, began_at.elapsed()))
     }
 }

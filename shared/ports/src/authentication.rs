@@ -145,6 +145,23 @@ impl<C> Authenticated<C> {
             self.tokens.is_refused(by);
         }
     }
+
+    /// A token, if there is one within that time.
+    async fn token(&self, by: &Authentication, wait: Duration) -> Result<Token, NoToken> {
+        let got = timeout(wait, self.tokens.get(by)).await;
+        got.unwrap_or_else(|_| Err(none_in_time(by, wait)))
+    }
+
+    /// A token other than a refused one, if there is one within that time.
+    async fn another_token(
+        &self,
+        by: &Authentication,
+        refused: &Token,
+        wait: Duration,
+    ) -> Result<Token, NoToken> {
+        let got = timeout(wait, self.tokens.instead_of(by, refused)).await;
+        got.unwrap_or_else(|_| Err(none_in_time(by, wait)))
+    }
 }
 
 impl<C: EndpointClient> Authenticated<C> {
@@ -162,7 +179,7 @@ impl<C: EndpointClient> Authenticated<C> {
     }
 
     async fn signed(&self, request: Request, by: &SigV4) -> Attempted {
-        match self.with_signature(request, by).await {
+        match self.with_signature(request, by, AUTHENTICATED_WITHIN).await {
             Ok(request) => {
                 let attempted = self.client.attempt(request).await;
                 self.note(status_of(&attempted), by);
@@ -172,20 +189,25 @@ impl<C: EndpointClient> Authenticated<C> {
         }
     }
 
-    /// The request with a signature.
-    async fn with_signature(&self, mut request: Request, by: &SigV4) -> Result<Request, NoToken> {
+    /// The request with a signature, if there is one within that time.
+    async fn with_signature(
+        &self,
+        mut request: Request,
+        by: &SigV4,
+        wait: Duration,
+    ) -> Result<Request, NoToken> {
         let parts = unsigned("POST", &request.url, &request.headers, &request.body);
-        let signed = timeout(AUTHENTICATED_WITHIN, self.tokens.signature(by, parts)).await;
-        request.attributes.extend(signed.map_err(|_| none_in_time())??);
+        let signature = self.tokens.signature(by, parts);
+        let signed = timeout(wait, signature).await;
+        request.attributes.extend(signed.map_err(|_| no_credentials_in_time(wait))??);
         Ok(request)
     }
 
     async fn bearing(&self, request: Request, by: &Authentication) -> Attempted {
         let began_at = Instant::now();
-        let token = match timeout(AUTHENTICATED_WITHIN, self.tokens.get(by)).await {
-            Ok(Ok(token)) => token,
-            Ok(Err(error)) => return failed(&error),
-            Err(_) => return failed(&none_in_time()),
+        let token = match self.token(by, AUTHENTICATED_WITHIN).await {
+            Ok(token) => token,
+            Err(error) => return failed(&error),
         };
         let again = request.clone();
         let sent_at = Instant::now();
@@ -200,16 +222,24 @@ impl<C: EndpointClient> Authenticated<C> {
             self.tokens.forget(by, &token);
             return failed(&NoToken::RefusedLate(took));
         }
-        match timeout(left, self.tokens.instead_of(by, &token)).await {
-            Ok(Ok(token)) => self.client.attempt(with(again, &token)).await,
-            Ok(Err(error)) => failed(&error),
-            Err(_) => failed(&none_in_time()),
+        match self.another_token(by, &token, left).await {
+            Ok(token) => self.client.attempt(with(again, &token)).await,
+            Err(error) => failed(&error),
         }
     }
 }
 
-fn none_in_time() -> NoToken {
-    NoToken::NoAnswer(format!("none within {} s", AUTHENTICATED_WITHIN.as_secs()))
+fn none_in_time(by: &Authentication, wait: Duration) -> NoToken {
+    match by {
+        Authentication::AwsWebIdentity(_) => {
+            NoToken::Aws(format!("AWS gave no token within {} s", wait.as_secs()))
+        }
+        _ => NoToken::NoAnswer(format!("none within {} s", wait.as_secs())),
+    }
+}
+
+fn no_credentials_in_time(wait: Duration) -> NoToken {
+    NoToken::Aws(format!("AWS gave no credentials within {} s", wait.as_secs()))
 }
 
 impl<C: EndpointClient> EndpointClient for Authenticated<C> {
@@ -226,15 +256,15 @@ impl<C: EndpointClient> EndpointClient for Authenticated<C> {
         }
     }
 
-    fn probe<'a, 'b>(&'a self, request: Request) -> BoxFuture<'b, Probed>
+    fn probe<'a, 'b>(&'a self, request: Request, until: Instant) -> BoxFuture<'b, Probed>
     where
         'a: 'b,
         Self: 'b,
     {
         match request.authentication.clone() {
-            None => self.client.probe(request),
-            Some(by) if is_shown(&by) => self.client.probe(request),
-            Some(by) => Box::pin(async move { self.probed(request, &by).await }),
+            None => self.client.probe(request, until),
+            Some(by) if is_shown(&by) => self.client.probe(request, until),
+            Some(by) => Box::pin(async move { self.probed(request, &by, until).await }),
         }
     }
 }
@@ -245,31 +275,31 @@ fn is_shown(by: &Authentication) -> bool {
 }
 
 impl<C: EndpointClient> Authenticated<C> {
-    async fn probed(&self, request: Request, by: &Authentication) -> Probed {
+    async fn probed(&self, request: Request, by: &Authentication, until: Instant) -> Probed {
+        let wait = || until.saturating_duration_since(Instant::now()).min(AUTHENTICATED_WITHIN);
         if let Err(refused) = self.tokens.check(by, &request.url) {
             return no_token(&refused);
         }
         if let Authentication::AwsSigV4(by) = by {
-            return match self.with_signature(request, by).await {
+            return match self.with_signature(request, by, wait()).await {
                 Ok(request) => {
-                    let probed = self.client.probe(request).await;
+                    let probed = self.client.probe(request, until).await;
                     self.note(status_of(&probed.attempted), by);
                     probed
                 }
                 Err(error) => no_token(&error),
             };
         }
-        let token = match timeout(AUTHENTICATED_WITHIN, self.tokens.get(by)).await {
-            Ok(Ok(token)) => token,
-            Ok(Err(error)) => return no_token(&error),
-            Err(_) => return no_token(&none_in_time()),
+        let token = match self.token(by, wait()).await {
+            Ok(token) => token,
+            Err(error) => return no_token(&error),
         };
-        let probed = self.client.probe(with(request.clone(), &token)).await;
+        let probed = self.client.probe(with(request.clone(), &token), until).await;
         if !is_refused(&probed.attempted) || self.tokens.is_new(&token) {
             return probed;
         }
-        match self.tokens.instead_of(by, &token).await {
-            Ok(token) => self.client.probe(with(request, &token)).await,
+        match self.another_token(by, &token, wait()).await {
+            Ok(token) => self.client.probe(with(request, &token), until).await,
             Err(error) => no_token(&error),
         }
     }
@@ -292,22 +322,25 @@ impl<C: HandshakeClient> Authenticated<C> {
         if let Authentication::AwsSigV4(by) = by {
             let (method, url) = (request.method.as_str(), &request.url);
             let parts = unsigned(method, url, &request.headers, &request.body);
-            let signed = self.tokens.signature(by, parts).await;
-            let signed = signed.map_err(HandshakeError::Unauthenticated)?;
-            request.attributes.extend(signed);
+            let wait = whole.min(AUTHENTICATED_WITHIN);
+            let signed = timeout(wait, self.tokens.signature(by, parts)).await;
+            let signed = signed.unwrap_or_else(|_| Err(no_credentials_in_time(wait)));
+            request.attributes.extend(signed.map_err(HandshakeError::Unauthenticated)?);
             request.wait = left(began_at, whole)?;
             let answered = self.client.exchange(request).await?;
             self.note(Some(answered.status), by);
             return Ok(answered);
         }
-        let token = self.tokens.get(by).await.map_err(HandshakeError::Unauthenticated)?;
+        let token = self.token(by, whole.min(AUTHENTICATED_WITHIN)).await;
+        let token = token.map_err(HandshakeError::Unauthenticated)?;
         let again = request.clone();
         request.wait = left(began_at, whole)?;
         let answered = self.client.exchange(bearing(request, &token)).await?;
         if answered.status != 401 || self.tokens.is_new(&token) {
             return Ok(answered);
         }
-        let token = self.tokens.instead_of(by, &token).await;
+        let wait = left(began_at, whole)?.min(AUTHENTICATED_WITHIN);
+        let token = self.another_token(by, &token, wait).await;
         let token = token.map_err(HandshakeError::Unauthenticated)?;
         let wait = left(began_at, whole)?;
         self.client.exchange(bearing(HandshakeRequest { wait, ..again }, &token)).await
@@ -334,11 +367,8 @@ impl<C: HandshakeClient> HandshakeClient for Authenticated<C> {
         match request.authentication.clone() {
             None => self.client.exchange(request).await,
             Some(by) if is_shown(&by) => self.client.exchange(request).await,
-            Some(by) => {
-                let whole = request.wait;
-                let asked = timeout(whole, self.asked(request, &by)).await;
-                asked.unwrap_or(Err(HandshakeError::TimedOut(whole)))
-            }
+            // Each of its steps ends in time, and says which one it was.
+            Some(by) => self.asked(request, &by).await,
         }
     }
 }

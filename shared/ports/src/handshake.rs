@@ -24,6 +24,9 @@ pub struct HandshakeRequest {
     pub body: Vec<u8>,
     /// How it proves who sends it, if it does.
     pub authentication: Option<Arc<Authentication>>,
+    /// Whether the other side may see it once alone: it is sent on a connection of its own, because
+    /// one that was kept may turn out to be gone when the request has arrived.
+    pub is_sent_once: bool,
     /// How long the whole response may take.
     pub wait: Duration,
 }

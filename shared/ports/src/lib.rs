@@ -20,11 +20,13 @@ mod waiting;
 use std::{collections::BTreeSet, fmt, time::Duration};
 
 use async_trait::async_trait;
+use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use gridpost_core::{
     delivery::{
-        dead_letter::Labels, parking::Parked, queue::Queue, request::Request, state::DeliveryState,
+        dead_letter::Labels, parking::Parked, probe::Stage, queue::Queue, request::Request,
+        state::DeliveryState,
     },
     poison::Poisoned,
     retry::health::Health,
@@ -421,10 +423,13 @@ pub trait EndpointClient: Send + Sync {
     /// Makes one attempt. It never fails: any error is the answer's outcome.
     async fn attempt(&self, request: Request) -> Attempted;
 
-    /// Makes one that also finds out what fails. Its response is not heard after
-    /// [`RESPONSE_WAIT`](gridpost_core::retry::outcome::RESPONSE_WAIT).
-    async fn probe(&self, request: Request) -> Probed {
-        self.attempt(request).await.into()
+    /// Makes one that also finds out what fails. What is not done by `until` has failed there.
+    async fn probe(&self, request: Request, until: Instant) -> Probed {
+        let began_at = Instant::now();
+        match timeout_at(until, self.attempt(request)).await {
+            Ok(attempted) => attempted.into(),
+            Err(_) => Probed::late(Stage::Answer, began_at),
+        }
     }
 }
 

@@ -26,7 +26,7 @@ use gridpost_ports::{
 use gridpost_testkit::{clock::VirtualClock, consent::response};
 use http::Method;
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 const NAMED: &str = r#"{"own": ["own.example"], "roles": {"arn:r": ["role.example"]},
     "audiences": {"aud": ["bearer.example", "login.microsoftonline.com"]}}"#;
@@ -37,6 +37,8 @@ struct World {
     status: Mutex<u16>,
     /// Why AWS gives nothing.
     fails: Mutex<Option<&'static str>>,
+    /// Whether AWS never answers.
+    is_silent: Mutex<bool>,
     /// What was signed, and for what tokens were asked.
     asked: Mutex<Vec<String>>,
     /// What was sent: the host, and `authorization`.
@@ -50,10 +52,17 @@ impl World {
             clock: VirtualClock::start(),
             status: Mutex::new(200),
             fails: Mutex::default(),
+            is_silent: Mutex::default(),
             asked: Mutex::default(),
             sent: Mutex::default(),
             refused: Mutex::default(),
         })
+    }
+
+    async fn answers(&self) {
+        if *self.is_silent.lock().expect("no panic") {
+            std::future::pending().await
+        }
     }
 
     fn ask(&self, what: String) -> Result<usize, NoToken> {
@@ -97,6 +106,7 @@ impl AwsIdentity for Shared {
         by: &SigV4,
         request: Unsigned<'_>,
     ) -> Result<Vec<(String, Secret)>, NoToken> {
+        self.0.answers().await;
         let Unsigned { method, content_type, body, .. } = request;
         let body = String::from_utf8_lossy(body);
         let what = format!("{} {method} {} {body}", by.service, content_type.unwrap_or("-"));
@@ -105,6 +115,7 @@ impl AwsIdentity for Shared {
     }
 
     async fn token(&self, of: &WebIdentity) -> Result<(Secret, Duration), NoToken> {
+        self.0.answers().await;
         let number = self.0.ask(format!("token for {}", of.audience))?;
         sleep(Duration::from_millis(20)).await;
         Ok((Secret::new(format!("jwt{number}")), Duration::from_secs(300)))
@@ -206,7 +217,7 @@ async fn every_attempt_is_signed_anew_and_a_refusal_counts_at_once() {
     }
     assert_eq!(*world.refused.lock().expect("no panic"), 2, "each is noted");
     let by = sigv4(Some("arn:r"));
-    client.probe(request(&by, "role.example")).await;
+    client.probe(request(&by, "role.example"), soon()).await;
     assert_eq!(*world.refused.lock().expect("no panic"), 3, "a probe's, too");
     let answered = client.exchange(handshake(&by, "role.example")).await;
     assert_eq!(answered.map(|answer| answer.status), Ok(403));
@@ -239,7 +250,7 @@ async fn an_identity_is_proven_only_where_the_deployment_still_says_so() {
                 assert_eq!((outcome, status), want, "{by:?} {host}: {said}");
                 assert_eq!((world.asked().len(), sent), (0, 0), "{by:?} {host}: {said}");
                 assert!(said.contains("deployment") && !said.contains("hush"), "{said}");
-                let probed = client(&world, setting).probe(request(&by, host)).await;
+                let probed = client(&world, setting).probe(request(&by, host), soon()).await;
                 let stage = probed.failure.map(|failure| failure.stage);
                 assert_eq!(stage, Some(Stage::Identity), "{by:?} {host}");
                 let handshake = client(&world, setting).exchange(handshake(&by, host)).await;
@@ -317,6 +328,11 @@ async fn entra_id_gets_a_token_of_aws_instead_of_a_secret() {
     assert!(world.sent().iter().all(|(_, sent)| sent == "Bearer entra2"), "{:?}", world.sent());
 }
 
+/// When a probe must have ended.
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(26)
+}
+
 fn handshake(by: &Authentication, host: &str) -> HandshakeRequest {
     HandshakeRequest {
         method: Method::OPTIONS,
@@ -325,6 +341,7 @@ fn handshake(by: &Authentication, host: &str) -> HandshakeRequest {
         attributes: Vec::new(),
         body: Vec::new(),
         authentication: Some(Arc::new(by.clone())),
+        is_sent_once: false,
         wait: Duration::from_secs(9),
     }
 }
@@ -336,14 +353,33 @@ async fn probes_are_authenticated_like_attempts() {
     for (by, host) in
         [(sigv4(None), "own.example"), (bearer(), "bearer.example"), (entra(), "bearer.example")]
     {
-        let probed = client.probe(request(&by, host)).await;
+        let probed = client.probe(request(&by, host), soon()).await;
         assert_eq!(probed.failure, None, "{by:?}");
     }
     let sent: Vec<_> = world.sent().into_iter().map(|(_, sent)| sent).collect();
     assert_eq!(sent, ["signature 1", "Bearer jwt2", "Bearer entra4"]);
     *world.fails.lock().expect("no panic") = Some("sts is down");
-    let probed = client.probe(request(&sigv4(None), "own.example")).await;
+    let probed = client.probe(request(&sigv4(None), "own.example"), soon()).await;
     assert_eq!(probed.failure.map(|it| it.says).as_deref(), Some("sts is down"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn aws_is_named_when_it_does_not_answer_in_time() {
+    for (by, host, what) in [
+        (sigv4(None), "own.example", "AWS gave no credentials within"),
+        (bearer(), "bearer.example", "AWS gave no token within"),
+    ] {
+        let world = World::new();
+        *world.is_silent.lock().expect("no panic") = true;
+        let client = client(&world, NAMED);
+        let (outcome, _, said) = attempt(&client, &by, host).await;
+        assert_eq!(outcome, Outcome::EndpointAuthenticationFailed);
+        assert_eq!(said, format!("{what} 15 s"));
+        let failure = client.probe(request(&by, host), soon()).await.failure.expect("a failure");
+        assert_eq!((failure.stage, failure.says), (Stage::Identity, format!("{what} 15 s")));
+        let late = client.exchange(handshake(&by, host)).await.expect_err("no identity");
+        assert!(late.to_string().contains(&format!("{what} 9 s")), "{late}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -97,6 +97,7 @@ impl Services {
             headers: headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(),
             body: body.to_vec(),
             authentication: None,
+            is_sent_once: false,
             wait: SECRET_WAIT,
         };
         let answered = self.client(call.name)?.exchange(request).await;

@@ -5,7 +5,10 @@ use std::{
     io,
     net::IpAddr,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -55,8 +58,57 @@ pub(super) struct ResolutionError(#[source] Option<io::Error>);
 
 /// No connection within [`CONNECT_WAIT`]. Found again in the error chain of a request.
 #[derive(Debug, thiserror::Error)]
-#[error("no connection within {} s", CONNECT_WAIT.as_secs())]
-pub(super) struct ConnectTimedOut;
+#[error("{}", .0.not_done())]
+pub(super) struct ConnectTimedOut(pub(super) Stage);
+
+tokio::task_local! {
+    /// The way of the connection that this task makes, for those who look at it.
+    static WAY: Way;
+}
+
+/// How far the making of a connection has come.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Way(Arc<AtomicU8>);
+
+/// What of a connection is being made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Name,
+    Connection,
+    Tls,
+}
+
+impl Stage {
+    fn not_done(self) -> String {
+        let what = match self {
+            Self::Name => "no address",
+            Self::Connection => "no connection",
+            Self::Tls => "TLS is not done",
+        };
+        format!("{what} within {} s", CONNECT_WAIT.as_secs())
+    }
+}
+
+impl Way {
+    /// Lets it be seen how far the connections come that this work makes.
+    pub(super) async fn of<T>(&self, work: impl Future<Output = T>) -> T {
+        WAY.scope(self.clone(), work).await
+    }
+
+    /// What is under way.
+    pub(super) fn stage(&self) -> Stage {
+        match self.0.load(Ordering::Relaxed) {
+            0 => Stage::Name,
+            1 => Stage::Connection,
+            _ => Stage::Tls,
+        }
+    }
+
+    fn reaches(stage: Stage) {
+        // Most requests are not looked at.
+        let _ = WAY.try_with(|way| way.0.store(stage as u8, Ordering::Relaxed));
+    }
+}
 
 /// Makes connections for a pool.
 #[derive(Clone)]
@@ -97,9 +149,10 @@ impl Service<Uri> for Connector {
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         let connecting = self.0.call(uri);
+        let way = WAY.try_with(Clone::clone).unwrap_or_default();
         Box::pin(async move {
-            let connected = timeout(CONNECT_WAIT, connecting).await;
-            let stream = connected.map_err(|_| ConnectTimedOut)??;
+            let connected = timeout(CONNECT_WAIT, way.of(connecting)).await;
+            let stream = connected.map_err(|_| ConnectTimedOut(way.stage()))??;
             Ok(TokioIo::new(MeteredStream::new(TokioIo::new(stream))))
         })
     }
@@ -116,6 +169,7 @@ struct Dialler {
 
 impl Dialler {
     async fn connect(self, uri: Uri) -> Result<TokioIo<Socket>, BoxError> {
+        Way::reaches(Stage::Name);
         let host = uri.host().unwrap_or_default();
         let default = if uri.scheme() == Some(&Scheme::HTTP) { 80 } else { 443 };
         let port = uri.port_u16().unwrap_or(default);
@@ -124,11 +178,14 @@ impl Dialler {
             Ok(address) => vec![address],
             Err(_) => self.look_up(bare).await?,
         };
+        Way::reaches(Stage::Connection);
         let checked = guard::check_addresses(&found, port, self.public, &self.allowed)?;
         if checked.is_empty() {
             return Err(ResolutionError(None).into());
         }
-        Ok(TokioIo::new(Socket(dial_one_of(&*self.network, checked).await?)))
+        let dialled = dial_one_of(&*self.network, checked).await?;
+        Way::reaches(Stage::Tls);
+        Ok(TokioIo::new(Socket(dialled)))
     }
 
     async fn look_up(&self, name: &str) -> Result<Vec<IpAddr>, ResolutionError> {

@@ -168,6 +168,7 @@ fn request(handshake: &Handshake, wait: Duration) -> HandshakeRequest {
             attributes,
             body: validation_events(&handshake.key, *code, *asked_at, validation_url.as_ref()),
             authentication,
+            is_sent_once: false,
             wait,
         },
         Question::CloudEvents { origin, validation_url } => {
@@ -175,7 +176,17 @@ fn request(handshake: &Handshake, wait: Duration) -> HandshakeRequest {
             let callback = validation_url.as_ref().map(|url| url.expose().to_owned());
             headers.extend(callback.map(|url| ("webhook-request-callback", url)));
             let (method, body) = (Method::OPTIONS, Vec::new());
-            HandshakeRequest { method, url, headers, attributes, body, authentication, wait }
+            let is_sent_once = false;
+            HandshakeRequest {
+                method,
+                url,
+                headers,
+                attributes,
+                body,
+                authentication,
+                is_sent_once,
+                wait,
+            }
         }
     }
 }

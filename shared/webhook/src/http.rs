@@ -230,8 +230,7 @@ impl HttpClient {
         if let Some(shown) = shown {
             return Box::pin(self.send_shown(request, &shown, sending)).await;
         }
-        let pools =
-            if request.uri().scheme_str() == Some("http") { &self.0.plain } else { &self.0.tls };
+        let pools = self.pools(&request);
         Self::send_by(pools, request, sending).await.map_err(Unanswered::Error)
     }
 
@@ -254,6 +253,18 @@ impl HttpClient {
         };
         tracing::debug!(error = %chain(&failed.error), "a request is sent once more");
         send_once(pool, again, sending).await.map_err(|failed| failed.error)
+    }
+
+    /// Sends a request on a connection of its own, so that it arrives once at most.
+    async fn send_anew(&self, request: Built) -> Result<Response<Incoming>, Error> {
+        let pools = self.pools(&request);
+        let sent = send_once(&pools.fresh, request, &OnceLock::new()).await;
+        sent.map_err(|failed| failed.error)
+    }
+
+    /// The connections that a request without a client certificate is sent on.
+    fn pools(&self, request: &Built) -> &Pools {
+        if request.uri().scheme_str() == Some("http") { &self.0.plain } else { &self.0.tls }
     }
 }
 
@@ -346,8 +357,9 @@ impl HandshakeClient for HttpClient {
         &self,
         request: HandshakeRequest,
     ) -> Result<HandshakeResponse, HandshakeError> {
-        let HandshakeRequest { method, url, headers, attributes, body, authentication, wait } =
-            request;
+        let HandshakeRequest { method, url, headers, attributes, body, .. } = request;
+        let (authentication, wait) = (request.authentication, request.wait);
+        let is_sent_once = request.is_sent_once;
         let request = self
             .build(method, &url, &headers, &attributes, body)
             .map_err(|refused| HandshakeError::Unreachable(refused.to_string()))?;
@@ -356,8 +368,11 @@ impl HandshakeClient for HttpClient {
         let exchange = async {
             let shown = self.shown(authentication, &url).await;
             let shown = shown.map_err(HandshakeError::NoCertificate)?;
-            let sending = OnceLock::new();
-            let response = self.send(request, shown, &sending).await.map_err(unreachable)?;
+            let response = match is_sent_once {
+                true => self.send_anew(request).await.map_err(Unanswered::Error),
+                false => self.send(request, shown, &OnceLock::new()).await,
+            };
+            let response = response.map_err(unreachable)?;
             let (head, body) = response.into_parts();
             let body = match is_answered_by_head {
                 true => Vec::new(),

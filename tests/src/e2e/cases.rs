@@ -143,6 +143,7 @@ pub fn all() -> Vec<Case> {
         case!(Disturbing, RELEASE, release::it_is_deployed_and_proven_without_rust),
         case!(Disturbing, TERRAFORM, deployments::two_in_one_account_keep_apart),
         case!(Disturbing, TERRAFORM, terraform::a_subscription_of_the_module_lives_and_goes),
+        case!(Disturbing, TERRAFORM, aws_sources::events_of_aws_services_arrive),
         case!(Disturbing, CARGO_LAMBDA, cargo_lambda::watch_serves_every_sample_and_publishers),
         case!(Disturbing, KILLED, crash::killed_functions_lose_nothing),
         case!(Disturbing, PERMISSIONS, infrastructure::permissions_are_enforced),

@@ -68,6 +68,18 @@ pub(super) const PORTS: &[Mutation] = &[
         new: "id: uuid::Uuid::from_u128(u128::from(dice.roll() > 2.0)),",
     },
     Mutation {
+        name: "an assertion may arrive twice",
+        file: TOKENS,
+        old: "is_sent_once: matches!(proof, Proof::Assertion(_)),",
+        new: "is_sent_once: false,",
+    },
+    Mutation {
+        name: "a handshake that waits for its token blames the endpoint",
+        file: REQUESTS,
+        old: "        let token = self.token(by, whole.min(AUTHENTICATED_WITHIN)).await;\n        let token = token",
+        new: "        let token = timeout(whole, self.tokens.get(by)).await;\n        let token = token.map_err(|_| HandshakeError::TimedOut(whole))?;\n        let token = token",
+    },
+    Mutation {
         name: "a private key is sent as a client secret",
         file: TOKENS,
         old: r#"secret.expose().contains(" PRIVATE KEY-----")"#,
@@ -82,6 +94,18 @@ pub(super) const WEBHOOK: &[Mutation] = &[
         file: IDENTITY,
         old: "let place = match kept.get(by) {",
         new: "let place = match kept.values().next() {",
+    },
+    Mutation {
+        name: "what may be seen once alone goes on a kept connection",
+        file: "shared/webhook/src/http.rs",
+        old: "            let response = match is_sent_once {",
+        new: "            let response = match is_sent_once && wait.is_zero() {",
+    },
+    Mutation {
+        name: "a probe that is at TLS blames the connection",
+        file: "shared/webhook/src/connect.rs",
+        old: "        Way::reaches(Stage::Tls);\n",
+        new: "",
     },
     Mutation {
         name: "what an endpoint repeats of a token is kept",

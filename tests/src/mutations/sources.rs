@@ -30,8 +30,8 @@ pub(super) const HANDLER: &[Mutation] = &[
     Mutation {
         name: "what a topic refuses is forgotten",
         file: INTAKE,
-        old: "            Err(error) => refused.push((one.message, Refusal::Publish(error))),",
-        new: "            Err(_) => {}",
+        old: "            Ok(Err(error)) => refused.push((one.message, Refusal::Publish(error))),",
+        new: "            Ok(Err(_)) => {}",
     },
     Mutation {
         name: "a refused message that could not be moved is let go",
@@ -50,6 +50,24 @@ pub(super) const HANDLER: &[Mutation] = &[
         file: INTAKE,
         old: "            count(&*context.meter, &snapshot.topic.name, now, events.len(), &matched);",
         new: "            let _ = count;",
+    },
+    Mutation {
+        name: "a panic at one message keeps the whole batch",
+        file: INTAKE,
+        old: "    if let Ok(kept) = guarded(publish(context, snapshot, &messages, &events, now)).await {\n        return kept;\n    }",
+        new: "    match guarded(publish(context, snapshot, &messages, &events, now)).await {\n        Ok(kept) => return kept,\n        Err(panic) => return keep(context, messages, PANICKED, &panic),\n    }",
+    },
+    Mutation {
+        name: "a message at which publishing panics is let go",
+        file: INTAKE,
+        old: "            Err(panic) => keep(context, [message], PANICKED, &panic),",
+        new: "            Err(_) => Vec::new(),",
+    },
+    Mutation {
+        name: "a message at which mapping panics is let go",
+        file: INTAKE,
+        old: "            Err(panic) => kept.extend(keep(context, [message], PANICKED, &panic)),",
+        new: "            Err(_) => {}",
     },
     Mutation {
         name: "a source's body may be of any size",
@@ -119,6 +137,12 @@ pub(super) const CORE: &[Mutation] = &[
 
 /// In the module.
 pub(super) const TERRAFORM: &[Mutation] = &[
+    Mutation {
+        name: "a source's function may read every topic",
+        file: MODULE,
+        old: "[\"TOPIC#${var.topic}\"]",
+        new: "[\"TOPIC#*\"]",
+    },
     Mutation {
         name: "anybody's bucket may send to a source's queue",
         file: MODULE,

@@ -6,11 +6,14 @@
 //! of the batch are one publish, which [`publish`] matches, packs and sends as ingest's. Only then is a
 //! message let go: a crash repeats it, with the same ids of events.
 //!
+//! A bug that panics at one message keeps that message back, and takes in the others.
+//!
 //! What a message says decides nothing but the events' content: the topic and the mapping are the
 //! [`Source`]'s, which Terraform sets.
 //!
 //! [`publish`]: gridpost_ingest_handler::publish
 
+mod guard;
 mod refuse;
 
 use std::sync::Arc;
@@ -18,7 +21,7 @@ use std::sync::Arc;
 use gridpost_core::{
     error::chain,
     event::{ParsedEvent, custom::Stamps},
-    intake::{self, Event, Mapped, Message, Source},
+    intake::{self, Event, Mapped, Message, Source, Unmappable},
     metric,
     publish::{self as rules, BODY_BYTES_MAX, PublishError, pack::Acceptance},
     time::Timestamp,
@@ -32,6 +35,7 @@ use gridpost_ports::{
 };
 use uuid::Uuid;
 
+use guard::{caught, guarded};
 use refuse::{Refusal, refuse};
 
 /// What intake needs of the world, made once for the life of the function.
@@ -91,22 +95,37 @@ pub async fn take(context: &Context, messages: Vec<SourceMessage>) -> Vec<String
         }
         Err(error) => return keep(context, &messages, "its topic can't be read", &error),
     };
-    let (mapped, mut refused) = map(context, &messages, &snapshot.topic);
-    let topic_id = snapshot.topic.id();
-    let now = context.clock.now();
-    let (mut taken, mut events) = (Vec::new(), Vec::new());
-    for one in &mapped {
-        match one.read(&snapshot.topic, &topic_id, now) {
-            Ok(of_one) => {
-                taken.push(one.message);
-                events.extend(of_one);
-            }
-            Err(error) => refused.push((one.message, Refusal::Publish(error))),
+    let (mut refused, mut kept) = (Vec::new(), Vec::new());
+    let mut mapped = Vec::new();
+    for message in &messages {
+        match caught(|| map(context, message, &snapshot.topic)) {
+            Ok(Ok(body)) => mapped.extend(body),
+            Ok(Err(error)) => refused.push((message, Refusal::Unmappable(error))),
+            Err(panic) => kept.extend(keep(context, [message], PANICKED, &panic)),
         }
     }
-    let mut kept = publish(context, &snapshot, &taken, &events, now).await;
+    let topic_id = snapshot.topic.id();
+    let now = context.clock.now();
+    let mut taken = Vec::new();
+    for one in &mapped {
+        match caught(|| one.read(&snapshot.topic, &topic_id, now)) {
+            Ok(Ok(events)) => taken.push(Taken { message: one.message, events }),
+            Ok(Err(error)) => refused.push((one.message, Refusal::Publish(error))),
+            Err(panic) => kept.extend(keep(context, [one.message], PANICKED, &panic)),
+        }
+    }
+    kept.extend(publish_all(context, &snapshot, taken, now).await);
     kept.extend(refuse(context, refused.into_iter()).await);
     kept
+}
+
+/// Why a message comes back at which the code panics.
+const PANICKED: &str = "a bug in Gridpost";
+
+/// A message whose events the topic takes.
+struct Taken<'m> {
+    message: &'m SourceMessage,
+    events: Vec<ParsedEvent<'m>>,
 }
 
 /// A message as the body of a publish.
@@ -134,36 +153,53 @@ impl Body<'_> {
     }
 }
 
-/// Messages that hold events, in the topic's schema, and those that can't be mapped.
+/// The message in the topic's schema, unless it holds no event.
 fn map<'m>(
     context: &Context,
-    messages: &'m [SourceMessage],
+    message: &'m SourceMessage,
     topic: &Topic,
-) -> (Vec<Body<'m>>, Vec<(&'m SourceMessage, Refusal)>) {
-    let (mut bodies, mut refused) = (Vec::new(), Vec::new());
-    for message in messages {
-        let SourceMessage { message_id, body, sent_at } = message;
-        let given = Message { id: message_id, body, sent_at: *sent_at };
-        let mapped = intake::map(&context.source, &given).and_then(|mapped| match mapped {
-            Mapped::Events(events) => {
-                let ids = events.iter().map(Event::uuid).collect();
-                Ok(Some((intake::body(&events, topic.input_schema)?, ids)))
-            }
-            Mapped::TestEvent => Ok(None),
-        });
-        match mapped {
-            Ok(Some((text, ids))) => bodies.push(Body { message, text, ids }),
-            Ok(None) => {
-                tracing::info!(source = context.source.name, "S3's test event holds no event");
-                context.meter.count(metric::SOURCE_IGNORED_COUNT, &[], 1);
-            }
-            Err(error) => refused.push((message, Refusal::Unmappable(error))),
-        }
-    }
-    (bodies, refused)
+) -> Result<Option<Body<'m>>, Unmappable> {
+    let SourceMessage { message_id, body, sent_at } = message;
+    let given = Message { id: message_id, body, sent_at: *sent_at };
+    let Mapped::Events(events) = intake::map(&context.source, &given)? else {
+        tracing::info!(source = context.source.name, "S3's test event holds no event");
+        context.meter.count(metric::SOURCE_IGNORED_COUNT, &[], 1);
+        return Ok(None);
+    };
+    let ids = events.iter().map(Event::uuid).collect();
+    let text = intake::body(&events, topic.input_schema)?;
+    Ok(Some(Body { message, text, ids }))
 }
 
-/// Publishes the events of messages; answers which messages are kept because that failed.
+/// Publishes the events of all messages at once; answers which messages are kept because that failed.
+///
+/// If the code panics at one of them, each is published by itself. Deliveries that were sent before
+/// are repeated then.
+async fn publish_all(
+    context: &Context,
+    snapshot: &TopicSnapshot,
+    taken: Vec<Taken<'_>>,
+    now: Timestamp,
+) -> Vec<String> {
+    let of_each: Vec<_> = taken.iter().map(|one| (one.message, one.events.len())).collect();
+    let messages: Vec<_> = of_each.iter().map(|(message, _)| *message).collect();
+    let events: Vec<_> = taken.into_iter().flat_map(|one| one.events).collect();
+    if let Ok(kept) = guarded(publish(context, snapshot, &messages, &events, now)).await {
+        return kept;
+    }
+    let (mut kept, mut rest) = (Vec::new(), &events[..]);
+    for (message, count) in of_each {
+        let (own, others) = rest.split_at(count);
+        rest = others;
+        kept.extend(match guarded(publish(context, snapshot, &[message], own, now)).await {
+            Ok(kept) => kept,
+            Err(panic) => keep(context, [message], PANICKED, &panic),
+        });
+    }
+    kept
+}
+
+/// Publishes events of messages; answers which messages are kept because that failed.
 async fn publish(
     context: &Context,
     snapshot: &TopicSnapshot,

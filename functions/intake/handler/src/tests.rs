@@ -1,5 +1,6 @@
 use std::{collections::BTreeSet, time::Duration};
 
+use async_trait::async_trait;
 use gridpost_core::{
     delivery::{
         Delivery,
@@ -391,4 +392,48 @@ async fn messages_that_come_back_are_counted() {
         kept_with_topic += usize::from(kept == ["m0"]);
     }
     assert!(kept_with_topic > 0, "the poison queue refused at no call");
+}
+
+/// Ports at which a bug shows: the queue can't take a delivery that names it, nor the meter a test event.
+struct Broken(Arc<dyn QueueSender>);
+
+#[async_trait]
+impl QueueSender for Broken {
+    async fn send(&self, queue: Queue, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
+        assert!(!messages.iter().any(|message| message.body.contains("a bug")), "it breaks");
+        self.0.send(queue, messages).await
+    }
+}
+
+impl Meter for Broken {
+    fn count(&self, metric: &'static str, _dimensions: &[(&'static str, &str)], _by: u64) {
+        assert_ne!(metric, metric::SOURCE_IGNORED_COUNT, "it breaks");
+    }
+
+    fn measure(&self, _: &'static str, _: &[(&'static str, &str)], _: Duration) {}
+
+    fn count_events(&self, _: &'static str, _: &[(&'static str, &str)], _: Timestamp, _: u64) {}
+
+    fn count_delivered(&self, _: &[(&'static str, &str)], _: Timestamp, _: Duration, _: u64) {}
+
+    fn flush(&self, _: Timestamp) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_at_which_the_code_panics_comes_back_alone() {
+    let test = r#"{"Event":"s3:TestEvent"}"#;
+    let texts = [object("a"), object("a bug"), test.to_owned(), object("b"), "rubbish".to_owned()];
+    let texts: Vec<_> = texts.iter().map(String::as_str).collect();
+    let mut world = World::new(Carries::S3, Plan::default());
+    world.context.source.blobs = false;
+    let broken = Arc::new(Broken(Arc::clone(&world.context.sender)));
+    world.context.sender = Arc::clone(&broken) as _;
+    world.context.meter = broken;
+    let mut kept = world.take(&texts).await;
+    kept.sort();
+    assert_eq!(kept, ["m1", "m2"]);
+    let keys: BTreeSet<_> =
+        world.events().iter().map(|event| event["subject"].to_string()).collect();
+    assert_eq!(keys, ["\"a\"".to_owned(), "\"b\"".to_owned()].into());
+    assert_eq!(world.sent(Queue::Poison), ["rubbish"]);
 }

@@ -140,6 +140,12 @@ impl Failure {
     pub fn at(stage: Stage, says: impl Into<String>) -> Self {
         Self { stage, says: says.into() }
     }
+
+    /// It was at that stage, and had been for so long, when its time was over.
+    pub fn under_way(stage: Stage, took: Duration) -> Self {
+        let what = if stage == Stage::Answer { "none" } else { "not done" };
+        Self::at(stage, format!("{what} within {} s", took.as_secs()))
+    }
 }
 
 /// What a request goes through, in this order.

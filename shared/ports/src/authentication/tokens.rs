@@ -154,7 +154,7 @@ impl Tokens {
                 Proof::Assertion(self.aws.token(&identity).await?.0)
             }
         };
-        let asked = request(token::request(&by.grant, &id, &proof));
+        let asked = request(token::request(&by.grant, &id, &proof), &proof);
         let answered = self.client.exchange(asked).await;
         let answered = answered.map_err(|error| NoToken::NoAnswer(error.to_string()))?;
         token::read(answered.status, &answered.body, self.clock.now())
@@ -194,7 +194,7 @@ impl Tokens {
     }
 }
 
-fn request(asked: TokenRequest) -> HandshakeRequest {
+fn request(asked: TokenRequest, proof: &Proof) -> HandshakeRequest {
     let TokenRequest { url, authorization, body } = asked;
     let name = |value: Secret| ("authorization".to_owned(), value);
     HandshakeRequest {
@@ -207,6 +207,8 @@ fn request(asked: TokenRequest) -> HandshakeRequest {
         attributes: authorization.map(name).into_iter().collect(),
         body: body.expose().as_bytes().to_vec(),
         authentication: None,
+        // A server may take an assertion only once.
+        is_sent_once: matches!(proof, Proof::Assertion(_)),
         wait: TOKEN_WAIT,
     }
 }

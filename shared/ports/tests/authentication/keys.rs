@@ -45,7 +45,7 @@ async fn a_client_with_a_private_key_sends_a_new_assertion_for_each_token() {
     let [first, second] = asked.as_slice() else { panic!("{asked:?}") };
     assert!(first.ends_with(".signed") && !first.contains("client_secret"), "{first}");
     assert_ne!(first, second, "each has an id of its own");
-    let probed = client.probe(request(Some(by("broken")))).await;
+    let probed = client.probe(request(Some(by("broken"))), soon()).await;
     let failure = probed.failure.expect("a failure");
     assert_eq!(failure, Failure::at(Stage::Secret, "the client's private key is damaged"));
     assert_eq!(world.asked(), 2, "nothing is asked without an assertion");
@@ -66,17 +66,55 @@ async fn a_probe_says_what_failed_on_the_way_to_a_token() {
         if let Some(answer) = answer {
             world.answers(answer);
         }
-        let probed = client.probe(request(Some(inline()))).await;
+        let probed = client.probe(request(Some(inline())), soon()).await;
         assert_eq!(probed.failure.map(|failure| failure.stage), want);
         sleep(Duration::from_secs(10)).await;
     }
     // A token that was revoked is no news.
     world.revoke("t4");
     sleep(OLD).await;
-    let probed = client.probe(request(Some(inline()))).await;
+    let probed = client.probe(request(Some(inline())), soon()).await;
     assert!(
         matches!(probed.attempted, Attempted::Answered { answer, .. } if answer.status == Some(200))
     );
+}
+
+/// What ran out of time is named, not what would have followed it.
+#[tokio::test(start_paused = true)]
+async fn a_slow_token_endpoint_is_named_by_probes_and_handshakes() {
+    let world = Arc::new(World::default());
+    let client = client(&world);
+    let slow = Duration::from_secs(60);
+    *world.asking_takes.lock().expect("no panic") = slow;
+    for (seconds, ends_after) in [(8, 8), (26, 15)] {
+        let began_at = Instant::now();
+        let until = began_at + Duration::from_secs(seconds);
+        let probed = client.probe(request(Some(inline())), until).await;
+        let says = format!("the token endpoint gave no answer: none within {ends_after} s");
+        assert_eq!(probed.failure, Some(Failure::at(Stage::TokenUnreachable, says)));
+        assert_eq!(began_at.elapsed(), Duration::from_secs(ends_after));
+    }
+    *world.asking_takes.lock().expect("no panic") = Duration::ZERO;
+    client.probe(request(Some(inline())), soon()).await;
+    // The second token, which follows a refusal of one that is older.
+    world.revoke("t3");
+    sleep(OLD).await;
+    *world.asking_takes.lock().expect("no panic") = slow;
+    let probed = client.probe(request(Some(inline())), soon()).await;
+    let stage = probed.failure.map(|failure| failure.stage);
+    assert_eq!(stage, Some(Stage::TokenUnreachable));
+    let handshake = HandshakeRequest {
+        method: Method::OPTIONS,
+        url: Secret::new("https://e.example/"),
+        headers: Vec::new(),
+        attributes: Vec::new(),
+        body: Vec::new(),
+        authentication: Some(inline()),
+        is_sent_once: false,
+        wait: Duration::from_secs(9),
+    };
+    let refused = client.exchange(handshake).await.map(|answer| answer.status);
+    assert_eq!(refused, Err(no_token_within(9)));
 }
 
 /// A client that is given the certificate to show.

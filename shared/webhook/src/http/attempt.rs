@@ -30,11 +30,11 @@ use tokio::{
 use super::{
     Built, HttpClient, answer_without_head,
     body::{first_bytes, read_aside, results},
-    failure::failure_of,
+    failure::{failure_of, stage_of},
     hidden::Hidden,
     shown::{Shown, Unanswered, text_of, unauthenticated},
 };
-use crate::connect::CONNECT_WAIT;
+use crate::connect::{CONNECT_WAIT, Way};
 
 /// Must exceed the connector's own limit.
 const CONNECTED_WITHIN: Duration = CONNECT_WAIT.saturating_add(Duration::from_secs(1));
@@ -153,7 +153,7 @@ impl EndpointClient for HttpClient {
         }
     }
 
-    async fn probe(&self, request: Request) -> Probed {
+    async fn probe(&self, request: Request, until: Instant) -> Probed {
         let Request { url, headers, attributes, body, authentication, .. } = request;
         let request = match self.build(Method::POST, &url, &headers, &attributes, body) {
             Ok(request) => request,
@@ -165,12 +165,14 @@ impl EndpointClient for HttpClient {
         let not_shown = |stage, reason: NoCertificate| {
             Probed::failed(unauthenticated(), Failure::at(stage, reason.to_string()))
         };
-        let shown = match self.shown(authentication, &url).await {
-            Ok(shown) => shown,
-            Err(reason) => return not_shown(Stage::Certificate, reason),
+        let began_at = Instant::now();
+        let shown = match timeout_at(until, self.shown(authentication, &url)).await {
+            Ok(Ok(shown)) => shown,
+            Ok(Err(reason)) => return not_shown(Stage::Certificate, reason),
+            Err(_) => return Probed::late(Stage::Certificate, began_at),
         };
-        let sending = OnceLock::new();
-        match timeout(RESPONSE_WAIT, self.send(request, shown, &sending)).await {
+        let (began_at, sending, way) = (Instant::now(), OnceLock::new(), Way::default());
+        match timeout_at(until, way.of(self.send(request, shown, &sending))).await {
             Ok(Ok(response)) => {
                 let answer = self.answer_of(&response);
                 let hidden = Hidden::of(&url, &attributes);
@@ -183,13 +185,10 @@ impl EndpointClient for HttpClient {
             Ok(Err(Unanswered::Error(error))) => {
                 Probed::failed(answer_without_head(&error), failure_of(&error))
             }
-            Err(_) => {
-                let is_sent = sending.get().is_some();
-                let stage = if is_sent { Stage::Answer } else { Stage::Connection };
-                let failure =
-                    Failure::at(stage, format!("none within {} s", RESPONSE_WAIT.as_secs()));
-                Probed::failed(Answer::without_status(Outcome::TimedOut), failure)
-            }
+            Err(_) => match sending.get() {
+                Some(sent_at) => Probed::late(Stage::Answer, *sent_at),
+                None => Probed::late(stage_of(way.stage()), began_at),
+            },
         }
     }
 }

@@ -11,7 +11,7 @@ use hyper_util::client::legacy::Error;
 use rustls::Error as TlsError;
 
 use super::identity::is_refusal;
-use crate::connect::{ConnectTimedOut, ResolutionError};
+use crate::connect::{self, ConnectTimedOut, ResolutionError};
 
 /// Finds an error of this type in the chain.
 pub(super) fn found<E: StdError + 'static>(error: &Error) -> Option<&E> {
@@ -41,6 +41,15 @@ pub(super) fn refusal_in(error: &Error, was_asked: bool) -> Option<String> {
     }
 }
 
+/// The step that a connection was at.
+pub(super) fn stage_of(stage: connect::Stage) -> Stage {
+    match stage {
+        connect::Stage::Name => Stage::Name,
+        connect::Stage::Connection => Stage::Connection,
+        connect::Stage::Tls => Stage::Tls,
+    }
+}
+
 /// How far a request came. Nothing of it repeats the URL.
 pub(super) fn failure_of(error: &Error) -> Failure {
     if found::<ResolutionError>(error).is_some() {
@@ -50,7 +59,7 @@ pub(super) fn failure_of(error: &Error) -> Failure {
         return Failure::at(Stage::Address, refusal.to_string());
     }
     if let Some(late) = found::<ConnectTimedOut>(error) {
-        return Failure::at(Stage::Connection, late.to_string());
+        return Failure::at(stage_of(late.0), late.to_string());
     }
     match found::<TlsError>(error) {
         Some(TlsError::AlertReceived(alert)) if is_refusal(*alert, true) => {

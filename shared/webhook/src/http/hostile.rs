@@ -1,7 +1,7 @@
 //! Misbehaving endpoints, in virtual time: what each costs, and that no limit turns a success into
 //! a failure.
 
-use std::sync::atomic::Ordering;
+use std::sync::{Mutex, atomic::Ordering};
 
 use tokio::time::{Instant, sleep};
 
@@ -15,6 +15,7 @@ use wire::{Identity, Net, Step, Transport, attempt, client, send};
 
 mod handshake;
 mod http2;
+mod probe;
 mod rebinding;
 mod stale;
 mod tls;

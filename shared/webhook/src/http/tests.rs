@@ -215,7 +215,8 @@ async fn a_probe_keeps_no_secret_that_is_repeated() {
         authentication: None,
         reads_results: false,
     };
-    let probed = client().keeping(ResponseBytes::MAX).probe(request).await;
+    let until = Instant::now() + Duration::from_secs(26);
+    let probed = client().keeping(ResponseBytes::MAX).probe(request, until).await;
     let Attempted::Answered { response_text, .. } = probed.attempted else { panic!("answered") };
     assert_eq!(response_text.as_deref(), Some("[hidden] is no good"));
 }

@@ -50,7 +50,7 @@ module "source" {
   event_bridge = each.key == "rule" ? { event_pattern = jsonencode({ source = ["my.shop"] }) } : null
   s3           = each.key == "bucket" ? { bucket = aws_s3_bucket.this.bucket, prefix = "in/" } : null
   sns          = each.key == "sns" ? { topic_arn = aws_sns_topic.this.arn } : null
-  sqs          = each.key == "sqs" ? { queue_arn = aws_sqs_queue.this.arn } : null
+  sqs          = each.key == "sqs" ? { queue_arn = aws_sqs_queue.this.arn, message_bytes_max = 262144 } : null
   blobs        = each.key == "bucket"
 }
 

@@ -3,10 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use gridpost_core::{
-    delivery::{
-        probe::{self, Failure, Stage},
-        request,
-    },
+    delivery::{probe, request},
     document::{Object, Problems},
     error::chain,
     publish::{
@@ -19,8 +16,9 @@ use gridpost_core::{
         resource::sample::{self, Of},
     },
 };
-use gridpost_ports::{Attempted, Probed};
+use gridpost_ports::Attempted;
 use serde_json::{Value, json, value::RawValue};
+use tokio::time::Instant;
 
 use super::{Answer, subscriptions, topics};
 use crate::{Context, Reply};
@@ -58,12 +56,7 @@ pub(super) async fn send(
     let origin = &context.settings.validation_origin;
     let request = request::build(&subscription, url, &[&delivery], 0, origin, began_at);
     let is_tls = url.expose().get(..6).is_some_and(|it| it.eq_ignore_ascii_case("https:"));
-    let probed = tokio::time::timeout(ANSWER_WITHIN, context.endpoints.probe(request)).await;
-    let probed = probed.unwrap_or_else(|_| {
-        let says = format!("none within {} s", ANSWER_WITHIN.as_secs());
-        let failure = Failure::at(Stage::Answer, says);
-        Probed::failed(Met::without_status(Outcome::TimedOut), failure)
-    });
+    let probed = context.endpoints.probe(request, Instant::now() + ANSWER_WITHIN).await;
     let (met, response_text) = match probed.attempted {
         Attempted::Answered { answer, response_text, .. } => (answer, response_text),
         Attempted::TimedOut { .. } => (Met::without_status(Outcome::TimedOut), None),

@@ -21,6 +21,7 @@ async fn exchange(
         attributes,
         body: Vec::new(),
         authentication: None,
+        is_sent_once: false,
         wait: WAIT,
     };
     let began = Instant::now();

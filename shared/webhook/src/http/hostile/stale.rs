@@ -52,6 +52,31 @@ async fn a_request_on_a_fresh_connection_is_never_sent_once_more() {
     assert_eq!((net.dialled().len(), net.requests.load(Ordering::Relaxed)), (1, 1));
 }
 
+/// A server that takes an assertion once may have taken it before it closed the connection.
+#[tokio::test(start_paused = true)]
+async fn what_may_be_seen_once_alone_is_sent_on_a_connection_of_its_own() {
+    for (is_sent_once, want) in [(false, (3, 4)), (true, (3, 3))] {
+        let closes = vec![Step::Requests(1)];
+        let net = Arc::new(Net::new(Transport::Plain, vec![stale(), closes, answers()]));
+        let client = client(&net, None);
+        let request = HandshakeRequest {
+            method: Method::POST,
+            url: Secret::new(PLAIN),
+            headers: Vec::new(),
+            attributes: Vec::new(),
+            body: b"client_assertion=a".to_vec(),
+            authentication: None,
+            is_sent_once,
+            wait: Duration::from_secs(10),
+        };
+        assert_eq!(attempt(&client, PLAIN, 2).await.0, status(200));
+        client.exchange(request.clone()).await.expect_err("it closes");
+        client.exchange(request).await.expect("an answer");
+        let requests = net.requests.load(Ordering::Relaxed);
+        assert_eq!((net.dialled().len(), requests), want, "{is_sent_once}");
+    }
+}
+
 /// If one pooled connection is dead, others may be too.
 #[tokio::test(start_paused = true)]
 async fn the_second_time_the_connection_is_a_new_one() {

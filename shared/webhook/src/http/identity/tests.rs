@@ -538,6 +538,7 @@ async fn handshakes_show_it_too() {
             attributes: Vec::new(),
             body: Vec::new(),
             authentication: by.map(|by| Arc::new(Authentication::ClientCertificate(by))),
+            is_sent_once: false,
             wait: Duration::from_secs(10),
         };
         world.client.exchange(request)
@@ -580,7 +581,8 @@ async fn a_probe_finds_out_where_it_fails() {
     ];
     for (url, by, want) in table {
         let world = World::trusting(&public);
-        let probed = world.client.probe(request(url, by)).await;
+        let until = Instant::now() + Duration::from_secs(26);
+        let probed = world.client.probe(request(url, by), until).await;
         let stage = probed.failure.as_ref().map(|failure| failure.stage);
         assert_eq!(stage, want, "{url}: {:?}", probed.failure);
         let Attempted::Answered { answer, .. } = probed.attempted else { panic!("{url}") };
