@@ -3,9 +3,9 @@
 
 #[path = "identities/aws.rs"]
 mod aws;
-#[path = "harness/server.rs"]
+#[path = "process/server.rs"]
 mod server;
-#[path = "harness/world.rs"]
+#[path = "process/world.rs"]
 mod world;
 
 use std::time::Duration;

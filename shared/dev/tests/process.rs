@@ -4,9 +4,9 @@ mod process {
     pub(super) mod issuer;
     pub(super) mod receiver;
 }
-#[path = "harness/server.rs"]
+#[path = "process/server.rs"]
 mod server;
-#[path = "harness/world.rs"]
+#[path = "process/world.rs"]
 mod world;
 
 use std::{
