@@ -76,7 +76,7 @@ pub enum Command {
     /// Create, update, show, list, pause, resume or delete event subscriptions
     #[command(subcommand)]
     Subscription(subscription::SubscriptionCommand),
-    /// List, count, show, send again or remove dead letters
+    /// List, count, show, export, redrive or delete dead letters
     #[command(subcommand)]
     DeadLetter(dead_letter::DeadLetterCommand),
     /// `dead-letter redrive`, where people look for it first
@@ -99,7 +99,7 @@ pub enum Command {
     Tail(tail::TailArguments),
     /// Wait until `gridpost dev` has delivered or dead-lettered a number of events
     Wait(wait::WaitArguments),
-    /// Write all topics and event subscriptions as one file, and as Terraform, for another deployment
+    /// Export topics and event subscriptions as one file, or as Terraform, for another deployment
     Export(export::ExportArguments),
     /// Create or replace the topics and event subscriptions that a file declares
     Apply(apply::ApplyArguments),
@@ -107,7 +107,7 @@ pub enum Command {
     Publish(publish::PublishArguments),
     /// Make a SAS token from a topic key (offline)
     Sas(sas::SasArguments),
-    /// Check that every published event was delivered, dead-lettered or dropped, or is waiting
+    /// Check that every published event was delivered, dead-lettered or dropped, or is still waiting
     Audit(audit::AuditArguments),
     /// Publish numbered events, receive them, and report missing ones: run it during an upgrade
     Prober(prober::ProberArguments),
@@ -128,7 +128,7 @@ pub enum Command {
     Listen(listen::ListenArguments),
     /// Print the timeline of a retry policy before it is saved (offline)
     Schedule(schedule::ScheduleArguments),
-    /// Estimate the cost of a million delivered events, or of a month of a deployment (offline)
+    /// Estimate the cost of a million delivered events, or a deployment's monthly bill (offline)
     Cost(cost::CostArguments),
     /// Find what AWS would refuse in a Terraform plan, before you apply it
     Doctor(doctor::DoctorArguments),

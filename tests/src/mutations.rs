@@ -89,6 +89,7 @@ pub const AREAS: &[Area] = &[
     Area { witness: tests("gridpost-runtime", &["--all-features"]), mutations: requests::RUNTIME },
     Area { witness: tests("gridpost-core", &["--lib"]), mutations: tables::CORE },
     Area { witness: tests("gridpost-testkit", &["--test", "golden"]), mutations: tables::STORED },
+    Area { witness: tests("gridpost-runtime", &["--all-features"]), mutations: tables::LEDGER },
     Area { witness: tests("gridpost-core", &["--lib"]), mutations: pausing::CORE },
     Area { witness: tests("gridpost-wake-handler", &[]), mutations: pausing::WAKE },
     Area { witness: tests("gridpost-dispatch-handler", &[]), mutations: pausing::DISPATCH },

@@ -12,12 +12,12 @@ use crate::target::TargetArguments;
 /// What to apply. What the file does not name stays; repeating it changes nothing.
 #[derive(Args, Debug)]
 pub struct ApplyArguments {
-    /// Topics and event subscriptions, as JSON or TOML: what `gridpost export` writes. `${NAME}`
-    /// in an endpoint's URL, or in the value of a secret header, is an environment variable
+    /// Topics and event subscriptions as JSON or TOML, as `gridpost export` writes them. `${NAME}` in an
+    /// endpoint's URL or in the value of a secret header is replaced by that environment variable
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Let dead letters that the file has in one bucket go to another one
+    /// Send dead letters to bucket TO where the file says FROM; may be given several times
     #[arg(long = "bucket", value_name = "FROM=TO", value_parser = renamed)]
     buckets: Vec<(String, String)>,
 }

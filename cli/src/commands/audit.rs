@@ -37,19 +37,20 @@ const LOGS_SETTLE: Duration = Duration::from_secs(10);
 /// What to look at.
 #[derive(Args, Debug)]
 pub struct AuditArguments {
-    /// Only this topic
+    /// Audit only this topic
     #[arg(long, value_name = "NAME")]
     topic: Option<String>,
 
-    /// Only this event subscription of the topic
+    /// Audit only this event subscription of the topic
     #[arg(long, alias = "name", value_name = "NAME", requires = "topic")]
     subscription: Option<String>,
 
-    /// Events published in this time, rounded down to the full hour: 90m, 24h, 7d
+    /// How far back to audit events, by when they were published, such as 90m, 24h or 7d; starts at
+    /// a full hour
     #[arg(long, value_name = "TIME", default_value = "24h")]
     since: TimeToLive,
 
-    /// Keep looking for this many seconds while it does not balance
+    /// Retry for up to this many seconds until it balances
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     wait: u64,
 }

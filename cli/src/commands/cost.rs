@@ -21,31 +21,31 @@ pub struct CostArguments {
     #[command(subcommand)]
     of: Option<CostCommand>,
 
-    /// Events in a publish
+    /// Events in each publish
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=5_000))]
     events_per_publish: u32,
 
-    /// Event subscriptions that an event matches
+    /// Event subscriptions that each event matches
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=500))]
     fan_out: u32,
 
-    /// Most events in a request to an endpoint (maxEventsPerBatch)
+    /// Maximum number of events in a request to an endpoint (maxEventsPerBatch)
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=5_000))]
     events_per_request: u32,
 
-    /// Records that an invocation of dispatch gets: 10 under load, 1 below some ten a second
+    /// Records in each invocation of dispatch: 10 under load, 1 below about ten events a second
     #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10))]
     records_per_invocation: u32,
 
-    /// Size of an event in bytes
+    /// Size of each event in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     event_bytes: u32,
 
-    /// Percentage of requests that fail, and succeed when they are made again
+    /// Percentage of requests that fail once and succeed when retried
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     failing: f64,
 
-    /// By which way publishers come in (publish_front_door)
+    /// How publishers reach ingest (publish_front_door)
     #[arg(long, value_enum, default_value_t = FrontDoorArgument::HttpApi)]
     front_door: FrontDoorArgument,
 
@@ -57,22 +57,22 @@ pub struct CostArguments {
     #[arg(long, value_name = "MB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(128..=10_240))]
     dispatch_memory: u32,
 
-    /// For how long ingest waits for SQS, in milliseconds
+    /// How long ingest waits for SQS, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 10.0)]
     sqs_ms: f64,
 
-    /// For how long an invocation of dispatch waits for its slowest endpoint, in milliseconds
+    /// How long an invocation of dispatch waits for its slowest endpoint, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 100.0)]
     endpoint_ms: f64,
 
-    /// Print the page docs/cost.md instead
+    /// Print docs/cost.md instead of an estimate
     #[arg(long, exclusive = true)]
     page: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum CostCommand {
-    /// What a whole deployment costs in a month, line by line, idle or with traffic
+    /// Estimate a deployment's monthly bill line by line, idle or with traffic
     Month(month::MonthArguments),
 }
 

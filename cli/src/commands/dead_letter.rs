@@ -31,11 +31,11 @@ pub enum DeadLetterCommand {
         #[command(flatten)]
         sent: Sent,
 
-        /// At most so many
+        /// Maximum number to list
         #[arg(long, visible_alias = "limit", value_name = "COUNT", default_value_t = 100)]
         top: usize,
     },
-    /// Count dead letters by reason and event type, and those that no redrive has sent
+    /// Count dead letters by reason and event type, and how many of them were not redriven
     Count {
         /// Which ones
         #[command(flatten)]
@@ -45,25 +45,24 @@ pub enum DeadLetterCommand {
         #[command(flatten)]
         sent: Sent,
     },
-    /// Say what dead letters have in common: those of the same reason, last answer and event type are one
-    /// line, the most first
+    /// Group dead letters by reason, last answer and event type, the largest group first
     Summary(summary::SummaryArguments),
-    /// Write dead letters with their events to a file, one JSON document in each line
+    /// Write dead letters with their events to a file, one JSON document per line
     Export(Box<export::ExportArguments>),
     /// Show one dead letter with its event
     Show {
-        /// Its id (`dead-letter list` prints it)
+        /// The dead letter's id (`dead-letter list` prints it)
         id: String,
 
         /// Whose it is
         #[command(flatten)]
         whose: Whose,
     },
-    /// Send dead letters again, by a job of the deployment; shows how far it has come
+    /// Send dead letters again with a job that the deployment runs, and show its progress
     Redrive(Box<redrive::RedriveArguments>),
-    /// List redrive jobs, the newest first
+    /// List redrive jobs, newest first
     Redrives(Whose),
-    /// Stop a redrive job; `dead-letter redrive --resume` has it go on
+    /// Cancel a redrive job; `dead-letter redrive --resume` continues it
     Cancel {
         /// The job's id (`dead-letter redrives` prints it)
         id: String,
@@ -72,7 +71,7 @@ pub enum DeadLetterCommand {
         #[command(flatten)]
         whose: Whose,
     },
-    /// Delete dead letters for good, object by object
+    /// Delete dead letters permanently, object by object
     Purge(Box<purge::PurgeArguments>),
 }
 
@@ -94,11 +93,11 @@ impl DeadLetterCommand {
 /// Dead letters by whether a redrive has sent them again.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Sent {
-    /// Only those that a redrive has sent again
+    /// Only dead letters that were redriven
     #[arg(long)]
     redriven: bool,
 
-    /// Only those that no redrive has sent
+    /// Only dead letters that were not redriven
     #[arg(long, conflicts_with = "redriven")]
     open: bool,
 }
@@ -112,11 +111,11 @@ impl Sent {
 /// Which dead letters.
 #[derive(Args, Debug)]
 pub struct Filter {
-    /// Only those of this topic [default: all topics]
+    /// Only dead letters of this topic [default: all topics]
     #[arg(long, value_name = "NAME")]
     topic: Option<String>,
 
-    /// Only those of this event subscription of the topic
+    /// Only dead letters of this event subscription of the topic
     #[arg(long, alias = "name", value_name = "NAME", requires = "topic")]
     subscription: Option<String>,
 
@@ -128,27 +127,27 @@ pub struct Filter {
 /// Which dead letters of an event subscription.
 #[derive(Args, Debug)]
 pub struct Chosen {
-    /// Written at this time or later, such as 2026-01-31T08:00:00Z
+    /// Only dead letters written at or after this time, such as 2026-01-31T08:00:00Z
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
 
-    /// Written at this time or before
+    /// Only dead letters written at or before this time
     #[arg(long, value_name = "TIME")]
     to: Option<String>,
 
-    /// Written since so long: 90m, 24h, 7d
+    /// Only dead letters no older than this, such as 90m, 24h or 7d
     #[arg(long, value_name = "TIME", conflicts_with = "from")]
     since: Option<TimeToLive>,
 
-    /// With this reason, such as TimeToLiveExceeded
+    /// Only dead letters with this reason, such as TimeToLiveExceeded
     #[arg(long, value_name = "REASON", value_parser = reason_name)]
     reason: Option<String>,
 
-    /// Of this event type
+    /// Only dead letters with this event type
     #[arg(long = "type", value_name = "TYPE")]
     event_type: Option<String>,
 
-    /// Of the event with this id
+    /// Only dead letters of the event with this id
     #[arg(long, value_name = "ID")]
     event_id: Option<String>,
 }

@@ -28,28 +28,28 @@ use crate::{
 /// Which plan, and what the account has.
 #[derive(Args, Debug)]
 pub struct DoctorArguments {
-    /// A Terraform plan as JSON (terraform show -json), or - for standard input
+    /// Terraform plan as JSON, from `terraform show -json` (`-`: standard input)
     #[arg(long, value_name = "FILE")]
     plan: PathBuf,
 
-    /// The account's quota of concurrent executions (aws lambda get-account-settings)
+    /// The account's Lambda quota for concurrent executions (see `aws lambda get-account-settings`)
     #[arg(long, value_name = "COUNT", default_value_t = Account::default().concurrency)]
     account_concurrency: u64,
 
-    /// The account's quota of requests per second to API Gateway
+    /// The account's API Gateway quota for requests per second
     #[arg(long, value_name = "COUNT", default_value_t = Account::default().api_rate)]
     api_rate: u64,
 
-    /// The account's burst quota of API Gateway
+    /// The account's API Gateway burst quota
     #[arg(long, value_name = "COUNT", default_value_t = Account::default().api_burst)]
     api_burst: u64,
 
-    /// Ask AWS for these three quotas, and whether the plan's names are free, with the identity of your
-    /// environment
+    /// Read these three quotas from AWS and check that the plan's names are free, with the AWS identity
+    /// of your environment
     #[arg(long, conflicts_with_all = ["account_concurrency", "api_rate", "api_burst"])]
     account: bool,
 
-    /// The region to ask in [default: that of the plan's provider, else of your environment]
+    /// Region to check [default: the plan's provider's, otherwise your environment's]
     #[arg(long, value_name = "REGION", requires = "account")]
     region: Option<String>,
 }

@@ -24,20 +24,20 @@ const FILE: &str = "topics.json";
 /// What to export, and how. Keys of topics are never exported: a deployment makes its own.
 #[derive(Args, Debug)]
 pub struct ExportArguments {
-    /// Only these topics
+    /// Export only this topic; may be given several times
     #[arg(long = "topic", value_name = "NAME")]
     topics: Vec<String>,
 
-    /// Write secrets, too: queries of URLs and values of secret headers. Without it they are left
-    /// to environment variables
+    /// Include secrets: the query strings of URLs and the values of secret headers. Without this flag,
+    /// the file refers to environment variables instead
     #[arg(long, conflicts_with = "terraform")]
     with_secrets: bool,
 
-    /// Write a Terraform root for a deployment on AWS that has all of it, into this folder
+    /// Write a Terraform root module to this folder, for a deployment on AWS with all of this
     #[arg(long, value_name = "DIR")]
     terraform: Option<PathBuf>,
 
-    /// Where Terraform finds the module
+    /// Source of Gridpost's Terraform module
     #[arg(long, value_name = "SOURCE", default_value = MODULE, requires = "terraform")]
     module: String,
 }

@@ -33,15 +33,16 @@ use webhook::Webhook;
 /// What to try it with.
 #[derive(Args, Debug)]
 pub struct VerifyArguments {
-    /// An SQS queue that resource_destinations allows and nothing else uses: its ARN or URL
+    /// ARN or URL of an SQS queue that resource_destinations allows and nothing else uses
     #[arg(long, value_name = "ARN")]
     queue: Option<String>,
 
-    /// URL of the webhook of infra/modules/verify [default for a local stack: this program plays it]
+    /// URL of the webhook that infra/modules/verify makes [default for a local stack: served by this
+    /// command]
     #[arg(long, value_name = "URL", requires = "reports")]
     webhook: Option<String>,
 
-    /// The queue to which that webhook reports what it receives: its ARN or URL
+    /// ARN or URL of the queue to which that webhook reports what it receives
     #[arg(long, value_name = "ARN", requires = "webhook")]
     reports: Option<String>,
 
@@ -50,23 +51,23 @@ pub struct VerifyArguments {
     #[arg(long, value_name = "BUCKET")]
     dead_letter_bucket: Option<String>,
 
-    /// Only these steps, and those that they depend on
+    /// Run only these steps, and those that they depend on
     #[arg(long, value_enum, value_name = "STEP,…", value_delimiter = ',')]
     only: Vec<Step>,
 
-    /// Events that are delivered one after the other, to the webhook and to the queue
+    /// Events to deliver one after another, to the webhook and to the queue
     #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     events: u32,
 
-    /// Event subscriptions of the fan-out
+    /// Event subscriptions in the fan-out step
     #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100))]
     fan_out: u32,
 
-    /// Events of the fan-out, in one publish
+    /// Events to publish at once in the fan-out step
     #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
     fan_out_events: u32,
 
-    /// Remove what earlier runs have left behind; not while another run is active
+    /// Remove what earlier runs left behind. Don't use it while another run is active
     #[arg(long)]
     remove_leftovers: bool,
 }

@@ -3,108 +3,36 @@
 
 #[path = "identities/aws.rs"]
 mod aws;
+#[path = "process/server.rs"]
+mod server;
+#[path = "process/world.rs"]
+mod world;
 
 use std::time::Duration;
 
 use aws::Aws;
-use gridpost_dev::{Dev, Identity, Options, clock::Speed};
+use gridpost_dev::{Identity, Options};
 use gridpost_signing::{Credentials, SharedCredentialsProvider};
-use reqwest::Client;
 use serde_json::{Value, json};
-use tokio::time::{sleep, timeout};
-
-/// An hour of the clock takes 6 s.
-const FAST: u32 = 600;
-
-/// Far longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A process, and a client of it.
-struct World {
-    dev: Dev,
-    http: Client,
-}
-
-impl World {
-    async fn of(identity: Option<Identity>) -> Self {
-        let speed = Speed::new(FAST).expect("a speed");
-        let options = Options { speed, identity, ..Options::default() };
-        let dev = Dev::start(options).await.expect("it starts");
-        let world = Self { dev, http: Client::builder().no_proxy().build().expect("a client") };
-        let answer = world.http.put(world.url("/topics/orders")).json(&json!({})).send().await;
-        assert!(answer.expect("an answer").status().is_success());
-        world
-    }
-
-    fn url(&self, path: &str) -> String {
-        format!("{}{path}", self.dev.url())
-    }
-
-    async fn publish(&self, event_type: &str) {
-        let keys = self.http.post(self.url("/topics/orders/listKeys")).send().await;
-        let keys: Value = keys.expect("an answer").json().await.expect("keys");
-        let request = self.http.post(self.url("/topics/orders/api/events"));
-        let key = keys["key1"].as_str().expect("a key");
-        let answer = request.header("aeg-sas-key", key).json(&event(event_type, "1")).send().await;
-        assert_eq!(answer.expect("an answer").status(), 200);
-    }
-
-    /// What a test event comes to.
-    async fn test(&self, name: &str, id: &str) -> Value {
-        let path = self.url(&format!("/topics/orders/eventSubscriptions/{name}/sendTestEvent"));
-        let document = json!({"event": event(name, id)[0]});
-        let answer = self.http.post(path).json(&document).send().await.expect("an answer");
-        answer.json().await.expect("JSON")
-    }
-}
-
-fn event(event_type: &str, id: &str) -> Value {
-    json!([{"id": id, "eventType": event_type, "subject": "s", "data": {},
-        "eventTime": "2030-01-02T03:04:05Z", "dataVersion": "1"}])
-}
-
-/// Waits until something is there.
-async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let found = timeout(PATIENCE, async {
-        loop {
-            if let Some(found) = look().await {
-                return found;
-            }
-            sleep(Duration::from_millis(10)).await;
-        }
-    });
-    found.await.unwrap_or_else(|_| panic!("{what} did not come"))
-}
+use tokio::time::sleep;
+use world::{World, until};
 
 /// The role that requests may be signed with.
 const ROLE: &str = "arn:aws:iam::111122223333:role/r";
 
-impl World {
-    /// A process that may prove its identity to every host, which only `gridpost dev` can be told.
-    async fn identified(aws: &Aws) -> Self {
-        let named = r#"{"own": ["*"], "audiences": {"aud": ["*"]},
-            "roles": {"arn:aws:iam::111122223333:role/r": ["*"]}}"#;
-        let (id, secret) = aws::OWN;
-        let own = Credentials::new(id, secret, None, None, "test");
-        let identity = Identity {
-            named: named.parse().expect("identities"),
-            credentials: SharedCredentialsProvider::new(own),
-            region: "eu-north-1".to_owned(),
-            endpoint_url: Some(aws.url.clone()),
-        };
-        Self::of(Some(identity)).await
-    }
-
-    async fn subscribe_by(&self, name: &str, url: &str, authentication: Value) -> String {
-        let properties = json!({
-            "destination": {"endpointType": "WebHook", "properties": {
-                "endpointUrl": url, "authentication": authentication}},
-            "filter": {"includedEventTypes": [name]},
-        });
-        let path = self.url(&format!("/topics/orders/eventSubscriptions/{name}"));
-        let answer = self.http.put(path).json(&json!({ "properties": properties })).send().await;
-        answer.expect("an answer").text().await.expect("a text")
-    }
+/// A process that may prove its identity to every host, which only `gridpost dev` can be told.
+async fn identified(aws: &Aws) -> World {
+    let named = r#"{"own": ["*"], "audiences": {"aud": ["*"]},
+        "roles": {"arn:aws:iam::111122223333:role/r": ["*"]}}"#;
+    let (id, secret) = aws::OWN;
+    let own = Credentials::new(id, secret, None, None, "test");
+    let identity = Identity {
+        named: named.parse().expect("identities"),
+        credentials: SharedCredentialsProvider::new(own),
+        region: "eu-north-1".to_owned(),
+        endpoint_url: Some(aws.url.clone()),
+    };
+    World::of(Options { identity: Some(identity), ..Options::default() }).await
 }
 
 fn signing(role: Option<&str>) -> Value {
@@ -115,13 +43,13 @@ fn signing(role: Option<&str>) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_signs_requests_by_its_own_identity_and_by_a_role() {
     let aws = Aws::start().await;
-    let world = World::identified(&aws).await;
+    let world = identified(&aws).await;
     let url = format!("{}/stage/or%20ders?b=%2F&a=1", aws.url);
     for (name, role, key) in [("own", None, aws::OWN.0), ("role", Some(ROLE), aws::ROLE.0)] {
         // The handshake is signed, too: the endpoint answers nothing else.
         let stored = world.subscribe_by(name, &url, signing(role)).await;
         assert!(stored.contains("Succeeded"), "{stored}");
-        world.publish(name).await;
+        world.publish(name, "1").await;
         let look = async || {
             let seen = aws.state().seen.clone();
             seen.into_iter().find(|(body, _)| body.contains(&format!("\"eventType\":\"{name}\"")))
@@ -145,7 +73,7 @@ async fn a_process_signs_requests_by_its_own_identity_and_by_a_role() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_sts_answers_changes_nothing_but_the_outcome() {
     let aws = Aws::start().await;
-    let world = World::identified(&aws).await;
+    let world = identified(&aws).await;
     let url = format!("{}/hook", aws.url);
     aws.state().refuses =
         Some((403, "<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>"));
@@ -186,7 +114,7 @@ async fn what_sts_answers_changes_nothing_but_the_outcome() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_being_told_a_process_proves_no_identity() {
     let aws = Aws::start().await;
-    let world = World::of(None).await;
+    let world = World::of(Options::default()).await;
     let refused = world.subscribe_by("own", &format!("{}/hook", aws.url), signing(None)).await;
     assert!(refused.contains("endpoint_signed_hosts"), "{refused}");
     assert_eq!(aws.state().seen, []);

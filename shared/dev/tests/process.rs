@@ -4,6 +4,10 @@ mod process {
     pub(super) mod issuer;
     pub(super) mod receiver;
 }
+#[path = "process/server.rs"]
+mod server;
+#[path = "process/world.rs"]
+mod world;
 
 use std::{
     fs,
@@ -12,7 +16,7 @@ use std::{
 };
 
 use gridpost_core::time::Timestamp;
-use gridpost_dev::{DEAD_LETTER_BUCKET, Dev, Options, clock::Speed};
+use gridpost_dev::{DEAD_LETTER_BUCKET, Dev, Options};
 use gridpost_ports::Clock;
 use process::{
     issuer::{CLIENT, Issuer},
@@ -20,40 +24,12 @@ use process::{
 };
 use reqwest::{Certificate, Client, StatusCode};
 use serde_json::{Value, json};
-use tokio::time::{sleep, timeout};
-
-/// An hour of the clock takes 6 s.
-const FAST: u32 = 600;
-
-/// Far longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A process, and a client of it.
-struct World {
-    dev: Dev,
-    http: Client,
-    key: String,
-}
+use tokio::time::sleep;
+use world::{FAST, World, event, until};
 
 impl World {
     async fn start(data: Option<&Path>) -> Self {
         Self::of(Options { data: data.map(Path::to_owned), ..Options::default() }).await
-    }
-
-    async fn of(options: Options) -> Self {
-        let speed = Speed::new(FAST).expect("a speed");
-        let dev = Dev::start(Options { speed, ..options }).await.expect("it starts");
-        let http = Client::builder().no_proxy().build().expect("a client");
-        let mut world = Self { dev, http, key: String::new() };
-        world.put("/topics/orders", &json!({})).await;
-        let keys = world.http.post(world.url("/topics/orders/listKeys")).send().await;
-        let keys: Value = keys.expect("an answer").json().await.expect("keys");
-        world.key = keys["key1"].as_str().expect("a key").to_owned();
-        world
-    }
-
-    fn url(&self, path: &str) -> String {
-        format!("{}{path}", self.dev.url())
     }
 
     async fn put(&self, path: &str, document: &Value) -> Value {
@@ -82,13 +58,6 @@ impl World {
         self.put(&path, &json!({ "properties": properties })).await;
     }
 
-    async fn publish(&self, event_type: &str, id: &str) {
-        let event = event(event_type, id);
-        let request = self.http.post(self.url("/topics/orders/api/events"));
-        let answer = request.header("aeg-sas-key", &self.key).json(&event).send().await;
-        assert_eq!(answer.expect("an answer").status(), StatusCode::OK);
-    }
-
     /// What `GET /dev/counts` says of an event subscription, once that is anything.
     async fn counted(&self, name: &str, member: &str) {
         until(&format!("{member} of {name}"), async || {
@@ -98,24 +67,6 @@ impl World {
         })
         .await;
     }
-}
-
-fn event(event_type: &str, id: &str) -> Value {
-    json!([{"id": id, "eventType": event_type, "subject": "s", "data": {},
-        "eventTime": "2030-01-02T03:04:05Z", "dataVersion": "1"}])
-}
-
-/// Waits until something is there.
-async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let found = timeout(PATIENCE, async {
-        loop {
-            if let Some(found) = look().await {
-                return found;
-            }
-            sleep(Duration::from_millis(10)).await;
-        }
-    });
-    found.await.unwrap_or_else(|_| panic!("{what} did not come"))
 }
 
 /// The JSON files in a folder and below it.
@@ -143,7 +94,7 @@ async fn an_event_is_delivered_retried_and_dead_lettered() {
     let receiver = Receiver::start().await;
     for (name, answers) in [("fine", &[][..]), ("twice", &[500, 500]), ("bad", &[400])] {
         receiver.script(name, answers);
-        world.subscribe(name, &receiver.url(name), DEAD_LETTER_BUCKET).await;
+        world.subscribe(name, &receiver.named(name), DEAD_LETTER_BUCKET).await;
         world.publish(name, &format!("{name}-1")).await;
     }
     for (name, attempts) in [("fine", 1), ("twice", 3), ("bad", 1)] {
@@ -170,7 +121,7 @@ async fn a_restart_goes_on_with_the_schedule() {
     let world = World::start(Some(folder.path())).await;
     let receiver = Receiver::start().await;
     receiver.script("often", &[500, 500, 500]);
-    world.subscribe("often", &receiver.url("often"), DEAD_LETTER_BUCKET).await;
+    world.subscribe("often", &receiver.named("often"), DEAD_LETTER_BUCKET).await;
     world.publish("often", "o-1").await;
     until("the second attempt", async || (receiver.seen("often").len() >= 2).then_some(())).await;
     let stopped_at = world.dev.clock().now();
@@ -242,7 +193,7 @@ async fn what_can_not_be_settled_comes_back_alone_and_is_poison_at_last() {
     fs::write(folder.path().join("dead-letters").join("blocked"), "").expect("a file");
     for (name, bucket) in [("held", "blocked"), ("bad", DEAD_LETTER_BUCKET)] {
         receiver.script(name, &[400]);
-        world.subscribe(name, &receiver.url(name), bucket).await;
+        world.subscribe(name, &receiver.named(name), bucket).await;
     }
     for name in ["held", "bad"] {
         world.publish(name, &format!("{name}-1")).await;
@@ -351,32 +302,13 @@ async fn a_folder_has_one_process_and_a_port_too() {
     next.stop().await;
 }
 
-impl World {
-    /// An event subscription whose requests carry tokens of an issuer, asked for with that secret.
-    async fn subscribe_with_tokens(&self, name: &str, issuer: &Issuer, secret: &str) -> Value {
-        let authentication = json!({
-            "type": "OAuth2ClientCredentials",
-            "properties": {"tokenUrl": issuer.token_url(), "clientId": CLIENT.0,
-                "clientSecret": secret},
-        });
-        let properties = json!({
-            "destination": {"endpointType": "WebHook", "properties": {
-                "endpointUrl": issuer.endpoint(), "authentication": authentication}},
-            "filter": {"includedEventTypes": [name]},
-        });
-        let path = self.url(&format!("/topics/orders/eventSubscriptions/{name}"));
-        let document = json!({ "properties": properties });
-        let answer = self.http.put(path).json(&document).send().await.expect("an answer");
-        answer.json().await.expect("JSON")
-    }
-
-    /// What a test event comes to.
-    async fn test(&self, name: &str, id: &str) -> Value {
-        let path = self.url(&format!("/topics/orders/eventSubscriptions/{name}/sendTestEvent"));
-        let document = json!({"event": event(name, id)[0]});
-        let answer = self.http.post(path).json(&document).send().await.expect("an answer");
-        answer.json().await.expect("JSON")
-    }
+/// Stores an event subscription whose requests carry tokens of an issuer, asked for with that secret.
+async fn subscribe_with_tokens(world: &World, name: &str, issuer: &Issuer, secret: &str) -> String {
+    let authentication = json!({
+        "type": "OAuth2ClientCredentials",
+        "properties": {"tokenUrl": issuer.token_url(), "clientId": CLIENT.0, "clientSecret": secret},
+    });
+    world.subscribe_by(name, &issuer.endpoint(), authentication).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -384,10 +316,10 @@ async fn a_process_authenticates_by_tokens_that_expire_and_are_revoked() {
     let (world, issuer) = (World::start(None).await, Issuer::start().await);
     issuer.state().expires_in = 86_400;
     // The handshake needs a token, too: with a wrong secret it gets none, and nothing is stored.
-    let refused = world.subscribe_with_tokens("safe", &issuer, "another").await.to_string();
+    let refused = subscribe_with_tokens(&world, "safe", &issuer, "another").await;
     assert!(refused.contains("answered 401 (invalid_client)"), "{refused}");
     assert_eq!(issuer.state().seen, [], "nothing is sent without a token");
-    let stored = world.subscribe_with_tokens("safe", &issuer, CLIENT.1).await.to_string();
+    let stored = subscribe_with_tokens(&world, "safe", &issuer, CLIENT.1).await;
     assert!(stored.contains("Succeeded") && !stored.contains(CLIENT.1), "{stored}");
     world.publish("safe", "1").await;
     let came = async |id: &str| {
@@ -422,7 +354,7 @@ async fn a_process_authenticates_by_tokens_that_expire_and_are_revoked() {
 async fn hostile_token_endpoints_change_nothing_but_their_own_outcome() {
     let (world, issuer) = (World::start(None).await, Issuer::start().await);
     issuer.state().expires_in = 0;
-    world.subscribe_with_tokens("safe", &issuer, CLIENT.1).await;
+    subscribe_with_tokens(&world, "safe", &issuer, CLIENT.1).await;
     let before = issuer.state().seen.len();
     let table = [
         (200, "<html>", "no JSON object"),

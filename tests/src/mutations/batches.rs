@@ -59,8 +59,8 @@ pub(super) const CORE: &[Mutation] = &[
     Mutation {
         name: "an unknown event in an answer changes nothing",
         file: RESULTS,
-        old: "        if places.is_empty() {\n            unnamed = Wish::Retry;",
-        new: "        if false {\n            unnamed = Wish::Retry;",
+        old: "        is_understood &= !places.is_empty();\n",
+        new: "        is_understood &= true;\n",
     },
     Mutation {
         name: "a cut body counts as far as it goes",
@@ -71,8 +71,14 @@ pub(super) const CORE: &[Mutation] = &[
     Mutation {
         name: "an id of two sources ends both",
         file: RESULTS,
-        old: "            _ if is_ambiguous => Wish::Retry,",
-        new: "            _ if false => Wish::Retry,",
+        old: "if is_ambiguous { Wish::Retry } else { *wish };",
+        new: "if is_ambiguous && false { Wish::Retry } else { *wish };",
+    },
+    Mutation {
+        name: "what is over is sent in a half",
+        file: BISECT,
+        old: "                .filter(|(delivery, _)| !is_over(*delivery))\n",
+        new: "",
     },
 ];
 
@@ -83,6 +89,12 @@ pub(super) const DISPATCH: &[Mutation] = &[
         file: DISPATCH_BISECT,
         old: "    if !subscription.batch_failure.bisects {",
         new: "    if false {",
+    },
+    Mutation {
+        name: "one delivery whose time is over stops the split of all",
+        file: DISPATCH_BISECT,
+        old: "            bisection.leave_out(|delivery| now >= self.hands[delivery].expires_at());\n",
+        new: "            if self.hands.iter().any(|hand| now >= hand.expires_at()) {\n                break;\n            }\n",
     },
     Mutation {
         name: "a half takes no slot of its endpoint's rate",
@@ -133,9 +145,17 @@ pub(super) const SIMULATION: &[Mutation] = &[
 ];
 
 /// Those in the client.
-pub(super) const WEBHOOK: &[Mutation] = &[Mutation {
-    name: "a body that breaks off is whole",
-    file: "shared/webhook/src/http/body.rs",
-    old: "            Ok(Some(Err(_))) | Err(_) => return read,",
-    new: "            Ok(Some(Err(_))) | Err(_) => return ResponseBody { is_whole: true, ..read },",
-}];
+pub(super) const WEBHOOK: &[Mutation] = &[
+    Mutation {
+        name: "a body that breaks off is whole",
+        file: "shared/webhook/src/http/body.rs",
+        old: "            Ok(Some(Err(_))) | Err(_) => return read,",
+        new: "            Ok(Some(Err(_))) | Err(_) => return ResponseBody { is_whole: true, ..read },",
+    },
+    Mutation {
+        name: "an encoded body is read as it is",
+        file: "shared/webhook/src/http/attempt.rs",
+        old: "if reads_results && is_encoded && !body.is_end_stream() => {",
+        new: "if reads_results && is_encoded && false => {",
+    },
+];

@@ -47,6 +47,21 @@ pub(super) const DEAD_LETTER: &[Mutation] = &[
             Vec::new()
         }"#,
     },
+    Mutation {
+        name: "what has no bucket is dropped without a count",
+        file: DEAD_LETTER_GATHER,
+        old: r#"            for (_, ended) in &ended {
+                drop_events(context, ended, "DeadLetterDestinationNotFound");
+            }
+"#,
+        new: "",
+    },
+    Mutation {
+        name: "the events of a large notification are not stored",
+        file: DEAD_LETTER_NOTIFY,
+        old: "        context.payloads.put(&claim::key(parcel.id()), object).await?;",
+        new: "        let _ = object;",
+    },
 ];
 
 /// Those of redrive.

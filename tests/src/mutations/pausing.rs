@@ -54,6 +54,24 @@ pub(super) const WAKE: &[Mutation] = &[
         new: "    if lot.is_empty && lot.from.is_some() {\n",
     },
     Mutation {
+        name: "a watch goes while deliveries are held",
+        file: LOT,
+        old: "    if lot.is_empty && lot.is_closed {\n",
+        new: "    if lot.is_closed {\n",
+    },
+    Mutation {
+        name: "what leaves a lot comes before it is surely removed",
+        file: LOT,
+        old: "parking::released_at(from, count)).max(soonest);",
+        new: "parking::released_at(from, count));",
+    },
+    Mutation {
+        name: "a lot takes what another one holds",
+        file: LOT,
+        old: "held.lot == Some(lot.uid) || held.lot == unreadable",
+        new: "held.lot.is_some() || held.lot == unreadable",
+    },
+    Mutation {
         name: "four large lots hold up the fifth",
         file: "functions/wake/handler/src/lib.rs",
         old: "            Ok((lot, true)) => self.lots.push_back(lot),\n",

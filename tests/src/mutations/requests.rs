@@ -2,10 +2,23 @@
 
 use super::Mutation;
 
+const DISPATCH_LOAD: &str = "functions/dispatch/handler/src/load.rs";
 const WEBHOOK_HTTP: &str = "shared/webhook/src/http.rs";
 
 /// Those in dispatch.
 pub(super) const DISPATCH: &[Mutation] = &[
+    Mutation {
+        name: "the state of a second receipt is not loaded",
+        file: DISPATCH_LOAD,
+        old: "record.receive_count <= 1 {",
+        new: "record.receive_count <= 2 {",
+    },
+    Mutation {
+        name: "deliveries of several revisions go by the oldest",
+        file: DISPATCH_LOAD,
+        old: "group.iter().map(|received| received.delivery.revision).max();",
+        new: "group.iter().map(|received| received.delivery.revision).min();",
+    },
     // A copy that decides otherwise comes back, finds what is stored and follows that: late, no more.
     Mutation {
         name: "what another copy wrote is not followed",

@@ -73,6 +73,22 @@ pub(super) const CORE: &[Mutation] = &[
     },
 ];
 
+/// Those in the ledger, which the runtime's tests read from lines as its meter writes them.
+pub(super) const LEDGER: &[Mutation] = &[
+    Mutation {
+        name: "a difference without redriven events",
+        file: "shared/core/src/ledger.rs",
+        old: "i128::from(matched.saturating_add(*redriven))",
+        new: "i128::from(matched.saturating_add(*redriven - *redriven))",
+    },
+    Mutation {
+        name: "the hour of `since` does not count",
+        file: "shared/core/src/ledger.rs",
+        old: "line.publish_hour >= since.hour()",
+        new: "line.publish_hour > since.hour()",
+    },
+];
+
 /// Those that a stored text notices.
 pub(super) const STORED: &[Mutation] = &[
     Mutation {

@@ -18,23 +18,23 @@ use crate::{
 /// What is deployed, and what it does. Without any: an idle deployment with the module's defaults.
 #[derive(Args, Debug)]
 pub(super) struct MonthArguments {
-    /// Topics that get events
+    /// Topics that receive events
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     topics: u32,
 
-    /// Event subscriptions that get events
+    /// Event subscriptions that receive events
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     event_subscriptions: u32,
 
-    /// Events published in the month
+    /// Events published per month
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     events: u64,
 
-    /// Event subscriptions that an event matches
+    /// Event subscriptions that each event matches
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=500))]
     fan_out: u32,
 
-    /// Events a second, beside those, to one endpoint that never answers
+    /// Additional events per second to one endpoint that never answers
     #[arg(long, value_name = "RATE", default_value_t = 0.0)]
     hanging: f64,
 
@@ -42,43 +42,43 @@ pub(super) struct MonthArguments {
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=32))]
     retry_queues: u32,
 
-    /// Sources of infra/modules/aws-source, without their events (aws_sources)
+    /// Sources made by infra/modules/aws-source, not counting their events (aws_sources)
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     aws_sources: u32,
 
-    /// Which alarms there are (alarms)
+    /// Alarms to include (alarms)
     #[arg(long, value_enum, default_value_t = AlarmsArgument::Pages)]
     alarms: AlarmsArgument,
 
-    /// With a dashboard (dashboard)
+    /// Include a dashboard (dashboard)
     #[arg(long)]
     dashboard: bool,
 
-    /// With metrics by topic and event subscription (metrics_by_event_subscription)
+    /// Include metrics per topic and event subscription (metrics_by_event_subscription)
     #[arg(long)]
     metrics_by_event_subscription: bool,
 
-    /// With metrics of latencies (latency_metrics)
+    /// Include latency metrics (latency_metrics)
     #[arg(long)]
     latency_metrics: bool,
 
-    /// With a log line for each successful attempt (log_successful_attempts)
+    /// Include a log line for each successful attempt (log_successful_attempts)
     #[arg(long)]
     log_successful_attempts: bool,
 
-    /// With access logs of publishes (publish_access_logs)
+    /// Include access logs of publishes (publish_access_logs)
     #[arg(long)]
     publish_access_logs: bool,
 
-    /// With X-Ray's traces of the functions' runs (tracing)
+    /// Include X-Ray traces of the functions' invocations (tracing)
     #[arg(long)]
     tracing: bool,
 
-    /// KMS keys of one's own (kms_key_arns)
+    /// Your own KMS keys (kms_key_arns)
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     kms_keys: u32,
 
-    /// By which way publishers come in (publish_front_door)
+    /// How publishers reach ingest (publish_front_door)
     #[arg(long, value_enum, default_value_t = FrontDoorArgument::HttpApi)]
     front_door: FrontDoorArgument,
 }

@@ -29,11 +29,11 @@ pub struct ExportArguments {
     #[command(flatten)]
     sent: Sent,
 
-    /// The new file, one JSON document in each line (`-`: standard output)
+    /// File to create, with one JSON document per line (`-`: standard output)
     #[arg(long, value_name = "FILE")]
     to_file: PathBuf,
 
-    /// At most so many
+    /// Maximum number to export
     #[arg(long, value_name = "COUNT", default_value_t = usize::MAX, hide_default_value = true)]
     top: usize,
 }

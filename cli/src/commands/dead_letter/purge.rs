@@ -22,19 +22,19 @@ pub struct PurgeArguments {
     #[command(flatten)]
     filter: Filter,
 
-    /// Those of all topics
+    /// Dead letters of all topics
     #[arg(long)]
     all: bool,
 
-    /// Only those that a redrive has sent again
+    /// Only dead letters that were redriven
     #[arg(long)]
     redriven: bool,
 
-    /// Count what would be deleted, and delete nothing
+    /// Count what would be deleted, without deleting it
     #[arg(long, conflicts_with = "yes")]
     dry_run: bool,
 
-    /// Confirm that they are given up
+    /// Confirm that these dead letters will be lost
     #[arg(long)]
     yes: bool,
 }

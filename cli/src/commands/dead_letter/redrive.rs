@@ -33,56 +33,56 @@ const RATE: u32 = 100;
 /// Which dead letters, where to, and how fast.
 #[derive(Args, Debug)]
 pub struct RedriveArguments {
-    /// Topic whose dead letters are sent again
+    /// Topic whose dead letters to send again
     #[arg(long, value_name = "NAME")]
     topic: String,
 
-    /// Event subscription of the topic [default: each that has dead letters stored]
+    /// Event subscription of the topic [default: every one that stores dead letters]
     #[arg(long, alias = "name", value_name = "NAME")]
     subscription: Option<String>,
 
     #[command(flatten)]
     pub(super) chosen: Chosen,
 
-    /// Send them to this event subscription instead of their own
+    /// Send them to this event subscription instead of their original one
     #[arg(long, value_name = "NAME", requires = "subscription")]
     to_subscription: Option<String>,
 
-    /// Topic of that event subscription [default: the same]
+    /// Topic of that event subscription [default: the same topic]
     #[arg(long, value_name = "NAME", requires = "to_subscription")]
     to_topic: Option<String>,
 
-    /// At most so many events in a second, 1 to 1000 [default: 100; with --resume as before]
+    /// Maximum number of events per second, 1 to 1000 [default: 100; with --resume: the job's rate]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rate: Option<u32>,
 
-    /// Skip events redriven so many times or more, 1 to 100: the loop guard
+    /// Skip events that were redriven this many times already, 1 to 100, so that none goes round for ever
     #[arg(long, value_name = "COUNT", default_value_t = 3, conflicts_with_all = ["resume", "follow"],
         value_parser = clap::value_parser!(u32).range(1..=100))]
     max_redrives: u32,
 
-    /// Send also what an earlier job has sent
+    /// Also send dead letters that an earlier job sent
     #[arg(long)]
     again: bool,
 
-    /// Count what would be sent, and send nothing
+    /// Count what would be sent, without sending it
     #[arg(long)]
     dry_run: bool,
 
-    /// Send also to an endpoint on a probation that ends events at once, as new dead letters
+    /// Send even while the endpoint is on a probation that turns events into dead letters at once
     #[arg(long)]
     on_probation: bool,
 
-    /// Begin, and do not wait for the end
+    /// Start the job and don't wait for it to end
     #[arg(long)]
     detach: bool,
 
-    /// Have this job go on where it was canceled or failed
+    /// Continue this job, which was canceled or failed
     #[arg(long, value_name = "ID", requires = "subscription",
         conflicts_with_all = ["from", "to", "since", "reason", "event_type", "event_id", "to_subscription", "again", "dry_run"])]
     resume: Option<String>,
 
-    /// Follow this job, which runs already
+    /// Show the progress of this job, which is already running
     #[arg(long, value_name = "ID", requires = "subscription",
         conflicts_with_all = ["from", "to", "since", "reason", "event_type", "event_id", "to_subscription", "again", "dry_run", "detach", "resume", "rate"])]
     follow: Option<String>,

@@ -21,7 +21,7 @@ pub struct SummaryArguments {
     #[command(flatten)]
     sent: Sent,
 
-    /// Look at so many at most
+    /// Maximum number to read
     #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
     top: usize,
 }

@@ -13,8 +13,8 @@ use crate::failure::Misuse;
 use crate::manage_api::ManageApi;
 use crate::output::text_at;
 
-/// The flags of which one must be given.
-const CHANGES: [&str; 47] = [
+/// The flags of which one must be given, beside those of the endpoint's authentication.
+const CHANGES: [&str; 25] = [
     "endpoint",
     "labels",
     "expires",
@@ -40,33 +40,15 @@ const CHANGES: [&str; 47] = [
     "dead_letter_prefix",
     "no_labels",
     "no_authentication",
-    "oauth_token_url",
-    "entra_tenant",
-    "entra_application",
-    "oauth_client_id",
-    "oauth_client_secret",
-    "oauth_secret_reference",
-    "oauth_scope",
-    "oauth_audience",
-    "oauth_private_key",
-    "oauth_private_key_reference",
-    "oauth_key_id",
-    "oauth_assertion_audience",
-    "client_certificate",
-    "client_key",
-    "client_certificate_reference",
-    "trusted_certificates",
-    "client_by_aws",
-    "sigv4_service",
-    "sigv4_region",
-    "sigv4_role",
-    "aws_identity",
-    "aws_identity_algorithm",
 ];
+
+fn changes() -> impl Iterator<Item = &'static str> {
+    CHANGES.into_iter().chain(AuthenticationFlags::NAMES)
+}
 
 /// What to change of an event subscription.
 #[derive(Args, Debug)]
-#[command(group(ArgGroup::new("change").required(true).multiple(true).args(CHANGES)))]
+#[command(group(ArgGroup::new("change").required(true).multiple(true).args(changes())))]
 pub struct UpdateArguments {
     #[command(flatten)]
     pub(super) named: NamedArguments,
@@ -248,7 +230,9 @@ fn headers_of(current: &Value) -> &[Value] {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
+    use std::collections::BTreeSet;
+
+    use clap::{Command, CommandFactory, Parser};
 
     use super::*;
 
@@ -325,6 +309,20 @@ mod tests {
             let is_told = |part: &str| told.as_ref().is_some_and(|told| told.contains(part));
             assert!(want.map_or(told.is_none(), is_told), "{line}: {told:?}");
         }
+    }
+
+    /// A flag that is missing in the lists could not be given alone.
+    #[test]
+    fn every_flag_that_changes_something_is_a_change() {
+        const NO_CHANGE: [&str; 3] = ["topic", "name", "if_match"];
+        let command = Line::command();
+        let all = command.get_arguments().map(|flag| flag.get_id().as_str());
+        let all: BTreeSet<_> = all.filter(|id| !NO_CHANGE.contains(id)).collect();
+        assert_eq!(changes().collect::<BTreeSet<_>>(), all);
+        assert_eq!(changes().count(), all.len(), "each in one list");
+        let authentication = AuthenticationFlags::augment_args(Command::new("update"));
+        let own = authentication.get_arguments().map(|flag| flag.get_id().as_str());
+        assert_eq!(own.collect::<BTreeSet<_>>(), BTreeSet::from(AuthenticationFlags::NAMES));
     }
 
     #[test]

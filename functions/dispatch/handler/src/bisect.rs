@@ -107,7 +107,11 @@ impl Batch<'_> {
         };
         let parts_began_at = run.ended_at;
         let mut parts = 0;
-        while let Some(group) = bisection.next_part() {
+        loop {
+            // The time-to-live of one delivery may end before that of those beside it.
+            let now = self.context.clock.now();
+            bisection.leave_out(|delivery| now >= self.hands[delivery].expires_at());
+            let Some(group) = bisection.next_part() else { break };
             let is_late = self.context.clock.now().since(parts_began_at) >= BISECTS_FOR;
             if (is_late && parts >= PARTS_LEAST) || !self.may_go_on().await {
                 break;
@@ -130,16 +134,13 @@ impl Batch<'_> {
         (response, not_before)
     }
 
-    /// Whether another part may be sent: there is time for it, no delivery's life has ended, and the
-    /// endpoint's rate allows it.
+    /// Whether another part may be sent: there is time for it, and the endpoint's rate allows it.
     async fn may_go_on(&self) -> bool {
         let (context, subscription) = (self.context, self.hands[0].subscription());
         let now = context.clock.now();
         let is_authenticated = subscription.authentication.is_some();
         let token = if is_authenticated { AUTHENTICATED_WITHIN } else { Duration::ZERO };
-        if self.deadline.since(now) < token + RESPONSE_WAIT + BESIDES_RESPONSE
-            || self.hands.iter().any(|hand| now >= hand.expires_at())
-        {
+        if self.deadline.since(now) < token + RESPONSE_WAIT + BESIDES_RESPONSE {
             return false;
         }
         match rate::turn(context, subscription, None).await {

@@ -65,3 +65,6 @@ async fn owner(context: &Context, group: &[Received]) -> Result<Option<Owner>, P
     let found = context.configuration.subscription(wanted).await?;
     Ok(found.map(|(topic, subscription)| Owner { topic, subscription }))
 }
+
+#[cfg(test)]
+mod tests;

@@ -164,6 +164,28 @@ impl<'r> Bisection<'r> {
         (self.taken <= PARTS_MAX).then(|| self.next.remove(place))
     }
 
+    /// Leaves out the events of these deliveries, which are sent no more. They have met what they have
+    /// met so far; the events beside them go on.
+    pub fn leave_out(&mut self, is_over: impl Fn(usize) -> bool) {
+        let all = &self.events;
+        let going_on = |Group { events, requests }: Group| {
+            // A delivery's events stand together, and so do those between two deliveries.
+            let first = events.start;
+            let runs =
+                all[events].chunk_by(|one, next| is_over(one.delivery) == is_over(next.delivery));
+            let groups = runs.scan(first, move |start, run| {
+                let events = *start..*start + run.len();
+                *start = events.end;
+                Some((run[0].delivery, Group { events, requests }))
+            });
+            groups
+                .filter(|(delivery, _)| !is_over(*delivery))
+                .map(|(_, group)| group)
+                .collect::<Vec<_>>()
+        };
+        self.next = std::mem::take(&mut self.next).into_iter().flat_map(going_on).collect();
+    }
+
     /// The events of a group.
     pub fn events(&self, group: &Group) -> &[EventIndex] {
         &self.events[group.events.clone()]

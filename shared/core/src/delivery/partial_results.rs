@@ -9,7 +9,8 @@
 //! | body | what follows |
 //! |---|---|
 //! | empty, or text that is no JSON object or array (`OK`, a page) | all are delivered |
-//! | an array, or bytes that are no UTF-8 text (compressed ones) | all are retried |
+//! | an array, or bytes that are no UTF-8 text | all are retried |
+//! | one with a `Content-Encoding` other than `identity`, which is not read | all are retried |
 //! | a JSON object without `results` | all are delivered |
 //! | an object that is not JSON to its end, or whose `results` is not an array | all are retried |
 //! | longer than is read, or not there in time, and not known to be no object | all are retried |
@@ -131,13 +132,15 @@ fn is_text(bytes: &[u8]) -> bool {
     is_utf8 && !bytes.first().is_some_and(u8::is_ascii_control)
 }
 
-/// The place of an event, and its source.
-type Place<'e> = (usize, Option<Cow<'e, str>>);
+/// The id of an event, and its source.
+type Name<'n> = (Cow<'n, str>, Option<Cow<'n, str>>);
+
+/// The places of events of one id, by their source.
+type Places<'e> = HashMap<Option<Cow<'e, str>>, Vec<usize>>;
 
 /// Events by what names them.
 struct Index<'e> {
-    /// The places of the events of an id, each with its source.
-    by_id: HashMap<Cow<'e, str>, Vec<Place<'e>>>,
+    by_id: HashMap<Cow<'e, str>, Places<'e>>,
     len: usize,
 }
 
@@ -147,19 +150,47 @@ impl<'e> Index<'e> {
         for (place, event) in events.enumerate() {
             // An event without an id can't be named, so it counts as the others that are not named.
             if let Ok(Named { id, source, .. }) = serde_json::from_str::<Named<'_>>(event.get()) {
-                index.by_id.entry(id).or_default().push((place, source));
+                index.by_id.entry(id).or_default().entry(source).or_default().push(place);
             }
         }
         index
     }
 
-    /// The places that a result names, and whether they may be different events.
-    fn named(&self, by: &Named<'_>) -> (Vec<usize>, bool) {
-        let Some(all) = self.by_id.get(&by.id) else { return (Vec::new(), false) };
-        let is_named = |(_, source): &&Place<'_>| by.source.is_none() || *source == by.source;
-        let named: Vec<_> = all.iter().filter(is_named).collect();
-        let is_ambiguous = named.windows(2).any(|pair| pair[0].1 != pair[1].1);
-        (named.into_iter().map(|(place, _)| *place).collect(), is_ambiguous)
+    /// The places that a name is for, of each source apart. Those of several sources may be different
+    /// events.
+    fn named<'n>(&'n self, (id, source): &'n Name<'n>) -> Vec<&'n [usize]> {
+        let Some(all) = self.by_id.get(id) else { return Vec::new() };
+        match source {
+            Some(_) => all.get(source).map(Vec::as_slice).into_iter().collect(),
+            None => all.values().map(Vec::as_slice).collect(),
+        }
+    }
+}
+
+/// What results say, by what they name.
+struct Said<'b> {
+    by_name: HashMap<Name<'b>, Wish>,
+    /// Whether there is one that names nothing.
+    names_nothing: bool,
+}
+
+impl<'b> Said<'b> {
+    /// Results of one name are put together first, so that events are visited once for each name and not
+    /// for each result: a response may repeat one as often as it has room for.
+    fn by(results: &[&'b RawValue]) -> Self {
+        let mut said = Self { by_name: HashMap::new(), names_nothing: false };
+        for result in results {
+            // An array of the members' values would be read as well.
+            let object = Some(result.get()).filter(|json| json.starts_with('{'));
+            let Some(Ok(result)) = object.map(serde_json::from_str::<Named<'_>>) else {
+                said.names_nothing = true;
+                continue;
+            };
+            let wish = result.wish();
+            let known = said.by_name.entry((result.id, result.source)).or_insert(wish);
+            *known = wish.max(*known);
+        }
+        said
     }
 }
 
@@ -167,29 +198,19 @@ fn apply<'e>(
     results: &[&RawValue],
     events: impl ExactSizeIterator<Item = &'e RawValue>,
 ) -> Vec<Wish> {
-    let index = Index::of(events);
+    let (index, said) = (Index::of(events), Said::by(results));
     let mut wishes: Vec<Option<Wish>> = vec![None; index.len];
-    let mut unnamed = Wish::Delivered;
-    for result in results {
-        // An array of the members' values would be read as well.
-        let object = Some(result.get()).filter(|json| json.starts_with('{'));
-        let Some(Ok(result)) = object.map(serde_json::from_str::<Named<'_>>) else {
-            unnamed = Wish::Retry;
-            continue;
-        };
-        let (places, is_ambiguous) = index.named(&result);
-        if places.is_empty() {
-            unnamed = Wish::Retry;
-        }
-        let wish = match result.wish() {
-            Wish::Retry => Wish::Retry,
-            _ if is_ambiguous => Wish::Retry,
-            wish => wish,
-        };
-        for place in places {
-            wishes[place] = wishes[place].max(Some(wish));
+    let mut is_understood = !said.names_nothing;
+    for (name, wish) in &said.by_name {
+        let places = index.named(name);
+        is_understood &= !places.is_empty();
+        let is_ambiguous = places.len() > 1;
+        let wish = if is_ambiguous { Wish::Retry } else { *wish };
+        for place in places.into_iter().flatten() {
+            wishes[*place] = wishes[*place].max(Some(wish));
         }
     }
+    let unnamed = if is_understood { Wish::Delivered } else { Wish::Retry };
     wishes.into_iter().map(|wish| wish.unwrap_or(unnamed)).collect()
 }
 

@@ -1,22 +1,12 @@
 //! An endpoint that takes signed requests alone, and the Security Token Service that it trusts, on one
 //! port of loopback.
 
-use std::{
-    collections::HashMap,
-    convert::Infallible,
-    sync::{Arc, Mutex, MutexGuard},
-};
+use std::collections::HashMap;
 
 use gridpost_testkit::sigv4::{Received, Signed, verify};
-use http_body_util::{BodyExt, Full};
-use hyper::{
-    Request, Response,
-    body::{Bytes, Incoming},
-    server::conn::http1,
-    service::service_fn,
-};
-use hyper_util::rt::TokioIo;
-use tokio::{net::TcpListener, task::JoinHandle};
+use hyper::http::request::Parts;
+
+use crate::server::{Answer, Server};
 
 /// The identity of the process.
 pub(crate) const OWN: (&str, &str) = ("AKIDOWN", "own-secret");
@@ -37,68 +27,30 @@ pub(crate) struct State {
 }
 
 /// Both of them.
-pub(crate) struct Aws {
-    pub(crate) url: String,
-    state: Arc<Mutex<State>>,
-    accepting: JoinHandle<()>,
-}
+pub(crate) type Aws = Server<State>;
 
 impl Aws {
     pub(crate) async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let url = format!("http://{}", listener.local_addr().expect("an address"));
-        let state = Arc::new(Mutex::new(State::default()));
-        let accepting = tokio::spawn(accept(listener, Arc::clone(&state)));
-        Self { url, state, accepting }
+        Self::listen(State::default(), State::answer).await
     }
-
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic while held")
-    }
-}
-
-impl Drop for Aws {
-    fn drop(&mut self) {
-        self.accepting.abort();
-    }
-}
-
-async fn accept(listener: TcpListener, state: Arc<Mutex<State>>) {
-    loop {
-        let Ok((stream, _)) = listener.accept().await else { continue };
-        let state = Arc::clone(&state);
-        tokio::spawn(async move {
-            let service = service_fn(|request| answer(request, Arc::clone(&state)));
-            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
-        });
-    }
-}
-
-async fn answer(
-    request: Request<Incoming>,
-    state: Arc<Mutex<State>>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
-    let (parts, body) = request.into_parts();
-    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-    let headers: Vec<_> = parts
-        .headers
-        .iter()
-        .map(|(name, value)| (name.to_string(), value.to_str().unwrap_or_default().to_owned()))
-        .collect();
-    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
-    let received =
-        Received { method: parts.method.as_str(), target, headers: &headers, body: &body };
-    let mut state = state.lock().expect("no panic while held");
-    let (status, answer) = match parts.uri.path() {
-        "/" => state.sts(received),
-        _ => state.take(received),
-    };
-    let response = Response::builder().status(status).body(Full::from(answer));
-    Ok(response.expect("a response"))
 }
 
 impl State {
-    fn sts(&mut self, request: Received<'_>) -> (u16, String) {
+    fn answer(&mut self, parts: &Parts, body: &[u8]) -> Answer {
+        let headers: Vec<_> = parts
+            .headers
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_str().unwrap_or_default().to_owned()))
+            .collect();
+        let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+        let received = Received { method: parts.method.as_str(), target, headers: &headers, body };
+        match parts.uri.path() {
+            "/" => self.sts(received),
+            _ => self.take(received),
+        }
+    }
+
+    fn sts(&mut self, request: Received<'_>) -> Answer {
         let form: HashMap<_, _> = url::form_urlencoded::parse(request.body).into_owned().collect();
         let action = form.get("Action").cloned().unwrap_or_default();
         self.asked.push(action.clone());
@@ -126,7 +78,7 @@ impl State {
         (200, answer)
     }
 
-    fn take(&mut self, request: Received<'_>) -> (u16, String) {
+    fn take(&mut self, request: Received<'_>) -> Answer {
         let given = request.headers.iter().find(|(name, _)| name == "authorization");
         let given = given.map_or("", |(_, value)| value.as_str());
         let is_good = match given.strip_prefix("Bearer ") {

@@ -1,21 +1,11 @@
 //! A token endpoint, and an endpoint that takes its tokens, on one port of loopback.
 
-use std::{
-    collections::HashMap,
-    convert::Infallible,
-    sync::{Arc, Mutex, MutexGuard},
-};
+use std::collections::HashMap;
 
-use http_body_util::{BodyExt, Full};
-use hyper::{
-    Request, Response,
-    body::{Bytes, Incoming},
-    server::conn::http1,
-    service::service_fn,
-};
-use hyper_util::rt::TokioIo;
+use hyper::http::request::Parts;
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, task::JoinHandle};
+
+use crate::server::{Answer, Server};
 
 /// What a client must know.
 pub(crate) const CLIENT: (&str, &str) = ("gridpost", "its-secret");
@@ -35,73 +25,33 @@ pub(crate) struct State {
 }
 
 /// Both of them.
-pub(crate) struct Issuer {
-    base: String,
-    state: Arc<Mutex<State>>,
-    accepting: JoinHandle<()>,
-}
+pub(crate) type Issuer = Server<State>;
 
 impl Issuer {
     pub(crate) async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let base = format!("http://{}", listener.local_addr().expect("an address"));
-        let state = State { expires_in: 3_600, ..State::default() };
-        let state = Arc::new(Mutex::new(state));
-        let accepting = tokio::spawn(accept(listener, Arc::clone(&state)));
-        Self { base, state, accepting }
+        Self::listen(State { expires_in: 3_600, ..State::default() }, State::answer).await
     }
 
     pub(crate) fn token_url(&self) -> String {
-        format!("{}/token", self.base)
+        format!("{}/token", self.url)
     }
 
     pub(crate) fn endpoint(&self) -> String {
-        format!("{}/hook", self.base)
+        format!("{}/hook", self.url)
     }
-
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic while held")
-    }
-}
-
-impl Drop for Issuer {
-    fn drop(&mut self) {
-        self.accepting.abort();
-    }
-}
-
-async fn accept(listener: TcpListener, state: Arc<Mutex<State>>) {
-    loop {
-        let Ok((stream, _)) = listener.accept().await else { continue };
-        let state = Arc::clone(&state);
-        tokio::spawn(async move {
-            let service = service_fn(|request| answer(request, Arc::clone(&state)));
-            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
-        });
-    }
-}
-
-async fn answer(
-    request: Request<Incoming>,
-    state: Arc<Mutex<State>>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
-    let (parts, body) = request.into_parts();
-    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-    let mut state = state.lock().expect("no panic while held");
-    let (status, answer) = match parts.uri.path() {
-        "/token" => state.issue(&body),
-        _ => {
-            let given = parts.headers.get("authorization").and_then(|it| it.to_str().ok());
-            let token = given.and_then(|it| it.strip_prefix("Bearer ")).unwrap_or_default();
-            state.take(token, &body)
-        }
-    };
-    let response = Response::builder().status(status).body(Full::from(answer));
-    Ok(response.expect("a response"))
 }
 
 impl State {
-    fn issue(&mut self, body: &[u8]) -> (u16, String) {
+    fn answer(&mut self, parts: &Parts, body: &[u8]) -> Answer {
+        if parts.uri.path() == "/token" {
+            return self.issue(body);
+        }
+        let given = parts.headers.get("authorization").and_then(|it| it.to_str().ok());
+        let token = given.and_then(|it| it.strip_prefix("Bearer ")).unwrap_or_default();
+        self.take(token, body)
+    }
+
+    fn issue(&mut self, body: &[u8]) -> Answer {
         if let Some((status, answer)) = self.refuses {
             return (status, answer.to_owned());
         }
@@ -121,7 +71,7 @@ impl State {
         (200, answer.to_string())
     }
 
-    fn take(&mut self, token: &str, body: &[u8]) -> (u16, String) {
+    fn take(&mut self, token: &str, body: &[u8]) -> Answer {
         let events: Value = serde_json::from_slice(body).unwrap_or_default();
         let code = &events[0]["data"]["validationCode"];
         let what =

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use gridpost_core::{
     delivery::{
+        partial_results::ResponseBody,
         probe::{Failure, Stage},
         request::Request,
     },
@@ -20,8 +21,11 @@ use gridpost_core::{
     subscription::authentication::certificate::NoCertificate,
 };
 use gridpost_ports::{Attempted, EndpointClient, Probed};
-use http::{Method, Response, header::RETRY_AFTER};
-use hyper::body::Incoming;
+use http::{
+    HeaderMap, Method, Response,
+    header::{CONTENT_ENCODING, RETRY_AFTER},
+};
+use hyper::body::{Body, Incoming};
 use tokio::{
     task::JoinHandle,
     time::{Instant, timeout, timeout_at},
@@ -48,9 +52,14 @@ enum Rest {
     Body(Incoming),
     /// The body of an accepted response that may say something about single events.
     Results(Incoming),
+    /// The same of one whose body is encoded: compressed, mostly.
+    Encoded(Incoming),
     /// Why nothing was sent.
     Reason(NoCertificate),
 }
+
+/// What is kept of a response whose body names events in an encoding.
+const ENCODED: &str = "its body has a Content-Encoding, so what it says about events can't be read";
 
 impl Rest {
     /// What was attempted, with as much of the response's text as is kept.
@@ -67,6 +76,12 @@ impl Rest {
                 let body = results(body).await;
                 let response_text = response_text(&hidden.taken_from(&body.bytes), most);
                 return Attempted::Answered { answer, response_text, body: Some(Box::new(body)) };
+            }
+            Self::Encoded(body) => {
+                read_aside(body);
+                let body = Some(Box::new(ResponseBody { bytes: Vec::new(), is_whole: false }));
+                let response_text = Some(ENCODED.to_owned());
+                return Attempted::Answered { answer, response_text, body };
             }
             Self::Reason(reason) => text_of(&reason),
         };
@@ -85,8 +100,12 @@ impl HttpClient {
         match self.send(request, shown, sending).await {
             Ok(response) => {
                 let answer = self.answer_of(&response);
+                let is_encoded = is_encoded(response.headers());
                 let body = response.into_body();
                 let rest = match answer.outcome {
+                    Outcome::Delivered if reads_results && is_encoded && !body.is_end_stream() => {
+                        Rest::Encoded(body)
+                    }
                     Outcome::Delivered if reads_results => Rest::Results(body),
                     Outcome::Delivered => read_unkept(body),
                     _ if self.1 != ResponseBytes::default() => Rest::Body(body),
@@ -105,6 +124,16 @@ impl HttpClient {
         let retry_after = asked.and_then(|value| parse_retry_after(value, self.0.clock.now()));
         Answer::of_status(response.status().as_u16(), retry_after)
     }
+}
+
+/// Whether a body is in an encoding. Requests ask for none, and none is decoded: a few bytes could become
+/// any number.
+fn is_encoded(headers: &HeaderMap) -> bool {
+    let codings = headers.get_all(CONTENT_ENCODING).iter();
+    codings.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).any(|coding| {
+        let coding = coding.trim_ascii();
+        !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity")
+    })
 }
 
 fn read_unkept(body: Incoming) -> Rest {

@@ -175,6 +175,12 @@ async fn bodies_that_name_events_are_read_within_bounds() {
         let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {bytes}\r\n\r\n");
         [head.into_bytes(), vec![b' '; bytes]].concat().leak()
     };
+    const NAMED_BODY: &str = "{\"results\":[]}";
+    let encoded = |coding: &str, body: &str| -> &'static [u8] {
+        let length = body.len();
+        let head = format!("content-encoding: {coding}\r\ncontent-length: {length}");
+        format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n{body}").into_bytes().leak()
+    };
     // Whether it is asked for, what is answered, how many bytes are read and whether they are all.
     let table = [
         (true, NAMED, Some((14, true))),
@@ -184,6 +190,13 @@ async fn bodies_that_name_events_are_read_within_bounds() {
         (true, REFUSED, None),
         (true, long(65_536), Some((65_536, true))),
         (true, long(65_537), Some((65_536, false))),
+        // What is encoded is not read, whatever it looks like; nothing is nothing in any encoding.
+        (true, encoded("gzip", NAMED_BODY), Some((0, false))),
+        (true, encoded("identity, br", NAMED_BODY), Some((0, false))),
+        (true, encoded("Identity", NAMED_BODY), Some((14, true))),
+        (true, encoded("", NAMED_BODY), Some((14, true))),
+        (true, encoded("gzip", ""), Some((0, true))),
+        (false, encoded("gzip", NAMED_BODY), None),
     ];
     for (row, (reads_results, answer, want)) in table.into_iter().enumerate() {
         let (url, _served) = serve_once(answer).await;

@@ -12,7 +12,7 @@ use gridpost_testkit::{
     bucket::PUT,
     deployment::Deployment,
     faults::{Fault, Plan},
-    fixtures,
+    fixtures, logs,
 };
 use serde_json::value::RawValue;
 
@@ -274,6 +274,53 @@ async fn a_topic_that_can_t_be_told_holds_up_nothing() {
         let notifier = context.notifier.expect("there");
         assert!(notifier.has_complained.load(Ordering::Relaxed), "it is said once");
         assert_eq!((stored(&world).len(), sent(&world).len()), (2, 0));
+    }
+}
+
+/// A topic that delivers to large queues today may have been one of small ones, and the reverse: what no
+/// message can carry is stored before the message that refers to it is sent.
+#[tokio::test(start_paused = true)]
+async fn what_no_message_can_carry_is_stored_before_it_is_told() {
+    for (calls_max, told) in [(None, true), (Some(1), false)] {
+        let world = told_world();
+        world.injector.plan().calls_max = calls_max;
+        let mut context = context(&world);
+        context.notifier.as_mut().expect("there").queue_message_bytes_max = 100;
+        assert_eq!(gather(&context, three()[..3].to_vec()).await.is_empty(), told, "{calls_max:?}");
+        let sent = sent(&world);
+        assert_eq!(sent.len(), usize::from(told), "{calls_max:?}: sent once it is stored");
+        for delivery in sent {
+            assert!(delivery.is_claimed(), "{delivery:?}");
+            let object = world.payloads.get(&claim::key(delivery.id)).await.expect("readable");
+            let Ok(claim::Payload::Events(events)) = claim::decode(&object.expect("stored")) else {
+                panic!("its events are in the payload bucket");
+            };
+            let event: Value = serde_json::from_str(events[0].get()).expect("JSON");
+            assert_eq!((events.len(), &event["eventType"]), (1, &json!(EVENT_TYPE)));
+        }
+    }
+}
+
+/// A bucket that does not exist is not waited for: each drop is counted, and logged with its events.
+#[tokio::test(start_paused = true)]
+async fn what_has_no_bucket_is_counted_and_logged_as_dropped() {
+    logs::watch();
+    let world = told_world();
+    world.buckets.settings().missing = ["b".to_owned()].into();
+    logs::take();
+    assert!(gather(&context(&world), three()).await.is_empty(), "nothing is kept");
+    let reason = "DeadLetterDestinationNotFound";
+    let counts = world.meter.counts();
+    let dropped = counts.iter().filter(|count| count.values(" ").contains(reason));
+    let dropped: Vec<_> = dropped.map(|count| (count.metric, count.by)).collect();
+    assert_eq!(dropped, [(metric::DROPPED_EVENT_COUNT, 1); 4]);
+    assert_eq!(counted(&world, metric::DEAD_LETTERED_COUNT), 0);
+    let logged = logs::take().into_iter().filter(|line| line["reason"] == reason);
+    let mut logged: Vec<_> = logged.map(|line| line["event_ids"].to_string()).collect();
+    logged.sort_unstable();
+    assert_eq!(logged.len(), 4, "{logged:?}");
+    for (line, id) in logged.iter().zip(1..) {
+        assert!(line.contains(&id.to_string()), "{line} {id}");
     }
 }
 

@@ -14,7 +14,11 @@ use gridpost_core::{
     },
     subscription::{BatchFailure, Batching, DeadLetterDestination},
 };
-use gridpost_testkit::{endpoint::Script, faults::Plan, history::Request};
+use gridpost_testkit::{
+    endpoint::Script,
+    faults::Plan,
+    history::{EventOutcome, Request},
+};
 use serde_json::{Value, value::RawValue};
 use uuid::Uuid;
 
@@ -213,6 +217,51 @@ async fn what_is_not_separated_goes_on_together() {
     assert!(world.receive(Queue::Retry(0), &[next]).await.is_empty());
     assert_eq!((accepted(&world), delivered(&world)), (ids(1..=9), 8));
     assert_eq!(dead(&world).len(), 1);
+}
+
+/// Its rate has room for the whole batch alone: no visit separates anything, and nothing is lost before its
+/// attempts are spent.
+#[tokio::test(start_paused = true)]
+async fn a_rate_of_one_request_a_minute_splits_nothing() {
+    let mut world = picky(400, BISECTS);
+    world.subscription.allowed_rate = std::num::NonZeroU32::new(1);
+    world.subscription.retry_policy.max_attempts = 2;
+    assert!(world.receive(Queue::Dispatch, &[batch(1, 1..=9)]).await.is_empty());
+    assert_eq!((world.requests(), accepted(&world).len(), dead(&world).len()), (1, 0, 0));
+    let sent = world.deployment.queues.sent();
+    let next = Delivery::decode(&sent[0].1.body).expect("a delivery");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    world.receive(Queue::Retry(0), &[next]).await;
+    assert_eq!((world.requests(), accepted(&world).len()), (2, 0));
+    let dead = dead(&world);
+    let [(all, reason, 2)] = &dead[..] else { panic!("{dead:?}") };
+    assert_eq!((all.len(), reason.as_str()), (9, BAD_REQUEST));
+}
+
+/// It is sent no more, and those beside it are separated all the same.
+#[tokio::test(start_paused = true)]
+async fn a_delivery_whose_time_is_over_stops_no_other() {
+    let world = picky(400, BISECTS);
+    let day = 24 * 60 * 60 * 1_000;
+    let mut old = batch(11, 8..=9);
+    old.publish_time = Timestamp::from_millis(NOW.as_millis() - day + 1);
+    let kept = world.receive(Queue::Dispatch, &[batch(10, 1..=7), old]).await;
+    assert!(kept.is_empty(), "{kept:?}");
+    let (whole, parts) = (made(&world)[0].clone(), made(&world).split_off(1));
+    assert_eq!(whole.events, 9, "they share a request");
+    let is_old = |met: &EventOutcome| ["8", "9"].contains(&met.event.as_str());
+    assert!(parts.iter().all(|part| !part.met.iter().any(is_old)), "{parts:?}");
+    assert_eq!((accepted(&world), delivered(&world)), (ids(1..=7), 6));
+    assert_eq!(dead(&world), [(vec!["4".to_owned()], BAD_REQUEST.to_owned(), 4)]);
+    let sent = world.deployment.queues.sent().into_iter();
+    let next = sent.filter(|(queue, _)| *queue == Queue::Retry(0)).map(|(_, message)| message.body);
+    let next: Vec<_> = next.map(|body| Delivery::decode(&body).expect("a delivery")).collect();
+    assert_eq!(next.iter().map(|next| next.id.as_u128()).collect::<Vec<_>>(), [11]);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(world.receive(Queue::Retry(0), &next).await.is_empty());
+    let ended = dead(&world).pop().expect("two by now");
+    let want = (vec!["8".to_owned(), "9".to_owned()], "TimeToLiveExceeded".to_owned(), 1);
+    assert_eq!(ended, want);
 }
 
 /// With as many attempts as that, what can't be separated ends together.

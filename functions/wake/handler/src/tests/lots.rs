@@ -136,6 +136,46 @@ async fn a_watch_stays_until_nothing_can_come_any_more() {
     assert_eq!(world.watches().await, 0);
 }
 
+/// Nothing can come any more, but what is there could not be sent: without its watch, no run would find it.
+#[tokio::test(start_paused = true)]
+async fn a_watch_stays_while_deliveries_are_held() {
+    let resumed = paused(false).resumed(at_minute(NOW - 1));
+    let world = world(Some(resumed), held(1..4, NOW + 600)).await;
+    for _ in 0..25 {
+        let context = world.context(Plan::default(), Plan::failing(1..100));
+        let _ = wake(&context, world.deployment.clock.now() + Duration::from_secs(40)).await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+    }
+    assert_eq!((world.left(), world.watches().await), (3, 1));
+    assert_eq!((world.run_for(1).await, world.left()), (vec![3], 0));
+}
+
+/// dispatch may hold it again at once, and that must not be what is removed.
+#[tokio::test(start_paused = true)]
+async fn what_is_over_already_comes_after_its_removal() {
+    let world = world(Some(paused(true)), held(1..4, NOW - 5)).await;
+    assert_eq!(world.run_for(1).await, [3]);
+    assert_eq!(world.delays(), [10; 3]);
+}
+
+/// Two event subscriptions whose lots have one minute: each finds its own there.
+#[tokio::test(start_paused = true)]
+async fn a_lot_leaves_what_another_one_holds() {
+    let resumed = subscription(paused(false).resumed(at_minute(NOW - 1)));
+    let uid = Uuid::from_u128(resumed.uid.as_u128() ^ (1 << 90));
+    let other = EventSubscription { uid, pauses: paused(false), ..fixtures::subscription("other") };
+    assert_eq!(parking::lot_minute(resumed.uid), parking::lot_minute(uid));
+    let mut lot = held(1..4, NOW + 600);
+    lot.extend(held(4..9, NOW + 600).into_iter().map(|it| Parked { lot: Some(uid), ..it }));
+    for one in [&resumed, &other] {
+        lot.push(Parked::watch(&one.key, one.uid, one.uid, at_minute(NOW)));
+    }
+    let world = World::new(NOW, lot).await;
+    let topic = Topic { name: resumed.key.topic.clone(), ..fixtures::topic() };
+    world.deployment.tables.configure(topic, vec![resumed, other]);
+    assert_eq!((world.run_for(2).await, world.left()), (vec![3, 0], 5));
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_held_for_a_deleted_event_subscription_comes_back() {
     let world = world(None, held(1..6, NOW + 600)).await;

@@ -104,6 +104,32 @@ fn refusing(bad: &BTreeSet<usize>, status: u16) -> impl FnMut(&[usize], usize) -
     }
 }
 
+/// The events of one delivery of three are left out: those before and after it are sent apart.
+#[test]
+fn what_is_left_out_is_sent_no_more() {
+    let policy = RetryPolicy::default_of(BASIC);
+    let events: Vec<_> = [(0, 3), (1, 3), (2, 2)]
+        .into_iter()
+        .flat_map(|(delivery, count)| (0..count).map(move |event| EventIndex { delivery, event }))
+        .collect();
+    let asked = Asked { answer: answer(400), made: 0, past: &[&[], &[], &[]] };
+    let mut bisection = Bisection::begin(rules(&policy), events, asked).expect("it is refused");
+    bisection.leave_out(|delivery| delivery == 1);
+    let mut sent = Vec::new();
+    while let Some(group) = bisection.next_part() {
+        sent.push(bisection.events(&group).iter().map(|at| at.delivery).collect::<Vec<_>>());
+        bisection.note(group, &Answers::Whole(answer(200)));
+    }
+    sent.sort();
+    assert_eq!(sent, [vec![0; 3], vec![2; 2]]);
+    let met = bisection.into_met(3);
+    let outcomes = |met: &[Met]| met.iter().map(|met| met.answer.status).collect::<Vec<_>>();
+    assert_eq!((outcomes(&met[0]), outcomes(&met[2])), (vec![Some(200); 3], vec![Some(200); 2]));
+    // They were never separated: another attempt may, or their time is over then.
+    assert_eq!(outcomes(&met[1]), [Some(400); 3]);
+    assert!(met[1].iter().all(|met| met.is_separable && met.requests == 1));
+}
+
 #[test]
 fn one_bad_event_costs_twice_the_logarithm() {
     let policy = RetryPolicy::default_of(BASIC);

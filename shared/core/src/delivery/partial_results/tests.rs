@@ -124,7 +124,7 @@ fn body_table() {
     }
 }
 
-/// Compressed bodies can't be understood.
+/// Whatever they are: what is said to be compressed is not even read.
 #[test]
 fn bytes_that_are_no_text_ask_for_a_retry() {
     let event = raw(r#"{"id":"1"}"#);
@@ -146,6 +146,30 @@ fn the_status_and_the_wait_that_was_asked_for_are_kept() {
         read(&ResponseBody { bytes: body, is_whole: true }, accepted, [&*event].into_iter());
     let want = Answer { outcome: Outcome::EventFailed, status: Some(202), retry_after: wait };
     assert_eq!(answers, Some(vec![want]));
+}
+
+/// Counts, not times: of as many results as a response could name, and events of one id, each event is
+/// visited twice at most, by its id and by its id and source.
+#[test]
+fn events_are_visited_once_for_each_name() {
+    const EVENTS: usize = 5_000;
+    let event = |number: usize| raw(&format!(r#"{{"id":"7","source":"s{}"}}"#, number % 100));
+    let events: Vec<_> = (0..EVENTS).map(event).collect();
+    let index = Index::of(events.iter().map(AsRef::as_ref));
+    let result = |number: usize| match number % 3 {
+        0 => raw(r#"{"id":"7","status":"end"}"#),
+        1 => raw(&format!(r#"{{"id":"7","source":"s{}","status":"end"}}"#, number % 100)),
+        _ => raw(&format!(r#"{{"id":"7","source":"s{}"}}"#, number % 200)),
+    };
+    let results: Vec<_> = (0..100_000).map(result).collect();
+    let results: Vec<_> = results.iter().map(AsRef::as_ref).collect();
+    let said = Said::by(&results);
+    assert_eq!(said.by_name.len(), 201, "one for each name");
+    let visits: usize =
+        said.by_name.keys().flat_map(|name| index.named(name)).map(<[usize]>::len).sum();
+    assert_eq!(visits, 2 * EVENTS);
+    let wishes = apply(&results, events.iter().map(AsRef::as_ref));
+    assert_eq!(wishes, vec![Wish::Retry; EVENTS]);
 }
 
 proptest! {
