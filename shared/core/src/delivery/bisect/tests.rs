@@ -118,7 +118,7 @@ fn what_is_left_out_is_sent_no_more() {
     let mut sent = Vec::new();
     while let Some(group) = bisection.next_part() {
         sent.push(bisection.events(&group).iter().map(|at| at.delivery).collect::<Vec<_>>());
-        bisection.note(group, &Answers::Whole(answer(200)));
+        bisection.note(group, &Answers::Whole(answer(200)), Timestamp::default());
     }
     sent.sort();
     assert_eq!(sent, [vec![0; 3], vec![2; 2]]);
