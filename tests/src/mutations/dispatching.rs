@@ -29,7 +29,7 @@ pub(super) const ALL: &[Mutation] = &[
     Mutation {
         name: "refused part of a batch counts as delivered",
         file: SETTLE,
-        old: r#"        if let Err(error) = end::end_part(context, &hand, part, began_at).await {
+        old: r#"        if let Err(error) = end::end_part(context, &hand, part, times.0).await {
 "#,
         new: r#"        if let Err(error) = Ok::<(), PortError>(()) {
 "#,

@@ -141,7 +141,7 @@ async fn a_dead_letter_says_when_its_own_event_was_sent_last() {
             let event: Value = serde_json::from_str(event.get()).expect("JSON");
             let id = event["id"].as_str().expect("an id");
             let with_it = |made: &Request| made.met.iter().any(|met| met.event == id);
-            let last = made(&world).into_iter().filter(with_it).next_back();
+            let last = made(&world).into_iter().rfind(with_it);
             assert_eq!(delivery.attempts.last_at, last.map(|made| made.began_at), "{id}");
             said += 1;
         }
