@@ -1,8 +1,9 @@
 //! Tasks that run as long as the process does.
 
-use std::{any::Any, panic::AssertUnwindSafe};
+use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
+use gridpost_ports::guard::said;
 
 /// A task that was to run for ever, and has ended: the process can't go on without it.
 #[derive(Debug, thiserror::Error)]
@@ -30,12 +31,6 @@ pub(crate) async fn guarded(task: String, work: impl Future<Output = ()>) -> End
 /// What its panic says.
 pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
     AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| said(&*panic))
-}
-
-fn said(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "a panic".to_owned())
 }
 
 #[cfg(test)]

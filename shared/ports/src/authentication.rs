@@ -295,7 +295,8 @@ impl<C: EndpointClient> Authenticated<C> {
             Err(error) => return no_token(&error),
         };
         let probed = self.client.probe(with(request.clone(), &token), until).await;
-        if !is_refused(&probed.attempted) || self.tokens.is_new(&token) {
+        // Without time for another token, the refusal is what was found.
+        if !is_refused(&probed.attempted) || self.tokens.is_new(&token) || wait().is_zero() {
             return probed;
         }
         match self.another_token(by, &token, wait()).await {

@@ -10,6 +10,7 @@ pub mod authentication;
 pub mod configuration;
 pub mod dead_letter_walk;
 mod dead_letters;
+pub mod guard;
 mod handshake;
 mod late_listeners;
 mod publish_records;

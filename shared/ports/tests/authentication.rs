@@ -374,11 +374,8 @@ async fn requests_without_authentication_go_straight_through() {
     assert_eq!((world.asked(), world.sent()), (0, vec![None]));
 }
 
-#[tokio::test(start_paused = true)]
-async fn handshakes_are_authenticated_in_the_same_way() {
-    let world = Arc::new(World::default());
-    let client = client(&world);
-    let handshake = |wait_ms| HandshakeRequest {
+fn handshake(wait_ms: u64) -> HandshakeRequest {
+    HandshakeRequest {
         method: Method::OPTIONS,
         url: Secret::new("https://e.example/"),
         headers: Vec::new(),
@@ -387,7 +384,13 @@ async fn handshakes_are_authenticated_in_the_same_way() {
         authentication: Some(inline()),
         is_sent_once: false,
         wait: Duration::from_millis(wait_ms),
-    };
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn handshakes_are_authenticated_in_the_same_way() {
+    let world = Arc::new(World::default());
+    let client = client(&world);
     world.answers(refusal());
     let refused = client.exchange(handshake(9_000)).await.expect_err("no token").to_string();
     assert!(refused.contains("(invalid_client)"), "{refused}");

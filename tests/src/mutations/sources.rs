@@ -54,8 +54,8 @@ pub(super) const HANDLER: &[Mutation] = &[
     Mutation {
         name: "a panic at one message keeps the whole batch",
         file: INTAKE,
-        old: "    if let Ok(kept) = guarded(publish(context, snapshot, &messages, &events, now)).await {\n        return kept;\n    }",
-        new: "    match guarded(publish(context, snapshot, &messages, &events, now)).await {\n        Ok(kept) => return kept,\n        Err(panic) => return keep(context, messages, PANICKED, &panic),\n    }",
+        old: "    if let Ok(kept) = guarded(PUBLISHING, all).await {\n        return kept;\n    }",
+        new: "    match guarded(PUBLISHING, all).await {\n        Ok(kept) => return kept,\n        Err(panic) => return keep(context, messages, PANICKED, &panic),\n    }",
     },
     Mutation {
         name: "a message at which publishing panics is let go",

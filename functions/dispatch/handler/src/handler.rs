@@ -11,12 +11,11 @@ use futures::{
     future::{join, join_all},
 };
 use gridpost_core::{delivery::queue::Queue, error::chain, time::Timestamp};
-use gridpost_ports::Record;
+use gridpost_ports::{Record, guard::guarded};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::{
     Context, group,
-    guard::guarded,
     in_hand::Received,
     late_response::{self, Late},
     receive::{self, receive},
@@ -62,7 +61,7 @@ pub async fn handle(context: &Context, records: Vec<Record>, deadline: Timestamp
 
 async fn one_group(context: &Context, group: Vec<Received>, report: &Report<'_>) -> Vec<Late> {
     let records: Vec<_> = group.iter().map(|received| received.record.without_body()).collect();
-    match guarded(group::work(context, group, report)).await {
+    match guarded("handling records", group::work(context, group, report)).await {
         Ok(late) => late,
         Err(error) => {
             report.all_failed(records, &error).await;

@@ -14,11 +14,11 @@ use gridpost_core::{
     subscription::EventSubscription,
     time::Timestamp,
 };
-use gridpost_ports::{Listener, PortError};
+use gridpost_ports::{Listener, PortError, guard::guarded};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use crate::{Context, attempt::LateAnswer, attempt_log::duration_ms, guard::guarded, settle};
+use crate::{Context, attempt::LateAnswer, attempt_log::duration_ms, settle};
 
 /// How often a listener checks that its lane is still quiet.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -76,7 +76,9 @@ pub async fn listen_all(context: &Context, queue: Queue, late: Vec<Late>, deadli
         return;
     }
     let (stop, stopped) = watch::channel(false);
-    let listening = late.into_iter().map(|late| guarded(listen(context, late, stopped.clone())));
+    let listening = late.into_iter().map(|late| {
+        guarded("listening for a late response", listen(context, late, stopped.clone()))
+    });
     let all = join_all(listening);
     let over = fills(context, listener);
     pin_mut!(all, over);

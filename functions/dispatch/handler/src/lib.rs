@@ -24,7 +24,6 @@ pub mod bisect;
 pub mod count;
 pub mod decide;
 pub mod group;
-mod guard;
 pub mod handler;
 pub mod health;
 pub mod in_flight;

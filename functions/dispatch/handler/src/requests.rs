@@ -13,7 +13,7 @@ use gridpost_core::{
     retry::{health::Health, outcome::RESPONSE_WAIT},
     time::Timestamp,
 };
-use gridpost_ports::{PortError, Record, authentication::AUTHENTICATED_WITHIN};
+use gridpost_ports::{PortError, Record, authentication::AUTHENTICATED_WITHIN, guard::guarded};
 
 use crate::{
     Context,
@@ -22,7 +22,6 @@ use crate::{
     bisect::{self, Batch},
     count,
     decide::{NextStep, Verdict, decide},
-    guard::guarded,
     in_hand::DeliveryInHand,
     lane::{self, Lease, watched},
     late_response::Late,
@@ -151,7 +150,8 @@ async fn with_events(
 ) -> Vec<DeliveryInHand> {
     let taken = hands.into_iter().map(|hand| async move {
         let record = hand.record.without_body();
-        (record, guarded(acquire::events(context, hand)).await.and_then(|taken| taken))
+        let taken = guarded("loading events", acquire::events(context, hand)).await;
+        (record, taken.and_then(|taken| taken))
     });
     let (mut ready, mut held) = (Vec::new(), Vec::new());
     for (record, taken) in join_all(taken).await {
@@ -197,7 +197,8 @@ async fn request(
     report: &Report<'_>,
 ) -> Option<Late> {
     let records = without_bodies(hands.iter().map(|hand| &hand.record));
-    match guarded(make(context, hands, permit, report.deadline)).await.and_then(|made| made) {
+    let made = guarded("making a request", make(context, hands, permit, report.deadline)).await;
+    match made.and_then(|made| made) {
         Ok((settled, late)) => {
             report.all(settled).await;
             late

@@ -13,7 +13,6 @@
 //!
 //! [`publish`]: gridpost_ingest_handler::publish
 
-mod guard;
 mod refuse;
 
 use std::sync::Arc;
@@ -32,10 +31,10 @@ use gridpost_ingest_handler::publish::{Way, count, send};
 use gridpost_ports::{
     Clock, Dice, Meter, Payloads, PortError, QueueSender, SourceMessage,
     configuration::{ConfigurationCache, TopicSnapshot},
+    guard::{caught, guarded},
 };
 use uuid::Uuid;
 
-use guard::{caught, guarded};
 use refuse::{Refusal, refuse};
 
 /// What intake needs of the world, made once for the life of the function.
@@ -98,7 +97,7 @@ pub async fn take(context: &Context, messages: Vec<SourceMessage>) -> Vec<String
     let (mut refused, mut kept) = (Vec::new(), Vec::new());
     let mut mapped = Vec::new();
     for message in &messages {
-        match caught(|| map(context, message, &snapshot.topic)) {
+        match caught("mapping a message", || map(context, message, &snapshot.topic)) {
             Ok(Ok(body)) => mapped.extend(body),
             Ok(Err(error)) => refused.push((message, Refusal::Unmappable(error))),
             Err(panic) => kept.extend(keep(context, [message], PANICKED, &panic)),
@@ -108,7 +107,7 @@ pub async fn take(context: &Context, messages: Vec<SourceMessage>) -> Vec<String
     let now = context.clock.now();
     let mut taken = Vec::new();
     for one in &mapped {
-        match caught(|| one.read(&snapshot.topic, &topic_id, now)) {
+        match caught("reading a message", || one.read(&snapshot.topic, &topic_id, now)) {
             Ok(Ok(events)) => taken.push(Taken { message: one.message, events }),
             Ok(Err(error)) => refused.push((one.message, Refusal::Publish(error))),
             Err(panic) => kept.extend(keep(context, [one.message], PANICKED, &panic)),
@@ -121,6 +120,8 @@ pub async fn take(context: &Context, messages: Vec<SourceMessage>) -> Vec<String
 
 /// Why a message comes back at which the code panics.
 const PANICKED: &str = "a bug in Gridpost";
+
+const PUBLISHING: &str = "publishing messages";
 
 /// A message whose events the topic takes.
 struct Taken<'m> {
@@ -184,14 +185,17 @@ async fn publish_all(
     let of_each: Vec<_> = taken.iter().map(|one| (one.message, one.events.len())).collect();
     let messages: Vec<_> = of_each.iter().map(|(message, _)| *message).collect();
     let events: Vec<_> = taken.into_iter().flat_map(|one| one.events).collect();
-    if let Ok(kept) = guarded(publish(context, snapshot, &messages, &events, now)).await {
+    let all = publish(context, snapshot, &messages, &events, now);
+    if let Ok(kept) = guarded(PUBLISHING, all).await {
         return kept;
     }
     let (mut kept, mut rest) = (Vec::new(), &events[..]);
     for (message, count) in of_each {
         let (own, others) = rest.split_at(count);
         rest = others;
-        kept.extend(match guarded(publish(context, snapshot, &[message], own, now)).await {
+        let one = [message];
+        let publish = publish(context, snapshot, &one, own, now);
+        kept.extend(match guarded(PUBLISHING, publish).await {
             Ok(kept) => kept,
             Err(panic) => keep(context, [message], PANICKED, &panic),
         });

@@ -103,17 +103,7 @@ async fn a_slow_token_endpoint_is_named_by_probes_and_handshakes() {
     let probed = client.probe(request(Some(inline())), soon()).await;
     let stage = probed.failure.map(|failure| failure.stage);
     assert_eq!(stage, Some(Stage::TokenUnreachable));
-    let handshake = HandshakeRequest {
-        method: Method::OPTIONS,
-        url: Secret::new("https://e.example/"),
-        headers: Vec::new(),
-        attributes: Vec::new(),
-        body: Vec::new(),
-        authentication: Some(inline()),
-        is_sent_once: false,
-        wait: Duration::from_secs(9),
-    };
-    let refused = client.exchange(handshake).await.map(|answer| answer.status);
+    let refused = client.exchange(handshake(9_000)).await.map(|answer| answer.status);
     assert_eq!(refused, Err(no_token_within(9)));
 }
 

@@ -1,0 +1,48 @@
+//! A panic in a piece of work must fail that work alone: what is beside it in an invocation goes on.
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use futures::FutureExt;
+
+use crate::PortError;
+
+/// Does the work and turns a panic in it into an error. `what` is what it is doing, as in "settling a
+/// record".
+///
+/// # Errors
+///
+/// The work panicked.
+pub fn caught<T>(what: &'static str, work: impl FnOnce() -> T) -> Result<T, PortError> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| error_of(what, panic))
+}
+
+/// The same for work that waits.
+///
+/// # Errors
+///
+/// As above.
+pub fn guarded<T>(
+    what: &'static str,
+    work: impl Future<Output = T>,
+) -> impl Future<Output = Result<T, PortError>> {
+    // An `async fn` would store the work twice: as its argument, and as the future that it awaits.
+    AssertUnwindSafe(work)
+        .catch_unwind()
+        .map(move |done| done.map_err(|panic| error_of(what, panic)))
+}
+
+/// What a panic says.
+pub fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "a panic".to_owned())
+}
+
+fn error_of(what: &'static str, panic: Box<dyn Any + Send>) -> PortError {
+    let reason = said(&*panic);
+    tracing::error!(what, reason, "a panic: this is a bug in Gridpost");
+    PortError::new(what, reason)
+}
