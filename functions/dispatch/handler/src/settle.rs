@@ -11,6 +11,7 @@ mod hold;
 
 use std::time::Duration;
 
+use futures::stream::{self, StreamExt};
 use gridpost_core::{
     delivery::{
         DecodeError, Delivery,
@@ -45,6 +46,9 @@ const RESENT_MAX: u8 = 8;
 /// "Recursive loop detection".
 const LAMBDA_LOOP_SENDS: u8 = 16;
 const _: () = assert!(RESENT_MAX < LAMBDA_LOOP_SENDS);
+
+/// Parts of a batch that are ended at the same time: each may be a message of a queue's largest size.
+const ENDS_AT_ONCE: usize = 10;
 
 /// How long a delivery waits that has events which could not be ended.
 const NOT_ENDED_WAIT: Duration = Duration::from_secs(60);
@@ -101,8 +105,13 @@ pub async fn settle(
     let whole = PartRecord(hand.delivery.attempts.made + 1, events);
     let last = tries.last().copied().unwrap_or(Try { answer, times, part: whole });
     let part = (is_part || !tries.is_empty()).then_some(last.part);
+    let mut sending = Vec::with_capacity(ends.len());
     for part in &ends {
-        if let Err(error) = end::end_part(context, &hand, part, times.0).await {
+        sending.push(end::end_part(context, &hand, part, times.0));
+    }
+    let sent: Vec<_> = stream::iter(sending).buffered(ENDS_AT_ONCE).collect().await;
+    for (part, sent) in ends.iter().zip(sent) {
+        if let Err(error) = sent {
             // What this attempt delivered is still recorded, and it counts.
             next_step = not_ended(context, &hand, next_step, &error);
             continue;
