@@ -71,8 +71,8 @@ pub(super) const CORE: &[Mutation] = &[
     Mutation {
         name: "an id of two sources ends both",
         file: RESULTS,
-        old: "if is_ambiguous { Wish::Retry } else { *wish };",
-        new: "if is_ambiguous && false { Wish::Retry } else { *wish };",
+        old: "if is_ambiguous && *wish == Wish::End { Wish::Retry } else { *wish };",
+        new: "*wish;",
     },
     Mutation {
         name: "what is over is sent in a half",
@@ -155,7 +155,7 @@ pub(super) const WEBHOOK: &[Mutation] = &[
     Mutation {
         name: "an encoded body is read as it is",
         file: "shared/webhook/src/http/attempt.rs",
-        old: "if reads_results && is_encoded && !body.is_end_stream() => {",
-        new: "if reads_results && is_encoded && false => {",
+        old: "true if !body.is_end_stream() => Rest::Encoded(body),",
+        new: "true if false => Rest::Encoded(body),",
     },
 ];

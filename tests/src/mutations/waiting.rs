@@ -30,8 +30,8 @@ pub(super) const WAKE: &[Mutation] = &[
     Mutation {
         name: "a cursor that can't be noted gives up what is under way",
         file: "functions/wake/handler/src/lib.rs",
-        old: "                run.failed.get_or_insert(error);\n            }\n        }\n    }\n    let come",
-        new: "                return Err(error);\n            }\n        }\n    }\n    let come",
+        old: "                run.failed.get_or_insert(error);\n                // More",
+        new: "                return Err(error);\n                // More",
     },
     Mutation {
         name: "wake has one page in hand at a time",

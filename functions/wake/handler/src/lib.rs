@@ -134,6 +134,8 @@ pub async fn wake(context: &Context, until: Timestamp) -> Result<Woken, PortErro
             if let Err(error) = context.cursor.save(come).await {
                 tracing::warn!(error = %chain(&error), "how far this run has come was not noted");
                 run.failed.get_or_insert(error);
+                // More tries would hold up the pages: the one at the end follows anyway.
+                run.noted = this_minute;
             }
         }
     }

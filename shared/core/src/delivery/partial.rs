@@ -4,8 +4,6 @@
 //! AWS services answer for each event, webhooks where their event subscription asks for it, and a
 //! batch that was split has had several answers.
 
-use std::mem;
-
 use super::event_set::EventSet;
 use crate::{
     retry::{
@@ -101,8 +99,8 @@ pub fn split(rules: Rules<'_>, made: u32, met: &[Met]) -> Split {
                 rest.requests = rest.requests.max(met.requests);
                 if wait_s > *longest {
                     *longest = wait_s;
-                    let (requests, events) = (rest.requests, mem::take(&mut rest.events));
-                    *rest = Rest { requests, events, ..Rest::of(met) };
+                    (rest.answer, rest.last_at) = (met.answer, met.last_at);
+                    rest.is_separable = met.is_separable;
                 }
             }
             Err(reason) => {

@@ -205,7 +205,7 @@ fn apply<'e>(
         let places = index.named(name);
         is_understood &= !places.is_empty();
         let is_ambiguous = places.len() > 1;
-        let wish = if is_ambiguous { Wish::Retry } else { *wish };
+        let wish = if is_ambiguous && *wish == Wish::End { Wish::Retry } else { *wish };
         for place in places.into_iter().flatten() {
             wishes[*place] = wishes[*place].max(Some(wish));
         }

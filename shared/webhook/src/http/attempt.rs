@@ -100,13 +100,12 @@ impl HttpClient {
         match self.send(request, shown, sending).await {
             Ok(response) => {
                 let answer = self.answer_of(&response);
-                let is_encoded = is_encoded(response.headers());
-                let body = response.into_body();
+                let (head, body) = response.into_parts();
                 let rest = match answer.outcome {
-                    Outcome::Delivered if reads_results && is_encoded && !body.is_end_stream() => {
-                        Rest::Encoded(body)
-                    }
-                    Outcome::Delivered if reads_results => Rest::Results(body),
+                    Outcome::Delivered if reads_results => match is_encoded(&head.headers) {
+                        true if !body.is_end_stream() => Rest::Encoded(body),
+                        _ => Rest::Results(body),
+                    },
                     Outcome::Delivered => read_unkept(body),
                     _ if self.1 != ResponseBytes::default() => Rest::Body(body),
                     _ => read_unkept(body),

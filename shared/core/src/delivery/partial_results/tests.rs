@@ -95,6 +95,12 @@ fn body_table() {
             true,
             "ddrrdd",
         ),
+        (
+            "an id of two sources is delivered",
+            r#"{"results":[{"id":"3","status":"delivered"}]}"#,
+            true,
+            "dddddd",
+        ),
         ("the same event twice", r#"{"results":[{"id":"4","status":"end"}]}"#, true, "ddddee"),
         ("an unknown id", r#"{"results":[{"id":"9","status":"end"}]}"#, true, "rrrrrr"),
         (
