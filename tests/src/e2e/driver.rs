@@ -1,6 +1,6 @@
 //! Runs the cases and prints like Rust's own test harness.
 //!
-//! Cases are independent and wait most of their time, so nearly all of a [`Phase`] run at once.
+//! Cases are independent and wait most of their time, so many of a [`Phase`] run at once.
 
 mod run;
 

@@ -1,6 +1,8 @@
 //! Brings up the stack or processes, runs the cases, and takes everything down.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    num::NonZero, panic::AssertUnwindSafe, sync::Arc, thread::available_parallelism, time::Duration,
+};
 
 use anyhow::{Context, anyhow};
 use futures::{FutureExt, future::join_all};
@@ -20,6 +22,9 @@ use crate::e2e::{
 
 /// No case waits longer; one that does is stuck.
 const CASE_MAX: Duration = Duration::from_secs(10 * 60);
+
+/// Cases wait most of their time.
+const CASES_PER_PROCESSOR: usize = 10;
 
 /// What the processes of `gridpost dev` keep, below the temporary folder.
 const DEV_FOLDER: &str = "dev";
@@ -47,16 +52,10 @@ async fn run_on_stack(setting: Setting<'_>, turns: &[Turn], on_dev: &[Turn]) -> 
     let mut failed = Vec::new();
     for phase in [Phase::Together, Phase::Disturbing, Phase::Alone, Phase::Last] {
         let of_phase: Vec<_> = turns.iter().filter(|turn| turn.case.phase == phase).collect();
-        let at_once = if phase == Phase::Alone { 1 } else { of_phase.len().max(1) };
-        let phase_by_itself = async {
-            let mut failed = Vec::new();
-            for turns in of_phase.chunks(at_once) {
-                failed.extend(run_at_once(&world, turns).await);
-            }
-            failed
-        };
+        let at_once = if phase == Phase::Alone { 1 } else { stack_holds() };
         let beside = if phase == Phase::Disturbing { on_dev } else { &[] };
-        let (of_phase, beside) = tokio::join!(phase_by_itself, run_on_dev(setting, beside));
+        let (of_phase, beside) =
+            tokio::join!(run_turns(&world, &of_phase, at_once), run_on_dev(setting, beside));
         failed.extend(of_phase.into_iter().chain(beside));
     }
     failed.extend(quotas::kept(&world).err().map(|err| ("AWS's quotas".to_owned(), err)));
@@ -126,7 +125,7 @@ async fn run_on_process(
         Ok(world) => Arc::new(world),
         Err(err) => return without_ground(err, None, turns.iter().copied()),
     };
-    let mut failed = run_at_once(&world, turns).await;
+    let mut failed = run_turns(&world, turns, turns.len()).await;
     if let Err(err) = world.ground.down().await {
         failed.push(("ending `gridpost dev`".to_owned(), err));
     }
@@ -139,15 +138,25 @@ async fn run_on_process(
     failed
 }
 
-async fn run_at_once(world: &Arc<World>, turns: &[&Turn]) -> Failures {
-    let mut running = JoinSet::new();
-    for turn in turns.iter().map(|turn| **turn) {
-        let world = Arc::clone(world);
-        running
-            .spawn(async move { (turn.name(), Instant::now(), outcome(turn.case, world).await) });
-    }
+/// So many cases on the stack at once: functions, emulator and clients share these processors, and
+/// an emulator that answers nothing for 30 s fails whatever waits for it.
+fn stack_holds() -> usize {
+    CASES_PER_PROCESSOR * available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Runs turns, so many at once.
+async fn run_turns(world: &Arc<World>, turns: &[&Turn], at_once: usize) -> Failures {
+    let (mut waiting, mut running) = (turns.iter(), JoinSet::new());
     let mut failed = Vec::new();
-    while let Some(Ok((name, started, outcome))) = running.join_next().await {
+    loop {
+        while running.len() < at_once {
+            let Some(turn) = waiting.next().map(|turn| **turn) else { break };
+            let world = Arc::clone(world);
+            running.spawn(
+                async move { (turn.name(), Instant::now(), outcome(turn.case, world).await) },
+            );
+        }
+        let Some(Ok((name, started, outcome))) = running.join_next().await else { break };
         let verdict = if outcome.is_ok() { "ok" } else { "FAILED" };
         println!("test {name} ... {verdict} ({:.1} s)", started.elapsed().as_secs_f64());
         failed.extend(outcome.err().map(|err| (name, err)));
