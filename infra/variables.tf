@@ -178,7 +178,7 @@ variable "live_versions" {
   nullable    = false
 
   validation {
-    condition     = length(setsubtract(keys(var.live_versions), ["ingest", "expand", "dispatch", "dead-letter", "redrive", "manage", "wake"])) == 0 && alltrue([for version in values(var.live_versions) : can(regex("^[0-9]+$", version))])
+    condition     = length(setsubtract(keys(var.live_versions), ["ingest", "expand", "dispatch", "dead-letter", "redrive", "manage", "wake", "intake"])) == 0 && alltrue([for version in values(var.live_versions) : can(regex("^[0-9]+$", version))])
     error_message = "live_versions must be numbers of versions by function (ingest, expand, dispatch, dead-letter, redrive, manage, wake), got ${jsonencode(var.live_versions)}."
   }
 }

@@ -179,7 +179,9 @@ impl AttemptLine {
             text.push_str(&format!(" after {took} ms"));
         }
         if self.is_late_success() {
-            text.push_str(", too late for its attempt, which had timed out: it is not repeated");
+            text.push_str(
+                ", too late for its attempt, which had timed out: it is taken out of retry",
+            );
         }
         match (self.text("decision"), self.text("due"), self.text("reason")) {
             (Some("Retry"), Some(due), _) => {
@@ -284,7 +286,7 @@ mod tests {
         let read = line(&late).expect("a line");
         assert_eq!(
             read.told(),
-            "Delivered (200) after 40003 ms, too late for its attempt, which had timed out: it is not repeated"
+            "Delivered (200) after 40003 ms, too late for its attempt, which had timed out: it is taken out of retry"
         );
         assert!(read.is_late_success() && read.has_event("e-1"));
         let dropped = json!({

@@ -8,6 +8,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     env,
     io::{self, Write as _},
+    ops::Range,
     process::Command,
     sync::{
         Mutex,
@@ -198,17 +199,44 @@ fn every_seed_keeps_the_promise() {
             }
         }
     };
-    thread::scope(|scope| {
-        let threads = thread::available_parallelism().map_or(2, usize::from);
-        (0..threads).for_each(|_| {
-            scope.spawn(work);
-        });
-    });
+    on_all_processors(work);
     let failed = failed.into_inner().expect("no panic while held");
     let lines: Vec<_> = failed.into_values().collect();
     assert!(lines.is_empty(), "{} failed\n{}", lines.len(), lines.join("\n"));
     let share = disturbed.tell(seeds, from);
     assert!(share < DISTURBED_MAX, "{share} % of all deliveries were disturbed");
+}
+
+/// Lives worlds on all processors, and fails with the first problem of each in which one was found.
+fn assert_all_keep(world: &str, seeds: Range<u64>, live: impl Fn(u64) -> Vec<String> + Sync) {
+    let next = AtomicU64::new(seeds.start);
+    let failed = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return;
+            }
+            if let Some(first) = live(seed).first() {
+                failed
+                    .lock()
+                    .expect("no panic while held")
+                    .push(format!("GRIDPOST_SIM_WORLD={world} GRIDPOST_SIM_SEED={seed} # {first}"));
+            }
+        }
+    };
+    on_all_processors(work);
+    let lines = failed.into_inner().expect("no panic while held");
+    assert!(lines.is_empty(), "{} failed\n{}", lines.len(), lines.join("\n"));
+}
+
+fn on_all_processors(work: impl Fn() + Sync) {
+    thread::scope(|scope| {
+        let threads = thread::available_parallelism().map_or(2, usize::from);
+        (0..threads).for_each(|_| {
+            scope.spawn(&work);
+        });
+    });
 }
 
 /// Seeds of one run whose worlds have pauses.
@@ -220,30 +248,13 @@ const PAUSED_SEEDS: u64 = 600;
 fn every_seed_keeps_the_promise_with_pauses() {
     let from = number("GRIDPOST_SIM_FROM").unwrap_or_else(first);
     let seeds = number("GRIDPOST_SIM_PAUSED").unwrap_or(PAUSED_SEEDS);
-    let (next, held) = (AtomicU64::new(from), AtomicU64::new(0));
-    let failed = Mutex::new(Vec::new());
-    let work = || {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= from + seeds {
-                return;
-            }
-            let remains = world::run_on(Stores::Fakes, &scenario::paused(seed), seed, false);
-            held.fetch_add(remains.history.held.len() as u64, Ordering::Relaxed);
-            let problems = checker::check(&remains);
-            if let Some(first) = problems.first() {
-                failed.lock().expect("no panic while held").push(format!("{seed} # {first}"));
-            }
-        }
+    let held = AtomicU64::new(0);
+    let live = |seed| {
+        let remains = world::run_on(Stores::Fakes, &scenario::paused(seed), seed, false);
+        held.fetch_add(remains.history.held.len() as u64, Ordering::Relaxed);
+        checker::check(&remains)
     };
-    thread::scope(|scope| {
-        let threads = thread::available_parallelism().map_or(2, usize::from);
-        (0..threads).for_each(|_| {
-            scope.spawn(work);
-        });
-    });
-    let lines = failed.into_inner().expect("no panic while held");
-    assert!(lines.is_empty(), "{} failed\n{}", lines.len(), lines.join("\n"));
+    assert_all_keep("paused", from..from + seeds, live);
     let held = held.into_inner();
     assert!(held > seeds, "only {held} deliveries were held in {seeds} worlds");
 }
@@ -257,32 +268,16 @@ const BATCHED_SEEDS: u64 = 400;
 fn every_seed_keeps_the_promise_with_bad_events_in_batches() {
     let from = number("GRIDPOST_SIM_FROM").unwrap_or_else(first);
     let seeds = number("GRIDPOST_SIM_BATCHED").unwrap_or(BATCHED_SEEDS);
-    let (next, parts) = (AtomicU64::new(from), AtomicU64::new(0));
-    let failed = Mutex::new(Vec::new());
-    let work = || {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= from + seeds {
-                return;
-            }
-            let remains = world::run_on(Stores::Fakes, &scenario::batched(seed), seed, false);
-            let alone = remains.history.requests.iter().filter(|made| {
-                made.events == 1 && made.met.iter().any(|met| met.answer.status == Some(400))
-            });
-            parts.fetch_add(alone.count() as u64, Ordering::Relaxed);
-            if let Some(first) = checker::check(&remains).first() {
-                failed.lock().expect("no panic while held").push(format!("{seed} # {first}"));
-            }
-        }
-    };
-    thread::scope(|scope| {
-        let threads = thread::available_parallelism().map_or(2, usize::from);
-        (0..threads).for_each(|_| {
-            scope.spawn(work);
+    let parts = AtomicU64::new(0);
+    let live = |seed| {
+        let remains = world::run_on(Stores::Fakes, &scenario::batched(seed), seed, false);
+        let alone = remains.history.requests.iter().filter(|made| {
+            made.events == 1 && made.met.iter().any(|met| met.answer.status == Some(400))
         });
-    });
-    let lines = failed.into_inner().expect("no panic while held");
-    assert!(lines.is_empty(), "{} failed\n{}", lines.len(), lines.join("\n"));
+        parts.fetch_add(alone.count() as u64, Ordering::Relaxed);
+        checker::check(&remains)
+    };
+    assert_all_keep("batched", from..from + seeds, live);
     let parts = parts.into_inner();
     assert!(parts > seeds / 4, "only {parts} events stood alone in {seeds} worlds");
 }
