@@ -61,6 +61,7 @@ const MAY_USE: [(&str, &[&str]); 20] = [
             "testkit",
             "embedded",
             "ingest-handler",
+            "intake-handler",
             "expand-handler",
             "dispatch-handler",
             "dead-letter-handler",

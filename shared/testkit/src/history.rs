@@ -22,10 +22,12 @@ use uuid::Uuid;
 
 mod keyed;
 mod operated;
+mod sourced;
 
 pub use self::{
     keyed::{Keyed, KeyedPublish},
     operated::Operated,
+    sourced::{Sourced, SourcedMessage},
 };
 use crate::event;
 
@@ -47,6 +49,8 @@ pub struct History {
     pub operated: Operated,
     /// Publishes that were repeated under a key.
     pub keyed: Keyed,
+    /// Messages of sources.
+    pub sourced: Sourced,
     /// Events that were accepted for a subscription before a delivery carried them.
     pub promised: BTreeSet<(SubscriptionKey, String)>,
     /// Requests made to endpoints, in the order they began.

@@ -85,6 +85,8 @@ pub struct QueueSettings {
     pub in_flight_max: usize,
     /// The largest message, in bytes. SQS: a setting of the queue, up to 1,048,576.
     pub message_bytes_max: usize,
+    /// Whether a function may send to the poison queue, as intake does to the one of its source.
+    pub takes_refused: bool,
     /// Whether the calls made are kept to be read back: what was sent, together with what, and what was
     /// hidden.
     pub keeps_log: bool,
@@ -105,6 +107,7 @@ impl QueueSettings {
         counts_lag: false,
         in_flight_max: 120_000,
         message_bytes_max: 262_144,
+        takes_refused: false,
         keeps_log: true,
     };
 }
@@ -458,7 +461,7 @@ impl Queues {
         }
         match queue {
             Queue::Dispatch => self.accept(&message.body, visible_at),
-            Queue::Poison => {
+            Queue::Poison if !self.settings.takes_refused => {
                 let mut history = self.history.lock().expect("no panic while held");
                 history
                     .violation(self.clock.now(), "a function sent a message to the poison queue");

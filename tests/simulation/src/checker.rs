@@ -20,6 +20,7 @@ mod pauses;
 mod promptness;
 mod records;
 mod repeats;
+mod sources;
 mod waits;
 
 use std::{
@@ -118,6 +119,7 @@ pub fn check(remains: &Remains) -> Vec<String> {
     promptness::check(&mut check);
     operated::check(&mut check);
     repeats::check(&mut check);
+    sources::check(&mut check);
     pauses::check(&mut check);
     batches::check(&mut check);
     check.failures

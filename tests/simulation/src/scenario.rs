@@ -10,6 +10,7 @@ mod pauses;
 mod repeats;
 mod resources;
 mod seeds;
+mod sources;
 mod streams;
 
 use std::{
@@ -42,6 +43,7 @@ pub use self::{
     pauses::paused,
     repeats::repeated,
     seeds::plain,
+    sources::{Form, Strange, sourced},
     streams::mixed,
 };
 use crate::lambda::{Readings, Wakes};
@@ -64,6 +66,10 @@ pub struct Scenario {
     pub publishes: Vec<Publish>,
     /// Topics that heed keys; what is published to them has one.
     pub keyed: BTreeSet<String>,
+    /// Topics whose events come from a source of AWS, and the form of its messages.
+    pub sources: BTreeMap<String, Form>,
+    /// Messages on the queues of sources that do not have their form.
+    pub strange: Vec<Strange>,
     /// Event subscriptions that are deleted, and when.
     pub deletions: Vec<(Timestamp, SubscriptionKey)>,
     /// What else is changed while events flow.
@@ -181,6 +187,8 @@ impl Default for Scenario {
             converted: BTreeSet::new(),
             publishes: Vec::new(),
             keyed: BTreeSet::new(),
+            sources: BTreeMap::new(),
+            strange: Vec::new(),
             deletions: Vec::new(),
             changes: Vec::new(),
             consents: Vec::new(),

@@ -8,6 +8,7 @@ mod operators;
 mod pace;
 mod publisher;
 mod repeats;
+mod sources;
 
 use std::{
     cell::{Cell, RefCell},
@@ -37,7 +38,7 @@ use super::{
     log::LogReader,
     scenario::{
         Changed, Consent, DEAD_LETTER_TIMEOUT, DISPATCH_TIMEOUT, INGEST_TIMEOUT, Operation, Pace,
-        Publish, Scenario,
+        Publish, Scenario, Strange,
     },
 };
 use gridpost_testkit::{
@@ -53,8 +54,8 @@ use gridpost_testkit::{
     table::Tables,
 };
 
-use self::embedded::EmbeddedQueues;
 pub use self::embedded::Stores;
+use self::{embedded::EmbeddedQueues, sources::Sources};
 
 /// In a world that lasts longer than this, something waits for ever.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -93,6 +94,7 @@ pub struct World {
     pace_dice: SeededDice,
     scenario: Scenario,
     ingests: RefCell<Vec<(Arc<Instance>, Rc<gridpost_ingest_handler::Context>)>>,
+    sources: Sources,
     busy: Cell<u64>,
     idle: Notify,
 }
@@ -130,6 +132,8 @@ pub struct Remains {
     pub bucket_refuses: Vec<Range<Timestamp>>,
     /// The buckets that do not exist.
     pub missing_buckets: BTreeSet<String>,
+    /// Messages of sources that intake refused.
+    pub refused: Vec<String>,
     pub pace: Pace,
 }
 
@@ -141,6 +145,7 @@ enum Act<'a> {
     Ask(&'a Consent),
     Give(&'a Consent),
     Operate(&'a Operation),
+    SendStrange(&'a Strange),
 }
 
 /// Runs a world to its end. `traced` keeps a line of everything.
@@ -222,6 +227,7 @@ impl World {
             pace_dice: pace::dice(seed),
             scenario: scenario.clone(),
             ingests: RefCell::default(),
+            sources: scenario.sources.keys().map(|it| (it.clone(), Default::default())).collect(),
             busy: Cell::new(0),
             idle: Notify::new(),
             dice,
@@ -270,6 +276,9 @@ impl World {
         self.note_first();
         for mapping in self.mappings() {
             tokio::task::spawn_local(lambda::poll(Rc::clone(&self), mapping));
+        }
+        for topic in self.sources.keys() {
+            tokio::task::spawn_local(Rc::clone(&self).read_source(topic.clone()));
         }
         tokio::task::spawn_local(lambda::schedule_wake(Rc::clone(&self)));
         if self.operates() {
@@ -324,6 +333,7 @@ impl World {
     fn anything_waits(&self) -> bool {
         self.mappings().iter().any(|mapping| !self.queues.is_empty(mapping.queue))
             || self.tables.any_parked()
+            || self.anything_comes()
             || self.operates() && !self.queues.is_empty(Queue::Poison)
     }
 
@@ -358,7 +368,9 @@ impl World {
         let operations = scenario.operations.iter();
         let operated = operations.map(|operation| (operation.at, Act::Operate(operation)));
         let all = published.chain(deleted).chain(changed).chain(asked).chain(given);
-        let all = all.chain(operated);
+        let strange = scenario.strange.iter();
+        let strange = strange.map(|strange| (strange.at, Act::SendStrange(strange)));
+        let all = all.chain(operated).chain(strange);
         let mut all: Vec<_> = all.collect();
         all.sort_by_key(|(at, _)| *at);
         for (number, (at, act)) in all.into_iter().enumerate() {
@@ -380,6 +392,7 @@ impl World {
                         world.end();
                     });
                 }
+                Act::SendStrange(strange) => self.send_strange(number, &strange.topic),
                 Act::Delete(key) => self.delete(key),
                 Act::Change(change) => self.change(change),
                 Act::Ask(consent) => self.tables.change(&consent.of, |subscription| {
@@ -431,6 +444,10 @@ impl World {
             dead_letter_window: self.scenario.readings.dead_letter.window,
             bucket_refuses: self.scenario.bucket_refuses.clone(),
             missing_buckets: self.scenario.missing_buckets.clone(),
+            refused: match self.scenario.queues.takes_refused {
+                true => self.queues.bodies(Queue::Poison),
+                false => Vec::new(),
+            },
             pace: self.scenario.pace,
             history: std::mem::take(&mut *self.history.lock().expect("no panic while held")),
         }

@@ -9,6 +9,8 @@ mod examples;
 mod repeats;
 #[path = "simulation/seeds.rs"]
 mod seeds;
+#[path = "simulation/sources.rs"]
+mod sources;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

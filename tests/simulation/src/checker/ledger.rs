@@ -13,6 +13,7 @@ use gridpost_core::{
 use uuid::Uuid;
 
 use super::Check;
+use crate::world::Remains;
 use gridpost_testkit::history::Request;
 
 /// An event subscription and the hour in which events were published.
@@ -41,7 +42,8 @@ pub(super) fn check(check: &mut Check<'_>) {
     for (row, bounds) in &rows {
         let account = ledger.accounts.get(row).cloned().unwrap_or_default();
         // Dead-letter events are published by the function itself, again after each fault.
-        // So are those with a key: after a fault the work may be done, and counted, again.
+        // So are those with a key and those of sources: after a fault the work may be done, and counted,
+        // again.
         let is_told = is_repeated(check, &row.0.topic) && !check.is_undisturbed();
         if account.matched != bounds.matched && !is_told {
             let (counted, matched) = (account.matched, bounds.matched);
@@ -83,9 +85,8 @@ fn intakes(check: &mut Check<'_>) {
     let mut confirmed = check.remains.history.confirmed.clone();
     if !check.remains.calm {
         // A copy may die between the end of the work and its count, and may do the work twice.
-        let is_keyed = |topic: &str| check.remains.history.keyed.is_to(topic);
-        counted.retain(|topic, _| !is_keyed(topic));
-        confirmed.retain(|topic, _| !is_keyed(topic));
+        counted.retain(|topic, _| !is_repeated(check, topic));
+        confirmed.retain(|topic, _| !is_repeated(check, topic));
     }
     if counted != confirmed {
         check.fail(format!("accepted were {confirmed:?}, counted {counted:?}"));
@@ -94,7 +95,8 @@ fn intakes(check: &mut Check<'_>) {
 
 /// Whether what is published to a topic may be published, and counted, again after a fault.
 fn is_repeated(check: &Check<'_>, topic: &str) -> bool {
-    check.remains.told.as_deref() == Some(topic) || check.remains.history.keyed.is_to(topic)
+    let Remains { told, history, .. } = check.remains;
+    told.as_deref() == Some(topic) || history.keyed.is_to(topic) || history.sourced.is_to(topic)
 }
 
 fn bounds(check: &Check<'_>) -> BTreeMap<Row, Bounds> {

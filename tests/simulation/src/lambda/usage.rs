@@ -9,6 +9,8 @@ use gridpost_core::delivery::queue::Queue;
 pub enum Function {
     /// Takes publishes.
     Ingest,
+    /// Takes in messages of sources.
+    Intake,
     /// Makes large fan-outs.
     Expand,
     Dispatch,
@@ -48,6 +50,7 @@ impl Function {
     pub fn memory_mb(self) -> u64 {
         match self {
             Self::Ingest
+            | Self::Intake
             | Self::Expand
             | Self::Dispatch
             | Self::DeadLetter

@@ -7,6 +7,7 @@ use std::{
 
 use gridpost_core::{
     endpoint::Allowed,
+    intake::Source,
     retry::{health::Durations, lane::LaneSettings},
 };
 use gridpost_dead_letter_handler::notify::Notifier;
@@ -41,6 +42,27 @@ impl World {
             payloads: self.faulty(instance, &self.payloads),
             queue_message_bytes_max: self.settings().message_bytes_max,
             latency_metrics: true,
+            inline_fan_out: self.scenario.inline_fan_out,
+            piece_deliveries_max: self.scenario.piece_deliveries_max,
+        }
+    }
+
+    /// A fresh copy of a source's intake.
+    pub fn intake(
+        &self,
+        instance: &Arc<Instance>,
+        source: Source,
+    ) -> gridpost_intake_handler::Context {
+        let configuration: Arc<dyn Configuration> = self.faulty(instance, &self.tables);
+        gridpost_intake_handler::Context {
+            source,
+            clock: Arc::new(instance.clock(self.clock)),
+            dice: Arc::clone(&self.handlers_dice),
+            configuration: self.cache(instance, configuration, CONFIGURATION_KEPT_FOR),
+            sender: self.faulty(instance, &self.queues),
+            payloads: self.faulty(instance, &self.payloads),
+            meter: CountingMeter::of(&self.history),
+            queue_message_bytes_max: self.settings().message_bytes_max,
             inline_fan_out: self.scenario.inline_fan_out,
             piece_deliveries_max: self.scenario.piece_deliveries_max,
         }

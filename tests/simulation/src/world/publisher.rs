@@ -37,6 +37,9 @@ impl World {
         if self.scenario.keyed.contains(&publish.to.topic) {
             return self.publish_keyed(number, publish).await;
         }
+        if let Some(form) = self.scenario.sources.get(&publish.to.topic) {
+            return self.send_to_source(number, publish, *form);
+        }
         for try_number in 0.. {
             let id = |event| format!("e{number}-{event}-{try_number}");
             let ids: Vec<_> = (0..publish.events.len()).map(id).collect();

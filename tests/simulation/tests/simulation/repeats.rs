@@ -1,10 +1,7 @@
 //! Publishers that repeat under a key, in worlds of their own: answers are lost on their way, copies
 //! of ingest die, calls fail.
-//!
-//! `GRIDPOST_SIM_REPEATED=<n> cargo test -p gridpost-simulation --test simulation -- replay_repeated
-//! --nocapture` lives one world again and prints all that happens in it.
 
-use std::{collections::BTreeSet, env};
+use std::collections::BTreeSet;
 
 use gridpost_simulation::{
     checker,
@@ -41,8 +38,8 @@ impl Seen {
     }
 }
 
-fn live(stores: Stores, seed: u64, traced: bool) -> (world::Remains, Vec<String>) {
-    let remains = world::run_on(stores, &repeated(seed), seed, traced);
+fn live(stores: Stores, seed: u64) -> (world::Remains, Vec<String>) {
+    let remains = world::run_on(stores, &repeated(seed), seed, false);
     let failures = checker::check(&remains);
     (remains, failures)
 }
@@ -51,14 +48,13 @@ fn live(stores: Stores, seed: u64, traced: bool) -> (world::Remains, Vec<String>
 fn a_key_makes_no_second_delivery_and_loses_none() {
     let (mut lines, mut seen) = (Vec::new(), Seen::default());
     for seed in 1..=SEEDS {
-        let (remains, failures) = live(Stores::Fakes, seed, false);
+        let (remains, failures) = live(Stores::Fakes, seed);
         seen.note(&remains);
-        lines.extend(
-            failures.first().map(|first| format!("GRIDPOST_SIM_REPEATED={seed} # {first}")),
-        );
+        let replay = format!("GRIDPOST_SIM_WORLD=repeated GRIDPOST_SIM_SEED={seed}");
+        lines.extend(failures.first().map(|first| format!("{replay} # {first}")));
     }
     for seed in 1..=EMBEDDED_SEEDS {
-        let failures = live(Stores::Embedded, seed, false).1;
+        let failures = live(Stores::Embedded, seed).1;
         lines.extend(failures.first().map(|first| format!("embedded, seed {seed} # {first}")));
     }
     assert!(lines.is_empty(), "{} failed\n{}", lines.len(), lines.join("\n"));
@@ -67,15 +63,4 @@ fn a_key_makes_no_second_delivery_and_loses_none() {
     for kind in ["the caller died", "a call failed", "a call took effect but failed"] {
         assert!(seen.kinds.contains(kind), "{kind}: never");
     }
-}
-
-#[test]
-fn replay_repeated() {
-    let seed = env::var("GRIDPOST_SIM_REPEATED").ok().and_then(|text| text.parse().ok());
-    let Some(seed) = seed else { return };
-    let (remains, failures) = live(Stores::Fakes, seed, true);
-    for line in remains.history.trace.iter().flatten() {
-        println!("{line}");
-    }
-    assert!(failures.is_empty(), "seed {seed}:\n{}", failures.join("\n"));
 }

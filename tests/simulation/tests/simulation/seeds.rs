@@ -208,7 +208,11 @@ fn every_seed_keeps_the_promise() {
 }
 
 /// Lives worlds on all processors, and fails with the first problem of each in which one was found.
-fn assert_all_keep(world: &str, seeds: Range<u64>, live: impl Fn(u64) -> Vec<String> + Sync) {
+pub(super) fn assert_all_keep(
+    world: &str,
+    seeds: Range<u64>,
+    live: impl Fn(u64) -> Vec<String> + Sync,
+) {
     let next = AtomicU64::new(seeds.start);
     let failed = Mutex::new(Vec::new());
     let work = || {
@@ -343,6 +347,7 @@ fn replay() {
         "paused" => live(&scenario::paused(number), number),
         "batched" => live(&scenario::batched(number), number),
         "repeated" => live(&scenario::repeated(number), number),
+        "sourced" => live(&scenario::sourced(number), number),
         world => Seed { number, world: Made::named(world) }.live(true),
     };
     for line in remains.history.trace.iter().flatten() {
