@@ -106,8 +106,14 @@ pub(super) const ALL: &[Mutation] = &[
     Mutation {
         name: "a backlog comes back at once",
         file: HEALTH,
-        old: "        self.spread.max(SPREAD_MIN).mul_f64(",
-        new: "        self.spread.min(SPREAD_MIN).mul_f64(",
+        old: "        spread.mul_f64(self.dice",
+        new: "        spread.min(SPREAD_MIN).mul_f64(self.dice",
+    },
+    Mutation {
+        name: "another endpoint's backlog lengthens a wait",
+        file: HEALTH,
+        old: "spread.min(over.since(first))",
+        new: "spread.max(over.since(first).min(spread))",
     },
     Mutation {
         name: "a success of a stale copy ends a wait",

@@ -11,9 +11,10 @@ use futures::{
     pin_mut,
 };
 use gridpost_core::{
+    delivery::parking::IN_FLIGHT_HIGH_WATER,
     error::chain,
     retry::{
-        lane::{self, HANGS_AFTER, LaneReport},
+        lane::{self, Beyond, HANGS_AFTER, LaneReport},
         outcome::Outcome,
     },
     subscription::EventSubscription,
@@ -171,8 +172,12 @@ pub async fn look_again(context: &Context, hand: &DeliveryInHand) -> Hold {
     let (slow, now) = (context.healths.known(hand.subscription()).slow, context.clock.now());
     let queue = hand.delivery.retry_queue(context.settings.retry_shards);
     let backlog = context.in_flight.backlog(queue, now).await;
-    let (dice, settings) = (context.dice.roll(), &context.settings.lanes);
-    Hold::About(lane::look_again(&slow, backlog, dice, now, settings))
+    // No more can be in flight than there are.
+    let is_nearly_full = backlog >= IN_FLIGHT_HIGH_WATER
+        && context.in_flight.of(queue, now).await >= IN_FLIGHT_HIGH_WATER;
+    let (age, dice) = (now.since(hand.delivery.publish_time), context.dice.roll());
+    let beyond = Beyond { backlog, is_nearly_full, age, dice };
+    Hold::About(lane::look_again(&slow, beyond, now, &context.settings.lanes))
 }
 
 /// Whether no response came within 30 s. A response with status 408 is a response.

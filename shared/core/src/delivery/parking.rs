@@ -232,9 +232,11 @@ pub fn is_parkable(wait: Duration) -> bool {
 }
 
 /// When a parked delivery comes back that is due at `due`. At least `backlog` deliveries wait with
-/// it: what one outage delayed is [spread](spread), by a `roll` from 0.0 up to 1.0.
+/// it: what one outage delayed is [spread](spread), by a `roll` from 0.0 up to 1.0, over a time that is
+/// no longer than the wait itself: the backlog may be another endpoint's.
 pub fn parked_until(due: Timestamp, now: Timestamp, backlog: u64, roll: f64) -> Timestamp {
-    due.max(now + PARKED_MIN) + spread(backlog).mul_f64(roll)
+    let due = due.max(now + PARKED_MIN);
+    due + spread(backlog).min(due.since(now)).mul_f64(roll)
 }
 
 /// The spread of the end of a wait of `backlog` deliveries: 500 come back per second, the last
@@ -389,12 +391,16 @@ mod tests {
             ("not before wake looks there", 150, 0, 0.9, 180),
             ("spread by what waits with it", 1_000, 60_000, 0.5, 1_060),
             ("the first of them in time", 1_000, 60_000, 0.0, 1_000),
+            ("no longer than it waits", 200, 300_000, 1.0, 400),
+            ("a longer one", 1_000, 300_000, 1.0, 1_600),
         ];
         for (row, due, backlog, roll, want) in table {
             assert_eq!(parked_until(at(due), at(0), backlog, roll), at(want), "{row}");
         }
-        let latest = parked_until(at(0), at(0), u64::MAX, 1.0);
-        assert_eq!(latest.since(at(0)), PARKED_LATER_MAX, "the latest of all");
+        for due in [0, 180, 600, 10_000] {
+            let later = parked_until(at(due), at(0), u64::MAX, 1.0).since(at(due));
+            assert!(later <= PARKED_LATER_MAX, "{due}: {later:?}");
+        }
     }
 
     #[test]

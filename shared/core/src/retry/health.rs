@@ -335,6 +335,15 @@ impl Health {
         })
     }
 
+    /// A spread, at most as long as the endpoint has been in trouble when its wait is over: what waits
+    /// for it has come in that time, and need not come back more slowly. The backlog that a spread is
+    /// from counts all event subscriptions of a retry queue, and may be another endpoint's.
+    fn bounded(&self, spread: Duration, now: Timestamp) -> Duration {
+        let first = self.row.since.into_iter().chain(self.since()).min();
+        let over = self.until().max(Some(now));
+        first.zip(over).map_or(spread, |(first, over)| spread.min(over.since(first)))
+    }
+
     /// When the later of its waits began.
     fn waits_since(&self) -> Option<Timestamp> {
         let (probation, delayed) = (self.probation, self.delayed);
@@ -390,8 +399,9 @@ pub struct AdmissionRequest {
 impl AdmissionRequest {
     /// A random moment of the spread. Later ones are likelier: so a backlog that grows during the
     /// wait comes back at about the same pace from the first second of the spread to its last.
-    fn moment(&self) -> Duration {
-        self.spread.max(SPREAD_MIN).mul_f64(self.dice.clamp(0.0, 1.0).sqrt())
+    fn moment(&self, health: &Health) -> Duration {
+        let spread = health.bounded(self.spread, self.now).max(SPREAD_MIN);
+        spread.mul_f64(self.dice.clamp(0.0, 1.0).sqrt())
     }
 }
 
@@ -427,7 +437,7 @@ pub fn admit(
     match health.probe {
         // A second copy of the probing delivery waits too: one request probes, not two.
         Some(probe) if now < probe.lease_until => {
-            Admission::Wait { until: now + PROBED_LOOK_AGAIN + asking.moment() }
+            Admission::Wait { until: now + PROBED_LOOK_AGAIN + asking.moment(health) }
         }
         _ => {
             let probe = Probe { delivery: asking.delivery, lease_until: now + PROBE_LEASE };
@@ -438,7 +448,7 @@ pub fn admit(
 
 /// When a delivery comes back that finds the endpoint waiting until `until`.
 fn look_again(health: &Health, until: Timestamp, asking: AdmissionRequest) -> Timestamp {
-    let end = until + asking.moment();
+    let end = until + asking.moment(health);
     let on_probation = health.probation.is_some_and(|wait| asking.now < wait.until);
     let first = health.delayed.filter(|wait| wait.step == 1 && !on_probation);
     match first {

@@ -42,8 +42,16 @@ const SLOW_SHARE: u32 = 10;
 /// The shortest wait of a delivery beyond the bound.
 pub const LOOK_AGAIN_MIN: Duration = Duration::from_secs(2);
 
-/// The longest wait of a delivery beyond the bound.
+/// The longest wait of a delivery beyond the bound, ...
 pub const LOOK_AGAIN_MAX: Duration = Duration::from_secs(60);
+
+/// ... and where its retry queue is nearly full: long enough to be parked.
+/// Otherwise an endpoint that is slower than its events come, and never fails, would fill the queue.
+const LOOK_AGAIN_MAX_NEARLY_FULL: Duration = Duration::from_secs(10 * 60);
+
+/// A delivery waits at most this long, or as long as it has waited before: the backlog may be another
+/// endpoint's, whose queue it shares.
+const LOOK_AGAIN_YOUNG: Duration = Duration::from_secs(10);
 
 /// The assumed time of an answer while none has come.
 const ANSWER_GUESSED: Duration = Duration::from_secs(5);
@@ -334,13 +342,24 @@ impl AnswerCounts {
     }
 }
 
-/// When a delivery beyond the bound of its slow endpoint comes back. `backlog` is about how many
-/// wait with it, `dice` a draw from 0 up to 1. In the time of one answer, about as many come back
-/// as the bound admits: it stays used, and few are received in vain.
+/// A delivery beyond the bound of its slow endpoint.
+#[derive(Clone, Copy, Debug)]
+pub struct Beyond {
+    /// About how many messages its retry queue has.
+    pub backlog: u64,
+    /// Whether nearly as many of them are in flight as may be.
+    pub is_nearly_full: bool,
+    /// How long ago it was published.
+    pub age: Duration,
+    /// A draw from 0 up to 1.
+    pub dice: f64,
+}
+
+/// When a delivery beyond the bound of its slow endpoint comes back. In the time of one answer, about
+/// as many come back as the bound admits: it stays used, and few are received in vain.
 pub fn look_again(
     slow: &Slowness,
-    backlog: u64,
-    dice: f64,
+    beyond: Beyond,
     now: Timestamp,
     settings: &LaneSettings,
 ) -> Timestamp {
@@ -348,12 +367,16 @@ pub fn look_again(
         .answers
         .took_ms
         .map_or(ANSWER_GUESSED, |millis| Duration::from_millis(u64::from(millis)));
-    let rounds = backlog as f64 / f64::from(slow.bound(settings));
-    let most = LOOK_AGAIN_MAX.as_secs_f64();
-    let turn = (answer.as_secs_f64() * rounds).clamp(LOOK_AGAIN_MIN.as_secs_f64(), most);
-    let wait = turn * (0.5 + dice.clamp(0.0, 1.0));
-    let wait = Duration::from_secs_f64(wait).clamp(LOOK_AGAIN_MIN, LOOK_AGAIN_MAX);
-    now + wait
+    let rounds = beyond.backlog as f64 / f64::from(slow.bound(settings));
+    let most = match beyond.is_nearly_full {
+        true => LOOK_AGAIN_MAX_NEARLY_FULL,
+        false => LOOK_AGAIN_MAX,
+    };
+    let most = most.min(beyond.age.max(LOOK_AGAIN_YOUNG));
+    let least = LOOK_AGAIN_MIN.as_secs_f64();
+    let turn = (answer.as_secs_f64() * rounds).clamp(least, most.as_secs_f64());
+    let wait = turn * (0.5 + beyond.dice.clamp(0.0, 1.0));
+    now + Duration::from_secs_f64(wait).clamp(LOOK_AGAIN_MIN, most)
 }
 
 #[cfg(test)]

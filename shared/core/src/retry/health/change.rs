@@ -189,7 +189,8 @@ pub fn after_success(
     let SuccessfulAttempt { began_at, ended_at, asked_for } = success;
     let ends = health.until().is_some_and(|until| began_at >= until);
     if ends || (asked_for && health.waits_since().is_some_and(|since| began_at >= since)) {
-        let recovered = Some(Recovery { at: ended_at, over: spread });
+        let over = health.bounded(spread, ended_at);
+        let recovered = Some(Recovery { at: ended_at, over });
         return Some(Health { recovered, last_success_at: Some(ended_at), ..health.opened() });
     }
     broken_by(health, ended_at)

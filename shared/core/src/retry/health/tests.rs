@@ -321,7 +321,8 @@ fn one_delivery_probes_when_a_wait_ends() {
 #[test]
 fn what_waits_comes_back_spread_by_the_backlog() {
     let busy = after(&Health::default(), failed(1, 0, status(429)));
-    let Admission::Probe(probed) = admitted(&busy, 10, 1) else {
+    let gone = after(&Health::default(), failed(1, 0, status(404)));
+    let Admission::Probe(probed) = admitted(&gone, 300, 1) else {
         panic!("nothing probes");
     };
     let asked = |now_s, spread_s, dice| AdmissionRequest {
@@ -332,10 +333,14 @@ fn what_waits_comes_back_spread_by_the_backlog() {
     let table = [
         ("few, early", &busy, asked(0, 0, 0.0), 10_000),
         ("few, late", &busy, asked(0, 0, 1.0), 13_000),
-        ("many, early", &busy, asked(0, 600, 0.0), 10_000),
-        ("many", &busy, asked(0, 600, 0.25), 310_000),
-        ("many, late", &busy, asked(0, 600, 1.0), 610_000),
-        ("many, while one probes", &probed, asked(10, 600, 0.25), 330_000),
+        ("many, early", &gone, asked(0, 200, 0.0), 300_000),
+        ("many", &gone, asked(0, 200, 0.25), 400_000),
+        ("many, late", &gone, asked(0, 200, 1.0), 500_000),
+        ("many, while one probes", &probed, asked(310, 200, 0.25), 430_000),
+        // Many may be another endpoint's, whose queue it shares.
+        ("no longer than the wait", &busy, asked(0, 600, 1.0), 20_000),
+        ("no longer than a long wait", &gone, asked(0, 600, 1.0), 600_000),
+        ("no longer than a wait whose probe lasts", &probed, asked(310, 600, 1.0), 640_000),
     ];
     for (row, health, asking, until_ms) in table {
         let until = Timestamp::from_millis(until_ms);
@@ -348,10 +353,17 @@ fn what_waits_comes_back_spread_by_the_backlog() {
 #[test]
 fn a_growing_backlog_comes_back_evenly() {
     let mut seconds = vec![0_u32; 1_200];
+    let wait = Probation {
+        since: at(0),
+        until: at(3 * 3_600),
+        outcome: Outcome::ServerError,
+        status: None,
+    };
+    let outage = Health { probation: Some(wait), ..Health::default() };
     for backlog in 0..540_000_u64 {
         let dice = (backlog as f64 * 0.618_033_988_749).fract();
         let spread = Duration::from_millis(backlog * 2).min(Duration::from_secs(600));
-        let moment = AdmissionRequest { spread, dice, ..asking(1, 0) }.moment();
+        let moment = AdmissionRequest { spread, dice, ..asking(1, 0) }.moment(&outage);
         seconds[moment.as_secs() as usize] += 1;
     }
     let most = seconds.iter().max().copied().unwrap_or(0);

@@ -230,16 +230,23 @@ fn what_is_beyond_the_bound_comes_back_when_it_may_have_its_turn() {
         ..marked(20)
     };
     let table = [
-        ("nothing known", took(None, 50), 100, 0.5, 10_000),
-        ("one round", took(Some(20_000), 50), 50, 0.5, 20_000),
-        ("half a round", took(Some(20_000), 50), 25, 0.5, 10_000),
-        ("early", took(Some(20_000), 50), 50, 0.0, 10_000),
-        ("late", took(Some(20_000), 50), 50, 1.0, 30_000),
-        ("at least", took(Some(1_000), 50), 10, 0.0, 2_000),
-        ("at most", took(Some(20_000), 50), 10_000, 0.9, 60_000),
+        ("nothing known", took(None, 50), 100, false, 3_600, 0.5, 10_000),
+        ("one round", took(Some(20_000), 50), 50, false, 3_600, 0.5, 20_000),
+        ("half a round", took(Some(20_000), 50), 25, false, 3_600, 0.5, 10_000),
+        ("early", took(Some(20_000), 50), 50, false, 3_600, 0.0, 10_000),
+        ("late", took(Some(20_000), 50), 50, false, 3_600, 1.0, 30_000),
+        ("at least", took(Some(1_000), 50), 10, false, 3_600, 0.0, 2_000),
+        ("at most", took(Some(20_000), 50), 10_000, false, 3_600, 0.9, 60_000),
+        // The queue may be full of another endpoint's.
+        ("young", took(Some(20_000), 50), 150_000, true, 3, 0.9, 10_000),
+        ("as long as before", took(Some(20_000), 50), 150_000, true, 25, 0.9, 25_000),
+        ("nearly full", took(Some(20_000), 1_000), 95_000, true, 3_600, 0.5, 600_000),
+        ("nearly full, early", took(Some(20_000), 1_000), 95_000, true, 3_600, 0.0, 300_000),
+        ("not so full", took(Some(20_000), 1_000), 95_000, false, 3_600, 0.5, 60_000),
     ];
-    for (row, slow, backlog, dice, want_ms) in table {
-        let until = look_again(&slow, backlog, dice, at(100), &SETTINGS);
+    for (row, slow, backlog, is_nearly_full, age_s, dice, want_ms) in table {
+        let beyond = Beyond { backlog, is_nearly_full, age: Duration::from_secs(age_s), dice };
+        let until = look_again(&slow, beyond, at(100), &SETTINGS);
         assert_eq!(until.since(at(100)).as_millis(), want_ms, "{row}");
     }
 }
