@@ -106,7 +106,7 @@ module "dispatch" {
     },
     {
       sid       = "KeepState"
-      actions   = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"]
+      actions   = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"]
       resources = [local.state_table_arn]
     },
   ], local.payload_read_statements, local.resource_statements, local.endpoint_secret_statements, local.endpoint_identity_statements, local.key_statements)
@@ -142,6 +142,17 @@ resource "aws_lambda_event_source_mapping" "dispatch" {
     precondition {
       condition     = alltrue([for arn in var.resource_destinations : try(split(":", arn)[3], "") == local.region])
       error_message = "resource_destinations must be in the deployment's region, ${local.region}, got ${jsonencode(var.resource_destinations)}."
+    }
+
+    # CloudWatch and the services that encrypt refuse these in the middle of an apply.
+    precondition {
+      condition     = alltrue([for arn in var.alarm_topic_arns : split(":", arn)[3] == local.region])
+      error_message = "alarm_topic_arns must be in the deployment's region, ${local.region}, got ${jsonencode(var.alarm_topic_arns)}."
+    }
+
+    precondition {
+      condition     = alltrue([for arn in values(var.kms_key_arns) : arn == null || try(split(":", arn)[3], "") == local.region])
+      error_message = "kms_key_arns must be in the deployment's region, ${local.region}, got ${jsonencode(var.kms_key_arns)}."
     }
   }
 }

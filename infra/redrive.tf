@@ -39,7 +39,7 @@ module "redrive" {
     {
       # To check whether the target event subscription still exists.
       sid       = "ReadConfig"
-      actions   = ["dynamodb:GetItem", "dynamodb:Query"]
+      actions   = ["dynamodb:GetItem"]
       resources = [local.config_table_arn]
       # Access keys are in separate items.
       leading_keys = ["TOPIC#*"]

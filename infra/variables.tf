@@ -31,6 +31,11 @@ variable "name_prefix" {
     condition     = can(regex("^[a-z](-?[a-z0-9])+$", var.name_prefix)) && length(var.name_prefix) <= 20
     error_message = "name_prefix must have 2 to 20 characters, small letters, digits and single hyphens, a letter first and no hyphen last, got \"${var.name_prefix}\"."
   }
+
+  validation {
+    condition     = !startswith(var.name_prefix, "sthree") && !startswith(var.name_prefix, "amzn-s3-demo")
+    error_message = "name_prefix must not begin with sthree or amzn-s3-demo, which S3 reserves, got \"${var.name_prefix}\"."
+  }
 }
 
 variable "aws_endpoint_url" {
@@ -53,6 +58,13 @@ variable "tags" {
   validation {
     condition     = alltrue([for key in keys(var.tags) : !startswith(lower(key), "aws:")])
     error_message = "tags must not begin with aws:, which AWS reserves, got ${jsonencode(keys(var.tags))}."
+  }
+
+  validation {
+    condition = length(var.tags) <= 48 && alltrue([
+      for key, value in var.tags : can(regex("^[\\p{L}\\p{Z}\\p{N}_.:/=+@-]{1,128}$", key)) && can(regex("^[\\p{L}\\p{Z}\\p{N}_.:/=+@-]{0,256}$", value))
+    ])
+    error_message = "tags must be at most 48, with keys of 1 to 128 and values of up to 256 letters, digits, spaces and _ . : / = + - @ (IAM takes no others), got ${jsonencode(var.tags)}."
   }
 }
 
@@ -178,7 +190,7 @@ variable "live_versions" {
   nullable    = false
 
   validation {
-    condition     = length(setsubtract(keys(var.live_versions), ["ingest", "expand", "dispatch", "dead-letter", "redrive", "manage", "wake", "intake"])) == 0 && alltrue([for version in values(var.live_versions) : can(regex("^[0-9]+$", version))])
+    condition     = length(setsubtract(keys(var.live_versions), ["ingest", "expand", "dispatch", "dead-letter", "redrive", "manage", "wake"])) == 0 && alltrue([for version in values(var.live_versions) : can(regex("^[0-9]+$", version))])
     error_message = "live_versions must be numbers of versions by function (ingest, expand, dispatch, dead-letter, redrive, manage, wake), got ${jsonencode(var.live_versions)}."
   }
 }
@@ -208,7 +220,7 @@ variable "memory_mb" {
   nullable    = false
 
   validation {
-    condition     = length(setsubtract(keys(var.memory_mb), ["ingest", "expand", "dispatch", "dead-letter", "redrive", "manage", "wake"])) == 0
+    condition     = length(setsubtract(keys(var.memory_mb), ["ingest", "expand", "dispatch", "dead-letter", "redrive", "manage", "wake", "intake"])) == 0
     error_message = "memory_mb must name functions only (ingest, expand, dispatch, dead-letter, redrive, manage, wake, intake), got ${jsonencode(keys(var.memory_mb))}."
   }
 

@@ -83,12 +83,16 @@ def values_of(module):
 
 
 def configuration_of(module):
-    """A module's configuration: which resources name which."""
+    """A module's configuration: the providers of resources, and which of them name which."""
     kept = {}
     for resource in module.get("resources", []):
+        if resource["mode"] == "data":
+            continue
+        told = {name: resource[name] for name in ("address", "provider_config_key")}
         named = {name: value for name, value in resource.get("expressions", {}).items() if name in NAMING}
         if named:
-            kept.setdefault("resources", []).append({"address": resource["address"], "expressions": named})
+            told["expressions"] = named
+        kept.setdefault("resources", []).append(told)
     for name, call in module.get("module_calls", {}).items():
         kept.setdefault("module_calls", {})[name] = {"module": configuration_of(call["module"])}
     return kept

@@ -136,7 +136,7 @@ run "dispatch_consumes_two_kinds_of_queue_and_cannot_reach_dead_letters_or_confi
         },
         {
           Sid      = "KeepState", Effect = "Allow"
-          Action   = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"]
+          Action   = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"]
           Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-state"]
         },
         {
@@ -424,7 +424,7 @@ run "redrive_reads_dead_letters_and_writes_none" {
         },
         {
           Sid       = "ReadConfig", Effect = "Allow"
-          Action    = ["dynamodb:GetItem", "dynamodb:Query"]
+          Action    = ["dynamodb:GetItem"]
           Resource  = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-config"]
           Condition = { "ForAllValues:StringLike" = { "dynamodb:LeadingKeys" = ["TOPIC#*"] } }
         },

@@ -205,6 +205,55 @@ run "refuses_a_resource_in_another_region" {
   expect_failures = [aws_lambda_event_source_mapping.dispatch]
 }
 
+run "refuses_alarms_to_a_topic_in_another_region" {
+  command = plan
+
+  variables {
+    alarm_topic_arns = ["arn:aws:sns:us-east-1:123456789012:alarms"]
+  }
+
+  expect_failures = [aws_lambda_event_source_mapping.dispatch]
+}
+
+run "refuses_a_key_of_another_region" {
+  command = plan
+
+  variables {
+    kms_key_arns = { sqs = "arn:aws:kms:us-east-1:123456789012:key/11111111-2222-3333-4444-555555555555" }
+  }
+
+  expect_failures = [aws_lambda_event_source_mapping.dispatch]
+}
+
+run "refuses_tags_that_iam_does_not_take" {
+  command = plan
+
+  variables {
+    tags = { team = "R&D, billing" }
+  }
+
+  expect_failures = [var.tags]
+}
+
+run "refuses_a_prefix_that_s3_reserves" {
+  command = plan
+
+  variables {
+    name_prefix = "sthree-orders"
+  }
+
+  expect_failures = [var.name_prefix]
+}
+
+run "takes_tags_in_any_script_and_memory_for_each_function" {
+  command = plan
+
+  variables {
+    tags      = { "größe:team" = "Müller + Söhne @ büro/2 = ok" }
+    memory_mb = { intake = 1024, wake = 512 }
+  }
+}
+
 run "refuses_more_resources_than_an_environment_holds" {
   command = plan
 

@@ -246,6 +246,7 @@ fn hanging(estate: &Estate, prices: &Prices, measured: &Measured) -> Vec<MonthLi
         line("DynamoDB writes", events * Hanging::WRITES, &prices.dynamo_db_write),
         line("dead-letter objects written", events * Hanging::OBJECTS, &prices.s3_put),
         line("GB of logs", gb, &prices.log_gb),
+        line("GB of logs kept for 30 days", gb, &prices.log_gb_month),
         line("custom metrics", metrics, &prices.custom_metric),
     ]);
     for line in &mut lines {

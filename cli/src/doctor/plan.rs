@@ -36,6 +36,9 @@ pub struct Resource<'a> {
     pub kind: &'a str,
     /// Its values, as far as they are known.
     pub values: &'a Value,
+    /// The provider that makes it, `aws` or `aws.standby`: another one may be for another region or
+    /// account.
+    pub provider: &'a str,
     /// By argument, the resources and modules that it names, relative to its own module.
     named: BTreeMap<&'a str, Vec<&'a str>>,
 }
@@ -161,7 +164,9 @@ fn collect<'a>(
             continue;
         }
         let address = resource["address"].as_str().unwrap_or_default();
-        let expressions = named.get(&without_indexes(address)).and_then(|all| all.as_object());
+        let configured = named.get(&without_indexes(address));
+        let expressions = configured.and_then(|all| all["expressions"].as_object());
+        let provider = configured.and_then(|all| all["provider_config_key"].as_str());
         let references = |(argument, expression): (&'a String, &'a Value)| {
             let names = list(&expression["references"]).iter().filter_map(Value::as_str);
             (argument.as_str(), names.collect())
@@ -170,6 +175,7 @@ fn collect<'a>(
             address,
             kind: resource["type"].as_str().unwrap_or_default(),
             values: &resource["values"],
+            provider: provider.unwrap_or_default(),
             named: expressions.into_iter().flatten().map(references).collect(),
         });
     }
@@ -178,11 +184,11 @@ fn collect<'a>(
     }
 }
 
-/// The arguments of every resource of a configuration, by address without indexes.
+/// How every resource is configured, by address without indexes.
 fn arguments<'a>(module: &'a Value, path: &str, into: &mut BTreeMap<String, &'a Value>) {
     for resource in list(&module["resources"]) {
         let address = resource["address"].as_str().unwrap_or_default();
-        into.insert(format!("{path}{address}"), &resource["expressions"]);
+        into.insert(format!("{path}{address}"), resource);
     }
     for (name, call) in module["module_calls"].as_object().into_iter().flatten() {
         arguments(&call["module"], &format!("{path}module.{name}."), into);

@@ -1,6 +1,9 @@
 //! Rules about several values or several resources.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::Ipv4Addr,
+};
 
 use serde_json::Value;
 
@@ -161,14 +164,20 @@ fn reserved(function: &Resource<'_>) -> Option<i64> {
     function.number("reserved_concurrent_executions").filter(|reserved| *reserved >= 0)
 }
 
-/// What queues may use at the same time, and what is left unreserved.
+/// What queues may use at the same time, and what is left unreserved, by provider: each may be for
+/// another region or account.
 fn concurrency(plan: &Plan<'_>, account: &Account) -> Vec<Fault> {
+    let providers: BTreeSet<_> = plan.resources.iter().map(|resource| resource.provider).collect();
+    providers.into_iter().flat_map(|provider| concurrency_of(plan, account, provider)).collect()
+}
+
+fn concurrency_of(plan: &Plan<'_>, account: &Account, provider: &str) -> Vec<Fault> {
+    let of = |kind| plan.of(kind).filter(|resource| resource.provider == provider);
     let mut used: BTreeMap<&str, i64> = BTreeMap::new();
     let mut mappings = Vec::new();
     let mut faults = Vec::new();
     // One that is not enabled runs nothing.
-    for mapping in plan.of(ESM).filter(|mapping| mapping.at("enabled") != Some(&Value::Bool(false)))
-    {
+    for mapping in of(ESM).filter(|mapping| mapping.at("enabled") != Some(&Value::Bool(false))) {
         let most = mapping.number("scaling_config.0.maximum_concurrency");
         let most = most.unwrap_or(MAPPING_CONCURRENCY_MAX);
         mappings.push(mapping.address);
@@ -182,7 +191,7 @@ fn concurrency(plan: &Plan<'_>, account: &Account) -> Vec<Fault> {
         }
     }
     let mut all_reserved = 0;
-    for function in plan.of(FUNCTION) {
+    for function in of(FUNCTION) {
         if let Some(reserved) = reserved(function) {
             all_reserved += reserved;
             used.insert(function.address, reserved);
@@ -196,7 +205,7 @@ fn concurrency(plan: &Plan<'_>, account: &Account) -> Vec<Fault> {
         faults.push(fault("concurrency", joined(mappings), limit, found, LAMBDA));
     }
     if all_reserved > 0 && quota - all_reserved < UNRESERVED {
-        let who = plan.of(FUNCTION).filter(|it| reserved(it).is_some()).map(|it| it.address);
+        let who = of(FUNCTION).filter(|it| reserved(it).is_some()).map(|it| it.address);
         let limit = format!("{UNRESERVED} of {quota} unreserved");
         let found = format!("{} unreserved", quota - all_reserved);
         faults.push(fault("reserved-concurrency", joined(who), limit, found, LAMBDA));
@@ -226,13 +235,15 @@ fn throttles(plan: &Plan<'_>, account: &Account) -> Vec<Fault> {
 fn names(plan: &Plan<'_>) -> Vec<Fault> {
     let mut faults = Vec::new();
     for (kind, path) in NAMES {
-        let mut by_name: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        let mut by_name: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
         for resource in plan.of(kind) {
+            // A bucket's name is one in all of AWS; others may be had once more elsewhere.
+            let place = if kind == "aws_s3_bucket" { "" } else { resource.provider };
             if let Some(name) = resource.text(path) {
-                by_name.entry(name).or_default().push(resource.address);
+                by_name.entry((place, name)).or_default().push(resource.address);
             }
         }
-        for (name, addresses) in by_name.into_iter().filter(|(_, of)| of.len() > 1) {
+        for ((_, name), addresses) in by_name.into_iter().filter(|(_, of)| of.len() > 1) {
             let limit = "a name once in an account and region".to_owned();
             faults.push(fault("name-twice", joined(addresses), limit, name, "each service's API"));
         }
@@ -361,23 +372,32 @@ fn of_alarm(alarm: &Resource<'_>) -> Vec<Fault> {
     faults
 }
 
+/// Names of buckets that S3 keeps for itself.
+const RESERVED_BEGINNINGS: [&str; 3] = ["xn--", "sthree-", "amzn-s3-demo-"];
+const RESERVED_ENDS: [&str; 5] = ["-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3"];
+
 fn of_bucket(bucket: &Resource<'_>) -> Option<Fault> {
     let name = bucket.text("bucket")?;
     let is_end = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_inner = |byte: &u8| is_end(byte) || matches!(byte, b'-' | b'.');
     let bytes = name.as_bytes();
+    let is_reserved = RESERVED_BEGINNINGS.iter().any(|reserved| name.starts_with(reserved))
+        || RESERVED_ENDS.iter().any(|reserved| name.ends_with(reserved))
+        || name.parse::<Ipv4Addr>().is_ok();
     let is_sound = bytes.iter().all(is_inner)
         && bytes.first().is_some_and(is_end)
         && bytes.last().is_some_and(is_end)
         && !name.contains("..")
-        && !name.starts_with("xn--");
-    let limit = "small letters, digits, '-' and '.', a letter or digit at both ends";
+        && !is_reserved;
+    let limit = "small letters, digits, '-' and '.', a letter or digit at both ends, no reserved \
+                 beginning or end, no IP address";
     let source = "S3 user guide, bucket naming rules";
     (!is_sound).then(|| fault("bucket-characters", bucket.address, limit, name, source))
 }
 
 fn of_tags(resource: &Resource<'_>) -> Option<Fault> {
-    let tags = resource.at("tags")?.as_object()?.len();
+    // With those that the provider adds, where they are known.
+    let tags = resource.at("tags_all").or_else(|| resource.at("tags"))?.as_object()?.len();
     let source = "AWS tagging, limits";
     (tags > 50).then(|| fault("tags", resource.address, "50 tags", tags.to_string(), source))
 }

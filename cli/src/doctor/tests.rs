@@ -75,6 +75,8 @@ fn every_planted_fault_is_found() {
     let long = |length: usize| json!("x".repeat(length));
     let metric = json!({"metric": [{"period": 60}]});
     let many = Value::Array(vec![metric; 11]);
+    let many_tags = (0..51).map(|number| (format!("tag-{number}"), json!("")));
+    let many_tags = Value::Object(many_tags.collect());
     let table: Vec<(&str, &str, Value, &str, &str)> = vec![
         (
             ROUTE,
@@ -144,6 +146,10 @@ fn every_planted_fault_is_found() {
         ),
         (BUCKET, "/bucket", json!("gridpost-Payloads"), "bucket-characters", "gridpost-Payloads"),
         (BUCKET, "/bucket", long(64), "bucket-name", "64 characters"),
+        (BUCKET, "/bucket", json!("sthree-payloads"), "bucket-characters", "sthree-payloads"),
+        (BUCKET, "/bucket", json!("payloads--x-s3"), "bucket-characters", "payloads--x-s3"),
+        (BUCKET, "/bucket", json!("192.168.1.1"), "bucket-characters", "192.168.1.1"),
+        (QUEUE, "/tags_all", many_tags, "tags", "51"),
         (QUEUE, "/fifo_queue", json!(true), "queue-characters", "gridpost-dispatch"),
         (QUEUE, "/name", json!("gridpost.dispatch"), "queue-characters", "gridpost.dispatch"),
         (ROLE, "/path", json!("/platform"), "role-path", "/platform"),
@@ -190,6 +196,35 @@ fn what_aws_takes_is_no_fault() {
     change(&mut document, QUEUE, "/name", json!("gridpost-dispatch.fifo"));
     let faults = faults(&document);
     assert!(faults.is_empty(), "{faults:#?}");
+}
+
+/// A document with one text in the place of another, in all of its texts.
+fn replaced(document: &Value, from: &str, to: &str) -> Value {
+    let text = document.to_string().replace(from, to);
+    serde_json::from_str(&text).expect("still JSON")
+}
+
+/// The same deployment once more by another provider, as a standby in another region: its buckets have
+/// other names.
+#[test]
+fn another_provider_is_another_place() {
+    let mut document = plan();
+    let planned = &document["planned_values"]["root_module"]["child_modules"][0];
+    let second = replaced(planned, "module.gridpost", "module.standby");
+    let second = replaced(&second, "-123456789012-eu-central-1", "-123456789012-us-east-1");
+    let calls = &document["configuration"]["root_module"]["module_calls"];
+    let key = |provider| format!(r#""provider_config_key":"{provider}""#);
+    let configured = replaced(&calls["gridpost"], &key("aws"), &key("aws.standby"));
+    let modules = document.pointer_mut("/planned_values/root_module/child_modules");
+    modules.and_then(Value::as_array_mut).expect("modules").push(second);
+    let calls = document.pointer_mut("/configuration/root_module/module_calls");
+    calls.and_then(Value::as_object_mut).expect("calls").insert("standby".to_owned(), configured);
+    let found = faults(&document);
+    assert!(found.is_empty(), "{found:#?}");
+    let same = faults(&replaced(&document, &key("aws.standby"), &key("aws")));
+    for code in ["name-twice", "concurrency"] {
+        assert!(same.iter().any(|fault| fault.code == code), "{code}: {same:#?}");
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::local::child;
 /// The emulator's packages need it (their `Requires-Python`).
 const PYTHON_MIN: Version = Version(3, 10);
 /// The infrastructure's `required_version`.
-const TERRAFORM_MIN: Version = Version(1, 7);
+const TERRAFORM_MIN: Version = Version(1, 9);
 
 /// The tools, found and new enough.
 #[derive(Clone, Debug)]
@@ -158,7 +158,7 @@ mod tests {
     fn versions_compare_by_number() {
         for (text, minimum, want) in [
             ("1.11.4", TERRAFORM_MIN, true),
-            ("1.7.0", TERRAFORM_MIN, true),
+            ("1.9.0", TERRAFORM_MIN, true),
             ("1.6.6", TERRAFORM_MIN, false),
             ("0.15.0", TERRAFORM_MIN, false),
             ("2.0.0-beta1", TERRAFORM_MIN, true),

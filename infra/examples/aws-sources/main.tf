@@ -2,7 +2,7 @@
 # there: gridpost topic create instances, and so on.
 
 terraform {
-  required_version = ">= 1.7"
+  required_version = ">= 1.9"
 
   required_providers {
     aws = {

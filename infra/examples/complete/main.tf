@@ -2,7 +2,7 @@
 # event subscription as code.
 
 terraform {
-  required_version = ">= 1.7"
+  required_version = ">= 1.9"
 
   required_providers {
     aws = {

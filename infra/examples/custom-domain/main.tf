@@ -2,7 +2,7 @@
 # WAF serves the domain, and the API behind it answers under no other name.
 
 terraform {
-  required_version = ">= 1.7"
+  required_version = ">= 1.9"
 
   required_providers {
     aws = {

@@ -6,7 +6,7 @@
 # release's bucket: see the module's README.
 
 terraform {
-  required_version = ">= 1.7"
+  required_version = ">= 1.9"
 
   required_providers {
     aws = {

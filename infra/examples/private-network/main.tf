@@ -5,7 +5,7 @@
 # instead (7 dollars a month each, for each zone): then dispatch reaches private endpoints only.
 
 terraform {
-  required_version = ">= 1.7"
+  required_version = ">= 1.9"
 
   required_providers {
     aws = {

@@ -1,7 +1,7 @@
 # A deployment with every default, in the account and region of the environment (AWS_PROFILE, AWS_REGION).
 
 terraform {
-  required_version = ">= 1.7"
+  required_version = ">= 1.9"
 
   required_providers {
     aws = {

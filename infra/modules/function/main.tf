@@ -207,7 +207,7 @@ resource "aws_lambda_function" "this" {
     # Lambda's limit is 4 KB for names and values together.
     precondition {
       condition     = length(join("", concat(keys(var.environment), values(var.environment)))) <= 4096
-      error_message = "The environment of ${var.name} is over Lambda's limit of 4096 bytes: name fewer networks in endpoint_allowed_networks, use a shorter name_prefix or fewer retry queues."
+      error_message = "The environment of ${var.name} is over Lambda's limit of 4096 bytes: name fewer networks in endpoint_allowed_networks, fewer resource_destinations or endpoint_secrets, or use a shorter name_prefix or fewer retry queues."
     }
   }
 

@@ -1,7 +1,7 @@
 # What a module with a provider of its own would refuse.
 
 terraform {
-  required_version = ">= 1.7"
+  required_version = ">= 1.9"
 
   required_providers {
     aws = {
