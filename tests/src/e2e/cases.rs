@@ -147,6 +147,8 @@ pub fn all() -> Vec<Case> {
         case!(Disturbing, CARGO_LAMBDA, cargo_lambda::watch_serves_every_sample_and_publishers),
         case!(Disturbing, KILLED, crash::killed_functions_lose_nothing),
         case!(Disturbing, PERMISSIONS, infrastructure::permissions_are_enforced),
+        // Before those that leave much behind them: all functions begin anew here, while events flow.
+        case!(Alone, TERRAFORM, upgrade::a_new_version_loses_nothing),
         case!(Alone, PERMISSIONS, infrastructure::a_denied_read_and_a_denied_send_are_refused),
         case!(
             Disturbing,
@@ -159,7 +161,6 @@ pub fn all() -> Vec<Case> {
         case!(Alone, Nothing, neighbours::one_that_never_answers_delays_nobody),
         case!(Alone, Nothing, changing::nothing_is_lost_while_event_subscriptions_come_and_go),
         case!(Alone, KILLED, chaos::nothing_is_lost),
-        case!(Alone, TERRAFORM, upgrade::a_new_version_loses_nothing),
         case!(Last, TERRAFORM, infrastructure::destroy_leaves_nothing),
     ]
 }

@@ -9,7 +9,7 @@ use gridpost_testkit::{
     endpoint::{Reaction, Script},
 };
 
-use super::lived;
+use super::{always, lived};
 
 fn busy_world() -> Scenario {
     Scenario { readings: Readings::of(100), jitter: true, ..Scenario::default() }
@@ -19,18 +19,19 @@ fn seconds(at: Timestamp) -> f64 {
     at.since(BEGINNING).as_secs_f64()
 }
 
-/// When each event's delivery was first attempted, after its publish.
-fn first_attempts(remains: &Remains) -> Vec<Duration> {
+/// When each delivery of a topic was first attempted, after its publish.
+fn first_attempts(remains: &Remains, topic: &str) -> Vec<Duration> {
     let mut first = BTreeMap::new();
     for request in &remains.history.requests {
         for delivery in &request.deliveries {
             first.entry(*delivery).or_insert(request.began_at);
         }
     }
-    let mut waits: Vec<_> = first
-        .into_iter()
-        .map(|(delivery, at)| at.since(remains.history.accepted[&delivery].publish_time))
-        .collect();
+    let waited = |(delivery, at): (_, Timestamp)| {
+        let accepted = &remains.history.accepted[&delivery];
+        (accepted.subscription.topic == topic).then(|| at.since(accepted.publish_time))
+    };
+    let mut waits: Vec<_> = first.into_iter().filter_map(waited).collect();
     waits.sort_unstable();
     waits
 }
@@ -80,7 +81,7 @@ fn failures_beside_successes_hold_up_next_to_nothing() {
         for event in 0..6_000 {
             scenario = scenario.publish("orders", event * 5, &[10]);
         }
-        let waits = first_attempts(&lived(&scenario));
+        let waits = first_attempts(&lived(&scenario), "orders");
         assert_eq!(waits.len(), 6_000);
         let (p99, longest) = (waits[5_940], waits[5_999]);
         assert!(p99 < Duration::from_secs(1), "{rate} {cold_starts}: p99 {p99:?}");
@@ -145,4 +146,29 @@ fn a_backlog_comes_back_bit_by_bit() {
     assert!(soon < 2_000, "{soon} of 6,000 requests in the first seconds: {by_second:?}");
     let last = by_second.keys().last().copied().unwrap_or(0);
     assert!(last < 400, "the last one at {last} s");
+}
+
+/// A dead endpoint has 12,000 deliveries on the retry queue that both share: at 500 a second, 24 s. A busy
+/// answer delays its neighbour's events by ten seconds, and spreads their return over ten more.
+#[test]
+fn another_endpoints_backlog_delays_no_neighbour() {
+    let busy_once = Script::Answers(vec![Reaction::status(429), Reaction::status(200)]);
+    let mut scenario = busy_world()
+        .with("dead", ProfileName::Basic, always(500), |subscription| {
+            subscription.retry_policy.time_to_live_minutes = 10;
+            subscription.dead_letter = None;
+        })
+        .with("orders", ProfileName::Basic, Some(busy_once), |_| {});
+    scenario.queues.retry_shards = 1;
+    for publish in 0..120 {
+        scenario = scenario.publish("dead", 1_000 + publish * 100, &[10; 100]);
+    }
+    for event in 0..40 {
+        scenario = scenario.publish("orders", 60_000 + event * 200, &[10]);
+    }
+    let remains = lived(&scenario);
+    let waits = first_attempts(&remains, "orders");
+    let longest = waits.last().copied().unwrap_or_default();
+    assert!(waits.len() == 40 && longest > Duration::from_secs(9), "nothing waited: {waits:?}");
+    assert!(longest < Duration::from_secs(22), "one waited for {longest:?}");
 }
