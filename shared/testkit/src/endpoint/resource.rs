@@ -54,7 +54,7 @@ impl Endpoints {
         let all: Vec<Event> = carried.iter().flatten().map(Event::clone).collect();
         let reaction = self.react(&subscription, &all, now);
         let answers = self.answers(&subscription, &carried, reaction, is_function);
-        let met = Self::met(&history, (&subscription, in_hand), &carried, answers.as_deref())?;
+        let met = Self::met(&mut history, (&subscription, in_hand), &carried, answers.as_deref())?;
         let mut deliveries: Vec<_> = met.iter().map(|met| met.delivery).collect();
         deliveries.dedup();
         history.trace(now, || format!("call {subscription} {} {met:?}", made + 1));
@@ -100,7 +100,7 @@ impl Endpoints {
     }
 
     fn met(
-        history: &History,
+        history: &mut History,
         (subscription, in_hand): (&SubscriptionKey, &[Uuid]),
         carried: &[Vec<Event>],
         answers: Option<&[Answer]>,
@@ -114,6 +114,7 @@ impl Endpoints {
                 let said = |delivery: &Uuid| said_of(history, &now, delivery);
                 let delivery = history.carrier_in(subscription, &event.id, in_hand, said);
                 let delivery = delivery.ok_or("another's event")?;
+                history.note_twins(subscription, &event.id, in_hand);
                 if let Some(wrong) = history.wrong_with(delivery, &event.id, &event.text) {
                     return Err(wrong);
                 }
