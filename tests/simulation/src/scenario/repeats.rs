@@ -4,11 +4,7 @@
 use std::time::Duration;
 
 use gridpost_core::{retry::profile::ProfileName, subscription::Batching};
-use gridpost_testkit::{
-    clock::BEGINNING,
-    dice::SeededDice,
-    faults::{Outage, Service},
-};
+use gridpost_testkit::{clock::BEGINNING, dice::SeededDice, faults::Service};
 
 use super::{Publish, Scenario, key, seeds};
 
@@ -35,7 +31,7 @@ pub fn repeated(seed: u64) -> Scenario {
         }
     }
     if dice.chance(0.7) {
-        set_faults(&dice, &mut scenario);
+        seeds::set_faults(&dice, &mut scenario.plan, &[Service::Sqs, Service::DynamoDb]);
     }
     scenario.cold_starts = dice.choose(&[0.0, 0.5]);
     if dice.chance(0.2) {
@@ -43,22 +39,4 @@ pub fn repeated(seed: u64) -> Scenario {
         scenario.piece_deliveries_max = dice.choose(&[1, 2]);
     }
     scenario.with_keys()
-}
-
-fn set_faults(dice: &SeededDice, scenario: &mut Scenario) {
-    let plan = &mut scenario.plan;
-    let rates = [0.0, 0.01, 0.05, 0.1];
-    plan.fails_before = dice.choose(&rates);
-    plan.fails_after = dice.choose(&rates);
-    plan.repeats = dice.choose(&rates);
-    plan.dies = dice.choose(&[0.0, 0.01, 0.04]);
-    plan.killed = dice.choose(&[0.0, 0.02, 0.2]);
-    if dice.chance(0.3) {
-        plan.latency_max = Duration::from_millis(400);
-    }
-    if dice.chance(0.3) {
-        let from = BEGINNING + dice.millis(60_000..400_000);
-        let of = dice.choose(&[Service::Sqs, Service::DynamoDb]);
-        plan.outages.push(Outage { of: vec![of], during: from..from + dice.millis(1_000..60_000) });
-    }
 }

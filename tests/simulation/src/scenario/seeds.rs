@@ -18,7 +18,7 @@ use gridpost_testkit::{
     clock::BEGINNING,
     dice::SeededDice,
     endpoint::{Reaction, Script},
-    faults::Limits,
+    faults::{Limits, Outage, Plan, Service},
 };
 
 use super::{Publish, Scenario, changes, key, resources};
@@ -58,6 +58,25 @@ pub fn plain(seed: u64) -> Scenario {
     let mut scenario = changes::set(&dice, scenario);
     set_lambda(&dice, &mut scenario);
     scenario
+}
+
+/// Calls that fail and copies that die, in worlds that are over within an hour but for retries; at
+/// times one of those services is down.
+pub(super) fn set_faults(dice: &SeededDice, plan: &mut Plan, services: &[Service]) {
+    let rates = [0.0, 0.01, 0.05, 0.1];
+    plan.fails_before = dice.choose(&rates);
+    plan.fails_after = dice.choose(&rates);
+    plan.repeats = dice.choose(&rates);
+    plan.dies = dice.choose(&[0.0, 0.01, 0.04]);
+    plan.killed = dice.choose(&[0.0, 0.02, 0.2]);
+    if dice.chance(0.3) {
+        plan.latency_max = Duration::from_millis(400);
+    }
+    if dice.chance(0.3) {
+        let from = BEGINNING + dice.millis(60_000..400_000);
+        let of = dice.choose(services);
+        plan.outages.push(Outage { of: vec![of], during: from..from + dice.millis(1_000..60_000) });
+    }
 }
 
 /// How Lambda and SQS hand over.

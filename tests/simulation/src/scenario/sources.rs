@@ -10,11 +10,7 @@ use gridpost_core::{
     subscription::{Batching, SubscriptionKey},
     time::Timestamp,
 };
-use gridpost_testkit::{
-    clock::BEGINNING,
-    dice::SeededDice,
-    faults::{Outage, Service},
-};
+use gridpost_testkit::{clock::BEGINNING, dice::SeededDice, faults::Service};
 use serde_json::{Value, json};
 
 use super::{Publish, Scenario, key, seeds};
@@ -152,7 +148,10 @@ pub fn sourced(seed: u64) -> Scenario {
         scenario.sources.insert(name, form);
     }
     if dice.chance(0.7) {
-        set_faults(&dice, &mut scenario);
+        let services = [Service::Sqs, Service::DynamoDb, Service::S3];
+        seeds::set_faults(&dice, &mut scenario.plan, &services);
+        scenario.plan.undeleted = dice.choose(&[0.0, 0.05]);
+        scenario.queues.duplicates = dice.choose(&[0.0, 0.05]);
     }
     scenario.cold_starts = dice.choose(&[0.0, 0.5]);
     if dice.chance(0.2) {
@@ -160,24 +159,4 @@ pub fn sourced(seed: u64) -> Scenario {
         scenario.piece_deliveries_max = dice.choose(&[1, 2]);
     }
     scenario
-}
-
-fn set_faults(dice: &SeededDice, scenario: &mut Scenario) {
-    let plan = &mut scenario.plan;
-    let rates = [0.0, 0.01, 0.05, 0.1];
-    plan.fails_before = dice.choose(&rates);
-    plan.fails_after = dice.choose(&rates);
-    plan.repeats = dice.choose(&rates);
-    plan.dies = dice.choose(&[0.0, 0.01, 0.04]);
-    plan.killed = dice.choose(&[0.0, 0.02, 0.2]);
-    plan.undeleted = dice.choose(&[0.0, 0.05]);
-    scenario.queues.duplicates = dice.choose(&[0.0, 0.05]);
-    if dice.chance(0.3) {
-        plan.latency_max = Duration::from_millis(400);
-    }
-    if dice.chance(0.3) {
-        let from = BEGINNING + dice.millis(60_000..400_000);
-        let of = dice.choose(&[Service::Sqs, Service::DynamoDb, Service::S3]);
-        plan.outages.push(Outage { of: vec![of], during: from..from + dice.millis(1_000..60_000) });
-    }
 }

@@ -234,6 +234,23 @@ pub(super) fn assert_all_keep(
     assert!(lines.is_empty(), "{} failed\n{}", lines.len(), lines.join("\n"));
 }
 
+/// The same from the first seed of this run on; returns how much of what is counted there was.
+fn assert_all_keep_and_count(
+    world: &str,
+    seeds: u64,
+    make: fn(u64) -> scenario::Scenario,
+    count: impl Fn(&world::Remains) -> usize + Sync,
+) -> u64 {
+    let from = number("GRIDPOST_SIM_FROM").unwrap_or_else(first);
+    let counted = AtomicU64::new(0);
+    assert_all_keep(world, from..from + seeds, |seed| {
+        let remains = world::run_on(Stores::Fakes, &make(seed), seed, false);
+        counted.fetch_add(count(&remains) as u64, Ordering::Relaxed);
+        checker::check(&remains)
+    });
+    counted.into_inner()
+}
+
 fn on_all_processors(work: impl Fn() + Sync) {
     thread::scope(|scope| {
         let threads = thread::available_parallelism().map_or(2, usize::from);
@@ -250,16 +267,9 @@ const PAUSED_SEEDS: u64 = 600;
 /// many.
 #[test]
 fn every_seed_keeps_the_promise_with_pauses() {
-    let from = number("GRIDPOST_SIM_FROM").unwrap_or_else(first);
     let seeds = number("GRIDPOST_SIM_PAUSED").unwrap_or(PAUSED_SEEDS);
-    let held = AtomicU64::new(0);
-    let live = |seed| {
-        let remains = world::run_on(Stores::Fakes, &scenario::paused(seed), seed, false);
-        held.fetch_add(remains.history.held.len() as u64, Ordering::Relaxed);
-        checker::check(&remains)
-    };
-    assert_all_keep("paused", from..from + seeds, live);
-    let held = held.into_inner();
+    let count = |remains: &world::Remains| remains.history.held.len();
+    let held = assert_all_keep_and_count("paused", seeds, scenario::paused, count);
     assert!(held > seeds, "only {held} deliveries were held in {seeds} worlds");
 }
 
@@ -270,19 +280,14 @@ const BATCHED_SEEDS: u64 = 400;
 /// how many.
 #[test]
 fn every_seed_keeps_the_promise_with_bad_events_in_batches() {
-    let from = number("GRIDPOST_SIM_FROM").unwrap_or_else(first);
     let seeds = number("GRIDPOST_SIM_BATCHED").unwrap_or(BATCHED_SEEDS);
-    let parts = AtomicU64::new(0);
-    let live = |seed| {
-        let remains = world::run_on(Stores::Fakes, &scenario::batched(seed), seed, false);
+    let count = |remains: &world::Remains| {
         let alone = remains.history.requests.iter().filter(|made| {
             made.events == 1 && made.met.iter().any(|met| met.answer.status == Some(400))
         });
-        parts.fetch_add(alone.count() as u64, Ordering::Relaxed);
-        checker::check(&remains)
+        alone.count()
     };
-    assert_all_keep("batched", from..from + seeds, live);
-    let parts = parts.into_inner();
+    let parts = assert_all_keep_and_count("batched", seeds, scenario::batched, count);
     assert!(parts > seeds / 4, "only {parts} events stood alone in {seeds} worlds");
 }
 
