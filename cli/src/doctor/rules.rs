@@ -36,7 +36,7 @@ const RETENTIONS: [i64; 23] = [
     2_922, 3_288, 3_653,
 ];
 
-/// Names that must be there once in an account and region, or, of roles and buckets, once in more.
+/// Names that must be there once in an account and region; those of buckets once in all of AWS.
 const NAMES: [(&str, &str); 8] = [
     (FUNCTION, "function_name"),
     (QUEUE, "name"),
