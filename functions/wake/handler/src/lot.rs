@@ -26,8 +26,8 @@ use crate::{
 /// How far ahead of its due time a delivery leaves its lot, as parked ones leave their minutes.
 const AHEAD: Duration = Duration::from_secs(60);
 
-/// What leaves a lot comes after this time at the earliest: surely after it was removed. dispatch may
-/// hold it again under the same key, and that must not be what is removed.
+/// What leaves a lot comes after this time at the earliest, nearly always after it was removed: dispatch
+/// may hold it again, once in a thousand times under the same key, and that must not be what is removed.
 const REMOVED_WITHIN: Duration = Duration::from_secs(10);
 
 /// A lot whose watch was met, what may leave it now, and how far this run has come with it.
