@@ -66,6 +66,12 @@ pub(super) const WAKE: &[Mutation] = &[
         new: "parking::released_at(from, count));",
     },
     Mutation {
+        name: "what is removed late from a lot may be held there again",
+        file: LOT,
+        old: "saturating_sub(GIVEN_UP_FOR);",
+        new: "max(Duration::from_secs(60));",
+    },
+    Mutation {
         name: "a lot takes what another one holds",
         file: LOT,
         old: "held.lot == Some(lot.uid) || held.lot == unreadable",

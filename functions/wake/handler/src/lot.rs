@@ -26,9 +26,15 @@ use crate::{
 /// How far ahead of its due time a delivery leaves its lot, as parked ones leave their minutes.
 const AHEAD: Duration = Duration::from_secs(60);
 
-/// What leaves a lot comes after this time at the earliest, nearly always after it was removed: dispatch
-/// may hold it again, once in a thousand times under the same key, and that must not be what is removed.
-const REMOVED_WITHIN: Duration = Duration::from_secs(10);
+/// What leaves a lot comes after this time at the earliest, and is removed before or stays: dispatch may
+/// hold it again under the same key, and that must not be what is removed.
+pub(crate) const REMOVED_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long a page may begin calls that send, so that time is left to remove what was sent.
+const SENT_WITHIN: Duration = Duration::from_secs(3);
+
+/// How much later than it is given up a removal may still take effect.
+const GIVEN_UP_FOR: Duration = Duration::from_secs(1);
 
 /// A lot whose watch was met, what may leave it now, and how far this run has come with it.
 pub(crate) struct Lot {
@@ -183,7 +189,8 @@ async fn release(
     // Where each lies, for its removal: what is sent says when it comes.
     // One may lie there twice, held by two pauses.
     let mut places: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    let soonest = context.clock.now() + REMOVED_WITHIN;
+    let now = context.clock.now();
+    let (soonest, until) = (now + REMOVED_WITHIN, until.min(now + SENT_WITHIN));
     let spread = leaving.into_iter().zip(before..).map(|(held, count)| {
         places.entry(held.id).or_default().push(held.due);
         let due = lot.from.map_or(held.due, |from| parking::released_at(from, count)).max(soonest);
@@ -216,7 +223,23 @@ async fn release(
         }
     }
     if !sent.is_empty() {
-        context.due.remove_all(&sent).await?;
+        remove_before(context, &sent, soonest).await?;
     }
     Ok((sent.len() as u64, is_whole))
+}
+
+/// Removes what was sent and comes at `soonest`. What can't be removed before stays, and is sent again
+/// by the next run: a duplicate.
+async fn remove_before(
+    context: &Context,
+    sent: &[Parked],
+    soonest: Timestamp,
+) -> Result<(), PortError> {
+    let late = || PortError::new("removing held deliveries", "too slow: they are sent once more");
+    let left = soonest.since(context.clock.now()).saturating_sub(GIVEN_UP_FOR);
+    if left.is_zero() {
+        return Err(late());
+    }
+    let removed = tokio::time::timeout(left, context.due.remove_all(sent)).await;
+    removed.unwrap_or_else(|_| Err(late()))
 }

@@ -206,14 +206,7 @@ async fn into_lot(context: &Context, hand: DeliveryInHand, hold: Hold, now: Time
     let (until, _) = wait(&hand, hold, now);
     let lot = Some(hand.delivery.subscription_uid);
     let message = hand.delivery.clone();
-    store(context, &hand, message, (place_in_lot(until.unwrap_or(now), now), lot)).await
-}
-
-/// The due time under which a delivery lies in a lot: less than a second later than it is due, by when
-/// it is held. Held once more, it lies elsewhere: wake may only now remove what it has sent back, and
-/// must not remove this.
-fn place_in_lot(until: Timestamp, now: Timestamp) -> Timestamp {
-    until + Duration::from_millis(now.as_millis().rem_euclid(1_000).unsigned_abs())
+    store(context, &hand, message, (until.unwrap_or(now), lot)).await
 }
 
 async fn store(
@@ -274,18 +267,5 @@ async fn hide(
         Ok(()) => Ok(Disposition::Delete),
         // The message comes back late.
         Err(_) => Ok(Disposition::Keep),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_held_once_more_lies_elsewhere_and_is_hardly_later() {
-        let until = Timestamp::from_millis(90_000);
-        let [first, second] = [60_000, 60_999].map(Timestamp::from_millis);
-        let places = [first, second].map(|now| place_in_lot(until, now));
-        assert_eq!(places, [until, until + Duration::from_millis(999)]);
     }
 }

@@ -6,9 +6,10 @@ use gridpost_core::{
     topic::Topic,
 };
 use gridpost_ports::SubscriptionStore;
-use gridpost_testkit::fixtures;
+use gridpost_testkit::{faults::Fault, fixtures};
 
 use super::*;
+use crate::lot::REMOVED_WITHIN;
 
 fn subscription(pauses: Pauses) -> EventSubscription {
     EventSubscription { pauses, ..fixtures::subscription("s") }
@@ -156,6 +157,55 @@ async fn what_is_over_already_comes_after_its_removal() {
     let world = world(Some(paused(true)), held(1..4, NOW - 5)).await;
     assert_eq!(world.run_for(1).await, [3]);
     assert_eq!(world.delays(), [10; 3]);
+}
+
+/// Whichever call is slow: what dispatch holds again as soon as it was sent back is not removed.
+#[tokio::test(start_paused = true)]
+async fn what_is_held_again_is_not_removed() {
+    // In one partition, so that they leave in one page.
+    let lot = || held(1..25, NOW - 5).into_iter().filter(|held| held.id.as_u128() % 8 == 0);
+    let slow = |call| Plan {
+        calls: [(call, Fault::Slow(Duration::from_secs(15)))].into(),
+        ..Plan::default()
+    };
+    let plans = (1..40).map(|call| (slow(call), Plan::default()));
+    let plans = plans.chain((1..4).map(|call| (Plan::default(), slow(call))));
+    for (row, (parking, sending)) in plans.enumerate() {
+        let world = world(Some(paused(true)), lot().collect()).await;
+        let context = world.context(parking, sending);
+        let again = async {
+            let queues = &world.deployment.queues;
+            while queues.sent().is_empty() {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            tokio::time::sleep(REMOVED_WITHIN).await;
+            let first = lot().next().expect("one of three");
+            world.deployment.tables.park(&first).await.expect("held again");
+            first.id
+        };
+        let (_, first) = tokio::join!(wake(&context, at_minute(NOW + 60)), again);
+        let left = world.deployment.tables.parked_ids();
+        assert!(left.contains(&first), "row {row}: {left:?}");
+        let sent = world.deployment.queues.sent().len();
+        assert!(sent + left.len() > 3, "row {row}: {sent} sent, {left:?}");
+    }
+}
+
+/// A page of a large lot that takes long to send: what was sent is removed in time, the rest stays.
+#[tokio::test(start_paused = true)]
+async fn a_slow_queue_makes_no_duplicates() {
+    let resumed = paused(false).resumed(at_minute(NOW - 1));
+    let world = world(Some(resumed), held(1..1_000, NOW + 600)).await;
+    let second = Fault::Slow(Duration::from_secs(1));
+    let calls = (1..2_000).map(|call| (call, second)).collect();
+    let sending = Plan { calls, as_adapters: true, ..Plan::default() };
+    for _ in 0..10 {
+        let context = world.context(Plan::default(), sending.clone());
+        let until = world.deployment.clock.now() + Duration::from_secs(40);
+        wake(&context, until).await.expect("woken");
+        tokio::time::sleep(Duration::from_secs(20)).await;
+    }
+    assert_eq!((world.deployment.queues.sent().len(), world.left()), (999, 0));
 }
 
 /// Two event subscriptions whose lots have one minute: each finds its own there.
