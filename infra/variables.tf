@@ -33,8 +33,8 @@ variable "name_prefix" {
   }
 
   validation {
-    condition     = !startswith(var.name_prefix, "sthree") && !startswith(var.name_prefix, "amzn-s3-demo")
-    error_message = "name_prefix must not begin with sthree or amzn-s3-demo, which S3 reserves, got \"${var.name_prefix}\"."
+    condition     = !startswith("${var.name_prefix}-", "sthree-") && !startswith("${var.name_prefix}-", "amzn-s3-demo-")
+    error_message = "name_prefix must not make names of buckets that begin with sthree- or amzn-s3-demo-, which S3 reserves, got \"${var.name_prefix}\"."
   }
 }
 

@@ -36,7 +36,11 @@ const RETENTIONS: [i64; 23] = [
     2_922, 3_288, 3_653,
 ];
 
-/// Names that must be there once in an account and region; those of buckets once in all of AWS.
+/// What has a name once in an account, whatever the region, or in more. Two providers may be for two
+/// accounts with the same names of roles: that is found, too.
+const ANYWHERE: [&str; 2] = ["aws_iam_role", "aws_s3_bucket"];
+
+/// Names that must be there once in an account and region, or [more](ANYWHERE).
 const NAMES: [(&str, &str); 8] = [
     (FUNCTION, "function_name"),
     (QUEUE, "name"),
@@ -237,14 +241,21 @@ fn names(plan: &Plan<'_>) -> Vec<Fault> {
     for (kind, path) in NAMES {
         let mut by_name: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
         for resource in plan.of(kind) {
-            // A bucket's name is one in all of AWS; others may be had once more elsewhere.
-            let place = if kind == "aws_s3_bucket" { "" } else { resource.provider };
+            // Others may be had once more in another region.
+            let place = match ANYWHERE.contains(&kind) {
+                true => "",
+                false => resource.provider,
+            };
             if let Some(name) = resource.text(path) {
                 by_name.entry((place, name)).or_default().push(resource.address);
             }
         }
         for ((_, name), addresses) in by_name.into_iter().filter(|(_, of)| of.len() > 1) {
-            let limit = "a name once in an account and region".to_owned();
+            let limit = match ANYWHERE.contains(&kind) {
+                true => "a name once in an account, a bucket's once in all of AWS",
+                false => "a name once in an account and region",
+            };
+            let limit = limit.to_owned();
             faults.push(fault("name-twice", joined(addresses), limit, name, "each service's API"));
         }
     }

@@ -159,7 +159,7 @@ mod tests {
         for (text, minimum, want) in [
             ("1.11.4", TERRAFORM_MIN, true),
             ("1.9.0", TERRAFORM_MIN, true),
-            ("1.6.6", TERRAFORM_MIN, false),
+            ("1.8.5", TERRAFORM_MIN, false),
             ("0.15.0", TERRAFORM_MIN, false),
             ("2.0.0-beta1", TERRAFORM_MIN, true),
             ("3.10.0", PYTHON_MIN, true),
