@@ -132,7 +132,7 @@ pub struct Remains {
     pub bucket_refuses: Vec<Range<Timestamp>>,
     /// The buckets that do not exist.
     pub missing_buckets: BTreeSet<String>,
-    /// Messages of sources that intake refused.
+    /// What lies in the poison queues of sources.
     pub refused: Vec<String>,
     pub pace: Pace,
 }

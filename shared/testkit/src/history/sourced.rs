@@ -10,17 +10,13 @@ pub struct Sourced(BTreeMap<(String, String), SourcedMessage>);
 #[derive(Clone, Debug, Default)]
 pub struct SourcedMessage {
     pub body: String,
-    /// What its events are known by.
+    /// What its events are known by; none if it does not have its source's form.
     pub events: Vec<String>,
-    /// Whether it does not have its source's form.
-    pub is_strange: bool,
     /// How often intake was given it.
     pub handed: usize,
     /// Times after which it may have to be taken in again: a copy died, a call failed, or the queue
     /// gave it once more.
     pub troubled: usize,
-    /// How often the queue let it go.
-    pub let_go: usize,
 }
 
 impl Sourced {

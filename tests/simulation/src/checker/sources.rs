@@ -8,22 +8,24 @@ use gridpost_testkit::history::SourcedMessage;
 /// publish that was promised.
 pub(super) fn check(check: &mut Check<'_>) {
     let all: Vec<_> = check.remains.history.sourced.messages().collect();
-    for (topic, message) in all {
+    for (topic, message) in &all {
         one(check, topic, message);
+    }
+    for refused in &check.remains.refused {
+        if !all.iter().any(|(_, message)| message.body == *refused) {
+            check.fail(format!("in a poison queue, and no source's message: {refused:.200}"));
+        }
     }
 }
 
 fn one(check: &mut Check<'_>, topic: &str, message: &SourcedMessage) {
-    let SourcedMessage { body, events, handed, troubled, let_go, .. } = message;
+    let SourcedMessage { body, events, handed, troubled } = message;
     let refused = check.remains.refused.iter().filter(|refused| *refused == body).count();
     let mut failures = Vec::new();
-    if *let_go == 0 {
-        failures.push("was never let go".to_owned());
-    }
     if *handed > 1 + troubled {
         failures.push(format!("was handed over {handed} times, {troubled} of them with faults"));
     }
-    match (message.is_strange, refused) {
+    match (events.is_empty(), refused) {
         (true, 0) => failures.push("was not mapped, and is not kept".to_owned()),
         (false, 1..) => failures.push("was refused".to_owned()),
         // A send may be repeated within the call.

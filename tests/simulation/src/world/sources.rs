@@ -116,33 +116,31 @@ impl World {
     pub(super) fn send_to_source(&self, number: usize, publish: &Publish, form: Form) {
         let id = |event| format!("e{number}-{event}-0");
         let ids: Vec<_> = (0..publish.events.len()).map(id).collect();
-        for (nth, body) in form.messages(&publish.to, &ids, &publish.events).into_iter().enumerate()
-        {
-            self.send_message(&publish.to.topic, &format!("m{number}-{nth}"), body);
+        let bodies = form.messages(&publish.to, &ids, &publish.events);
+        let events = ids.len() / bodies.len();
+        for (nth, body) in bodies.into_iter().enumerate() {
+            self.send_message(&publish.to.topic, &format!("m{number}-{nth}"), body, events);
         }
     }
 
     /// Sends what does not have its source's form.
     pub(super) fn send_strange(&self, number: usize, topic: &str) {
         let id = format!("m{number}-{STRANGE}");
-        self.send_message(topic, &id, format!("{STRANGE} {id}"));
+        self.send_message(topic, &id, format!("{STRANGE} {id}"), 0);
     }
 
-    fn send_message(&self, topic: &str, id: &str, body: String) {
+    /// Sends a message with so many events; none if it is strange.
+    fn send_message(&self, topic: &str, id: &str, body: String, count: usize) {
         let sent_at = self.clock.now();
         let source = self.scenario.sources[topic].source(topic);
-        let is_strange = body.starts_with(STRANGE);
-        let events = match intake::map(&source, &Message { id, body: &body, sent_at }) {
+        let events: Vec<_> = match intake::map(&source, &Message { id, body: &body, sent_at }) {
             Ok(Mapped::Events(events)) => events.iter().map(|event| event.id.to_string()).collect(),
-            Ok(Mapped::TestEvent) => Vec::new(),
-            Err(error) => {
-                if !is_strange {
-                    self.violation(&format!("a message of a source has no event: {error}"));
-                }
-                Vec::new()
-            }
+            Ok(Mapped::TestEvent) | Err(_) => Vec::new(),
         };
-        let noted = SourcedMessage { body: body.clone(), events, is_strange, ..Default::default() };
+        if events.len() != count {
+            self.violation(&format!("{} of {count} events are mapped: {body}", events.len()));
+        }
+        let noted = SourcedMessage { body: body.clone(), events, ..SourcedMessage::default() };
         self.history().sourced.begin(topic, id, noted);
         self.sources[topic].put(SourceMessage { message_id: id.into(), body, sent_at });
     }
@@ -214,7 +212,6 @@ impl World {
         if !is_gone {
             return;
         }
-        message.let_go += 1;
         let events = message.events.clone();
         *history.confirmed.entry(topic.to_owned()).or_default() += events.len() as u64;
         let mut topics = self.scenario.topics.iter();
