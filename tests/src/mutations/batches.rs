@@ -155,7 +155,7 @@ pub(super) const WEBHOOK: &[Mutation] = &[
     Mutation {
         name: "an encoded body is read as it is",
         file: "shared/webhook/src/http/attempt.rs",
-        old: "true if !body.is_end_stream() => Rest::Encoded(body),",
-        new: "true if false => Rest::Encoded(body),",
+        old: "let is_encoded = is_encoded(&head.headers) && !body.is_end_stream();",
+        new: "let is_encoded = is_encoded(&head.headers) && false;",
     },
 ];

@@ -14,7 +14,7 @@ use gridpost_core::{
     delivery::parking::IN_FLIGHT_HIGH_WATER,
     error::chain,
     retry::{
-        lane::{self, Beyond, HANGS_AFTER, LaneReport},
+        lane::{self, BeyondBound, HANGS_AFTER, LaneReport},
         outcome::Outcome,
     },
     subscription::EventSubscription,
@@ -176,7 +176,7 @@ pub async fn look_again(context: &Context, hand: &DeliveryInHand) -> Hold {
     let is_nearly_full = backlog >= IN_FLIGHT_HIGH_WATER
         && context.in_flight.of(queue, now).await >= IN_FLIGHT_HIGH_WATER;
     let (age, dice) = (now.since(hand.delivery.publish_time), context.dice.roll());
-    let beyond = Beyond { backlog, is_nearly_full, age, dice };
+    let beyond = BeyondBound { backlog, is_nearly_full, age, dice };
     Hold::About(lane::look_again(&slow, beyond, now, &context.settings.lanes))
 }
 

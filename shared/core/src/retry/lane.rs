@@ -344,7 +344,7 @@ impl AnswerCounts {
 
 /// A delivery beyond the bound of its slow endpoint.
 #[derive(Clone, Copy, Debug)]
-pub struct Beyond {
+pub struct BeyondBound {
     /// About how many messages its retry queue has.
     pub backlog: u64,
     /// Whether nearly as many of them are in flight as may be.
@@ -359,7 +359,7 @@ pub struct Beyond {
 /// as many come back as the bound admits: it stays used, and few are received in vain.
 pub fn look_again(
     slow: &Slowness,
-    beyond: Beyond,
+    beyond: BeyondBound,
     now: Timestamp,
     settings: &LaneSettings,
 ) -> Timestamp {

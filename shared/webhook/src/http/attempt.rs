@@ -102,10 +102,10 @@ impl HttpClient {
                 let answer = self.answer_of(&response);
                 let (head, body) = response.into_parts();
                 let rest = match answer.outcome {
-                    Outcome::Delivered if reads_results => match is_encoded(&head.headers) {
-                        true if !body.is_end_stream() => Rest::Encoded(body),
-                        _ => Rest::Results(body),
-                    },
+                    Outcome::Delivered if reads_results => {
+                        let is_encoded = is_encoded(&head.headers) && !body.is_end_stream();
+                        if is_encoded { Rest::Encoded(body) } else { Rest::Results(body) }
+                    }
                     Outcome::Delivered => read_unkept(body),
                     _ if self.1 != ResponseBytes::default() => Rest::Body(body),
                     _ => read_unkept(body),

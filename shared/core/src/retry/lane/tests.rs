@@ -245,7 +245,7 @@ fn what_is_beyond_the_bound_comes_back_when_it_may_have_its_turn() {
         ("not so full", took(Some(20_000), 1_000), 95_000, false, 3_600, 0.5, 60_000),
     ];
     for (row, slow, backlog, is_nearly_full, age_s, dice, want_ms) in table {
-        let beyond = Beyond { backlog, is_nearly_full, age: Duration::from_secs(age_s), dice };
+        let beyond = BeyondBound { backlog, is_nearly_full, age: Duration::from_secs(age_s), dice };
         let until = look_again(&slow, beyond, at(100), &SETTINGS);
         assert_eq!(until.since(at(100)).as_millis(), want_ms, "{row}");
     }
