@@ -33,9 +33,10 @@ pub(super) const ALL: &[Mutation] = &[
     Mutation {
         name: "wake removes before it sends",
         file: "functions/wake/handler/src/page.rs",
-        old: "    for result in send_all(context, due, until).await {",
+        old: "    let (fitted, refused) = fit_all(context, due, until).await;\n",
         new: r#"    let _ = context.due.remove_all(&due).await;
-    for result in send_all(context, due, until).await {"#,
+    let (fitted, refused) = fit_all(context, due, until).await;
+"#,
     },
     Mutation {
         name: "refused dead letters let go",

@@ -72,6 +72,18 @@ pub(super) const WAKE: &[Mutation] = &[
         new: "max(Duration::from_secs(60));",
     },
     Mutation {
+        name: "a pause that ends by itself lets all go at once",
+        file: LOT,
+        old: "lot.paused_until.is_none_or(|until| due < until);",
+        new: "lot.paused_until.is_none_or(|_| true);",
+    },
+    Mutation {
+        name: "a call that hangs keeps what others sent from a lot",
+        file: "functions/wake/handler/src/page.rs",
+        old: "tokio::time::timeout(at.since(now), call)",
+        new: "tokio::time::timeout(10 * at.since(now), call)",
+    },
+    Mutation {
         name: "a lot takes what another one holds",
         file: LOT,
         old: "held.lot == Some(lot.uid) || held.lot == unreadable",

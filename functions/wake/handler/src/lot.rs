@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use crate::{
     Context,
-    page::{SendResult, send_all},
+    page::{SendResult, SendTimes, fit_all, send_all},
 };
 
 /// How far ahead of its due time a delivery leaves its lot, as parked ones leave their minutes.
@@ -33,6 +33,9 @@ pub(crate) const REMOVED_WITHIN: Duration = Duration::from_secs(10);
 /// How long a page may begin calls that send, so that time is left to remove what was sent.
 const SENT_WITHIN: Duration = Duration::from_secs(3);
 
+/// How long calls that send are waited for.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(6);
+
 /// How much later than it is given up a removal may still take effect.
 const GIVEN_UP_FOR: Duration = Duration::from_secs(1);
 
@@ -44,6 +47,8 @@ pub(crate) struct Lot {
     /// When the first of all may be attempted; `None` while the pause lasts, where only those leave
     /// whose time is over.
     from: Option<Timestamp>,
+    /// When the pause ends by itself, while it lasts: what waits for that leaves with `from`.
+    paused_until: Option<Timestamp>,
     /// Whether nothing can come into it any more.
     is_closed: bool,
     /// Its partitions that are still to be read, each after the last one that was.
@@ -80,8 +85,8 @@ pub(crate) async fn meet(
     });
     // Another one of that name has lots of its own.
     let stored = stored.filter(|stored| stored.uid == uid);
-    let is_paused =
-        !is_known || stored.as_ref().is_some_and(|stored| stored.pauses.current(now).is_some());
+    let pause = stored.as_ref().and_then(|stored| stored.pauses.current(now));
+    let (is_paused, paused_until) = (!is_known || pause.is_some(), pause.map(|pause| pause.until));
     if is_known {
         watch.over_since = if is_paused { None } else { watch.over_since.or(Some(now)) };
     }
@@ -101,7 +106,8 @@ pub(crate) async fn meet(
         context.parking.remove(&parked).await?;
     }
     let strands = (0..PARKED_PARTITIONS).map(|partition| (partition, None)).collect();
-    Ok(Lot { uid, watch: next, from, is_closed, strands, sent: 0, is_empty: true })
+    let (sent, is_empty) = (0, true);
+    Ok(Lot { uid, watch: next, from, paused_until, is_closed, strands, sent, is_empty })
 }
 
 /// Sends a page of what may leave a lot back to its retry queue: those first that are due first, so
@@ -164,8 +170,9 @@ async fn send_page(
     let unreadable = parking::unreadable_lot(minute);
     let is_ours = |held: &Parked| held.lot == Some(lot.uid) || held.lot == unreadable;
     let ours = page.due.into_iter().filter(is_ours);
+    let is_over = |due| due <= soon && lot.paused_until.is_none_or(|until| due < until);
     let (leaving, staying): (Vec<_>, Vec<_>) =
-        ours.partition(|held| lot.from.is_some() || held.due <= soon);
+        ours.partition(|held| lot.from.is_some() || is_over(held.due));
     lot.is_empty &= staying.is_empty();
     let (gone, is_whole) = release(context, lot, leaving, lot.sent, until).await?;
     lot.sent += gone;
@@ -189,16 +196,21 @@ async fn release(
     // Where each lies, for its removal: what is sent says when it comes.
     // One may lie there twice, held by two pauses.
     let mut places: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    let (fitted, refused) = fit_all(context, leaving, until).await;
     let now = context.clock.now();
-    let (soonest, until) = (now + REMOVED_WITHIN, until.min(now + SENT_WITHIN));
-    let spread = leaving.into_iter().zip(before..).map(|(held, count)| {
+    let soonest = now + REMOVED_WITHIN;
+    let spread = fitted.into_iter().zip(before..).map(|((queue, held), count)| {
         places.entry(held.id).or_default().push(held.due);
         let due = lot.from.map_or(held.due, |from| parking::released_at(from, count)).max(soonest);
-        Parked { due, ..held }
+        (queue, Parked { due, ..held })
     });
     let spread: Vec<_> = spread.collect();
+    let times = SendTimes {
+        begin_until: until.min(now + SENT_WITHIN),
+        answered_until: Some(now + ANSWERED_WITHIN),
+    };
     let (mut sent, mut is_whole) = (Vec::with_capacity(spread.len()), true);
-    for result in send_all(context, spread, until).await {
+    for result in send_all(context, spread, times).await.into_iter().chain(refused) {
         match result {
             SendResult::Sent(held) => {
                 let due = places.get_mut(&held.id).and_then(Vec::pop).unwrap_or(held.due);

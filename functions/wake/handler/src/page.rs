@@ -79,7 +79,9 @@ pub(crate) async fn send(
         }
     }
     let (mut sent, mut postponed, mut is_whole) = (Vec::new(), Vec::new(), strand.is_whole);
-    for result in send_all(context, due, until).await {
+    let (fitted, refused) = fit_all(context, due, until).await;
+    let times = SendTimes { begin_until: until, answered_until: None };
+    for result in send_all(context, fitted, times).await.into_iter().chain(refused) {
         match result {
             SendResult::Sent(parked) => sent.push(parked),
             SendResult::Stuck(parked, reason) => postponed.push((parked, reason)),
@@ -112,19 +114,41 @@ impl Page {
     }
 }
 
-/// Sends deliveries to their queues, each with the rest of its wait as delay.
-pub(crate) async fn send_all(
+/// Brings deliveries into the form that their queues take now. Returns them with their queues, and
+/// those that can't be sent.
+pub(crate) async fn fit_all(
     context: &Context,
     due: Vec<Parked>,
     until: Timestamp,
-) -> Vec<SendResult> {
-    let mut results = Vec::with_capacity(due.len());
-    let mut queues: BTreeMap<usize, Vec<Parked>> = BTreeMap::new();
+) -> (Vec<(usize, Parked)>, Vec<SendResult>) {
+    let (mut fitted, mut refused) = (Vec::with_capacity(due.len()), Vec::new());
     for parked in due {
         match fitting(context, parked, until).await {
-            Ok((queue, parked)) => queues.entry(queue).or_default().push(parked),
-            Err(result) => results.push(result),
+            Ok(one) => fitted.push(one),
+            Err(result) => refused.push(result),
         }
+    }
+    (fitted, refused)
+}
+
+/// When calls that send may begin, and when they are given up.
+#[derive(Clone, Copy)]
+pub(crate) struct SendTimes {
+    pub(crate) begin_until: Timestamp,
+    /// `None` for as long as calls take.
+    pub(crate) answered_until: Option<Timestamp>,
+}
+
+/// Sends deliveries to their queues, each with the rest of its wait as delay.
+pub(crate) async fn send_all(
+    context: &Context,
+    fitted: Vec<(usize, Parked)>,
+    times: SendTimes,
+) -> Vec<SendResult> {
+    let mut results = Vec::with_capacity(fitted.len());
+    let mut queues: BTreeMap<usize, Vec<Parked>> = BTreeMap::new();
+    for (queue, parked) in fitted {
+        queues.entry(queue).or_default().push(parked);
     }
     let mut batches = Vec::new();
     for (queue, mut all) in queues {
@@ -134,7 +158,7 @@ pub(crate) async fn send_all(
         }
     }
     let sent = stream::iter(batches)
-        .map(|(queue, batch)| send_batch(context, queue, batch, until))
+        .map(|(queue, batch)| send_batch(context, queue, batch, times))
         .buffer_unordered(CALLS_AT_ONCE);
     let mut sent = std::pin::pin!(sent);
     while let Some(batch) = sent.next().await {
@@ -180,10 +204,10 @@ async fn send_batch(
     context: &Context,
     queue: Queue,
     batch: Vec<Parked>,
-    until: Timestamp,
+    times: SendTimes,
 ) -> Vec<SendResult> {
     let now = context.clock.now();
-    if now >= until {
+    if now >= times.begin_until {
         return batch.into_iter().map(|parked| SendResult::Kept(parked, None)).collect();
     }
     let messages = batch.iter().map(|parked| Outgoing {
@@ -191,7 +215,13 @@ async fn send_batch(
         group: parked.group.clone(),
         delay_s: parking::delay_s(parked.due.since(now)),
     });
-    let mut answers = context.sender.send(queue, messages.collect()).await.into_iter();
+    let call = context.sender.send(queue, messages.collect());
+    let answers = match times.answered_until {
+        None => call.await,
+        // It may have been sent: it stays, and a duplicate follows at worst.
+        Some(at) => tokio::time::timeout(at.since(now), call).await.unwrap_or_default(),
+    };
+    let mut answers = answers.into_iter();
     let result = |parked| match answers.next() {
         Some(Ok(())) => SendResult::Sent(parked),
         Some(Err(error)) => SendResult::Kept(parked, Some(chain(&error))),

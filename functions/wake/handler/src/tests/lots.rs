@@ -2,7 +2,7 @@
 
 use gridpost_core::{
     delivery::parking,
-    subscription::{EventSubscription, Pauses},
+    subscription::{EventSubscription, Pauses, pause::PAUSE_MAX},
     topic::Topic,
 };
 use gridpost_ports::SubscriptionStore;
@@ -173,22 +173,53 @@ async fn what_is_held_again_is_not_removed() {
     for (row, (parking, sending)) in plans.enumerate() {
         let world = world(Some(paused(true)), lot().collect()).await;
         let context = world.context(parking, sending);
+        let first = lot().next().expect("one of three");
         let again = async {
             let queues = &world.deployment.queues;
-            while queues.sent().is_empty() {
+            for _ in 0..600 {
                 tokio::time::sleep(Duration::from_millis(100)).await;
+                if !queues.sent().is_empty() {
+                    break;
+                }
             }
             tokio::time::sleep(REMOVED_WITHIN).await;
-            let first = lot().next().expect("one of three");
             world.deployment.tables.park(&first).await.expect("held again");
-            first.id
         };
-        let (_, first) = tokio::join!(wake(&context, at_minute(NOW + 60)), again);
+        let (_, ()) = tokio::join!(wake(&context, at_minute(NOW + 60)), again);
         let left = world.deployment.tables.parked_ids();
-        assert!(left.contains(&first), "row {row}: {left:?}");
+        assert!(left.contains(&first.id), "row {row}: {left:?}");
         let sent = world.deployment.queues.sent().len();
-        assert!(sent + left.len() > 3, "row {row}: {sent} sent, {left:?}");
+        assert!(sent + left.len() >= 3, "row {row}: {sent} sent, {left:?}");
     }
+}
+
+/// A pause that ends by itself: what waits for that comes back as after a resumption, not at once.
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_ends_by_itself_lets_go_by_the_lots_size() {
+    let begun =
+        Timestamp::from_millis(at_minute(NOW).as_millis() + 30_000 - PAUSE_MAX.as_millis() as i64);
+    let pauses = Pauses::default().paused(false, None, begun).expect("it may be");
+    let until = pauses.open().expect("open").until;
+    let lot = held(1..2_001, NOW).into_iter().map(|held| Parked { due: until, ..held });
+    let world = world(Some(pauses), lot.collect()).await;
+    assert_eq!(world.run_for(2).await, [0, 2_000]);
+    let mut seconds = world.delays();
+    seconds.sort_unstable();
+    seconds.dedup();
+    assert!(seconds.len() >= 4, "500 in a second: {seconds:?}");
+}
+
+/// One call hangs: what the others sent is removed in time, and comes once.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_hangs_keeps_no_others() {
+    let resumed = paused(false).resumed(at_minute(NOW - 1));
+    let lot = held(1..800, NOW + 600).into_iter().filter(|held| held.id.as_u128() % 8 == 0);
+    let world = world(Some(resumed), lot.collect()).await;
+    let calls = [(9, Fault::Slow(Duration::from_secs(20)))].into();
+    let sending = Plan { calls, as_adapters: true, ..Plan::default() };
+    let context = world.context(Plan::default(), sending);
+    wake(&context, at_minute(NOW) + Duration::from_secs(40)).await.expect("woken");
+    assert_eq!(world.left(), 10, "those of that call alone");
 }
 
 /// A page of a large lot that takes long to send: what was sent is removed in time, the rest stays.
