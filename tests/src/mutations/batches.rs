@@ -85,6 +85,35 @@ pub(super) const CORE: &[Mutation] = &[
 /// Those in dispatch.
 pub(super) const DISPATCH: &[Mutation] = &[
     Mutation {
+        name: "what the endpoint refused hides its own failure",
+        file: DISPATCH_BISECT,
+        old: "own.or(run.failed.first())",
+        new: "run.failed.first().or(own)",
+    },
+    Mutation {
+        name: "parts outlive the claim of the probe",
+        file: DISPATCH_BISECT,
+        old: "if !self.held_until.is_none_or(is_left) {",
+        new: "if !self.held_until.is_none_or(|until| is_left(until) || true) {",
+    },
+    Mutation {
+        name: "events that can't be ended alone are attempted again",
+        file: "functions/dispatch/handler/src/settle.rs",
+        old: "        if next_step == NextStep::Delivered {\n            // There",
+        new: "        if let NextStep::End(_) = next_step {
+            let due = times.1 + std::time::Duration::from_secs(60);
+            let because = gridpost_core::retry::DelayReason::MinimumDelay;
+            next_step = NextStep::Retry { due, because };
+        }
+        if next_step == NextStep::Delivered {\n            // There",
+    },
+    Mutation {
+        name: "a success takes the payload from the dead letter of another attempt",
+        file: "functions/dispatch/handler/src/settle.rs",
+        old: "Ok(Marked::HasEnded) => return Ok(Disposition::Delete),",
+        new: "Ok(Marked::HasEnded) => {}",
+    },
+    Mutation {
         name: "every event subscription's batches are split",
         file: DISPATCH_BISECT,
         old: "    if !subscription.batch_failure.bisects {",
@@ -105,8 +134,8 @@ pub(super) const DISPATCH: &[Mutation] = &[
     Mutation {
         name: "refused halves are kept from the endpoint's health",
         file: DISPATCH_BISECT,
-        old: "        if let Some(Try { answer, times, .. }) = run.failed.first() {",
-        new: "        if let Some(Try { answer, times, .. }) = None::<&Try> {",
+        old: "        if let Some(Try { answer, times, .. }) = own.or(run.failed.first()) {",
+        new: "        if let Some(Try { answer, times, .. }) = own.and(None::<&Try>) {",
     },
     Mutation {
         name: "a half says that it is the batch's attempt again",

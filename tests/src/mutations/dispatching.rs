@@ -148,8 +148,8 @@ pub(super) const ALL: &[Mutation] = &[
     Mutation {
         name: "late success and the next one both counted",
         file: SETTLE,
-        old: "|state: &DeliveryState| !matches!(state.standing, DeliveryStatus::Waiting { .. });",
-        new: "|state: &DeliveryState| matches!(state.standing, DeliveryStatus::Ended);",
+        old: "            None | Some(DeliveryStatus::Waiting { .. }) => {}\n",
+        new: "            None | Some(DeliveryStatus::Waiting { .. } | DeliveryStatus::Delivered) => {}\n",
     },
     Mutation {
         name: "success noted before its count is written",

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use gridpost_core::{
     delivery::{
-        bisect::{Answers, Asked, Bisection, Group},
+        bisect::{Answers, Asked, Bisection, Group, is_about_events},
         event_set::EventSet,
         rate::RateDecision,
         resource_request::EventIndex,
@@ -42,6 +42,9 @@ use crate::{
 /// place, and the event subscription may have changed.
 const BISECTS_FOR: Duration = Duration::from_secs(10);
 
+/// How long after a response its endpoint's health is written, nearly always.
+const NOTED_WITHIN: Duration = Duration::from_secs(3);
+
 /// So many parts are sent even after that time: a slow endpoint gets on, too.
 const PARTS_LEAST: u32 = 2;
 
@@ -50,6 +53,8 @@ pub struct Batch<'b> {
     pub context: &'b Context,
     pub hands: &'b [DeliveryInHand],
     pub lease: Option<&'b Lease<'b>>,
+    /// Until when its lease or its claim of the probe holds: afterwards others take its place.
+    pub held_until: Option<Timestamp>,
     pub deadline: Timestamp,
 }
 
@@ -121,7 +126,9 @@ impl Batch<'_> {
             bisection.note(group, &answers, began_at);
         }
         let mut not_before = None;
-        if let Some(Try { answer, times, .. }) = run.failed.first() {
+        // A failure that is the endpoint's own says more about it than what it refused before.
+        let own = run.failed.iter().rev().find(|made| !is_about_events(made.answer.outcome));
+        if let Some(Try { answer, times, .. }) = own.or(run.failed.first()) {
             not_before = settle::note_failure(self.context, &self.hands[0], *answer, *times).await;
         }
         let met = bisection.into_met(self.hands.len()).into_iter();
@@ -141,6 +148,10 @@ impl Batch<'_> {
         let is_authenticated = subscription.authentication.is_some();
         let token = if is_authenticated { AUTHENTICATED_WITHIN } else { Duration::ZERO };
         if self.deadline.since(now) < token + RESPONSE_WAIT + BESIDES_RESPONSE {
+            return false;
+        }
+        let is_left = |until: Timestamp| until.since(now) >= RESPONSE_WAIT + NOTED_WITHIN;
+        if !self.held_until.is_none_or(is_left) {
             return false;
         }
         match rate::turn(context, subscription, None).await {

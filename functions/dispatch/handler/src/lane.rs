@@ -14,10 +14,11 @@ use gridpost_core::{
     delivery::parking::IN_FLIGHT_HIGH_WATER,
     error::chain,
     retry::{
-        lane::{self, BeyondBound, HANGS_AFTER, LaneReport},
+        lane::{self, BeyondBound, HANGS_AFTER, LEASE, LaneReport},
         outcome::Outcome,
     },
     subscription::EventSubscription,
+    time::Timestamp,
 };
 use gridpost_ports::PortError;
 use tokio::sync::Notify;
@@ -74,6 +75,7 @@ pub struct Lease<'c> {
     context: &'c Context,
     subscription: Arc<EventSubscription>,
     holder: Uuid,
+    until: Timestamp,
     learned: Mutex<LaneReport>,
 }
 
@@ -93,8 +95,14 @@ impl<'c> Lease<'c> {
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
         let granted = context.healths.take(subscription, holder, wanted, now, settings).await?;
         let learned = Mutex::new(LaneReport { under_way: granted, ..LaneReport::default() });
-        let lease = Self { context, subscription: Arc::clone(subscription), holder, learned };
+        let (subscription, until) = (Arc::clone(subscription), now + LEASE);
+        let lease = Self { context, subscription, holder, until, learned };
         Ok((lease, granted as usize))
+    }
+
+    /// Until when it holds. What it learns is written before, and does not prolong it.
+    pub fn until(&self) -> Timestamp {
+        self.until
     }
 
     /// Records the result of a request.

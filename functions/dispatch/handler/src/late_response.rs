@@ -18,7 +18,12 @@ use gridpost_ports::{Listener, PortError, guard::guarded};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use crate::{Context, attempt::LateAnswer, attempt_log::duration_ms, settle};
+use crate::{
+    Context,
+    attempt::LateAnswer,
+    attempt_log::duration_ms,
+    settle::{self, Marked},
+};
 
 /// How often a listener checks that its lane is still quiet.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -170,5 +175,5 @@ async fn acknowledge(context: &Context, id: Uuid) -> Result<bool, PortError> {
     if !matches!(state.standing, DeliveryStatus::Waiting { .. }) {
         return Ok(false);
     }
-    settle::mark_delivered(context, &state).await.map(|()| true)
+    Ok(settle::mark_delivered(context, &state).await? == Marked::Delivered)
 }

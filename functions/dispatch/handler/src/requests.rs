@@ -230,22 +230,25 @@ async fn make(
     if let Some(until) = acquire::slot(context, &mut hands).await? {
         return Ok((held(context, hands, until).boxed().await, None));
     }
-    let mut lease = None;
+    let (mut lease, mut held_until) = (None, None);
     match permit {
         Permit::Free => {}
-        Permit::Lease(granted) => lease = Some(granted),
-        Permit::Claim(claim) => match acquire::probe(context, &hands[0], claim).boxed().await? {
-            // The minute of its slot may have ended while the claim was written.
-            Plan::Attempt { .. } => {
-                if let Some(until) = acquire::slot(context, &mut hands).await? {
-                    return Ok((held(context, hands, until).boxed().await, None));
+        Permit::Lease(granted) => (lease, held_until) = (Some(granted), Some(granted.until())),
+        Permit::Claim(claim) => {
+            held_until = claim.probe.map(|probe| probe.lease_until);
+            match acquire::probe(context, &hands[0], claim).boxed().await? {
+                // The minute of its slot may have ended while the claim was written.
+                Plan::Attempt { .. } => {
+                    if let Some(until) = acquire::slot(context, &mut hands).await? {
+                        return Ok((held(context, hands, until).boxed().await, None));
+                    }
+                }
+                plan => {
+                    let lost = hands.into_iter().map(|hand| carry_out(context, hand, plan.clone()));
+                    return Ok((join_all(lost).boxed().await, None));
                 }
             }
-            plan => {
-                let lost = hands.into_iter().map(|hand| carry_out(context, hand, plan.clone()));
-                return Ok((join_all(lost).boxed().await, None));
-            }
-        },
+        }
     }
     let (response, late) = send(context, &hands, lease).await;
     let (response, not_before) = match bisect::begin(&hands, &response) {
@@ -254,7 +257,7 @@ async fn make(
             (response, not_before)
         }
         Some(bisection) => {
-            let batch = Batch { context, hands: &hands, lease, deadline };
+            let batch = Batch { context, hands: &hands, lease, held_until, deadline };
             batch.bisect(bisection, response).boxed().await
         }
     };

@@ -9,8 +9,6 @@ mod end;
 mod endpoint;
 mod hold;
 
-use std::time::Duration;
-
 use futures::stream::{self, StreamExt};
 use gridpost_core::{
     delivery::{
@@ -20,7 +18,7 @@ use gridpost_core::{
     },
     error::chain,
     metric, poison as poison_queue,
-    retry::{DelayReason, EndReason, outcome::Answer},
+    retry::{EndReason, outcome::Answer},
     time::Timestamp,
 };
 use gridpost_ports::{Outgoing, PortError, Record, Saved};
@@ -49,9 +47,6 @@ const _: () = assert!(RESENT_MAX < LAMBDA_LOOP_SENDS);
 
 /// Parts of a batch that are ended at the same time: each may be a message of a queue's largest size.
 const ENDS_AT_ONCE: usize = 10;
-
-/// How long a delivery waits that has events which could not be ended.
-const NOT_ENDED_WAIT: Duration = Duration::from_secs(60);
 
 /// How often a write is tried if others have written the state meanwhile.
 const WRITES_MAX: u32 = 3;
@@ -97,7 +92,8 @@ pub async fn settle(
     verdict: Verdict,
     Response { times, response_text, .. }: &Response,
 ) -> Settled {
-    let Verdict { delivered, ends, answer, requests, last_at, tries, mut next_step } = verdict;
+    let Verdict { delivered, ends, mut answer, mut requests, mut last_at, tries, mut next_step } =
+        verdict;
     let times = *times;
     // What comes after parts says which attempt it is of which events, too.
     let is_part = hand.past.iter().any(|past| past.part.is_some());
@@ -111,12 +107,18 @@ pub async fn settle(
     }
     let sent: Vec<_> = stream::iter(sending).buffered(ENDS_AT_ONCE).collect().await;
     for (part, sent) in ends.iter().zip(sent) {
-        if let Err(error) = sent {
-            // What this attempt delivered is still recorded, and it counts.
-            next_step = not_ended(context, &hand, next_step, &error);
+        let Err(error) = sent else {
+            hand.delivery.done.add_all(&part.events);
             continue;
+        };
+        // It stays in the delivery, and what this attempt delivered is still recorded.
+        let (id, error) = (hand.delivery.id, chain(&error));
+        tracing::warn!(delivery.id = %id, %error, "failed to end some events; they go on with the rest");
+        if next_step == NextStep::Delivered {
+            // There is no rest: the delivery ends for the reason of this part.
+            next_step = NextStep::End(part.reason);
+            (answer, requests, last_at) = (part.answer, part.requests, part.last_at);
         }
-        hand.delivery.done.add_all(&part.events);
     }
     if !delivered.is_empty() {
         count::delivered_part(context, &hand, delivered.len());
@@ -154,37 +156,34 @@ pub async fn settle(
     }
 }
 
-/// What follows if some events could not be ended: they stay in the delivery, and it waits.
-fn not_ended(
-    context: &Context,
-    hand: &DeliveryInHand,
-    next_step: NextStep,
-    error: &PortError,
-) -> NextStep {
-    let (id, error) = (hand.delivery.id, chain(error));
-    tracing::warn!(delivery.id = %id, %error, "failed to end some events; they are attempted again");
-    match next_step {
-        NextStep::Retry { .. } => next_step,
-        NextStep::Delivered | NextStep::End(_) => NextStep::Retry {
-            due: context.clock.now() + NOT_ENDED_WAIT,
-            because: DelayReason::MinimumDelay,
-        },
-    }
-}
-
 /// Settles a delivered delivery. If nothing had failed before, nothing is written.
 async fn delivered(context: &Context, hand: DeliveryInHand) -> Settled {
     let delivery = &hand.delivery;
     if hand.revision == 0 {
         count_success(context, delivery);
-    } else if let Err(error) = mark_delivered(context, &hand.state(DeliveryStatus::Delivered)).await
-    {
-        // Only late copies of the message would read the mark: worth one try, not a failure.
-        let id = delivery.id;
-        tracing::warn!(delivery.id = %id, error = %chain(&error), "failed to record a success");
+    } else {
+        match mark_delivered(context, &hand.state(DeliveryStatus::Delivered)).await {
+            Ok(Marked::Delivered) => {}
+            // Its dead letter may still need the payload, and counts.
+            Ok(Marked::HasEnded) => return Ok(Disposition::Delete),
+            // Only late copies of the message would read the mark: worth one try, not a failure.
+            Err(error) => {
+                let (id, error) = (delivery.id, chain(&error));
+                tracing::warn!(delivery.id = %id, %error, "failed to record a success");
+            }
+        }
     }
     payload::release(context, delivery).await;
     Ok(Disposition::Delete)
+}
+
+/// What became of a success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marked {
+    /// The delivery counts as delivered.
+    Delivered,
+    /// It had ended undelivered, and counts so.
+    HasEnded,
 }
 
 /// Marks a delivery that has failed before as delivered, and counts it. One that has ended meanwhile
@@ -196,14 +195,16 @@ async fn delivered(context: &Context, hand: DeliveryInHand) -> Settled {
 /// # Errors
 ///
 /// The mark could not be written. The delivery is delivered and counted all the same.
-pub async fn mark_delivered(context: &Context, known: &DeliveryState) -> Result<(), PortError> {
+pub async fn mark_delivered(context: &Context, known: &DeliveryState) -> Result<Marked, PortError> {
     let mut counted = false;
     for _ in 0..3 {
         let stored = context.states.load(known.id).await;
-        let ended =
-            |state: &DeliveryState| !matches!(state.standing, DeliveryStatus::Waiting { .. });
-        if matches!(&stored, Ok(Some(state)) if ended(state)) {
-            return Ok(());
+        match stored.as_ref().ok().and_then(Option::as_ref).map(|state| state.standing) {
+            Some(DeliveryStatus::Ending { .. } | DeliveryStatus::Ended) if !counted => {
+                return Ok(Marked::HasEnded);
+            }
+            None | Some(DeliveryStatus::Waiting { .. }) => {}
+            Some(_) => return Ok(Marked::Delivered),
         }
         if !counted {
             let events = u64::from(known.events);
@@ -211,12 +212,12 @@ pub async fn mark_delivered(context: &Context, known: &DeliveryState) -> Result<
             context.meter.flush(context.clock.now());
             counted = true;
         }
-        let Some(stored) = stored? else { return Ok(()) };
+        let Some(stored) = stored? else { return Ok(Marked::Delivered) };
         // `known` includes the attempt that succeeded, unless others have written meanwhile.
         let state = if stored.revision == known.revision { known.clone() } else { stored };
         let state = DeliveryState { standing: DeliveryStatus::Delivered, ..state };
         if context.states.save(&state).await? == Saved::Written {
-            return Ok(());
+            return Ok(Marked::Delivered);
         }
     }
     Err(PortError::new("recording a success", "others wrote at the same time"))

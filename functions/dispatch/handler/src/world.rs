@@ -137,11 +137,16 @@ impl World {
         self
     }
 
-    /// How often the endpoint's health was written.
-    pub(crate) async fn health_writes(&self) -> u64 {
+    /// The endpoint's health, as it is stored.
+    pub(crate) async fn health(&self) -> Health {
         let EventSubscription { key, uid, .. } = &self.subscription;
         let health = EndpointHealths::load(&*self.deployment.tables, key, *uid).await;
-        health.expect("readable").revision
+        health.expect("readable")
+    }
+
+    /// How often the endpoint's health was written.
+    pub(crate) async fn health_writes(&self) -> u64 {
+        self.health().await.revision
     }
 
     pub(crate) async fn knows(&self, state: &DeliveryState) {

@@ -86,7 +86,7 @@ pub struct Bisection<'r> {
 
 /// Whether an outcome may be about what is in a request. Every other one is about the endpoint, or
 /// about who asks.
-fn is_about_events(outcome: Outcome) -> bool {
+pub fn is_about_events(outcome: Outcome) -> bool {
     matches!(outcome, Outcome::BadRequest | Outcome::PayloadTooLarge | Outcome::ServerError)
 }
 

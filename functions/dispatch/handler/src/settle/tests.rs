@@ -3,13 +3,16 @@ use std::time::Duration;
 use gridpost_core::{
     delivery::{
         Delivery,
+        claim::{self, Payload},
+        event_set::EventSet,
         parking::{self, Parked},
         queue::Queue,
+        state::{DeliveryState, DeliveryStatus},
     },
-    retry::{attempts::Attempts, outcome::Outcome},
+    retry::{EndReason, attempts::Attempts, outcome::Outcome},
     time::Timestamp,
 };
-use gridpost_ports::{DueDeliveries, PARKED_PARTITIONS};
+use gridpost_ports::{DueDeliveries, PARKED_PARTITIONS, Payloads};
 use gridpost_testkit::faults::Plan;
 
 use crate::world::{NOW, World, delivery};
@@ -100,6 +103,46 @@ async fn what_another_copy_has_written_is_followed() {
     let dues: Vec<_> = dues.collect();
     assert_eq!((dues.len(), world.requests()), (2, 2));
     assert!(dues[0].is_some() && dues[0] == dues[1], "{dues:?}");
+}
+
+/// A success meets the end of another attempt: the dead letter that is under way keeps its payload,
+/// and it counts.
+#[tokio::test(start_paused = true)]
+async fn a_success_beside_an_end_leaves_the_dead_letter_its_events() {
+    let mut world = World::new(None);
+    (world.status, world.answers_after) = (200, Duration::from_secs(2));
+    let large = world.claimed(delivery(7)).await;
+    let mut failed = large.clone();
+    failed.attempts = Attempts::default().with(NOW, Outcome::Busy, Some(503));
+    let state = |standing, revision| DeliveryState {
+        id: failed.id,
+        subscription: failed.subscription.clone(),
+        subscription_uid: failed.subscription_uid,
+        publish_time: failed.publish_time,
+        redriven_at: None,
+        events: 1,
+        done: EventSet::default(),
+        attempts: failed.attempts.clone(),
+        standing,
+        past: Vec::new(),
+        receipt: None,
+        resend: None,
+        revision,
+    };
+    world.knows(&state(DeliveryStatus::Waiting { due: NOW }, 0)).await;
+    let other = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let reason = EndReason::MaxDeliveryAttemptsExceeded;
+        world.knows(&state(DeliveryStatus::Ending { reason, at: NOW }, 1)).await;
+    };
+    let (left, ()) =
+        tokio::join!(world.receive(Queue::Retry(0), std::slice::from_ref(&large)), other);
+    assert_eq!((left, world.requests()), (vec![], 1));
+    let payload = world.deployment.payloads.get(&claim::key(large.id)).await.expect("readable");
+    let payload = claim::decode(&payload.expect("there")).expect("a payload");
+    assert!(!matches!(payload, Payload::Ended), "the dead letter has lost its events");
+    let counts = world.deployment.meter.counts();
+    assert!(counts.iter().all(|count| count.metric != "DeliverySuccessCount"), "the end counts");
 }
 
 /// The parked deliveries of the world's event subscription, as its lot has them.
