@@ -47,6 +47,13 @@ pub enum Witness {
         /// The tests to run, as arguments of `cargo test`; empty for all.
         which: &'static [&'static str],
     },
+    /// Some tests of the simulation.
+    Worlds {
+        /// Their file below `tests`.
+        test: &'static str,
+        /// What their names have in common.
+        named: &'static str,
+    },
     /// Terraform's tests of the infrastructure.
     Terraform {
         /// The files of `infra/tests`.
@@ -68,7 +75,7 @@ pub const AREAS: &[Area] = &[
     Area { witness: Witness::Simulation, mutations: dispatching::ALL },
     Area { witness: Witness::Simulation, mutations: rules::ALL },
     Area { witness: Witness::Simulation, mutations: beside::ALL },
-    Area { witness: Witness::Simulation, mutations: repeats::SIMULATION },
+    Area { witness: REPEATED, mutations: repeats::SIMULATION },
     Area { witness: tests("gridpost-ingest-handler", &[]), mutations: repeats::INGEST },
     Area { witness: tests("gridpost-aws", &["--features", "s3"]), mutations: adapters::ALL },
     Area { witness: tests("gridpost-manage-handler", &[]), mutations: operators::ALL },
@@ -104,10 +111,11 @@ pub const AREAS: &[Area] = &[
     Area { witness: TERRAFORM, mutations: infrastructure::ALL },
 ];
 
-const NEIGHBOURS: Witness = tests("gridpost-simulation", &["--test", "neighbours", "never_answer"]);
+const NEIGHBOURS: Witness = Witness::Worlds { test: "neighbours", named: "never_answer" };
 
-const BATCHED: Witness =
-    tests("gridpost-simulation", &["--test", "simulation", "bad_events_in_batches"]);
+const REPEATED: Witness = Witness::Worlds { test: "simulation", named: "a_key_makes" };
+
+const BATCHED: Witness = Witness::Worlds { test: "simulation", named: "bad_events_in_batches" };
 
 const TERRAFORM: Witness =
     Witness::Terraform { files: &["policies.tftest.hcl", "wiring.tftest.hcl"] };

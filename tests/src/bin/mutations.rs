@@ -107,6 +107,12 @@ impl Tree {
         match witness {
             Witness::Simulation => self.prove_by_simulation(),
             Witness::Tests { package, which } => self.prove_by_tests(package, which),
+            Witness::Worlds { test, named } => {
+                let worlds = self.build(SIMULATION.0, &["--test", test])?.pop();
+                let said = worlds.context("cargo built no simulation")?.run(&[named])?;
+                ensure!(!said.contains("running 0 tests"), "no test has a name like {named}");
+                Ok(listed(failures(&said)))
+            }
             Witness::Terraform { files } => self.prove_by_terraform(files),
         }
     }

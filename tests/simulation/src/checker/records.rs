@@ -169,7 +169,10 @@ fn record(check: &mut Check<'_>, event: &str, dead_letter: &DeadLetter) {
     let is_part = batches::ends_in_parts(subscription);
     let all = check.requests_of(*delivery).iter().map(|made| u64::from(made.number)).max();
     let numbers = if is_part { all.unwrap_or(0) } else { numbers };
-    let is_short = said.attempts + disturbances < numbers && !is_part;
+    // Attempts of other copies, after this one had ended, do not count.
+    let before = requests.iter().filter(|made| made.began_at <= *at);
+    let before = before.map(|made| u64::from(made.number)).max().unwrap_or(0);
+    let is_short = said.attempts + disturbances < before && !is_part;
     if said.attempts > numbers || is_short {
         let attempts = said.attempts;
         check
