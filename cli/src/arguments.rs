@@ -12,9 +12,8 @@ use crate::target::{EVERYWHERE, TargetArguments};
 
 /// What programs may rely on.
 const EXIT_CODES: &str = "\
-Results go to standard output, all else to standard error. With --json results and errors are JSON,
-but for a command line that is not understood; progress stays text.
-Exit codes: 0 done, 1 failed or refused, 2 not understood, 3 not over yet (audit: events under way;
+Results go to standard output, all else to standard error. With --json, results and errors are JSON, except usage errors; progress stays text.
+Exit codes: 0 done, 1 failed or refused, 2 usage error, 3 not finished (audit: events under way;
 explain: nothing known so far; wait: not in time).
 `gridpost COMMAND --help` has examples.
 

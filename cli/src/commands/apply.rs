@@ -17,7 +17,7 @@ pub struct ApplyArguments {
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Send dead letters to bucket TO where the file says FROM; may be given several times
+    /// Replace the file's dead-letter bucket FROM by TO; may be given several times
     #[arg(long = "bucket", value_name = "FROM=TO", value_parser = renamed)]
     buckets: Vec<(String, String)>,
 }

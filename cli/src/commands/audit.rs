@@ -45,12 +45,11 @@ pub struct AuditArguments {
     #[arg(long, alias = "name", value_name = "NAME", requires = "topic")]
     subscription: Option<String>,
 
-    /// How far back to audit events, by when they were published, such as 90m, 24h or 7d; starts at
-    /// a full hour
+    /// Audit events published within this time, such as 90m, 24h or 7d; it starts on the hour
     #[arg(long, value_name = "TIME", default_value = "24h")]
     since: TimeToLive,
 
-    /// Retry for up to this many seconds until it balances
+    /// Wait for up to this many seconds until it balances
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     wait: u64,
 }

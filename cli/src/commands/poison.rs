@@ -27,7 +27,7 @@ pub enum PoisonCommand {
         /// Its id (`poison list` prints it)
         id: String,
     },
-    /// Send messages back to the queue where they belong
+    /// Send messages back to the queues that they came from
     Resend {
         /// Which messages
         #[command(flatten)]
@@ -44,7 +44,7 @@ pub enum PoisonCommand {
         #[command(flatten)]
         chosen: Chosen,
 
-        /// Confirm that you give up the events
+        /// Confirm that these events will be lost
         #[arg(long)]
         yes: bool,
     },

@@ -20,7 +20,7 @@ use crate::failure::{Misuse, Refusal};
 use crate::manage_api::{ManageApi, Reply};
 use crate::output::{self, Output, text_at};
 use crate::progress::Progress;
-use crate::target::TargetArguments;
+use crate::target::{Target, TargetArguments};
 use health::Health;
 use show::describe;
 
@@ -186,25 +186,11 @@ pub async fn run(
             send_test::run(&arguments, &api, output, send_test::explained).await?;
         }
         SubscriptionCommand::Health { topic, name: None, since, .. } => {
-            let mut all = health::of_all(&api, topic.as_deref()).await?;
-            if let Some(since) = since {
-                health::add_counts(&mut all, &resolved, since).await?;
-            }
-            let now = resolved.now().await?;
-            output.print(&health::document(&all), |_| health::table(&all, now));
+            show_healths(&api, &resolved, topic.as_deref(), since, output).await?;
         }
         SubscriptionCommand::Health { topic, name: Some(name), reset, since } => {
-            let topic = topic.unwrap_or_default();
-            let health = match reset {
-                true => api.reset_health(&topic, &name).await?,
-                false => api.health(&topic, &name).await?,
-            };
-            let mut one = Health::of(topic, name, health);
-            if let Some(since) = since {
-                health::add_counts(std::slice::from_mut(&mut one), &resolved, since).await?;
-            }
-            let now = resolved.now().await?;
-            output.print(&one.document(), |_| one.describe(now));
+            let key = (topic.unwrap_or_default(), name);
+            show_health(&api, &resolved, key, reset, since, output).await?;
         }
         SubscriptionCommand::Pause { named, time_to_live_runs, time_to_live_stops: _ } => {
             let NamedArguments { topic, name } = named;
@@ -227,48 +213,102 @@ pub async fn run(
             warn_of_waits(&reply.document);
             output.print_tagged(&reply, |document| format!("{done}\n{}", describe(document)));
         }
-        SubscriptionCommand::Update(update) => {
-            let NamedArguments { topic, name } = &update.named;
-            let update::Patch { document, etag } = update.patch(&api).await?;
-            let reply = api.only_if(etag).patch_subscription(topic, name, &document).await?;
-            // A change of its URL is all that asks the endpoint: a header with a wrong secret shows later.
-            let test = match document.get("destination") {
-                Some(_) => format!(
-                    "\n\ntest it: gridpost subscription send-test --topic {topic} --name {name}"
-                ),
-                None => String::new(),
-            };
-            if policy_of(&document).is_some() {
-                warn_of_waits(&reply.document);
-            }
-            let told = |document: &Value| format!("updated\n{}{test}", describe(document));
-            output.print_tagged(&reply, told);
-        }
+        SubscriptionCommand::Update(arguments) => change(&arguments, api, output).await?,
         SubscriptionCommand::Show(NamedArguments { topic, name }) => {
             output.print_tagged(&api.read_subscription(&topic, &name).await?, describe);
         }
-        SubscriptionCommand::List { topic } => {
-            // Programs ask for healths by themselves: each is a request of its own.
-            let all = match output.is_json() {
-                true => {
-                    api.subscriptions(&topic).await?.into_iter().map(|one| (one, None)).collect()
-                }
-                false => health::of_topic(&api, &topic).await?,
-            };
-            let subscriptions: Vec<_> = all.iter().map(|(subscription, _)| subscription).collect();
-            output.print(&json!({ "value": subscriptions }), |_| show::list(&topic, &all));
-        }
-        SubscriptionCommand::Delete { named: NamedArguments { topic, name }, if_match, yes } => {
-            if !yes && let Some(health) = if_there(api.health(&topic, &name).await)? {
-                return Err(Misuse(consent(&topic, &name, &health)).into());
-            }
-            let reply = api.only_if(if_match).delete_subscription(&topic, &name).await?;
-            let done = if reply.status == 204 { "was not there" } else { "deleted" };
-            let document = json!({"topic": topic, "name": name, "status": reply.status});
-            output
-                .print(&document, |_| format!("event subscription {name} of topic {topic} {done}"));
+        SubscriptionCommand::List { topic } => list(&topic, &api, output).await?,
+        SubscriptionCommand::Delete { named, if_match, yes } => {
+            delete(&named, if_match, yes, api, output).await?;
         }
     }
+    Ok(())
+}
+
+async fn show_healths(
+    api: &ManageApi,
+    target: &Target,
+    topic: Option<&str>,
+    since: Option<TimeToLive>,
+    output: Output,
+) -> anyhow::Result<()> {
+    let mut all = health::of_all(api, topic).await?;
+    if let Some(since) = since {
+        health::add_counts(&mut all, target, since).await?;
+    }
+    let now = target.now().await?;
+    output.print(&health::document(&all), |_| health::table(&all, now));
+    Ok(())
+}
+
+async fn show_health(
+    api: &ManageApi,
+    target: &Target,
+    (topic, name): (String, String),
+    reset: bool,
+    since: Option<TimeToLive>,
+    output: Output,
+) -> anyhow::Result<()> {
+    let health = match reset {
+        true => api.reset_health(&topic, &name).await?,
+        false => api.health(&topic, &name).await?,
+    };
+    let mut one = Health::of(topic, name, health);
+    if let Some(since) = since {
+        health::add_counts(std::slice::from_mut(&mut one), target, since).await?;
+    }
+    let now = target.now().await?;
+    output.print(&one.document(), |_| one.describe(now));
+    Ok(())
+}
+
+async fn change(
+    arguments: &update::UpdateArguments,
+    api: ManageApi,
+    output: Output,
+) -> anyhow::Result<()> {
+    let NamedArguments { topic, name } = &arguments.named;
+    let update::Patch { document, etag } = arguments.patch(&api).await?;
+    let reply = api.only_if(etag).patch_subscription(topic, name, &document).await?;
+    // A change of its URL is all that asks the endpoint: a header with a wrong secret shows later.
+    let test = match document.get("destination") {
+        Some(_) => {
+            format!("\n\ntest it: gridpost subscription send-test --topic {topic} --name {name}")
+        }
+        None => String::new(),
+    };
+    if policy_of(&document).is_some() {
+        warn_of_waits(&reply.document);
+    }
+    output.print_tagged(&reply, |document| format!("updated\n{}{test}", describe(document)));
+    Ok(())
+}
+
+async fn list(topic: &str, api: &ManageApi, output: Output) -> anyhow::Result<()> {
+    // Programs ask for healths by themselves: each is a request of its own.
+    let all = match output.is_json() {
+        true => api.subscriptions(topic).await?.into_iter().map(|one| (one, None)).collect(),
+        false => health::of_topic(api, topic).await?,
+    };
+    let subscriptions: Vec<_> = all.iter().map(|(subscription, _)| subscription).collect();
+    output.print(&json!({ "value": subscriptions }), |_| show::list(topic, &all));
+    Ok(())
+}
+
+async fn delete(
+    NamedArguments { topic, name }: &NamedArguments,
+    if_match: Option<String>,
+    yes: bool,
+    api: ManageApi,
+    output: Output,
+) -> anyhow::Result<()> {
+    if !yes && let Some(health) = if_there(api.health(topic, name).await)? {
+        return Err(Misuse(consent(topic, name, &health)).into());
+    }
+    let reply = api.only_if(if_match).delete_subscription(topic, name).await?;
+    let done = if reply.status == 204 { "was not there" } else { "deleted" };
+    let document = json!({"topic": topic, "name": name, "status": reply.status});
+    output.print(&document, |_| format!("event subscription {name} of topic {topic} {done}"));
     Ok(())
 }
 

@@ -56,7 +56,7 @@ pub struct RedriveArguments {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rate: Option<u32>,
 
-    /// Skip events that were redriven this many times already, 1 to 100, so that none goes round for ever
+    /// Skip events that were redriven this many times already, 1 to 100
     #[arg(long, value_name = "COUNT", default_value_t = 3, conflicts_with_all = ["resume", "follow"],
         value_parser = clap::value_parser!(u32).range(1..=100))]
     max_redrives: u32,
@@ -69,7 +69,7 @@ pub struct RedriveArguments {
     #[arg(long)]
     dry_run: bool,
 
-    /// Send even while the endpoint is on a probation that turns events into dead letters at once
+    /// Redrive even while the endpoint is on a probation that dead-letters events at once
     #[arg(long)]
     on_probation: bool,
 
