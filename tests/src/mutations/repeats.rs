@@ -51,6 +51,6 @@ pub(super) const INGEST: &[Mutation] = &[
         name: "its own record taken for another copy's",
         file: CORE,
         old: "Standing::Begun { .. } if stored.by == by => Ok(Next::Begun(stored.clone())),",
-        new: "Standing::Begun { .. } if by.is_nil() => Ok(Next::Begun(stored.clone())),",
+        new: "Standing::Begun { .. } if by.is_max() => Ok(Next::Begun(stored.clone())),",
     },
 ];

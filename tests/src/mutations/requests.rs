@@ -26,7 +26,7 @@ pub(super) const DISPATCH: &[Mutation] = &[
         old: r#"        Ok(None) => follow_stored(context, hand).await,
         Err(error) => {
             not_written(&hand, &error, "its message carries it on");"#,
-        new: r#"        Ok(None) => follow(context, hand, status).await,
+        new: r#"        Ok(None) => apply(context, hand, status).await,
         Err(error) => {
             not_written(&hand, &error, "its message carries it on");"#,
     },

@@ -128,7 +128,7 @@ pub async fn carry_out(
             }
             settle::end(context, hand, reason).await
         }
-        Plan::Follow(status) => settle::follow(context, hand, status).await,
+        Plan::Follow(status) => settle::apply(context, hand, status).await,
         plan => {
             let hold = hold_of(context, &hand, &plan).await;
             let hold = hold.unwrap_or(Hold::About(context.clock.now()));

@@ -197,7 +197,8 @@ async fn request(
     report: &Report<'_>,
 ) -> Option<Late> {
     let records = without_bodies(hands.iter().map(|hand| &hand.record));
-    let made = guarded("making a request", make(context, hands, permit, report.deadline)).await;
+    let made =
+        guarded("making a request", send_and_settle(context, hands, permit, report.deadline)).await;
     match made.and_then(|made| made) {
         Ok((settled, late)) => {
             report.all(settled).await;
@@ -210,14 +211,14 @@ async fn request(
     }
 }
 
-type Made = (Vec<(Record, Settled)>, Option<Late>);
+type SentAndSettled = (Vec<(Record, Settled)>, Option<Late>);
 
-async fn make(
+async fn send_and_settle(
     context: &Context,
     mut hands: Vec<DeliveryInHand>,
     permit: Permit<'_>,
     deadline: Timestamp,
-) -> Result<Made, PortError> {
+) -> Result<SentAndSettled, PortError> {
     let Some(first) = hands.first() else { return Ok((Vec::new(), None)) };
     let left = deadline.since(context.clock.now());
     let is_authenticated = first.subscription().authentication.is_some();

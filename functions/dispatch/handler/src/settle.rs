@@ -228,7 +228,7 @@ async fn retry(context: &Context, mut hand: DeliveryInHand, due: Timestamp) -> S
     let status = DeliveryStatus::Waiting { due };
     match write(context, &mut hand, status).await {
         Ok(Some(_)) if hand.resend.is_some() => hold::beside_another(context, hand, due).await,
-        Ok(Some(written)) => follow(context, hand, written).await,
+        Ok(Some(written)) => apply(context, hand, written).await,
         Ok(None) => follow_stored(context, hand).await,
         Err(error) => {
             not_written(&hand, &error, "its message carries it on");
@@ -244,7 +244,7 @@ pub async fn end(context: &Context, mut hand: DeliveryInHand, reason: EndReason)
     match write(context, &mut hand, status).await {
         Ok(Some(_)) => {
             hand.revision += 1;
-            follow(context, hand, status).await
+            apply(context, hand, status).await
         }
         Ok(None) => follow_stored(context, hand).await,
         Err(error) => {
@@ -294,12 +294,12 @@ async fn follow_stored(context: &Context, mut hand: DeliveryInHand) -> Settled {
         // The other copy has delivered what this one has not: together, nothing is left.
         return delivered(context, hand).await;
     }
-    follow(context, hand, state.standing).await
+    apply(context, hand, state.standing).await
 }
 
 /// Carries out what a stored state says. A state proves what was decided, not that it was done, so
 /// it is done again.
-pub async fn follow(context: &Context, hand: DeliveryInHand, status: DeliveryStatus) -> Settled {
+pub async fn apply(context: &Context, hand: DeliveryInHand, status: DeliveryStatus) -> Settled {
     match status {
         DeliveryStatus::Delivered | DeliveryStatus::Ended => {
             forget(context, &hand.delivery, status).await
