@@ -14,7 +14,8 @@ use gridpost_ingest_handler::{Authorization, Context, handler::handle};
 use gridpost_ports::{Clock, configuration::ConfigurationCache};
 use gridpost_runtime::{
     config::{self, configuration_limits},
-    gateway, lambda,
+    gateway::reader,
+    lambda,
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
 };
@@ -26,9 +27,9 @@ async fn main() -> Result<(), Error> {
     let meter = Arc::new(EmbeddedMeter::from_env()?);
     let context = context(Arc::clone(&meter)).await?;
     let context = &context;
-    lambda::serve(&meter, move |event: gateway::Event, _deadline| async move {
+    lambda::serve(&meter, move |event: reader::Event, _deadline| async move {
         let answered =
-            gateway::answer(event, move |request| async move { handle(context, &request).await });
+            reader::answer(event, move |request| async move { handle(context, &request).await });
         answered.await.map_err(Error::from)
     })
     .await

@@ -23,7 +23,9 @@ use gridpost_ports::{
     authentication::{Authenticated, Tokens},
 };
 use gridpost_runtime::{
-    config, gateway, lambda,
+    config,
+    gateway::by_lambda_http,
+    lambda,
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
 };
@@ -128,7 +130,7 @@ async fn handle(context: &Context, event: Value) -> Result<Value, Diagnostic> {
         }
         Invocation::Gateway(event) => {
             let event = serde_json::from_value(event).map_err(Error::from)?;
-            let answered = gateway::answer(event, |request| async move {
+            let answered = by_lambda_http::answer(event, |request| async move {
                 let response = respond(context, &request).await;
                 response.map(|document| String::from_utf8_lossy(&document).into_owned())
             });

@@ -1,5 +1,5 @@
 //! Requests of API Gateway's HTTP APIs and of function URLs, as the handlers take them. The edge to
-//! Lambda reads them out of events (`shared/runtime/src/gateway.rs`); `gridpost dev` makes them of
+//! Lambda reads them out of events (`gateway.rs` in `shared/runtime`); `gridpost dev` makes them of
 //! requests by HTTP.
 
 use http::{HeaderMap, Method};

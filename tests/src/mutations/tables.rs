@@ -55,7 +55,7 @@ pub(super) const CORE: &[Mutation] = &[
     },
     Mutation {
         name: "any authorizer is one of IAM",
-        file: "shared/runtime/src/gateway.rs",
+        file: "shared/runtime/src/gateway/by_lambda_http.rs",
         old: "iam.map(|_| Authorizer::Iam).or(jwt.map(|_| Authorizer::Jwt))",
         new: "(iam.is_some() || jwt.is_some()).then_some(Authorizer::Iam)",
     },

@@ -10,10 +10,10 @@ use gridpost_core::{
 use gridpost_ingest_handler::{self as ingest, handler::handle};
 use gridpost_manage_handler::{self as manage, Reply};
 use gridpost_ports::configuration::{ConfigurationCache, Limits};
-use gridpost_runtime::gateway;
+use gridpost_runtime::gateway::{by_lambda_http, reader};
 use gridpost_testkit::{deployment::Deployment, queue::QueueSettings};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::manage::{RETRY_SHARDS, manage_context};
@@ -57,13 +57,13 @@ impl World {
             let response = manage::respond(&self.manage, &request).await;
             response.map(|document| String::from_utf8_lossy(&document).into_owned())
         };
-        answered(gateway::answer(event_of(event), respond).await)
+        answered(by_lambda_http::answer(event_of(event), respond).await)
     }
 
     /// Hands the same to ingest.
     pub(crate) async fn publish(&self, event: Value) -> (u64, String) {
         let respond = |request| async move { handle(&self.ingest, &request).await };
-        answered(gateway::answer(event_of(event), respond).await)
+        answered(reader::answer(event_of(event), respond).await)
     }
 
     /// The first access key of a topic.
@@ -93,11 +93,11 @@ impl World {
     }
 }
 
-pub(crate) fn event_of(event: Value) -> gateway::Event {
+pub(crate) fn event_of<E: DeserializeOwned>(event: Value) -> E {
     serde_json::from_value(event).expect("an event")
 }
 
-fn answered<R: Serialize>(answer: serde_json::Result<R>) -> (u64, String) {
+fn answered<R: Serialize, E: std::error::Error>(answer: Result<R, E>) -> (u64, String) {
     let answer = serde_json::to_value(answer.expect("an HTTP request")).expect("JSON");
     let body = answer["body"].as_str().expect("a body").to_owned();
     (answer["statusCode"].as_u64().expect("a status"), body)

@@ -1,6 +1,6 @@
 //! What comes by API Gateway is carried out as the route that it was let through to, or not at all.
 
-use gridpost_runtime::gateway;
+use gridpost_runtime::gateway::by_lambda_http;
 use gridpost_testkit::logs;
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ async fn answered(world: &World, event: Value) -> Reply {
         let response = respond(&world.context, &request).await;
         response.map(|document| String::from_utf8_lossy(&document).into_owned())
     };
-    let answered = gateway::answer(event, respond).await.expect("an HTTP request");
+    let answered = by_lambda_http::answer(event, respond).await.expect("an HTTP request");
     let answered = serde_json::to_value(answered).expect("JSON");
     let status = answered["statusCode"].as_u64().and_then(|status| status.try_into().ok());
     let body = answered["body"].as_str().and_then(|body| serde_json::from_str(body).ok());
