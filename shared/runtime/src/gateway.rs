@@ -1,6 +1,6 @@
 //! The HTTP edge: what API Gateway's HTTP APIs and function URLs send (payload format 2.0) as a plain
-//! request, and the response as they take it. manage has it by [`by_lambda_http`], ingest by
-//! [`reader`]: each publish pays for it. The same tests hold both.
+//! request, and the response as they take it. manage uses [`by_lambda_http`]. ingest uses [`reader`],
+//! because every publish pays for it. The same tests hold both.
 //!
 //! Senders may leave an optional value out or send null. Only what Gridpost uses is read, so that an
 //! oddity elsewhere in the event refuses no request.

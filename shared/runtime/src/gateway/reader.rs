@@ -1,16 +1,13 @@
 //! The same edge for ingest, read without `lambda_http`: whose way over a tree of JSON values and a
 //! request of its own took an eighth of ingest's CPU for a publish of one event.
 
-use std::fmt;
+use std::collections::BTreeMap;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use gridpost_core::gateway::{Authorizer, Request};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
-use serde::{
-    Deserialize, Deserializer, Serialize, Serializer,
-    de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
-    ser::SerializeMap,
-};
+use serde::{Deserialize, Serialize, Serializer, de::IgnoredAny, ser::SerializeMap};
+use serde_json::Value;
 
 use super::{named_route, not_base64, within_stage};
 
@@ -22,8 +19,7 @@ pub struct Event {
     route_key: Option<String>,
     raw_path: Option<String>,
     raw_query_string: Option<String>,
-    #[serde(default)]
-    headers: Headers,
+    headers: Option<BTreeMap<String, Value>>,
     body: Option<String>,
     is_base64_encoded: Option<bool>,
 }
@@ -55,104 +51,12 @@ struct Iam {
     user_arn: Option<String>,
 }
 
-/// Headers that HTTP can have; others are left out.
-#[derive(Debug, Default)]
-struct Headers(HeaderMap);
-
-impl<'de> Deserialize<'de> for Headers {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(HeadersVisitor)
-    }
-}
-
-struct HeadersVisitor;
-
-impl<'de> Visitor<'de> for HeadersVisitor {
-    type Value = Headers;
-
-    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str("headers")
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Headers, E> {
-        Ok(Headers::default())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Headers, A::Error> {
-        let mut headers = HeaderMap::with_capacity(map.size_hint().unwrap_or(16));
-        while let Some((name, Text(value))) = map.next_entry::<String, Text>()? {
-            let header = value.and_then(|value| {
-                Some((name.parse::<HeaderName>().ok()?, value.parse::<HeaderValue>().ok()?))
-            });
-            headers.extend(header);
-        }
-        Ok(Headers(headers))
-    }
-}
-
-/// A text, or `None` for anything else.
-struct Text(Option<String>);
-
-impl<'de> Deserialize<'de> for Text {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(TextVisitor)
-    }
-}
-
-struct TextVisitor;
-
-impl<'de> Visitor<'de> for TextVisitor {
-    type Value = Text;
-
-    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str("a text")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Text, E> {
-        Ok(Text(Some(text.to_owned())))
-    }
-
-    fn visit_string<E: Error>(self, text: String) -> Result<Text, E> {
-        Ok(Text(Some(text)))
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Text, E> {
-        Ok(Text(None))
-    }
-
-    fn visit_bool<E: Error>(self, _: bool) -> Result<Text, E> {
-        Ok(Text(None))
-    }
-
-    fn visit_i64<E: Error>(self, _: i64) -> Result<Text, E> {
-        Ok(Text(None))
-    }
-
-    fn visit_u64<E: Error>(self, _: u64) -> Result<Text, E> {
-        Ok(Text(None))
-    }
-
-    fn visit_f64<E: Error>(self, _: f64) -> Result<Text, E> {
-        Ok(Text(None))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Text, A::Error> {
-        while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Text(None))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Text, A::Error> {
-        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Text(None))
-    }
-}
-
 impl Event {
     /// The request; `None` if its body is not the base64 that it is said to be.
     ///
     /// # Errors
     ///
-    /// Its method is none of HTTP.
+    /// Its method is not an HTTP method.
     fn into_request(self) -> Result<Option<Request>, http::method::InvalidMethod> {
         let Context { http, route_key, stage, authorizer } = self.request_context;
         let body = self.body.unwrap_or_default();
@@ -165,12 +69,16 @@ impl Event {
         let path = within_stage(&whole, &stage).map(str::to_owned).unwrap_or(whole);
         let Authorizers { iam, jwt } = authorizer.unwrap_or_default();
         let by_jwt = jwt.map(|_| Authorizer::Jwt);
+        // What HTTP does not take for a header is left out.
+        let header = |(name, value): (String, Value)| {
+            Some((name.parse::<HeaderName>().ok()?, value.as_str()?.parse::<HeaderValue>().ok()?))
+        };
         let method = Method::from_bytes(http.method.as_bytes())?;
         Ok(body.ok().map(|body| Request {
             method,
             path,
             query: self.raw_query_string.unwrap_or_default(),
-            headers: self.headers.0,
+            headers: self.headers.unwrap_or_default().into_iter().filter_map(header).collect(),
             authorizer: iam.as_ref().map(|_| Authorizer::Iam).or(by_jwt),
             caller: iam.and_then(|iam| iam.user_arn),
             route: named_route(self.route_key.or(route_key)),
@@ -212,7 +120,7 @@ impl Serialize for AnswerHeaders {
 ///
 /// # Errors
 ///
-/// The event's method is none of HTTP.
+/// The event's method is not an HTTP method.
 pub async fn answer<F>(
     event: Event,
     respond: impl FnOnce(Request) -> F,
