@@ -96,16 +96,16 @@ pub(super) const WAKE: &[Mutation] = &[
         new: "            Ok((lot, true)) => self.lots.push_front(lot),\n",
     },
     Mutation {
+        name: "each copy of a watch is parked again",
+        file: LOT,
+        old: "    if is_first {\n",
+        new: "    if is_first || parked.watch.is_some() {\n",
+    },
+    Mutation {
         name: "a watch is removed before it is parked again",
         file: LOT,
-        old: "    context.parking.park(&next).await?;
-    if parked.due_minute() != next.due_minute() {
-        context.parking.remove(&parked).await?;
-    }
-",
-        new: "    context.parking.remove(&parked).await?;
-    context.parking.park(&next).await?;
-",
+        old: "    if is_first {\n",
+        new: "    let _ = context.parking.remove(&parked).await;\n    if is_first {\n",
     },
 ];
 

@@ -26,7 +26,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use self::{
-    lot::Lot,
+    lot::{Kept, Lot},
     page::Page,
     strands::{Strand, Strands},
 };
@@ -106,13 +106,14 @@ pub async fn wake(context: &Context, until: Timestamp) -> Result<Woken, PortErro
         met: BTreeSet::new(),
         lots: VecDeque::new(),
     };
+    let kept = Kept::default();
     let mut strands = Strands::new(from, this_minute + 1);
     let (mut pages, mut lots) = (FuturesUnordered::new(), FuturesUnordered::new());
     loop {
         while pages.len() < PAGES_AT_ONCE && context.clock.now() < until {
             let Some(strand) = strands.next() else { break };
             let is_past = strand.minute < this_minute;
-            pages.push(page::send(context, strand, (is_past, this_minute), until));
+            pages.push(page::send(context, &kept, strand, (is_past, this_minute), until));
         }
         while lots.len() < LOTS_AT_ONCE {
             let Some(lot) = run.lots.pop_front() else { break };
@@ -155,7 +156,7 @@ struct Run {
     noted: i64,
     woken: Woken,
     failed: Option<PortError>,
-    /// The event subscriptions whose watches were met: a crash may have left two of one.
+    /// The event subscriptions whose watches were met: each change of a pause has one.
     met: BTreeSet<Uuid>,
     /// Their lots, as far as they are still to be emptied.
     lots: VecDeque<Lot>,

@@ -5,12 +5,13 @@
 //! of dispatch that has not heard of that may still hold deliveries.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use gridpost_core::{
-    delivery::parking::{self, Parked, RELEASED_PER_RUN, WATCHED_FOR},
+    delivery::parking::{self, Parked, RELEASED_PER_RUN, WATCHED_FOR, Watch},
     error::chain,
     metric,
     time::Timestamp,
@@ -59,21 +60,53 @@ pub(crate) struct Lot {
     is_empty: bool,
 }
 
-/// Reads whether the pause still holds, and parks the watch for the next run. A crash in between
-/// leaves it twice: both are met, and become one.
+/// The watches that this run parks for the next one.
+pub(crate) type Kept = Mutex<BTreeSet<Uuid>>;
+
+/// Reads whether the pause still holds, and parks the watch for the next run. A crash or a failure in
+/// between leaves it twice. Of copies the first alone is parked: all have the same place, whose
+/// partition might not take so many writes, and a run that can't bring them together leaves more of
+/// them to the next.
 ///
 /// # Errors
 ///
-/// The watch is still where it was.
+/// The watch is still where it was. Its lot may be emptied all the same.
 pub(crate) async fn meet(
     context: &Context,
+    kept: &Kept,
     parked: Parked,
     this_minute: i64,
-) -> Result<Lot, PortError> {
-    let now = context.clock.now();
-    let Some(mut watch) = parked.watch.clone() else {
-        return Err(PortError::new("reading a lot's watch", "it watches nothing"));
+) -> (Option<Lot>, Result<(), PortError>) {
+    let Some(watch) = parked.watch.clone() else {
+        let error = PortError::new("reading a lot's watch", "it watches nothing");
+        return (None, Err(error));
     };
+    // No run reads so far ahead: this one does not meet it again.
+    let due = Timestamp::from_millis((this_minute + 2) * 60_000);
+    let all_kept = || kept.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut lot = None;
+    // Where the first is not parked, it stays where it was: no copy that is removed is the last one.
+    let is_first = all_kept().insert(parked.id);
+    if is_first {
+        match keep(context, watch, Parked { due, ..parked.clone() }).await {
+            Ok(found) => lot = Some(found),
+            Err(error) => {
+                all_kept().remove(&parked.id);
+                return (None, Err(error));
+            }
+        }
+    }
+    let removed = if parked.due_minute() == due.as_minutes() {
+        Ok(())
+    } else {
+        context.parking.remove(&parked).await
+    };
+    (lot, removed)
+}
+
+/// Parks a watch there, with what is known now of its pause.
+async fn keep(context: &Context, mut watch: Box<Watch>, next: Parked) -> Result<Lot, PortError> {
+    let now = context.clock.now();
     let uid = watch.uid;
     let read = context.subscriptions.subscription(&watch.subscription).await;
     let is_known = read.is_ok();
@@ -98,13 +131,8 @@ pub(crate) async fn meet(
     let heard_at =
         ended_at.map_or(soonest, |at| soonest.max(at + context.settings.configuration_kept_for));
     let from = (!is_paused).then_some(heard_at);
-    // No run reads so far ahead: this one does not meet it again.
-    let due = Timestamp::from_millis((this_minute + 2) * 60_000);
-    let next = Parked { due, watch: Some(watch), ..parked.clone() };
+    let next = Parked { watch: Some(watch), ..next };
     context.parking.park(&next).await?;
-    if parked.due_minute() != next.due_minute() {
-        context.parking.remove(&parked).await?;
-    }
     let strands = (0..PARKED_PARTITIONS).map(|partition| (partition, None)).collect();
     let (sent, is_empty) = (0, true);
     Ok(Lot { uid, watch: next, from, paused_until, is_closed, strands, sent, is_empty })

@@ -17,7 +17,7 @@ use gridpost_ports::{Outgoing, PortError};
 
 use crate::{
     Context, Woken,
-    lot::{self, Lot},
+    lot::{self, Kept, Lot},
     strands::Strand,
 };
 
@@ -57,6 +57,7 @@ pub(crate) enum SendResult {
 /// it is parked again, because the next minutes must not wait for it.
 pub(crate) async fn send(
     context: &Context,
+    kept: &Kept,
     strand: Strand,
     (is_past, this_minute): (bool, i64),
     until: Timestamp,
@@ -72,10 +73,11 @@ pub(crate) async fn send(
         page.due.into_iter().partition(|parked| parked.watch.is_some());
     let mut lots = Vec::new();
     for watch in watches {
-        match lot::meet(context, watch, this_minute).await {
-            Ok(lot) => lots.push(lot),
-            // Its watch is where it was, and the next run meets it.
-            Err(error) => return Page { lots, ..Page::failed(strand, Woken::default(), error) },
+        let (lot, moved) = lot::meet(context, kept, watch, this_minute).await;
+        lots.extend(lot);
+        if let Err(error) = moved {
+            // The watch is where it was, and the next run meets it.
+            return Page { lots, ..Page::failed(strand, Woken::default(), error) };
         }
     }
     let (mut sent, mut postponed, mut is_whole) = (Vec::new(), Vec::new(), strand.is_whole);

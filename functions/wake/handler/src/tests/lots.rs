@@ -6,7 +6,10 @@ use gridpost_core::{
     topic::Topic,
 };
 use gridpost_ports::SubscriptionStore;
-use gridpost_testkit::{faults::Fault, fixtures};
+use gridpost_testkit::{
+    faults::{Fault, Limits},
+    fixtures,
+};
 
 use super::*;
 use crate::lot::REMOVED_WITHIN;
@@ -291,6 +294,24 @@ async fn a_failure_loses_nothing() {
         assert_eq!((world.left(), world.watches().await), (0, 1), "call {call}");
         assert!(world.deployment.queues.sent().len() >= 29, "call {call}");
     }
+}
+
+/// Runs that could not remove a watch from where they met it have left a copy in each minute. One run
+/// brings them together, though the partition of the next minutes takes two writes a second.
+#[tokio::test(start_paused = true)]
+async fn copies_of_a_watch_become_one() {
+    let world = world(Some(paused(false)), Vec::new()).await;
+    let one = subscription(Pauses::default());
+    for minute in NOW - 20..NOW {
+        let copy = Parked::watch(&one.key, one.uid, one.uid, at_minute(minute));
+        let due = at_minute(minute);
+        world.deployment.tables.park(&Parked { due, ..copy }).await.expect("parked");
+    }
+    WakeCursor::save(&*world.deployment.tables, NOW - 20).await.expect("noted");
+    let partition = Some(Limits { writes: 2, reads: 6 });
+    let context = world.context(Plan { partition, ..Plan::default() }, Plan::default());
+    wake(&context, at_minute(NOW + 60)).await.expect("nothing fails");
+    assert_eq!(world.watches().await, 1);
 }
 
 /// Five lots of more than a run can send, of which four have their turn at once.
