@@ -21,6 +21,7 @@ module "wake" {
     GRIDPOST_PAYLOAD_BUCKET           = local.payload_bucket_name
     GRIDPOST_QUEUE_MESSAGE_BYTES_MAX  = tostring(var.queue_message_bytes_max)
     GRIDPOST_DISPATCH_CONFIG_CACHE_MS = tostring(var.dispatch_config_cache_ms)
+    GRIDPOST_CONFIG_STALE_SECONDS     = tostring(var.config_stale_seconds)
   })
 
   statements = concat([

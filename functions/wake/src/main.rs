@@ -45,6 +45,7 @@ fn context(clients: Clients, meter: Arc<EmbeddedMeter>) -> Result<Context, Error
         retry_shards: queues.retry_shards(),
         queue_message_bytes_max: config::queue_message_bytes_max()?,
         configuration_kept_for: config::dispatch_keeps_configuration()?,
+        configuration_stale_for: config::configuration_stale_for()?,
     };
     Ok(Context {
         clock: Arc::new(SystemClock),

@@ -396,6 +396,7 @@ impl Parts {
             meter: self.meter("wake"),
             settings: wake::Settings {
                 configuration_kept_for: CONFIGURATION_KEPT_FOR + SLACK,
+                configuration_stale_for: default::CONFIGURATION_STALE_FOR,
                 retry_shards: RETRY_QUEUES,
                 queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
             },

@@ -386,20 +386,28 @@ pub fn dispatch_keeps_configuration() -> Result<Duration, SettingError> {
     Ok(Duration::from_millis(parsed_or("GRIDPOST_DISPATCH_CONFIG_CACHE_MS", 10_000)?))
 }
 
-/// For how long and how much configuration a function keeps in memory: besides
-/// [`configuration_kept_for`], how long it may go on where the table can't be read, from
-/// `GRIDPOST_CONFIG_STALE_SECONDS`, and an eighth of its memory.
+/// How long functions may go on with the configuration that they have where the table can't be read,
+/// from `GRIDPOST_CONFIG_STALE_SECONDS`.
+///
+/// # Errors
+///
+/// [`SettingError::Wrong`] when it is no number.
+pub fn configuration_stale_for() -> Result<Duration, SettingError> {
+    let stale_s = default::CONFIGURATION_STALE_FOR.as_secs();
+    Ok(Duration::from_secs(parsed_or("GRIDPOST_CONFIG_STALE_SECONDS", stale_s)?))
+}
+
+/// For how long and how much configuration a function keeps in memory:
+/// [`configuration_kept_for`], [`configuration_stale_for`], and an eighth of its memory.
 ///
 /// # Errors
 ///
 /// [`SettingError::Wrong`] when one of them is no number.
 pub fn configuration_limits() -> Result<Limits, SettingError> {
-    let stale_s = default::CONFIGURATION_STALE_FOR.as_secs();
-    let stale_s = parsed_or("GRIDPOST_CONFIG_STALE_SECONDS", stale_s)?;
     let memory_mb: usize = parsed_or("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", 512)?;
     Ok(Limits {
         fresh_for: configuration_kept_for()?,
-        stale_for: Duration::from_secs(stale_s),
+        stale_for: configuration_stale_for()?,
         bytes_max: memory_mb * 1_048_576 / 8,
     })
 }

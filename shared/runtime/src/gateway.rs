@@ -13,7 +13,6 @@ pub mod by_lambda_http;
 pub mod reader;
 
 use http::{HeaderValue, Response, StatusCode, header};
-use serde_json::json;
 
 /// The route of senders that have none.
 const NO_ROUTE: &str = "$default";
@@ -26,11 +25,10 @@ fn named_route(route: Option<String>) -> Option<String> {
     route.filter(|route| !route.is_empty() && route != NO_ROUTE)
 }
 
-fn not_base64() -> Response<String> {
-    let message = "The body is not the base64 that it is marked as.";
-    tracing::warn!("{message}");
-    let body = json!({"error": {"code": "InvalidJson", "message": message}});
-    let mut response = Response::new(body.to_string());
+/// The answer to a request whose body can't be decoded.
+fn not_base64(body: String) -> Response<String> {
+    tracing::warn!("a body is not the base64 that it is marked as");
+    let mut response = Response::new(body);
     *response.status_mut() = StatusCode::BAD_REQUEST;
     let json = HeaderValue::from_static("application/json; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
@@ -54,7 +52,7 @@ mod tests {
 
     use gridpost_core::gateway::{Authorizer, Request};
     use http::{HeaderName, Method};
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -63,8 +61,11 @@ mod tests {
         response.body("{}".to_owned()).expect("a response")
     }
 
-    /// The request of an event, and its answer. Both readers say the same.
-    fn sent(event: Value) -> serde_json::Result<(Option<Request>, Value)> {
+    /// The request of an event, and its answer, by each reader.
+    type Read = (Option<Request>, Value);
+
+    /// The same of both readers, which must agree whether it is an HTTP request.
+    fn both(event: &Value) -> serde_json::Result<(Read, Read)> {
         let text = event.to_string();
         let by_lambda_http = serde_json::from_str(&text).and_then(|event| {
             let mut request = None;
@@ -86,18 +87,18 @@ mod tests {
             let answer = serde_json::to_value(answer.map_err(serde::de::Error::custom)?)?;
             Ok::<_, serde_json::Error>((request, answer))
         });
-        match (&by_lambda_http, &by_reader) {
-            (Ok((one, answer)), Ok((other, same))) => {
-                let members = |request: &Option<Request>| {
-                    request
-                        .clone()
-                        .map(|mut it| (std::mem::take(&mut it.headers), format!("{it:?}")))
-                };
-                assert_eq!((members(one), answer), (members(other), same), "{text}");
-            }
-            (one, other) => assert_eq!(one.is_err(), other.is_err(), "{text}: {one:?} {other:?}"),
-        }
-        by_lambda_http
+        assert_eq!(by_lambda_http.is_err(), by_reader.is_err(), "{text}: {by_reader:?}");
+        Ok((by_lambda_http?, by_reader?))
+    }
+
+    /// The request of an event, and its answer. Both readers say the same.
+    fn sent(event: Value) -> serde_json::Result<Read> {
+        let ((one, answer), (other, same)) = both(&event)?;
+        let members = |request: &Option<Request>| {
+            request.clone().map(|mut it| (std::mem::take(&mut it.headers), format!("{it:?}")))
+        };
+        assert_eq!((members(&one), &answer), (members(&other), &same), "{event}");
+        Ok((one, answer))
     }
 
     fn request(event: Value) -> Request {
@@ -200,11 +201,28 @@ mod tests {
         for (rest, want) in table {
             assert_eq!(request(merged(post(), rest)).body, want);
         }
-        let odd = merged(post(), json!({"body": "?", "isBase64Encoded": true}));
-        let (request, answered) = sent(odd).expect("an HTTP request");
-        assert!(request.is_none());
-        assert_eq!(answered["statusCode"], 400);
-        assert!(answered["body"].as_str().expect("text").contains("InvalidJson"), "{answered}");
+        for odd in ["?", "AP8", "AP_-"] {
+            let odd = merged(post(), json!({"body": odd, "isBase64Encoded": true}));
+            let (by_lambda_http, by_reader) = both(&odd).expect("an HTTP request");
+            for ((request, answered), detail) in [
+                (by_lambda_http, "{\"error\":{\"code\":\"InvalidJson\","),
+                (by_reader, "\"details\":[{\"code\":\"InputJsonInvalid\","),
+            ] {
+                assert!(request.is_none());
+                assert_eq!(answered["statusCode"], 400);
+                assert!(answered["body"].as_str().expect("text").contains(detail), "{answered}");
+            }
+        }
+    }
+
+    /// As two headers, so that two keys are refused. AWS's names are in lower case; a tool's may not be.
+    #[test]
+    fn names_in_upper_and_lower_case_are_one() {
+        let event = merged(post(), json!({"headers": {"Aeg-Sas-Key": "1", "aeg-sas-key": "2"}}));
+        let (_, (request, _)) = both(&event).expect("an HTTP request");
+        let headers = request.expect("it is asked").headers;
+        let values: Vec<_> = headers.get_all("aeg-sas-key").iter().collect();
+        assert_eq!(values, ["1", "2"]);
     }
 
     /// What lambda_http would panic at, or read otherwise.
@@ -298,6 +316,7 @@ mod tests {
             (json!({}), None, None),
             (json!({"iam": null}), None, None),
             (json!({"lambda": {"a": 1}}), None, None),
+            (json!({"jwt": null}), None, None),
             (json!({"iam": {"accessKey": "A", "userArn": "a"}}), Some(Authorizer::Iam), Some("a")),
             (json!({"iam": {"userArn": null}}), Some(Authorizer::Iam), None),
             (json!({"jwt": {"claims": {"aud": "a"}, "scopes": null}}), Some(Authorizer::Jwt), None),

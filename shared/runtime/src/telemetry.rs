@@ -32,10 +32,23 @@ pub const NAMESPACE: &str = "Gridpost";
 /// by module: `warn,gridpost_dispatch_handler=debug`.
 pub fn start_logging() {
     let info = Targets::new().with_default(LevelFilter::INFO);
-    let filter = config::log(info.clone()).unwrap_or(info);
+    let filter = without_libraries(config::log(info.clone()).unwrap_or(info));
     let lines = layer().json().flatten_event(true).with_current_span(false).with_span_list(false);
     tracing_subscriber::registry().with(filter).with(lines).init();
 }
+
+/// A level that no module has is Gridpost's. Libraries log what they work on below `info`: the keys of a
+/// publish stand in the event that `lambda_runtime` traces.
+fn without_libraries(filter: Targets) -> Targets {
+    let Some(level) = filter.default_level().filter(|level| *level > LevelFilter::INFO) else {
+        return filter;
+    };
+    let ours = filter.iter().find_map(|(module, level)| (module == OWN_CRATES).then_some(level));
+    filter.with_target(OWN_CRATES, ours.unwrap_or(level)).with_default(LevelFilter::INFO)
+}
+
+/// How the names of all crates of Gridpost begin.
+const OWN_CRATES: &str = "gridpost";
 
 /// Counts in memory and writes one line for each counter when an invocation ends.
 #[derive(Debug)]
@@ -280,12 +293,33 @@ mod ledger_tests;
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
+    use tracing::Level;
 
     use gridpost_core::metric::{self, TOPIC};
 
     use super::*;
 
     const NOW: Timestamp = Timestamp::from_millis(5);
+
+    #[test]
+    fn libraries_log_no_more_than_info_unless_they_are_named() {
+        let table = [
+            ("trace", "gridpost_ingest_handler::handler", Level::TRACE, true),
+            ("trace", "lambda_runtime::layers::api_response", Level::DEBUG, false),
+            ("trace", "lambda_runtime::layers::api_response", Level::INFO, true),
+            ("debug", "aws_smithy_runtime", Level::DEBUG, false),
+            ("debug,gridpost=info", "gridpost_core", Level::DEBUG, false),
+            ("debug,gridpost_core=info", "gridpost_core::plan", Level::DEBUG, false),
+            ("info,hyper=debug", "hyper::client", Level::DEBUG, true),
+            ("warn", "hyper::client", Level::INFO, false),
+            ("off", "gridpost_core", Level::ERROR, false),
+            ("gridpost_core=debug", "gridpost_core", Level::DEBUG, true),
+        ];
+        for (asked, module, level, want) in table {
+            let filter = without_libraries(asked.parse().expect("a filter"));
+            assert_eq!(filter.would_enable(module, &level), want, "{asked}: {module} {level}");
+        }
+    }
 
     #[test]
     fn a_counter_becomes_one_embedded_line() {

@@ -62,8 +62,8 @@ pub(super) const WAKE: &[Mutation] = &[
     Mutation {
         name: "what leaves a lot comes before it is surely removed",
         file: LOT,
-        old: "parking::released_at(from, count)).max(soonest);",
-        new: "parking::released_at(from, count));",
+        old: "lot.from.unwrap_or(held.due).max(soonest), count)",
+        new: "lot.from.unwrap_or(held.due), count)",
     },
     Mutation {
         name: "what is removed late from a lot may be held there again",
@@ -96,16 +96,52 @@ pub(super) const WAKE: &[Mutation] = &[
         new: "            Ok((lot, true)) => self.lots.push_front(lot),\n",
     },
     Mutation {
+        name: "a copy of a watch is removed before another one is parked",
+        file: LOT,
+        old: "    let mut lot = None;\n",
+        new: "    all_kept().watches.insert(parked.id);\n    let mut lot = None;\n",
+    },
+    Mutation {
+        name: "each change of a pause is watched for ever",
+        file: LOT,
+        old: "            all_kept().paused.insert(uid);\n",
+        new: "",
+    },
+    Mutation {
+        name: "a change of a pause that is not seen yet is not watched",
+        file: LOT,
+        old: ".is_some_and(|lot| lot.paused_until.is_some()) {",
+        new: ".is_some() {",
+    },
+    Mutation {
+        name: "what comes with a pause's end comes at once where it is not known",
+        file: LOT,
+        old: "        let due = parking::released_at(lot.from.unwrap_or(held.due).max(soonest), count);\n",
+        new: "        let due = lot.from.map_or(held.due, |from| parking::released_at(from, count)).max(soonest);\n",
+    },
+    Mutation {
+        name: "a partition that fails holds up the others of its lot",
+        file: LOT,
+        old: "            lot.failed.get_or_insert(error);\n",
+        new: "            return Err(error);\n",
+    },
+    Mutation {
+        name: "what ends during a pause leaves as slowly as what is resumed",
+        file: LOT,
+        old: "lot.from.is_some() && lot.sent >= RELEASED_PER_RUN",
+        new: "lot.sent >= RELEASED_PER_RUN",
+    },
+    Mutation {
         name: "each copy of a watch is parked again",
         file: LOT,
-        old: "    if is_first {\n",
-        new: "    if is_first || parked.watch.is_some() {\n",
+        old: "self.watches.contains(&watch) ||",
+        new: "",
     },
     Mutation {
         name: "a watch is removed before it is parked again",
         file: LOT,
-        old: "    if is_first {\n",
-        new: "    let _ = context.parking.remove(&parked).await;\n    if is_first {\n",
+        old: "    if !is_kept {\n",
+        new: "    let _ = context.parking.remove(&parked).await;\n    if !is_kept {\n",
     },
 ];
 

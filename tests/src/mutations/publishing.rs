@@ -51,8 +51,15 @@ pub(super) const ALL: &[Mutation] = &[
     Mutation {
         name: "the access key is in a log line",
         file: INGEST_HANDLER,
-        old: "    let (status, code, path) = (error.status(), error.detail(), &request.path);",
+        old: "    let reason = chain(error);\n",
         new: r#"    tracing::debug!(headers = ?request.headers, "refused");
-    let (status, code, path) = (error.status(), error.detail(), &request.path);"#,
+    let reason = chain(error);
+"#,
+    },
+    Mutation {
+        name: "a key in a path is in a log line",
+        file: INGEST_HANDLER,
+        old: "loggable(&request.path));",
+        new: "&*request.path);",
     },
 ];

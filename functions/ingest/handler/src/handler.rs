@@ -140,7 +140,7 @@ fn json(body: String) -> Response<String> {
 }
 
 fn refuse(request: &Request, error: &PublishError) -> Response<String> {
-    let (status, code, path) = (error.status(), error.detail(), &request.path);
+    let (status, code, path) = (error.status(), error.detail(), loggable(&request.path));
     let reason = chain(error);
     if status < 500 {
         tracing::info!(status, code, path, "publish refused: {reason}");
@@ -153,6 +153,13 @@ fn refuse(request: &Request, error: &PublishError) -> Response<String> {
         response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
     }
     response
+}
+
+/// As much of a path as our routes have: behind an encoded question mark there may be a key.
+fn loggable(path: &str) -> &str {
+    let is_of_routes = |byte: u8| byte.is_ascii_alphanumeric() || b"/:-".contains(&byte);
+    let end = path.bytes().position(|byte| !is_of_routes(byte)).unwrap_or(path.len());
+    &path[..end]
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ mod strands;
 
 use std::{
     collections::{BTreeSet, VecDeque},
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -57,6 +57,8 @@ pub struct Settings {
     pub queue_message_bytes_max: usize,
     /// How long dispatch may work by configuration that it has in memory.
     pub configuration_kept_for: Duration,
+    /// How long dispatch may go on with it where the table can't be read.
+    pub configuration_stale_for: Duration,
 }
 
 /// The result of a run.
@@ -106,7 +108,7 @@ pub async fn wake(context: &Context, until: Timestamp) -> Result<Woken, PortErro
         met: BTreeSet::new(),
         lots: VecDeque::new(),
     };
-    let kept = Kept::default();
+    let kept = Mutex::new(Kept::default());
     let mut strands = Strands::new(from, this_minute + 1);
     let (mut pages, mut lots) = (FuturesUnordered::new(), FuturesUnordered::new());
     loop {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use gridpost_core::{
-    delivery::parking::{self, Parked, RELEASED_PER_RUN, WATCHED_FOR, Watch},
+    delivery::parking::{self, Parked, RELEASED_PER_RUN, WATCHED_BESIDES, Watch},
     error::chain,
     metric,
     time::Timestamp,
@@ -58,22 +58,36 @@ pub(crate) struct Lot {
     pub(crate) sent: u64,
     /// Whether nothing was left of what has been read.
     is_empty: bool,
+    /// Why a partition was given up for this run.
+    failed: Option<PortError>,
 }
 
-/// The watches that this run parks for the next one.
-pub(crate) type Kept = Mutex<BTreeSet<Uuid>>;
+/// What this run has parked for the next one.
+#[derive(Default)]
+pub(crate) struct Kept {
+    watches: BTreeSet<Uuid>,
+    /// Event subscriptions that are paused and have a watch.
+    paused: BTreeSet<Uuid>,
+}
+
+impl Kept {
+    /// Whether another watch makes this one needless.
+    fn has(&self, watch: Uuid, of: Uuid) -> bool {
+        self.watches.contains(&watch) || self.paused.contains(&of)
+    }
+}
 
 /// Reads whether the pause still holds, and parks the watch for the next run. A crash or a failure in
-/// between leaves it twice. Of copies the first alone is parked: all have the same place, whose
-/// partition might not take so many writes, and a run that can't bring them together leaves more of
-/// them to the next.
+/// between leaves it twice. Of copies one is parked: all have the same place, whose partition might not
+/// take so many writes, and a run that can't bring them together leaves more of them to the next. While
+/// a pause lasts, one watch is enough for all changes of pauses.
 ///
 /// # Errors
 ///
 /// The watch is still where it was. Its lot may be emptied all the same.
 pub(crate) async fn meet(
     context: &Context,
-    kept: &Kept,
+    kept: &Mutex<Kept>,
     parked: Parked,
     this_minute: i64,
 ) -> (Option<Lot>, Result<(), PortError>) {
@@ -83,25 +97,23 @@ pub(crate) async fn meet(
     };
     // No run reads so far ahead: this one does not meet it again.
     let due = Timestamp::from_millis((this_minute + 2) * 60_000);
+    let uid = watch.uid;
     let all_kept = || kept.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_kept = all_kept().has(parked.id, uid);
     let mut lot = None;
-    // Where the first is not parked, it stays where it was: no copy that is removed is the last one.
-    let is_first = all_kept().insert(parked.id);
-    if is_first {
+    if !is_kept {
         match keep(context, watch, Parked { due, ..parked.clone() }).await {
             Ok(found) => lot = Some(found),
-            Err(error) => {
-                all_kept().remove(&parked.id);
-                return (None, Err(error));
-            }
+            Err(error) => return (None, Err(error)),
+        }
+        // Only now: a run before may still be removing what it has parked here.
+        all_kept().watches.insert(parked.id);
+        if lot.as_ref().is_some_and(|lot| lot.paused_until.is_some()) {
+            all_kept().paused.insert(uid);
         }
     }
-    let removed = if parked.due_minute() == due.as_minutes() {
-        Ok(())
-    } else {
-        context.parking.remove(&parked).await
-    };
-    (lot, removed)
+    let is_moved = parked.due_minute() != due.as_minutes();
+    (lot, if is_moved { context.parking.remove(&parked).await } else { Ok(()) })
 }
 
 /// Parks a watch there, with what is known now of its pause.
@@ -123,7 +135,8 @@ async fn keep(context: &Context, mut watch: Box<Watch>, next: Parked) -> Result<
     if is_known {
         watch.over_since = if is_paused { None } else { watch.over_since.or(Some(now)) };
     }
-    let is_over = |since: Timestamp| now.since(since) >= WATCHED_FOR;
+    let watched_for = context.settings.configuration_stale_for + WATCHED_BESIDES;
+    let is_over = |since: Timestamp| now.since(since) >= watched_for;
     let is_closed = is_known && watch.over_since.is_some_and(is_over);
     // Copies of dispatch that have not heard of it would hold again what comes before.
     let (ended_at, soonest) =
@@ -134,8 +147,8 @@ async fn keep(context: &Context, mut watch: Box<Watch>, next: Parked) -> Result<
     let next = Parked { watch: Some(watch), ..next };
     context.parking.park(&next).await?;
     let strands = (0..PARKED_PARTITIONS).map(|partition| (partition, None)).collect();
-    let (sent, is_empty) = (0, true);
-    Ok(Lot { uid, watch: next, from, paused_until, is_closed, strands, sent, is_empty })
+    let (sent, is_empty, failed) = (0, true, None);
+    Ok(Lot { uid, watch: next, from, paused_until, is_closed, strands, sent, is_empty, failed })
 }
 
 /// Sends a page of what may leave a lot back to its retry queue: those first that are due first, so
@@ -144,25 +157,30 @@ async fn keep(context: &Context, mut watch: Box<Watch>, next: Parked) -> Result<
 ///
 /// # Errors
 ///
-/// The lot could not be read, or what was sent could not be removed: it is sent again by the next
-/// run.
+/// Partitions of the lot could not be read, or what was sent of them could not be removed: it is sent
+/// again by the next run. The others were emptied.
 pub(crate) async fn take_turn(
     context: &Context,
     mut lot: Lot,
     until: Timestamp,
 ) -> Result<(Lot, bool), PortError> {
-    if lot.sent >= RELEASED_PER_RUN || context.clock.now() >= until {
+    // What ends during a pause leaves however many there are.
+    let is_enough = lot.from.is_some() && lot.sent >= RELEASED_PER_RUN;
+    if is_enough || context.clock.now() >= until {
         lot.is_empty &= lot.strands.is_empty();
         lot.strands.clear();
     }
     if let Some((partition, after)) = lot.strands.pop_front() {
-        send_page(context, &mut lot, (partition, after), until).await?;
+        if let Err(error) = send_page(context, &mut lot, (partition, after), until).await {
+            lot.is_empty = false;
+            lot.failed.get_or_insert(error);
+        }
     }
-    let goes_on = !lot.strands.is_empty();
-    if !goes_on {
-        close(context, &lot).await?;
+    if !lot.strands.is_empty() {
+        return Ok((lot, true));
     }
-    Ok((lot, goes_on))
+    close(context, &lot).await?;
+    lot.failed.take().map_or(Ok((lot, false)), Err)
 }
 
 /// The end of a run's work on a lot. Its watch is removed once nothing is left and nothing can come
@@ -229,7 +247,8 @@ async fn release(
     let soonest = now + REMOVED_WITHIN;
     let spread = fitted.into_iter().zip(before..).map(|((queue, held), count)| {
         places.entry(held.id).or_default().push(held.due);
-        let due = lot.from.map_or(held.due, |from| parking::released_at(from, count)).max(soonest);
+        // Where nothing is known of the pause, all that waits for its end may have one due time.
+        let due = parking::released_at(lot.from.unwrap_or(held.due).max(soonest), count);
         (queue, Parked { due, ..held })
     });
     let spread: Vec<_> = spread.collect();

@@ -1,6 +1,6 @@
 //! Sends one page of parked deliveries, removes them, and parks again what can't be sent.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Mutex};
 
 use futures::stream::{self, StreamExt};
 use gridpost_core::{
@@ -57,7 +57,7 @@ pub(crate) enum SendResult {
 /// it is parked again, because the next minutes must not wait for it.
 pub(crate) async fn send(
     context: &Context,
-    kept: &Kept,
+    kept: &Mutex<Kept>,
     strand: Strand,
     (is_past, this_minute): (bool, i64),
     until: Timestamp,

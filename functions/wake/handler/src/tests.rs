@@ -27,6 +27,7 @@ const SETTINGS: Settings = Settings {
     retry_shards: 2,
     queue_message_bytes_max: 300 * KIB,
     configuration_kept_for: Duration::from_secs(15),
+    configuration_stale_for: Duration::from_secs(60),
 };
 
 fn at_minute(minute: i64) -> Timestamp {

@@ -132,10 +132,10 @@ pub fn unreadable_lot(minute: i64) -> Option<Uuid> {
     (bits < 1 << LOT_BITS).then_some(Uuid::from_u128(bits))
 }
 
-/// How long a lot is watched after its pause was over: until no copy of dispatch can still believe
-/// in it. A copy uses configuration for a minute at most if it can't read it, and its invocations
-/// end within 15 minutes.
-pub const WATCHED_FOR: Duration = Duration::from_secs(20 * 60);
+/// How long a lot is watched after its pause was over, besides the time for which a copy of dispatch
+/// uses configuration that it can't read anew: until no invocation can still believe in the pause. One
+/// ends within 15 minutes.
+pub const WATCHED_BESIDES: Duration = Duration::from_secs(19 * 60);
 
 /// How far ahead the first watch is parked: wake reads the next minute, too, and never reads it again,
 /// and what parks the watch may take 29 s (the timeout of manage).

@@ -77,6 +77,9 @@ pub enum PublishError {
     /// Status 400: the body, or one of its events, breaks a rule.
     #[error(transparent)]
     Body(#[from] ParseError),
+    /// Status 400: API Gateway says that the body is base64.
+    #[error("the body is not the base64 that it is marked as")]
+    NotBase64,
     /// Status 400: the topic heeds keys, and this one breaks a rule.
     #[error(
         "the key in the header {header} can't be used; send 1 to {KEY_CHARS_MAX} printable ASCII \
@@ -164,7 +167,9 @@ impl PublishError {
             Self::ContentType { .. } => (400, BAD_REQUEST, "ContentTypeUnsupported"),
             Self::Body(ParseError::Header { .. }) => (400, BAD_REQUEST, "InputHeaderInvalid"),
             Self::Body(ParseError::TooManyEvents { .. }) => (400, BAD_REQUEST, "TooManyEvents"),
-            Self::ContentEncoding { .. } | Self::Body(_) => (400, BAD_REQUEST, "InputJsonInvalid"),
+            Self::ContentEncoding { .. } | Self::Body(_) | Self::NotBase64 => {
+                (400, BAD_REQUEST, "InputJsonInvalid")
+            }
             Self::KeyUnusable { .. } => (400, BAD_REQUEST, "IdempotencyKeyInvalid"),
             Self::KeyReused => (409, "Conflict", "IdempotencyKeyReused"),
             Self::UnderWay { .. } => (503, UNAVAILABLE, "PublishUnderWay"),

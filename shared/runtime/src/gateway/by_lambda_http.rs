@@ -20,7 +20,7 @@ use lambda_http::{
     service_fn,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{named_route, not_base64, within_stage};
 
@@ -120,7 +120,12 @@ where
         async {
             Ok::<_, Infallible>(match answered {
                 Some(answered) => answered.await,
-                None => not_base64(),
+                None => {
+                    let message = "The body is not the base64 that it is marked as.";
+                    not_base64(
+                        json!({"error": {"code": "InvalidJson", "message": message}}).to_string(),
+                    )
+                }
             })
         }
     });

@@ -4,7 +4,10 @@
 use std::collections::BTreeMap;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use gridpost_core::gateway::{Authorizer, Request};
+use gridpost_core::{
+    gateway::{Authorizer, Request},
+    publish::PublishError,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use serde::{Deserialize, Serialize, Serializer, de::IgnoredAny, ser::SerializeMap};
 use serde_json::Value;
@@ -42,7 +45,7 @@ struct Http {
 #[derive(Debug, Default, Deserialize)]
 struct Authorizers {
     iam: Option<Iam>,
-    jwt: Option<IgnoredAny>,
+    jwt: Option<BTreeMap<String, IgnoredAny>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -130,7 +133,7 @@ where
 {
     let response = match event.into_request()? {
         Some(request) => respond(request).await,
-        None => not_base64(),
+        None => not_base64(PublishError::NotBase64.to_json()),
     };
     let (head, body) = response.into_parts();
     Ok(Answer {

@@ -59,6 +59,19 @@ impl World {
         sent
     }
 
+    fn watch_of(&self, id: Uuid) -> Parked {
+        let one = subscription(Pauses::default());
+        Parked::watch(&one.key, one.uid, id, self.deployment.clock.now())
+    }
+
+    /// Parks a watch under each minute, with these ids.
+    async fn watch(&self, minutes: std::ops::Range<i64>, id: impl Fn(i64) -> Uuid) {
+        for minute in minutes {
+            let watch = Parked { due: at_minute(minute), ..self.watch_of(id(minute)) };
+            self.deployment.tables.park(&watch).await.expect("parked");
+        }
+    }
+
     async fn watches(&self) -> usize {
         let mut watches = 0;
         for minute in NOW..NOW + 60 {
@@ -86,7 +99,7 @@ async fn what_ends_meanwhile_leaves_in_time() {
     let world = world(Some(paused(true)), lot).await;
     let sent = world.run_for(10).await;
     assert_eq!(sent, [0, 0, 0, 0, 3, 0, 0, 0, 0, 0], "in the minute before its end");
-    assert_eq!((world.delays(), world.left()), (vec![60; 3], 5));
+    assert_eq!((world.delays(), world.left()), (vec![60, 61, 61], 5));
 }
 
 /// Its key says where it lies, and its message goes on.
@@ -159,7 +172,7 @@ async fn a_watch_stays_while_deliveries_are_held() {
 async fn what_is_over_already_comes_after_its_removal() {
     let world = world(Some(paused(true)), held(1..4, NOW - 5)).await;
     assert_eq!(world.run_for(1).await, [3]);
-    assert_eq!(world.delays(), [10; 3]);
+    assert!(world.delays().into_iter().all(|delay| (10..12).contains(&delay)));
 }
 
 /// Whichever call is slow: what dispatch holds again as soon as it was sent back is not removed.
@@ -296,22 +309,90 @@ async fn a_failure_loses_nothing() {
     }
 }
 
-/// Runs that could not remove a watch from where they met it have left a copy in each minute. One run
-/// brings them together, though the partition of the next minutes takes two writes a second.
+/// Runs that could not remove a watch from where they met it have left a copy in each minute. Few runs
+/// bring them together, though a partition takes two writes a second.
 #[tokio::test(start_paused = true)]
 async fn copies_of_a_watch_become_one() {
     let world = world(Some(paused(false)), Vec::new()).await;
-    let one = subscription(Pauses::default());
-    for minute in NOW - 20..NOW {
-        let copy = Parked::watch(&one.key, one.uid, one.uid, at_minute(minute));
-        let due = at_minute(minute);
-        world.deployment.tables.park(&Parked { due, ..copy }).await.expect("parked");
-    }
+    world.watch(NOW - 20..NOW, |_| subscription(Pauses::default()).uid).await;
     WakeCursor::save(&*world.deployment.tables, NOW - 20).await.expect("noted");
-    let partition = Some(Limits { writes: 2, reads: 6 });
-    let context = world.context(Plan { partition, ..Plan::default() }, Plan::default());
-    wake(&context, at_minute(NOW + 60)).await.expect("nothing fails");
+    for _ in 0..4 {
+        let partition = Some(Limits { writes: 2, reads: 6 });
+        let context = world.context(Plan { partition, ..Plan::default() }, Plan::default());
+        let _ = wake(&context, world.deployment.clock.now() + Duration::from_secs(40)).await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+    }
+    assert_eq!((world.run_for(1).await, world.watches().await), (vec![0], 1));
+}
+
+/// Another run has parked the second copy and removes the first one late. This one can't park it.
+#[tokio::test(start_paused = true)]
+async fn runs_that_overlap_lose_no_watch() {
+    for call in 1..40 {
+        let world = world(Some(paused(false)), Vec::new()).await;
+        let uid = subscription(Pauses::default()).uid;
+        world.watch(NOW..NOW + 1, |_| uid).await;
+        let latency_max = Duration::from_millis(10);
+        let plan = Plan { latency_max, ..Plan::failing([call]) };
+        let _ = wake(&world.context(plan, Plan::default()), at_minute(NOW + 60)).await;
+        let first = Parked { due: at_minute(NOW), ..world.watch_of(uid) };
+        world.deployment.tables.remove(&first).await.expect("removed");
+        assert!(world.watches().await > 0, "call {call}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_a_pause_lasts_one_watch_is_enough() {
+    let world = world(Some(paused(false)), Vec::new()).await;
+    world.watch(NOW..NOW + 2, |minute| Uuid::from_u128(minute as u128)).await;
+    world.run_for(1).await;
     assert_eq!(world.watches().await, 1);
+}
+
+/// manage parks a watch before it stores the pause.
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_is_not_seen_yet_is_watched() {
+    let world = world(Some(paused(false).resumed(at_minute(NOW - 1))), Vec::new()).await;
+    world.run_for(19).await;
+    let now = world.deployment.clock.now().as_minutes();
+    world.watch(now..now + 1, |_| Uuid::from_u128(7)).await;
+    world.run_for(3).await;
+    assert_eq!(world.watches().await, 1);
+}
+
+/// All that came with the pause's end would come at once.
+#[tokio::test(start_paused = true)]
+async fn what_leaves_while_its_pause_can_not_be_read_is_spread() {
+    let soon = at_minute(NOW) + Duration::from_secs(30);
+    let lot = held(1..2_001, NOW).into_iter().map(|held| Parked { due: soon, ..held });
+    let world = world(Some(paused(false)), lot.collect()).await;
+    let here = &world.deployment;
+    let subscriptions: Arc<dyn SubscriptionStore> = here.apart(&here.tables, Plan::failing(1..9));
+    let context = world.context(Plan::default(), Plan::default());
+    wake(&Context { subscriptions, ..context }, at_minute(NOW + 1)).await.expect("woken");
+    let delays: BTreeSet<_> = world.delays().into_iter().collect();
+    assert_eq!((world.left(), delays), (0, (30..35).collect()), "500 in a second");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_that_fails_holds_up_no_other() {
+    let mut unopened = 0;
+    for call in 1..60 {
+        let resumed = paused(false).resumed(at_minute(NOW - 1));
+        let world = world(Some(resumed), held(1..30, NOW + 600)).await;
+        let context = world.context(Plan::failing([call]), Plan::default());
+        let _ = wake(&context, at_minute(NOW + 60)).await;
+        unopened += usize::from(world.left() == 29);
+        assert!([0, 3, 4, 29].contains(&world.left()), "call {call}: {} left", world.left());
+    }
+    assert!(unopened <= 1, "{unopened}");
+}
+
+/// More of them than would be let go in a minute if they were resumed.
+#[tokio::test(start_paused = true)]
+async fn what_ends_during_a_pause_leaves_however_much_there_is() {
+    let world = world(Some(paused(true)), held(1..31_001, NOW - 5)).await;
+    assert_eq!((world.run_for(1).await, world.left()), (vec![31_000], 0));
 }
 
 /// Five lots of more than a run can send, of which four have their turn at once.
