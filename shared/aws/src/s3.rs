@@ -27,6 +27,15 @@ impl S3Bucket {
     }
 }
 
+/// What a read of one object is refused for while others can be read: it was archived, or the key that
+/// encrypts it is disabled, deleted or on its way there.
+const UNREADABLE: [&str; 4] = [
+    "InvalidObjectState",
+    "KMS.DisabledException",
+    "KMS.KMSInvalidStateException",
+    "KMS.NotFoundException",
+];
+
 fn bucket_error<E, R>(call: &'static str, error: SdkError<E, R>) -> BucketError
 where
     SdkError<E, R>: ProvideErrorMetadata + std::error::Error,
@@ -91,6 +100,9 @@ impl DeadLetters for S3Bucket {
             Ok(object) => object,
             Err(error) if error.as_service_error().is_some_and(GetObjectError::is_no_such_key) => {
                 return Ok(None);
+            }
+            Err(error) if error.code().is_some_and(|code| UNREADABLE.contains(&code)) => {
+                return Err(BucketError::Unreadable(port_error(CALL, error)));
             }
             Err(error) => return Err(bucket_error(CALL, error)),
         };

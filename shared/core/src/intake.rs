@@ -73,6 +73,11 @@ pub enum Unmappable {
     /// A member is missing, given twice, or of another type.
     #[error("the body is not {what}: {reason}")]
     Form { what: &'static str, reason: String },
+    #[error(
+        "SNS says that the message is {kind}, no Notification; a subscription to be confirmed is confirmed \
+         by its SubscribeURL"
+    )]
+    OtherThanNotification { kind: String },
     #[error("the notification has no Records")]
     NoRecords,
     #[error("the message must be base64 (content = \"BASE64\")")]

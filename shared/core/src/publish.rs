@@ -66,7 +66,7 @@ pub fn body<'a>(
         InputSchema::CloudEventSchemaV1_0
             if binary::is_binary(headers) && !media_type.starts_with(CLOUD_EVENTS_OF_ANY_FORM) =>
         {
-            Ok(Cow::Owned(binary::to_structured(headers, body)?.into_bytes()))
+            Ok(Cow::Owned(binary::to_structured(headers, &plain(headers, body)?)?.into_bytes()))
         }
         InputSchema::CloudEventSchemaV1_0 => Err(PublishError::ContentType {
             given: media_type,
@@ -252,6 +252,22 @@ mod tests {
             let refused = got.expect_err(encoding);
             assert!(refused.to_string().contains(want), "{encoding}: {refused}");
             assert_eq!((refused.status(), refused.detail()), (400, "InputJsonInvalid"));
+        }
+    }
+
+    #[test]
+    fn a_compressed_cloud_event_in_binary_mode_is_refused_as_well() {
+        let topic = topic(Kind::Custom, InputSchema::CloudEventSchemaV1_0);
+        let required = [("ce-specversion", "1.0"), ("ce-id", "1"), ("ce-source", "/s")];
+        for content_type in ["text/plain", "application/json", "application/octet-stream"] {
+            let mut all = vec![("content-type", content_type), ("ce-type", "T")];
+            all.extend(required);
+            let plain = headers(&all);
+            all.push(("content-encoding", "gzip"));
+            let refused = body(&topic, &headers(&all), &[0x1f, 0x8b, 0x08, 0x00]);
+            let refused = refused.expect_err("it is compressed");
+            assert!(refused.to_string().contains("Content-Encoding 'gzip'"), "{refused}");
+            assert!(body(&topic, &plain, b"1").is_ok(), "{content_type}");
         }
     }
 

@@ -16,6 +16,7 @@ use gridpost_core::{
         },
         redrive::{Found, RedriveFilter},
     },
+    error::chain,
     event::DeliverySchema,
     subscription::SubscriptionKey,
 };
@@ -185,7 +186,10 @@ impl<'w> Walk<'w> {
         if object.bytes > OBJECT_BYTES_MAX {
             return Ok(unreadable(format!("its object has {} bytes", object.bytes)));
         }
-        let got = self.letters.get(&self.source.bucket, &object.name).await?;
+        let got = match self.letters.get(&self.source.bucket, &object.name).await {
+            Err(BucketError::Unreadable(error)) => return Ok(unreadable(chain(&error))),
+            got => got?,
+        };
         // It was deleted after it was listed.
         let Some((body, origin)) = got else { return Ok(Vec::new()) };
         if origin.as_ref().is_some_and(|origin| origin.subscription != self.source.subscription) {

@@ -389,6 +389,9 @@ pub enum BucketError {
     /// There is no such bucket.
     #[error("the bucket does not exist")]
     NotFound,
+    /// This object alone, until its owner does something: it is archived, or its key is disabled.
+    #[error(transparent)]
+    Unreadable(PortError),
     /// Any other failure; a retry may succeed.
     #[error(transparent)]
     Unavailable(#[from] PortError),

@@ -152,7 +152,7 @@ async fn store(context: &Context, folder: Folder, ended: Vec<(Record, Ended)>) -
             }
             Vec::new()
         }
-        Err(BucketError::Unavailable(error)) => {
+        Err(BucketError::Unavailable(error) | BucketError::Unreadable(error)) => {
             tracing::error!(
                 bucket = folder.bucket,
                 events,

@@ -13,6 +13,7 @@ use gridpost_core::{
     delivery::{
         bisect::{Answers, Asked, Bisection, Group, is_about_events},
         event_set::EventSet,
+        plan::Lane,
         rate::RateDecision,
         resource_request::EventIndex,
         state::PartRecord,
@@ -41,6 +42,9 @@ use crate::{
 /// How long after the first part another one may still be sent: others wait for this invocation's
 /// place, and the event subscription may have changed.
 const BISECTS_FOR: Duration = Duration::from_secs(10);
+
+/// The same of first attempts, beside which those of all other endpoints wait for a place.
+const FIRST_BISECTS_FOR: Duration = Duration::from_secs(2);
 
 /// How long after a response its endpoint's health is written, nearly always.
 const NOTED_WITHIN: Duration = Duration::from_secs(3);
@@ -111,13 +115,15 @@ impl Batch<'_> {
             ended_at,
         };
         let parts_began_at = run.ended_at;
+        let is_first = self.hands.iter().any(|hand| hand.lane() == Lane::First);
+        let longest = if is_first { FIRST_BISECTS_FOR } else { BISECTS_FOR };
         let mut parts = 0;
         loop {
             // The time-to-live of one delivery may end before that of those beside it.
             let now = self.context.clock.now();
             bisection.leave_out(|delivery| now >= self.hands[delivery].expires_at());
             let Some(group) = bisection.next_part() else { break };
-            let is_late = self.context.clock.now().since(parts_began_at) >= BISECTS_FOR;
+            let is_late = self.context.clock.now().since(parts_began_at) >= longest;
             if (is_late && parts >= PARTS_LEAST) || !self.may_go_on().await {
                 break;
             }

@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
 use gridpost_core::{
-    delivery::plan::{Facts, Plan, plan},
+    delivery::{
+        plan::{Facts, Plan, plan},
+        state::DeliveryStatus,
+    },
     retry::EndReason,
 };
 
@@ -77,6 +80,7 @@ fn wave<'a>(
     report: &'a Report<'_>,
 ) -> BoxFuture<'a, Vec<Late>> {
     async move {
+        let hands = with_events_left(context, hands, report).await;
         let all = without_bodies(hands.iter().map(|hand| &hand.record));
         let planned = match plan_all(context, owner, hands).await {
             Ok(planned) => planned,
@@ -104,6 +108,27 @@ fn wave<'a>(
         late
     }
     .boxed()
+}
+
+/// Settles deliveries of which copies of their message have delivered all there was, each a part.
+async fn with_events_left(
+    context: &Context,
+    hands: Vec<DeliveryInHand>,
+    report: &Report<'_>,
+) -> Vec<DeliveryInHand> {
+    let is_done = |hand: &DeliveryInHand| {
+        let waits = matches!(hand.status, None | Some(DeliveryStatus::Waiting { .. }));
+        waits && hand.delivery.event_count() == 0
+    };
+    if !hands.iter().any(is_done) {
+        return hands;
+    }
+    let (done, left): (Vec<_>, Vec<_>) = hands.into_iter().partition(is_done);
+    for hand in done {
+        let record = hand.record.without_body();
+        report.all(vec![(record, settle::delivered(context, hand).await)]).await;
+    }
+    left
 }
 
 /// Deliveries by what their plan asks for.

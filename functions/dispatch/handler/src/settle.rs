@@ -119,6 +119,8 @@ pub async fn settle(
             next_step = NextStep::End(part.reason);
             (answer, requests, last_at) = (part.answer, part.requests, part.last_at);
         }
+        // It had as many as that, and has no more than its most of them.
+        requests = requests.max(part.requests);
     }
     if !delivered.is_empty() {
         count::delivered_part(context, &hand, delivered.len());
@@ -157,7 +159,7 @@ pub async fn settle(
 }
 
 /// Settles a delivered delivery. If nothing had failed before, nothing is written.
-async fn delivered(context: &Context, hand: DeliveryInHand) -> Settled {
+pub(crate) async fn delivered(context: &Context, hand: DeliveryInHand) -> Settled {
     let delivery = &hand.delivery;
     if hand.revision == 0 {
         count_success(context, delivery);

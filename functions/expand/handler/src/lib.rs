@@ -14,7 +14,7 @@ use gridpost_core::{
     metric, poison,
     publish::{
         fan_out::{self, Piece},
-        pack::Packed,
+        pack::{Packed, Parcel},
     },
     time::Timestamp,
 };
@@ -22,8 +22,9 @@ use gridpost_ports::{Clock, Meter, Outgoing, Payloads, PortError, QueueSender, R
 
 use enqueue::{Outlet, enqueue_wave, send, send_pieces, waves};
 
-/// What one wave takes at most, its repetition included; none is begun that could not be finished.
-const WAVE_WAIT: Duration = Duration::from_secs(10);
+/// What the calls of SQS for one wave take at most, their repetition included: none is begun that could not
+/// be finished.
+const WAVE_WAIT: Duration = Duration::from_secs(13);
 
 /// What expand needs of the world, made once for the life of the function.
 pub struct Context {
@@ -96,14 +97,23 @@ async fn expand_piece(
     deadline: Timestamp,
 ) -> Result<(), PortError> {
     let parcels = piece.parcels(packed);
+    let rest = |wave: &[Parcel<'_>]| vec![piece.rest(wave[0].place)];
     for (number, wave) in waves(&parcels).into_iter().enumerate() {
         let left = deadline.since(context.clock.now());
         // The first one always: else a slow day would let a piece turn in circles.
         if number > 0 && left < WAVE_WAIT {
-            let rest = vec![piece.rest(wave[0].place)];
-            return send_pieces(context.outlet(), packed.topic(), rest).await;
+            return send_pieces(context.outlet(), packed.topic(), rest(wave)).await;
         }
-        enqueue_wave(context.outlet(), packed, wave).await?;
+        let sent = enqueue_wave(context.outlet(), packed, wave).await;
+        match sent {
+            Ok(()) => {}
+            Err(error) if number == 0 => return Err(error),
+            Err(error) => {
+                // The waves before are not made again: a message of its own comes back for the rest.
+                tracing::warn!(error = %chain(&error), "the rest of a piece is put off");
+                return send_pieces(context.outlet(), packed.topic(), rest(wave)).await;
+            }
+        }
     }
     Ok(())
 }

@@ -269,7 +269,7 @@ impl From<BucketError> for Reply {
                 let message = "The bucket of the dead-letter destination does not exist.";
                 Self::conflict("properties.deadLetterDestination", message)
             }
-            BucketError::Unavailable(error) => error.into(),
+            BucketError::Unavailable(error) | BucketError::Unreadable(error) => error.into(),
         }
     }
 }

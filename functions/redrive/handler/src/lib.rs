@@ -92,7 +92,7 @@ impl From<BucketError> for Stop {
     fn from(error: BucketError) -> Self {
         match error {
             BucketError::NotFound => Self::Hopeless("the bucket does not exist".to_owned()),
-            BucketError::Unavailable(error) => Self::Failed(error),
+            BucketError::Unavailable(error) | BucketError::Unreadable(error) => Self::Failed(error),
         }
     }
 }

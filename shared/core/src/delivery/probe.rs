@@ -51,7 +51,7 @@ impl Stage {
             NoToken::NoAnswer(_) => Self::TokenUnreachable,
             NoToken::Refused { .. } => Self::TokenRefused,
             NoToken::Unusable { .. } => Self::TokenUnusable,
-            NoToken::RefusedLate(_) => Self::Answer,
+            NoToken::RefusedLate(_) | NoToken::NoOther => Self::Answer,
         }
     }
 

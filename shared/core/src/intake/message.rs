@@ -8,15 +8,22 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::document::quoted;
+
 use super::{
     Content as Form, Data, Envelope, Event, Message, Source, Unmappable, attribute, object,
 };
+
+/// The type of messages that were published to a topic.
+const NOTIFICATION: &str = "Notification";
 
 /// What is in an SNS notification of what events need. Its signature is not checked: the queue's
 /// policy lets the topic alone send.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Notification<'m> {
+    #[serde(borrow, rename = "Type", default)]
+    kind: Option<Cow<'m, str>>,
     #[serde(borrow)]
     message_id: Cow<'m, str>,
     #[serde(borrow)]
@@ -53,6 +60,10 @@ pub(super) fn content<'m>(
         }),
         Envelope::Sns => {
             let found: Notification<'m> = object(message.body, "a notification of SNS")?;
+            // A topic of another account asks for a confirmation here, and only the message says where.
+            if let Some(kind) = found.kind.filter(|kind| kind != NOTIFICATION) {
+                return Err(Unmappable::OtherThanNotification { kind: quoted(&kind) });
+            }
             Ok(Content {
                 id: found.message_id,
                 source: found.topic_arn,

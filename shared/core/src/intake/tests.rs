@@ -200,6 +200,23 @@ fn s3s_test_event_is_no_event() {
     assert_eq!(found, Ok(Value::Null));
 }
 
+/// The message alone says where a subscription is confirmed: it is kept.
+#[test]
+fn what_sns_sends_besides_notifications_is_no_event() {
+    let source = source(Envelope::Sns, Carries::Messages, false);
+    let mapped = |text: &str| {
+        let message = Message { id: "1", sent_at: SENT_AT, body: text };
+        map(&source, &message).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(mapped(SNS), Ok(()));
+    let without = SNS.replace("\"Type\"", "\"Other\"");
+    assert_eq!(mapped(&without), Ok(()));
+    let confirmation = SNS.replace("\"Notification\"", "\"SubscriptionConfirmation\"");
+    assert_ne!(confirmation, SNS);
+    let refused = mapped(&confirmation).expect_err("no event");
+    assert!(refused.contains("\"SubscriptionConfirmation\", no Notification"), "{refused}");
+}
+
 #[test]
 fn a_notification_of_sns_is_its_message() {
     let source = Source {

@@ -151,22 +151,30 @@ fn time_of(text: &str) -> Option<Timestamp> {
     Timestamp::parse_rfc_3339(&date_time::to_rfc_3339(&format!("{date}T{time}"))?)
 }
 
-/// `1/31/2030 12:00:00 AM`.
+/// `1/31/2030 12:00:00 AM`, as .NET writes a `DateTime`, or `1/31/2030 12:00:00 AM +00:00`, as it
+/// writes a `DateTimeOffset`. Newer data of languages have a narrow no-break space before the half, some
+/// none, and Java's may have small letters.
 fn american(text: &str) -> Option<Timestamp> {
-    let mut words = text.split(' ');
-    let (date, time, half) = (words.next()?, words.next()?, words.next()?);
+    let text = text.replace(['\u{202f}', '\u{a0}'], " ");
+    let (date, rest) = text.split_once(' ')?;
+    let (time, rest) = rest.split_at(rest.find(|one: char| one.is_ascii_alphabetic())?);
+    let (half, offset) = rest.split_at_checked(2)?;
     let [month, day, year] = numbers(date, '/')?;
-    let [hour, minute, second] = numbers(time, ':')?;
-    let afternoon = match half {
+    let [hour, minute, second] = numbers(time.strip_suffix(' ').unwrap_or(time), ':')?;
+    let afternoon = match half.to_ascii_uppercase().as_str() {
         "AM" => 0,
         "PM" => 12,
         _ => return None,
     };
-    if words.next().is_some() || !(1..=12).contains(&hour) {
+    let offset = match offset.strip_prefix(' ') {
+        Some(offset) => offset.starts_with(['+', '-']).then_some(offset)?,
+        None => offset.is_empty().then_some("Z")?,
+    };
+    if !(1..=12).contains(&hour) {
         return None;
     }
     let hour = hour % 12 + afternoon;
-    let text = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z");
+    let text = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{offset}");
     Timestamp::parse_rfc_3339(&text)
 }
 
@@ -214,6 +222,19 @@ mod tests {
             ("1/1/2030 12:00:01 PM", Some("2030-01-01T12:00:01.000Z")),
             ("12/31/2029 11:59:59 PM", Some("2029-12-31T23:59:59.000Z")),
             ("01/02/2030 01:02:03 AM", Some("2030-01-02T01:02:03.000Z")),
+            ("1/1/2030 12:00:00 AM +00:00", Some("2030-01-01T00:00:00.000Z")),
+            ("1/1/2030 2:00:00 AM +02:00", Some("2030-01-01T00:00:00.000Z")),
+            ("12/31/2029 6:00:00 PM -06:00", Some("2030-01-01T00:00:00.000Z")),
+            ("1/1/2030 12:00:00\u{202f}AM", Some("2030-01-01T00:00:00.000Z")),
+            ("1/1/2030 12:00:00\u{202f}AM +00:00", Some("2030-01-01T00:00:00.000Z")),
+            ("1/1/2030 12:00:00\u{a0}PM", Some("2030-01-01T12:00:00.000Z")),
+            ("1/1/2030 12:00:00AM", Some("2030-01-01T00:00:00.000Z")),
+            ("1/1/2030 12:00:00 pm", Some("2030-01-01T12:00:00.000Z")),
+            ("1/1/2030 12:00:00 AM 00:00", None),
+            ("1/1/2030 12:00:00 AM +25:00", None),
+            ("1/1/2030 12:00:00 AM+00:00", None),
+            ("1/1/2030 12:00:00 A", None),
+            ("1/1/2030 12:00:00 \u{e9}M", None),
             ("31/1/2030 12:00:00 AM", None),
             ("1/1/2030 13:00:00 PM", None),
             ("1/1/2030 0:00:00 AM", None),

@@ -150,16 +150,17 @@ impl<K: Clone + Eq + Hash, V: Lasting> Kept<K, V> {
         place.keep(fetched, self.clock.now())
     }
 
-    /// Forgets what is kept for `key`, if it `is` what is meant: it may be another one's already.
+    /// Has another one fetched for what is kept for `key`, if it `is` what is meant: it may be another one's
+    /// already. Where there is no other, it stays good for those who do not refuse it.
     pub fn forget_if(&self, key: &K, is: impl FnOnce(&V) -> bool) {
         let place = self.place(key);
         let mut last = open(&place.last);
         let kept = match &*last {
-            Last::Value(kept) | Last::Old(kept, _) => Some(kept),
+            Last::Value(kept) | Last::Old(kept, _) => Some(kept.clone()),
             Last::Nothing | Last::Failure(..) => None,
         };
-        if kept.is_some_and(is) {
-            *last = Last::Nothing;
+        if let Some(kept) = kept.filter(is) {
+            *last = Last::Old(kept, Timestamp::MIN);
         }
     }
 
@@ -169,8 +170,14 @@ impl<K: Clone + Eq + Hash, V: Lasting> Kept<K, V> {
             return Arc::clone(place);
         }
         if places.len() >= KEPT_MAX {
-            // Those under way stay: others would not find them, and ask as well.
-            places.retain(|_, place| Arc::strong_count(place) > 1);
+            // Those under way stay: others would not find them, and ask as well. Any of the others go, since
+            // a map has no order, but few: what goes is fetched again.
+            let mut left = KEPT_MAX / 16;
+            places.retain(|_, place| {
+                let goes = left > 0 && Arc::strong_count(place) == 1;
+                left -= usize::from(goes);
+                !goes
+            });
         }
         Arc::clone(places.entry(key.clone()).or_default())
     }

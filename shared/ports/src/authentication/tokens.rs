@@ -87,7 +87,9 @@ impl Tokens {
 
     /// Whether a token is so new that an endpoint's refusal of it counts.
     pub fn is_new(&self, token: &Token) -> bool {
-        self.clock.now().since(token.fetched_at) <= SUSPECT_AFTER
+        let now = self.clock.now();
+        // One whose life is short may be over by now.
+        now.since(token.fetched_at) <= SUSPECT_AFTER && token.is_fresh(now)
     }
 
     /// A token other than one that the endpoint has refused.
@@ -97,7 +99,8 @@ impl Tokens {
     /// [`NoToken`] says what failed.
     pub async fn instead_of(&self, by: &Authentication, refused: &Token) -> Result<Token, NoToken> {
         self.forget(by, refused);
-        self.get(by).await
+        let token = self.get(by).await?;
+        if token == *refused { Err(NoToken::NoOther) } else { Ok(token) }
     }
 
     /// Forgets a token that an endpoint has refused, if it is still the one that is kept.

@@ -63,18 +63,18 @@ const ENCODED: &str = "its body has a Content-Encoding, so what it says about ev
 
 impl Rest {
     /// What was attempted, with as much of the response's text as is kept.
-    async fn attempted(
+    async fn attempted<'h>(
         self,
         answer: Answer,
         most: ResponseBytes,
-        hidden: &Hidden<'_>,
+        hidden: impl Fn() -> Hidden<'h>,
     ) -> Attempted {
         let response_text = match self {
             Self::Nothing => None,
-            Self::Body(body) => first_bytes(body, most, hidden).await,
+            Self::Body(body) => first_bytes(body, most, &hidden()).await,
             Self::Results(body) => {
                 let body = results(body).await;
-                let response_text = response_text(&hidden.taken_from(&body.bytes), most);
+                let response_text = response_text(&hidden().taken_from(&body.bytes), most);
                 return Attempted::Answered { answer, response_text, body: Some(Box::new(body)) };
             }
             Self::Encoded(body) => {
@@ -152,11 +152,11 @@ impl EndpointClient for HttpClient {
                 return Answer::without_status(Outcome::SocketError).into();
             }
         };
+        let hidden = || Hidden::of(&url, &headers, &attributes);
         let shown = match self.shown(authentication, &url).await {
             Ok(shown) => shown,
             Err(reason) => {
-                let hidden = Hidden::of(&url, &attributes);
-                return Rest::Reason(reason).attempted(unauthenticated(), self.1, &hidden).await;
+                return Rest::Reason(reason).attempted(unauthenticated(), self.1, hidden).await;
             }
         };
         // In a task of its own, the exchange outlives the wait for its response. It is bounded by
@@ -173,9 +173,7 @@ impl EndpointClient for HttpClient {
         }
         match answer {
             // The head came in time. Its outcome stands, however long the body takes.
-            Ok(Ok(Some((answer, rest)))) => {
-                rest.attempted(answer, self.1, &Hidden::of(&url, &attributes)).await
-            }
+            Ok(Ok(Some((answer, rest)))) => rest.attempted(answer, self.1, hidden).await,
             Ok(_) => Answer::without_status(Outcome::Aborted).into(),
             Err(_) => Attempted::TimedOut { late: late(exchange) },
         }
@@ -203,7 +201,7 @@ impl EndpointClient for HttpClient {
         match timeout_at(until, way.of(self.send(request, shown, &sending))).await {
             Ok(Ok(response)) => {
                 let answer = self.answer_of(&response);
-                let hidden = Hidden::of(&url, &attributes);
+                let hidden = Hidden::of(&url, &headers, &attributes);
                 let response_text = first_bytes(response.into_body(), self.1, &hidden).await;
                 let is_failure = answer.outcome != Outcome::Delivered;
                 let response_text = response_text.filter(|_| is_failure);

@@ -1,25 +1,52 @@
 //! What a response repeats of its request's secrets, which is not kept.
 
+use std::borrow::Cow;
+
 use gridpost_core::secret::Secret;
+use percent_encoding::percent_decode;
 
 /// Shorter values would hide ordinary words.
 const BYTES_MIN: usize = 8;
 
+/// The header with the signatures of a webhook, each with its version and a comma before it.
+const SIGNATURES: &str = "webhook-signature";
+
 const INSTEAD: &[u8] = b"[hidden]";
 
 /// The values of a request that no text of ours may have: its delivery attributes, whatever
-/// authenticates it, and its URL's query. The longest comes first.
-pub(super) struct Hidden<'a>(Vec<&'a [u8]>);
+/// authenticates and signs it, and its URL's query, whole and by value, as it was given and as it was
+/// sent. The longest comes first.
+pub(super) struct Hidden<'a>(Vec<Cow<'a, [u8]>>);
 
 impl<'a> Hidden<'a> {
-    pub(super) fn of(url: &'a Secret, attributes: &'a [(String, Secret)]) -> Self {
-        let mut hidden = Vec::new();
-        hidden.extend(url.expose().split_once('?').map(|(_, query)| query.as_bytes()));
+    pub(super) fn of(
+        url: &'a Secret,
+        headers: &'a [(&'static str, String)],
+        attributes: &'a [(String, Secret)],
+    ) -> Self {
+        let mut hidden: Vec<Cow<'a, [u8]>> = Vec::new();
+        if let Some((_, query)) = url.expose().split_once('?') {
+            let values = query.split('&').filter_map(|pair| Some(pair.split_once('=')?.1));
+            for text in values.chain([query]) {
+                hidden.push(text.as_bytes().into());
+                hidden.push(percent_decode(text.as_bytes()).collect::<Vec<u8>>().into());
+            }
+            if let Ok(sent) = url::Url::parse(url.expose()) {
+                hidden.extend(sent.query().map(|query| query.as_bytes().to_vec().into()));
+                let values = sent.query_pairs().map(|(_, value)| value.into_owned());
+                hidden.extend(values.map(|value| value.into_bytes().into()));
+            }
+        }
+        let signatures = headers.iter().filter(|(name, _)| *name == SIGNATURES);
+        for signature in signatures.flat_map(|(_, all)| all.split(' ')) {
+            hidden.push(signature.as_bytes().into());
+            hidden.extend(signature.split_once(',').map(|(_, only)| only.as_bytes().into()));
+        }
         for (_, value) in attributes {
             let whole = value.expose();
-            hidden.push(whole.as_bytes());
+            hidden.push(whole.as_bytes().into());
             // A token is repeated without its scheme, too.
-            hidden.extend(whole.split_once(' ').map(|(_, token)| token.trim().as_bytes()));
+            hidden.extend(whole.split_once(' ').map(|(_, token)| token.trim().as_bytes().into()));
         }
         hidden.retain(|value| value.len() >= BYTES_MIN);
         hidden.sort_by_key(|value| std::cmp::Reverse(value.len()));
@@ -31,7 +58,7 @@ impl<'a> Hidden<'a> {
         let mut kept = Vec::with_capacity(body.len());
         let mut rest = body;
         while let [first, others @ ..] = rest {
-            if let Some(value) = self.0.iter().find(|value| rest.starts_with(value)) {
+            if let Some(value) = self.0.iter().find(|value| rest.starts_with(value.as_ref())) {
                 kept.extend_from_slice(INSTEAD);
                 rest = &rest[value.len()..];
             } else if rest.len() >= BYTES_MIN && self.0.iter().any(|value| value.starts_with(rest))
@@ -57,7 +84,7 @@ mod tests {
         let attributes =
             [("authorization", "Bearer ey.JhdXNo.x"), ("x-key", "hush-key"), ("x-a", "v")]
                 .map(|(name, value)| (name.to_owned(), Secret::new(value)));
-        let hidden = Hidden::of(&url, &attributes);
+        let hidden = Hidden::of(&url, &[], &attributes);
         let table = [
             ("no such order", "no such order"),
             ("Authorization: Bearer ey.JhdXNo.x!", "Authorization: [hidden]!"),

@@ -251,7 +251,7 @@ impl World {
             meter: CountingMeter::of(&self.history),
             settings: gridpost_wake_handler::Settings {
                 configuration_kept_for: DISPATCH_KEEPS_CONFIGURATION,
-                configuration_stale_for: CONFIGURATION_STALE_FOR,
+                configuration_stale_for: Limits::default().stale_for,
                 retry_shards: self.retry_shards(),
                 queue_message_bytes_max: self.settings().message_bytes_max,
             },

@@ -324,6 +324,21 @@ async fn what_is_the_endpoints_own_failure_is_not_separated() {
 }
 
 /// A slow endpoint gets some parts of a batch in each visit, however long the whole took.
+/// First attempts to all other endpoints wait for the same places.
+#[tokio::test(start_paused = true)]
+async fn a_first_attempt_splits_for_two_seconds_and_a_later_one_for_ten() {
+    for (queue, seconds) in [(Queue::Dispatch, 2), (Queue::Retry(0), 10)] {
+        let mut world = picky(400, BISECTS);
+        let refusal = Reaction::status(400).after(Duration::from_millis(400));
+        world.script = Some(Script::Answers(vec![refusal]));
+        world.receive(queue, &[batch(1, 1..=100)]).await;
+        let took = made(&world).last().expect("a request").began_at.since(NOW);
+        let least = Duration::from_secs(seconds);
+        let most = least + Duration::from_secs(1);
+        assert!((least..most).contains(&took), "{queue:?}: {took:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_slow_endpoint_gets_on() {
     let mut world = picky(400, BISECTS);
@@ -416,7 +431,7 @@ async fn a_part_that_can_not_be_ended_ends_with_what_is_left() {
     world.script = Some(Script::Picky { one_in: 4, status: 400 });
     world.sender_faults = Plan::failing(1..=100);
     let whole = batch(1, 1..=20);
-    assert_eq!(world.receive(Queue::Dispatch, std::slice::from_ref(&whole)).await, [1]);
+    assert_eq!(world.receive(Queue::Retry(0), std::slice::from_ref(&whole)).await, [1]);
     let (requests, good) = (world.requests(), delivered(&world));
     let states = world.deployment.tables.states();
     let [state] = &states[..] else { panic!("{states:?}") };

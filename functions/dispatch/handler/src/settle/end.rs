@@ -49,7 +49,11 @@ pub(super) async fn carry_out_unwritten(
     reason: EndReason,
     at: Timestamp,
 ) -> Settled {
-    dead_letter_or_drop(context, &hand, reason, at).await?;
+    if let Err(error) = dead_letter_or_drop(context, &hand, reason, at).await {
+        let (id, error) = (hand.delivery.id, chain(&error));
+        tracing::warn!(delivery.id = %id, %error, "an end could neither be written nor carried out");
+        return Ok(Disposition::Keep);
+    }
     context.meter.flush(context.clock.now());
     Ok(Disposition::Delete)
 }

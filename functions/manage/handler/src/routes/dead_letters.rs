@@ -265,6 +265,10 @@ pub(super) async fn purge(
     let read = Object::root(input, &mut problems).map(|mut root| {
         let wanted = wanted_of(&mut root, &mut problems);
         let is_redriven = root.flag(REDRIVEN, &mut problems);
+        if !is_redriven && root.value(REDRIVEN) == Some(&Value::Bool(false)) {
+            let rule = "must be true or left out: to delete those alone that were not redriven is not offered";
+            problems.add(Code::InvalidValue, REDRIVEN, rule);
+        }
         let is_all = root.flag("all", &mut problems);
         if is_all != (wanted.is_all() && !is_redriven) {
             let rule = "must be true where neither from, to, reason, eventType, eventId nor redriven choose, \

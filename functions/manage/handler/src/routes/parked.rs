@@ -201,7 +201,9 @@ async fn search(
                 return Ok((found, Some(at)));
             }
         }
-        let all_named = chosen.ids.as_ref().is_some_and(|ids| found.len() >= ids.len());
+        // One may lie there twice.
+        let named: BTreeSet<_> = found.iter().map(|one| one.parked.id).collect();
+        let all_named = chosen.ids.as_ref().is_some_and(|ids| named.len() >= ids.len());
         place = some.next;
         if place.is_none() || all_named {
             return Ok((found, None));

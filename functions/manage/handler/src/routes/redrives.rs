@@ -7,8 +7,9 @@ use gridpost_core::{
         redrive::{Counts, Job, Phase, RedriveMessage, Status},
     },
     document::{Object, Problems, quoted, text},
-    subscription::SubscriptionKey,
+    subscription::{SubscriptionKey, resource as subscription_resource},
     time::Timestamp,
+    topic::resource as topic_resource,
 };
 use gridpost_ports::{Outgoing, PortError, Saved};
 use serde_json::{Value, json};
@@ -142,6 +143,14 @@ fn target(
     let path = target.path_of("eventSubscription");
     let name = target.required("eventSubscription", what, problems);
     let name = name.and_then(|name| text(name, &path, problems));
+    let named = name.map_or(Ok(()), subscription_resource::check_name);
+    for (checked, member) in
+        [(topic_resource::check_name(&topic), "topic"), (named, "eventSubscription")]
+    {
+        if let Err(problem) = checked {
+            problems.add(problem.code, target.path_of(member), problem.rule);
+        }
+    }
     target.finish(problems);
     Some(SubscriptionKey { topic, name: name?.to_owned() })
 }

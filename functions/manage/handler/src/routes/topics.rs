@@ -100,10 +100,8 @@ pub(super) async fn delete(context: &Context, name: &str, precondition: &Precond
             }
             return Ok(Reply::nothing());
         };
-        // What hangs on it may be gone already: only the first look decides.
-        if asked_for.is_none() {
-            precondition.check(Some(topic.etag))?;
-        }
+        // In each round: another caller may have changed the topic since. Deleting what hangs on it does not.
+        precondition.check(Some(topic.etag))?;
         asked_for = Some(topic.created_at);
         let subscriptions = context.configuration.subscriptions(name).await?;
         let names: Vec<_> = subscriptions

@@ -80,13 +80,17 @@ pub struct Hours {
 
 impl Hours {
     /// The hours in which an object was written between these times. An object may be written a
-    /// moment after its name was made, so one hour more is looked at.
+    /// moment after its name was made, and by a clock a moment behind the one of its name, so one hour
+    /// more is looked at on either side.
     pub fn between(from: Option<Timestamp>, to: Option<Timestamp>) -> Self {
         const HOUR_MS: i64 = 3_600_000;
         let from = from.map_or(Timestamp::from_millis(0), |from| {
             Timestamp::from_millis(from.as_millis().saturating_sub(HOUR_MS).max(0))
         });
-        Self { first: parts(from), last: parts(to.unwrap_or(Timestamp::MAX)) }
+        let to = to.map_or(Timestamp::MAX, |to| {
+            Timestamp::from_millis(to.as_millis().saturating_add(HOUR_MS)).min(Timestamp::MAX)
+        });
+        Self { first: parts(from), last: parts(to) }
     }
 
     /// `None` for an object of these hours. Otherwise the text after which the next of them may
@@ -166,7 +170,8 @@ mod tests {
             ("2026/2/3/9", None),
             ("2026/2/3/10", None),
             ("2026/10/20/5", None),
-            ("2026/10/20/6", Some("p/S/2026/10/20/60")),
+            ("2026/10/20/6", None),
+            ("2026/10/20/7", Some("p/S/2026/10/20/70")),
             ("2026/10/21/0", Some("p/S/2026/10/210")),
             ("2026/9/30/7", None),
         ];

@@ -76,7 +76,9 @@ fn attribute_of(name: &HeaderName, value: &HeaderValue) -> Result<String, ParseE
         "ce-datacontenttype" => {
             return Err(refused("ce-datacontenttype", "must be left out: it is Content-Type"));
         }
-        "ce-data" => return Err(refused("ce-data", "must be left out: data are the body")),
+        data @ ("ce-data" | "ce-data_base64") => {
+            return Err(refused(data, "must be left out: data are the body"));
+        }
         _ => {}
     }
     let bytes = value.as_bytes();
@@ -257,12 +259,13 @@ mod tests {
     fn refused_headers_and_data() {
         let json = ("content-type", "application/json");
         type Row<'a> = (&'a [(&'a str, &'a str)], &'a [u8], &'a str);
-        let table: [Row<'_>; 6] = [
+        let table: [Row<'_>; 7] = [
             (&[("ce-id", "2")], b"", "header 'ce-id' is given twice"),
             (&[("content-type", "a/b"), ("content-type", "a/c")], b"", "'content-type' is given"),
             (&[("ce-subject", "%ff")], b"", "header 'ce-subject' must be percent-encoded UTF-8"),
             (&[("ce-datacontenttype", "a/b")], b"", "must be left out: it is Content-Type"),
             (&[("ce-data", "1")], b"", "must be left out: data are the body"),
+            (&[("ce-data_base64", "MQ==")], b"", "must be left out: data are the body"),
             (&[json], b"{", "index 0 is not valid JSON: EOF"),
         ];
         for (more, body, want) in table {

@@ -89,8 +89,17 @@ pub fn after_failure(
     // Only an attempt that began after both waits were over is a probe.
     let probed = health.until().is_some_and(|until| failed.began_at >= until);
     let row = row_after(health, failed, probed);
-    let delayed = delayed_after(health, row, failed, probed);
-    let probation = probation_after(health, durations, delayed, failed, probed);
+    // The waits are over, and a probe is under way: it alone decides. A request from before would make
+    // its success one of a wait, and leave its claim to keep all others waiting.
+    let probing = !probed
+        && health.until().is_some_and(|until| failed.ended_at >= until)
+        && health.probe.is_some_and(|probe| failed.ended_at < probe.lease_until);
+    let (delayed, probation) = if probing {
+        (health.delayed, health.probation)
+    } else {
+        let delayed = delayed_after(health, row, failed, probed);
+        (delayed, probation_after(health, durations, delayed, failed, probed))
+    };
     let broken = row.failures < health.row.failures;
     let next = Health {
         row,

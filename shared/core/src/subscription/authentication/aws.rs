@@ -5,7 +5,10 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::{Authentication, Client, ClientCredentials, ClientSecret};
-use crate::endpoint::identities::{Identities, IdentityRefused, of_host};
+use crate::endpoint::{
+    identities::{Identities, IdentityRefused, of_host},
+    secrets::ENTRA_HOST,
+};
 
 /// The service that signs for API Gateway.
 pub const EXECUTE_API: &str = "execute-api";
@@ -16,6 +19,16 @@ pub const LAMBDA: &str = "lambda";
 /// The audience that Entra ID asks for where a token is exchanged. Source: Microsoft Entra ID,
 /// "Workload identity federation", `audiences`.
 pub const ENTRA_AUDIENCE: &str = "api://AzureADTokenExchange";
+
+/// Where Entra ID exchanges tokens: everywhere, in the US government's clouds, and in China.
+///
+/// Source: Microsoft identity platform, "National clouds".
+const ENTRA_HOSTS: [&str; 4] = [
+    ENTRA_HOST,
+    "login.microsoftonline.us",
+    "login.partner.microsoftonline.cn",
+    "login.chinacloudapi.cn",
+];
 
 /// Signature Version 4.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -97,12 +110,36 @@ impl WebIdentity {
     /// [`IdentityRefused`] says what is not allowed.
     pub fn check_bearer(&self, url: &str, named: &Identities) -> Result<(), IdentityRefused> {
         // Its receiver could exchange it as well. The hosts of this audience are named for what it is
-        // exchanged for. Clouds of their own have it with another end.
-        let start = self.audience.get(..ENTRA_AUDIENCE.len());
-        if start.is_some_and(|start| start.eq_ignore_ascii_case(ENTRA_AUDIENCE)) {
+        // exchanged for.
+        if self.is_for_entra() {
             return Err(IdentityRefused::Exchanged);
         }
         named.check_audience(&self.audience, url)
+    }
+
+    /// Checks that a token for this audience may be exchanged at that URL.
+    ///
+    /// # Errors
+    ///
+    /// [`IdentityRefused`] says what is not allowed.
+    pub fn check_exchange(
+        &self,
+        token_url: &str,
+        named: &Identities,
+    ) -> Result<(), IdentityRefused> {
+        let host = url::Url::parse(token_url).ok();
+        let host = host.as_ref().and_then(|url| url.host_str());
+        // Anyone else could exchange it at Entra ID.
+        if self.is_for_entra() && !host.is_some_and(|host| ENTRA_HOSTS.contains(&host)) {
+            return Err(IdentityRefused::Exchanged);
+        }
+        named.check_audience(&self.audience, token_url)
+    }
+
+    /// Whether Entra ID exchanges its tokens. Clouds of their own have the audience with another end.
+    fn is_for_entra(&self) -> bool {
+        let start = self.audience.get(..ENTRA_AUDIENCE.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(ENTRA_AUDIENCE))
     }
 }
 
@@ -131,7 +168,7 @@ impl Authentication {
             Self::ClientCredentials(by) => match by.web_identity() {
                 // What the token is exchanged for proves the identity as well as the token itself.
                 Some(identity) => {
-                    named.check_audience(&identity.audience, &by.grant.token_url())?;
+                    identity.check_exchange(&by.grant.token_url(), named)?;
                     named.check_audience(&identity.audience, url)
                 }
                 None => Ok(()),

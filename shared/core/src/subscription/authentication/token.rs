@@ -159,6 +159,9 @@ pub enum NoToken {
     /// The endpoint refused a token so late that no new one was asked for.
     #[error("the endpoint refused the token after {} s, too late to try again with a new one", .0.as_secs())]
     RefusedLate(Duration),
+    /// The endpoint refused a token, and no other is to be had.
+    #[error("the endpoint refused the token, and no other one could be had")]
+    NoOther,
     /// The deployment no longer lets the event subscription prove that identity there.
     #[error("{0}")]
     NotNamed(IdentityRefused),

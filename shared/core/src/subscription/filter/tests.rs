@@ -272,6 +272,27 @@ fn keys_of_event_grids_schema() {
     }
 }
 
+/// What is delivered decides: a null is left out, and stamped.
+#[test]
+fn a_null_for_which_a_stamp_is_delivered_is_that_stamp() {
+    let body = r#"[{"id":"1","eventType":"T","subject":"s","eventTime":"2026-01-02T03:04:05Z",
+        "topic":null,"dataVersion":null,"metadataVersion":null,"data":{"topic":null}}]"#;
+    let events = event_grid::parse(body.as_bytes(), "/topics/t").expect("events");
+    let absent = |key| json!([{"operatorType": "IsNullOrUndefined", "key": key}]);
+    let begins =
+        |key, text| json!([{"operatorType": "StringBeginsWith", "key": key, "values": [text]}]);
+    for (filter, want) in [
+        (begins("topic", "/topics/"), true),
+        (begins("metadataVersion", "1"), true),
+        (absent("topic"), false),
+        (absent("dataVersion"), false),
+        (absent("data.topic"), true),
+    ] {
+        let got = wants(&advanced(filter.clone(), false), InputSchema::EventGridSchema, &events);
+        assert_eq!(got, want, "{filter}");
+    }
+}
+
 #[test]
 fn keys_of_cloud_events() {
     let body = r#"{"specversion":"1.0","id":"1","source":"/s","type":"T","subject":null,

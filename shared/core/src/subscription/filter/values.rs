@@ -176,7 +176,13 @@ impl Values<'_> {
     /// The JSON text of the value at a path, for people.
     pub(super) fn shown(&self, place: PathId) -> Option<String> {
         let stamp = || self.stamp(place).map(|text| serde_json::Value::from(text).to_string());
-        self.found.at(place).map(str::to_owned).or_else(stamp)
+        self.found(place).map(str::to_owned).or_else(stamp)
+    }
+
+    /// The JSON text that stands there. A null for which a stamp is delivered is left out.
+    fn found(&self, place: PathId) -> Option<&str> {
+        let json = self.found.at(place)?;
+        (json != "null" || self.stamp(place).is_none()).then_some(json)
     }
 
     fn stamp(&self, place: PathId) -> Option<&str> {
@@ -190,7 +196,7 @@ impl Values<'_> {
 
     fn read(&self, place: PathId) -> Value {
         let mut value = Value::default();
-        let Some(json) = self.found.at(place) else {
+        let Some(json) = self.found(place) else {
             if let Some(stamp) = self.stamp(place) {
                 value.kind = Kind::Scalar;
                 value.texts.push(Text::new(stamp));

@@ -200,6 +200,26 @@ async fn what_an_invocation_has_no_time_for_is_passed_on() {
     assert_eq!((events.len(), events.into_iter().collect()), (3_000, all(1_000)));
 }
 
+/// The waves before it are not made again: a message of its own comes for the rest.
+#[tokio::test(start_paused = true)]
+async fn a_wave_that_can_not_be_sent_repeats_no_wave_before_it() {
+    let mut world = world(0);
+    world.context.piece_deliveries_max = 5_000;
+    assert_eq!(world.publish(&request(&events(1_000, 1))).await.status().as_u16(), 200);
+    // A message of the third wave of 500, and the same once more.
+    let injector = &world.deployment.injector;
+    *injector.plan() = Plan::failing([1_100, 1_501].map(|number| injector.made() + number));
+    assert_eq!(world.expand_all(DEADLINE).await, [0; 0]);
+    assert!(!world.deployment.queues.is_empty(Queue::FanOut), "the rest");
+    *world.deployment.injector.plan() = Plan::default();
+    assert_eq!(world.expand_all(DEADLINE).await, [0; 0]);
+    assert!(world.deployment.queues.is_empty(Queue::FanOut));
+    let events = world.events();
+    let twice = events.len() - 3_000;
+    assert!(twice < 500, "{twice} events of more than one wave were sent twice");
+    assert_eq!(events.into_iter().collect::<BTreeSet<_>>(), all(1_000));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_piece_that_can_not_be_sent_comes_back() {
     let world = world(0);

@@ -351,11 +351,13 @@ fn refuse_other(members: &mut Object<'_>, names: Names, problems: &mut Problems)
     }
 }
 
-/// The stored secret, if tokens are still asked for at the same URL, and by the same kind of secret.
+/// The stored secret, if tokens are still asked for at the same URL, and by the same kind of secret for
+/// the same audience.
 fn kept(stored: &ClientCredentials, grant: &Grant) -> Option<ClientSecret> {
     match &stored.client {
         Client::Own { secret: secret @ ClientSecret::Inline { .. }, .. }
             if stored.grant.token_url() == grant.token_url()
+                && stored.grant.assertion_audience() == grant.assertion_audience()
                 && names(Some(&stored.grant)) == names(Some(grant)) =>
         {
             Some(secret.clone())

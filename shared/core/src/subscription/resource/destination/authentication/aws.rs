@@ -203,8 +203,9 @@ pub(super) fn read_assertion(
     let by = by?;
     let token_url = grant.map(Grant::token_url);
     let named = &context.allowed.identities;
-    let mut urls = token_url.as_deref().into_iter().chain(url);
-    if let Some(refused) = urls.find_map(|url| named.check_audience(&by.audience, url).err()) {
+    let exchanged = token_url.map_or(Ok(()), |url| by.check_exchange(&url, named));
+    let used = || url.map_or(Ok(()), |url| named.check_audience(&by.audience, url));
+    if let Err(refused) = exchanged.and_then(|()| used()) {
         problems.add(Code::InvalidValue, path, refused.to_string());
     }
     Some(ClientSecret::AwsWebIdentity(by))
