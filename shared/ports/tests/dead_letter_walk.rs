@@ -15,7 +15,7 @@ use gridpost_core::{
     time::Timestamp,
 };
 use gridpost_ports::{
-    BucketError, DeadLetters, Listed,
+    BucketError, DeadLetters, Listed, PortError,
     dead_letter_walk::{Item, Source, Walk},
 };
 use gridpost_testkit::{
@@ -148,8 +148,8 @@ async fn what_can_t_be_read_has_a_place_and_holds_up_nothing() {
     assert!(walk.next().await.is_err(), "a call that fails is no letter");
 }
 
-/// A bucket one of whose objects is removed after it was listed.
-struct Vanishing(Arc<Buckets>, String);
+/// A bucket one of whose objects is removed after it was listed, or can't be read alone.
+struct Vanishing(Arc<Buckets>, String, bool);
 
 #[async_trait]
 impl DeadLetters for Vanishing {
@@ -167,7 +167,13 @@ impl DeadLetters for Vanishing {
         bucket: &str,
         name: &str,
     ) -> Result<Option<(Vec<u8>, Option<Origin>)>, BucketError> {
-        if name == self.1 { Ok(None) } else { self.0.get(bucket, name).await }
+        match (name == self.1, self.2) {
+            (false, _) => self.0.get(bucket, name).await,
+            (true, false) => Ok(None),
+            (true, true) => {
+                Err(BucketError::Unreadable(PortError::new("s3:GetObject", "InvalidObjectState")))
+            }
+        }
     }
 
     async fn delete(&self, bucket: &str, name: &str) -> Result<(), BucketError> {
@@ -178,7 +184,7 @@ impl DeadLetters for Vanishing {
 #[tokio::test(start_paused = true)]
 async fn what_is_removed_while_it_is_listed_holds_up_nothing() {
     let name = format!("p/S/2026/1/9/8/{}.json", Uuid::from_u128(2));
-    let buckets = Vanishing(filled(&["2026/1/9/8"]), name);
+    let buckets = Vanishing(filled(&["2026/1/9/8"]), name, false);
     let (source, wanted) = (source(), RedriveFilter::default());
     let mut walk = Walk::from(&buckets, &source, &wanted, None);
     let mut found = Vec::new();
@@ -186,4 +192,21 @@ async fn what_is_removed_while_it_is_listed_holds_up_nothing() {
         found.push(item);
     }
     assert_eq!(ids(&found), [0, 1, 4, 5, 6, 7]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_archived_object_holds_up_nothing() {
+    let name = format!("p/S/2026/1/9/8/{}.json", Uuid::from_u128(2));
+    let buckets = Vanishing(filled(&["2026/1/9/8"]), name, true);
+    let (source, wanted) = (source(), RedriveFilter::default());
+    let mut walk = Walk::from(&buckets, &source, &wanted, None);
+    let (mut found, mut unreadable) = (Vec::new(), Vec::new());
+    while let Some(item) = walk.next().await.expect("no call fails") {
+        match item.found {
+            Ok(_) => found.push(item),
+            Err(why) => unreadable.push(why),
+        }
+    }
+    assert_eq!(ids(&found), [0, 1, 4, 5, 6, 7]);
+    assert_eq!(unreadable, ["s3:GetObject failed: InvalidObjectState"]);
 }

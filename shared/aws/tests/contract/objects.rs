@@ -2,7 +2,7 @@
 
 use gridpost_aws::{payloads::PayloadBucket, s3::S3Bucket};
 use gridpost_core::{delivery::dead_letter::Origin, event::DeliverySchema};
-use gridpost_ports::{Bucket, DeadLetters, Payloads};
+use gridpost_ports::{Bucket, BucketError, DeadLetters, Payloads};
 use gridpost_testkit::contract;
 
 use super::replay::{Answer, Replay, text};
@@ -48,6 +48,22 @@ async fn a_bucket_that_does_not_exist_says_so() {
     contract::objects::a_missing_bucket_is_not_found(&letters(&replay)).await;
     // A payload bucket that is gone is a failure of the deployment, not of one delivery.
     contract::objects::an_object_that_is_refused_is_an_error(&payloads(&replay)).await;
+}
+
+/// Others can be read meanwhile. A refusal that may be about all is none of it.
+#[tokio::test(start_paused = true)]
+async fn an_object_that_its_owner_has_archived_is_unreadable_alone() {
+    for (code, alone) in [
+        ("InvalidObjectState", true),
+        ("KMS.DisabledException", true),
+        ("AccessDenied", false),
+        ("SlowDown", false),
+    ] {
+        let replay = Replay::always(refusal(403, code));
+        let refused = letters(&replay).get(contract::BUCKET, "k").await;
+        let is_alone = matches!(refused, Err(BucketError::Unreadable(_)));
+        assert_eq!(is_alone, alone, "{code}: {refused:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

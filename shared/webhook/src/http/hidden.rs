@@ -79,6 +79,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn values_of_the_query_and_signatures_are_hidden_however_they_are_written() {
+        let url =
+            Secret::new("https://e.example/h?name=order&code=hush hush&sig=a%2Fb%2Fc%2Fd%2Fe");
+        let headers = [
+            ("webhook-signature", "v1,c2lnbmVkCg== v1,b3RoZXIK+".to_owned()),
+            ("webhook-id", "msg_12345678".to_owned()),
+        ];
+        let hidden = Hidden::of(&url, &headers, &[]);
+        let table = [
+            ("the key hush hush is unknown", "the key [hidden] is unknown"),
+            ("of order", "of order"),
+            ("?name=order&code=hush%20hush&sig=a%2Fb%2Fc%2Fd%2Fe", "?[hidden]"),
+            ("a%2Fb%2Fc%2Fd%2Fe or a/b/c/d/e", "[hidden] or [hidden]"),
+            ("v1,c2lnbmVkCg== differs", "[hidden] differs"),
+            ("b3RoZXIK+ differs", "[hidden] differs"),
+            ("msg_12345678", "msg_12345678"),
+        ];
+        for (body, want) in table {
+            let kept = hidden.taken_from(body.as_bytes());
+            assert_eq!(String::from_utf8_lossy(&kept), want, "{body}");
+        }
+    }
+
+    #[test]
     fn what_a_response_repeats_of_secrets_is_hidden() {
         let url = Secret::new("https://e.example/hook?code=hush-hush");
         let attributes =

@@ -164,6 +164,12 @@ async fn what_was_redriven_is_told_from_what_is_still_open() {
     assert_eq!(body(&open)["value"][0]["isRedriven"], false);
     assert_eq!(world.call(&format!("GET {LETTERS}?redriven=x")).await.status, 400);
     // What is open stays when the rest is purged.
+    let purge = format!("POST {LETTERS}:purge");
+    let refused = world.send(&purge, json!({"reason": "R", "redriven": false})).await;
+    assert_eq!(
+        refused.status, 400,
+        "it would delete those that were redriven as well: {refused:?}"
+    );
     let input = json!({"redriven": true});
     let purged = all(&world, &format!("POST {LETTERS}:purge"), Some(&input)).await;
     let purged: u64 = purged.iter().filter_map(|page| page["purgedEvents"].as_u64()).sum();

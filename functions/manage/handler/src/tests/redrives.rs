@@ -221,6 +221,14 @@ async fn what_is_no_redrive_is_refused() {
         (json!({"to": "soon"}), "to must be a date and time"),
         (json!({"rate": 1}), "rate is not known"),
         (json!({"target": {}}), "target.eventSubscription is required"),
+        (
+            json!({"target": {"eventSubscription": "s".repeat(3_000)}}),
+            "target.eventSubscription must be 2 to 64",
+        ),
+        (
+            json!({"target": {"eventSubscription": "s-2", "topic": "t".repeat(3_000)}}),
+            "target.topic must be 3 to 50",
+        ),
     ] {
         let reply = world.send(&format!("POST {S}/deadLetters:redrive"), document).await;
         assert!(reply.status == 400 && message(&reply).contains(want), "{reply:?}");

@@ -153,6 +153,23 @@ async fn an_event_subscription_that_was_created_meanwhile_is_not_deleted() {
     assert_eq!(world.subscription_uid("s-1"), Some(new), "the new one stays");
 }
 
+/// Behind its check, others change the topic: the deletion was asked for of what it was before.
+#[tokio::test(start_paused = true)]
+async fn a_topic_that_was_changed_meanwhile_is_not_deleted() {
+    let world = World::with_subscription().await;
+    let topic = world.topic("demo").expect("demo");
+    let etag = format!("\"{}\"", topic.etag);
+    let changed = Topic { etag: Uuid::from_u128(0xbeef), revision: topic.revision + 1, ..topic };
+    // The topic, its event subscriptions; then their deletion meets the change.
+    world.interfere(3, move |tables| {
+        let all = tables.stored_subscriptions();
+        tables.configure(changed, all);
+    });
+    let refused = world.send_with("DELETE /topics/demo", &[("if-match", &etag)], Vec::new()).await;
+    assert_eq!(refused.status, 412, "{refused:?}");
+    assert!(world.topic("demo").is_some() && world.subscription_uid("s-1").is_some());
+}
+
 /// Behind the first round, which deletes the event subscriptions, others delete the topic and create
 /// one of the same name.
 #[tokio::test(start_paused = true)]

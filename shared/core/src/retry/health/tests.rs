@@ -318,6 +318,28 @@ fn one_delivery_probes_when_a_wait_ends() {
     assert!(matches!(admitted(&claimed, 70, 2), Admission::Probe(_)), "its lease is over");
 }
 
+/// A request from before the wait fails while the probe is under way. What the probe finds decides.
+#[test]
+fn a_late_failure_does_not_take_the_probe_its_result() {
+    let waiting = after(&Health::default(), failed(2, 1, status(503)));
+    let until = waiting.until().expect("probation");
+    assert_eq!(until, at(11));
+    let Admission::Probe(probing) = admission(&waiting, asking(3, 11)) else { panic!("a probe") };
+    let late = FailedAttempt { began_at: at(0), ..failed(1, 12, status(503)) };
+    let health = change(&probing, late).unwrap_or_else(|| (*probing).clone());
+    assert_eq!((health.until(), health.probe), (probing.until(), probing.probe));
+    let opened = success(&health, 11, 13).expect("it opens");
+    assert_eq!((opened.until(), opened.probe), (None, None));
+    let probe = FailedAttempt { began_at: at(11), ..failed(3, 13, status(503)) };
+    let again = after(&health, probe);
+    assert_eq!((again.until(), again.probe), (Some(at(23)), None), "the next one soon");
+    // Without a probe, or behind its claim, it lengthens the wait as ever.
+    let extended = change(&waiting, late).expect("a change");
+    assert_eq!(extended.until(), Some(at(22)));
+    let behind = FailedAttempt { began_at: at(0), ..failed(1, 72, status(503)) };
+    assert_eq!(after(&probing, behind).until(), Some(at(82)));
+}
+
 #[test]
 fn what_waits_comes_back_spread_by_the_backlog() {
     let busy = after(&Health::default(), failed(1, 0, status(429)));

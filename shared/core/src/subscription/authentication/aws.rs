@@ -180,7 +180,7 @@ impl Authentication {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::subscription::authentication::Grant;
+    use crate::subscription::authentication::{Grant, SentBy};
 
     const API: &str = "https://a.execute-api.eu-north-1.amazonaws.com/x";
     const FUNCTION: &str = "https://f.lambda-url.eu-north-1.on.aws/";
@@ -247,6 +247,17 @@ mod tests {
             let client = Client::Own { id: "c".to_owned(), secret };
             Authentication::ClientCredentials(ClientCredentials { grant, client })
         };
+        let at = |url: &str, audience| {
+            let grant = Grant::OAuth2 {
+                token_url: url.to_owned(),
+                scope: None,
+                audience: None,
+                sent_by: SentBy::Post,
+            };
+            let secret = ClientSecret::AwsWebIdentity(identity(audience));
+            let client = Client::Own { id: "c".to_owned(), secret };
+            Authentication::ClientCredentials(ClientCredentials { grant, client })
+        };
         let bearer = |audience| Authentication::AwsWebIdentity(identity(audience));
         let login = "https://login.microsoftonline.com/x";
         let host = |host: &str| Err(IdentityRefused::AudienceHost(host.to_owned()));
@@ -259,6 +270,10 @@ mod tests {
             (bearer("api://AzureADTokenExchangeUSGov"), OTHER, Err(IdentityRefused::Exchanged)),
             (bearer("other"), OTHER, Err(IdentityRefused::Audience)),
             (entra(ENTRA_AUDIENCE), OTHER, Ok(())),
+            // Nor may another token endpoint get it, even one on a host that is named.
+            (at(OTHER, ENTRA_AUDIENCE), OTHER, Err(IdentityRefused::Exchanged)),
+            (at("https://login.microsoftonline.com/t", ENTRA_AUDIENCE), OTHER, Ok(())),
+            (at(OTHER, "own"), OTHER, Ok(())),
             (entra(ENTRA_AUDIENCE), "https://evil.example/", host("evil.example")),
             (entra("other"), OTHER, Err(IdentityRefused::Audience)),
         ];
