@@ -257,6 +257,11 @@ impl Model {
             }
             return;
         }
+        let is_over = self.wait.is_some_and(|wait| at >= wait.until);
+        if !probed && is_over && self.probe_began_at.is_some_and(|probe| at < probe + LEASE) {
+            // What the probe finds decides, not a request from before the wait.
+            return;
+        }
         let mut wait_s = model::probation_s(answer.outcome);
         let deeper = probed && self.level > 0;
         if deeper || (self.level == 0 && self.streak >= unhealthy && !self.unsure) {
