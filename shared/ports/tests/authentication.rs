@@ -2,6 +2,8 @@
 
 #[path = "authentication/keys.rs"]
 mod keys;
+#[path = "authentication/shared.rs"]
+mod shared;
 
 use std::{
     collections::VecDeque,
@@ -352,59 +354,6 @@ async fn a_token_is_used_to_near_its_end_while_there_is_no_other() {
     sleep(Duration::from_secs(3)).await;
     assert_eq!(outcome(&client).await, Outcome::Delivered);
     assert_eq!(world.sent().last(), Some(&bearer("t5")));
-}
-
-/// Two endpoints have one token, and its endpoint is down. One refuses the token: the other still gets it.
-#[tokio::test(start_paused = true)]
-async fn one_endpoints_refusal_takes_no_token_from_the_others() {
-    let (world, tokens) = (Arc::new(World::default()), inline());
-    let client = client(&world);
-    assert_eq!(outcome(&client).await, Outcome::Delivered);
-    sleep(OLD).await;
-    for _ in 0..3 {
-        world.answers(refusal());
-    }
-    world.revoke("t1");
-    let (refused, status, _) = attempt(&client).await;
-    let unauthenticated = Outcome::EndpointAuthenticationFailed;
-    assert_eq!((refused, status), (unauthenticated, None), "no other one is to be had");
-    world.revoked.lock().expect("no panic").clear();
-    assert_eq!(outcome(&client).await, Outcome::Delivered);
-    assert_eq!(world.sent(), vec![bearer("t1"); 3]);
-    // Once there is another one, all get that.
-    sleep(Duration::from_secs(10)).await;
-    world.answers.lock().expect("no panic").clear();
-    world.revoke("t1");
-    assert_eq!(outcome(&client).await, Outcome::Delivered);
-    assert_ne!(world.sent().last(), Some(&bearer("t1")));
-    drop(tokens);
-}
-
-/// Its life was over when the endpoint saw it: that is no refusal of the client.
-#[tokio::test(start_paused = true)]
-async fn a_token_that_ends_on_the_way_is_replaced() {
-    let mut world = World { refusing_takes: Duration::from_secs(2), ..World::default() };
-    world.revoked = Mutex::new(vec!["Bearer short".to_owned()]);
-    let world = Arc::new(world);
-    world.answers(Ok(token("short", 1)));
-    let client = client(&world);
-    assert_eq!(outcome(&client).await, Outcome::Delivered);
-    assert_eq!(world.asked(), 2);
-}
-
-/// More authentications than are kept, one after the other: few are asked for again.
-#[tokio::test(start_paused = true)]
-async fn more_tokens_than_are_kept_cost_few_more() {
-    let world = Arc::new(World::default());
-    let client = client(&world);
-    for round in 1..=3 {
-        for number in 0..1_040 {
-            let secret = ClientSecret::Inline { value: Secret::new(format!("s{number}")) };
-            client.attempt(request(Some(by(secret)))).await;
-        }
-        let most = 1_040 + (round - 1) * 450;
-        assert!(world.asked() <= most, "round {round}: {} were asked for", world.asked());
-    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,6 +14,30 @@ const DOCUMENT: &str = "shared/core/src/subscription/resource/destination/authen
 /// Those in requests and the tokens in memory.
 pub(super) const PORTS: &[Mutation] = &[
     Mutation {
+        name: "one endpoint's refusal takes a token from all",
+        file: "shared/ports/src/authentication/kept.rs",
+        old: "*last = Last::Old(kept, Timestamp::MIN);",
+        new: "*last = Last::Nothing;",
+    },
+    Mutation {
+        name: "the refused token is another one",
+        file: "shared/ports/src/authentication/tokens.rs",
+        old: "if token == *refused { Err(NoToken::NoOther) } else { Ok(token) }",
+        new: "Ok(token)",
+    },
+    Mutation {
+        name: "a token that ended on the way was refused",
+        file: "shared/ports/src/authentication/tokens.rs",
+        old: "now.since(token.fetched_at) <= SUSPECT_AFTER && token.is_fresh(now)",
+        new: "now.since(token.fetched_at) <= SUSPECT_AFTER",
+    },
+    Mutation {
+        name: "one token too many forgets all",
+        file: "shared/ports/src/authentication/kept.rs",
+        old: "let mut left = KEPT_MAX / 16;",
+        new: "let mut left = KEPT_MAX;",
+    },
+    Mutation {
         name: "a 401 counts at once",
         file: REQUESTS,
         old: "if !is_refused(&attempted) || self.tokens.is_new(&token) {",
@@ -28,8 +52,8 @@ pub(super) const PORTS: &[Mutation] = &[
     Mutation {
         name: "a refused token is used again",
         file: TOKENS,
-        old: "        self.forget(by, refused);\n        self.get(by).await",
-        new: "        let _ = refused;\n        self.get(by).await",
+        old: "        self.forget(by, refused);\n        let token",
+        new: "        let token",
     },
     Mutation {
         name: "everyone who waits asks for a token",

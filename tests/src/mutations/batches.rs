@@ -9,6 +9,12 @@ const DISPATCH_BISECT: &str = "functions/dispatch/handler/src/bisect.rs";
 /// Those in the rules.
 pub(super) const CORE: &[Mutation] = &[
     Mutation {
+        name: "first attempts are split as long as later ones",
+        file: "functions/dispatch/handler/src/bisect.rs",
+        old: "if is_first { FIRST_BISECTS_FOR } else { BISECTS_FOR }",
+        new: "if is_first { BISECTS_FOR } else { BISECTS_FOR }",
+    },
+    Mutation {
         name: "a batch is split for the endpoint's own failure",
         file: BISECT,
         old: "        if events.len() < 2 || !is_about_events(answer.outcome) {",

@@ -122,8 +122,8 @@ pub(super) const WAKE: &[Mutation] = &[
     Mutation {
         name: "a partition that fails holds up the others of its lot",
         file: LOT,
-        old: "            lot.failed.get_or_insert(error);\n",
-        new: "            return Err(error);\n",
+        old: "        lot.failed.get_or_insert(error);\n",
+        new: "        return Err(error);\n",
     },
     Mutation {
         name: "what ends during a pause leaves as slowly as what is resumed",

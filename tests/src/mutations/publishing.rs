@@ -8,6 +8,12 @@ const INGEST_ENQUEUE: &str = "functions/expand/handler/src/enqueue.rs";
 /// All of them.
 pub(super) const ALL: &[Mutation] = &[
     Mutation {
+        name: "a wave that fails repeats its whole piece",
+        file: "functions/expand/handler/src/lib.rs",
+        old: "Err(error) if number == 0 => return Err(error),",
+        new: "Err(error) if number < 100 => return Err(error),",
+    },
+    Mutation {
         name: "what the gateway let through by any way may publish",
         file: INGEST_HANDLER,
         old: "if request.authorizer == Some(authorizer) => None,",

@@ -8,6 +8,12 @@ const WEBHOOK_HTTP: &str = "shared/webhook/src/http.rs";
 /// Those in dispatch.
 pub(super) const DISPATCH: &[Mutation] = &[
     Mutation {
+        name: "single values of a query are kept of a response",
+        file: "shared/webhook/src/http/hidden.rs",
+        old: "                hidden.extend(values.map(|value| value.into_bytes().into()));\n",
+        new: "                drop(values);\n",
+    },
+    Mutation {
         name: "the state of a second receipt is not loaded",
         file: DISPATCH_LOAD,
         old: "record.receive_count <= 1 {",

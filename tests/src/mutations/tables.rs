@@ -6,6 +6,24 @@ const CORE_SUBSCRIPTION_FILTER_COMPILED: &str = "shared/core/src/subscription/fi
 
 /// Those that a table of its own tests notices.
 pub(super) const CORE: &[Mutation] = &[
+    Mutation {
+        name: "a request from before a wait takes the probe its result",
+        file: "shared/core/src/retry/health/change.rs",
+        old: "    let (delayed, probation) = if probing {\n",
+        new: "    let (delayed, probation) = if probing && failed.delivery.is_nil() {\n",
+    },
+    Mutation {
+        name: "a null hides the stamp from filters",
+        file: "shared/core/src/subscription/filter/values.rs",
+        old: "(json != \"null\" || self.stamp(place).is_none()).then_some(json)",
+        new: "Some(json)",
+    },
+    Mutation {
+        name: "an expiry of .NET with its offset is refused",
+        file: "shared/core/src/publish/sas.rs",
+        old: "offset.starts_with(['+', '-']).then_some(offset)?",
+        new: "offset.starts_with('z').then_some(offset)?",
+    },
     // Its slots bound it in the first lane, too, so the simulation does not notice.
     Mutation {
         name: "a slow endpoint keeps the first lane",

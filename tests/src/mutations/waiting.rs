@@ -18,6 +18,12 @@ pub(super) const LANE: &[Mutation] = &[Mutation {
 /// Those in wake.
 pub(super) const WAKE: &[Mutation] = &[
     Mutation {
+        name: "an archived dead letter holds up all others",
+        file: "shared/ports/src/dead_letter_walk.rs",
+        old: "return Ok(unreadable(chain(&error))),",
+        new: "return Err(BucketError::Unreadable(error)),",
+    },
+    Mutation {
         name: "wake goes on though what it has sent was not removed",
         file: WAKE_PAGE,
         old: r#"        return Page { lots, ..Page::failed(strand, done, error) };

@@ -170,11 +170,11 @@ pub(crate) async fn take_turn(
         lot.is_empty &= lot.strands.is_empty();
         lot.strands.clear();
     }
-    if let Some((partition, after)) = lot.strands.pop_front() {
-        if let Err(error) = send_page(context, &mut lot, (partition, after), until).await {
-            lot.is_empty = false;
-            lot.failed.get_or_insert(error);
-        }
+    if let Some((partition, after)) = lot.strands.pop_front()
+        && let Err(error) = send_page(context, &mut lot, (partition, after), until).await
+    {
+        lot.is_empty = false;
+        lot.failed.get_or_insert(error);
     }
     if !lot.strands.is_empty() {
         return Ok((lot, true));
