@@ -445,6 +445,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_QUEUE_MESSAGE_BYTES_MAX  = "262144"
       GRIDPOST_RETRY_QUEUE_URLS         = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-0,https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-1"
       GRIDPOST_DISPATCH_CONFIG_CACHE_MS = "10000"
+      GRIDPOST_CONFIG_STALE_SECONDS     = "60"
     })
     error_message = "wake is told ${jsonencode(module.wake.environment)}"
   }

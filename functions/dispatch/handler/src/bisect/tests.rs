@@ -473,6 +473,21 @@ async fn no_part_begins_that_would_outlive_the_probes_claim() {
     assert_eq!(world.requests(), 2);
 }
 
+/// Each of two copies has delivered a part, and together that is all: an empty request would be wrong.
+#[tokio::test(start_paused = true)]
+async fn what_copies_have_delivered_together_is_not_attempted() {
+    let world = picky(200, BISECTS);
+    let mut whole = batch(1, 7..=9);
+    let mut stored = waiting(&whole, &[400]);
+    stored.done = EventSet::from_iter([0, 1]);
+    world.knows(&stored).await;
+    whole.done = EventSet::from_iter([2]);
+    assert!(world.receive(Queue::Retry(0), &[whole]).await.is_empty());
+    let states = world.deployment.tables.states();
+    let [state] = &states[..] else { panic!("{states:?}") };
+    assert_eq!((world.requests(), state.standing), (0, DeliveryStatus::Delivered), "{state:?}");
+}
+
 /// Two copies split a batch at once: the one with more attempts keeps what the other has delivered.
 #[tokio::test(start_paused = true)]
 async fn a_copy_keeps_what_another_copy_has_done() {

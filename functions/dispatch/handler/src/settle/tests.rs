@@ -10,6 +10,7 @@ use gridpost_core::{
         state::{DeliveryState, DeliveryStatus},
     },
     retry::{EndReason, attempts::Attempts, outcome::Outcome},
+    subscription::DeadLetterDestination,
     time::Timestamp,
 };
 use gridpost_ports::{DueDeliveries, PARKED_PARTITIONS, Payloads};
@@ -72,6 +73,21 @@ async fn an_end_that_could_not_be_written_is_carried_out_at_once() {
     let dropped = world.deployment.meter.counts();
     let dropped = dropped.iter().filter(|count| count.metric == "DroppedEventCount").count();
     assert_eq!((world.requests(), ended + dropped as u64), (1, 1));
+}
+
+/// Nothing says that it ended: soon, it would only be attempted again.
+#[tokio::test(start_paused = true)]
+async fn an_end_that_could_neither_be_written_nor_carried_out_comes_back_late() {
+    let mut world = without_states(400);
+    let bucket = DeadLetterDestination { bucket: "b".to_owned(), prefix: String::new() };
+    world.subscription.dead_letter = Some(bucket);
+    world.sender_faults = Plan::failing(1..=100);
+    assert_eq!(world.receive(Queue::Dispatch, &[delivery(7)]).await, [7]);
+    assert_eq!(
+        (world.requests(), world.hidden()),
+        (1, Vec::new()),
+        "as long as its queue hides it"
+    );
 }
 
 #[tokio::test(start_paused = true)]
