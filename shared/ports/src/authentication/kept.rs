@@ -155,9 +155,10 @@ impl<K: Clone + Eq + Hash, V: Lasting> Kept<K, V> {
     pub fn forget_if(&self, key: &K, is: impl FnOnce(&V) -> bool) {
         let place = self.place(key);
         let mut last = open(&place.last);
+        // An old one is asked for again in its time, however often it is refused.
         let kept = match &*last {
-            Last::Value(kept) | Last::Old(kept, _) => Some(kept.clone()),
-            Last::Nothing | Last::Failure(..) => None,
+            Last::Value(kept) => Some(kept.clone()),
+            Last::Old(..) | Last::Nothing | Last::Failure(..) => None,
         };
         if let Some(kept) = kept.filter(is) {
             *last = Last::Old(kept, Timestamp::MIN);

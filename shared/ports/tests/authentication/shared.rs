@@ -16,9 +16,13 @@ async fn one_endpoints_refusal_takes_no_token_from_the_others() {
     let (refused, status, _) = attempt(&client).await;
     let unauthenticated = Outcome::EndpointAuthenticationFailed;
     assert_eq!((refused, status), (unauthenticated, None), "no other one is to be had");
+    for _ in 0..5 {
+        assert_eq!(outcome(&client).await, unauthenticated);
+    }
+    assert_eq!(world.asked(), 2, "its endpoint is not asked for each event");
     world.revoked.lock().expect("no panic").clear();
     assert_eq!(outcome(&client).await, Outcome::Delivered);
-    assert_eq!(world.sent(), vec![bearer("t1"); 3]);
+    assert_eq!(world.sent(), vec![bearer("t1"); 8]);
     // Once there is another one, all get that.
     sleep(Duration::from_secs(10)).await;
     world.answers.lock().expect("no panic").clear();
