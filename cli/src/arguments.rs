@@ -1,6 +1,6 @@
 //! The whole command line as types.
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, parser::ValueSource};
 
 use crate::commands::{
     apply, audit, console, cost, dead_letter, delivery, deployment, dev, doctor, down, explain,
@@ -44,7 +44,13 @@ impl Arguments {
     /// Reads the program's command line. One that is not understood ends the program with exit code 2.
     pub fn read() -> Self {
         let matches = command().get_matches();
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+        Self::of(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    fn of(matches: &clap::ArgMatches) -> Result<Self, clap::Error> {
+        let mut read = Self::from_arg_matches(matches)?;
+        read.target.prefer(|flag| matches.value_source(flag) == Some(ValueSource::CommandLine));
+        Ok(read)
     }
 }
 
@@ -139,6 +145,44 @@ pub enum Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `purge --deployment staging` in a shell of production must not purge production.
+    #[test]
+    fn the_command_line_chooses_before_the_environment() {
+        let target = |line: &str| {
+            // As their variables would.
+            let command = [
+                ("manage_url", "env-manage-url"),
+                ("publish_url", "env-publish-url"),
+                ("deployment", "env-deployment"),
+                ("name_prefix", "env-name-prefix"),
+                ("home", "env-home"),
+            ]
+            .into_iter()
+            .fold(command(), |command, (id, value)| {
+                command.mut_arg(id, |it| it.env(None::<&str>).default_value(value))
+            });
+            let words = std::iter::once("gridpost").chain(line.split_whitespace());
+            let found = command.try_get_matches_from(words).expect("a command line");
+            Arguments::of(&found).expect("it is understood").target
+        };
+        let some = |text: &str| Some(text.to_owned());
+        let staging = target("topic list --deployment staging");
+        assert_eq!(staging.deployment, some("staging"));
+        assert_eq!(
+            (staging.manage_url, staging.publish_url, staging.name_prefix),
+            (None, None, None)
+        );
+        let here = target("--home x topic list --name-prefix p");
+        assert_eq!((here.deployment, here.manage_url, here.name_prefix), (None, None, some("p")));
+        let by_url = target("topic list --manage-url https://m.example");
+        assert_eq!(by_url.manage_url, some("https://m.example"));
+        assert_eq!(
+            (by_url.publish_url, by_url.deployment),
+            (some("env-publish-url"), some("env-deployment"))
+        );
+        assert_eq!(target("topic list").manage_url, some("env-manage-url"));
+    }
 
     #[test]
     fn the_definition_is_sound() {

@@ -9,6 +9,7 @@ pub mod secrets;
 mod terraform;
 pub(crate) mod trial;
 
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
@@ -106,14 +107,23 @@ impl Declared {
     }
 
     /// Lets dead letters go to other buckets than those that the file names.
-    #[must_use]
-    pub fn with_buckets(mut self, other: &[(String, String)]) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse`] names a bucket that the file does not have: misspelt, it would keep its name.
+    pub fn with_buckets(mut self, other: &[(String, String)]) -> Result<Self, Misuse> {
+        let mut found = BTreeSet::new();
         for topic in &mut self.topics {
             for subscription in topic.subscriptions.values_mut() {
-                rename_buckets(subscription, other);
+                rename_buckets(subscription, other, &mut found);
             }
         }
-        self
+        match other.iter().find(|(from, _)| !found.contains(from.as_str())) {
+            None => Ok(self),
+            Some((from, _)) => Err(Misuse(format!(
+                "--bucket: no dead-letter destination of the file has `{from}`"
+            ))),
+        }
     }
 
     /// Creates or replaces all of it. What is refused keeps nothing else from being made; the event
@@ -200,18 +210,25 @@ fn object(value: Value, path: &str, problems: &mut Vec<String>) -> Map<String, V
 }
 
 /// In whichever of its forms a document names them.
-fn rename_buckets(document: &mut Value, other: &[(String, String)]) {
+fn rename_buckets<'o>(
+    document: &mut Value,
+    other: &'o [(String, String)],
+    found: &mut BTreeSet<&'o str>,
+) {
     match document {
         Value::Object(members) => {
             for (member, value) in members {
                 let renamed = other.iter().find(|(from, _)| *value == from.as_str());
                 match renamed.filter(|_| member == "bucketName") {
-                    Some((_, to)) => *value = to.as_str().into(),
-                    None => rename_buckets(value, other),
+                    Some((from, to)) => {
+                        found.insert(from);
+                        *value = to.as_str().into();
+                    }
+                    None => rename_buckets(value, other, found),
                 }
             }
         }
-        Value::Array(values) => values.iter_mut().for_each(|one| rename_buckets(one, other)),
+        Value::Array(values) => values.iter_mut().for_each(|one| rename_buckets(one, other, found)),
         _ => {}
     }
 }
@@ -349,7 +366,9 @@ mod tests {
         assert_eq!(made, Made { topics: 2, subscriptions: 1, new: 2 });
 
         let other = [("gridpost".to_owned(), "letters".to_owned())];
-        let renamed = declared.with_buckets(&other);
+        let misspelt = [("lettres".to_owned(), "x".to_owned())];
+        assert!(declared.clone().with_buckets(&misspelt).is_err(), "it would keep its name");
+        let renamed = declared.with_buckets(&other).expect("it is there");
         let properties = &renamed.topics[0].subscriptions["s"]["properties"];
         let want = json!({"properties": {"bucketName": "letters", "prefix": "gridpost"}});
         assert_eq!(

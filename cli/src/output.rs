@@ -43,33 +43,45 @@ impl Output {
     /// The same for a command whose exit code says more: a reader that went away does not change it.
     pub fn tell(self, document: &Value, text: impl FnOnce(&Value) -> String) {
         let told = if self.json { pretty(document) } else { text(document) };
-        let _ = is_written(&mut io::stdout(), &format!("{told}\n"));
+        if let Err(error) = written(&mut io::stdout(), &format!("{told}\n")) {
+            give_up_unless_left(&error);
+        }
     }
 }
 
 /// Prints one line, or several, to standard error. A reader that went away changes nothing: what is being
 /// done may be a way back, and the exit code says what came of it.
 pub fn note(text: &str) {
-    let _ = is_written(&mut io::stderr(), &format!("{text}\n"));
+    let _ = written(&mut io::stderr(), &format!("{text}\n"));
 }
 
 /// Prints one line, or several, to standard output. A reader that went away (`| head`) ends it quietly.
 pub fn line(text: &str) {
-    if !is_written(&mut io::stdout(), &format!("{text}\n")) {
-        std::process::exit(0);
-    }
+    self::text(&format!("{text}\n"));
 }
 
 /// Prints a text as it is, in the same way.
 pub fn text(text: &str) {
-    if !is_written(&mut io::stdout(), text) {
+    if let Err(error) = written(&mut io::stdout(), text) {
+        give_up_unless_left(&error);
         std::process::exit(0);
     }
 }
 
-/// Whether its reader read it all.
-fn is_written(to: &mut impl Write, text: &str) -> bool {
-    to.write_all(text.as_bytes()).and_then(|()| to.flush()).is_ok()
+fn written(to: &mut impl Write, text: &str) -> io::Result<()> {
+    to.write_all(text.as_bytes()).and_then(|()| to.flush())
+}
+
+/// A reader may leave early. Anything else, a full disk, has cut what was asked for: the program ends.
+fn give_up_unless_left(error: &io::Error) {
+    if !is_left(error) {
+        note(&format!("error: the result could not be written: {error}"));
+        std::process::exit(1);
+    }
+}
+
+fn is_left(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe
 }
 
 /// JSON with two-space indents.
@@ -179,9 +191,19 @@ mod tests {
     #[test]
     fn a_reader_that_went_away_is_no_panic() {
         let (reader, mut writer) = std::io::pipe().expect("a pipe");
-        assert!(is_written(&mut writer, "a line\n"));
+        written(&mut writer, "a line\n").expect("written");
         drop(reader);
-        assert!(!is_written(&mut writer, &"x".repeat(100_000)));
+        let left = written(&mut writer, &"x".repeat(100_000)).expect_err("it has no reader");
+        assert!(is_left(&left), "{left}");
+    }
+
+    /// `gridpost export > topics.json` on a full disk must not look like an export.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_is_no_reader_that_went_away() {
+        let mut full = std::fs::File::options().write(true).open("/dev/full").expect("it is there");
+        let error = written(&mut full, "a line\n").expect_err("it is full");
+        assert!(!is_left(&error), "{error}");
     }
 
     #[test]

@@ -79,6 +79,26 @@ pub struct Target {
 }
 
 impl TargetArguments {
+    /// Leaves out what the environment says of one deployment where the command line names another.
+    pub fn prefer(&mut self, is_given: impl Fn(&str) -> bool) {
+        let home = is_given("home");
+        if !home && !is_given("deployment") {
+            return;
+        }
+        if home && !is_given("deployment") {
+            self.deployment = None;
+        }
+        for (flag, value) in [
+            ("manage_url", &mut self.manage_url),
+            ("publish_url", &mut self.publish_url),
+            ("name_prefix", &mut self.name_prefix),
+        ] {
+            if !is_given(flag) {
+                *value = None;
+            }
+        }
+    }
+
     /// Finds the deployment: what flags or environment name, else the local stack.
     ///
     /// # Errors

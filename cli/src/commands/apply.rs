@@ -38,7 +38,7 @@ pub async fn run(
     target: &TargetArguments,
     output: Output,
 ) -> anyhow::Result<()> {
-    let declared = Declared::read(&arguments.file)?.with_buckets(&arguments.buckets);
+    let declared = Declared::read(&arguments.file)?.with_buckets(&arguments.buckets)?;
     let api = target.resolve()?.manage_api().await?;
     let Made { topics, subscriptions, new } = declared.make(&api).await?;
     let document = json!({"topics": topics, "eventSubscriptions": subscriptions, "new": new});

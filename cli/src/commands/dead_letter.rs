@@ -186,8 +186,16 @@ pub async fn run(
     let now = if command.looks_back() { target.now().await? } else { Timestamp::default() };
     match command {
         DeadLetterCommand::List { filter, sent, top } => {
-            let found = found(&api, &filter, sent, now, top).await?;
-            output.print(&json!({ "value": found }), |_| list(&found));
+            // One more tells whether there are more.
+            let mut found = found(&api, &filter, sent, now, top.saturating_add(1)).await?;
+            let is_complete = found.len() <= top;
+            found.truncate(top);
+            output.print(&json!({ "value": found, "isComplete": is_complete }), |_| list(&found));
+            if !is_complete {
+                output::note(&format!(
+                    "There are more than these {top}: --top lists more, and `count` counts all."
+                ));
+            }
         }
         DeadLetterCommand::Count { filter, sent } => {
             let counted = count(&api, &filter, sent, now).await?;

@@ -15,7 +15,7 @@ use gridpost_dev::log::Log;
 use gridpost_dev::{DEAD_LETTER_BUCKET, Dev, Identity, Options, StartError, Sync};
 use gridpost_runtime::config;
 use rustix::fs::Mode;
-use rustix::process::umask;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
@@ -33,6 +33,9 @@ use crate::manage_api::ManageApi;
 use crate::output::{self, Output};
 use crate::progress::Progress;
 use crate::target::TargetArguments;
+
+/// As many files as the process may have open, where the system lets it.
+const OPEN_FILES: u64 = 20_000;
 
 /// The port, unless another one is named.
 const PORT: u16 = 7070;
@@ -134,6 +137,7 @@ pub async fn run(
     target: &TargetArguments,
     output: Output,
 ) -> anyhow::Result<()> {
+    allow_open_files();
     // Before anything is started: an interruption always ends it cleanly.
     let mut terminated = signal(SignalKind::terminate())?;
     // Without a terminal its end is not ours: a process that `nohup` has started outlives it.
@@ -227,7 +231,8 @@ async fn serve(
         false => Vec::new(),
     };
     let mut document = serde_json::to_value(&connection)?;
-    document["data"] = json!(data);
+    // A path need not be a text that JSON can hold.
+    document["data"] = json!(data.map(|data| data.display().to_string()));
     document["demonstration"] =
         shown.iter().map(|case| json!({"title": case.title, "lines": case.lines})).collect();
     output.print(&document, |_| summary(&connection, data, &shown, &invocation()));
@@ -273,6 +278,17 @@ fn check_log_filter(filter: &str) -> Result<(), Misuse> {
              between several (warn,gridpost_dispatch_handler=debug)",
             LEVELS.join(", ")
         ))),
+    }
+}
+
+/// A burst to a slow endpoint has thousands of connections at once; usual limits are 1,024 and less, and
+/// what can't be opened would look like the endpoint's failure.
+fn allow_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.map_or(OPEN_FILES, |most| most.min(OPEN_FILES));
+    if limit.current.is_some_and(|now| now < most) {
+        // A system that refuses it leaves things as they are.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit });
     }
 }
 

@@ -1,5 +1,6 @@
 //! `gridpost poison`: what our own code could not settle, seen, sent back or removed.
 
+use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -87,11 +88,11 @@ pub async fn run(
         PoisonCommand::Resend { chosen, to } => {
             let to = to.as_deref();
             let done = handle(&api, &chosen, async |api, ids| api.resend_poison(ids, to).await);
-            report(output, done.await?, "Resent")?;
+            report(output, done.await, "Resent")?;
         }
         PoisonCommand::Purge { chosen, .. } => {
             let done = handle(&api, &chosen, async |api, ids| api.purge_poison(ids).await);
-            report(output, done.await?, "Purged")?;
+            report(output, done.await, "Purged")?;
         }
     }
     Ok(())
@@ -110,10 +111,13 @@ async fn handle(
     api: &ManageApi,
     chosen: &Chosen,
     ask: impl AsyncFn(&ManageApi, &[String]) -> anyhow::Result<Value>,
-) -> anyhow::Result<Vec<Value>> {
+) -> (Vec<Value>, anyhow::Result<()>) {
     let mut done: Vec<Value> = Vec::new();
     for _ in 0..ROUNDS_MAX {
-        let answer = ask(api, &chosen.ids).await?;
+        let answer = match ask(api, &chosen.ids).await {
+            Ok(answer) => answer,
+            Err(error) => return (done, Err(error)),
+        };
         let value = answer["value"].as_array().cloned().unwrap_or_default();
         let removed = value.iter().any(|one| one["isRemoved"] == true);
         // What is not removed is there in the next round too: it is told of once.
@@ -124,20 +128,33 @@ async fn handle(
             break;
         }
     }
-    Ok(done)
+    (done, Ok(()))
 }
 
-/// Prints what became of each; one that was not handled makes the command fail.
-fn report(output: Output, done: Vec<Value>, good: &str) -> anyhow::Result<()> {
+/// Prints what became of each; one that was not handled makes the command fail, and so does a request
+/// behind others that were.
+fn report(
+    output: Output,
+    (done, asked): (Vec<Value>, anyhow::Result<()>),
+    good: &str,
+) -> anyhow::Result<()> {
+    if done.is_empty() {
+        asked?;
+        output.tell(&json!({ "value": done }), |_| results(&done));
+        return Ok(());
+    }
     let left = done.iter().filter(|one| one["result"] != good).count();
     output.tell(&json!({ "value": done }), |_| results(&done));
+    asked.with_context(|| format!("{} messages were looked at, others were not", done.len()))?;
     anyhow::ensure!(left == 0, "{left} of {} messages were not handled", done.len());
     Ok(())
 }
 
 fn results(done: &[Value]) -> String {
     if done.is_empty() {
-        return "The poison queue is empty.".to_owned();
+        return "No message was found. Those that were looked at within the last minute are hidden until it is \
+                over: `gridpost poison list` counts them."
+            .to_owned();
     }
     let row = |one: &Value| {
         let more =
@@ -237,9 +254,15 @@ mod tests {
         let one =
             |result: &str| json!({"id": "m", "result": result, "isRemoved": result == "Resent"});
         let output = Output::new(true);
-        assert!(report(output, vec![one("Resent")], "Resent").is_ok());
-        assert!(report(output, vec![], "Resent").is_ok());
-        let left = report(output, vec![one("Resent"), one("Refused")], "Resent").expect_err("left");
+        let good = || Ok(());
+        assert!(report(output, (vec![one("Resent")], good()), "Resent").is_ok());
+        assert!(report(output, (vec![], good()), "Resent").is_ok());
+        let both = vec![one("Resent"), one("Refused")];
+        let left = report(output, (both, good()), "Resent").expect_err("left");
+        // A later request fails: what was done is told, and it fails.
+        let failed = || Err(anyhow::anyhow!("503"));
+        assert!(report(output, (vec![one("Resent")], failed()), "Resent").is_err());
+        assert!(report(output, (vec![], failed()), "Resent").is_err());
         assert_eq!(left.to_string(), "1 of 2 messages were not handled");
     }
 }

@@ -66,8 +66,10 @@ const DEAD_LETTER_DELAY_S: u32 = 5;
 /// The topic of events about dead letters, where it was created.
 const DEAD_LETTER_TOPIC: &str = "dead-letters";
 
-/// Runs that may listen for late responses at the same time.
+/// Runs that may listen for late responses at the same time: of first attempts, and of each retry queue,
+/// which has 50 in all.
 const LISTENERS_MAX: usize = 50;
+const RETRY_LISTENERS_MAX: usize = 5;
 
 /// The networks that endpoints may be in besides the public internet: this machine.
 const NETWORKS: &str = "127.0.0.0/8,::1/128";
@@ -301,7 +303,7 @@ impl Parts {
                 retry_shards: RETRY_QUEUES,
                 lanes: LaneSettings::default(),
                 first_listeners_max: LISTENERS_MAX,
-                retry_listeners_max: LISTENERS_MAX,
+                retry_listeners_max: RETRY_LISTENERS_MAX,
                 // Every long wait is parked, as `gridpost up` has it: then it can be seen.
                 retry_in_flight_limit: 0,
                 dead_letter_delay_s: DEAD_LETTER_DELAY_S,

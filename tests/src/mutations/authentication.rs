@@ -223,7 +223,7 @@ pub(super) const CORE: &[Mutation] = &[
         name: "reads show client secrets",
         file: DOCUMENT,
         old: "    shown[inline] = Value::Null;\n",
-        new: "    shown[inline] = match secret {\n        ClientSecret::Inline { value } => json!(value.expose()),\n        ClientSecret::Reference { .. } => Value::Null,\n    };\n",
+        new: "    shown[inline] = match secret {\n        ClientSecret::Inline { value } => json!(value.expose()),\n        _ => Value::Null,\n    };\n",
     },
     Mutation {
         name: "reads show private keys",

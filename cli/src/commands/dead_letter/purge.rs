@@ -173,7 +173,11 @@ fn plan_text(planned: &[Planned]) -> String {
 fn consent(planned: &[Planned]) -> String {
     let events = planned.iter().map(|one| one.events).sum();
     let open: u64 = planned.iter().map(|one| one.open).sum();
-    let letters = count(events, "dead letter");
+    let mut letters = count(events, "dead letter");
+    let unreadable: u64 = planned.iter().map(|one| one.unreadable).sum();
+    if unreadable > 0 {
+        letters.push_str(&format!(" and {} that can't be read", count(unreadable, "object")));
+    }
     format!(
         "This permanently deletes {letters} of {}, {open} of them never sent again. Repeat with --yes. \
          (--dry-run lists them by event subscription, --redriven deletes only what was sent again.)",
@@ -260,8 +264,8 @@ mod tests {
             assert!(parsed(line).is_err(), "{line}");
         }
         assert!(consent(&planned()).starts_with(
-            "This permanently deletes 3 dead letters of 1 event subscription, 2 of them never sent again. \
-             Repeat with --yes."
+            "This permanently deletes 3 dead letters and 1 object that can't be read of 1 event subscription, \
+             2 of them never sent again. Repeat with --yes."
         ));
         let text = plan_text(&planned());
         assert!(
