@@ -10,8 +10,8 @@ pub(super) const DISPATCH: &[Mutation] = &[
     Mutation {
         name: "single values of a query are kept of a response",
         file: "shared/webhook/src/http/hidden.rs",
-        old: "                hidden.extend(values.map(|value| value.into_bytes().into()));\n",
-        new: "                drop(values);\n",
+        old: "            for text in values.chain([query]) {\n",
+        new: "            for text in values.filter(|_| false).chain([query]) {\n",
     },
     Mutation {
         name: "the state of a second receipt is not loaded",

@@ -28,6 +28,13 @@ async fn refusals() {
     };
     let table = [
         (404, "NotFound/RouteNotFound", "nothing is served", to("/topics/orders", good())),
+        // What encodes a question mark must not have its key logged.
+        (
+            404,
+            "NotFound/RouteNotFound",
+            "nothing is served",
+            to("/topics/orders%3Faeg-sas-key=Zmlyc3Q=", good()),
+        ),
         (404, "NotFound/RouteNotFound", "POST", Request { method: Method::PUT, ..good() }),
         (404, "NotFound/TopicNotFound", "does not exist", to("/topics/other/api/events", good())),
         (
