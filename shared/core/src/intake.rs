@@ -74,8 +74,8 @@ pub enum Unmappable {
     #[error("the body is not {what}: {reason}")]
     Form { what: &'static str, reason: String },
     #[error(
-        "SNS says that the message is {kind}, no Notification; a subscription to be confirmed is confirmed \
-         by its SubscribeURL"
+        "SNS sent a message of type {kind}, not a Notification; to confirm a subscription, open the \
+         message's SubscribeURL"
     )]
     OtherThanNotification { kind: String },
     #[error("the notification has no Records")]

@@ -78,7 +78,11 @@ fn filled(hours: &[&str]) -> Arc<Buckets> {
     buckets
 }
 
-async fn walked(buckets: &Buckets, wanted: &RedriveFilter, from: Option<Position>) -> Vec<Item> {
+async fn walked(
+    buckets: &dyn DeadLetters,
+    wanted: &RedriveFilter,
+    from: Option<Position>,
+) -> Vec<Item> {
     let source = source();
     let mut walk = Walk::from(buckets, &source, wanted, from);
     let mut found = Vec::new();
@@ -99,14 +103,14 @@ fn ids(items: &[Item]) -> Vec<u64> {
 #[tokio::test(start_paused = true)]
 async fn every_letter_is_found_once_from_wherever_the_walk_begins() {
     let buckets = filled(&["2026/1/9/8", "2026/1/10/8", "2026/2/1/0"]);
-    let all = walked(&buckets, &RedriveFilter::default(), None).await;
+    let all = walked(&*buckets, &RedriveFilter::default(), None).await;
     let mut sorted = ids(&all);
     sorted.sort_unstable();
     assert_eq!(sorted, (0..24).collect::<Vec<_>>());
     for (index, item) in all.iter().enumerate() {
-        let from_here = walked(&buckets, &RedriveFilter::default(), Some(item.position)).await;
+        let from_here = walked(&*buckets, &RedriveFilter::default(), Some(item.position)).await;
         assert_eq!(ids(&from_here), ids(&all[index..]));
-        let behind = walked(&buckets, &RedriveFilter::default(), Some(item.next())).await;
+        let behind = walked(&*buckets, &RedriveFilter::default(), Some(item.next())).await;
         assert_eq!(ids(&behind), ids(&all[index + 1..]));
         assert_eq!(item.is_last, item.position.index == 1);
     }
@@ -123,7 +127,7 @@ async fn other_hours_are_neither_listed_nor_read() {
         to: at("2026-01-21T08:29:59Z"),
         ..RedriveFilter::default()
     };
-    let found = walked(&buckets, &wanted, None).await;
+    let found = walked(&*buckets, &wanted, None).await;
     assert_eq!(ids(&found), (19 * 8..20 * 8).collect::<Vec<_>>());
     assert_eq!(buckets.calls(GET).len(), 5, "those of one day");
     // At most one for each day that is passed over, and those of two days.
@@ -137,7 +141,7 @@ async fn what_can_t_be_read_has_a_place_and_holds_up_nothing() {
     let buckets = filled(&["2026/1/9/8"]);
     let name = format!("p/S/2026/1/9/8/{}.json", Uuid::from_u128(1));
     put(&buckets, &name, b"[{".to_vec(), None);
-    let all = walked(&buckets, &RedriveFilter::default(), None).await;
+    let all = walked(&*buckets, &RedriveFilter::default(), None).await;
     assert_eq!(all.len(), 7);
     assert!(all[0].found.as_ref().is_err_and(|why| why.contains("can't be read")));
     assert_eq!(ids(&all[1..]), [2, 3, 4, 5, 6, 7]);
@@ -149,17 +153,28 @@ async fn what_can_t_be_read_has_a_place_and_holds_up_nothing() {
 }
 
 /// A bucket one of whose objects is removed after it was listed, or can't be read alone.
-struct Vanishing(Arc<Buckets>, String, bool);
+struct Odd {
+    buckets: Arc<Buckets>,
+    name: String,
+    is_archived: bool,
+}
+
+impl Odd {
+    fn new(is_archived: bool) -> Self {
+        let name = format!("p/S/2026/1/9/8/{}.json", Uuid::from_u128(2));
+        Self { buckets: filled(&["2026/1/9/8"]), name, is_archived }
+    }
+}
 
 #[async_trait]
-impl DeadLetters for Vanishing {
+impl DeadLetters for Odd {
     async fn list(
         &self,
         bucket: &str,
         prefix: &str,
         after: Option<&str>,
     ) -> Result<Vec<Listed>, BucketError> {
-        self.0.list(bucket, prefix, after).await
+        self.buckets.list(bucket, prefix, after).await
     }
 
     async fn get(
@@ -167,8 +182,8 @@ impl DeadLetters for Vanishing {
         bucket: &str,
         name: &str,
     ) -> Result<Option<(Vec<u8>, Option<Origin>)>, BucketError> {
-        match (name == self.1, self.2) {
-            (false, _) => self.0.get(bucket, name).await,
+        match (name == self.name, self.is_archived) {
+            (false, _) => self.buckets.get(bucket, name).await,
             (true, false) => Ok(None),
             (true, true) => {
                 Err(BucketError::Unreadable(PortError::new("s3:GetObject", "InvalidObjectState")))
@@ -177,36 +192,21 @@ impl DeadLetters for Vanishing {
     }
 
     async fn delete(&self, bucket: &str, name: &str) -> Result<(), BucketError> {
-        self.0.delete(bucket, name).await
+        self.buckets.delete(bucket, name).await
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_removed_while_it_is_listed_holds_up_nothing() {
-    let name = format!("p/S/2026/1/9/8/{}.json", Uuid::from_u128(2));
-    let buckets = Vanishing(filled(&["2026/1/9/8"]), name, false);
-    let (source, wanted) = (source(), RedriveFilter::default());
-    let mut walk = Walk::from(&buckets, &source, &wanted, None);
-    let mut found = Vec::new();
-    while let Some(item) = walk.next().await.expect("no call fails") {
-        found.push(item);
-    }
+    let found = walked(&Odd::new(false), &RedriveFilter::default(), None).await;
     assert_eq!(ids(&found), [0, 1, 4, 5, 6, 7]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_archived_object_holds_up_nothing() {
-    let name = format!("p/S/2026/1/9/8/{}.json", Uuid::from_u128(2));
-    let buckets = Vanishing(filled(&["2026/1/9/8"]), name, true);
-    let (source, wanted) = (source(), RedriveFilter::default());
-    let mut walk = Walk::from(&buckets, &source, &wanted, None);
-    let (mut found, mut unreadable) = (Vec::new(), Vec::new());
-    while let Some(item) = walk.next().await.expect("no call fails") {
-        match item.found {
-            Ok(_) => found.push(item),
-            Err(why) => unreadable.push(why),
-        }
-    }
+    let found = walked(&Odd::new(true), &RedriveFilter::default(), None).await;
+    let (found, unreadable): (Vec<_>, Vec<_>) = found.into_iter().partition(|it| it.found.is_ok());
     assert_eq!(ids(&found), [0, 1, 4, 5, 6, 7]);
-    assert_eq!(unreadable, ["s3:GetObject failed: InvalidObjectState"]);
+    let why: Vec<_> = unreadable.into_iter().filter_map(|it| it.found.err()).collect();
+    assert_eq!(why, ["s3:GetObject failed: InvalidObjectState"]);
 }

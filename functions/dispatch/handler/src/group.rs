@@ -110,7 +110,7 @@ fn wave<'a>(
     .boxed()
 }
 
-/// Settles deliveries of which copies of their message have delivered all there was, each a part.
+/// Settles deliveries whose events copies of one message have all delivered, each copy a part.
 async fn with_events_left(
     context: &Context,
     hands: Vec<DeliveryInHand>,

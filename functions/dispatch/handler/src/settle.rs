@@ -119,7 +119,7 @@ pub async fn settle(
             next_step = NextStep::End(part.reason);
             (answer, requests, last_at) = (part.answer, part.requests, part.last_at);
         }
-        // It had as many as that, and has no more than its most of them.
+        // Its events had that many requests: fewer would let them have more than their retry policy allows.
         requests = requests.max(part.requests);
     }
     if !delivered.is_empty() {

@@ -78,9 +78,9 @@ impl Kept {
 }
 
 /// Reads whether the pause still holds, and parks the watch for the next run. A crash or a failure in
-/// between leaves it twice. Of copies one is parked: all have the same place, whose partition might not
-/// take so many writes, and a run that can't bring them together leaves more of them to the next. While
-/// a pause lasts, one watch is enough for all changes of pauses.
+/// between leaves it twice. Only one of the copies is parked: all have the same place, and its partition
+/// may not take so many writes. A run that did not bring them together would leave more to the next.
+/// While a pause lasts, one watch serves all changes of pauses.
 ///
 /// # Errors
 ///

@@ -50,7 +50,7 @@ async fn a_bucket_that_does_not_exist_says_so() {
     contract::objects::an_object_that_is_refused_is_an_error(&payloads(&replay)).await;
 }
 
-/// Others can be read meanwhile. A refusal that may be about all is none of it.
+/// Others can be read meanwhile. A refusal that may concern all objects is an ordinary failure.
 #[tokio::test(start_paused = true)]
 async fn an_object_that_its_owner_has_archived_is_unreadable_alone() {
     for (code, alone) in [

@@ -214,7 +214,7 @@ fn what_sns_sends_besides_notifications_is_no_event() {
     let confirmation = SNS.replace("\"Notification\"", "\"SubscriptionConfirmation\"");
     assert_ne!(confirmation, SNS);
     let refused = mapped(&confirmation).expect_err("no event");
-    assert!(refused.contains("\"SubscriptionConfirmation\", no Notification"), "{refused}");
+    assert!(refused.contains("\"SubscriptionConfirmation\", not a Notification"), "{refused}");
 }
 
 #[test]

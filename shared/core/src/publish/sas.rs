@@ -152,8 +152,8 @@ fn time_of(text: &str) -> Option<Timestamp> {
 }
 
 /// `1/31/2030 12:00:00 AM`, as .NET writes a `DateTime`, or `1/31/2030 12:00:00 AM +00:00`, as it
-/// writes a `DateTimeOffset`. Newer data of languages have a narrow no-break space before the half, some
-/// none, and Java's may have small letters.
+/// writes a `DateTimeOffset`. With newer locale data there is a narrow no-break space before `AM`, or no
+/// space at all. Java may write it in lower case.
 fn american(text: &str) -> Option<Timestamp> {
     let text = text.replace(['\u{202f}', '\u{a0}'], " ");
     let (date, rest) = text.split_once(' ')?;

@@ -150,8 +150,8 @@ impl<K: Clone + Eq + Hash, V: Lasting> Kept<K, V> {
         place.keep(fetched, self.clock.now())
     }
 
-    /// Has another one fetched for what is kept for `key`, if it `is` what is meant: it may be another one's
-    /// already. Where there is no other, it stays good for those who do not refuse it.
+    /// Lets the next request for `key` fetch a new value, if the kept one `is` the one that is meant:
+    /// another request may have replaced it. Until there is a new one, it serves those that accept it.
     pub fn forget_if(&self, key: &K, is: impl FnOnce(&V) -> bool) {
         let place = self.place(key);
         let mut last = open(&place.last);
@@ -171,8 +171,8 @@ impl<K: Clone + Eq + Hash, V: Lasting> Kept<K, V> {
             return Arc::clone(place);
         }
         if places.len() >= KEPT_MAX {
-            // Those under way stay: others would not find them, and ask as well. Any of the others go, since
-            // a map has no order, but few: what goes is fetched again.
+            // Those under way stay: others would not find them, and ask as well. Only a few of the rest go,
+            // whichever come first: each is fetched again.
             let mut left = KEPT_MAX / 16;
             places.retain(|_, place| {
                 let goes = left > 0 && Arc::strong_count(place) == 1;

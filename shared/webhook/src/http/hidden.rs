@@ -78,6 +78,13 @@ impl<'a> Hidden<'a> {
 mod tests {
     use super::*;
 
+    fn assert_kept(hidden: &Hidden<'_>, table: &[(&str, &str)]) {
+        for (body, want) in table {
+            let kept = hidden.taken_from(body.as_bytes());
+            assert_eq!(String::from_utf8_lossy(&kept), *want, "{body}");
+        }
+    }
+
     #[test]
     fn values_of_the_query_and_signatures_are_hidden_however_they_are_written() {
         let url =
@@ -96,10 +103,7 @@ mod tests {
             ("b3RoZXIK+ differs", "[hidden] differs"),
             ("msg_12345678", "msg_12345678"),
         ];
-        for (body, want) in table {
-            let kept = hidden.taken_from(body.as_bytes());
-            assert_eq!(String::from_utf8_lossy(&kept), want, "{body}");
-        }
+        assert_kept(&hidden, &table);
     }
 
     #[test]
@@ -120,9 +124,6 @@ mod tests {
             ("cut: ey.J", "cut: ey.J"),
             ("", ""),
         ];
-        for (body, want) in table {
-            let kept = hidden.taken_from(body.as_bytes());
-            assert_eq!(String::from_utf8_lossy(&kept), want, "{body}");
-        }
+        assert_kept(&hidden, &table);
     }
 }
