@@ -187,7 +187,8 @@ impl Model {
         self.streak = 0;
         // A failure that this success's instance does not know yet still counts.
         self.perhaps.retain(|failure| *failure + CACHE + slack >= at);
-        self.untold = !self.perhaps.is_empty();
+        // One that could not be written is written later, and then ends a row of failures.
+        self.untold = doubtful || !self.perhaps.is_empty();
         self.last_success_at = self.last_success_at.max(Some(at));
         let Some(wait) = self.wait else {
             // A wait that may be stored may be lifted.
