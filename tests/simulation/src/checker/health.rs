@@ -187,7 +187,7 @@ impl Model {
         self.streak = 0;
         // A failure that this success's instance does not know yet still counts.
         self.perhaps.retain(|failure| *failure + CACHE + slack >= at);
-        // One that could not be written is written later, and then ends a row of failures.
+        // One that may not have been written yet ends the row of failures when it is.
         self.untold = doubtful || !self.perhaps.is_empty();
         self.last_success_at = self.last_success_at.max(Some(at));
         let Some(wait) = self.wait else {
