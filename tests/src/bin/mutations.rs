@@ -2,8 +2,9 @@
 //! of the simulation, or tests of a package. Words after `--` pick mutations by parts of their
 //! names.
 //!
-//! `GRIDPOST_SIM_SEEDS` sets how many seeds each gets, `GRIDPOST_MUTATIONS_TARGET` the folder of
-//! their builds. The first build takes minutes, every further one less than one.
+//! `GRIDPOST_SIM_SEEDS` sets how many seeds each gets. `GRIDPOST_MUTATIONS_TARGET` sets the folder
+//! of the copy and its builds: runs side by side need one each. The first build takes minutes,
+//! every further one less than one.
 
 use std::{
     env, fs,
@@ -46,7 +47,7 @@ fn main() -> anyhow::Result<ExitCode> {
     ensure!(!wanted.is_empty(), "no mutation has a name like that");
     let target = env::var_os("GRIDPOST_MUTATIONS_TARGET")
         .map_or_else(|| root.join("target/mutations/target"), PathBuf::from);
-    let tree = Tree { root: root.join("target/mutations/tree"), target };
+    let tree = Tree { root: target.join("tree"), target };
     copy_tree(root, &tree.root)?;
     let (mut survived, began) = (0, SystemClock.now());
     println!("| mutation | caught by |\n|---|---|");

@@ -51,6 +51,8 @@ struct Model {
     wait: Option<Wait>,
     /// When a wait was lifted that the endpoint's stored health may still have.
     doubtful_since: Option<Timestamp>,
+    /// When the requests that are under way began.
+    under_way: Vec<Timestamp>,
     probe_began_at: Option<Timestamp>,
     /// Failures in a row, at least.
     streak: usize,
@@ -111,7 +113,9 @@ fn check_endpoint(
     let sooner = check.remains.pace.tolerance();
     let mut alike: BTreeMap<Uuid, Vec<Timestamp>> = BTreeMap::new();
     for (number, request) in requests.enumerate() {
-        alike.entry(request.deliveries[0]).or_default().push(request.began_at);
+        for delivery in &request.deliveries {
+            alike.entry(*delivery).or_default().push(request.began_at);
+        }
         events.push((request.began_at, 1, number, Event::Begins(request)));
         if let Some((at, answer)) = request.heard {
             events.push((at, 0, number, Event::Ends(request, answer)));
@@ -131,8 +135,12 @@ fn check_endpoint(
             Event::Begins(request) => model.begins(check, request),
             Event::Reset => model.reset(at),
             Event::Ends(request, answer) => {
+                model.ends(request);
                 let doubtful = faults.iter().any(|fault| *fault >= at && *fault <= at + NOTING)
-                    || counts_as_one(&alike[&request.deliveries[0]], request.began_at, sooner)
+                    || request
+                        .deliveries
+                        .iter()
+                        .any(|it| counts_as_one(&alike[it], request.began_at, sooner))
                     || operated::is_resent(check, request)
                     // Refusals of a batch that is split count together, when that is over.
                     || batches::is_split(subscription, request, answer.outcome)
@@ -161,8 +169,9 @@ fn counts_as_one(attempts: &[Timestamp], at: Timestamp, tolerance: Duration) -> 
 
 impl Model {
     fn begins(&mut self, check: &mut Check<'_>, request: &Request) {
-        let Some(wait) = self.wait else { return };
         let at = request.began_at;
+        self.under_way.push(at);
+        let Some(wait) = self.wait else { return };
         let (lengthened_at, before) = wait.lengthened;
         let crosses = at >= before && at <= lengthened_at + check.slack;
         if at < wait.until && !crosses {
@@ -181,6 +190,18 @@ impl Model {
             )),
             _ => self.probe_began_at = Some(at),
         }
+    }
+
+    fn ends(&mut self, request: &Request) {
+        let this = self.under_way.iter().position(|began_at| *began_at == request.began_at);
+        this.map(|this| self.under_way.swap_remove(this));
+    }
+
+    /// Whether a wait that was lifted in doubt may be over, and a later request its probe, which
+    /// alone decides then.
+    fn may_be_probed(&self, request: &Request) -> bool {
+        let later = |began_at: &Timestamp| *began_at > request.began_at;
+        self.wait.is_none() && self.doubtful_since.is_some() && self.under_way.iter().any(later)
     }
 
     fn succeeds(&mut self, request: &Request, at: Timestamp, slack: Duration, doubtful: bool) {
@@ -256,6 +277,11 @@ impl Model {
             if probed || self.probe_began_at.take().is_some() {
                 self.wait = None;
             }
+            return;
+        }
+        if self.may_be_probed(request) {
+            // If that wait is not stored, this may be what begins delayed delivery.
+            self.unsure |= self.level == 0 && self.perhaps.len() >= unhealthy;
             return;
         }
         let is_over = self.wait.is_some_and(|wait| at >= wait.until);
