@@ -5,6 +5,8 @@ pub mod dead_letters;
 pub mod events;
 #[cfg(test)]
 pub(crate) mod fake;
+#[cfg(test)]
+mod operations;
 pub mod pages;
 pub mod pauses;
 pub mod secrets;
