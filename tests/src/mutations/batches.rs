@@ -9,16 +9,10 @@ const DISPATCH_BISECT: &str = "functions/dispatch/handler/src/bisect.rs";
 /// Those in the rules.
 pub(super) const CORE: &[Mutation] = &[
     Mutation {
-        name: "first attempts are split as long as later ones",
-        file: "functions/dispatch/handler/src/bisect.rs",
-        old: "if is_first { FIRST_BISECTS_FOR } else { BISECTS_FOR }",
-        new: "if is_first { BISECTS_FOR } else { BISECTS_FOR }",
-    },
-    Mutation {
         name: "a batch is split for the endpoint's own failure",
         file: BISECT,
-        old: "        if events.len() < 2 || !is_about_events(answer.outcome) {",
-        new: "        if events.len() < 2 {",
+        old: "    matches!(outcome, Outcome::BadRequest | Outcome::PayloadTooLarge | Outcome::ServerError)",
+        new: "    outcome != Outcome::Delivered",
     },
     Mutation {
         name: "halves are sent beyond the attempts of their events",
@@ -90,6 +84,12 @@ pub(super) const CORE: &[Mutation] = &[
 
 /// Those in dispatch.
 pub(super) const DISPATCH: &[Mutation] = &[
+    Mutation {
+        name: "first attempts are split as long as later ones",
+        file: DISPATCH_BISECT,
+        old: "if is_first { FIRST_BISECTS_FOR } else { BISECTS_FOR }",
+        new: "if is_first { BISECTS_FOR } else { BISECTS_FOR }",
+    },
     Mutation {
         name: "what the endpoint refused hides its own failure",
         file: DISPATCH_BISECT,

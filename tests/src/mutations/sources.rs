@@ -110,7 +110,7 @@ pub(super) const CORE: &[Mutation] = &[
         new: "format!(\"{:0<1$}\", self.sequencer, SEQUENCER_CHARS / 32)",
     },
     Mutation {
-        name: "a notification chooses the host of a blob's URL",
+        name: "a notification chooses the partition of an event's source",
         file: BLOB,
         old: "            Some(partition @ (\"aws-cn\" | \"aws-us-gov\")) => partition,",
         new: "            Some(partition) => partition,",

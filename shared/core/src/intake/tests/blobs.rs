@@ -135,7 +135,7 @@ fn urls_and_subjects_of_odd_keys() {
 }
 
 #[test]
-fn partitions_have_their_own_hosts() {
+fn partitions_have_their_own_hosts_and_sources() {
     for (partition, suffix) in
         [("aws", "com"), ("aws-cn", "com.cn"), ("aws-us-gov", "com"), ("x/evil.example", "com")]
     {
@@ -145,6 +145,8 @@ fn partitions_have_their_own_hosts() {
         let url = event["data"]["url"].as_str().expect("a URL").to_owned();
         let host = format!("https://amzn-s3-demo-bucket.s3.us-west-2.amazonaws.{suffix}/");
         assert!(url.starts_with(&host), "{partition}: {url}");
+        let known = if partition.contains('/') { "aws" } else { partition };
+        assert_eq!(event["source"], format!("arn:{known}:s3:::amzn-s3-demo-bucket"));
     }
 }
 
