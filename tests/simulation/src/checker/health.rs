@@ -51,8 +51,8 @@ struct Model {
     wait: Option<Wait>,
     /// When a wait was lifted that the endpoint's stored health may still have.
     doubtful_since: Option<Timestamp>,
-    /// When the requests that are under way began.
-    under_way: Vec<Timestamp>,
+    /// The requests that are under way, by their start and number.
+    under_way: BTreeSet<(Timestamp, usize)>,
     probe_began_at: Option<Timestamp>,
     /// Failures in a row, at least.
     streak: usize,
@@ -128,14 +128,17 @@ fn check_endpoint(
     events.extend(resets.iter().map(|at| (*at, 0, after, Event::Reset)));
     events.sort_by_key(|(at, kind, number, _)| (*at, *kind, *number));
     let mut model = Model { sooner, ..Model::default() };
-    for (at, _, _, event) in events {
+    for (at, _, number, event) in events {
         match event {
             // An operator had it attempted whatever its endpoint's health.
             Event::Begins(request) if operated::is_resent(check, request) => {}
-            Event::Begins(request) => model.begins(check, request),
+            Event::Begins(request) => {
+                model.under_way.insert((at, number));
+                model.begins(check, request);
+            }
             Event::Reset => model.reset(at),
             Event::Ends(request, answer) => {
-                model.ends(request);
+                model.under_way.remove(&(request.began_at, number));
                 let doubtful = faults.iter().any(|fault| *fault >= at && *fault <= at + NOTING)
                     || request
                         .deliveries
@@ -169,9 +172,8 @@ fn counts_as_one(attempts: &[Timestamp], at: Timestamp, tolerance: Duration) -> 
 
 impl Model {
     fn begins(&mut self, check: &mut Check<'_>, request: &Request) {
-        let at = request.began_at;
-        self.under_way.push(at);
         let Some(wait) = self.wait else { return };
+        let at = request.began_at;
         let (lengthened_at, before) = wait.lengthened;
         let crosses = at >= before && at <= lengthened_at + check.slack;
         if at < wait.until && !crosses {
@@ -192,16 +194,13 @@ impl Model {
         }
     }
 
-    fn ends(&mut self, request: &Request) {
-        let this = self.under_way.iter().position(|began_at| *began_at == request.began_at);
-        this.map(|this| self.under_way.swap_remove(this));
-    }
-
     /// Whether a wait that was lifted in doubt may be over, and a later request its probe, which
     /// alone decides then.
-    fn may_be_probed(&self, request: &Request) -> bool {
-        let later = |began_at: &Timestamp| *began_at > request.began_at;
-        self.wait.is_none() && self.doubtful_since.is_some() && self.under_way.iter().any(later)
+    fn may_be_probed(&self, request: &Request, at: Timestamp) -> bool {
+        let is_later = |began_at: Timestamp| began_at > request.began_at && at < began_at + LEASE;
+        self.wait.is_none()
+            && self.doubtful_since.is_some()
+            && self.under_way.last().is_some_and(|(began_at, _)| is_later(*began_at))
     }
 
     fn succeeds(&mut self, request: &Request, at: Timestamp, slack: Duration, doubtful: bool) {
@@ -279,7 +278,7 @@ impl Model {
             }
             return;
         }
-        if self.may_be_probed(request) {
+        if self.may_be_probed(request, at) {
             // If that wait is not stored, this may be what begins delayed delivery.
             self.unsure |= self.level == 0 && self.perhaps.len() >= unhealthy;
             return;
