@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use futures::future::try_join_all;
+use futures::future::join_all;
 
 use crate::{BucketError, DeadLetters, Listed};
 use gridpost_core::{
@@ -89,8 +89,7 @@ impl<'w> Walk<'w> {
     ///
     /// # Errors
     ///
-    /// A list or an object could not be read. The walk is over then; another one can begin at the
-    /// same position.
+    /// A list or an object could not be read; see [`Self::look`].
     pub async fn next(&mut self) -> Result<Option<Item>, BucketError> {
         while self.items.is_empty() {
             if !self.look().await? {
@@ -105,7 +104,8 @@ impl<'w> Walk<'w> {
     ///
     /// # Errors
     ///
-    /// As [`Self::next`].
+    /// The next page or object could not be read. All before it was returned, and the walk can be asked
+    /// again. One that fails behind others does not take them along: the next call meets it.
     pub async fn look(&mut self) -> Result<bool, BucketError> {
         if self.listed.is_empty() && !self.list().await? {
             return Ok(false);
@@ -171,8 +171,15 @@ impl<'w> Walk<'w> {
         let count = fit.count().max(1).min(self.listed.len());
         let some: Vec<_> = self.listed.drain(..count).collect();
         let read = some.iter().map(|(position, object)| self.read_one(*position, object));
-        for items in try_join_all(read).await? {
-            self.items.extend(items);
+        for (at, items) in join_all(read).await.into_iter().enumerate() {
+            match items {
+                Ok(items) => self.items.extend(items),
+                Err(error) => {
+                    // What was read behind it is read again: letters are returned in their order.
+                    some[at..].iter().rev().for_each(|one| self.listed.push_front(one.clone()));
+                    return if at == 0 { Err(error) } else { Ok(()) };
+                }
+            }
         }
         Ok(())
     }

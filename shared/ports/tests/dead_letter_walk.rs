@@ -152,6 +152,28 @@ async fn what_can_t_be_read_has_a_place_and_holds_up_nothing() {
     assert!(walk.next().await.is_err(), "a call that fails is no letter");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_read_that_fails_takes_no_other_along_and_is_met_again() {
+    let buckets = filled(&["2026/1/9/8"]);
+    let name = format!("p/S/2026/1/9/8/{}.json", Uuid::from_u128(2));
+    buckets.settings().unreadable.insert(name.clone());
+    let (source, wanted) = (source(), RedriveFilter::default());
+    let mut walk = Walk::from(&*buckets, &source, &wanted, None);
+    let mut found = Vec::new();
+    for _ in 0..2 {
+        found.push(walk.next().await.expect("before the failure").expect("a letter"));
+    }
+    assert_eq!(ids(&found), [0, 1]);
+    for _ in 0..2 {
+        assert!(walk.next().await.is_err(), "it is not passed over");
+    }
+    buckets.settings().unreadable.clear();
+    while let Some(item) = walk.next().await.expect("no call fails") {
+        found.push(item);
+    }
+    assert_eq!(ids(&found), (0..8).collect::<Vec<_>>());
+}
+
 /// A bucket one of whose objects is removed after it was listed, or can't be read alone.
 struct Odd {
     buckets: Arc<Buckets>,

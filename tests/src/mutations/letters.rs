@@ -112,6 +112,21 @@ pub(super) const REDRIVE: &[Mutation] = &[
         new: "            if self.job.status == Status::Completed || !self.has_time() {",
     },
     Mutation {
+        name: "a redrive forgets what it found before a read that failed",
+        file: REDRIVE_LIB,
+        old: r#"                            self.send(batch).await?;
+                            self.note().await?;"#,
+        new: "                            drop(batch);",
+    },
+    Mutation {
+        name: "a redrive passes over what it found before a read that failed",
+        file: REDRIVE_LIB,
+        old: r#"                            self.send(batch).await?;
+                            self.note().await?;"#,
+        new: r#"                            drop(batch);
+                            self.note().await?;"#,
+    },
+    Mutation {
         name: "a redriven event is not counted",
         file: REDRIVE_LIB,
         old: "self.context.meter.count_events(counter, &key, delivery.publish_time, 1);",

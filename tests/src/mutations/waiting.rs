@@ -64,6 +64,12 @@ pub(super) const PORTS: &[Mutation] = &[
         new: "origin.subscription.topic.is_empty())",
     },
     Mutation {
+        name: "a walk passes over an object that could not be read",
+        file: PORTS_DEAD_LETTER_WALK,
+        old: "some[at..].iter()",
+        new: "some[at + 1..].iter()",
+    },
+    Mutation {
         name: "an object that is removed while it is listed ends a walk",
         file: PORTS_DEAD_LETTER_WALK,
         old: "let Some((body, origin)) = got else { return Ok(Vec::new()) };",

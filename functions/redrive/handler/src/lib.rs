@@ -258,8 +258,17 @@ impl Worker<'_> {
             match walk.at_hand() {
                 Some(item) => batch.extend(self.look_at(&item, jobs)),
                 None => {
-                    is_over = !walk.look().await?;
+                    let looked = walk.look().await;
                     self.job.pass_to(walk.reached());
+                    match looked {
+                        Ok(is_more) => is_over = !is_more,
+                        // Else a job would need a batch's calls to succeed in a row.
+                        Err(error) => {
+                            self.send(batch).await?;
+                            self.note().await?;
+                            return Err(error.into());
+                        }
+                    }
                 }
             }
             let is_full = batch.len() >= self.job.batch_events_max();

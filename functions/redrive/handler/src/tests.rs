@@ -240,6 +240,23 @@ async fn whatever_fails_all_is_sent_and_one_batch_at_most_twice() {
     }
 }
 
+/// However often calls fail, what was found before one of them is sent and noted: a batch does not need
+/// all its reads to succeed in a row.
+#[tokio::test(start_paused = true)]
+async fn what_was_found_before_a_read_that_fails_is_sent() {
+    let world = world(23).await;
+    let sending = Job { phase: Phase::Sending, total: Some(23), ..job(&world) };
+    insert(&world, sending);
+    world.buckets.settings().unreadable.insert(name(3));
+    assert!(invoked(&world).await);
+    assert_eq!(ids(&world), (0..15).collect::<Vec<_>>());
+    assert_eq!(job(&world).counts.sent, 15);
+    assert!(job(&world).problem.is_some_and(|problem| problem.contains("it is tried again")));
+    world.buckets.settings().unreadable.clear();
+    worked(&world).await;
+    assert_eq!(ids(&world), (0..23).collect::<Vec<_>>(), "and nothing twice");
+}
+
 /// An operator stops the job or has it go on, unless it is over.
 fn set(tables: &Tables, status: Status) {
     tables.with_redrives(|jobs| {

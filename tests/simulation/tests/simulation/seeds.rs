@@ -2,7 +2,8 @@
 //!
 //! `GRIDPOST_SIM_SEED=<n> cargo test -p gridpost-simulation --test simulation -- replay
 //! --nocapture` lives one world again and prints all that happens in it, with
-//! `GRIDPOST_SIM_WORLD=plain`, `unconverted` or `converted` without what was added to worlds later.
+//! `GRIDPOST_SIM_WORLD=plain`, `unconverted` or `converted` without what was added to worlds later, or
+//! with `paused`, `batched`, `repeated` or `sourced` the world of another test.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -52,14 +53,26 @@ pub(super) enum Made {
     /// They go to no stream and to no event bus.
     Converted,
     Whole,
+    /// Whole, with pauses.
+    Paused,
+    /// Whole, with bad events in batches.
+    Batched,
+    /// One of its own, with repetitions of keys.
+    Repeated,
+    /// One of its own, with events of AWS services.
+    Sourced,
 }
 
 impl Made {
     /// Those that have a name in the corpus.
-    const NAMED: [(&str, Self); 3] = [
+    const NAMED: [(&str, Self); 7] = [
         ("plain", Self::Plain),
         ("unconverted", Self::Unconverted),
         ("converted", Self::Converted),
+        ("paused", Self::Paused),
+        ("batched", Self::Batched),
+        ("repeated", Self::Repeated),
+        ("sourced", Self::Sourced),
     ];
 
     fn named(name: &str) -> Self {
@@ -80,6 +93,10 @@ impl Seed {
             Made::Unconverted => scenario::unconverted,
             Made::Converted => scenario::converted,
             Made::Whole => scenario::mixed,
+            Made::Paused => scenario::paused,
+            Made::Batched => scenario::batched,
+            Made::Repeated => scenario::repeated,
+            Made::Sourced => scenario::sourced,
         };
         let remains = world::run_on(stores, &make(self.number), self.number, traced);
         let failures = checker::check(&remains);
@@ -338,23 +355,11 @@ fn those_that_failed_are_always_lived() {
     }
 }
 
-fn live(scenario: &scenario::Scenario, seed: u64) -> (world::Remains, Vec<String>) {
-    let remains = world::run_on(Stores::Fakes, scenario, seed, true);
-    let failures = checker::check(&remains);
-    (remains, failures)
-}
-
 #[test]
 fn replay() {
     let Some(number) = number("GRIDPOST_SIM_SEED") else { return };
     let world = env::var("GRIDPOST_SIM_WORLD").unwrap_or_default();
-    let (remains, failures) = match world.as_str() {
-        "paused" => live(&scenario::paused(number), number),
-        "batched" => live(&scenario::batched(number), number),
-        "repeated" => live(&scenario::repeated(number), number),
-        "sourced" => live(&scenario::sourced(number), number),
-        world => Seed { number, world: Made::named(world) }.live(true),
-    };
+    let (remains, failures) = Seed { number, world: Made::named(&world) }.live(true);
     for line in remains.history.trace.iter().flatten() {
         println!("{line}");
     }
