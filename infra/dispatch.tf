@@ -65,6 +65,7 @@ module "dispatch" {
     GRIDPOST_STATE_TABLE               = local.state_table_name
     GRIDPOST_DISPATCH_QUEUE_URL        = local.dispatch_queue_url
     GRIDPOST_RETRY_QUEUE_URLS          = join(",", local.retry_queue_urls)
+    GRIDPOST_RETRY_QUEUES_SENT_TO      = tostring(coalesce(var.retry_queues_sent_to, var.retry_queue_count))
     GRIDPOST_DEAD_LETTER_QUEUE_URL     = local.dead_letter_queue_url
     GRIDPOST_POISON_QUEUE_URL          = local.poison_queue_url
     GRIDPOST_PAYLOAD_BUCKET            = local.payload_bucket_name

@@ -398,7 +398,7 @@ variable "late_response_share" {
 }
 
 variable "retry_queue_count" {
-  description = "Number of retry queues, 1 to 32. Each can hold 120,000 hidden messages (SQS, standard queue), so four let about 480,000 failing deliveries wait before parking. Before you lower it, let the queues with the highest numbers run empty."
+  description = "Number of retry queues, 1 to 32. Each can hold 120,000 hidden messages (SQS, standard queue), so four let about 480,000 failing deliveries wait before parking. Lowering it destroys the queues with the highest numbers with all that they hold: empty them before, by retry_queues_sent_to."
   type        = number
   default     = 4
   nullable    = false
@@ -406,6 +406,17 @@ variable "retry_queue_count" {
   validation {
     condition     = contains(range(1, 33), var.retry_queue_count)
     error_message = "retry_queue_count must be a whole number from 1 to 32, got ${var.retry_queue_count}."
+  }
+}
+
+variable "retry_queues_sent_to" {
+  description = "Number of retry queues that get messages, from the first on, 1 to retry_queue_count; null for all. To lower retry_queue_count without a loss, set this to the new number and apply; the queues behind it are still read, and what waits there moves on when it is due, within 12 hours. Once they are empty (aws sqs get-queue-attributes: all three counts are 0), lower retry_queue_count and set this to null."
+  type        = number
+  default     = null
+
+  validation {
+    condition     = var.retry_queues_sent_to == null || contains(range(1, var.retry_queue_count + 1), coalesce(var.retry_queues_sent_to, 1))
+    error_message = "retry_queues_sent_to must be a whole number from 1 to retry_queue_count (${var.retry_queue_count}), got ${coalesce(var.retry_queues_sent_to, 0)}."
   }
 }
 

@@ -18,6 +18,7 @@ module "wake" {
     GRIDPOST_STATE_TABLE              = local.state_table_name
     GRIDPOST_CONFIG_TABLE             = local.config_table_name
     GRIDPOST_RETRY_QUEUE_URLS         = join(",", local.retry_queue_urls)
+    GRIDPOST_RETRY_QUEUES_SENT_TO     = tostring(coalesce(var.retry_queues_sent_to, var.retry_queue_count))
     GRIDPOST_PAYLOAD_BUCKET           = local.payload_bucket_name
     GRIDPOST_QUEUE_MESSAGE_BYTES_MAX  = tostring(var.queue_message_bytes_max)
     GRIDPOST_DISPATCH_CONFIG_CACHE_MS = tostring(var.dispatch_config_cache_ms)

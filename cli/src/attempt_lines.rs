@@ -1,5 +1,5 @@
-//! What dispatch logged of attempts and ends: read out of its lines in CloudWatch Logs, or in the local
-//! stack's.
+//! What dispatch logged of attempts and ends, and dead-letter of events that it had to drop: read out of
+//! their lines in CloudWatch Logs, or in the local stack's.
 
 use serde_json::{Value, json};
 
@@ -19,11 +19,13 @@ const LATE: &str = "attempt succeeded late";
 /// What the messages of lines about events that are given up begin with.
 const DROPPED: &str = "events dropped";
 
-/// The log of a deployment's dispatch.
+/// The logs of a deployment's dispatch and dead-letter.
 #[derive(Clone, Debug)]
 pub struct AttemptLog {
     logs: AwsApi,
     group: String,
+    /// It is made when something ends for the first time.
+    dead_letter_group: String,
 }
 
 /// A line about a delivery.
@@ -38,14 +40,18 @@ pub struct AttemptLine {
 }
 
 impl AttemptLog {
-    /// The log of the deployment of that name prefix.
+    /// The logs of the deployment of that name prefix.
     ///
     /// # Errors
     ///
     /// When signing needs a region or credentials that are not there.
     pub async fn connect(target: &Target) -> anyhow::Result<Self> {
-        let logs = AwsApi::connect(Service::Logs, target).await?;
-        Ok(Self { logs, group: format!("/aws/lambda/{}-dispatch", target.name_prefix()) })
+        Ok(Self::of(AwsApi::connect(Service::Logs, target).await?, target.name_prefix()))
+    }
+
+    fn of(logs: AwsApi, name_prefix: &str) -> Self {
+        let group = |function: &str| format!("/aws/lambda/{name_prefix}-{function}");
+        Self { logs, group: group("dispatch"), dead_letter_group: group("dead-letter") }
     }
 
     /// The lines from `since_ms` on that contain a text, in their order; without one all that are
@@ -60,10 +66,7 @@ impl AttemptLog {
         text: Option<&str>,
     ) -> anyhow::Result<Vec<AttemptLine>> {
         let pattern = text.map_or_else(|| OF_A_DELIVERY.to_owned(), quoted);
-        self.ask(json!({
-            "logGroupName": self.group, "startTime": since_ms, "filterPattern": pattern,
-        }))
-        .await
+        self.ask(json!({"startTime": since_ms, "filterPattern": pattern})).await
     }
 
     /// The lines about deliveries from one time on and before another one, in their order.
@@ -73,8 +76,7 @@ impl AttemptLog {
     /// As above.
     pub async fn between(&self, from_ms: i64, to_ms: i64) -> anyhow::Result<Vec<AttemptLine>> {
         let ask = json!({
-            "logGroupName": self.group, "startTime": from_ms, "endTime": to_ms,
-            "filterPattern": OF_A_DELIVERY,
+            "startTime": from_ms, "endTime": to_ms, "filterPattern": OF_A_DELIVERY,
         });
         // Not every log that is read stops there.
         let mut found = self.ask(ask).await?;
@@ -82,27 +84,39 @@ impl AttemptLog {
         Ok(found)
     }
 
-    /// What is asked for, over its pages.
-    async fn ask(&self, mut ask: Value) -> anyhow::Result<Vec<AttemptLine>> {
+    /// What is asked for, of both functions.
+    async fn ask(&self, ask: Value) -> anyhow::Result<Vec<AttemptLine>> {
+        let mut found = self.of_group(&self.group, ask.clone()).await?.ok_or_else(|| {
+            Misuse(format!(
+                "there is no log group {}: give the deployment's --name-prefix \
+                 (GRIDPOST_NAME_PREFIX), and its region by --manage-url or AWS_REGION",
+                self.group
+            ))
+        })?;
+        // What dispatch handed over may be lost there: without these lines it would seem to be kept.
+        found.extend(self.of_group(&self.dead_letter_group, ask).await?.unwrap_or_default());
+        found.sort_by_key(|line| line.at_ms);
+        Ok(found)
+    }
+
+    /// What is asked for of one log group, over its pages; nothing where there is no such group.
+    async fn of_group(
+        &self,
+        group: &str,
+        mut ask: Value,
+    ) -> anyhow::Result<Option<Vec<AttemptLine>>> {
+        ask["logGroupName"] = json!(group);
         let mut found = Vec::new();
         loop {
             let page = self.logs.call("FilterLogEvents", &ask).await;
-            let page = if_found(page)?.ok_or_else(|| {
-                Misuse(format!(
-                    "there is no log group {}: give the deployment's --name-prefix \
-                     (GRIDPOST_NAME_PREFIX), and its region by --manage-url or AWS_REGION",
-                    self.group
-                ))
-            })?;
+            let Some(page) = if_found(page)? else { return Ok(None) };
             let events = page["events"].as_array().into_iter().flatten();
             found.extend(events.filter_map(AttemptLine::of));
             match page["nextToken"].as_str() {
                 Some(token) => ask["nextToken"] = json!(token),
-                None => break,
+                None => return Ok(Some(found)),
             }
         }
-        found.sort_by_key(|line| line.at_ms);
-        Ok(found)
     }
 }
 
@@ -243,6 +257,7 @@ pub fn because_of(because: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manage_api::fake::FakeApi;
 
     fn line(line: &Value) -> Option<AttemptLine> {
         AttemptLine::of(&json!({"eventId": "1", "timestamp": 5, "message": line.to_string()}))
@@ -307,6 +322,45 @@ mod tests {
         assert_eq!((read.told().as_str(), read.is_loss()), (kept, false));
         assert!(line(&json!({"message": "dead letters written"})).is_none());
         assert!(AttemptLine::of(&json!({"message": "START RequestId: 1"})).is_none());
+    }
+
+    /// A line as a log gives it.
+    fn event(at_ms: i64, line: &Value) -> Value {
+        json!({"eventId": at_ms.to_string(), "timestamp": at_ms, "message": line.to_string()})
+    }
+
+    #[tokio::test]
+    async fn what_dead_letter_had_to_drop_is_read_too() {
+        let handed_over = json!({
+            "message": "ended undelivered, goes to its dead-letter destination", "delivery.id": "d",
+            "outcome": "BadRequest", "reason": "UndeliverableDueToHttpBadRequest",
+        });
+        let dropped = json!({
+            "message": "events dropped instead of dead-lettered", "delivery.id": "d",
+            "reason": "DeadLetterDestinationNotFound", "event_ids": "[\"e-1\"]",
+        });
+        let missing = json!({"__type": "ResourceNotFoundException", "message": "no such group"});
+        let of_dispatch = json!({"events": [event(7, &handed_over)]});
+        let of_dead_letter = json!({"events": [event(9, &dropped)]});
+        // (what dead-letter's log group answers, the lines told last)
+        let table = [
+            (200, of_dead_letter, "LOST FOR GOOD, dropped for DeadLetterDestinationNotFound"),
+            (400, missing.clone(), "to its dead-letter destination for"),
+        ];
+        for (status, answer, want) in table {
+            let rows =
+                [("-dispatch\"", 200, of_dispatch.clone()), ("-dead-letter\"", status, answer)];
+            let api = FakeApi::naming(&rows).await;
+            let log = AttemptLog::of(AwsApi::at(Service::Logs, &api.url()), "g");
+            let lines = log.read(0, None).await.expect("read");
+            let last = lines.last().expect("a line").told();
+            assert!(last.starts_with(want), "{last}");
+            assert_eq!(lines[0].at_ms, 7);
+        }
+        let api = FakeApi::naming(&[("", 400, missing)]).await;
+        let log = AttemptLog::of(AwsApi::at(Service::Logs, &api.url()), "g");
+        let refused = log.read(0, None).await.expect_err("no log group at all");
+        assert!(refused.is::<Misuse>(), "{refused}");
     }
 
     #[test]

@@ -32,6 +32,7 @@ module "gridpost" {
   slow_after_ms                 = var.slow_after_ms
   late_response_share           = var.late_response_share
   retry_queue_count             = var.retry_queue_count
+  retry_queues_sent_to          = var.retry_queues_sent_to
   retry_in_flight_limit         = var.retry_in_flight_limit
   queue_message_bytes_max       = var.queue_message_bytes_max
   inline_fan_out                = var.inline_fan_out

@@ -192,6 +192,12 @@ variable "retry_queue_count" {
   default     = null
 }
 
+variable "retry_queues_sent_to" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
 variable "retry_in_flight_limit" {
   description = "As in the module: see the table of inputs in infra/README.md."
   type        = number

@@ -359,6 +359,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_STATE_TABLE               = "gridpost-state"
       GRIDPOST_DISPATCH_QUEUE_URL        = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dispatch"
       GRIDPOST_RETRY_QUEUE_URLS          = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-0,https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-1"
+      GRIDPOST_RETRY_QUEUES_SENT_TO      = "2"
       GRIDPOST_DEAD_LETTER_QUEUE_URL     = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dead-letter"
       GRIDPOST_POISON_QUEUE_URL          = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-poison"
       GRIDPOST_PAYLOAD_BUCKET            = "gridpost-payloads-123456789012-eu-central-1"
@@ -416,6 +417,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_STATE_TABLE               = "gridpost-state"
       GRIDPOST_PAYLOAD_BUCKET            = "gridpost-payloads-123456789012-eu-central-1"
       GRIDPOST_RETRY_QUEUE_URLS          = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-0,https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-1"
+      GRIDPOST_RETRY_QUEUES_SENT_TO      = "2"
       GRIDPOST_DEAD_LETTER_QUEUE_URL     = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dead-letter"
       GRIDPOST_FAN_OUT_QUEUE_URL         = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-fan-out"
       GRIDPOST_REDRIVE_QUEUE_URL         = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-redrive"
@@ -444,6 +446,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_PAYLOAD_BUCKET           = "gridpost-payloads-123456789012-eu-central-1"
       GRIDPOST_QUEUE_MESSAGE_BYTES_MAX  = "262144"
       GRIDPOST_RETRY_QUEUE_URLS         = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-0,https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-1"
+      GRIDPOST_RETRY_QUEUES_SENT_TO     = "2"
       GRIDPOST_DISPATCH_CONFIG_CACHE_MS = "10000"
       GRIDPOST_CONFIG_STALE_SECONDS     = "60"
     })

@@ -137,10 +137,14 @@ async fn look(
     effort: Effort,
 ) -> anyhow::Result<Audit> {
     let until = target.now().await?;
-    let since = before(until, arguments.since).hour();
+    let asked = before(until, arguments.since).hour();
+    let kept = logs::kept_since(target, until).await.map_err(|err| format!("{err:#}"));
+    let since = asked.max(kept.clone().unwrap_or(asked));
     let name_prefix = target.name_prefix();
     let queues = queues(target, name_prefix).await.map_err(|err| format!("{err:#}"));
     let mut waits = Audit {
+        asked,
+        kept,
         since,
         until,
         ledger: Ledger::default(),
@@ -355,6 +359,8 @@ mod tests {
     /// An audit that found nothing.
     pub(super) fn nothing() -> Audit {
         Audit {
+            asked: Timestamp::from_millis(0),
+            kept: Ok(Timestamp::from_millis(0)),
             since: Timestamp::from_millis(0),
             until: Timestamp::from_millis(0),
             ledger: Ledger::default(),

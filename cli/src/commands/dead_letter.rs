@@ -4,6 +4,7 @@ mod export;
 pub(crate) mod purge;
 pub mod redrive;
 mod summary;
+mod unread;
 
 use std::collections::BTreeMap;
 
@@ -11,6 +12,7 @@ use clap::{Args, Subcommand};
 use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 
+use self::unread::Unread;
 use crate::commands::{Whose, whose};
 use crate::document::{TimeToLive, reason_name};
 use crate::manage_api::ManageApi;
@@ -175,7 +177,8 @@ impl Chosen {
 ///
 /// # Errors
 ///
-/// A refusal by the server, a misuse, a transport failure, or a job that did not come to its end.
+/// A refusal by the server, a misuse, a transport failure, a job that did not come to its end, or event
+/// subscriptions whose dead letters could not be read, behind what was read of the others.
 pub async fn run(
     command: DeadLetterCommand,
     target: &TargetArguments,
@@ -187,23 +190,16 @@ pub async fn run(
     match command {
         DeadLetterCommand::List { filter, sent, top } => {
             // One more tells whether there are more.
-            let mut found = found(&api, &filter, sent, now, top.saturating_add(1)).await?;
-            let is_complete = found.len() <= top;
-            found.truncate(top);
-            output.print(&json!({ "value": found, "isComplete": is_complete }), |_| list(&found));
-            if !is_complete {
-                output::note(&format!(
-                    "There are more than these {top}: --top lists more, and `count` counts all."
-                ));
-            }
+            let found = found(&api, &filter, sent, now, top.saturating_add(1)).await?;
+            print_list(found, top, output)?;
         }
         DeadLetterCommand::Count { filter, sent } => {
-            let counted = count(&api, &filter, sent, now).await?;
-            output.print(&counted, count_text);
+            let (counted, unread) = count(&api, &filter, sent, now).await?;
+            output.tell(&counted, count_text);
+            unread.ended()?;
         }
         DeadLetterCommand::Summary(arguments) => {
-            let told = summary::look(&arguments, &api, now).await?;
-            output.print(&told, summary::text);
+            summary::run(&arguments, &api, now, output).await?;
         }
         DeadLetterCommand::Show { id, whose: Whose { topic, subscription } } => {
             output.print(&api.dead_letter(&topic, &subscription, &id).await?, describe);
@@ -243,56 +239,95 @@ async fn of(api: &ManageApi, filter: &Filter) -> anyhow::Result<Vec<Whose>> {
     owners(api, filter.topic.as_deref(), filter.subscription.as_deref()).await
 }
 
+/// The first `top` of those that are chosen, and whose could not be read.
 async fn found(
     api: &ManageApi,
     filter: &Filter,
     sent: Sent,
     now: Timestamp,
     top: usize,
-) -> anyhow::Result<Vec<Value>> {
+) -> anyhow::Result<(Vec<Value>, Unread)> {
     let choice = LetterChoice { redriven: sent.wanted(), ..filter.chosen.choice(now) };
-    let mut found = Vec::new();
-    for Whose { topic, subscription } in of(api, filter).await? {
+    let all = of(api, filter).await?;
+    let (mut found, mut unread) = (Vec::new(), Unread::of(filter, &all));
+    for whose in &all {
+        let Whose { topic, subscription } = whose;
         let most = top.saturating_sub(found.len());
-        for mut one in api.dead_letters(&topic, &subscription, &choice, most).await? {
+        let read = api.dead_letters(topic, subscription, &choice, most).await;
+        for mut one in unread.take(whose, read)?.unwrap_or_default() {
             one["topic"] = json!(topic);
             one["eventSubscription"] = json!(subscription);
             found.push(one);
         }
     }
-    Ok(found)
+    Ok((found, unread))
 }
 
+fn print_list(
+    (mut found, unread): (Vec<Value>, Unread),
+    top: usize,
+    output: Output,
+) -> anyhow::Result<()> {
+    let is_cut = found.len() > top;
+    found.truncate(top);
+    let is_complete = !is_cut && unread.is_empty();
+    let document = json!({"value": found, "isComplete": is_complete, "failed": unread.document()});
+    output.tell(&document, |_| list(&found, &unread));
+    if is_cut {
+        output::note(&format!(
+            "There are more than these {top}: --top lists more, and `count` counts all."
+        ));
+    }
+    unread.ended()
+}
+
+/// The answers that count what is chosen of one; an error where not all of them came.
+async fn counts_of(
+    api: &ManageApi,
+    whose: &Whose,
+    choice: &LetterChoice,
+) -> anyhow::Result<Vec<Value>> {
+    let mut answers = Vec::new();
+    let take = |answer: &Value| answers.push(answer.clone());
+    api.count_dead_letters(&whose.topic, &whose.subscription, choice, take).await?;
+    Ok(answers)
+}
+
+/// How many there are, and whose could not be read: of these nothing is counted.
 async fn count(
     api: &ManageApi,
     filter: &Filter,
     sent: Sent,
     now: Timestamp,
-) -> anyhow::Result<Value> {
+) -> anyhow::Result<(Value, Unread)> {
     let choice = LetterChoice { redriven: sent.wanted(), ..filter.chosen.choice(now) };
     let (mut events, mut redriven, mut unreadable) = (0_u64, 0_u64, 0);
     let mut sums: [BTreeMap<String, u64>; 3] = Default::default();
-    for Whose { topic, subscription } in of(api, filter).await? {
-        let take = |answer: &Value| {
+    let all = of(api, filter).await?;
+    let mut unread = Unread::of(filter, &all);
+    for whose in &all {
+        let answers = unread.take(whose, counts_of(api, whose, &choice).await)?;
+        for answer in answers.iter().flatten() {
             let of_this = answer["events"].as_u64().unwrap_or(0);
             events += of_this;
             redriven += answer["redrivenEvents"].as_u64().unwrap_or(0);
             unreadable += answer["unreadable"].as_u64().unwrap_or(0);
-            *sums[0].entry(format!("{topic}/{subscription}")).or_default() += of_this;
+            let key = format!("{}/{}", whose.topic, whose.subscription);
+            *sums[0].entry(key).or_default() += of_this;
             for (sum, member) in sums[1..].iter_mut().zip(["byReason", "byEventType"]) {
                 for (name, count) in answer[member].as_object().into_iter().flatten() {
                     *sum.entry(name.clone()).or_default() += count.as_u64().unwrap_or(0);
                 }
             }
-        };
-        api.count_dead_letters(&topic, &subscription, &choice, take).await?;
+        }
     }
     let [by_subscription, by_reason, by_type] = sums;
-    Ok(json!({
+    let counted = json!({
         "events": events, "redrivenEvents": redriven,
         "openEvents": events.saturating_sub(redriven), "byEventSubscription": by_subscription, "byReason": by_reason,
-        "byEventType": by_type, "unreadable": unreadable,
-    }))
+        "byEventType": by_type, "unreadable": unreadable, "failed": unread.document(),
+    });
+    Ok((counted, unread))
 }
 
 fn count_text(counted: &Value) -> String {
@@ -313,9 +348,9 @@ fn count_text(counted: &Value) -> String {
     }
 }
 
-fn list(found: &[Value]) -> String {
+fn list(found: &[Value], unread: &Unread) -> String {
     if found.is_empty() {
-        return "There is no such dead letter.".to_owned();
+        return unread.nothing_found().to_owned();
     }
     let head =
         ["ID", "WHOSE", "WRITTEN", "EVENT", "TYPE", "ATTEMPTS", "REDRIVES", "SENT AGAIN", "REASON"];
@@ -395,7 +430,7 @@ mod tests {
             "redriveCount": 1, "isRedriven": true, "deadLetterReason": "R"});
         let problem =
             json!({"id": "i", "topic": "t", "eventSubscription": "s", "problem": "no JSON"});
-        let text = list(&[letter, problem]);
+        let text = list(&[letter, problem], &Unread::default());
         let rows: Vec<Vec<_>> =
             text.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[0], ["2026-1-1-0-u-0", "t/s", "W", "7", "T", "3", "1", "yes", "R"]);

@@ -1,11 +1,13 @@
 //! `gridpost parked`: deliveries whose long wait a table holds, seen, released or canceled.
 
+use anyhow::Context;
 use clap::{ArgGroup, Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::commands::check_exists;
 use crate::failure::Misuse;
-use crate::manage_api::{ManageApi, waiting::ParkedChoice};
+use crate::manage_api::ManageApi;
+use crate::manage_api::waiting::{Changed, ParkedChoice};
 use crate::output::{self, Output, count, text_at};
 use crate::target::TargetArguments;
 
@@ -94,9 +96,8 @@ pub async fn run(
         }
         ParkedCommand::Release(change) => {
             let choice = change.choice();
-            let done = api.release_parked(&choice).await?;
-            check_names(&api, &choice, &done).await?;
-            report(output, &choice, done, "Released")
+            let changed = api.release_parked(&choice).await;
+            finish(&api, output, &choice, changed, "Released").await
         }
         ParkedCommand::Cancel(change) => {
             let is_confirmed = change.yes || !change.ids.is_empty();
@@ -106,9 +107,8 @@ pub async fn run(
                 check_names(&api, &choice, &found).await?;
                 return Err(Misuse(consent(&found)).into());
             }
-            let done = api.cancel_parked(&choice).await?;
-            check_names(&api, &choice, &done).await?;
-            report(output, &choice, done, "Canceled")
+            let changed = api.cancel_parked(&choice).await;
+            finish(&api, output, &choice, changed, "Canceled").await
         }
     }
 }
@@ -137,24 +137,52 @@ async fn check_names(
     check_exists(api, choice.topic.as_deref(), choice.subscription.as_deref()).await
 }
 
-/// Prints what became of each; one that was not handled, or not found, makes the command fail.
+/// Refuses a name that does not exist, and tells what became of the others.
+async fn finish(
+    api: &ManageApi,
+    output: Output,
+    choice: &ParkedChoice,
+    changed: Changed,
+    good: &str,
+) -> anyhow::Result<()> {
+    if changed.1.is_ok() {
+        check_names(api, choice, &changed.0).await?;
+    }
+    report(output, choice, changed, good)
+}
+
+/// Prints what became of each; one that was not handled, or not found, makes the command fail, and so does
+/// a request behind others that were answered.
 fn report(
     output: Output,
     choice: &ParkedChoice,
-    mut done: Vec<Value>,
+    (mut done, asked): Changed,
     good: &str,
 ) -> anyhow::Result<()> {
+    if done.is_empty() && asked.is_err() {
+        return asked;
+    }
+    // Behind a failure, an id that was not found may still have come.
+    if asked.is_ok() {
+        let missing = missing(choice, &done);
+        done.extend(missing);
+    }
+    let left = done.iter().filter(|one| one["result"] != good).count();
+    output.tell(&json!({ "value": done }), |_| results(&done));
+    let (handled, all) = (done.len() - left, done.len());
+    asked.with_context(|| format!("{handled} of {all} deliveries were handled, then it failed"))?;
+    anyhow::ensure!(left == 0, "{left} of {all} deliveries were not handled");
+    Ok(())
+}
+
+/// The ids that were asked for and not found.
+fn missing(choice: &ParkedChoice, done: &[Value]) -> Vec<Value> {
     let is_found = |id: &&String| done.iter().any(|one| one["id"].as_str() == Some(id.as_str()));
-    let missing: Vec<_> = choice.ids.iter().filter(|id| !is_found(id)).collect();
-    let missing = missing.into_iter().map(|id| {
+    let missing = choice.ids.iter().filter(|id| !is_found(id)).map(|id| {
         let message = "it is not parked: it has ended, or waits in a queue";
         json!({"id": id, "result": "NotFound", "message": message})
     });
-    done.extend(missing.collect::<Vec<_>>());
-    let left = done.iter().filter(|one| one["result"] != good).count();
-    output.tell(&json!({ "value": done }), |_| results(&done));
-    anyhow::ensure!(left == 0, "{left} of {} deliveries were not handled", done.len());
-    Ok(())
+    missing.collect()
 }
 
 fn results(done: &[Value]) -> String {
@@ -262,8 +290,35 @@ mod tests {
             ..ParkedChoice::default()
         };
         let output = Output::new(true);
-        assert!(report(output, &choice(&["a"]), done.clone(), "Released").is_ok());
-        let left = report(output, &choice(&["a", "b"]), done, "Released").expect_err("left");
+        assert!(report(output, &choice(&["a"]), (done.clone(), Ok(())), "Released").is_ok());
+        let both = choice(&["a", "b"]);
+        let left = report(output, &both, (done.clone(), Ok(())), "Released").expect_err("left");
         assert_eq!(left.to_string(), "1 of 2 deliveries were not handled");
+        // A later request fails: what was done is told, and nothing is called missing.
+        let failed = || Err(anyhow::anyhow!("503"));
+        let told = report(output, &both, (done, failed()), "Released").expect_err("failed");
+        assert_eq!(format!("{told:#}"), "1 of 1 deliveries were handled, then it failed: 503");
+        let told = report(output, &both, (Vec::new(), failed()), "Released").expect_err("failed");
+        assert_eq!(format!("{told:#}"), "503");
+    }
+
+    #[tokio::test]
+    async fn a_failure_half_way_fails_the_command_behind_what_was_done() {
+        let first = json!({"value": [{"id": "a", "result": "Canceled"}],
+            "nextLink": "/parked:cancel?$skiptoken=x"});
+        let api = FakeApi::answering(&[
+            ("POST /parked:cancel?$skiptoken=x ", 503, json!({})),
+            ("POST /parked:cancel ", 200, first),
+        ])
+        .await;
+        let target = TargetArguments { manage_url: Some(api.url()), ..TargetArguments::default() };
+        let filter = Filter { topic: None, subscription: None };
+        let change = Change { ids: Vec::new(), filter, all: true, yes: true };
+        let output = Output::new(true);
+        let failed = run(ParkedCommand::Cancel(change), &target, output).await.expect_err("503");
+        let told = format!("{failed:#}");
+        assert!(told.starts_with("1 of 1 deliveries were handled, then it failed"), "{told}");
+        assert!(told.contains("HTTP 503"), "{told}");
+        assert!(failed.is::<crate::failure::Refusal>(), "its next step is told");
     }
 }

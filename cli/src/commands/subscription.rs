@@ -348,12 +348,23 @@ fn consent(topic: &str, name: &str, health: &Value) -> String {
     let waiting = &health["waitingDeliveries"];
     let more = if waiting["isComplete"] == Value::Bool(false) { "more than " } else { "" };
     let deliveries = waiting["count"].as_u64().unwrap_or(0);
+    let deliveries =
+        if deliveries == 1 { "1 delivery".to_owned() } else { format!("{deliveries} deliveries") };
+    let held = if holds_back(health) { HELD_BACK } else { "" };
     format!(
-        "This permanently deletes the event subscription {name} of topic {topic}; the events of {more}{} \
-         that wait are lost. Repeat with --yes.",
-        if deliveries == 1 { "1 delivery".to_owned() } else { format!("{deliveries} deliveries") }
+        "This permanently deletes the event subscription {name} of topic {topic}; the events of \
+         {more}{deliveries} that wait are lost{held}. Repeat with --yes."
     )
 }
+
+/// Whether deliveries may wait of which no state tells, because nothing was attempted.
+pub(crate) fn holds_back(health: &Value) -> bool {
+    health["pause"].is_object() || matches!(text_at(health, "/newEvents"), "Held" | "Waits")
+}
+
+/// What the deletion of such an event subscription takes along.
+const HELD_BACK: &str = ", and with them all that is held back before its first attempt, which is not \
+     counted here (`gridpost parked list` shows what is parked)";
 
 fn describe_secrets(secrets: &Value) -> String {
     let row = |name: &str, pointer: &str| [name.to_owned(), text_at(secrets, pointer).to_owned()];
@@ -388,6 +399,21 @@ mod tests {
             told.contains("the events of more than 20000 deliveries that wait are lost"),
             "{told}"
         );
-        assert!(told.ends_with("Repeat with --yes."), "{told}");
+        assert!(told.ends_with("Repeat with --yes.") && !told.contains("held back"), "{told}");
+    }
+
+    #[test]
+    fn a_deletion_says_that_what_is_held_back_goes_uncounted() {
+        let waiting = json!({"count": 0, "isComplete": true});
+        let table = [
+            (json!({"newEvents": "Attempted", "waitingDeliveries": waiting}), false),
+            (json!({"newEvents": "Waits", "waitingDeliveries": waiting}), true),
+            (json!({"newEvents": "Held", "waitingDeliveries": waiting}), true),
+            (json!({"pause": {"since": "x"}, "waitingDeliveries": waiting}), true),
+        ];
+        for (health, want) in table {
+            let told = consent("orders", "billing", &health);
+            assert_eq!(told.contains("all that is held back"), want, "{told}");
+        }
     }
 }

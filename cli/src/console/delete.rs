@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::App;
 use super::failure::{self, Answer};
 use super::page::{self, Frame, Tab, number, subscription_url, topic_url};
+use crate::commands::subscription;
 use crate::failure::Misuse;
 use crate::output::text_at;
 
@@ -114,15 +115,19 @@ fn letters(document: &Value) -> Markup {
 
 /// How many deliveries wait by those healths, and what becomes of them.
 fn waits(healths: Result<&[Value], &anyhow::Error>) -> Markup {
-    let (mut sum, mut is_whole) = (0, true);
+    let (mut sum, mut is_whole, mut holds_back) = (0, true, false);
     for health in healths.into_iter().flatten() {
         let waiting = &health["health"]["waitingDeliveries"];
         sum += waiting["count"].as_u64().unwrap_or(0);
         is_whole &= waiting["isComplete"] != false;
+        holds_back |= subscription::holds_back(&health["health"]);
     }
     html! {
         @match healths {
             Ok(_) => {
+                @if holds_back {
+                    p { "Deliveries are held back before their first attempt, too, and are not counted here. " }
+                }
                 p { "Deliveries that have failed and wait: "
                     strong { @if !is_whole { "more than " } (number(sum)) } ". " (DROPPED) }
             }
@@ -180,6 +185,10 @@ mod tests {
         let health = |count: u64, whole: bool| json!({"health": {"waitingDeliveries": {"count": count, "isComplete": whole}}});
         let shown = waits(Ok(&[health(2, true), health(3, false)])).into_string();
         assert!(shown.contains("<strong>more than 5</strong>"), "{shown}");
+        assert!(!shown.contains("held back"), "{shown}");
+        let held = json!({"health": {"newEvents": "Held", "waitingDeliveries": {"count": 0}}});
+        let shown = waits(Ok(&[health(2, true), held])).into_string();
+        assert!(shown.contains("held back before their first attempt"), "{shown}");
         let refused = crate::failure::Refusal::from_answer(403, "{}").into();
         let shown = waits(Err(&refused)).into_string();
         assert!(shown.contains("could not be counted") && !shown.contains("<strong>0"), "{shown}");

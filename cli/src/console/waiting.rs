@@ -11,8 +11,9 @@ use super::delivery::outcome;
 use super::failure::{self, Answer};
 use super::forms::{Look, agreed, given};
 use super::page::{self, Frame, Tab, subscription_url};
+use crate::failure::chain;
 use crate::manage_api::pages::Page;
-use crate::manage_api::waiting::ParkedChoice;
+use crate::manage_api::waiting::{Changed, ParkedChoice};
 use crate::output::text_at;
 
 /// Messages of the poison queue that are looked at: a look hides them from others for a while.
@@ -127,6 +128,21 @@ fn check_all_done(answer: &[Value], good: &str, ids: &[String]) -> anyhow::Resul
     Ok(())
 }
 
+/// The same, where a request may have failed behind others that changed some.
+fn check_changed((done, asked): Changed, good: &str, ids: &[String]) -> anyhow::Result<()> {
+    let handled = done.iter().filter(|one| one["result"] == good).count();
+    match asked {
+        Ok(()) => check_all_done(&done, good, ids),
+        Err(error) if handled == 0 => Err(error),
+        // A refusal is shown without its context, so what was done is said in a sentence of its own.
+        Err(error) => Err(anyhow::anyhow!(
+            "{handled} of {} were handled before it failed.\n{}",
+            ids.len(),
+            chain(&error)
+        )),
+    }
+}
+
 /// Releases or ends the parked deliveries that were chosen.
 pub(super) async fn change_parked(
     State(app): State<App>,
@@ -136,10 +152,10 @@ pub(super) async fn change_parked(
     let choice = ParkedChoice { ids: ids.clone(), ..ParkedChoice::default() };
     if all(&pairs, "action").any(|action| action == "cancel") {
         agreed(&all(&pairs, "agreed").next().unwrap_or_default())?;
-        check_all_done(&app.api.cancel_parked(&choice).await?, "Canceled", &ids)?;
+        check_changed(app.api.cancel_parked(&choice).await, "Canceled", &ids)?;
         return Ok(Redirect::to("/waiting?done=ended"));
     }
-    check_all_done(&app.api.release_parked(&choice).await?, "Released", &ids)?;
+    check_changed(app.api.release_parked(&choice).await, "Released", &ids)?;
     Ok(Redirect::to("/waiting?done=released"))
 }
 
@@ -226,5 +242,10 @@ mod tests {
             let left = check_all_done(&answer, "Released", &ids).expect_err("one").to_string();
             assert_eq!(left, format!("1 of 2 were not handled.\n{want}"));
         }
+        let half = || (vec![done("Released")], Err(anyhow::anyhow!("503")));
+        let left = check_changed(half(), "Released", &ids).expect_err("half").to_string();
+        assert_eq!(left, "1 of 2 were handled before it failed.\n503");
+        let left = check_changed(half(), "Canceled", &ids).expect_err("nothing").to_string();
+        assert_eq!(left, "503");
     }
 }

@@ -11,8 +11,16 @@ use rustix::process::geteuid;
 
 use crate::progress::Progress;
 
+mod own;
+
 /// Name of the folder.
 pub const FOLDER: &str = ".gridpost";
+
+/// Git's list of what it passes over.
+const IGNORE: &str = ".gitignore";
+
+/// All of a folder.
+const IGNORE_ALL: &str = "*\n";
 
 /// The folder of one local stack. All paths are absolute.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +105,11 @@ impl Home {
         self.root.join("dev")
     }
 
+    /// The CA of `gridpost dev --tls --memory`; with data it is beside the data.
+    pub fn dev_tls(&self) -> PathBuf {
+        self.root.join("tls")
+    }
+
     /// Held by `gridpost dev` as long as it runs.
     pub fn dev_lock_file(&self) -> PathBuf {
         self.root.join("dev.lock")
@@ -112,13 +125,21 @@ impl Home {
         self.cache.join("lock")
     }
 
-    /// Makes the folder itself, for the owner alone.
+    /// Files that were being written when a command was killed; keys may be in them.
+    pub fn drafts(&self) -> [PathBuf; 2] {
+        [self.connection_file(), self.state_file()].map(|path| draft_of(&path))
+    }
+
+    /// Makes the folder itself, for the owner alone, and marks it as a stack's. One that has something
+    /// of others in a stack's way gets no mark: `down` would take that for the stack's.
     ///
     /// # Errors
     ///
     /// When it cannot be made.
     pub fn create_root(&self) -> anyhow::Result<()> {
-        create_ignored(&self.root)
+        let is_free = self.in_the_way().is_empty();
+        create_ignored(&self.root)?;
+        if is_free { self.mark() } else { Ok(()) }
     }
 
     /// Makes the folders, for the owner alone: keys and deployed state are in them.
@@ -146,7 +167,7 @@ pub fn create_ignored(folder: &Path) -> anyhow::Result<()> {
     let is_new = !folder.exists();
     let make = || -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        if is_new { fs::write(folder.join(".gitignore"), "*\n") } else { Ok(()) }
+        if is_new { fs::write(folder.join(IGNORE), IGNORE_ALL) } else { Ok(()) }
     };
     make().with_context(|| format!("{} cannot be made", folder.display()))
 }
@@ -204,7 +225,7 @@ pub fn of_this_build() -> Option<Home> {
 ///
 /// When the folder cannot be written to.
 pub fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
-    let draft = path.with_extension("draft");
+    let draft = draft_of(path);
     let write = || -> io::Result<()> {
         remove_file(&draft)?;
         let mut file =
@@ -214,6 +235,11 @@ pub fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
         fs::rename(&draft, path)
     };
     write().with_context(|| format!("{} cannot be written", path.display()))
+}
+
+/// Where a file is written before it takes its place.
+fn draft_of(path: &Path) -> PathBuf {
+    path.with_extension("draft")
 }
 
 /// Removes a file; none there is as good.

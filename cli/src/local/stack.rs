@@ -128,9 +128,11 @@ pub fn workspace() -> anyhow::Result<PathBuf> {
 /// # Errors
 ///
 /// What is missing on this machine, or the step that failed with its tool's last lines. A failed run
-/// leaves nothing that the next one would trust.
+/// leaves nothing that the next one would trust. [`Misuse`](crate::failure::Misuse) where the folder
+/// has something of others in it that would be wiped.
 pub async fn up(settings: &Settings, progress: &Progress) -> anyhow::Result<Stack> {
     let home = &settings.home;
+    home.check_free()?;
     let compiles = matches!(settings.source, Source::Workspace(..));
     let tools = prerequisites::find(compiles).await?;
     home.create()?;
@@ -153,17 +155,18 @@ pub async fn up(settings: &Settings, progress: &Progress) -> anyhow::Result<Stac
     Ok(Stack { connection, environment, terraform, emulator, _lock: lock })
 }
 
-/// Takes the stack down and removes everything but its caches, with `purge` those too. Gives whether
-/// there was anything.
+/// Takes the stack down and removes everything but its caches, with `purge` those too. What `gridpost dev`
+/// keeps stays. Gives whether there was anything.
 ///
 /// # Errors
 ///
-/// When a process cannot be ended or a file not removed.
+/// [`Misuse`](crate::failure::Misuse) when the folder is not a local stack's; a process cannot be ended or
+/// a file not removed.
 pub async fn down(home: &Home, purge: bool) -> anyhow::Result<bool> {
     if !home.root().exists() {
         return Ok(false);
     }
-    home.create()?;
+    home.check_own()?;
     let lock = lock(home)?;
     let emulator = Emulator::of(home);
     let was_there = !emulator.processes().is_empty() || home.state_file().exists();
@@ -176,11 +179,13 @@ pub async fn down(home: &Home, purge: bool) -> anyhow::Result<bool> {
     remove_folder(&home.logs())?;
     remove_folder(&home.samples())?;
     remove_file(&home.environment_file())?;
+    home.drafts().iter().try_for_each(|draft| remove_file(draft))?;
     if purge {
         remove_folder(home.cache())?;
-        remove_folder(home.root())?;
-    } else {
-        remove_file(&home.lock_file())?;
+    }
+    remove_file(&home.lock_file())?;
+    if purge {
+        home.remove_unused()?;
     }
     drop(lock);
     Ok(was_there || purge)
@@ -447,4 +452,114 @@ pub async fn running(home: &Home) -> anyhow::Result<Option<(EmulatorRecord, Conn
     };
     let runs = Emulator::of(home).runs(&record).await;
     Ok(runs.then_some((record, connection)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::failure::Misuse;
+
+    /// Files below a folder, with what is in them.
+    fn files(folder: &Path) -> BTreeMap<PathBuf, String> {
+        let mut found = BTreeMap::new();
+        for entry in fs::read_dir(folder).expect("a folder").flatten() {
+            match entry.path() {
+                path if path.is_dir() => found.extend(files(&path)),
+                path => drop(found.insert(path.clone(), fs::read_to_string(path).expect("read"))),
+            }
+        }
+        found
+    }
+
+    fn write(root: &Path, names: &[&str]) {
+        for name in names {
+            let path = root.join(name);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("folders");
+            fs::write(path, name).expect("written");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_folder_of_others_is_left_as_it_is() {
+        let folder = tempfile::tempdir().expect("folder");
+        let home = Home::at(&folder.path().join("project"));
+        let of_others = ["terraform/main.tf", "logs/a.log", "samples/a.json", "emulator/a"];
+        write(home.root(), &of_others);
+        write(home.root(), &["src/main.rs", "state.json", "local.json", "local.env", "lock"]);
+        let before = files(home.root());
+        for purge in [false, true] {
+            let refused = down(&home, purge).await.expect_err("not a stack's");
+            assert!(refused.is::<Misuse>(), "{refused:#}");
+            assert!(refused.to_string().contains("--home"), "{refused}");
+            assert_eq!(files(home.root()), before, "{purge}");
+        }
+        let source = Source::Workspace(folder.path().to_owned(), Profile::Dev);
+        let settings = Settings { source, home: home.clone() };
+        let refused = up(&settings, &Progress::silent()).await.expect_err("it would be wiped");
+        assert!(refused.is::<Misuse>(), "{refused:#}");
+        assert!(refused.to_string().contains("terraform"), "{refused}");
+        assert_eq!(files(home.root()), before);
+        assert!(!home.cache().exists());
+    }
+
+    #[tokio::test]
+    async fn no_folder_is_no_stack_and_stays_so() {
+        let folder = tempfile::tempdir().expect("folder");
+        let home = Home::at(&folder.path().join("home"));
+        for purge in [false, true] {
+            assert!(!down(&home, purge).await.expect("as good"), "{purge}");
+            assert!(!home.root().exists(), "{purge}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_purge_keeps_what_dev_keeps() {
+        let folder = tempfile::tempdir().expect("folder");
+        let home = Home::at(&folder.path().join("home"));
+        home.create().expect("made");
+        let of_dev = ["dev/gridpost.sqlite", "dev/dead-letters/gridpost/a.json", "dev.lock"];
+        write(home.root(), &of_dev);
+        write(home.root(), &["cache/python/complete", "logs/a.log", "state.json", "local.draft"]);
+        assert!(down(&home, true).await.expect("down"));
+        let left: Vec<_> = files(home.root()).into_keys().collect();
+        let of_home = [".gitignore", ".gridpost-home"];
+        let want = of_home.iter().chain(&of_dev).map(|name| home.root().join(name));
+        let mut want: Vec<_> = want.collect();
+        want.sort();
+        assert_eq!(left, want);
+        assert!(!home.cache().exists() && !home.logs().exists());
+    }
+
+    #[tokio::test]
+    async fn a_purged_folder_goes_unless_something_is_in_it() {
+        let folder = tempfile::tempdir().expect("folder");
+        let home = Home::at(&folder.path().join("home"));
+        for own in [None, Some("notes.txt")] {
+            home.create().expect("made");
+            write(home.root(), &["dev.lock", "cache/lock"]);
+            write(home.root(), own.as_slice());
+            assert!(down(&home, true).await.expect("down"));
+            assert_eq!(home.root().exists(), own.is_some(), "{own:?}");
+        }
+        assert!(home.root().join("notes.txt").exists());
+    }
+
+    #[tokio::test]
+    async fn a_home_without_a_mark_is_taken_down_too() {
+        let folder = tempfile::tempdir().expect("folder");
+        let home = Home::at(&folder.path().join("home"));
+        home.create().expect("made");
+        fs::remove_file(home.root().join(".gridpost-home")).expect("it has one");
+        write(home.root(), &["cache/lock"]);
+        // The id is only recorded: processes are found by the folder.
+        let emulator = EmulatorRecord { pid: u32::MAX, port: 1, version: "v".to_owned() };
+        State { emulator: Some(emulator), deployment: None }.write(&home).expect("written");
+        assert!(down(&home, false).await.expect("down"));
+        assert!(home.cache().exists() && !home.state_file().exists());
+        assert!(!down(&home, false).await.expect("its caches are there"));
+        assert!(down(&home, true).await.expect("purged"));
+        assert!(!home.root().exists());
+    }
 }

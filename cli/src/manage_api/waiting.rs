@@ -5,6 +5,10 @@ use serde_json::{Value, json};
 
 use super::{ManageApi, PAGES_MAX, path_segment};
 
+/// What became of parked deliveries, as far as requests were answered, and whether all of them were: one may
+/// fail behind others that have changed hundreds.
+pub type Changed = (Vec<Value>, anyhow::Result<()>);
+
 /// Which parked deliveries.
 #[derive(Clone, Debug, Default)]
 pub struct ParkedChoice {
@@ -102,33 +106,36 @@ impl ManageApi {
     }
 
     /// Sends parked deliveries to their retry queues; what became of each.
-    ///
-    /// # Errors
-    ///
-    /// As above.
-    pub async fn release_parked(&self, choice: &ParkedChoice) -> anyhow::Result<Vec<Value>> {
+    pub async fn release_parked(&self, choice: &ParkedChoice) -> Changed {
         self.change_parked("/parked:release", choice).await
     }
 
     /// Ends parked deliveries; what became of each.
-    ///
-    /// # Errors
-    ///
-    /// As above.
-    pub async fn cancel_parked(&self, choice: &ParkedChoice) -> anyhow::Result<Vec<Value>> {
+    pub async fn cancel_parked(&self, choice: &ParkedChoice) -> Changed {
         self.change_parked("/parked:cancel", choice).await
     }
 
+    async fn change_parked(&self, path: &str, choice: &ParkedChoice) -> Changed {
+        let mut done = Vec::new();
+        let asked = self.change_each_parked(path, choice, &mut done).await;
+        (done, asked)
+    }
+
     /// Repeats a request as long as its answer names the place where it goes on.
-    async fn change_parked(&self, path: &str, choice: &ParkedChoice) -> anyhow::Result<Vec<Value>> {
-        let (document, mut done) = (choice.document(), Vec::new());
+    async fn change_each_parked(
+        &self,
+        path: &str,
+        choice: &ParkedChoice,
+        done: &mut Vec<Value>,
+    ) -> anyhow::Result<()> {
+        let document = choice.document();
         let mut next = format!("{}{path}", self.base_url);
         for _ in 0..PAGES_MAX {
             let answer = self.send(Method::POST, &next, Some(&document)).await?.document;
             done.extend(answer["value"].as_array().into_iter().flatten().cloned());
             match answer["nextLink"].as_str() {
                 Some(link) => next = self.resolve(link)?,
-                None => return Ok(done),
+                None => return Ok(()),
             }
         }
         anyhow::bail!("{path} did not end within {PAGES_MAX} requests; repeat it to go on")
@@ -142,6 +149,25 @@ fn chosen(ids: &[String]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manage_api::fake::FakeApi;
+
+    #[tokio::test]
+    async fn what_was_done_before_a_failure_is_kept() {
+        let first = json!({"value": [{"id": "a", "result": "Canceled"}],
+            "nextLink": "/parked:cancel?$skiptoken=x"});
+        let api = FakeApi::answering(&[
+            ("POST /parked:cancel?$skiptoken=x ", 503, json!({})),
+            ("POST /parked:cancel ", 200, first),
+            ("POST /parked:release ", 503, json!({})),
+        ])
+        .await;
+        let manage = ManageApi::connect(&api.url()).await.expect("built");
+        let choice = ParkedChoice::default();
+        let (done, asked) = manage.cancel_parked(&choice).await;
+        assert_eq!((done, asked.is_err()), (vec![json!({"id": "a", "result": "Canceled"})], true));
+        let (done, asked) = manage.release_parked(&choice).await;
+        assert!(done.is_empty() && asked.is_err());
+    }
 
     #[test]
     fn a_choice_says_so_when_it_is_of_all() {

@@ -15,7 +15,7 @@ use futures::future::join_all;
 use super::port_error;
 use gridpost_core::delivery::queue::Queue;
 use gridpost_ports::{Outgoing, PortError, QueueReceiver, QueueSender};
-use gridpost_runtime::config::{SettingError, queue_url, retry_queue_urls};
+use gridpost_runtime::config::{SettingError, queue_url, retry_queue_urls, retry_queues_sent_to};
 
 /// Most entries of one batch request. Source: SQS quotas.
 const ENTRIES_MAX: usize = 10;
@@ -29,6 +29,8 @@ pub struct QueueUrls {
     pub dispatch: String,
     /// The retry queues in shard order.
     pub retry: Vec<String>,
+    /// How many of them get messages; with 0 all.
+    pub retry_sent_to: usize,
     pub dead_letter: String,
     pub fan_out: String,
     pub redrive: String,
@@ -45,6 +47,7 @@ impl QueueUrls {
         Ok(Self {
             dispatch: queue_url(Queue::Dispatch)?,
             retry: retry_queue_urls()?,
+            retry_sent_to: retry_queues_sent_to()?,
             dead_letter: queue_url(Queue::DeadLetter)?,
             fan_out: queue_url(Queue::FanOut)?,
             redrive: queue_url(Queue::Redrive)?,
@@ -86,9 +89,12 @@ impl SqsQueues {
         Self { client, urls }
     }
 
-    /// How many retry queues there are.
+    /// How many retry queues get messages.
     pub fn retry_shards(&self) -> usize {
-        self.urls.retry.len()
+        match self.urls.retry_sent_to {
+            0 => self.urls.retry.len(),
+            sent_to => self.urls.retry.len().min(sent_to),
+        }
     }
 
     fn url(&self, call: &'static str, queue: Queue) -> Result<&str, PortError> {

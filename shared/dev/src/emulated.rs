@@ -29,6 +29,8 @@ const PAGE_LINES: usize = 10_000;
 pub(crate) enum Operation {
     /// `logs:FilterLogEvents`.
     FilterLogEvents,
+    /// `logs:DescribeLogGroups`.
+    DescribeLogGroups,
     /// `sqs:ListQueues`.
     ListQueues,
     /// `sqs:GetQueueAttributes`.
@@ -41,6 +43,7 @@ pub(crate) fn operation(method: &Method, uri: &Uri, headers: &HeaderMap) -> Opti
     let target = headers.get("x-amz-target").filter(|_| is_call)?.to_str().ok()?;
     match target {
         "Logs_20140328.FilterLogEvents" => Some(Operation::FilterLogEvents),
+        "Logs_20140328.DescribeLogGroups" => Some(Operation::DescribeLogGroups),
         "AmazonSQS.ListQueues" => Some(Operation::ListQueues),
         "AmazonSQS.GetQueueAttributes" => Some(Operation::GetQueueAttributes),
         _ => None,
@@ -59,6 +62,8 @@ pub(crate) async fn answer(
     };
     match operation {
         Operation::FilterLogEvents => filtered(log.path(), ask).await,
+        // The log is limited in bytes, not in days.
+        Operation::DescribeLogGroups => (StatusCode::OK, json!({"logGroups": []})),
         Operation::ListQueues => {
             let urls = names().map(|(name, _)| format!("http://127.0.0.1/{name}"));
             (StatusCode::OK, json!({"QueueUrls": urls.collect::<Vec<_>>()}))

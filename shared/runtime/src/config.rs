@@ -194,6 +194,16 @@ pub fn retry_queue_urls() -> Result<Vec<String>, SettingError> {
     Ok(urls.split(',').filter(|url| !url.is_empty()).map(str::to_owned).collect())
 }
 
+/// How many of the retry queues get messages, from `GRIDPOST_RETRY_QUEUES_SENT_TO`; without it all. Those
+/// behind them are being emptied.
+///
+/// # Errors
+///
+/// As [`log`].
+pub fn retry_queues_sent_to() -> Result<usize, SettingError> {
+    parsed_or("GRIDPOST_RETRY_QUEUES_SENT_TO", usize::MAX)
+}
+
 /// The largest message that the queues take, in bytes, from `GRIDPOST_QUEUE_MESSAGE_BYTES_MAX`.
 ///
 /// # Errors

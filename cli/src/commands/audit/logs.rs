@@ -33,6 +33,42 @@ pub(super) async fn read(target: &Target, audit: &mut Audit) -> anyhow::Result<(
     Ok(())
 }
 
+/// The first hour that the log groups still hold whole: the least of them all.
+///
+/// # Errors
+///
+/// How long they keep lines can't be read.
+pub(super) async fn kept_since(target: &Target, now: Timestamp) -> anyhow::Result<Timestamp> {
+    let logs = AwsApi::connect(Service::Logs, target).await?;
+    let days = kept_days(&logs, target.name_prefix(), &FUNCTIONS).await?;
+    Ok(days.map_or_else(Timestamp::default, |days| first_whole_hour(days, now)))
+}
+
+fn first_whole_hour(days: i64, now: Timestamp) -> Timestamp {
+    const HOUR_MS: i64 = 3_600_000;
+    Timestamp::from_millis(now.as_millis() - days * 24 * HOUR_MS + HOUR_MS - 1).hour()
+}
+
+/// For how many days these functions' log groups keep lines, the least of them; nothing where all keep them
+/// for ever.
+async fn kept_days(logs: &AwsApi, prefix: &str, functions: &[&str]) -> anyhow::Result<Option<i64>> {
+    let mut days = Vec::new();
+    let mut ask = json!({"logGroupNamePrefix": group_of(prefix, "")});
+    loop {
+        let page = logs.call("DescribeLogGroups", &ask).await?;
+        let groups = page["logGroups"].as_array().into_iter().flatten();
+        // Another deployment's names may begin with the same words.
+        let own = groups.filter(|group| {
+            functions.iter().any(|function| group["logGroupName"] == group_of(prefix, function))
+        });
+        days.extend(own.filter_map(|group| group["retentionInDays"].as_i64()));
+        match page["nextToken"].as_str() {
+            Some(token) => ask["nextToken"] = json!(token),
+            None => return Ok(days.into_iter().min()),
+        }
+    }
+}
+
 /// Event subscriptions that manage has created or changed since then.
 ///
 /// # Errors
@@ -251,6 +287,43 @@ mod tests {
         let since = Timestamp::from_millis(0);
         let refused = counts(&logs, "g", &FUNCTIONS, since, |_, _| {}).await.expect_err("none");
         assert!(refused.is::<Misuse>() && refused.to_string().contains("/aws/lambda/g-ingest"));
+    }
+
+    #[tokio::test]
+    async fn the_log_group_that_keeps_least_says_since_when_there_is_a_ledger() {
+        let group = |name: &str, days: Option<u64>| json!({"logGroupName": format!("/aws/lambda/{name}"), "retentionInDays": days});
+        // (log groups, days)
+        let table = [
+            (vec![], None),
+            (vec![group("g-ingest", None)], None),
+            (vec![group("g-ingest", None), group("g-dispatch", Some(30))], Some(30)),
+            (vec![group("g-ingest", Some(7)), group("g-dispatch", Some(30))], Some(7)),
+            // Of another deployment, and of a function that counts nothing.
+            (vec![group("g-ingest-ingest", Some(1)), group("g-wake", Some(1))], None),
+        ];
+        for (groups, want) in table {
+            let (first, second) = groups.split_at(groups.len() / 2);
+            let api = FakeApi::naming(&[
+                ("\"nextToken\":\"t\"", 200, json!({"logGroups": second})),
+                ("", 200, json!({"logGroups": first, "nextToken": "t"})),
+            ])
+            .await;
+            let logs = AwsApi::at(Service::Logs, &api.url());
+            let days = kept_days(&logs, "g", &FUNCTIONS).await.expect("read");
+            assert_eq!(days, want, "{groups:?}");
+        }
+    }
+
+    #[test]
+    fn an_hour_is_whole_from_its_first_line_on() {
+        let at = |text: &str| Timestamp::parse_rfc_3339(text).expect("a time");
+        for (now, want) in [
+            ("2026-11-27T08:00:00Z", "2026-11-20T08:00:00Z"),
+            ("2026-11-27T08:00:00.001Z", "2026-11-20T09:00:00Z"),
+            ("2026-11-27T08:59:59Z", "2026-11-20T09:00:00Z"),
+        ] {
+            assert_eq!(first_whole_hour(7, at(now)), at(want), "{now}");
+        }
     }
 
     #[test]

@@ -168,7 +168,10 @@ impl Audit {
                 }
             }
             Err(reason) => {
-                let _ = writeln!(text, "what the queues hold is not known: {reason}");
+                let _ = writeln!(
+                    text,
+                    "what the queues hold is not known, so nothing is called missing: {reason}"
+                );
             }
         }
         if !self.without_log.is_empty() {
@@ -185,12 +188,19 @@ impl Audit {
                 );
             }
         }
-        if !self.is_complete() {
+        if let Err(reason) = &self.kept {
+            let _ = writeln!(text, "how long the log groups keep lines is not known: {reason}");
+        }
+        if self.is_cut() {
+            let (since, asked) = (self.since, self.asked);
+            let _ = writeln!(text, "PARTIAL: asked since {asked}, but {CUT} {since}");
+        }
+        if !self.has_all_that_waits() {
             let _ = writeln!(text, "PARTIAL: {PARTIAL}{}", uncounted(&self.partial));
         }
         match self.verdict() {
             Verdict::Balances if self.ends_too_many() == 0 && self.is_complete() => {
-                text.push_str(BALANCES);
+                let _ = writeln!(text, "{BALANCES}");
             }
             Verdict::Balances => {}
             Verdict::UnderWay { events } => {
@@ -272,7 +282,8 @@ fn hour(cell: &Cell<'_>) -> Value {
     document
 }
 
-const BALANCES: &str = "The ledger balances: every event that matched was delivered, dead-lettered, dropped or waits.\n";
+const BALANCES: &str =
+    "The ledger balances: every event that matched was delivered, dead-lettered, dropped or waits.";
 
 const FILTERED: &str = "\
 FILTERED: events of the topic that the event subscription did not match, by its filter or because it
@@ -285,6 +296,10 @@ taken for one that has never run and has counted nothing, as a function that
 const PARTIAL: &str = "\
 more waits than was counted for this look, so nothing is called missing, and \"waiting\"
   is less than there is. `gridpost audit` counts all of it; --topic and --subscription narrow it.";
+
+const CUT: &str = "\
+the log groups keep less (Terraform variable
+  log_retention_days): nothing is known of events published before";
 
 const LOST: &str = "\
 dropped. There is no dead letter to send again: the event subscription had no dead-letter

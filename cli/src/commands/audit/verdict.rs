@@ -126,7 +126,11 @@ pub enum Verdict {
 /// What was found.
 #[derive(Clone, Debug)]
 pub struct Audit {
-    /// Events published since then.
+    /// Since when was asked.
+    pub asked: Timestamp,
+    /// The first hour that the log groups still hold whole, or why that is not known.
+    pub kept: Result<Timestamp, String>,
+    /// Events published since then: the later of both.
     pub since: Timestamp,
     /// The cut-off.
     pub until: Timestamp,
@@ -186,7 +190,8 @@ impl Audit {
             let in_queues = events.saturating_sub(cell.unclear);
             let held = in_queues.min(room.saturating_mul(batch));
             room = room.saturating_sub(held.div_ceil(batch));
-            let is_known = self.parked_is_whole && !self.partial.contains(cell.key);
+            let is_counted = self.parked_is_whole && !self.partial.contains(cell.key);
+            let is_known = is_counted && self.queues.is_ok();
             if held < in_queues && !cell.is_open && is_known {
                 cell.standing = Standing::Missing { events: in_queues - held };
             }
@@ -240,9 +245,19 @@ impl Audit {
         most.unwrap_or(u64::from(Batching::MAX_EVENTS_LIMIT)).max(1)
     }
 
-    /// Whether all that waits was counted.
+    /// Whether all that waits was counted, and all the time that was asked for is in the logs.
     pub fn is_complete(&self) -> bool {
+        self.has_all_that_waits() && !self.is_cut()
+    }
+
+    /// Whether all that waits was counted.
+    pub(super) fn has_all_that_waits(&self) -> bool {
         self.partial.is_empty() && self.parked_is_whole
+    }
+
+    /// Whether the log groups keep less than was asked for.
+    pub(super) fn is_cut(&self) -> bool {
+        self.asked < self.since
     }
 
     /// Whether nothing is open: neither more nor fewer ends than events.

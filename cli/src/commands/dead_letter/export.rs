@@ -10,6 +10,7 @@ use futures::{StreamExt, stream};
 use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 
+use super::unread::Unread;
 use super::{Filter, Sent, found};
 use crate::commands::if_there;
 use crate::failure::Misuse;
@@ -42,7 +43,8 @@ pub struct ExportArguments {
 ///
 /// # Errors
 ///
-/// A refusal by the server, a transport failure, or a file that is there already or can't be written.
+/// A refusal by the server, a transport failure, or a file that is there already or can't be written. Behind
+/// what was written: dead letters or event subscriptions that can't be read.
 pub(super) async fn run(
     arguments: &ExportArguments,
     api: &ManageApi,
@@ -50,39 +52,105 @@ pub(super) async fn run(
     output: Output,
 ) -> anyhow::Result<()> {
     let ExportArguments { filter, sent, to_file, top } = arguments;
-    let is_stdout = to_file == Path::new("-");
     let mut file = open(to_file)?;
-    let letters = found(api, filter, *sent, now, *top).await?;
-    let whole = letters.into_iter().map(|letter| {
-        let api = api.clone();
-        async move { whole(&api, &letter).await }
-    });
-    let whole = stream::iter(whole).buffered(AT_ONCE);
-    let mut whole = std::pin::pin!(whole);
-    let (mut written, mut gone) = (0, 0);
-    while let Some(letter) = whole.next().await {
-        let Some(letter) = if_there(letter)? else {
-            gone += 1;
-            continue;
-        };
-        write_line(&mut *file, &letter)
-            .with_context(|| format!("{} cannot be written", to_file.display()))?;
-        written += 1;
+    let (letters, unread) = found(api, filter, *sent, now, *top).await?;
+    let mut exported = Exported::to(to_file);
+    let done = exported.write(api, letters, &mut *file).await;
+    let done = done.and(file.flush().with_context(|| exported.not_written()));
+    exported.tell(&unread, output);
+    done?;
+    exported.ended(&unread)
+}
+
+/// What was exported, and what was not.
+#[derive(Debug, Default)]
+struct Exported {
+    /// The file's name.
+    file: String,
+    written: u64,
+    gone: u64,
+    unreadable: u64,
+}
+
+impl Exported {
+    fn to(file: &Path) -> Self {
+        Self { file: file.display().to_string(), ..Self::default() }
     }
-    file.flush().with_context(|| format!("{} cannot be written", to_file.display()))?;
-    if is_stdout {
-        // The letters have standard output for themselves.
-        told_gone(gone)
-            .into_iter()
-            .for_each(|told| Progress::on_stderr().line(&format!("! {told}")));
-        return Ok(());
+
+    fn is_stdout(&self) -> bool {
+        self.file == "-"
     }
-    let file = to_file.display().to_string();
-    let document = json!({"events": written, "gone": gone, "file": file});
-    let letters = format!("{} written to {file}", count(written, "dead letter"));
-    let told = std::iter::once(letters).chain(told_gone(gone)).collect::<Vec<_>>().join("\n");
-    output.print(&document, |_| told);
-    Ok(())
+
+    fn not_written(&self) -> String {
+        format!("{} cannot be written", self.file)
+    }
+
+    /// Writes the letters with their events, in their order. What can't be read is a line too, which says
+    /// where it is and why.
+    async fn write(
+        &mut self,
+        api: &ManageApi,
+        letters: Vec<Value>,
+        to: &mut (dyn Write + Send),
+    ) -> anyhow::Result<()> {
+        let whole = letters.into_iter().map(|letter| {
+            let api = api.clone();
+            async move { whole(&api, &letter).await }
+        });
+        let whole = stream::iter(whole).buffered(AT_ONCE);
+        let mut whole = std::pin::pin!(whole);
+        while let Some(letter) = whole.next().await {
+            let Some(letter) = if_there(letter)? else {
+                self.gone += 1;
+                continue;
+            };
+            write_line(to, &letter).with_context(|| self.not_written())?;
+            if letter.get("problem").is_some() {
+                self.unreadable += 1;
+            } else {
+                self.written += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn document(&self, unread: &Unread) -> Value {
+        json!({
+            "events": self.written, "gone": self.gone, "unreadable": self.unreadable,
+            "failed": unread.document(), "file": self.file,
+        })
+    }
+
+    /// Prints what was done.
+    fn tell(&self, unread: &Unread, output: Output) {
+        let gone = told_gone(self.gone).into_iter();
+        if self.is_stdout() {
+            // The letters have standard output for themselves.
+            gone.for_each(|told| Progress::on_stderr().line(&format!("! {told}")));
+            return;
+        }
+        let letters = format!("{} written to {}", count(self.written, "dead letter"), self.file);
+        let told = std::iter::once(letters).chain(gone).collect::<Vec<_>>().join("\n");
+        output.tell(&self.document(unread), |_| told);
+    }
+
+    /// Fails the command where something is missing: it is no copy of what a purge would delete.
+    fn ended(&self, unread: &Unread) -> anyhow::Result<()> {
+        let problems: Vec<_> = self.told_unreadable().into_iter().chain(unread.told()).collect();
+        anyhow::ensure!(problems.is_empty(), "{}", problems.join("\n"));
+        Ok(())
+    }
+
+    fn told_unreadable(&self) -> Option<String> {
+        let place = if self.is_stdout() { "the output" } else { "the file" };
+        match self.unreadable {
+            0 => None,
+            1 => Some(format!("1 object or record can't be read: its events are not in {place}")),
+            many => Some(format!(
+                "{many} objects or records can't be read: their events are not in {place}"
+            )),
+        }
+    }
 }
 
 /// What was deleted while it was exported, where something was.
@@ -112,13 +180,14 @@ async fn whole(api: &ManageApi, listed: &Value) -> anyhow::Result<Value> {
     if listed.get("problem").is_some() {
         return Ok(listed.clone());
     }
-    let mut letter = api.dead_letter(topic, name, id).await?;
+    let letter = api.dead_letter(topic, name, id).await;
+    let mut letter = letter.with_context(|| format!("{topic}/{name}: the dead letter {id}"))?;
     letter["topic"] = json!(topic);
     letter["eventSubscription"] = json!(name);
     Ok(letter)
 }
 
-fn write_line(to: &mut dyn Write, letter: &Value) -> io::Result<()> {
+fn write_line(to: &mut (dyn Write + Send), letter: &Value) -> io::Result<()> {
     writeln!(to, "{letter}")
 }
 
@@ -127,6 +196,53 @@ mod tests {
     use super::*;
     use crate::commands::dead_letter::Chosen;
     use crate::manage_api::fake::FakeApi;
+
+    fn to_file(folder: &tempfile::TempDir) -> ExportArguments {
+        let chosen = Chosen {
+            from: None,
+            to: None,
+            since: None,
+            reason: None,
+            event_type: None,
+            event_id: None,
+        };
+        let [topic, subscription] = ["t", "s"].map(|name| Some(name.to_owned()));
+        ExportArguments {
+            filter: Filter { topic, subscription, chosen },
+            sent: Sent { redriven: false, open: false },
+            to_file: folder.path().join("letters.jsonl"),
+            top: usize::MAX,
+        }
+    }
+
+    /// One is unreadable when it is listed, another one since then.
+    #[tokio::test]
+    async fn what_can_not_be_read_is_counted_apart_and_fails() {
+        let letters = "/topics/t/eventSubscriptions/s/deadLetters";
+        let row = |id: &str| json!({"id": id, "objectName": "o", "problem": "it is archived"});
+        let list = json!({"value": [row("a"), {"id": "b"}]});
+        let api = FakeApi::answering(&[
+            (&format!("GET {letters}/b"), 200, row("b")),
+            (&format!("GET {letters}"), 200, list),
+        ])
+        .await;
+        let folder = tempfile::tempdir().expect("a folder");
+        let arguments = to_file(&folder);
+        let manage = ManageApi::connect(&api.url()).await.expect("an API");
+        let now = Timestamp::from_millis(0);
+        let failed = run(&arguments, &manage, now, Output::new(true)).await.expect_err("no event");
+        let want = "2 objects or records can't be read: their events are not in the file";
+        assert_eq!(failed.to_string(), want);
+        let text = std::fs::read_to_string(&arguments.to_file).expect("read");
+        assert_eq!(text.matches("it is archived").count(), 2, "{text}");
+        let (mut exported, mut to) = (Exported::to(Path::new("f")), Vec::<u8>::new());
+        exported.write(&manage, vec![row("a")], &mut to).await.expect("written");
+        let unread = Unread::default();
+        let want = json!({"events": 0, "gone": 0, "unreadable": 1, "failed": [], "file": "f"});
+        assert_eq!(exported.document(&unread), want);
+        let told = exported.ended(&unread).expect_err("no event").to_string();
+        assert_eq!(told, "1 object or record can't be read: its events are not in the file");
+    }
 
     #[tokio::test]
     async fn what_is_purged_meanwhile_is_told_and_ends_nothing() {
@@ -142,21 +258,7 @@ mod tests {
         ])
         .await;
         let folder = tempfile::tempdir().expect("a folder");
-        let chosen = Chosen {
-            from: None,
-            to: None,
-            since: None,
-            reason: None,
-            event_type: None,
-            event_id: None,
-        };
-        let [topic, subscription] = ["t", "s"].map(|name| Some(name.to_owned()));
-        let arguments = ExportArguments {
-            filter: Filter { topic, subscription, chosen },
-            sent: Sent { redriven: false, open: false },
-            to_file: folder.path().join("letters.jsonl"),
-            top: usize::MAX,
-        };
+        let arguments = to_file(&folder);
         let manage = ManageApi::connect(&api.url()).await.expect("an API");
         run(&arguments, &manage, Timestamp::from_millis(0), Output::new(true))
             .await

@@ -5,12 +5,13 @@ use clap::{ArgGroup, Args};
 use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Filter, of};
+use super::unread::Unread;
+use super::{Filter, counts_of, of};
 use crate::commands::Whose;
 use crate::failure::{Misuse, chain};
 use crate::manage_api::ManageApi;
 use crate::manage_api::dead_letters::LetterChoice;
-use crate::output::{Output, count};
+use crate::output::{self, Output, count};
 
 /// What an answer counts.
 const MEMBERS: [&str; 3] = ["purgedEvents", "purgedObjects", "leftEvents"];
@@ -52,7 +53,8 @@ struct Planned {
 ///
 /// # Errors
 ///
-/// [`Misuse`] without consent; a refusal or a transport failure, behind what was done before it.
+/// [`Misuse`] without consent; a refusal or a transport failure, behind what was done before it; event
+/// subscriptions that could not be read, of which nothing is deleted.
 pub(super) async fn run(
     arguments: &PurgeArguments,
     api: &ManageApi,
@@ -62,30 +64,43 @@ pub(super) async fn run(
     let redriven = arguments.redriven.then_some(true);
     let choice = LetterChoice { redriven, ..arguments.filter.chosen.choice(now) };
     let choice = until_counted(choice, now);
-    let planned = plan(arguments, api, &choice).await?;
+    let (planned, unread) = plan(arguments, api, &choice).await?;
     if arguments.dry_run {
-        output.print(&plan_document(&planned), |_| plan_text(&planned));
-        return Ok(());
+        output.tell(&plan_document(&planned, &unread), |_| plan_text(&planned, &unread));
+        return unread.ended();
     }
     if !arguments.yes {
-        return Err(Misuse(consent(&planned)).into());
+        return Err(Misuse(consent(&planned, &unread)).into());
     }
-    let mut purged = Purged::default();
-    for Planned { whose: Whose { topic, subscription }, .. } in &planned {
+    if let Some(told) = left_out(&unread) {
+        output::note(&format!("! {told}"));
+    }
+    let all = planned.len() + unread.failed.len();
+    let purged = delete(api, &planned, unread, &choice).await;
+    output.tell(&purged.document(), |_| purged.text());
+    purged.ended(all)
+}
+
+/// Deletes what was counted of each; what could not be counted stays.
+async fn delete(
+    api: &ManageApi,
+    planned: &[Planned],
+    unread: Unread,
+    choice: &LetterChoice,
+) -> Purged {
+    let uncounted = |(key, error): (String, String)| {
+        (key, format!("it could not be read, so nothing of it is deleted: {error}"))
+    };
+    let failed = unread.failed.into_iter().map(uncounted).collect();
+    let mut purged = Purged { failed, ..Purged::default() };
+    for Planned { whose: Whose { topic, subscription }, .. } in planned {
         let key = format!("{topic}/{subscription}");
         let mut counts = [0; 3];
         let take = |answer: &Value| add(&mut counts, answer);
-        let done = api.purge_dead_letters(topic, subscription, &choice, take).await;
+        let done = api.purge_dead_letters(topic, subscription, choice, take).await;
         purged.note(key, counts, done);
     }
-    output.tell(&purged.document(), |_| purged.text());
-    match purged.failed.len() {
-        0 => Ok(()),
-        failed => anyhow::bail!(
-            "{failed} of {} could not be purged whole",
-            count(planned.len() as u64, "event subscription")
-        ),
-    }
+    purged
 }
 
 /// S3 tells times in whole seconds, and clocks differ a little.
@@ -110,32 +125,33 @@ fn add(counts: &mut [u64; 3], answer: &Value) {
     }
 }
 
-/// Counts what is chosen, by event subscription; those that have nothing of it are left out.
+/// Counts what is chosen, by event subscription; those that have nothing of it are left out, and so are
+/// those that could not be counted whole.
 async fn plan(
     arguments: &PurgeArguments,
     api: &ManageApi,
     choice: &LetterChoice,
-) -> anyhow::Result<Vec<Planned>> {
-    let mut planned = Vec::new();
-    for whose in of(api, &arguments.filter).await? {
-        let [mut events, mut redriven, mut unreadable] = [0; 3];
-        let take = |answer: &Value| {
-            events += answer["events"].as_u64().unwrap_or(0);
-            redriven += answer["redrivenEvents"].as_u64().unwrap_or(0);
-            unreadable += answer["unreadable"].as_u64().unwrap_or(0);
+) -> anyhow::Result<(Vec<Planned>, Unread)> {
+    let all = of(api, &arguments.filter).await?;
+    let (mut planned, mut unread) = (Vec::new(), Unread::of(&arguments.filter, &all));
+    for whose in all {
+        let counted = counts_of(api, &whose, choice).await;
+        let answers = unread.take(&whose, counted)?.unwrap_or_default();
+        let sum = |member: &str| -> u64 {
+            answers.iter().filter_map(|answer| answer[member].as_u64()).sum()
         };
-        api.count_dead_letters(&whose.topic, &whose.subscription, choice, take).await?;
+        let events = sum("events");
         // What can't be read is deleted where nothing chooses by what it says.
-        let unreadable = if choice.chooses_by_content() { 0 } else { unreadable };
+        let unreadable = if choice.chooses_by_content() { 0 } else { sum("unreadable") };
         if events + unreadable > 0 {
-            let open = events.saturating_sub(redriven);
+            let open = events.saturating_sub(sum("redrivenEvents"));
             planned.push(Planned { whose, events, open, unreadable });
         }
     }
-    Ok(planned)
+    Ok((planned, unread))
 }
 
-fn plan_document(planned: &[Planned]) -> Value {
+fn plan_document(planned: &[Planned], unread: &Unread) -> Value {
     let one = |one: &Planned| {
         json!({
             "topic": one.whose.topic, "eventSubscription": one.whose.subscription,
@@ -149,12 +165,13 @@ fn plan_document(planned: &[Planned]) -> Value {
         "openEvents": sum(|one| one.open),
         "unreadable": sum(|one| one.unreadable),
         "byEventSubscription": planned.iter().map(one).collect::<Value>(),
+        "failed": unread.document(),
     })
 }
 
-fn plan_text(planned: &[Planned]) -> String {
+fn plan_text(planned: &[Planned], unread: &Unread) -> String {
     if planned.is_empty() {
-        return "There is no such dead letter.".to_owned();
+        return unread.nothing_found().to_owned();
     }
     let line = |one: &Planned| {
         let Planned { whose: Whose { topic, subscription }, events, open, unreadable } = one;
@@ -170,7 +187,13 @@ fn plan_text(planned: &[Planned]) -> String {
     format!("{} would be deleted:\n{}", count(events, "dead letter"), lines.join("\n"))
 }
 
-fn consent(planned: &[Planned]) -> String {
+/// What a purge leaves out because it could not be counted.
+fn left_out(unread: &Unread) -> Option<String> {
+    Some(format!("{}\nNothing of what could not be read is deleted.", unread.told()?))
+}
+
+/// What is lost; first of all, what is not in these numbers.
+fn consent(planned: &[Planned], unread: &Unread) -> String {
     let events = planned.iter().map(|one| one.events).sum();
     let open: u64 = planned.iter().map(|one| one.open).sum();
     let mut letters = count(events, "dead letter");
@@ -178,8 +201,9 @@ fn consent(planned: &[Planned]) -> String {
     if unreadable > 0 {
         letters.push_str(&format!(" and {} that can't be read", count(unreadable, "object")));
     }
+    let left_out = left_out(unread).map(|told| format!("{told}\n")).unwrap_or_default();
     format!(
-        "This permanently deletes {letters} of {}, {open} of them never sent again. Repeat with --yes. \
+        "{left_out}This permanently deletes {letters} of {}, {open} of them never sent again. Repeat with --yes. \
          (--dry-run lists them by event subscription, --redriven deletes only what was sent again.)",
         count(planned.len() as u64, "event subscription")
     )
@@ -202,6 +226,19 @@ impl Purged {
             self.failed.push((key.clone(), chain(&error)));
         }
         self.by_subscription.push((key, counts));
+    }
+
+    /// Fails the command where something stays, of so many event subscriptions.
+    fn ended(&self, all: usize) -> anyhow::Result<()> {
+        let names: Vec<_> = self.failed.iter().map(|(key, _)| key.as_str()).collect();
+        anyhow::ensure!(
+            names.is_empty(),
+            "{} of {} could not be purged whole: {}",
+            names.len(),
+            count(all as u64, "event subscription"),
+            names.join(", ")
+        );
+        Ok(())
     }
 
     fn document(&self) -> Value {
@@ -238,7 +275,16 @@ impl Purged {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::manage_api::fake::FakeApi;
+
+    #[derive(Parser, Debug)]
+    struct Line {
+        #[command(flatten)]
+        arguments: PurgeArguments,
+    }
 
     fn planned() -> Vec<Planned> {
         let whose = Whose { topic: "t".to_owned(), subscription: "s".to_owned() };
@@ -247,13 +293,7 @@ mod tests {
 
     #[test]
     fn nothing_is_deleted_without_scope_count_and_consent() {
-        use clap::Parser;
-
-        #[derive(Parser, Debug)]
-        struct Line {
-            #[command(flatten)]
-            arguments: PurgeArguments,
-        }
+        let unread = Unread::default();
         let parsed = |line: &str| {
             Line::try_parse_from(std::iter::once("purge").chain(line.split_whitespace()))
         };
@@ -263,16 +303,49 @@ mod tests {
         for line in ["--yes", "", "--all --topic t --yes", "--topic t --yes --dry-run"] {
             assert!(parsed(line).is_err(), "{line}");
         }
-        assert!(consent(&planned()).starts_with(
+        assert!(consent(&planned(), &unread).starts_with(
             "This permanently deletes 3 dead letters and 1 object that can't be read of 1 event subscription, \
              2 of them never sent again. Repeat with --yes."
         ));
-        let text = plan_text(&planned());
+        let text = plan_text(&planned(), &unread);
         assert!(
             text.contains("t/s: 3 dead letters, 2 never sent again, 1 more object that"),
             "{text}"
         );
-        assert_eq!(plan_document(&planned())["openEvents"], 2);
+        assert_eq!(plan_document(&planned(), &unread)["openEvents"], 2);
+    }
+
+    /// Of `t/a` nothing can be read, and nothing is deleted: the fake has no answer for that.
+    #[tokio::test]
+    async fn what_can_not_be_counted_is_told_before_the_consent_and_stays() {
+        let one = |name: &str| json!({"name": name, "properties": {"deadLetterDestination": {}}});
+        let of = |name: &str| format!("/topics/t/eventSubscriptions/{name}/deadLetters");
+        let [count_a, count_b] = ["a", "b"].map(|name| format!("GET {}:count", of(name)));
+        let purge_b = format!("POST {}:purge", of("b"));
+        let refused = json!({"error": {"code": "Conflict", "message": "no bucket"}});
+        let fake = FakeApi::answering(&[
+            (count_a.as_str(), 409, refused),
+            (count_b.as_str(), 200, json!({"events": 3, "redrivenEvents": 1})),
+            (purge_b.as_str(), 200, json!({"purgedEvents": 3, "purgedObjects": 1})),
+            ("GET /topics/t/eventSubscriptions ", 200, json!({"value": [one("a"), one("b")]})),
+        ])
+        .await;
+        let api = ManageApi::connect(&fake.url()).await.expect("built");
+        let now = Timestamp::parse_rfc_3339("2026-01-01T00:00:12Z").expect("a time");
+        let purge = async |flags: &[&str]| {
+            let words = ["purge", "--topic", "t"].into_iter().chain(flags.iter().copied());
+            let Line { arguments } = Line::parse_from(words);
+            run(&arguments, &api, now, Output::new(true)).await.expect_err("not all")
+        };
+        let told = purge(&["--dry-run"]).await.to_string();
+        assert!(told.contains("1 of 2") && told.contains("t/a: Conflict"), "{told}");
+        let asked = purge(&[]).await;
+        let told = asked.to_string();
+        let (left_out, lost) = told.split_once("This permanently").expect("both");
+        assert!(asked.is::<Misuse>() && left_out.contains("t/a: Conflict"), "{told}");
+        assert!(lost.contains("3 dead letters of 1 event subscription,"), "{told}");
+        let told = purge(&["--yes"]).await.to_string();
+        assert_eq!(told, "1 of 2 event subscriptions could not be purged whole: t/a");
     }
 
     #[test]
@@ -297,7 +370,9 @@ mod tests {
     fn what_was_deleted_before_a_failure_is_told() {
         let mut purged = Purged::default();
         purged.note("t/a".to_owned(), [4, 2, 1], Ok(()));
+        assert!(purged.ended(2).is_ok());
         purged.note("t/b".to_owned(), [1, 1, 0], Err(anyhow::anyhow!("a redrive is running")));
+        assert!(purged.ended(2).is_err());
         let text = purged.text();
         assert!(text.starts_with("5 dead letters in 3 objects deleted\n1 stay"), "{text}");
         assert!(text.ends_with("t/b: not purged whole: a redrive is running"), "{text}");

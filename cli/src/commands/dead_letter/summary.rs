@@ -8,9 +8,10 @@ use clap::Args;
 use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 
+use super::unread::Unread;
 use super::{Filter, Sent, found};
 use crate::manage_api::ManageApi;
-use crate::output::{self, text_at};
+use crate::output::{self, Output, text_at};
 
 /// Which ones.
 #[derive(Args, Debug)]
@@ -48,25 +49,27 @@ struct Group {
     owner: String,
 }
 
-/// What those that the arguments choose have in common, as JSON.
+/// Prints what those that the arguments choose have in common.
 ///
 /// # Errors
 ///
-/// A refusal by the server, or a transport failure.
-pub(super) async fn look(
+/// A refusal by the server, or a transport failure; event subscriptions that could not be read.
+pub(super) async fn run(
     arguments: &SummaryArguments,
     api: &ManageApi,
     now: Timestamp,
-) -> anyhow::Result<Value> {
+    output: Output,
+) -> anyhow::Result<()> {
     let SummaryArguments { filter, sent, top } = arguments;
     // One more says whether there are more.
-    let mut letters = found(api, filter, *sent, now, top.saturating_add(1)).await?;
-    let is_complete = letters.len() <= *top;
+    let (mut letters, unread) = found(api, filter, *sent, now, top.saturating_add(1)).await?;
+    let is_cut = letters.len() > *top;
     letters.truncate(*top);
-    Ok(document(&letters, is_complete))
+    output.tell(&document(&letters, is_cut, &unread), |summary| text(summary, is_cut));
+    unread.ended()
 }
 
-fn document(letters: &[Value], is_complete: bool) -> Value {
+fn document(letters: &[Value], is_cut: bool, unread: &Unread) -> Value {
     let is_read = |letter: &&Value| letter["problem"].is_null();
     let (mut groups, mut events) = (BTreeMap::<Key, Group>::new(), 0_u64);
     for letter in letters.iter().filter(is_read) {
@@ -78,8 +81,9 @@ fn document(letters: &[Value], is_complete: bool) -> Value {
     json!({
         "events": events,
         "unreadable": letters.len() as u64 - events,
-        "isComplete": is_complete,
+        "isComplete": !is_cut && unread.is_empty(),
         "groups": groups.iter().map(|(key, group)| group.document(key)).collect::<Vec<_>>(),
+        "failed": unread.document(),
     })
 }
 
@@ -129,12 +133,12 @@ impl Group {
 }
 
 /// The summary for people.
-pub(super) fn text(summary: &Value) -> String {
+fn text(summary: &Value, is_cut: bool) -> String {
     let groups = summary["groups"].as_array().cloned().unwrap_or_default();
     let events = output::count(summary["events"].as_u64().unwrap_or(0), "dead letter");
-    let mut text = match summary["isComplete"] == true {
-        true => events,
-        false => format!("of the first {events} (--top looks at more)"),
+    let mut text = match is_cut {
+        false => events,
+        true => format!("of the first {events} (--top looks at more)"),
     };
     if !groups.is_empty() {
         let head = ["EVENTS", "REASON", "LAST OUTCOME", "TYPE", "WHOSE", "LAST", "EXAMPLE"];
@@ -195,7 +199,8 @@ mod tests {
         letters.push(letter("l-4", "a", Some(400), "2026-01-04"));
         letters.push(letter("l-5", "a", None, "2026-01-05"));
         letters.push(json!({"id": "l-6", "topic": "t", "problem": "no JSON"}));
-        let summary = document(&letters, true);
+        let unread = Unread::default();
+        let summary = document(&letters, false, &unread);
         assert_eq!((&summary["events"], &summary["unreadable"]), (&json!(5), &json!(1)));
         let first = json!({"events": 4, "deadLetterReason": "R", "lastDeliveryOutcome": "BadRequest",
             "lastHttpStatusCode": 400, "eventType": "T", "eventSubscriptions": ["t/a", "t/b"],
@@ -203,11 +208,14 @@ mod tests {
             "exampleOf": "t/b"});
         assert_eq!(summary["groups"][0], first);
         assert_eq!(summary["groups"][1]["events"], 1);
-        let told = text(&summary);
+        assert_eq!((&summary["isComplete"], &summary["failed"]), (&json!(true), &json!([])));
+        let told = text(&summary, false);
         for part in ["5 dead letters", "BadRequest (400)", "t/b and 1 more", "1 more objects"] {
             assert!(told.contains(part), "{part} is not in\n{told}");
         }
-        assert!(text(&document(&letters, false)).starts_with("of the first 5 dead letters"));
-        assert_eq!(text(&document(&[], true)), "0 dead letters");
+        let cut = document(&letters, true, &unread);
+        assert_eq!(cut["isComplete"], false);
+        assert!(text(&cut, true).starts_with("of the first 5 dead letters"));
+        assert_eq!(text(&document(&[], false, &unread), false), "0 dead letters");
     }
 }

@@ -40,20 +40,22 @@ const TELL_AGAIN_AFTER: [Duration; 2] = [Duration::from_millis(200), Duration::f
 ///
 /// A record is let go only when its object is stored, or its events were dropped and counted.
 pub async fn gather(context: &Context, records: Vec<Record>) -> Vec<String> {
-    let mut kept = Vec::new();
+    let (mut kept, mut claimed) = (Vec::new(), Vec::new());
     let mut folders: BTreeMap<Folder, Vec<(Record, Ended)>> = BTreeMap::new();
     for record in records {
         match Ended::decode(&record.body) {
-            Ok(ended) if ended.delivery.is_claimed() => {
-                // One after the other: a hundred of these would not fit the function's memory.
-                kept.extend(store_claimed(context, record, ended).await);
-            }
+            Ok(ended) if ended.delivery.is_claimed() => claimed.push((record, ended)),
             Ok(ended) => folders.entry(ended.folder()).or_default().push((record, ended)),
             Err(error) => kept.extend(poison(context, record, &error).await),
         }
     }
     let stored = folders.into_iter().map(|(folder, ended)| store(context, folder, ended));
     kept.extend(join_all(stored).await.into_iter().flatten());
+    // Behind the others, which would wait for them; and one after the other: a hundred of these would not
+    // fit the function's memory.
+    for (record, ended) in claimed {
+        kept.extend(store_claimed(context, record, ended).await);
+    }
     kept
 }
 

@@ -27,6 +27,7 @@ use gridpost_testkit::{
     endpoint::{Reaction, Script},
     faults::Plan,
     fixtures,
+    queue::QueueSettings,
 };
 use serde_json::value::RawValue;
 use uuid::Uuid;
@@ -57,6 +58,8 @@ pub(crate) struct World {
     pub(crate) state_faults: Plan,
     /// The same for the payload bucket.
     pub(crate) payload_faults: Plan,
+    /// The faults of calls that park.
+    pub(crate) parking_faults: Plan,
     /// The faults of calls that hide or delete.
     pub(crate) receiver_faults: Plan,
     /// The faults of calls that send.
@@ -110,7 +113,11 @@ impl World {
     /// A world whose endpoint allows `rate` requests a minute.
     pub(crate) fn new(rate: Option<u32>) -> Self {
         Self {
-            deployment: Deployment::at(NOW),
+            // The second retry queue is one to which nothing is sent any more.
+            deployment: Deployment::with_queues(
+                NOW,
+                QueueSettings { retry_shards: 2, ..QueueSettings::CALM },
+            ),
             subscription: subscription(rate),
             status: 200,
             script: None,
@@ -120,6 +127,7 @@ impl World {
             measures_latency: false,
             state_faults: Plan::default(),
             payload_faults: Plan::default(),
+            parking_faults: Plan::default(),
             receiver_faults: Plan::default(),
             sender_faults: Plan::default(),
         }
@@ -247,7 +255,7 @@ impl World {
             receiver: self.deployment.apart(queues, self.receiver_faults.clone()),
             in_flight: InFlight::new(Arc::clone(queues) as _),
             states: self.deployment.apart(tables, self.state_faults.clone()),
-            parking: Arc::clone(tables) as _,
+            parking: self.deployment.apart(tables, self.parking_faults.clone()),
             payloads: self.deployment.apart(payloads, self.payload_faults.clone()),
             healths: HealthCache::new(Arc::clone(tables) as _, Arc::clone(dice) as _),
             rates: Rates::new(self.deployment.of(tables)),

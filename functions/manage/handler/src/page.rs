@@ -107,6 +107,25 @@ impl Page {
         problems.or(Some(page)).map_err(Reply::from_query)
     }
 
+    /// Checks the query of a request that chooses by its body alone: a parameter that is passed over would
+    /// have it do more than was meant.
+    ///
+    /// # Errors
+    ///
+    /// 400 with every parameter that is not known.
+    pub(crate) fn check_none(query: &str) -> Result<(), Reply> {
+        let mut problems = Problems::default();
+        for (name, _) in form_urlencoded::parse(query.as_bytes()) {
+            if name != VERSION_NAME {
+                let rule = format!(
+                    "is not known; the only parameter here is {VERSION_NAME}, everything else is said by the body"
+                );
+                problems.add(Code::UnknownMember, quoted(&name), rule);
+            }
+        }
+        problems.or(Some(())).map_err(Reply::from_query)
+    }
+
     /// The name to choose by, where that parameter was given.
     pub(crate) fn filter(&self, name: &str) -> Option<&str> {
         self.filters.get(name).map(String::as_str)

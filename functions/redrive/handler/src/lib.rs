@@ -5,7 +5,7 @@
 //! one batch at most, with the same ids. The job's message is never sent on but hidden, for Lambda stops
 //! what sends itself round.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use gridpost_core::{
     delivery::{
@@ -36,8 +36,9 @@ const LEASE_SLACK: Duration = Duration::from_secs(2);
 /// How often the place of a job that counts is noted: who looks on sees it grow.
 const NOTED_EVERY: Duration = Duration::from_secs(2);
 
-/// How long a job waits whose work failed.
-const FAILED_WAIT_S: u32 = 10;
+/// How long a job waits whose work failed: as many seconds as its message was received, in these bounds.
+/// Lambda stops a message's successors at the sixteenth, so that one must last.
+const FAILED_WAIT_S: RangeInclusive<u32> = 10..=300;
 
 /// A message that was received so often is replaced by a new one before SQS takes it for poison.
 const RECEIVES_MAX: u32 = 900;
@@ -104,6 +105,12 @@ enum NextStep {
     Done,
     /// It goes on after so many seconds.
     GoOn(u32),
+    /// It failed and is tried again.
+    Failed,
+}
+
+fn failed_wait_s(receive_count: u32) -> u32 {
+    receive_count.clamp(*FAILED_WAIT_S.start(), *FAILED_WAIT_S.end())
 }
 
 /// Works at the jobs of these records until the deadline, and answers which records SQS keeps.
@@ -125,7 +132,12 @@ pub async fn work(context: &Context, records: Vec<Record>, deadline: Timestamp) 
                 NextStep::GoOn(UNREADABLE_WAIT_S)
             }
         };
-        if let NextStep::GoOn(seconds) = then {
+        let wait_s = match then {
+            NextStep::Done => None,
+            NextStep::GoOn(seconds) => Some(seconds),
+            NextStep::Failed => Some(failed_wait_s(record.receive_count)),
+        };
+        if let Some(seconds) = wait_s {
             let hidden = context.receiver.hide(Queue::Redrive, &record.receipt, seconds).await;
             if let Err(error) = hidden {
                 tracing::warn!(message.id = %record.message_id, error = %chain(&error), "not hidden");
@@ -160,7 +172,7 @@ async fn tend(
         Ok(Err(then)) => return then,
         Err(error) => {
             tracing::warn!(redrive = %tick.redrive, error = %chain(&error), "a redrive was not begun");
-            return NextStep::GoOn(FAILED_WAIT_S);
+            return NextStep::Failed;
         }
     };
     let (noted_at, revision) = (context.clock.now(), Revision::default());
@@ -186,7 +198,7 @@ async fn take(
     }
     if let Some(lease) = job.lease.as_ref().filter(|lease| lease.until > now) {
         let seconds = lease.until.since(now).as_secs() + 1;
-        return Ok(Err(NextStep::GoOn(u32::try_from(seconds).unwrap_or(FAILED_WAIT_S))));
+        return Ok(Err(NextStep::GoOn(u32::try_from(seconds).unwrap_or(*FAILED_WAIT_S.end()))));
     }
     job.lease = Some(Lease { holder, until: deadline + LEASE_SLACK });
     Ok(match context.redrives.save(&job).await? {
@@ -403,7 +415,7 @@ impl Worker<'_> {
                 NextStep::Done
             }
             // What the batch in hand had come to is not known: the job goes on where it was noted.
-            Err(Stop::Lost) => return NextStep::GoOn(FAILED_WAIT_S),
+            Err(Stop::Lost) => return NextStep::Failed,
             Err(Stop::Hopeless(why)) => {
                 tracing::error!(redrive = %id, why, "a redrive can't go on; resume it when that is mended");
                 return self.note_problem(why, Status::Failed).await;
@@ -441,7 +453,7 @@ impl Worker<'_> {
                 return NextStep::Done;
             }
         }
-        NextStep::GoOn(FAILED_WAIT_S)
+        NextStep::Failed
     }
 }
 

@@ -440,6 +440,21 @@ async fn a_message_that_this_version_does_not_read_is_kept() {
     assert!(sent(&world).is_empty());
 }
 
+/// Lambda stops what sends itself on 16 times: a bucket that is refused may be for weeks.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_can_t_work_outlasts_weeks() {
+    let world = world(3).await;
+    world.buckets.settings().unreadable.insert(name(0));
+    let received = world.queues.receive(Queue::Redrive, 1).await.remove(0);
+    for (count, want) in [(1, 10), (10, 10), (120, 120), (899, 300)] {
+        let often = Received { count, ..received.clone() };
+        assert!(invoked_with(&world, &context(&world), often).await);
+        assert_eq!(hidden(&world), Some(want), "received {count} times");
+    }
+    let lasts_s: u32 = (1..RECEIVES_MAX).map(failed_wait_s).sum();
+    assert!(16 * lasts_s > 30 * 24 * 60 * 60, "{lasts_s} s for each of 16");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_message_received_too_often_is_replaced() {
     let world = world(3).await;

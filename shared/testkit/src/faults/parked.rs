@@ -11,6 +11,11 @@ use uuid::Uuid;
 use super::{About, Faulty, Units};
 use crate::table::Tables;
 
+/// What a write of it takes: a unit for each KiB, a removal like any other.
+fn units_of(parked: &Parked) -> Units {
+    Units::Write(u32::try_from(parked.body.len() / 1_024 + 1).unwrap_or(u32::MAX))
+}
+
 /// The partition of the table that a parked delivery lies in.
 fn partition_of(parked: &Parked) -> String {
     format!("parked {}#{}", parked.due_minute(), parked_partition(parked.id))
@@ -19,13 +24,13 @@ fn partition_of(parked: &Parked) -> String {
 #[async_trait]
 impl ParkingLot for Faulty<Tables> {
     async fn park(&self, parked: &Parked) -> Result<(), PortError> {
-        let units = [(partition_of(parked), Units::Write(1))];
+        let units = [(partition_of(parked), units_of(parked))];
         let about = About::Deliveries(vec![parked.id]);
         self.table(about, &units, || self.inner.park(parked)).await
     }
 
     async fn remove(&self, parked: &Parked) -> Result<(), PortError> {
-        let units = [(partition_of(parked), Units::Write(1))];
+        let units = [(partition_of(parked), units_of(parked))];
         let about = About::Deliveries(vec![parked.id]);
         self.table(about, &units, || self.inner.remove(parked)).await
     }
@@ -51,7 +56,7 @@ impl DueDeliveries for Faulty<Tables> {
     async fn remove_all(&self, parked: &[Parked]) -> Result<(), PortError> {
         let about = About::Deliveries(parked.iter().map(|parked| parked.id).collect());
         let units: Vec<_> =
-            parked.iter().map(|parked| (partition_of(parked), Units::Write(1))).collect();
+            parked.iter().map(|parked| (partition_of(parked), units_of(parked))).collect();
         self.room_for(&units).await;
         self.table(about, &units, || self.inner.remove_all(parked)).await
     }

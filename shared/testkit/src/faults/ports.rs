@@ -15,7 +15,7 @@ use gridpost_ports::{
     QueueSender, ResourceClient,
 };
 
-use super::{About, Fault, Faulty, Service};
+use super::{About, Fault, Faulty, Injector, Instance, Service};
 use crate::{
     bucket::Buckets,
     endpoint::Endpoints,
@@ -23,10 +23,36 @@ use crate::{
     queue::{Carried, Queues},
 };
 
+/// A call of several entries that is under way.
+struct UnderWay<'f> {
+    injector: &'f Injector,
+    instance: &'f Instance,
+    /// The deliveries of its entries; of one entry alone, its own fault tells.
+    about: Option<About>,
+}
+
+impl<'f> UnderWay<'f> {
+    fn of(faulty: &'f Faulty<Queues>, messages: &[Outgoing]) -> Self {
+        let carried = || messages.iter().filter_map(|one| Carried::of(&one.body).delivery);
+        let about = (messages.len() > 1).then(|| About::Deliveries(carried().collect()));
+        Self { injector: &faulty.injector, instance: &faulty.instance, about }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    /// A caller that waits no longer knows of no entry whether it was sent.
+    fn drop(&mut self) {
+        if let Some(about) = &self.about {
+            self.injector.note(self.instance, about, "a call was given up with all its entries");
+        }
+    }
+}
+
 #[async_trait]
 impl QueueSender for Faulty<Queues> {
     async fn send(&self, queue: Queue, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
         self.inner.note_call(queue, messages.len());
+        let mut under_way = UnderWay::of(self, &messages);
         // Each entry of a batch fails or succeeds by itself.
         let one = |message: Outgoing| async move {
             let about =
@@ -35,7 +61,9 @@ impl QueueSender for Faulty<Queues> {
             self.call(about, effect).await
         };
         let at_once = if self.injector.plan().as_adapters { messages.len().max(1) } else { 1 };
-        stream::iter(messages).map(one).buffered(at_once).collect().await
+        let answers = stream::iter(messages).map(one).buffered(at_once).collect().await;
+        under_way.about = None;
+        answers
     }
 }
 

@@ -20,6 +20,8 @@ fn audit(counts: &[(&str, u64, u64)], queues: Result<Queues, String>) -> Audit {
     let batches = counts.iter().map(|(name, ..)| (key(name), 1)).collect();
     let [after, later] = [Ledger::default(), Ledger::default()];
     Audit {
+        asked: HOUR,
+        kept: Ok(HOUR),
         since: HOUR,
         until: LATER,
         ledger,
@@ -56,6 +58,22 @@ fn more_ends_than_events_are_told_and_are_no_loss() {
     let line = "shop/b: 2 ends too many in the hour from 2026-11-21T08:00:00.000Z";
     assert!(text.contains(line), "{text}");
     assert!(!text.contains(BALANCES), "{text}");
+}
+
+#[test]
+fn what_the_logs_do_not_hold_any_more_is_no_all_clear() {
+    let whole = audit(&[("a", 10, 10)], Ok(Queues::default()));
+    assert!(whole.text().contains(BALANCES) && !whole.text().contains("PARTIAL"));
+    let earlier = Timestamp::from_millis(HOUR.as_millis() - 1);
+    let cut = Audit { asked: earlier, ..whole.clone() };
+    let text = cut.text();
+    let told = format!("nothing is known of events published before {HOUR}");
+    assert!(text.contains("PARTIAL: asked since") && text.contains(&told), "{text}");
+    assert!(!text.contains(BALANCES) && !text.contains("more waits"), "{text}");
+    assert_eq!(cut.document()["isComplete"], false);
+    let unknown = Audit { kept: Err("no permission".to_owned()), ..whole };
+    let text = unknown.text();
+    assert!(text.contains("keep lines is not known: no permission"), "{text}");
 }
 
 /// Of `a` more waits than was counted: that may be what has no end. Of `b` nothing more waits.
@@ -137,10 +155,13 @@ fn what_ended_after_the_cut_off_is_told_beside_the_difference() {
 #[test]
 fn what_is_missing_says_what_to_do() {
     let audit_of = |queues| audit(&[("a", 10, 7)], queues);
-    let text = audit_of(Err("sqs:ListQueues was refused".to_owned())).text();
+    let text = audit_of(Ok(Queues::default())).text();
     assert!(text.contains("MISSING: 3 events without a known end"), "{text}");
     assert!(text.contains("shop/a: 3 events MISSING in the hour from 2026-11-21T08"), "{text}");
-    assert!(text.contains("what the queues hold is not known: sqs:ListQueues"), "{text}");
+    let refused = audit_of(Err("sqs:ListQueues was refused".to_owned())).text();
+    let told = "not known, so nothing is called missing: sqs:ListQueues";
+    assert!(refused.contains(told) && refused.contains("UNDER WAY: 3 events"), "{refused}");
+    assert!(!refused.contains("MISSING"), "{refused}");
     let under_way = audit_of(Ok(Queues { dispatch: 3, ..Queues::default() })).text();
     assert!(under_way.contains("UNDER WAY: 3 events") && !under_way.contains("balances"));
     assert!(!under_way.contains("PUBLISH TO DELIVERY"), "{under_way}");

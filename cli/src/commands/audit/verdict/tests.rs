@@ -12,6 +12,8 @@ fn audit(account: Account, queues: Result<Queues, String>, waiting: u64, batch: 
     let batches = BTreeMap::from([(key("a"), batch)]);
     let [after, later] = [Ledger::default(), Ledger::default()];
     Audit {
+        asked: closed_hour(0),
+        kept: Ok(closed_hour(0)),
         since: closed_hour(0),
         until: CUT_OFF,
         ledger,
@@ -54,7 +56,8 @@ fn verdict_table() {
         (5, Ok(retry), 1, 1, missing(1)),
         (1, Ok(retry), 9, 1, missing(1)),
         (1, Ok(poison), 0, 1, missing(1)),
-        (1, refused(), 0, 1, missing(1)),
+        // Queues that could not be read may hold it.
+        (1, refused(), 0, 1, under_way(1)),
         (0, refused(), 0, 1, Verdict::Balances),
     ];
     for (difference, queues, waiting, batch, want) in table {

@@ -340,6 +340,22 @@ async fn what_is_old_already_is_tried_more_than_once() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn small_dead_letters_do_not_wait_for_large_ones() {
+    let world = world(None, Vec::new());
+    let mut large = record(1, "shop", "billing", EndReason::TimeToLiveExceeded);
+    let mut ended = Ended::decode(&large.body).expect("an ended delivery");
+    let events = claim::encode(ended.delivery.events());
+    world.payloads.put(&claim::key(ended.delivery.id), events).await.expect("stored");
+    ended.delivery = ended.delivery.into_claimed();
+    large.body = serde_json::to_string(&ended).expect("JSON");
+    let small = record(2, "shop", "shipping", EndReason::TimeToLiveExceeded);
+    assert!(gather(&context(&world), vec![large, small]).await.is_empty());
+    let stored = world.buckets.calls(PUT);
+    let of = |name: &str| stored.iter().position(|object| object.to_lowercase().contains(name));
+    assert!(of("shipping") < of("billing") && of("billing").is_some(), "{stored:?}");
+}
+
 /// Its events lie in the payload bucket. They stay there until they are stored as dead letters, and a
 /// second copy of the message finds that they were: it stores nothing, and drops nothing.
 #[tokio::test(start_paused = true)]

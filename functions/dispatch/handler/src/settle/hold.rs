@@ -57,10 +57,12 @@ pub async fn hold_all(
     let (paused, hands): (Vec<_>, Vec<_>) = hands.into_iter().partition(is_paused);
     let paused = join_all(paused.into_iter().map(|(hand, hold)| async move {
         let record = hand.record.without_body();
-        (record, into_lot(context, hand, hold, now).await)
+        (record, into_lot_at_last(context, hand, hold, now).await)
     }));
-    let (first, retry): (Vec<_>, Vec<_>) =
-        hands.into_iter().partition(|(hand, _)| hand.lane() == Lane::First);
+    let moves = |(hand, _): &(DeliveryInHand, Hold)| {
+        hand.lane() == Lane::First || is_emptied(context, hand.record.queue)
+    };
+    let (first, retry): (Vec<_>, Vec<_>) = hands.into_iter().partition(moves);
     let retry = join_all(retry.into_iter().map(|(hand, hold)| async move {
         let record = hand.record.without_body();
         (record, in_retry_queue(context, hand, hold, now).await)
@@ -70,6 +72,11 @@ pub async fn hold_all(
     settled.extend(retry);
     settled.extend(paused);
     settled
+}
+
+/// Whether it is a retry queue to which nothing is sent any more: it is removed once it is empty.
+fn is_emptied(context: &Context, queue: Queue) -> bool {
+    matches!(queue, Queue::Retry(shard) if shard >= context.settings.retry_shards)
 }
 
 pub(super) async fn one(context: &Context, hand: DeliveryInHand, hold: Hold) -> Settled {
@@ -198,6 +205,26 @@ async fn in_retry_queue(
 async fn park(context: &Context, hand: DeliveryInHand, due: Timestamp) -> Settled {
     let message = hand.delivery.due_at(due);
     store(context, &hand, message, (due, None)).await
+}
+
+/// Parks a delivery in the lot of its event subscription. Where that fails, one of the dispatch queue goes
+/// on in its retry queue: there it would be hidden, and with enough of them hidden SQS hands out no first
+/// attempt of any event subscription.
+async fn into_lot_at_last(
+    context: &Context,
+    hand: DeliveryInHand,
+    hold: Hold,
+    now: Timestamp,
+) -> Settled {
+    if hand.lane() != Lane::First {
+        return into_lot(context, hand, hold, now).await;
+    }
+    let settled = into_lot(context, hand.clone(), hold, now).await;
+    let Err(error) = settled else { return settled };
+    let id = hand.delivery.id;
+    tracing::warn!(delivery.id = %id, error = %chain(&error), "not parked; it waits in its retry queue");
+    let moved = to_retry_queue(context, vec![(hand, Hold::Move)], now).await.pop();
+    moved.map_or(Err(error), |(_, settled)| settled)
 }
 
 /// Parks a delivery in the lot of its event subscription, as it is: nothing was attempted, so no

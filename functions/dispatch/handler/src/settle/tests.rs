@@ -194,6 +194,39 @@ async fn a_pause_holds_new_and_retried_deliveries_without_an_attempt() {
     }
 }
 
+/// Hidden in the dispatch queue, enough of them would hold up first attempts of every event subscription.
+#[tokio::test(start_paused = true)]
+async fn what_a_pause_can_t_hold_leaves_the_dispatch_queue() {
+    for (queue, moved) in [(Queue::Dispatch, 1), (Queue::Retry(0), 0)] {
+        let mut world = World::new(None).paused(true);
+        world.parking_faults = Plan::failing(1..100);
+        let kept = world.receive(queue, &[delivery(7)]).await;
+        let sent = sent_to(&world, Queue::Retry(0));
+        assert_eq!((kept.len(), sent.len()), (1 - moved, moved), "{queue:?}");
+        assert_eq!((lot(&world).await.len(), world.requests()), (0, 0), "{queue:?}");
+        for body in sent {
+            let next = Delivery::decode(&body).expect("a delivery");
+            assert_eq!(next.due, None, "it is held when its queue hands it out");
+        }
+    }
+}
+
+/// Fewer retry queues are sent to than there are: the others empty, however long what they hold waits.
+#[tokio::test(start_paused = true)]
+async fn what_fails_leaves_a_retry_queue_that_is_emptied() {
+    for (shard, moved) in [(0, 0), (1, 1)] {
+        let mut world = World::new(None);
+        world.status = 503;
+        let kept = world.receive(Queue::Retry(shard), &[delivery(7)]).await;
+        let sent = sent_to(&world, Queue::Retry(0));
+        assert_eq!((kept.len(), sent.len()), (1 - moved, moved), "shard {shard}");
+        for body in sent {
+            let next = Delivery::decode(&body).expect("a delivery");
+            assert!(next.due.is_some_and(|due| due.since(NOW).as_secs() >= 30), "{:?}", next.due);
+        }
+    }
+}
+
 /// What had failed before the pause waits in its queue until it is due, and is held then.
 #[tokio::test(start_paused = true)]
 async fn a_pause_holds_what_is_due_and_lets_its_state_be() {

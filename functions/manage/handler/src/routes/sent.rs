@@ -156,6 +156,11 @@ impl Sent {
         Page::of_form(&self.query, form)
     }
 
+    /// Refuses parameters where everything is said by the body.
+    pub(super) fn check_query(&self) -> Result<(), Reply> {
+        Page::check_none(&self.query)
+    }
+
     /// What must hold of a resource before it is changed.
     pub(super) fn precondition(&self) -> Result<Precondition, Reply> {
         Precondition::of(&self.headers)

@@ -81,6 +81,21 @@ async fn events_go_to_another_event_subscription_that_is_there() {
     assert_eq!(job.subscription, key("demo", "s-1"));
 }
 
+/// The lists beside it choose by their query: passed over here, it would send everything.
+#[tokio::test(start_paused = true)]
+async fn a_choice_in_the_query_is_refused() {
+    let world = filled().await;
+    let redrive = format!("POST {S}/deadLetters:redrive");
+    for query in ["dryRun=true", "reason=TimeToLiveExceeded", "api-version=1&$top=1"] {
+        let reply = world.call(&format!("{redrive}?{query}")).await;
+        assert_eq!((reply.status, code(&reply)), (400, "InvalidRequest"), "{query}: {reply:?}");
+    }
+    assert!(jobs(&world).is_empty());
+    assert_eq!(world.call(&format!("{redrive}?api-version=2025-02-15")).await.status, 201);
+    let resume = format!("POST {S}/redrives/{}/resume?eventsPerSecond=5", only_job(&world).id);
+    assert_eq!(world.call(&resume).await.status, 400);
+}
+
 #[tokio::test(start_paused = true)]
 async fn two_jobs_do_not_run_at_once_and_dry_runs_do_not_matter() {
     let world = filled().await;

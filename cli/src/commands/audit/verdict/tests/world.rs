@@ -217,6 +217,8 @@ impl World {
         let batches = SUBSCRIPTIONS.map(|(name, batch)| (key(name), batch));
         let [ledger, after, later] = [(); 3].map(|()| Ledger::default());
         let mut audit = Audit {
+            asked: closed_hour(0),
+            kept: Ok(closed_hour(0)),
             since: closed_hour(0),
             until: CUT_OFF,
             ledger,

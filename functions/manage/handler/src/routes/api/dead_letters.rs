@@ -112,6 +112,7 @@ async fn purge(State(context): State<Arc<Context>>, Named(key): Named, sent: Sen
     )
 )]
 async fn redrive(State(context): State<Arc<Context>>, Named(key): Named, sent: Sent) -> Answer {
+    sent.check_query()?;
     redrives::start(&context, &key, &sent.document()?).await
 }
 
@@ -181,5 +182,6 @@ async fn resume_redrive(
     Id(id): Id,
     sent: Sent,
 ) -> Answer {
+    sent.check_query()?;
     redrives::resume(&context, &key, &id, &sent.document()?).await
 }

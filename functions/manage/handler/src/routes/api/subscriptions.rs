@@ -183,6 +183,7 @@ async fn rotate_signing_secret(
     Named(key): Named,
     sent: Sent,
 ) -> Answer {
+    sent.check_query()?;
     subscriptions::rotate_secret(&context, &key, &sent.document()?).await
 }
 
@@ -206,6 +207,7 @@ async fn pause(
     Caller(caller): Caller,
     sent: Sent,
 ) -> Answer {
+    sent.check_query()?;
     pauses::pause(&context, &key, caller, &sent.document()?).await
 }
 

@@ -144,6 +144,7 @@ async fn regenerate_key(
     InTopic(topic): InTopic,
     sent: Sent,
 ) -> Answer {
+    sent.check_query()?;
     keys::regenerate(&context, &topic, &sent.document()?).await
 }
 
