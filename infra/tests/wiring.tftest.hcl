@@ -681,3 +681,33 @@ run "a_function_url_may_ask_for_iam" {
     error_message = "the function URL lets others in than IAM's principals, or ingest does not know"
   }
 }
+
+run "a_retry_queue_is_emptied_before_it_goes" {
+  command = apply
+
+  variables {
+    retry_queues_sent_to = 1
+  }
+
+  assert {
+    condition = (
+      length(aws_lambda_event_source_mapping.retry) == 2
+      && alltrue([
+        for module in [module.dispatch, module.manage, module.wake] :
+        module.environment["GRIDPOST_RETRY_QUEUES_SENT_TO"] == "1"
+        && length(split(",", module.environment["GRIDPOST_RETRY_QUEUE_URLS"])) == 2
+      ])
+    )
+    error_message = "a queue that is being emptied is not read, or still sent to"
+  }
+}
+
+run "no_more_retry_queues_are_sent_to_than_there_are" {
+  command = plan
+
+  variables {
+    retry_queues_sent_to = 3
+  }
+
+  expect_failures = [var.retry_queues_sent_to]
+}
