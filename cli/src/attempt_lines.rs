@@ -1,10 +1,16 @@
 //! What dispatch logged of attempts and ends, and dead-letter of events that it had to drop: read out of
 //! their lines in CloudWatch Logs, or in the local stack's.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use serde_json::{Value, json};
 
-use crate::aws_api::{AwsApi, Service, if_found};
+use crate::aws_api::{AwsApi, AwsRefusal, Service, if_found};
 use crate::failure::Misuse;
+use crate::progress::Progress;
 use crate::target::Target;
 
 /// Every line about a delivery contains it.
@@ -26,6 +32,8 @@ pub struct AttemptLog {
     group: String,
     /// It is made when something ends for the first time.
     dead_letter_group: String,
+    /// Whether it was said that the latter may not be read.
+    has_told: Arc<AtomicBool>,
 }
 
 /// A line about a delivery.
@@ -51,7 +59,12 @@ impl AttemptLog {
 
     fn of(logs: AwsApi, name_prefix: &str) -> Self {
         let group = |function: &str| format!("/aws/lambda/{name_prefix}-{function}");
-        Self { logs, group: group("dispatch"), dead_letter_group: group("dead-letter") }
+        Self {
+            logs,
+            group: group("dispatch"),
+            dead_letter_group: group("dead-letter"),
+            has_told: Arc::default(),
+        }
     }
 
     /// The lines from `since_ms` on that contain a text, in their order; without one all that are
@@ -94,9 +107,21 @@ impl AttemptLog {
             ))
         })?;
         // What dispatch handed over may be lost there: without these lines it would seem to be kept.
-        found.extend(self.of_group(&self.dead_letter_group, ask).await?.unwrap_or_default());
+        match self.of_group(&self.dead_letter_group, ask).await {
+            Ok(lines) => found.extend(lines.unwrap_or_default()),
+            // An identity that was made for an earlier version may read dispatch's alone.
+            Err(error) if is_denied(&error) => self.tell_once(&error),
+            Err(error) => return Err(error),
+        }
         found.sort_by_key(|line| line.at_ms);
         Ok(found)
+    }
+
+    fn tell_once(&self, error: &anyhow::Error) {
+        if !self.has_told.swap(true, Ordering::Relaxed) {
+            let told = format!("! events that dead-letter had to drop are not shown: {error:#}");
+            Progress::on_stderr().line(&told);
+        }
     }
 
     /// What is asked for of one log group, over its pages; nothing where there is no such group.
@@ -118,6 +143,11 @@ impl AttemptLog {
             }
         }
     }
+}
+
+fn is_denied(error: &anyhow::Error) -> bool {
+    let refusal = error.downcast_ref::<AwsRefusal>();
+    refusal.is_some_and(|it| matches!(it.code.as_str(), "AccessDeniedException" | "AccessDenied"))
 }
 
 /// A text as one term of a filter pattern.
@@ -342,10 +372,12 @@ mod tests {
         let missing = json!({"__type": "ResourceNotFoundException", "message": "no such group"});
         let of_dispatch = json!({"events": [event(7, &handed_over)]});
         let of_dead_letter = json!({"events": [event(9, &dropped)]});
+        let denied = json!({"__type": "AccessDeniedException", "message": "no"});
         // (what dead-letter's log group answers, the lines told last)
         let table = [
             (200, of_dead_letter, "LOST FOR GOOD, dropped for DeadLetterDestinationNotFound"),
             (400, missing.clone(), "to its dead-letter destination for"),
+            (400, denied, "to its dead-letter destination for"),
         ];
         for (status, answer, want) in table {
             let rows =

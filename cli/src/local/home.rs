@@ -137,9 +137,10 @@ impl Home {
     ///
     /// When it cannot be made.
     pub fn create_root(&self) -> anyhow::Result<()> {
-        let is_free = self.in_the_way().is_empty();
+        // What others have there may get a stack's names later.
+        let is_made = !self.root.exists() || self.holds_only(&[]);
         create_ignored(&self.root)?;
-        if is_free { self.mark() } else { Ok(()) }
+        if is_made { self.mark() } else { Ok(()) }
     }
 
     /// Makes the folders, for the owner alone: keys and deployed state are in them.
@@ -148,7 +149,11 @@ impl Home {
     ///
     /// When a folder cannot be made.
     pub fn create(&self) -> anyhow::Result<()> {
+        let is_free = self.in_the_way().is_empty();
         self.create_root()?;
+        if is_free {
+            self.mark()?;
+        }
         for folder in [self.cache.clone(), self.logs(), self.emulator(), self.terraform()] {
             let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
             made.with_context(|| format!("{} cannot be made", folder.display()))?;

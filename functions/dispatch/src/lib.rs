@@ -71,8 +71,8 @@ async fn context(
     meter: Arc<EmbeddedMeter>,
 ) -> Result<Context, Error> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let retry_shards = urls.retry.len();
     let queues = Arc::new(SqsQueues::new(clients.sqs(), urls));
+    let retry_shards = queues.retry_shards();
     let config_table = config::config_table()?;
     let state_table = config::state_table()?;
     let configuration = ConfigurationTable::new(clients.dynamodb(), config_table);

@@ -46,7 +46,6 @@ async fn main() -> Result<(), Error> {
 fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
     let urls = QueueUrls::from_env()?;
     let dispatch = config::dispatch_arn()?;
-    let settings = settings(urls.retry.len(), &dispatch)?;
     let clients = Clients::from_env()?;
     let table = Arc::new(ConfigurationTable::new(clients.dynamodb(), config::config_table()?));
     let state_table = config::state_table()?;
@@ -54,6 +53,7 @@ fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
     let redrives = Arc::new(RedriveTable::new(clients.dynamodb(), state_table.clone()));
     let states = Arc::new(StateTable::new(clients.dynamodb(), state_table));
     let queues = Arc::new(SqsQueues::new(clients.sqs(), urls));
+    let settings = settings(queues.retry_shards(), &dispatch)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let checker = DispatchFunction::new(clients.config(), &dispatch);
     let make_client = Box::new(client_for_services(&clock));

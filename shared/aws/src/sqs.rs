@@ -64,6 +64,14 @@ impl QueueUrls {
         self.retry.iter().position(is).map(Queue::Retry)
     }
 
+    /// How many of the retry queues get messages.
+    pub fn retry_shards(&self) -> usize {
+        match self.retry_sent_to {
+            0 => self.retry.len(),
+            sent_to => self.retry.len().min(sent_to),
+        }
+    }
+
     fn of(&self, queue: Queue) -> Option<&str> {
         let url = match queue {
             Queue::Dispatch => &self.dispatch,
@@ -91,10 +99,7 @@ impl SqsQueues {
 
     /// How many retry queues get messages.
     pub fn retry_shards(&self) -> usize {
-        match self.urls.retry_sent_to {
-            0 => self.urls.retry.len(),
-            sent_to => self.urls.retry.len().min(sent_to),
-        }
+        self.urls.retry_shards()
     }
 
     fn url(&self, call: &'static str, queue: Queue) -> Result<&str, PortError> {
@@ -264,6 +269,17 @@ impl QueueReceiver for SqsQueues {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn queues_that_are_emptied_are_read_and_not_sent_to() {
+        let retry: Vec<_> = (0..4).map(|shard| format!("https://q/g-retry-{shard}")).collect();
+        for (sent_to, want) in [(0, 4), (1, 1), (3, 3), (4, 4), (usize::MAX, 4)] {
+            let urls =
+                QueueUrls { retry: retry.clone(), retry_sent_to: sent_to, ..QueueUrls::default() };
+            assert_eq!(urls.retry_shards(), want, "{sent_to}");
+            assert_eq!(urls.named("g-retry-3"), Some(Queue::Retry(3)), "it is read");
+        }
+    }
 
     fn message(bytes: usize) -> Outgoing {
         Outgoing { body: "x".repeat(bytes), group: "t/s".to_owned(), delay_s: 0 }

@@ -164,7 +164,7 @@ impl Home {
         (has_trace || is_begun) && self.holds_only(&known)
     }
 
-    fn holds_only(&self, paths: &[PathBuf]) -> bool {
+    pub(super) fn holds_only(&self, paths: &[PathBuf]) -> bool {
         let Ok(mut entries) = fs::read_dir(&self.root) else { return false };
         entries.all(|entry| entry.is_ok_and(|entry| paths.contains(&entry.path())))
     }
@@ -279,9 +279,15 @@ mod tests {
             let folder = tempfile::tempdir().expect("folder");
             let home = folder_with(&folder.path().join("project"), files);
             assert_eq!(home.check_free().is_ok(), want, "{files:?}");
-            home.create_root().expect("it is there");
+            home.create().expect("it is there");
             assert_eq!((home.mark_file().is_file(), home.is_own()), (want, want), "{files:?}");
         }
+        // `gridpost dev` takes nothing over: what comes to lie there later is not its own.
+        let folder = tempfile::tempdir().expect("folder");
+        let project = folder_with(&folder.path().join("project"), &["src/main.rs"]);
+        project.create_root().expect("it is there");
+        folder_with(project.root(), &["terraform/main.tf"]);
+        assert!(project.check_own().is_err() && project.check_free().is_err());
         let folder = tempfile::tempdir().expect("folder");
         let new = Home::at(&folder.path().join("a/home"));
         new.create().expect("made");

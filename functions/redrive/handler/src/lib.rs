@@ -36,8 +36,9 @@ const LEASE_SLACK: Duration = Duration::from_secs(2);
 /// How often the place of a job that counts is noted: who looks on sees it grow.
 const NOTED_EVERY: Duration = Duration::from_secs(2);
 
-/// How long a job waits whose work failed: as many seconds as its message was received, in these bounds.
-/// Lambda stops a message's successors at the sixteenth, so that one must last.
+/// How long a job waits that could do nothing: as many seconds as its message was received, in these
+/// bounds. Lambda stops a message's successors at the sixteenth, so that one must last. A job that got on
+/// waits the least.
 const FAILED_WAIT_S: RangeInclusive<u32> = 10..=300;
 
 /// A message that was received so often is replaced by a new one before SQS takes it for poison.
@@ -105,7 +106,7 @@ enum NextStep {
     Done,
     /// It goes on after so many seconds.
     GoOn(u32),
-    /// It failed and is tried again.
+    /// It could do nothing, and is tried again.
     Failed,
 }
 
@@ -176,9 +177,14 @@ async fn tend(
         }
     };
     let (noted_at, revision) = (context.clock.now(), Revision::default());
+    let began_at = (job.phase, job.next);
     let mut worker = Worker { context, job, deadline, noted_at, revision };
     let stopped = worker.run().await;
-    worker.give_back(stopped).await
+    let got_on = (worker.job.phase, worker.job.next) != began_at;
+    match worker.give_back(stopped).await {
+        NextStep::Failed if got_on => NextStep::GoOn(*FAILED_WAIT_S.start()),
+        then => then,
+    }
 }
 
 /// The job with its lease, or what follows where it is not to be had.

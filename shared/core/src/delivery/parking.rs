@@ -37,10 +37,8 @@ const IN_FLIGHT_QUOTA: u64 = 120_000;
 pub const IN_FLIGHT_HIGH_WATER: u64 = IN_FLIGHT_QUOTA / 4 * 3;
 
 /// The longest message that is parked as it is, in bytes. The events of a longer one go to the
-/// payload bucket: DynamoDB counts and limits a write, and wake's deletion, by each KiB, so that from here
-/// on S3's requests cost less, and any number of large deliveries is parked and comes back as fast as small
-/// ones. Source: DynamoDB developer guide, "Read and write operations"; the prices of both.
-pub const BODY_BYTES_MAX: usize = 8 * 1_024;
+/// payload bucket. Few should: what lies there is attempted, leased, limited and dead-lettered by itself.
+pub const BODY_BYTES_MAX: usize = 300 * 1_024;
 
 /// The largest item of DynamoDB, in bytes. Source: DynamoDB developer guide, "Quotas".
 const ITEM_BYTES_MAX: usize = 400 * 1_024;
