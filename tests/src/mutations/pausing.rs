@@ -26,6 +26,12 @@ pub(super) const CORE: &[Mutation] = &[
         new: "span.until + LIFE_MAX / 8 > now;",
     },
     Mutation {
+        name: "a state is forgotten while its delivery is held by a pause",
+        file: "shared/core/src/delivery/state.rs",
+        old: "due.max(began + LIFE_MAX + PAUSE_MAX)",
+        new: "due.max(began + LIFE_MAX)",
+    },
+    Mutation {
         name: "an operator's request for an attempt goes before a pause",
         file: "shared/core/src/delivery/plan.rs",
         old: "    if let Some(until) = subscription.held_until {\n",

@@ -68,12 +68,6 @@ pub(super) const ALL: &[Mutation] = &[
         new: "due",
     },
     Mutation {
-        name: "a state is forgotten while its delivery is held by a pause",
-        file: "shared/core/src/delivery/state.rs",
-        old: "due.max(began + LIFE_MAX + PAUSE_MAX)",
-        new: "due.max(began + LIFE_MAX)",
-    },
-    Mutation {
         name: "a failed probe does not lengthen the wait",
         file: "shared/core/src/retry/health/change.rs",
         old: "        Some(wait) if probed => wait.step.saturating_add(1),",
