@@ -146,8 +146,7 @@ impl AttemptLog {
 }
 
 fn is_denied(error: &anyhow::Error) -> bool {
-    let refusal = error.downcast_ref::<AwsRefusal>();
-    refusal.is_some_and(|it| matches!(it.code.as_str(), "AccessDeniedException" | "AccessDenied"))
+    error.downcast_ref().is_some_and(AwsRefusal::is_denied)
 }
 
 /// A text as one term of a filter pattern.

@@ -105,7 +105,7 @@ impl Service {
 
 /// A call that the service refused.
 #[derive(Debug, thiserror::Error)]
-#[error("{call} was refused: {code}: {message}{}", hint(.code, .call))]
+#[error("{call} was refused: {code}: {message}{}", self.hint())]
 pub struct AwsRefusal {
     /// The operation with its service, which is also the permission for it: `logs:FilterLogEvents`.
     pub call: String,
@@ -115,12 +115,17 @@ pub struct AwsRefusal {
     pub message: String,
 }
 
-fn hint(code: &str, call: &str) -> String {
-    match code {
-        "AccessDeniedException" | "AccessDenied" => {
-            format!("; your AWS identity needs the permission {call}")
+impl AwsRefusal {
+    /// Whether the identity lacks a permission.
+    pub fn is_denied(&self) -> bool {
+        matches!(self.code.as_str(), "AccessDeniedException" | "AccessDenied")
+    }
+
+    fn hint(&self) -> String {
+        match self.is_denied() {
+            true => format!("; your AWS identity needs the permission {}", self.call),
+            false => String::new(),
         }
-        _ => String::new(),
     }
 }
 

@@ -130,8 +130,8 @@ impl Home {
         [self.connection_file(), self.state_file()].map(|path| draft_of(&path))
     }
 
-    /// Makes the folder itself, for the owner alone, and marks it as a stack's. One that has something
-    /// of others in a stack's way gets no mark: `down` would take that for the stack's.
+    /// Makes the folder itself, for the owner alone, and marks it as a stack's. One in which others have
+    /// something gets no mark: `down` would take for the stack's what has a stack's names.
     ///
     /// # Errors
     ///

@@ -29,8 +29,8 @@ pub struct QueueUrls {
     pub dispatch: String,
     /// The retry queues in shard order.
     pub retry: Vec<String>,
-    /// How many of them get messages; with 0 all.
-    pub retry_sent_to: usize,
+    /// How many of them get messages, where not all do.
+    pub retry_sent_to: Option<usize>,
     pub dead_letter: String,
     pub fan_out: String,
     pub redrive: String,
@@ -47,7 +47,7 @@ impl QueueUrls {
         Ok(Self {
             dispatch: queue_url(Queue::Dispatch)?,
             retry: retry_queue_urls()?,
-            retry_sent_to: retry_queues_sent_to()?,
+            retry_sent_to: Some(retry_queues_sent_to()?),
             dead_letter: queue_url(Queue::DeadLetter)?,
             fan_out: queue_url(Queue::FanOut)?,
             redrive: queue_url(Queue::Redrive)?,
@@ -66,10 +66,8 @@ impl QueueUrls {
 
     /// How many of the retry queues get messages.
     pub fn retry_shards(&self) -> usize {
-        match self.retry_sent_to {
-            0 => self.retry.len(),
-            sent_to => self.retry.len().min(sent_to),
-        }
+        let all = self.retry.len();
+        self.retry_sent_to.map_or(all, |sent_to| all.min(sent_to))
     }
 
     fn of(&self, queue: Queue) -> Option<&str> {
@@ -273,10 +271,12 @@ mod tests {
     #[test]
     fn queues_that_are_emptied_are_read_and_not_sent_to() {
         let retry: Vec<_> = (0..4).map(|shard| format!("https://q/g-retry-{shard}")).collect();
-        for (sent_to, want) in [(0, 4), (1, 1), (3, 3), (4, 4), (usize::MAX, 4)] {
+        for (sent_to, want) in
+            [(None, 4), (Some(1), 1), (Some(3), 3), (Some(4), 4), (Some(usize::MAX), 4)]
+        {
             let urls =
                 QueueUrls { retry: retry.clone(), retry_sent_to: sent_to, ..QueueUrls::default() };
-            assert_eq!(urls.retry_shards(), want, "{sent_to}");
+            assert_eq!(urls.retry_shards(), want, "{sent_to:?}");
             assert_eq!(urls.named("g-retry-3"), Some(Queue::Retry(3)), "it is read");
         }
     }

@@ -216,11 +216,10 @@ async fn into_lot_at_last(
     hold: Hold,
     now: Timestamp,
 ) -> Settled {
-    if hand.lane() != Lane::First {
-        return into_lot(context, hand, hold, now).await;
-    }
-    let settled = into_lot(context, hand.clone(), hold, now).await;
-    let Err(error) = settled else { return settled };
+    let error = match into_lot(context, &hand, hold, now).await {
+        Err(error) if hand.lane() == Lane::First => error,
+        settled => return settled,
+    };
     let id = hand.delivery.id;
     tracing::warn!(delivery.id = %id, error = %chain(&error), "not parked; it waits in its retry queue");
     let moved = to_retry_queue(context, vec![(hand, Hold::Move)], now).await.pop();
@@ -229,11 +228,11 @@ async fn into_lot_at_last(
 
 /// Parks a delivery in the lot of its event subscription, as it is: nothing was attempted, so no
 /// state is written. It is found there when the pause is over, or at `until`.
-async fn into_lot(context: &Context, hand: DeliveryInHand, hold: Hold, now: Timestamp) -> Settled {
-    let (until, _) = wait(&hand, hold, now);
+async fn into_lot(context: &Context, hand: &DeliveryInHand, hold: Hold, now: Timestamp) -> Settled {
+    let (until, _) = wait(hand, hold, now);
     let lot = Some(hand.delivery.subscription_uid);
     let message = hand.delivery.clone();
-    store(context, &hand, message, (until.unwrap_or(now), lot)).await
+    store(context, hand, message, (until.unwrap_or(now), lot)).await
 }
 
 async fn store(
