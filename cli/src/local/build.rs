@@ -49,11 +49,9 @@ impl Profile {
 #[derive(Debug, PartialEq, Eq)]
 struct Workspace {
     target_directory: PathBuf,
-    /// Packages below `functions/`, sorted.
-    packages: Vec<String>,
-    /// Their binaries, sorted.
+    /// The programs of the packages below `functions/`, sorted.
     binaries: Vec<String>,
-    /// Packages that are compiled for them, themselves included.
+    /// Packages that are compiled for them, their own included.
     compiled: usize,
 }
 
@@ -82,8 +80,10 @@ pub async fn build(
     build.args(["lambda", "build", "--profile", profile.name()]);
     build.args(["--output-format", "zip", "--compiler", "cargo"]);
     build.arg(architecture_flag()?).arg("--lambda-dir").arg(&folder);
-    for package in &workspace.packages {
-        build.args(["--package", package]);
+    // By their programs and not by their packages: so features are those of all packages together, and a build for the same
+    // target shares what `cargo test` has compiled for it.
+    for binary in &workspace.binaries {
+        build.args(["--bin", binary]);
     }
     let mut compiled = 0;
     child::run("cargo lambda build", build, &home.logs().join("build.log"), |line| {
@@ -117,8 +117,7 @@ async fn metadata(root: &Path, cargo: &Path) -> anyhow::Result<Workspace> {
 /// Reads what counts out of `cargo metadata`'s document.
 fn read_metadata(document: &Value, functions: &Path) -> Option<Workspace> {
     let target_directory = PathBuf::from(document.get("target_directory")?.as_str()?);
-    let mut workspace =
-        Workspace { target_directory, packages: vec![], binaries: vec![], compiled: 0 };
+    let mut workspace = Workspace { target_directory, binaries: vec![], compiled: 0 };
     let mut roots = Vec::new();
     for package in document.get("packages")?.as_array()? {
         let manifest = package.get("manifest_path")?.as_str()?;
@@ -128,13 +127,11 @@ fn read_metadata(document: &Value, functions: &Path) -> Option<Workspace> {
         // What a function does is a library beside it.
         let Some(binary) = binary(package) else { continue };
         roots.push(package.get("id")?.as_str()?);
-        workspace.packages.push(package.get("name")?.as_str()?.to_owned());
         workspace.binaries.push(binary.to_owned());
     }
-    workspace.packages.sort();
     workspace.binaries.sort();
     workspace.compiled = reachable(document, roots).unwrap_or(0);
-    (!workspace.packages.is_empty()).then_some(workspace)
+    (!workspace.binaries.is_empty()).then_some(workspace)
 }
 
 /// The program of a package, if it has one.
@@ -223,7 +220,6 @@ mod tests {
         });
         let want = Workspace {
             target_directory: "/w/target".into(),
-            packages: vec!["ingest".into(), "wake".into()],
             binaries: vec!["ingest".into(), "wake".into()],
             compiled: 5,
         };

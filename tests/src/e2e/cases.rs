@@ -158,7 +158,7 @@ pub fn all() -> Vec<Case> {
         // It deletes what it finds.
         case!(Alone, PYTHON, resources::what_openapi_says_is_what_is_answered),
         case!(Alone, RESOURCES, aws_resources::throttled_calls_and_parts_of_batches_come_again),
-        case!(Alone, Nothing, neighbours::one_that_never_answers_delays_nobody),
+        case!(Timed, Nothing, neighbours::one_that_never_answers_delays_nobody),
         case!(Alone, Nothing, changing::nothing_is_lost_while_event_subscriptions_come_and_go),
         case!(Alone, KILLED, chaos::nothing_is_lost),
         case!(Last, TERRAFORM, infrastructure::destroy_leaves_nothing),

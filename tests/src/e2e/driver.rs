@@ -2,6 +2,7 @@
 //!
 //! Cases are independent and wait most of their time, so many of a [`Phase`] run at once.
 
+mod beside;
 mod run;
 
 use std::env;
@@ -55,8 +56,27 @@ pub enum Phase {
     /// It restarts the emulator or changes the deployment, so it runs alone. On `gridpost dev` it
     /// has its own process.
     Alone,
+    /// It runs alone like those, in its place among them, and measures how long others take.
+    Timed,
     /// It removes the deployment.
     Last,
+}
+
+impl Phase {
+    /// Whether its cases run one by one.
+    fn is_alone(self) -> bool {
+        matches!(self, Self::Alone | Self::Timed)
+    }
+
+    /// Whether nothing else may keep the machine busy meanwhile.
+    fn needs_quiet(self) -> bool {
+        matches!(self, Self::Together | Self::Timed)
+    }
+
+    /// The phases of what runs one by one are one: their cases keep their order.
+    fn order(self) -> Self {
+        if self.is_alone() { Self::Alone } else { self }
+    }
 }
 
 /// The command line. Flags of Rust's harness that have no meaning here are ignored.

@@ -12,7 +12,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{Case, Failures, Phase, Setting, Turn};
+use super::{Case, Failures, Phase, Setting, Turn, beside::Beside};
 use crate::e2e::{
     cases::quotas,
     ground::{self, Ground},
@@ -42,8 +42,8 @@ pub(super) async fn run(setting: Setting<'_>, turns: &[Turn]) -> Failures {
 /// Runs one phase after the other. Cases on `gridpost dev` share only the machine with them, and
 /// run beside the phase that tolerates that.
 async fn run_on_stack(setting: Setting<'_>, turns: &[Turn], on_dev: &[Turn]) -> Failures {
-    let world = match raise(setting).await {
-        Ok(world) => Arc::new(world),
+    let (world, beside) = match raise(setting).await {
+        Ok((world, beside)) => (Arc::new(world), beside),
         Err(err) => {
             let taken_down = ground::clean(setting.temporary).await.err();
             return without_ground(err, taken_down, turns.iter().chain(on_dev));
@@ -51,12 +51,12 @@ async fn run_on_stack(setting: Setting<'_>, turns: &[Turn], on_dev: &[Turn]) -> 
     };
     let mut failed = Vec::new();
     for phase in [Phase::Together, Phase::Disturbing, Phase::Alone, Phase::Last] {
-        let of_phase: Vec<_> = turns.iter().filter(|turn| turn.case.phase == phase).collect();
-        let at_once = if phase == Phase::Alone { 1 } else { stack_holds() };
-        let beside = if phase == Phase::Disturbing { on_dev } else { &[] };
-        let (of_phase, beside) =
-            tokio::join!(run_turns(&world, &of_phase, at_once), run_on_dev(setting, beside));
-        failed.extend(of_phase.into_iter().chain(beside));
+        let of_phase: Vec<_> =
+            turns.iter().filter(|turn| turn.case.phase.order() == phase).collect();
+        let on_dev = if phase == Phase::Disturbing { on_dev } else { &[] };
+        let (of_phase, on_dev) =
+            tokio::join!(run_phase(&world, &of_phase, beside), run_on_dev(setting, on_dev));
+        failed.extend(of_phase.into_iter().chain(on_dev));
     }
     failed.extend(quotas::kept(&world).err().map(|err| ("AWS's quotas".to_owned(), err)));
     if let Err(err) = world.ground.down().await {
@@ -65,8 +65,24 @@ async fn run_on_stack(setting: Setting<'_>, turns: &[Turn], on_dev: &[Turn]) -> 
     failed
 }
 
-async fn raise(setting: Setting<'_>) -> anyhow::Result<World> {
-    World::on(Ground::up(setting.temporary).await?.with_program(setting.program)).await
+async fn raise(setting: Setting<'_>) -> anyhow::Result<(World, Beside)> {
+    let beside = Beside::named()?;
+    beside.goes_on(true);
+    let ground = Ground::up(setting.temporary).await?.with_program(setting.program);
+    Ok((World::on(ground).await?, beside))
+}
+
+/// Runs the turns of a phase on the stack. What goes on beside them stands still for timed cases.
+async fn run_phase(world: &Arc<World>, turns: &[&Turn], beside: Beside) -> Failures {
+    let mut failed = Vec::new();
+    for turns in turns.chunk_by(|one, next| one.case.phase == next.case.phase) {
+        let [Turn { case: Case { phase, .. }, .. }, ..] = turns else { continue };
+        beside.goes_on(!phase.needs_quiet());
+        let at_once = if phase.is_alone() { 1 } else { stack_holds() };
+        failed.extend(run_turns(world, turns, at_once).await);
+    }
+    beside.goes_on(true);
+    failed
 }
 
 /// Without a stack or process, every case has failed.
@@ -101,7 +117,7 @@ async fn run_on_dev(setting: Setting<'_>, turns: &[Turn]) -> Failures {
         Err(err) => return without_ground(err, None, turns.iter()),
     };
     let (alone, together): (Vec<_>, Vec<_>) =
-        turns.iter().partition(|turn| turn.case.phase == Phase::Alone);
+        turns.iter().partition(|turn| turn.case.phase.is_alone());
     let groups = alone.into_iter().map(|turn| vec![turn]).chain([together]);
     let groups = groups.filter(|group| !group.is_empty()).enumerate();
     let runs = groups.map(|(number, group)| {
