@@ -102,7 +102,8 @@ pub async fn run(arguments: &DoctorArguments, output: Output) -> anyhow::Result<
     let told = json!({
         "resources": resources, "faults": faults, "notes": notes, "region": asked.region,
     });
-    output.tell(&told, |_| told_in_words(resources, &faults, &notes));
+    let region = asked.region.as_deref();
+    output.tell(&told, |_| told_in_words(resources, region, &faults, &notes));
     if !faults.is_empty() {
         bail!("{} in the plan", count(faults.len()));
     }
@@ -197,7 +198,12 @@ fn value(answer: &Value) -> Option<u64> {
     Some(value as u64)
 }
 
-fn told_in_words(resources: usize, faults: &[Fault], notes: &[Note]) -> String {
+fn told_in_words(
+    resources: usize,
+    region: Option<&str>,
+    faults: &[Fault],
+    notes: &[Note],
+) -> String {
     let mut text = String::new();
     for fault in faults {
         let Fault { code, address, limit, found, source } = fault;
@@ -209,7 +215,9 @@ fn told_in_words(resources: usize, faults: &[Fault], notes: &[Note]) -> String {
     for Note { code, message } in notes {
         let _ = writeln!(text, "{code}: {message}\n");
     }
-    let _ = write!(text, "{resources} resources, {}", count(faults.len()));
+    let asked = region.map(|region| format!(" (the account was asked in {region})"));
+    let asked = asked.unwrap_or_default();
+    let _ = write!(text, "{resources} resources, {}{asked}", count(faults.len()));
     text
 }
 
@@ -332,11 +340,13 @@ mod tests {
             source: "SQS quotas",
         };
         let note = Note { code: "not-checked", message: "whether".to_owned() };
-        assert_eq!(told_in_words(7, &[], &[]), "7 resources, no faults");
-        let told = told_in_words(7, &[], &[note]);
+        assert_eq!(told_in_words(7, None, &[], &[]), "7 resources, no faults");
+        let asked = told_in_words(7, Some("eu-north-1"), &[], &[]);
+        assert_eq!(asked, "7 resources, no faults (the account was asked in eu-north-1)");
+        let told = told_in_words(7, None, &[], &[note]);
         assert_eq!(told, "not-checked: whether\n\n7 resources, no faults");
         assert_eq!(
-            told_in_words(7, &[fault], &[]),
+            told_in_words(7, None, &[fault], &[]),
             "queue-name: aws_sqs_queue.a\n  limit  name of 1 to 80 characters\n  \
              found  81 characters\n  from   SQS quotas\n\n7 resources, 1 fault"
         );

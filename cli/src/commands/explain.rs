@@ -130,8 +130,10 @@ pub(crate) async fn look_up(
     let deliveries = deliveries(&api, &arguments, lines).await?;
     let subscriptions = api.subscriptions(&arguments.topic).await?;
     let names: Vec<_> = subscriptions.iter().map(|one| text_at(one, "/name").to_owned()).collect();
+    let event = event.map(one_event);
+    let given_id = event.as_deref().and_then(id_of);
     let verdicts = match event {
-        Some(event) => Some(api.explain(&arguments.topic, &one_event(event)).await?),
+        Some(event) => Some(api.explain(&arguments.topic, &event).await?),
         None => {
             let of = may_have_dead_letter(&deliveries, &subscriptions);
             verdicts_on_dead_letter(&api, &arguments, since, of).await?
@@ -141,7 +143,9 @@ pub(crate) async fn look_up(
     let holding = holding_back(&api, &arguments.topic, may_wait, now).await?;
     let filters = filters(&subscriptions);
     let logs_successes = target.is_dev();
-    Ok(Told { arguments, verdicts, deliveries, names, filters, holding, logs_successes })
+    let told =
+        Told { arguments, given_id, verdicts, deliveries, names, filters, holding, logs_successes };
+    Ok(told)
 }
 
 /// What each event subscription wants, as far as it chooses, and whether its state lets it have
@@ -171,6 +175,8 @@ fn filters(subscriptions: &[Value]) -> BTreeMap<String, String> {
 /// All that is to be told.
 pub(crate) struct Told {
     arguments: ExplainArguments,
+    /// The id of the event that was given, where it has one.
+    given_id: Option<String>,
     verdicts: Option<Value>,
     deliveries: Vec<Found>,
     /// All event subscriptions of the topic.
@@ -234,6 +240,12 @@ fn one_event(events: Box<RawValue>) -> Box<RawValue> {
         Ok([event]) => event,
         Err(_) => events,
     }
+}
+
+/// An event's `id`, in the schemas of Event Grid and CloudEvents.
+fn id_of(event: &RawValue) -> Option<String> {
+    let event: Value = serde_json::from_str(event.get()).ok()?;
+    event.get("id")?.as_str().map(str::to_owned)
 }
 
 /// The deliveries that lines name, with their states where they have failed.
@@ -369,6 +381,7 @@ impl Told {
         json!({
             "event": self.arguments.id,
             "topic": self.arguments.topic,
+            "givenEventId": self.given_id,
             "verdicts": self.verdicts.as_ref().map(|verdicts| &verdicts["value"]),
             "deliveries": self.deliveries.iter().map(delivery).collect::<Value>(),
             "holdingBack": self.holding.iter().map(holding).collect::<Value>(),
@@ -376,9 +389,16 @@ impl Told {
     }
 
     fn text(&self) -> String {
-        let Self { arguments, verdicts, deliveries, names, filters, holding, logs_successes } =
-            self;
+        let Self {
+            arguments, verdicts, deliveries, names, filters, holding, logs_successes, ..
+        } = self;
         let mut text = format!("event {} of topic {}\n\n", arguments.id, arguments.topic);
+        if let Some(given) = self.given_id.as_ref().filter(|given| **given != arguments.id) {
+            text.push_str(&format!(
+                "! the event that was given has the id {given}: what event subscriptions make of an event \
+                 is told of that one\n\n"
+            ));
+        }
         match verdicts {
             Some(verdicts) => text.push_str(&verdict_table(verdicts)),
             None => text.push_str(&without_verdicts(arguments, deliveries, names, filters)),

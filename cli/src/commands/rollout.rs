@@ -234,8 +234,8 @@ fn all_back(left: &[String]) -> anyhow::Result<()> {
         return Ok(());
     }
     bail!(
-        "could not be led back: {}. Try `gridpost rollout --revert`; a function that is wholly at its new \
-         version goes back by --function NAME=VERSION --step 100 --unwatched",
+        "could not be led back: {}. `gridpost rollout --revert` tries it again; a function that is wholly at \
+         its new version goes back by --function NAME=VERSION --step 100 --unwatched",
         left.join("; ")
     )
 }

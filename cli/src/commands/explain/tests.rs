@@ -29,6 +29,20 @@ fn lines_of_other_events_and_topics_are_left_out() {
 }
 
 #[test]
+fn an_id_is_read_where_an_event_has_one() {
+    for (event, want) in [
+        (r#"[{"id": "e-1", "data": 1}]"#, Some("e-1")),
+        (r#"{"specversion": "1.0", "id": "e-2"}"#, Some("e-2")),
+        (r#"{"id": 3}"#, None),
+        (r#"[{"id": "a"}, {"id": "b"}]"#, None),
+        ("1", None),
+    ] {
+        let event = one_event(serde_json::from_str(event).expect("JSON"));
+        assert_eq!(id_of(&event).as_deref(), want, "{event}");
+    }
+}
+
+#[test]
 fn what_is_known_is_told() {
     let names = ["audit", "billing"].map(str::to_owned);
     let found = Found {
@@ -39,6 +53,7 @@ fn what_is_known_is_told() {
     };
     let mut told = Told {
         arguments: arguments(),
+        given_id: Some("e-1".to_owned()),
         verdicts: None,
         deliveries: vec![found],
         names: names.into(),
@@ -59,6 +74,9 @@ fn what_is_known_is_told() {
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
+    assert!(!text.contains("has the id"), "{text}");
+    told.given_id = Some("e-2".to_owned());
+    assert!(told.text().contains("! the event that was given has the id e-2: "), "another event");
     let state = json!({"id": "d-1", "standing": "Ended", "events": 1, "publishTime": "P"});
     told.deliveries[0].state = Some(state);
     let end = json!({"message": "events dropped", "timestamp": "E", "reason": "R"});
