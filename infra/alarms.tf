@@ -8,14 +8,17 @@ locals {
   all_alarms = var.alarms == "ALL" ? 1 : 0
 
   # Highest normal age of the oldest message, by queue, in seconds. As low as possible, because this metric leaves out messages
-  # that were received three times.
+  # that were received three times: it sees what is not received, and the alarm on kept messages sees what comes back. What keeps expand from receiving, such as a
+  # lack of concurrency, keeps dispatch from it, too.
   normal_ages = {
     dispatch = { queue = local.dispatch_queue_name, seconds = var.alarm_queue_age_seconds }
-    # The largest publish takes about five minutes.
-    fan_out = { queue = local.fan_out_queue_name, seconds = 900 }
     # Every dead letter waits for the delay and may wait for a window; five minutes more is not normal.
     dead_letter = { queue = local.dead_letter_queue_name, seconds = var.dead_letter_delay_seconds + var.dead_letter_window_seconds + 300 }
   }
+
+  # A dead letter that S3 refuses is hidden for 10 s, 60 s, and then for so long each time (dead-letter's gather.rs); expand and
+  # redrive keep their messages no longer than five minutes. Then Lambda may wait to fill a batch.
+  longest_comeback_seconds = max(300, var.dead_letter_give_up_seconds / 500) + var.dead_letter_window_seconds
 
   # Metrics that are added up: namespace, name, dimension and its value.
   failed_runs        = [for name in ["ingest", "expand", "dispatch", "dead-letter", "redrive", "manage"] : ["AWS/Lambda", "Errors", "FunctionName", "${var.name_prefix}-${name}"]]
@@ -67,12 +70,13 @@ resource "aws_cloudwatch_metric_alarm" "publish_throttled" {
   treat_missing_data  = "notBreaching"
 }
 
-# Errors and throttles of the functions that read these queues show here, whatever their cause.
+# Errors and throttles of the functions that read these queues show here, whatever their cause. What a function receives and
+# gives back does not: the next alarm is for that.
 resource "aws_cloudwatch_metric_alarm" "late" {
   count = local.paging
 
   alarm_name          = "${var.name_prefix}-late"
-  alarm_description   = "Something waits longer than is normal: first attempts (${local.dispatch_queue_name}, ${var.alarm_queue_age_seconds} s), publishes to be expanded (${local.fan_out_queue_name}), or dead letters to be written (${local.dead_letter_queue_name}; after ${var.dead_letter_give_up_seconds} s they are dropped). The value is the age of the oldest message divided by the highest normal age for that queue. Look at Errors, Throttles and logs of the function that reads that queue (dispatch, expand, dead-letter), at the account's Lambda concurrency and first_attempt_concurrency, and at slow endpoints. First attempts and large publishes are not lost, but time-to-live counts from the publish."
+  alarm_description   = "Something has not been received for longer than is normal: first attempts (${local.dispatch_queue_name}, ${var.alarm_queue_age_seconds} s) or dead letters to be written (${local.dead_letter_queue_name}; after ${var.dead_letter_give_up_seconds} s they are dropped). The value is the age of the oldest message divided by the highest normal age for that queue. Look at Errors, Throttles and logs of the function that reads that queue (dispatch, dead-letter), at the account's Lambda concurrency and first_attempt_concurrency, and at slow endpoints. First attempts are not lost, but time-to-live counts from the publish. What was received three times does not show here: ${var.name_prefix}-kept tells of it."
   tags                = local.tags
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns
@@ -103,6 +107,26 @@ resource "aws_cloudwatch_metric_alarm" "late" {
       }
     }
   }
+}
+
+# Single failures happen. Three intervals in a row would miss a lone message: it may come back less often than every five minutes.
+resource "aws_cloudwatch_metric_alarm" "kept" {
+  count = local.paging
+
+  alarm_name          = "${var.name_prefix}-kept"
+  alarm_description   = "Messages come back again and again, because dead-letter can't write dead letters (after ${var.dead_letter_give_up_seconds} s they are dropped), expand can't expand publishes, or redrive can't go on. KeptCount counts them, and ${var.name_prefix}-late does not see them. Look at the warnings and errors in the logs of ${var.name_prefix}-dead-letter, ${var.name_prefix}-expand and ${var.name_prefix}-redrive: a bucket or its policy, a KMS key, a queue or a table refuses. Repair it soon; what has not been dropped then goes on by itself."
+  tags                = local.tags
+  alarm_actions       = var.alarm_topic_arns
+  ok_actions          = var.alarm_topic_arns
+  namespace           = local.metric_namespace
+  metric_name         = "KeptCount"
+  statistic           = "Sum"
+  period              = 300
+  evaluation_periods  = 3 + ceil(2 * local.longest_comeback_seconds / 300)
+  datapoints_to_alarm = 3
+  comparison_operator = "GreaterThanThreshold"
+  threshold           = 0
+  treat_missing_data  = "notBreaching"
 }
 
 resource "aws_cloudwatch_metric_alarm" "poison" {
@@ -292,7 +316,7 @@ resource "aws_cloudwatch_metric_alarm" "stuck_parked" {
   count = local.all_alarms
 
   alarm_name          = "${var.name_prefix}-parked-stuck"
-  alarm_description   = "Parked deliveries could not be sent back to a retry queue when they were due; Gridpost tries each again after 5 minutes to an hour, and nothing is lost. The log lines 'can't be sent back' of ${var.name_prefix}-wake say which and why: a message over queue_message_bytes_max that can't be read, or a retry queue or its key that refuses. gridpost parked list shows each with its problem; gridpost parked release sends them once the cause is fixed."
+  alarm_description   = "Parked deliveries could not be sent back to a retry queue when they were due; Gridpost tries each again after 5 minutes to an hour, and nothing is lost. The log lines 'failed to send a parked delivery back' and 'failed to send a held delivery back' of ${var.name_prefix}-wake say which and why: a message over queue_message_bytes_max that can't be read, or a retry queue or its key that refuses. gridpost parked list shows each with its problem; gridpost parked release sends them once the cause is fixed."
   tags                = local.tags
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns
@@ -306,11 +330,12 @@ resource "aws_cloudwatch_metric_alarm" "stuck_parked" {
   treat_missing_data  = "notBreaching"
 }
 
+# As in the alarm on late messages, what was received three times does not show.
 resource "aws_cloudwatch_metric_alarm" "redrive_age" {
   count = local.all_alarms
 
   alarm_name          = "${local.redrive_queue_name}-age"
-  alarm_description   = "A redrive job is waiting and makes no progress: look at Errors, Throttles and logs of ${var.name_prefix}-redrive. The job will continue from its stored position; its message is kept for 14 days."
+  alarm_description   = "A redrive job is waiting and is not worked at: look at Errors, Throttles and logs of ${var.name_prefix}-redrive. (Of a job that is worked at in vain, ${var.name_prefix}-kept tells.) The job will continue from its stored position; its message is kept for 14 days."
   tags                = local.tags
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns

@@ -79,9 +79,9 @@ locals {
     { title = "Messages that are ready", stat = "Maximum", metrics = local.queue_metric["ApproximateNumberOfMessagesVisible"] },
     { title = "Deliveries that wait, hidden (the wall is at 120,000 for each queue)", stat = "Maximum", metrics = local.queue_metric["ApproximateNumberOfMessagesNotVisible"] },
     { title = "Deliveries that wait for their second attempt", stat = "Maximum", metrics = local.queue_metric["ApproximateNumberOfMessagesDelayed"] },
-    { title = "Waits parked; parked ones that can't be sent; visibility changes refused; unreadable messages", stat = "Sum", metrics = [[local.metric_namespace, "ParkedCount"], [local.metric_namespace, "StuckParkedCount"], [local.metric_namespace, "HideFailCount"], [local.metric_namespace, "PoisonCount"]] },
-    { title = "Errors of functions", stat = "Sum", metrics = [for name in keys(local.memory_mb) : ["AWS/Lambda", "Errors", "FunctionName", "${var.name_prefix}-${name}"]] },
-    { title = "Throttled invocations", stat = "Sum", metrics = [for name in keys(local.memory_mb) : ["AWS/Lambda", "Throttles", "FunctionName", "${var.name_prefix}-${name}"]] },
+    { title = "Waits parked; parked ones that can't be sent; visibility changes refused; unreadable messages; messages that came back", stat = "Sum", metrics = [[local.metric_namespace, "ParkedCount"], [local.metric_namespace, "StuckParkedCount"], [local.metric_namespace, "HideFailCount"], [local.metric_namespace, "PoisonCount"], [local.metric_namespace, "KeptCount"]] },
+    { title = "Errors of functions", stat = "Sum", metrics = [for name in keys(local.functions) : ["AWS/Lambda", "Errors", "FunctionName", "${var.name_prefix}-${name}"]] },
+    { title = "Throttled invocations", stat = "Sum", metrics = [for name in keys(local.functions) : ["AWS/Lambda", "Throttles", "FunctionName", "${var.name_prefix}-${name}"]] },
   ]
 }
 

@@ -52,7 +52,7 @@ module "dead_letter" {
       actions   = ["s3:PutObject"]
       resources = [for arn in local.dead_letter_bucket_arns : "${arn}/*"]
     },
-  ], local.payload_read_statements, local.key_statements)
+  ], local.payload_read_statements, local.key_statements, local.further_bucket_key_statements_of["GenerateDataKey"])
 }
 
 resource "aws_lambda_event_source_mapping" "dead_letter" {

@@ -155,6 +155,12 @@ resource "aws_lambda_event_source_mapping" "dispatch" {
       condition     = alltrue([for arn in values(var.kms_key_arns) : arn == null || try(split(":", arn)[3], "") == local.region])
       error_message = "kms_key_arns must be in the deployment's region, ${local.region}, got ${jsonencode(var.kms_key_arns)}."
     }
+
+    # IAM takes these, and the functions could not use them.
+    precondition {
+      condition     = alltrue([for arn in concat(var.kms_former_key_arns, var.dead_letter_bucket_key_arns) : try(split(":", arn)[3], "") == local.region])
+      error_message = "kms_former_key_arns and dead_letter_bucket_key_arns must be in the deployment's region, ${local.region}, got ${jsonencode(concat(var.kms_former_key_arns, var.dead_letter_bucket_key_arns))}."
+    }
   }
 }
 

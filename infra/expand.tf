@@ -50,7 +50,7 @@ module "expand" {
       actions   = ["s3:PutObject"]
       resources = ["${local.payload_bucket_arn}/deliveries/*"]
     },
-  ], local.key_statements_of["s3"], local.key_statements_of["sqs"])
+  ], local.key_statements_of["s3"], local.key_statements_of["sqs"], local.former_key_statements)
 }
 
 # A piece makes thousands of deliveries, so each gets its own invocation.

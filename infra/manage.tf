@@ -106,5 +106,5 @@ module "manage" {
       actions   = ["lambda:InvokeFunction"]
       resources = [arn]
     } if length(var.resource_destinations) > 0
-  ], local.endpoint_secret_statements, local.endpoint_identity_statements, local.key_statements)
+  ], local.endpoint_secret_statements, local.endpoint_identity_statements, local.key_statements, local.further_bucket_key_statements_of["Decrypt"])
 }

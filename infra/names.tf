@@ -92,7 +92,28 @@ locals {
       } if arn != null
     ]
   }
-  key_statements = concat(local.key_statements_of["dynamodb"], local.key_statements_of["s3"], local.key_statements_of["sqs"])
+  # Messages and objects keep the key under which they were written.
+  former_key_statements = [
+    for service in ["s3", "sqs"] : {
+      sid         = "ReadByFormerKeysOf${title(service)}"
+      actions     = ["kms:Decrypt"]
+      resources   = var.kms_former_key_arns
+      via_service = "${service}.${local.region}.${local.account.dns_suffix}"
+    } if length(var.kms_former_key_arns) > 0
+  ]
+  key_statements = concat(local.key_statements_of["dynamodb"], local.key_statements_of["s3"], local.key_statements_of["sqs"], local.former_key_statements)
+
+  # dead-letter writes to further buckets; redrive and manage read them.
+  further_bucket_key_statements_of = {
+    for action in ["Decrypt", "GenerateDataKey"] : action => [
+      for arns in [var.dead_letter_bucket_key_arns] : {
+        sid         = "UseKeysOfFurtherBuckets"
+        actions     = ["kms:${action}"]
+        resources   = arns
+        via_service = "s3.${local.region}.${local.account.dns_suffix}"
+      } if length(arns) > 0
+    ]
+  }
 
   # Without the right to list, S3 answers 403 for a missing object, which does not prove that it is gone.
   payload_read_statements = [

@@ -64,7 +64,7 @@ module "redrive" {
       actions   = ["s3:PutObject"]
       resources = ["${local.payload_bucket_arn}/deliveries/*"]
     },
-  ], local.key_statements)
+  ], local.key_statements, local.further_bucket_key_statements_of["Decrypt"])
 }
 
 # Each invocation works on one job until its time is up.

@@ -40,6 +40,13 @@ resource "aws_dynamodb_table" "config" {
       kms_key_arn = server_side_encryption.value
     }
   }
+
+  # A queue can't be protected. So Terraform must delete the tables first, and where protect_data refuses that, it deletes no queue
+  # and no message either.
+  depends_on = [
+    aws_sqs_queue.poison, aws_sqs_queue.dispatch, aws_sqs_queue.retry, aws_sqs_queue.dead_letter, aws_sqs_queue.fan_out,
+    aws_sqs_queue.redrive,
+  ]
 }
 
 resource "aws_dynamodb_table" "state" {
@@ -97,4 +104,10 @@ resource "aws_dynamodb_table" "state" {
       kms_key_arn = server_side_encryption.value
     }
   }
+
+  # As for config.
+  depends_on = [
+    aws_sqs_queue.poison, aws_sqs_queue.dispatch, aws_sqs_queue.retry, aws_sqs_queue.dead_letter, aws_sqs_queue.fan_out,
+    aws_sqs_queue.redrive,
+  ]
 }

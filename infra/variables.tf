@@ -22,7 +22,7 @@ variable "account" {
 }
 
 variable "name_prefix" {
-  description = "First part of every name, 2 to 20 characters: lower-case letters, digits and single hyphens, starting with a letter. Two deployments in one account and region need different prefixes. A longer prefix would not fit into the 63 characters of a bucket's name."
+  description = "First part of every name, 2 to 20 characters: lower-case letters, digits and single hyphens, starting with a letter. Two deployments in one account and region need different prefixes. A longer prefix would not fit into the 63 characters of a bucket's name. Don't change it later: that replaces every queue and table, and with protect_data the apply fails."
   type        = string
   default     = "gridpost"
   nullable    = false
@@ -92,7 +92,7 @@ variable "iam_path" {
 }
 
 variable "kms_key_arns" {
-  description = "ARNs of KMS keys of your own, by what they encrypt: dynamodb (both tables), s3 (both buckets), sqs (all queues), logs (all log groups). Anything left out is encrypted with AWS's own keys, which cost nothing. The functions' roles may use the keys of dynamodb, s3 and sqs through these services; the key's policy must let IAM decide (the default policy does), and the key for logs must allow logs.REGION.amazonaws.com to use it. Each key costs 1 dollar a month, and 0.03 dollars per 10,000 requests."
+  description = "ARNs of KMS keys of your own, by what they encrypt: dynamodb (both tables), s3 (both buckets), sqs (all queues), logs (all log groups). Anything left out is encrypted with AWS's own keys, which cost nothing. The functions' roles may use the keys of dynamodb, s3 and sqs through these services; the key's policy must let IAM decide (the default policy does), and the key for logs must allow logs.REGION.amazonaws.com to use it. Each key costs 1 dollar a month, and 0.03 dollars per 10,000 requests. If you change or remove the key of s3 or sqs, name the old one in kms_former_key_arns."
   type = object({
     dynamodb = optional(string)
     s3       = optional(string)
@@ -107,6 +107,20 @@ variable "kms_key_arns" {
       for arn in values(var.kms_key_arns) : arn == null || can(regex("^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/.+$", arn))
     ])
     error_message = "kms_key_arns must be ARNs of keys (not aliases), got ${jsonencode(var.kms_key_arns)}."
+  }
+}
+
+variable "kms_former_key_arns" {
+  description = "ARNs of KMS keys that kms_key_arns.s3 or kms_key_arns.sqs named before: the functions' roles may still decrypt with them, through these services. Messages and objects keep the key under which they were written. So when you change or remove a key there, name the old one here in the same apply, or the functions can't read what waits. Keep it here, and do not disable it, for 30 days, until queues and payloads have nothing of it, and for as long as you want to read and redrive dead letters that it encrypts."
+  type        = list(string)
+  default     = []
+  nullable    = false
+
+  validation {
+    condition = alltrue([
+      for arn in var.kms_former_key_arns : can(regex("^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/.+$", arn))
+    ])
+    error_message = "kms_former_key_arns must be ARNs of keys (not aliases), got ${jsonencode(var.kms_former_key_arns)}."
   }
 }
 
@@ -196,7 +210,7 @@ variable "live_versions" {
 }
 
 variable "vpc" {
-  description = "Subnets and security groups for dispatch, which calls endpoints, and manage, which asks them for consent; null, the default, uses Lambda's own network. Set it to reach endpoints in private networks (name them in endpoint_allowed_networks too) or to have a fixed source address (that of the subnets' NAT gateway). The subnets must reach AWS's services: through a NAT gateway, or through VPC endpoints for SQS and Lambda and gateway endpoints for DynamoDB and S3; with endpoint_secrets or endpoint_entra_client also through VPC endpoints for Secrets Manager or SSM, with endpoint_roles or endpoint_audiences for STS. An internet gateway alone is not enough: Lambda has no public address there. ipv6: also use IPv6, if the subnets have it."
+  description = "Subnets and security groups for dispatch, which calls endpoints, and manage, which asks them for consent; null, the default, uses Lambda's own network. Set it to reach endpoints in private networks (name them in endpoint_allowed_networks too) or to have a fixed source address (that of the subnets' NAT gateway). The subnets must reach AWS's services: through a NAT gateway, or through VPC endpoints for SQS and Lambda and gateway endpoints for DynamoDB and S3; with endpoint_secrets or endpoint_entra_client also through VPC endpoints for Secrets Manager or SSM, with endpoint_roles or endpoint_audiences for STS, with resource_destinations for those of SNS, Kinesis Data Streams and EventBridge that it names. An internet gateway alone is not enough: Lambda has no public address there. ipv6: also use IPv6, if the subnets have it."
   type = object({
     subnet_ids         = list(string)
     security_group_ids = list(string)
@@ -341,7 +355,7 @@ variable "account_concurrency" {
 }
 
 variable "retry_batch_size" {
-  description = "Most deliveries that one invocation of dispatch takes from a retry queue, 1 to 1000. Requests to slow endpoints share an invocation, which lasts as long as the slowest of them. Lambda hands over at most 6 MB, whatever is set here."
+  description = "Most deliveries that one invocation of dispatch takes from a retry queue, 1 to 1000. Requests to slow endpoints share an invocation, which lasts as long as the slowest of them. Lambda hands over at most 6 MB, whatever is set here; events that lie in the payload bucket come on top, up to 3 MiB of memory for each such delivery (memory_mb)."
   type        = number
   default     = 100
   nullable    = false
@@ -436,7 +450,7 @@ variable "retry_in_flight_limit" {
 }
 
 variable "queue_message_bytes_max" {
-  description = "Largest queue message in bytes, 229376 to 1048576 (SQS's limit). Over 262144 needs AWS provider 6.8 or later. An event that does not fit into a message goes through the payload bucket."
+  description = "Largest queue message in bytes, 229376 to 1048576 (SQS's limit). Over 262144 needs AWS provider 6.8 or later. An event that does not fit into a message goes through the payload bucket. Lower it only when nothing large waits: a delivery whose message is larger than the new limit is attempted, but can't be sent on to a retry or dead-letter queue, and ends in the poison queue."
   type        = number
   default     = 262144
   nullable    = false
@@ -554,7 +568,7 @@ variable "dead_letter_topic" {
 }
 
 variable "dead_letter_bucket_arns" {
-  description = "ARNs of further buckets that event subscriptions may name as dead-letter destination, besides the deployment's own. A bucket in another account must allow s3:PutObject to the role of output dead_letter_role_arn, and its customer key, if it has one, kms:GenerateDataKey. To list, redrive and purge dead letters there, it must also allow s3:ListBucket and s3:GetObject to the roles of outputs redrive_role_arn and manage_role_arn, and s3:DeleteObject to the latter (a customer key: kms:Decrypt)."
+  description = "ARNs of further buckets that event subscriptions may name as dead-letter destination, besides the deployment's own. If a bucket has a customer key, in whatever account, name that in dead_letter_bucket_key_arns: else S3 refuses dead letters, which are dropped after dead_letter_give_up_seconds. A bucket in another account must allow s3:PutObject to the role of output dead_letter_role_arn, and its customer key kms:GenerateDataKey. To list, redrive and purge dead letters there, it must also allow s3:ListBucket and s3:GetObject to the roles of outputs redrive_role_arn and manage_role_arn, and s3:DeleteObject to the latter (a customer key: kms:Decrypt). Remove a bucket here only when no event subscription names it any more and every delivery that ended before has been written: else its dead letters are refused and dropped in the same way."
   type        = list(string)
   default     = []
   nullable    = false
@@ -564,6 +578,20 @@ variable "dead_letter_bucket_arns" {
       for arn in var.dead_letter_bucket_arns : can(regex("^arn:aws[a-z-]*:s3:::[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", arn))
     ])
     error_message = "dead_letter_bucket_arns must be ARNs of whole buckets, such as arn:aws:s3:::my-dead-letters, got ${jsonencode(var.dead_letter_bucket_arns)}."
+  }
+}
+
+variable "dead_letter_bucket_key_arns" {
+  description = "ARNs of the customer keys that encrypt the buckets of dead_letter_bucket_arns: dead-letter may write with them (kms:GenerateDataKey), redrive and manage may read with them (kms:Decrypt), through S3. The key's policy must let IAM decide, as the default policy does; that of a key in another account must name the roles."
+  type        = list(string)
+  default     = []
+  nullable    = false
+
+  validation {
+    condition = alltrue([
+      for arn in var.dead_letter_bucket_key_arns : can(regex("^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/.+$", arn))
+    ])
+    error_message = "dead_letter_bucket_key_arns must be ARNs of keys (not aliases), got ${jsonencode(var.dead_letter_bucket_key_arns)}."
   }
 }
 
@@ -955,7 +983,7 @@ variable "manage_authorization" {
 }
 
 variable "protect_data" {
-  description = "Whether to refuse a destroy while there is data: both tables have deletion protection, and the dead-letter bucket is not emptied. To destroy, set it to false and apply first."
+  description = "Whether to refuse a destroy while there is data: both tables have deletion protection, Terraform deletes them before the queues (so a refused destroy deletes no waiting message), and buckets are not emptied. Functions and their mappings may be gone after a refused destroy; the next apply brings them back. To destroy, set it to false and apply first."
   type        = bool
   default     = true
   nullable    = false
@@ -976,7 +1004,7 @@ variable "metrics_by_event_subscription" {
 }
 
 variable "alarms" {
-  description = "Which alarms to create. PAGES: five alarms on events that are refused, late or lost (publishes answered with 5xx, old messages, poison messages, drops, wake not running), 0.70 dollars a month; with publish_front_door FUNCTION_URL a sixth on publishes that Lambda answers with 429, 0.10 more. ALL: ten more kinds, on causes and on problems that can wait until the morning (dead letters, failing attempts, late retries, full retry queues, failed and throttled invocations, throttled tables, the manage API, redrives, stuck parked deliveries), some 3 dollars more. NONE: no alarms."
+  description = "Which alarms to create. PAGES: six alarms on events that are refused, late or lost (publishes answered with 5xx, old messages, messages that come back, poison messages, drops, wake not running), 0.80 dollars a month; with publish_front_door FUNCTION_URL a seventh on publishes that Lambda answers with 429, 0.10 more. ALL: ten more kinds, on causes and on problems that can wait until the morning (dead letters, failing attempts, late retries, full retry queues, failed and throttled invocations, throttled tables, the manage API, redrives, stuck parked deliveries), some 3 dollars more. NONE: no alarms."
   type        = string
   default     = "PAGES"
   nullable    = false
@@ -1043,7 +1071,7 @@ variable "alarm_dead_letters" {
 }
 
 variable "alarm_queue_age_seconds" {
-  description = "Age of the oldest delivery that has not been attempted yet, in seconds, 1 to 86400. Above it the alarm on the dispatch queue goes off."
+  description = "Age of the oldest delivery that has not been attempted yet, in seconds, 1 to 86400. Above it the alarm on late messages goes off. SQS leaves messages that were received three times out of this age. So above some 480 (twice dispatch_timeout_seconds and a minute more), it sees only what dispatch does not receive, and no first attempts that dispatch receives and can't settle."
   type        = number
   default     = 120
   nullable    = false

@@ -39,6 +39,7 @@ use gridpost_core::time::Timestamp;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::document::read_json;
 use crate::failure::{Misuse, Refusal};
 use crate::manage_api::ManageApi;
 use crate::output::text_at;
@@ -95,9 +96,13 @@ fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Reads a JSON document from a file, or from standard input when it is called `-`.
+///
+/// # Errors
+///
+/// [`Misuse`] when it is no JSON, or a member stands twice; or it can't be read.
 fn read_document(path: &Path) -> anyhow::Result<Value> {
-    serde_json::from_slice(&read_input(path)?)
-        .with_context(|| format!("{} is no JSON document", path.display()))
+    read_json(&read_input(path)?)
+        .map_err(|problem| Misuse(format!("{} is refused: {problem}", path.display())).into())
 }
 
 /// Reads events from a file, or from standard input when it is called `-`, as the text that they are.
@@ -187,6 +192,22 @@ fn wait_is_over(health: &Value, now: Timestamp) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_document_with_a_member_twice_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("d.json");
+        for (text, want) in [
+            (r#"{"p":{"labels":[],"labels":["x"]}}"#, "member \"labels\" stands twice at line 1"),
+            ("{", "EOF while parsing an object"),
+        ] {
+            std::fs::write(&path, text).expect("written");
+            let refused = read_document(&path).expect_err(text);
+            assert!(refused.is::<Misuse>(), "{refused}");
+            let want = format!("{} is refused: {want}", path.display());
+            assert!(refused.to_string().starts_with(&want), "{refused}");
+        }
+    }
 
     #[test]
     fn a_name_that_does_not_exist_leads_to_one_that_does() {

@@ -18,6 +18,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use serde_json::{Map, Value};
 
+use crate::document::read_json;
 use crate::failure::{self, Misuse, Refusal};
 use crate::manage_api::ManageApi;
 
@@ -66,7 +67,7 @@ impl Declared {
         };
         let document: Result<Value, String> = match is_toml {
             true => toml::from_str(&text).map_err(|error| error.to_string()),
-            false => serde_json::from_str(&text).map_err(|error| error.to_string()),
+            false => read_json(text.as_bytes()),
         };
         let refused = |problem: String| {
             let problem = problem.trim_end();
@@ -288,6 +289,14 @@ mod tests {
         let orders = &of_toml.topics[0];
         assert_eq!(orders.document, json!({"properties": {"inputSchema": "CloudEventSchemaV1_0"}}));
         assert!(orders.subscriptions.contains_key("billing"));
+        for (name, text, member) in [
+            ("f.json", r#"{"topics": {"orders": {}, "orders": {"kind": "custom"}}}"#, "\"orders\""),
+            ("f.toml", "[topics.orders]\n[topics.orders]", "orders"),
+        ] {
+            let refused = read(name, text).expect_err("twice");
+            assert!(refused.is::<Misuse>(), "{name}");
+            assert!(refused.to_string().contains(member), "{refused}");
+        }
         // (name, text, whether the formats are told)
         for (name, text, is_told) in [
             ("e.toml", "topics =", false),

@@ -2,6 +2,7 @@
 
 mod authentication;
 
+use std::error::Error;
 use std::str::FromStr;
 
 use clap::Args;
@@ -327,8 +328,21 @@ pub fn retry_limits(
     }
 }
 
-fn json_value(given: &str) -> Result<Value, serde_json::Error> {
-    serde_json::from_str(given)
+fn json_value(given: &str) -> Result<Value, String> {
+    read_json(given.as_bytes())
+}
+
+/// Reads a JSON document. A member that stands twice is refused, as the manage API refuses it: it would never
+/// see the first one.
+///
+/// # Errors
+///
+/// What is wrong, and where.
+pub(crate) fn read_json(text: &[u8]) -> Result<Value, String> {
+    let read = gridpost_core::document::parse(text);
+    read.map_err(|error| {
+        error.source().map_or_else(|| error.to_string(), |cause| cause.to_string())
+    })
 }
 
 /// `NAME=VALUE`. The message does not repeat the value: it may be a secret.

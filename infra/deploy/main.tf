@@ -10,6 +10,7 @@ module "gridpost" {
   permissions_boundary_arn      = var.permissions_boundary_arn
   iam_path                      = var.iam_path
   kms_key_arns                  = var.kms_key_arns
+  kms_former_key_arns           = var.kms_former_key_arns
   architecture                  = var.architecture
   functions_dir                 = var.functions_dir
   functions_sha256              = var.functions_sha256
@@ -43,6 +44,7 @@ module "gridpost" {
   dead_letter_give_up_seconds   = var.dead_letter_give_up_seconds
   dead_letter_topic             = var.dead_letter_topic
   dead_letter_bucket_arns       = var.dead_letter_bucket_arns
+  dead_letter_bucket_key_arns   = var.dead_letter_bucket_key_arns
   config_cache_ms               = var.config_cache_ms
   dispatch_config_cache_ms      = var.dispatch_config_cache_ms
   config_stale_seconds          = var.config_stale_seconds

@@ -52,6 +52,12 @@ variable "kms_key_arns" {
   default = null
 }
 
+variable "kms_former_key_arns" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = list(string)
+  default     = null
+}
+
 variable "architecture" {
   description = "As in the module: see the table of inputs in infra/README.md."
   type        = string
@@ -253,6 +259,12 @@ variable "dead_letter_topic" {
 }
 
 variable "dead_letter_bucket_arns" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = list(string)
+  default     = null
+}
+
+variable "dead_letter_bucket_key_arns" {
   description = "As in the module: see the table of inputs in infra/README.md."
   type        = list(string)
   default     = null

@@ -8,7 +8,7 @@ variables {
   functions_dir = "tests/functions"
 }
 
-run "five_alarms_page_and_no_dashboard_costs" {
+run "six_alarms_page_and_no_dashboard_costs" {
   command = plan
 
   variables {
@@ -21,6 +21,7 @@ run "five_alarms_page_and_no_dashboard_costs" {
     condition = (
       length(aws_cloudwatch_metric_alarm.publish_refused) == 1 && length(aws_cloudwatch_metric_alarm.late) == 1
       && length(aws_cloudwatch_metric_alarm.poison) == 1 && length(aws_cloudwatch_metric_alarm.dropped) == 1
+      && length(aws_cloudwatch_metric_alarm.kept) == 1
       && length(aws_cloudwatch_metric_alarm.wake) == 1 && length(aws_cloudwatch_dashboard.this) == 0
       && length(concat(
         aws_cloudwatch_metric_alarm.publish_throttled,
@@ -38,7 +39,7 @@ run "five_alarms_page_and_no_dashboard_costs" {
     condition = alltrue([
       for alarm in [
         aws_cloudwatch_metric_alarm.publish_refused[0], aws_cloudwatch_metric_alarm.late[0], aws_cloudwatch_metric_alarm.poison[0],
-        aws_cloudwatch_metric_alarm.dropped[0], aws_cloudwatch_metric_alarm.wake[0],
+        aws_cloudwatch_metric_alarm.dropped[0], aws_cloudwatch_metric_alarm.wake[0], aws_cloudwatch_metric_alarm.kept[0],
       ] :
       alarm.alarm_actions == toset(["arn:aws:sns:eu-central-1:123456789012:ops"]) && alarm.ok_actions == alarm.alarm_actions
     ])
@@ -68,10 +69,10 @@ run "five_alarms_page_and_no_dashboard_costs" {
   assert {
     condition = (
       one([for query in aws_cloudwatch_metric_alarm.late[0].metric_query : query.expression if query.id == "late"])
-      == "MAX([FILL(dead_letter, 0) / 1220, FILL(dispatch, 0) / 600, FILL(fan_out, 0) / 900])"
+      == "MAX([FILL(dead_letter, 0) / 1220, FILL(dispatch, 0) / 600])"
       && aws_cloudwatch_metric_alarm.late[0].threshold == 1
       && toset([for query in aws_cloudwatch_metric_alarm.late[0].metric_query : query.metric[0].dimensions["QueueName"] if query.id != "late"])
-      == toset(["gridpost-dispatch", "gridpost-fan-out", "gridpost-dead-letter"])
+      == toset(["gridpost-dispatch", "gridpost-dead-letter"])
     )
     error_message = "no one hears of what waits: ${jsonencode(aws_cloudwatch_metric_alarm.late[0].metric_query)}"
   }
@@ -85,6 +86,18 @@ run "five_alarms_page_and_no_dashboard_costs" {
     error_message = "no one hears of events that are gone, or the alarm looks at a metric by dimensions, which it can't know"
   }
 
+  # SQS leaves messages that come back out of the age that the alarm on late ones looks at. By default one that S3 refuses
+  # comes back every 320 seconds.
+  assert {
+    condition = (
+      aws_cloudwatch_metric_alarm.kept[0].metric_name == "KeptCount" && aws_cloudwatch_metric_alarm.kept[0].dimensions == null
+      && aws_cloudwatch_metric_alarm.kept[0].namespace == "Gridpost" && aws_cloudwatch_metric_alarm.kept[0].threshold == 0
+      && aws_cloudwatch_metric_alarm.kept[0].comparison_operator == "GreaterThanThreshold"
+      && aws_cloudwatch_metric_alarm.kept[0].datapoints_to_alarm == 3 && aws_cloudwatch_metric_alarm.kept[0].evaluation_periods == 6
+    )
+    error_message = "no one hears of messages that come back, or at the first failure"
+  }
+
   # A run that is missing is told by the state without data, in which a new alarm begins without telling it.
   assert {
     condition = (
@@ -93,6 +106,21 @@ run "five_alarms_page_and_no_dashboard_costs" {
       && aws_cloudwatch_metric_alarm.wake[0].insufficient_data_actions == aws_cloudwatch_metric_alarm.wake[0].alarm_actions
     )
     error_message = "a wake that does not run raises no alarm, or one that was never there does"
+  }
+}
+
+# A dead letter that is kept for a week comes back every 20 minutes, and Lambda may wait to fill its batch.
+run "messages_that_seldom_come_back_are_watched_for_longer" {
+  command = plan
+
+  variables {
+    dead_letter_give_up_seconds = 604800
+    dead_letter_window_seconds  = 300
+  }
+
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.kept[0].evaluation_periods == 14 && aws_cloudwatch_metric_alarm.kept[0].datapoints_to_alarm == 3
+    error_message = "a lone message comes back unseen: ${aws_cloudwatch_metric_alarm.kept[0].evaluation_periods} intervals are looked at"
   }
 }
 
@@ -139,7 +167,8 @@ run "no_alarms_where_none_are_wanted" {
     condition = length(concat(
       aws_cloudwatch_metric_alarm.publish_refused, aws_cloudwatch_metric_alarm.publish_throttled,
       aws_cloudwatch_metric_alarm.late, aws_cloudwatch_metric_alarm.poison,
-      aws_cloudwatch_metric_alarm.dropped, aws_cloudwatch_metric_alarm.wake, aws_cloudwatch_metric_alarm.function_errors,
+      aws_cloudwatch_metric_alarm.dropped, aws_cloudwatch_metric_alarm.wake, aws_cloudwatch_metric_alarm.kept,
+      aws_cloudwatch_metric_alarm.function_errors,
     )) == 0
     error_message = "alarms are made"
   }
@@ -227,7 +256,7 @@ run "the_dashboard_shows_every_metric" {
     condition = alltrue([
       for metric in [
         "PublishSuccessCount", "PublishFailCount", "MatchedEventCount", "UnmatchedEventCount", "DeliverySuccessCount",
-        "DeliveryAttemptFailCount", "DeadLetteredCount", "RedrivenEventCount", "DroppedEventCount", "PoisonCount", "ParkedCount", "StuckParkedCount", "HideFailCount",
+        "DeliveryAttemptFailCount", "DeadLetteredCount", "RedrivenEventCount", "DroppedEventCount", "PoisonCount", "KeptCount", "ParkedCount", "StuckParkedCount", "HideFailCount",
         "ProbationCount", "PublishSuccessLatencyInMs", "DestinationProcessingDurationInMs", "DeliveryLatencyInMs",
         "ApproximateAgeOfOldestMessage",
       ] : strcontains(aws_cloudwatch_dashboard.this[0].dashboard_body, metric)
@@ -241,6 +270,24 @@ run "the_dashboard_shows_every_metric" {
       && length(regexall("SEARCH[^]]*,Topic", aws_cloudwatch_dashboard.this[0].dashboard_body)) == 0
     )
     error_message = "the dashboard has other graphs, or searches for names that no metric has by default"
+  }
+}
+
+# intake is a program, and each AWS source a function.
+run "the_dashboard_shows_the_functions_that_exist" {
+  command = plan
+
+  variables {
+    dashboard   = true
+    aws_sources = true
+  }
+
+  assert {
+    condition = (
+      toset(flatten(regexall("\"FunctionName\",\"([a-z-]+)\"", aws_cloudwatch_dashboard.this[0].dashboard_body)))
+      == toset([for name in ["ingest", "expand", "dispatch", "dead-letter", "redrive", "manage", "wake"] : "gridpost-${name}"])
+    )
+    error_message = "the dashboard shows a function that does not exist, or leaves one out: ${aws_cloudwatch_dashboard.this[0].dashboard_body}"
   }
 }
 

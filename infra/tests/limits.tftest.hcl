@@ -240,7 +240,7 @@ run "the_longest_names_fit" {
     condition = (
       [for alarm in aws_cloudwatch_metric_alarm.retry_late : length(alarm.metric_query)] == [11, 11, 11, 3]
       && alltrue([
-        for alarm in [aws_cloudwatch_metric_alarm.late[0], aws_cloudwatch_metric_alarm.publish_refused[0], aws_cloudwatch_metric_alarm.stuck_parked[0]] :
+        for alarm in [aws_cloudwatch_metric_alarm.late[0], aws_cloudwatch_metric_alarm.publish_refused[0], aws_cloudwatch_metric_alarm.stuck_parked[0], aws_cloudwatch_metric_alarm.kept[0]] :
         length(alarm.alarm_description) <= 1024
       ])
     )

@@ -94,6 +94,72 @@ run "keys_of_ones_own_encrypt_and_may_be_used_by_the_functions_through_their_ser
   }
 }
 
+# What was written before a key was changed keeps the old one.
+run "former_keys_still_decrypt_and_do_no_more" {
+  command = plan
+
+  variables {
+    kms_key_arns        = { s3 = "arn:aws:kms:eu-central-1:123456789012:key/new" }
+    kms_former_key_arns = ["arn:aws:kms:eu-central-1:123456789012:key/old"]
+  }
+
+  assert {
+    condition = alltrue([
+      for policy in [
+        module.ingest.policy, module.expand.policy, module.dispatch.policy, module.dead_letter.policy, module.redrive.policy,
+        module.manage.policy, module.wake.policy,
+        ] : [
+        for statement in jsondecode(policy).Statement : statement if strcontains(jsonencode(statement.Action), "kms:")
+        ] == [
+        {
+          Sid       = "UseKeyOfS3", Effect = "Allow", Action = ["kms:Decrypt", "kms:GenerateDataKey"]
+          Resource  = ["arn:aws:kms:eu-central-1:123456789012:key/new"]
+          Condition = { StringEquals = { "kms:ViaService" = "s3.eu-central-1.amazonaws.com" } }
+        },
+        {
+          Sid       = "ReadByFormerKeysOfS3", Effect = "Allow", Action = ["kms:Decrypt"]
+          Resource  = ["arn:aws:kms:eu-central-1:123456789012:key/old"]
+          Condition = { StringEquals = { "kms:ViaService" = "s3.eu-central-1.amazonaws.com" } }
+        },
+        {
+          Sid       = "ReadByFormerKeysOfSqs", Effect = "Allow", Action = ["kms:Decrypt"]
+          Resource  = ["arn:aws:kms:eu-central-1:123456789012:key/old"]
+          Condition = { StringEquals = { "kms:ViaService" = "sqs.eu-central-1.amazonaws.com" } }
+        },
+      ]
+    ])
+    error_message = "a function can't read what a former key has encrypted, or may do more with it"
+  }
+}
+
+run "dead_letters_go_to_further_buckets_with_keys_of_their_own" {
+  command = plan
+
+  variables {
+    dead_letter_bucket_arns     = ["arn:aws:s3:::other.bucket"]
+    dead_letter_bucket_key_arns = ["arn:aws:kms:eu-central-1:123456789012:key/other"]
+  }
+
+  assert {
+    condition = [
+      for policy in [
+        module.dead_letter.policy, module.redrive.policy, module.manage.policy, module.ingest.policy, module.expand.policy,
+        module.dispatch.policy, module.wake.policy,
+        ] : [
+        for statement in jsondecode(policy).Statement :
+        "${join(",", statement.Action)} ${join(",", statement.Resource)} ${statement.Condition.StringEquals["kms:ViaService"]}"
+        if strcontains(jsonencode(statement.Action), "kms:")
+      ]
+      ] == [
+      ["kms:GenerateDataKey arn:aws:kms:eu-central-1:123456789012:key/other s3.eu-central-1.amazonaws.com"],
+      ["kms:Decrypt arn:aws:kms:eu-central-1:123456789012:key/other s3.eu-central-1.amazonaws.com"],
+      ["kms:Decrypt arn:aws:kms:eu-central-1:123456789012:key/other s3.eu-central-1.amazonaws.com"],
+      [], [], [], [],
+    ]
+    error_message = "dead-letter can't write to the bucket, or redrive and manage can't read it, or others may"
+  }
+}
+
 run "roles_are_bounded_and_everything_is_tagged" {
   command = plan
 

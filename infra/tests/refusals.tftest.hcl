@@ -225,6 +225,26 @@ run "refuses_a_key_of_another_region" {
   expect_failures = [aws_lambda_event_source_mapping.dispatch]
 }
 
+run "refuses_a_former_key_of_another_region" {
+  command = plan
+
+  variables {
+    kms_former_key_arns = ["arn:aws:kms:us-east-1:123456789012:key/11111111-2222-3333-4444-555555555555"]
+  }
+
+  expect_failures = [aws_lambda_event_source_mapping.dispatch]
+}
+
+run "refuses_a_buckets_key_of_another_region" {
+  command = plan
+
+  variables {
+    dead_letter_bucket_key_arns = ["arn:aws:kms:us-east-1:123456789012:key/11111111-2222-3333-4444-555555555555"]
+  }
+
+  expect_failures = [aws_lambda_event_source_mapping.dispatch]
+}
+
 run "refuses_tags_that_iam_does_not_take" {
   command = plan
 
@@ -459,17 +479,20 @@ run "refuses_names_of_no_key_role_network_or_host" {
   command = plan
 
   variables {
-    permissions_boundary_arn = "boundary"
-    iam_path                 = "platform"
-    kms_key_arns             = { s3 = "alias/mine" }
-    vpc                      = { subnet_ids = [], security_group_ids = ["sg-1"] }
-    functions_bucket         = { name = "releases", sha256 = { ingest = "abc" } }
-    publish_domain           = { name = "Events", certificate_arn = "arn:aws:acm:eu-central-1:123456789012:certificate/1" }
-    manage_domain            = { name = "manage.example.com", certificate_arn = "certificate" }
+    permissions_boundary_arn    = "boundary"
+    iam_path                    = "platform"
+    kms_key_arns                = { s3 = "alias/mine" }
+    kms_former_key_arns         = ["alias/mine"]
+    dead_letter_bucket_key_arns = ["alias/mine"]
+    vpc                         = { subnet_ids = [], security_group_ids = ["sg-1"] }
+    functions_bucket            = { name = "releases", sha256 = { ingest = "abc" } }
+    publish_domain              = { name = "Events", certificate_arn = "arn:aws:acm:eu-central-1:123456789012:certificate/1" }
+    manage_domain               = { name = "manage.example.com", certificate_arn = "certificate" }
   }
 
   expect_failures = [
-    var.permissions_boundary_arn, var.iam_path, var.kms_key_arns, var.vpc, var.functions_bucket, var.publish_domain, var.manage_domain,
+    var.permissions_boundary_arn, var.iam_path, var.kms_key_arns, var.kms_former_key_arns, var.dead_letter_bucket_key_arns, var.vpc,
+    var.functions_bucket, var.publish_domain, var.manage_domain,
   ]
 }
 

@@ -175,3 +175,27 @@ fn functions_start_with_the_settings_of_local_env() {
     assert!(asked > 5, "nobody asks for a setting any more by {ASKS}");
     none(problems);
 }
+
+/// What the command line and the functions read from their environment: the page has each name.
+#[test]
+fn the_settings_page_has_every_variable() {
+    let page = read(&root().join("docs/settings.md"));
+    let mut found = 0;
+    let mut problems = Vec::new();
+    let here = ["cli/src", "shared/runtime/src"];
+    for path in here.into_iter().flat_map(|folder| files(folder, &[".rs"])) {
+        for name in code(&read(&path)).split("\"GRIDPOST_").skip(1) {
+            let name = name.split('"').next().unwrap_or_default();
+            let is_whole = name.ends_with(|last: char| last.is_ascii_uppercase());
+            if !is_whole || !name.bytes().all(|it| it.is_ascii_uppercase() || it == b'_') {
+                continue;
+            }
+            found += 1;
+            if !page.contains(&format!("`GRIDPOST_{name}`")) {
+                problems.push(format!("{}: GRIDPOST_{name}", path.display()));
+            }
+        }
+    }
+    assert!(found > 20, "{found} variables are read");
+    none(problems);
+}

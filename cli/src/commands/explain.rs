@@ -1,6 +1,8 @@
 //! `gridpost explain`: what became of an event, and what will. Who wants it and who does not, each
 //! attempt, and what comes next.
 
+mod dead_letters;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -8,12 +10,12 @@ use clap::Args;
 use gridpost_core::time::Timestamp;
 use serde_json::{Value, json, value::RawValue};
 
+use self::dead_letters::{may_have_dead_letter, verdicts_on_dead_letter};
 use crate::attempt_lines::{AttemptLine, AttemptLog};
-use crate::commands::{delivery, read_events, wait_is_over};
+use crate::commands::{delivery, if_there, read_events, wait_is_over};
 use crate::document::TimeToLive;
-use crate::failure::{Refusal, Unfinished};
+use crate::failure::Unfinished;
 use crate::manage_api::ManageApi;
-use crate::manage_api::dead_letters::LetterChoice;
 use crate::output::{self, Output, text_at};
 use crate::target::{Target, TargetArguments, before};
 
@@ -132,8 +134,8 @@ pub(crate) async fn look_up(
     let names: Vec<_> = subscriptions.iter().map(|one| text_at(one, "/name").to_owned()).collect();
     let event = event.map(one_event);
     let given_id = event.as_deref().and_then(id_of);
-    let verdicts = match event {
-        Some(event) => Some(api.explain(&arguments.topic, &event).await?),
+    let (verdicts, notes) = match event {
+        Some(event) => (Some(api.explain(&arguments.topic, &event).await?), Vec::new()),
         None => {
             let of = may_have_dead_letter(&deliveries, &subscriptions);
             verdicts_on_dead_letter(&api, &arguments, since, of).await?
@@ -143,9 +145,17 @@ pub(crate) async fn look_up(
     let holding = holding_back(&api, &arguments.topic, may_wait, now).await?;
     let filters = filters(&subscriptions);
     let logs_successes = target.is_dev();
-    let told =
-        Told { arguments, given_id, verdicts, deliveries, names, filters, holding, logs_successes };
-    Ok(told)
+    Ok(Told {
+        arguments,
+        given_id,
+        verdicts,
+        notes,
+        deliveries,
+        names,
+        filters,
+        holding,
+        logs_successes,
+    })
 }
 
 /// What each event subscription wants, as far as it chooses, and whether its state lets it have
@@ -178,6 +188,8 @@ pub(crate) struct Told {
     /// The id of the event that was given, where it has one.
     given_id: Option<String>,
     verdicts: Option<Value>,
+    /// Why dead letters that may have the event could not be looked into.
+    notes: Vec<String>,
     deliveries: Vec<Found>,
     /// All event subscriptions of the topic.
     names: Vec<String>,
@@ -218,7 +230,7 @@ async fn holding_back(
     let mut found = Vec::new();
     for name in names {
         // 404: it was deleted just now.
-        let health = unless(404, api.health(topic, name).await)?;
+        let health = if_there(api.health(topic, name).await)?;
         let health = health.filter(|health| is_held_back(health, now));
         found.extend(health.map(|health| (name.to_owned(), health)));
     }
@@ -256,67 +268,12 @@ async fn deliveries(
 ) -> anyhow::Result<Vec<Found>> {
     let mut found = Vec::new();
     for ((name, id), lines) in by_delivery(arguments, lines) {
-        let state = unless(404, api.delivery(&arguments.topic, &name, &id).await)?;
+        let state = if_there(api.delivery(&arguments.topic, &name, &id).await)?;
         found.push(Found { id, name, state, lines });
     }
     // A redrive is a delivery of its own: it comes after the one whose dead letter it sends.
     found.sort_by_key(|one| (one.name.clone(), one.lines.first().map(|line| line.at_ms)));
     Ok(found)
-}
-
-/// Event subscriptions whose dead letters may have the event: those that it was seen to end in, or,
-/// where no log tells of it, all that have a destination.
-fn may_have_dead_letter<'a>(
-    deliveries: &'a [Found],
-    subscriptions: &'a [Value],
-) -> BTreeSet<&'a str> {
-    if !deliveries.is_empty() {
-        let ended = deliveries.iter().filter(|found| found.has_ended());
-        return ended.map(|found| found.name.as_str()).collect();
-    }
-    let stores = |one: &&Value| {
-        one.pointer("/properties/deadLetterDestination").is_some_and(Value::is_object)
-    };
-    subscriptions.iter().filter(stores).map(|one| text_at(one, "/name")).collect()
-}
-
-/// What event subscriptions make of the event as a dead letter has it, where one does, and has it in
-/// the schema in which it was published.
-async fn verdicts_on_dead_letter(
-    api: &ManageApi,
-    arguments: &ExplainArguments,
-    since: Timestamp,
-    names: BTreeSet<&str>,
-) -> anyhow::Result<Option<Value>> {
-    let choice = LetterChoice {
-        from: Some(since.to_iso_8601()),
-        event_id: Some(arguments.id.clone()),
-        ..LetterChoice::default()
-    };
-    for name in names {
-        // Without a dead-letter destination, what ended was dropped.
-        let found = unless(409, api.dead_letters(&arguments.topic, name, &choice, 1).await)?;
-        let found = found.unwrap_or_default();
-        let Some(id) = found.first().and_then(|letter| letter["id"].as_str()) else { continue };
-        let letter = api.dead_letter(&arguments.topic, name, id).await?;
-        let event = letter["event"].as_str().unwrap_or_default();
-        let Ok(event) = serde_json::from_str::<Box<RawValue>>(event) else { continue };
-        // 400: it was converted for this event subscription.
-        if let Some(verdicts) = unless(400, api.explain(&arguments.topic, &event).await)? {
-            return Ok(Some(verdicts));
-        }
-    }
-    Ok(None)
-}
-
-/// What was answered; none when it was refused with that status.
-fn unless<T>(status: u16, answer: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
-    match answer {
-        Err(error) if error.downcast_ref::<Refusal>().is_some_and(|it| it.status == status) => {
-            Ok(None)
-        }
-        answer => answer.map(Some),
-    }
 }
 
 /// Lines about the event by event subscription and delivery.
@@ -345,6 +302,11 @@ impl Told {
         let is_known = |name: &str| self.deliveries.iter().any(|found| found.name == name);
         let others = self.names.iter().filter(move |name| !is_known(name));
         others.filter_map(|name| Some((name.as_str(), self.filters.get(name)?.as_str())))
+    }
+
+    /// Why dead letters that may have the event could not be looked into.
+    pub(crate) fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// An event of which nothing at all is known may be under way, or delivered without a log line, or a
@@ -383,15 +345,14 @@ impl Told {
             "topic": self.arguments.topic,
             "givenEventId": self.given_id,
             "verdicts": self.verdicts.as_ref().map(|verdicts| &verdicts["value"]),
+            "notes": self.notes,
             "deliveries": self.deliveries.iter().map(delivery).collect::<Value>(),
             "holdingBack": self.holding.iter().map(holding).collect::<Value>(),
         })
     }
 
     fn text(&self) -> String {
-        let Self {
-            arguments, verdicts, deliveries, names, filters, holding, logs_successes, ..
-        } = self;
+        let Self { arguments, verdicts, deliveries, holding, logs_successes, .. } = self;
         let mut text = format!("event {} of topic {}\n\n", arguments.id, arguments.topic);
         if let Some(given) = self.given_id.as_ref().filter(|given| **given != arguments.id) {
             text.push_str(&format!(
@@ -399,9 +360,12 @@ impl Told {
                  is told of that one\n\n"
             ));
         }
+        for note in &self.notes {
+            text.push_str(&format!("! {note}\n\n"));
+        }
         match verdicts {
             Some(verdicts) => text.push_str(&verdict_table(verdicts)),
-            None => text.push_str(&without_verdicts(arguments, deliveries, names, filters)),
+            None => text.push_str(&self.without_verdicts()),
         }
         for (index, found) in deliveries.iter().enumerate() {
             let before = index.checked_sub(1).map(|index| &deliveries[index]);
@@ -425,6 +389,29 @@ impl Told {
             ));
         }
         text
+    }
+
+    /// What is known without the event itself.
+    fn without_verdicts(&self) -> String {
+        let Self { arguments, notes, deliveries, names, filters, .. } = self;
+        let matched: BTreeSet<_> = deliveries.iter().map(|found| found.name.as_str()).collect();
+        let others: Vec<_> =
+            names.iter().map(String::as_str).filter(|name| !matched.contains(name)).collect();
+        let list = |names: Vec<&str>| match names.is_empty() {
+            true => "(none)".to_owned(),
+            false => names.join(", "),
+        };
+        let wants = |name: &&str| Some(format!("\n  {name}: {}", filters.get(*name)?));
+        let wants: String = others.iter().filter_map(wants).collect();
+        let read = if notes.is_empty() { "" } else { " that can be read" };
+        format!(
+            "matched, by what was logged:  {}\nNo log entries for:           {}{wants}\n(what they want is as \
+             their filters are now. No dead letter{read} has the event: give it by --event FILE to see which \
+             event subscriptions of {} do not want it, and why)",
+            list(matched.into_iter().collect()),
+            list(others.clone()),
+            arguments.topic
+        )
     }
 }
 
@@ -459,32 +446,6 @@ fn verdict_table(verdicts: &Value) -> String {
         rows.extend(why.map(|why| [String::new(), String::new(), why]));
     }
     output::columns(&rows)
-}
-
-/// What is known without the event itself.
-fn without_verdicts(
-    arguments: &ExplainArguments,
-    deliveries: &[Found],
-    names: &[String],
-    filters: &BTreeMap<String, String>,
-) -> String {
-    let matched: BTreeSet<_> = deliveries.iter().map(|found| found.name.as_str()).collect();
-    let others: Vec<_> =
-        names.iter().map(String::as_str).filter(|name| !matched.contains(name)).collect();
-    let list = |names: Vec<&str>| match names.is_empty() {
-        true => "(none)".to_owned(),
-        false => names.join(", "),
-    };
-    let wants = |name: &&str| Some(format!("\n  {name}: {}", filters.get(*name)?));
-    let wants: String = others.iter().filter_map(wants).collect();
-    format!(
-        "matched, by what was logged:  {}\nNo log entries for:           {}{wants}\n(what they want is as \
-         their filters are now. No dead letter has the event: give it by --event FILE to see which event \
-         subscriptions of {} do not want it, and why)",
-        list(matched.into_iter().collect()),
-        list(others.clone()),
-        arguments.topic
-    )
 }
 
 #[cfg(test)]

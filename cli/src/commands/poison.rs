@@ -106,7 +106,8 @@ fn consent(messages: u64) -> String {
     )
 }
 
-/// Asks as long as there is more and the last request got something out of the queue.
+/// Asks as long as there is more and the last request got something out of the queue. All of it was meant:
+/// it fails where the end of the queue was not seen.
 async fn handle(
     api: &ManageApi,
     chosen: &Chosen,
@@ -124,11 +125,16 @@ async fn handle(
         let is_new = |one: &Value| !done.iter().any(|told| told["id"] == one["id"]);
         let new: Vec<_> = value.into_iter().filter(is_new).collect();
         done.extend(new);
-        if !chosen.all || !removed || answer["isComplete"] == true {
+        if !chosen.all || answer["isComplete"] == true {
+            return (done, Ok(()));
+        }
+        if !removed {
             break;
         }
     }
-    (done, Ok(()))
+    let message = "the end of the poison queue was not reached: `gridpost poison list` shows what is left. \
+                   Repeat the command to go on";
+    (done, Err(anyhow::Error::msg(message)))
 }
 
 /// Prints what became of each; one that was not handled makes the command fail, and so does a request
@@ -224,6 +230,48 @@ fn describe(message: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manage_api::fake::FakeApi;
+
+    #[tokio::test]
+    async fn all_of_them_is_done_only_at_the_end_of_the_queue() {
+        let purged = |removed: bool| json!([{"id": "m", "result": "Purged", "isRemoved": removed}]);
+        let of = |ids: &[&str]| Chosen {
+            ids: ids.iter().map(|id| (*id).to_owned()).collect(),
+            all: ids.is_empty(),
+        };
+        // (what was handled, whether the end was seen, ids, whether it is done)
+        let table: [(Value, bool, &[&str], bool); 6] = [
+            (json!([]), true, &[], true),
+            (json!([]), false, &[], false),
+            (purged(true), true, &[], true),
+            (purged(false), true, &[], true),
+            (purged(false), false, &[], false),
+            (purged(true), false, &["m"], true),
+        ];
+        for (value, is_complete, ids, is_done) in table {
+            let answer = json!({"value": value, "isComplete": is_complete});
+            let api = FakeApi::answering(&[("POST /poison:purge ", 200, answer.clone())]).await;
+            let manage = ManageApi::connect(&api.url()).await.expect("a client");
+            let chosen = of(ids);
+            let purge = handle(&manage, &chosen, async |api, ids| api.purge_poison(ids).await);
+            let (done, asked) = purge.await;
+            assert_eq!((json!(done), asked.is_ok()), (value, is_done), "{answer}");
+        }
+    }
+
+    /// The fake hands the same message out for ever.
+    #[tokio::test]
+    async fn what_comes_back_each_time_ends_as_a_failure() {
+        let value = json!([{"id": "m", "result": "Resent", "isRemoved": true}]);
+        let answer = json!({"value": value, "isComplete": false});
+        let api = FakeApi::answering(&[("POST /poison:resend ", 200, answer)]).await;
+        let manage = ManageApi::connect(&api.url()).await.expect("a client");
+        let chosen = Chosen { ids: Vec::new(), all: true };
+        let resent = handle(&manage, &chosen, async |api, ids| api.resend_poison(ids, None).await);
+        let failed = report(Output::new(true), resent.await, "Resent").expect_err("for ever");
+        let told = format!("{failed:#}");
+        assert!(told.starts_with("1 messages were looked at, others were not: the end"), "{told}");
+    }
 
     #[test]
     fn lists_say_what_they_may_have_missed() {

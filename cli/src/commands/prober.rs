@@ -228,9 +228,9 @@ impl Publisher {
             subject: &format!("{SUBJECT}{number}"),
             source: "/gridpost/prober",
             time: &wall_clock::now_rfc3339(),
-            data: json!({"run": self.run, "number": number}),
+            data: &json!({"run": self.run, "number": number}).to_string(),
         };
-        let body = event.body(self.schema).to_string();
+        let body = event.body(self.schema);
         let request = self.http.post(&self.url).header("aeg-sas-key", &self.key);
         let content_type = self.schema.content_type(body.as_bytes());
         let answer = request.header("content-type", content_type).body(body).send().await;

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::RawValue};
 
 use crate::commands::read_input;
 use crate::failure::{Misuse, Refusal};
+use crate::manage_api::events::with_text;
 use crate::output::Output;
 use crate::target::{Target, TargetArguments};
 use crate::wall_clock;
@@ -106,22 +107,31 @@ pub struct Event<'a> {
     pub source: &'a str,
     /// When it happened.
     pub time: &'a str,
-    /// Its data.
-    pub data: Value,
+    /// Its data, as the JSON text that is sent: a value would round long numbers, and drop members that stand
+    /// twice.
+    pub data: &'a str,
 }
 
 impl Event<'_> {
     /// The request body in the topic's schema.
-    pub fn body(self, schema: InputSchema) -> Value {
+    pub fn body(&self, schema: InputSchema) -> String {
+        let event = self.text(schema);
         match schema {
-            InputSchema::EventGrid => json!([{
+            InputSchema::CloudEvents => event,
+            InputSchema::EventGrid | InputSchema::Custom => format!("[{event}]"),
+        }
+    }
+
+    /// The event by itself.
+    pub fn text(&self, schema: InputSchema) -> String {
+        let others = match schema {
+            InputSchema::EventGrid => json!({
                 "id": self.id,
                 "eventType": self.event_type,
                 "subject": self.subject,
                 "eventTime": self.time,
-                "data": self.data,
                 "dataVersion": "1.0",
-            }]),
+            }),
             InputSchema::CloudEvents => json!({
                 "specversion": "1.0",
                 "id": self.id,
@@ -129,11 +139,11 @@ impl Event<'_> {
                 "source": self.source,
                 "subject": self.subject,
                 "time": self.time,
-                "data": self.data,
             }),
             // A custom event is whatever its publisher makes it.
-            InputSchema::Custom => json!([self.data]),
-        }
+            InputSchema::Custom => return self.data.to_owned(),
+        };
+        with_text(&others, "data", self.data)
     }
 }
 
@@ -250,16 +260,19 @@ fn body(arguments: &PublishArguments, schema: InputSchema, id: &str) -> anyhow::
         Some(file) => read_input(Path::new(file))?,
         None => arguments.data.clone().into_bytes(),
     };
-    let data =
+    let data: &RawValue =
         serde_json::from_slice(&data).map_err(|err| Misuse(format!("--data is no JSON: {err}")))?;
+    let data = data.get();
     let time = wall_clock::now_rfc3339();
     let PublishArguments { event_type, subject, source, .. } = arguments;
     let event = Event { id, event_type, subject, source, time: &time, data };
-    Ok(event.body(schema).to_string().into_bytes())
+    Ok(event.body(schema).into_bytes())
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
 
     #[test]
@@ -286,21 +299,43 @@ mod tests {
 
     #[test]
     fn each_schema_has_its_envelope() {
-        let event = || Event {
+        let event = Event {
             id: "1",
             event_type: "T",
             subject: "s",
             source: "/src",
             time: "2030-01-02T03:04:05Z",
-            data: json!({"a": 1}),
+            data: r#"{"a":1}"#,
         };
+        let body = |schema| -> Value { serde_json::from_str(&event.body(schema)).expect("JSON") };
         let event_grid = json!([{"id": "1", "eventType": "T", "subject": "s", "data": {"a": 1},
             "eventTime": "2030-01-02T03:04:05Z", "dataVersion": "1.0"}]);
         let cloud_event = json!({"specversion": "1.0", "id": "1", "type": "T", "source": "/src",
             "subject": "s", "time": "2030-01-02T03:04:05Z", "data": {"a": 1}});
-        assert_eq!(event().body(InputSchema::EventGrid), event_grid);
-        assert_eq!(event().body(InputSchema::CloudEvents), cloud_event);
-        assert_eq!(event().body(InputSchema::Custom), json!([{"a": 1}]));
+        assert_eq!(body(InputSchema::EventGrid), event_grid);
+        assert_eq!(body(InputSchema::CloudEvents), cloud_event);
+        assert_eq!(body(InputSchema::Custom), json!([{"a": 1}]));
+    }
+
+    #[test]
+    fn data_are_sent_as_they_were_typed() {
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            arguments: PublishArguments,
+        }
+        let typed = r#"{"n": 12345678901234567890123, "n": 1e400}"#;
+        let data = format!(" {typed}\n");
+        let line = ["publish", "--topic", "t", "--key", "k", "--data", data.as_str()];
+        let Line { arguments } = Line::parse_from(line);
+        for schema in [InputSchema::EventGrid, InputSchema::CloudEvents, InputSchema::Custom] {
+            let sent = body(&arguments, schema, "1").expect("a body");
+            let sent = String::from_utf8(sent).expect("text");
+            assert!(sent.contains(typed), "{sent}");
+        }
+        let broken = PublishArguments { data: "{".to_owned(), ..arguments };
+        let refused = body(&broken, InputSchema::Custom, "1").expect_err("no JSON");
+        assert!(refused.is::<Misuse>(), "{refused}");
     }
 
     #[test]

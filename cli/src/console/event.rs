@@ -161,6 +161,7 @@ fn found_of(app: &App, topic: &str, id: &str, told: &Told) -> Markup {
     html! {
         h2 { "Event " code { (page::visible(id)) } }
         @if let Err(nothing) = told.outcome() { div.problem role="status" { p { (nothing) } } }
+        (notes(told))
         @if document["verdicts"].is_array() { (table_of_verdicts(topic, &document["verdicts"])) }
         @for delivery in &deliveries { (delivery_of(app, topic, delivery)) }
         @for held in document["holdingBack"].as_array().into_iter().flatten() {
@@ -180,6 +181,11 @@ fn found_of(app: &App, topic: &str, id: &str, told: &Told) -> Markup {
             }
         }
     }
+}
+
+/// Why dead letters that may have the event could not be looked into.
+fn notes(told: &Told) -> Markup {
+    html! { @for note in told.notes() { p.warn { (page::visible(note)) } } }
 }
 
 /// A delivery that carries it: what was logged, or its state.
@@ -258,5 +264,12 @@ mod tests {
         assert_eq!(exact.typed.id.as_deref(), Some("order-1\u{200b}"));
         assert_eq!(url("t", "order-1"), "/events?topic=t&id=order-1");
         assert!(url("t", "order-1\u{a0}").ends_with("&exact=yes"));
+    }
+
+    #[test]
+    fn dead_letters_that_could_not_be_read_are_told() {
+        let told = Told::noting("the dead letters of a can't be read: <no>");
+        let want = "<p class=\"warn\">the dead letters of a can't be read: &lt;no&gt;</p>";
+        assert_eq!(notes(&told).0, want);
     }
 }

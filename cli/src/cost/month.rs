@@ -41,7 +41,7 @@ const ACCESS_LINE: f64 = 600.0;
 pub enum Alarms {
     /// None at all.
     None,
-    /// The five that page, which look at seven metrics.
+    /// The six that page, which look at seven metrics.
     Pages,
     /// All.
     All,

@@ -10,8 +10,8 @@ use crate::manage_api::ManageApi;
 use crate::output::text_at;
 
 /// Members that the deployment gives, of a topic's properties and of an event subscription's.
-const GIVEN: [&str; 5] =
-    ["endpoint", "provisioningState", "metricResourceId", "topic", "allowedRate"];
+const GIVEN: [&str; 6] =
+    ["endpoint", "provisioningState", "metricResourceId", "topic", "allowedRate", "pause"];
 
 /// A deployment's topics and event subscriptions, without what belongs to the deployment itself.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -71,6 +71,9 @@ impl Export {
 
     /// An event subscription as a document that another deployment takes.
     async fn subscription(&mut self, one: &One<'_>, read: Value) -> anyhow::Result<Value> {
+        if read["properties"]["pause"].is_object() {
+            self.note(one, "it is paused here, and will not be where this is applied");
+        }
         let mut properties = own(read["properties"].clone());
         if properties["destination"]["endpointType"] == "WebHook" {
             self.endpoint(one, &mut properties["destination"]["properties"]).await?;
@@ -305,6 +308,29 @@ mod tests {
         assert_eq!(export.variables.len(), 3);
         assert_eq!(export.notes.len(), 4, "{:?}", export.notes);
         assert!(export.notes[3].starts_with("orders/c: you may not read"), "{:?}", export.notes);
+    }
+
+    #[tokio::test]
+    async fn a_pause_is_left_out_and_told() {
+        let mut one = read("p", &[]);
+        one["properties"]["pause"] = json!({"since": "T", "by": "arn:aws:iam::1:user/u"});
+        let topic = json!({"name": "orders", "kind": "custom", "properties": {}});
+        let fake = FakeApi::answering(&[
+            ("GET /topics/orders/eventSubscriptions ", 200, json!({"value": [one]})),
+            ("GET /topics/orders ", 200, topic),
+            (
+                "POST /topics/orders/eventSubscriptions/p/getFullUrl ",
+                200,
+                json!({"endpointUrl": "https://e/hook"}),
+            ),
+        ])
+        .await;
+        let client = ManageApi::connect(&fake.url()).await.expect("a client");
+        let export = Export::read(&client, &["orders".to_owned()], false).await.expect("read");
+        let all = &export.document["topics"]["orders"]["eventSubscriptions"];
+        assert_eq!(all["p"]["properties"]["pause"], Value::Null);
+        let want = "orders/p: it is paused here, and will not be where this is applied";
+        assert_eq!(export.notes, [want]);
     }
 
     #[tokio::test]

@@ -233,9 +233,9 @@ impl Run<'_> {
             subject: &format!("demonstration/{}", case.name),
             source: "/gridpost/demonstration",
             time: &time,
-            data: json!({"message": "Hello from Gridpost", "case": case.name}),
+            data: &json!({"message": "Hello from Gridpost", "case": case.name}).to_string(),
         };
-        let body = event.body(schema).to_string();
+        let body = event.body(schema);
         let ca_file = self.connection.ca_file.as_deref();
         let request = http_client::trusting(&topic.endpoint, ca_file)?.post(&topic.endpoint);
         let request = request.header("content-type", schema.content_type(body.as_bytes()));

@@ -1,6 +1,8 @@
 //! Questions about events. They go as the texts that they are: a value would have lost what makes a publish
 //! refuse an event, or take it.
 
+use std::fmt::Display;
+
 use reqwest::Method;
 use serde_json::{Value, json, value::RawValue};
 
@@ -60,8 +62,8 @@ impl ManageApi {
     }
 }
 
-/// An object with one more member, whose text stays as it is.
-fn with_text(others: &Value, member: &str, text: &RawValue) -> String {
+/// An object with one more member, whose JSON text stays as it is.
+pub(crate) fn with_text(others: &Value, member: &str, text: impl Display) -> String {
     let mut document = others.to_string();
     document.pop();
     let comma = if document.len() > 1 { "," } else { "" };

@@ -23,10 +23,11 @@ const WITHOUT_DATA: &str = "wake-not-running";
 const SOONEST: &str = "function-errors";
 
 /// What the alarms of `infra/alarms.tf` are called behind the name prefix.
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
     "publish-refused",
     "publish-throttled",
     "late",
+    "kept",
     "poison-not-empty",
     "events-dropped",
     WITHOUT_DATA,
@@ -118,6 +119,8 @@ mod tests {
     fn alarms_are_known_by_their_names() {
         let table = [
             ("gridpost-late", true),
+            ("gridpost-kept", true),
+            ("gridpost-source-uploads-kept", false),
             ("gridpost-retry-late", true),
             ("gridpost-retry-late-1", true),
             ("gridpost-retry-31-in-flight", true),

@@ -2,7 +2,8 @@
 # behind one NAT gateway. Put your own network in place of this one.
 #
 # A NAT gateway costs some 33 dollars a month and 0.045 dollars per GB. Without one, give the subnets endpoints for SQS and Lambda
-# instead (7 dollars a month each, for each zone): then dispatch reaches private endpoints only.
+# instead (7 dollars a month each, for each zone; the description of the module's input vpc names more, for what you use): then
+# dispatch reaches private endpoints only.
 
 terraform {
   required_version = ">= 1.9"

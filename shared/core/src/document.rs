@@ -69,6 +69,11 @@ impl Problems {
         }
     }
 
+    /// Whether all that is wrong is a value or a number of values beyond a limit: everything could be read.
+    pub fn are_limits(&self) -> bool {
+        self.unlisted == 0 && self.listed.iter().all(|problem| problem.code == Code::OutOfRange)
+    }
+
     pub fn add_all(&mut self, others: Self) {
         self.unlisted += others.unlisted;
         for Problem { code, path, rule } in others.listed {

@@ -52,6 +52,9 @@ pub const DROPPED_EVENT_COUNT: &str = "DroppedEventCount";
 pub const REDRIVEN_EVENT_COUNT: &str = "RedrivenEventCount";
 /// Messages moved to the poison queue, by `Queue`: a bug in Gridpost that an operator must look at.
 pub const POISON_COUNT: &str = "PoisonCount";
+/// Messages of the dead-letter, fan-out and redrive queues that come back after a failure. An alarm looks at
+/// it: SQS does not tell the age of messages that it has handed over several times.
+pub const KEPT_COUNT: &str = "KeptCount";
 /// Messages of AWS sources that can't become events of their topic and went to the source's poison
 /// queue, by `Reason`.
 pub const SOURCE_REFUSED_COUNT: &str = "SourceRefusedCount";
@@ -81,7 +84,7 @@ pub const DELIVERY_LATENCY_IN_MS: &str = "DeliveryLatencyInMs";
 /// Every metric with its dimensions, of which [`NAMES`] may be left out. Each is written without any of
 /// them, too: alarms can't search.
 /// Values of dimensions are names of topics, event subscriptions and sources, and otherwise constants.
-pub const ALL: [(&str, &[&str]); 20] = {
+pub const ALL: [(&str, &[&str]); 21] = {
     const OF_TOPIC: &[&str] = &[TOPIC];
     const OF_SUBSCRIPTION: &[&str] = &[TOPIC, EVENT_SUBSCRIPTION_NAME];
     const OF_ERROR: &[&str] = &["Error", TOPIC, EVENT_SUBSCRIPTION_NAME];
@@ -96,6 +99,7 @@ pub const ALL: [(&str, &[&str]); 20] = {
         (DROPPED_EVENT_COUNT, &[DROP_REASON, TOPIC, EVENT_SUBSCRIPTION_NAME]),
         (REDRIVEN_EVENT_COUNT, OF_SUBSCRIPTION),
         (POISON_COUNT, &["Queue"]),
+        (KEPT_COUNT, &[]),
         (SOURCE_REFUSED_COUNT, &["Reason"]),
         (SOURCE_KEPT_COUNT, &["Source"]),
         (SOURCE_IGNORED_COUNT, &[]),

@@ -52,6 +52,11 @@ pub struct Item {
 }
 
 impl Item {
+    /// Whether it is all that its object has, as one that can't be read has it.
+    pub fn is_whole(&self) -> bool {
+        self.position.index == 0 && self.is_last
+    }
+
     /// The next position; after the last letter of an object, one that does not exist.
     pub fn next(&self) -> Position {
         self.position.at(self.position.index + 1)

@@ -42,6 +42,8 @@ pub struct BucketSettings {
     pub refuses: Vec<Range<Timestamp>>,
     /// Names of objects that can't be read.
     pub unreadable: BTreeSet<String>,
+    /// Names of objects that are archived, or whose key is disabled.
+    pub sealed: BTreeSet<String>,
     /// Most objects of one page of a list.
     pub page_max: usize,
     /// How long it takes to read an object.
@@ -56,6 +58,7 @@ impl BucketSettings {
         missing: BTreeSet::new(),
         refuses: Vec::new(),
         unreadable: BTreeSet::new(),
+        sealed: BTreeSet::new(),
         page_max: 1_000,
         read_time: Duration::ZERO,
         keeps_objects: true,
@@ -266,6 +269,9 @@ impl DeadLetters for Buckets {
         self.call(GET, bucket, name)?;
         if self.settings().unreadable.contains(name) {
             return Err(PortError::new(GET, "SlowDown").into());
+        }
+        if self.settings().sealed.contains(name) {
+            return Err(BucketError::Unreadable(PortError::new(GET, "KMS.DisabledException")));
         }
         let contents = self.contents();
         let found = contents.objects.get(&(bucket.to_owned(), name.to_owned()));

@@ -148,6 +148,7 @@ pub fn job(number: u128) -> Job {
         phase: Phase::Counting,
         next: None,
         counts: Counts::default(),
+        unread: Vec::new(),
         total: None,
         problem: None,
         lease: None,

@@ -7,7 +7,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicU8, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
     time::Duration,
@@ -110,6 +110,32 @@ impl Way {
     }
 }
 
+/// How many connections to endpoints are open, over all pools of a client.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OpenSockets(Arc<AtomicUsize>);
+
+impl OpenSockets {
+    pub(super) fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Counts one more, until that is dropped.
+    pub(super) fn one_more(&self) -> OpenSocket {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        OpenSocket(self.clone())
+    }
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct OpenSocket(OpenSockets);
+
+impl Drop for OpenSocket {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Makes connections for a pool.
 #[derive(Clone)]
 pub(super) struct Connector(HttpsConnector<Dialler>);
@@ -120,8 +146,9 @@ impl Connector {
         network: Arc<dyn Network>,
         allowed: AllowedNetworks,
         tls: ClientConfig,
+        open: &OpenSockets,
     ) -> Self {
-        let dialler = Dialler { network, allowed, public: true };
+        let dialler = Dialler { network, allowed, public: true, open: open.clone() };
         let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_only();
         Self(builder.enable_all_versions().wrap_connector(dialler))
     }
@@ -131,8 +158,9 @@ impl Connector {
         network: Arc<dyn Network>,
         allowed: AllowedNetworks,
         tls: ClientConfig,
+        open: &OpenSockets,
     ) -> Self {
-        let dialler = Dialler { network, allowed, public: false };
+        let dialler = Dialler { network, allowed, public: false, open: open.clone() };
         let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
         Self(builder.enable_all_versions().wrap_connector(dialler))
     }
@@ -165,6 +193,7 @@ struct Dialler {
     allowed: AllowedNetworks,
     /// Whether public addresses are allowed too.
     public: bool,
+    open: OpenSockets,
 }
 
 impl Dialler {
@@ -185,7 +214,7 @@ impl Dialler {
         }
         let dialled = dial_one_of(&*self.network, checked).await?;
         Way::reaches(Stage::Tls);
-        Ok(TokioIo::new(Socket(dialled)))
+        Ok(TokioIo::new(Socket(dialled, self.open.one_more())))
     }
 
     async fn look_up(&self, name: &str) -> Result<Vec<IpAddr>, ResolutionError> {
@@ -236,7 +265,7 @@ impl Service<Uri> for Dialler {
 }
 
 /// A dialled connection, adapted for the pool.
-pub(super) struct Socket(Box<dyn Io>);
+pub(super) struct Socket(Box<dyn Io>, #[expect(dead_code, reason = "it is counted")] OpenSocket);
 
 impl Connection for Socket {
     fn connected(&self) -> Connected {

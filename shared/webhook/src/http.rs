@@ -23,7 +23,7 @@ mod shown;
 
 use std::{
     io,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
@@ -54,7 +54,7 @@ use self::{
     shown::{Shown, Unanswered},
 };
 use super::{
-    connect::{Connector, ResolutionError},
+    connect::{Connector, OpenSockets, ResolutionError},
     metered_stream::{EXCHANGE_BYTES_MAX, Exchange, ReadBudget},
     network::{Network, SystemNetwork},
 };
@@ -83,6 +83,11 @@ const IDLE_FOR: Duration = Duration::from_secs(50);
 /// Idle connections kept for one endpoint: as many as an invocation has attempts at once.
 const IDLE_PER_HOST_MAX: usize = 16;
 
+/// Beyond so many open connections, idle ones are closed: a Lambda function has 1,024 file
+/// descriptors, and a copy of dispatch may call any number of hosts. The rest is for calls to AWS, for
+/// looking names up, and for requests under way. Source: AWS, "Lambda quotas".
+const OPEN_MAX: usize = 400;
+
 /// Most bytes of a response head.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 const _: () = assert!(2 * (HEAD_BYTES_MAX + BODY_BYTES_MAX) <= EXCHANGE_BYTES_MAX);
@@ -105,14 +110,27 @@ type Pool = Client<Connector, Full<Bytes>>;
 /// The clients of one scheme.
 #[derive(Clone)]
 struct Pools {
-    kept: Pool,
+    kept: Arc<Mutex<Pool>>,
     fresh: Pool,
+    connector: Connector,
+    open: OpenSockets,
 }
 
 impl Pools {
-    fn of(connector: &Connector) -> Self {
+    fn of(connector: Connector, open: &OpenSockets) -> Self {
         let of = |idle| pool(connector.clone(), idle);
-        Self { kept: of(IDLE_PER_HOST_MAX), fresh: of(0) }
+        let (kept, fresh) = (Arc::new(Mutex::new(of(IDLE_PER_HOST_MAX))), of(0));
+        Self { kept, fresh, connector, open: open.clone() }
+    }
+
+    /// The one that keeps connections. It bounds them for each host alone: when too many are open over
+    /// all hosts, another begins, and those that are idle in the old one are closed with it.
+    fn kept(&self) -> Pool {
+        let mut kept = self.kept.lock().expect("no panic while held");
+        if self.open.count() > OPEN_MAX {
+            *kept = pool(self.connector.clone(), IDLE_PER_HOST_MAX);
+        }
+        kept.clone()
     }
 }
 
@@ -180,10 +198,12 @@ impl HttpClient {
     ) -> Self {
         let tls = trusting.clone().with_no_client_auth();
         let (on, networks) = (Arc::clone(&network), allowed.networks.clone());
-        let plain = Pools::of(&Connector::http(on, networks.clone(), tls.clone()));
-        let tls = Pools::of(&Connector::https(Arc::clone(&network), networks, tls));
+        let open = OpenSockets::default();
+        let plain = Connector::http(on, networks.clone(), tls.clone(), &open);
+        let tls = Connector::https(Arc::clone(&network), networks, tls, &open);
+        let (plain, tls) = (Pools::of(plain, &open), Pools::of(tls, &open));
         let (reader, own) = (Arc::new(NoSecrets), allowed.clone());
-        let identities = Identities::new(network, own, trusting, reader, Arc::clone(&clock));
+        let identities = Identities::new(network, own, trusting, reader, Arc::clone(&clock), open);
         let inner = Inner { tls, plain, allowed, clock, identities };
         Self(Arc::new(inner), ResponseBytes::default())
     }
@@ -242,17 +262,17 @@ impl HttpClient {
         sending: &OnceLock<Instant>,
     ) -> Result<Response<Incoming>, Error> {
         let again = request.clone();
-        let failed = match send_once(&pools.kept, request, sending).await {
+        let failed = match send_once(&pools.kept(), request, sending).await {
             Ok(response) => return Ok(response),
             Err(failed) => failed,
         };
         let pool = match failed.again {
             None => return Err(failed.error),
-            Some(Again::Anywhere) => &pools.kept,
-            Some(Again::OnFreshConnection) => &pools.fresh,
+            Some(Again::Anywhere) => pools.kept(),
+            Some(Again::OnFreshConnection) => pools.fresh.clone(),
         };
         tracing::debug!(error = %chain(&failed.error), "a request is sent once more");
-        send_once(pool, again, sending).await.map_err(|failed| failed.error)
+        send_once(&pool, again, sending).await.map_err(|failed| failed.error)
     }
 
     /// Sends a request on a connection of its own, so that it arrives once at most.

@@ -115,15 +115,6 @@ pub(super) const ALL: &[Mutation] = &[
     dead_letter_or_drop(context, &hand, reason, at).await?;",
     },
     Mutation {
-        name: "what ends without its event subscription counts what was delivered",
-        file: "functions/dispatch/handler/src/group.rs",
-        old: "    if let Some(state) = &state {
-        catch_up(&mut delivery, state);
-    }
-",
-        new: "",
-    },
-    Mutation {
         name: "a further page of wake forgets what the first kept",
         file: "functions/wake/handler/src/page.rs",
         old: "Strand { after: Some(after), is_whole, reads: 0, ..strand.clone() }",

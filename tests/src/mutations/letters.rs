@@ -9,6 +9,14 @@ const DEAD_LETTER_GATHER: &str = "functions/dead-letter/handler/src/gather.rs";
 /// Those of dead-letter.
 pub(super) const DEAD_LETTER: &[Mutation] = &[
     Mutation {
+        name: "dead letters that come back are not counted",
+        file: "functions/dead-letter/handler/src/gather.rs",
+        old: "    if !kept.is_empty() {
+        context.meter.count(metric::KEPT_COUNT",
+        new: "    if kept.len() > 1_000 {
+        context.meter.count(metric::KEPT_COUNT",
+    },
+    Mutation {
         name: "dead letters of the told topic are told of",
         file: DEAD_LETTER_NOTIFY,
         old: "if first.delivery.subscription.topic == notifier.topic {",
@@ -66,6 +74,12 @@ pub(super) const DEAD_LETTER: &[Mutation] = &[
 
 /// Those of redrive.
 pub(super) const REDRIVE: &[Mutation] = &[
+    Mutation {
+        name: "a redrive forgets what it could not read",
+        file: "functions/redrive/handler/src/lib.rs",
+        old: "            if item.is_whole() {",
+        new: "            if item.is_whole() && self.job.dry_run {",
+    },
     Mutation {
         name: "a redrive's place is noted before its batch is sent",
         file: REDRIVE_LIB,

@@ -12,20 +12,29 @@ const MANAGE_ROUTES_SUBSCRIPTIONS: &str = "functions/manage/handler/src/routes/s
 /// All of them.
 pub(super) const ALL: &[Mutation] = &[
     Mutation {
+        name: "a purge that fails midway says that nothing was deleted",
+        file: "functions/manage/handler/src/routes/dead_letters.rs",
+        old: "(Err(error), Some(given)) if purged.objects > 0 => {",
+        new: "(Err(error), Some(given)) if purged.objects > 1_000_000 => {",
+    },
+    Mutation {
         name: "released while its parked copy says so, its state does not",
         file: MANAGE_ROUTES_PARKED,
-        old: r#"            stand(context, delivery, standing).await?;
+        old: r#"            let standing = stand(context, delivery, wanted).await?;
 "#,
-        new: r#"            let _ = (stand, standing);
+        new: r#"            let _ = stand;
+            let standing = wanted;
 "#,
     },
     Mutation {
         name: "a parked delivery is removed before it is sent",
         file: MANAGE_ROUTES_PARKED,
         old: r#"    send_back(context, super::retry_queue(context, &one.parked)?, outgoing).await?;
-    context.parking.remove(&one.parked).await"#,
+    context.parking.remove(&one.parked).await?;
+"#,
         new: r#"    context.parking.remove(&one.parked).await?;
-    send_back(context, super::retry_queue(context, &one.parked)?, outgoing).await"#,
+    send_back(context, super::retry_queue(context, &one.parked)?, outgoing).await?;
+"#,
     },
     Mutation {
         name: "a cancellation overrides what has ended",

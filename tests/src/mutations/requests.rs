@@ -8,10 +8,19 @@ const WEBHOOK_HTTP: &str = "shared/webhook/src/http.rs";
 /// Those in dispatch.
 pub(super) const DISPATCH: &[Mutation] = &[
     Mutation {
-        name: "single values of a query are kept of a response",
-        file: "shared/webhook/src/http/hidden.rs",
-        old: "            for text in values.chain([query]) {\n",
-        new: "            for text in values.filter(|_| false).chain([query]) {\n",
+        name: "a count that hangs is asked for by each record",
+        file: "functions/dispatch/handler/src/in_flight.rs",
+        old: "(now + began.elapsed(), count)",
+        new: "(now, count)",
+    },
+    Mutation {
+        name: "what ends without its event subscription counts what was delivered",
+        file: "functions/dispatch/handler/src/group.rs",
+        old: "    if let Some(state) = &state {
+        catch_up(&mut delivery, state);
+    }
+",
+        new: "",
     },
     Mutation {
         name: "the state of a second receipt is not loaded",
@@ -101,6 +110,18 @@ pub(super) const DISPATCH: &[Mutation] = &[
 /// Those in the client for endpoints.
 pub(super) const WEBHOOK: &[Mutation] = &[
     Mutation {
+        name: "connections to any number of hosts are kept",
+        file: WEBHOOK_HTTP,
+        old: "if self.open.count() > OPEN_MAX {",
+        new: "if self.open.count() > usize::MAX - OPEN_MAX {",
+    },
+    Mutation {
+        name: "single values of a query are kept of a response",
+        file: "shared/webhook/src/http/hidden.rs",
+        old: "            for text in values.chain([query]) {\n",
+        new: "            for text in values.filter(|_| false).chain([query]) {\n",
+    },
+    Mutation {
         name: "plain http to public addresses",
         file: "shared/webhook/src/guard.rs",
         old: "networks.permits(**address, public);",
@@ -128,6 +149,12 @@ pub(super) const WEBHOOK: &[Mutation] = &[
 
 /// Those in the runtime.
 pub(super) const RUNTIME: &[Mutation] = &[
+    Mutation {
+        name: "any authorizer is one of IAM",
+        file: "shared/runtime/src/gateway/by_lambda_http.rs",
+        old: "iam.map(|_| Authorizer::Iam).or(jwt.map(|_| Authorizer::Jwt))",
+        new: "(iam.is_some() || jwt.is_some()).then_some(Authorizer::Iam)",
+    },
     Mutation {
         name: "hours of publishes are one counter",
         file: "shared/runtime/src/telemetry.rs",

@@ -7,6 +7,18 @@ const CORE_SUBSCRIPTION_FILTER_COMPILED: &str = "shared/core/src/subscription/fi
 /// Those that a table of its own tests notices.
 pub(super) const CORE: &[Mutation] = &[
     Mutation {
+        name: "a filter that can't be read is the stored one",
+        file: "shared/core/src/subscription/resource/filter.rs",
+        old: "existing != Some(&read) || !own.are_limits()",
+        new: "existing != Some(&read)",
+    },
+    Mutation {
+        name: "what a redrive could not read counts as sent",
+        file: "shared/core/src/delivery/redrive.rs",
+        old: "        if self.may_be_unread(position) {",
+        new: "        if self.dry_run && self.may_be_unread(position) {",
+    },
+    Mutation {
         name: "a request from before a wait takes the probe its result",
         file: "shared/core/src/retry/health/change.rs",
         old: "    let (delayed, probation) = if probing {\n",
@@ -70,12 +82,6 @@ pub(super) const CORE: &[Mutation] = &[
         file: "shared/core/src/retry/health.rs",
         old: "u64::MAX } else { 1 << seconds }",
         new: "u64::MAX } else { 3_u64.pow(u32::try_from(seconds).unwrap_or(9)) }",
-    },
-    Mutation {
-        name: "any authorizer is one of IAM",
-        file: "shared/runtime/src/gateway/by_lambda_http.rs",
-        old: "iam.map(|_| Authorizer::Iam).or(jwt.map(|_| Authorizer::Jwt))",
-        new: "(iam.is_some() || jwt.is_some()).then_some(Authorizer::Iam)",
     },
     Mutation {
         name: "a deletion that is not seen yet counts as seen",

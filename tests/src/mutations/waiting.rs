@@ -18,12 +18,6 @@ pub(super) const LANE: &[Mutation] = &[Mutation {
 /// Those in wake.
 pub(super) const WAKE: &[Mutation] = &[
     Mutation {
-        name: "an archived dead letter holds up all others",
-        file: "shared/ports/src/dead_letter_walk.rs",
-        old: "return Ok(unreadable(chain(&error))),",
-        new: "return Err(BucketError::Unreadable(error)),",
-    },
-    Mutation {
         name: "wake goes on though what it has sent was not removed",
         file: WAKE_PAGE,
         old: r#"        return Page { lots, ..Page::failed(strand, done, error) };
@@ -57,6 +51,12 @@ pub(super) const WAKE: &[Mutation] = &[
 
 /// Those in the ports.
 pub(super) const PORTS: &[Mutation] = &[
+    Mutation {
+        name: "an archived dead letter holds up all others",
+        file: "shared/ports/src/dead_letter_walk.rs",
+        old: "return Ok(unreadable(chain(&error))),",
+        new: "return Err(BucketError::Unreadable(error)),",
+    },
     Mutation {
         name: "other event subscriptions' dead letters in a walk",
         file: PORTS_DEAD_LETTER_WALK,

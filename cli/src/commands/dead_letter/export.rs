@@ -1,6 +1,6 @@
 //! `gridpost dead-letter export`: dead letters with their events, one JSON document in each line.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -44,7 +44,7 @@ pub struct ExportArguments {
 /// # Errors
 ///
 /// A refusal by the server, a transport failure, or a file that is there already or can't be written. Behind
-/// what was written: dead letters or event subscriptions that can't be read.
+/// what was written: dead letters or event subscriptions that can't be read, or not whole.
 pub(super) async fn run(
     arguments: &ExportArguments,
     api: &ManageApi,
@@ -52,14 +52,28 @@ pub(super) async fn run(
     output: Output,
 ) -> anyhow::Result<()> {
     let ExportArguments { filter, sent, to_file, top } = arguments;
-    let mut file = open(to_file)?;
+    if !is_stdout(to_file) && to_file.exists() {
+        return Err(there_already(to_file).into());
+    }
     let (letters, unread) = found(api, filter, *sent, now, *top).await?;
+    let mut file = open(to_file)?;
     let mut exported = Exported::to(to_file);
     let done = exported.write(api, letters, &mut *file).await;
     let done = done.and(file.flush().with_context(|| exported.not_written()));
+    drop(file);
     exported.tell(&unread, output);
-    done?;
-    exported.ended(&unread)
+    let ended = done.and_then(|()| exported.ended(&unread));
+    if ended.is_err() {
+        remove_if_empty(to_file);
+    }
+    ended
+}
+
+/// An empty file would only be in the way of the next try, which says so where it can't be removed.
+fn remove_if_empty(path: &Path) {
+    if !is_stdout(path) && fs::metadata(path).is_ok_and(|file| file.len() == 0) {
+        let _ = fs::remove_file(path);
+    }
 }
 
 /// What was exported, and what was not.
@@ -70,6 +84,8 @@ struct Exported {
     written: u64,
     gone: u64,
     unreadable: u64,
+    /// With a part of their events: the manage API cuts what is too long for its answer.
+    cut: u64,
 }
 
 impl Exported {
@@ -78,7 +94,7 @@ impl Exported {
     }
 
     fn is_stdout(&self) -> bool {
-        self.file == "-"
+        is_stdout(Path::new(&self.file))
     }
 
     fn not_written(&self) -> String {
@@ -86,7 +102,7 @@ impl Exported {
     }
 
     /// Writes the letters with their events, in their order. What can't be read is a line too, which says
-    /// where it is and why.
+    /// where it is and why; so is what was cut, which says that it is.
     async fn write(
         &mut self,
         api: &ManageApi,
@@ -105,18 +121,21 @@ impl Exported {
                 continue;
             };
             write_line(to, &letter).with_context(|| self.not_written())?;
-            if letter.get("problem").is_some() {
-                self.unreadable += 1;
+            let sum = if letter.get("problem").is_some() {
+                &mut self.unreadable
+            } else if letter["isEventCut"] == true {
+                &mut self.cut
             } else {
-                self.written += 1;
-            }
+                &mut self.written
+            };
+            *sum += 1;
         }
         Ok(())
     }
 
     fn document(&self, unread: &Unread) -> Value {
         json!({
-            "events": self.written, "gone": self.gone, "unreadable": self.unreadable,
+            "events": self.written, "gone": self.gone, "unreadable": self.unreadable, "cut": self.cut,
             "failed": unread.document(), "file": self.file,
         })
     }
@@ -136,18 +155,38 @@ impl Exported {
 
     /// Fails the command where something is missing: it is no copy of what a purge would delete.
     fn ended(&self, unread: &Unread) -> anyhow::Result<()> {
-        let problems: Vec<_> = self.told_unreadable().into_iter().chain(unread.told()).collect();
+        let problems = [self.told_unreadable(), self.told_cut(), unread.told()];
+        let problems: Vec<_> = problems.into_iter().flatten().collect();
         anyhow::ensure!(problems.is_empty(), "{}", problems.join("\n"));
         Ok(())
     }
 
+    /// What the letters are written to.
+    fn place(&self) -> &'static str {
+        if self.is_stdout() { "the output" } else { "the file" }
+    }
+
     fn told_unreadable(&self) -> Option<String> {
-        let place = if self.is_stdout() { "the output" } else { "the file" };
+        let place = self.place();
         match self.unreadable {
             0 => None,
             1 => Some(format!("1 object or record can't be read: its events are not in {place}")),
             many => Some(format!(
                 "{many} objects or records can't be read: their events are not in {place}"
+            )),
+        }
+    }
+
+    fn told_cut(&self) -> Option<String> {
+        let place = self.place();
+        match self.cut {
+            0 => None,
+            1 => Some(format!(
+                "1 event is cut: {place} has its beginning, and its object in S3 (`objectName`) all of it"
+            )),
+            many => Some(format!(
+                "{many} events are cut: {place} has their beginnings, and their objects in S3 \
+                 (`objectName`) all of them"
             )),
         }
     }
@@ -159,15 +198,23 @@ fn told_gone(gone: u64) -> Option<String> {
     (gone > 0).then(letters)
 }
 
+fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+fn there_already(path: &Path) -> Misuse {
+    Misuse(format!("{} is there already: name a new file", path.display()))
+}
+
 /// What is written to. A file that is there stays as it is: it may be the only copy of what was purged.
 fn open(path: &Path) -> anyhow::Result<Box<dyn Write + Send>> {
-    if path == Path::new("-") {
+    if is_stdout(path) {
         return Ok(Box::new(BufWriter::new(io::stdout())));
     }
     match OpenOptions::new().write(true).create_new(true).open(path) {
         Ok(file) => Ok(Box::new(BufWriter::new(file))),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            Err(Misuse(format!("{} is there already: name a new file", path.display())).into())
+            Err(there_already(path).into())
         }
         Err(error) => Err(error).with_context(|| format!("{} cannot be made", path.display())),
     }
@@ -238,10 +285,65 @@ mod tests {
         let (mut exported, mut to) = (Exported::to(Path::new("f")), Vec::<u8>::new());
         exported.write(&manage, vec![row("a")], &mut to).await.expect("written");
         let unread = Unread::default();
-        let want = json!({"events": 0, "gone": 0, "unreadable": 1, "failed": [], "file": "f"});
+        let want =
+            json!({"events": 0, "gone": 0, "unreadable": 1, "cut": 0, "failed": [], "file": "f"});
         assert_eq!(exported.document(&unread), want);
         let told = exported.ended(&unread).expect_err("no event").to_string();
         assert_eq!(told, "1 object or record can't be read: its events are not in the file");
+    }
+
+    /// A purge would delete the only whole one.
+    #[tokio::test]
+    async fn a_cut_event_is_no_copy_and_fails() {
+        let letters = "/topics/t/eventSubscriptions/s/deadLetters";
+        let letter = |cut: bool| json!({"id": "a", "event": "{", "isEventCut": cut});
+        let list = json!({"value": [{"id": "cut"}, {"id": "whole"}]});
+        let api = FakeApi::answering(&[
+            (&format!("GET {letters}/cut"), 200, letter(true)),
+            (&format!("GET {letters}/whole"), 200, letter(false)),
+            (&format!("GET {letters}"), 200, list),
+        ])
+        .await;
+        let folder = tempfile::tempdir().expect("a folder");
+        let arguments = to_file(&folder);
+        let manage = ManageApi::connect(&api.url()).await.expect("an API");
+        let now = Timestamp::from_millis(0);
+        let failed = run(&arguments, &manage, now, Output::new(true)).await.expect_err("cut");
+        let told = failed.to_string();
+        assert!(told.starts_with("1 event is cut: the file has its beginning"), "{told}");
+        let text = std::fs::read_to_string(&arguments.to_file).expect("read");
+        assert_eq!(text.matches("\"isEventCut\":true").count(), 1, "{text}");
+        let (mut exported, mut to) = (Exported::to(Path::new("f")), Vec::<u8>::new());
+        let listed = |id: &str| json!({"id": id, "topic": "t", "eventSubscription": "s"});
+        let listed = ["cut", "whole", "cut"].map(listed).to_vec();
+        exported.write(&manage, listed, &mut to).await.expect("written");
+        let document = exported.document(&Unread::default());
+        assert_eq!((&document["events"], &document["cut"]), (&json!(1), &json!(2)));
+        let told = exported.ended(&Unread::default()).expect_err("cut").to_string();
+        assert!(told.starts_with("2 events are cut: "), "{told}");
+    }
+
+    #[tokio::test]
+    async fn a_failure_leaves_no_empty_file_in_the_way_of_the_next_try() {
+        let list = "GET /topics/t/eventSubscriptions/s/deadLetters ";
+        // The list is refused, or its only letter.
+        for rows in [Vec::new(), vec![(list, 200, json!({"value": [{"id": "a"}]}))]] {
+            let api = FakeApi::answering(&rows).await;
+            let folder = tempfile::tempdir().expect("a folder");
+            let arguments = to_file(&folder);
+            let manage = ManageApi::connect(&api.url()).await.expect("an API");
+            let export = async || {
+                let now = Timestamp::from_millis(0);
+                run(&arguments, &manage, now, Output::new(true)).await.expect_err("refused")
+            };
+            let refused = export().await;
+            assert!(!refused.is::<Misuse>(), "{refused}");
+            assert!(!arguments.to_file.exists(), "{refused}");
+            // One that was there before stays, and nothing is asked for it.
+            std::fs::write(&arguments.to_file, "").expect("written");
+            assert!(export().await.is::<Misuse>());
+            assert!(arguments.to_file.exists());
+        }
     }
 
     #[tokio::test]

@@ -1,4 +1,22 @@
 use super::*;
+use crate::manage_api::fake::FakeApi;
+
+impl Told {
+    /// That note, and nothing else.
+    pub(crate) fn noting(note: &str) -> Self {
+        Self {
+            arguments: arguments(),
+            given_id: None,
+            verdicts: None,
+            notes: vec![note.to_owned()],
+            deliveries: Vec::new(),
+            names: Vec::new(),
+            filters: BTreeMap::new(),
+            holding: Vec::new(),
+            logs_successes: false,
+        }
+    }
+}
 
 fn arguments() -> ExplainArguments {
     ExplainArguments {
@@ -55,6 +73,7 @@ fn what_is_known_is_told() {
         arguments: arguments(),
         given_id: Some("e-1".to_owned()),
         verdicts: None,
+        notes: Vec::new(),
         deliveries: vec![found],
         names: names.into(),
         filters: filters(&[json!({"name": "audit", "properties": {"filter": {
@@ -192,4 +211,43 @@ fn without_log_lines_every_dead_letter_folder_is_looked_into() {
         lines: Vec::new(),
     };
     assert_eq!(of(&[found("audit", "Ended"), found("billing", "Waiting")]), ["audit"]);
+}
+
+/// The first three have no answer to give, each in its way; the fourth has the event.
+#[tokio::test]
+async fn dead_letters_that_can_not_be_read_keep_nothing_of_the_others_back() {
+    let of = |name: &str| format!("GET /topics/orders/eventSubscriptions/{name}/deadLetters");
+    let refused = |code: &str| json!({"error": {"code": code, "message": "no"}});
+    let list = json!({"value": [{"id": "l"}]});
+    let verdicts = json!({"value": [{"eventSubscription": "d", "matches": true}]});
+    let [a, b, c, d] = ["a", "b", "c", "d"].map(of);
+    let [letter_b, letter_d] = [&b, &d].map(|path| format!("{path}/l"));
+    let api = FakeApi::answering(&[
+        (a.as_str(), 404, refused("ResourceNotFound")),
+        (letter_b.as_str(), 404, refused("ResourceNotFound")),
+        (b.as_str(), 200, list.clone()),
+        (c.as_str(), 503, refused("ServiceUnavailable")),
+        (letter_d.as_str(), 200, json!({"event": "{}"})),
+        (d.as_str(), 200, list),
+        ("POST /topics/orders/explain ", 200, verdicts.clone()),
+    ])
+    .await;
+    let manage = ManageApi::connect(&api.url()).await.expect("a client");
+    let (arguments, since) = (arguments(), Timestamp::from_millis(0));
+    let found = async |names: &[&'static str]| {
+        let names = names.iter().copied().collect();
+        verdicts_on_dead_letter(&manage, &arguments, since, names).await.expect("no failure")
+    };
+    let note = "the dead letters of c can't be read: ServiceUnavailable (HTTP 503): no";
+    let notes = vec![note.to_owned()];
+    assert_eq!(found(&["a", "b", "c", "d"]).await, (Some(verdicts), notes.clone()));
+    assert_eq!(found(&["a", "b", "c"]).await, (None, notes));
+    assert_eq!(found(&["a", "b"]).await, (None, Vec::new()));
+
+    let told = Told::noting(note);
+    let text = told.text();
+    for part in [format!("! {note}\n").as_str(), "No dead letter that can be read has the event"] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    assert_eq!(told.document()["notes"], json!([note]));
 }

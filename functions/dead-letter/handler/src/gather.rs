@@ -56,6 +56,9 @@ pub async fn gather(context: &Context, records: Vec<Record>) -> Vec<String> {
     for (record, ended) in claimed {
         kept.extend(store_claimed(context, record, ended).await);
     }
+    if !kept.is_empty() {
+        context.meter.count(metric::KEPT_COUNT, &[], kept.len() as u64);
+    }
     kept
 }
 

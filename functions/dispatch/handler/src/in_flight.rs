@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use gridpost_core::{delivery::queue::Queue, error::chain, time::Timestamp};
 use gridpost_ports::QueueReceiver;
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::Instant};
 
 /// How long a sample is used. SQS's own count lags by as much, and one copy of the function hides a
 /// few thousand messages in that time at most.
@@ -50,6 +50,7 @@ impl InFlight {
         {
             return count;
         }
+        let began = Instant::now();
         let answer = match counted {
             Counted::InFlight => self.receiver.in_flight(queue).await,
             Counted::Backlog => self.receiver.backlog(queue).await,
@@ -58,14 +59,18 @@ impl InFlight {
             tracing::warn!(error = %chain(&error), "failed to count a queue's messages");
             last.map_or(0, |(_, count)| count)
         });
-        samples.insert((counted, queue), (now, count));
+        // A call that hangs until it fails must not be made again for each record that waits for it.
+        samples.insert((counted, queue), (now + began.elapsed(), count));
         count
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use gridpost_ports::{Outgoing, QueueSender};
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use async_trait::async_trait;
+    use gridpost_ports::{Outgoing, PortError, QueueSender};
     use gridpost_testkit::{
         deployment::Deployment,
         dice::SeededDice,
@@ -104,5 +109,46 @@ mod tests {
         let now = Timestamp::from_millis(20_000);
         let in_flight = samples.of(Queue::Retry(0), now).await;
         assert_eq!(samples.backlog(Queue::Retry(0), now).await, in_flight + 1);
+    }
+
+    /// SQS answers nothing.
+    #[derive(Default)]
+    struct Hanging(AtomicU32);
+
+    #[async_trait]
+    impl QueueReceiver for Hanging {
+        async fn hide(&self, _: Queue, _: &str, _: u32) -> Result<(), PortError> {
+            Ok(())
+        }
+
+        async fn delete(&self, _: Queue, _: Vec<String>) -> Result<(), PortError> {
+            Ok(())
+        }
+
+        async fn in_flight(&self, _: Queue) -> Result<u64, PortError> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_secs(6)).await;
+            Err(PortError::new("sqs:GetQueueAttributes", "timed out"))
+        }
+
+        async fn backlog(&self, queue: Queue) -> Result<u64, PortError> {
+            self.in_flight(queue).await
+        }
+
+        async fn visible(&self, queue: Queue) -> Result<u64, PortError> {
+            self.in_flight(queue).await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_hangs_is_not_repeated_for_each_record() {
+        let hanging = Arc::new(Hanging::default());
+        let samples = InFlight::new(Arc::clone(&hanging) as _);
+        let began = Instant::now();
+        for _ in 0..30 {
+            let now = Timestamp::default() + began.elapsed();
+            assert_eq!(samples.of(Queue::Retry(0), now).await, 0);
+        }
+        assert_eq!(hanging.0.load(Ordering::Relaxed), 1);
     }
 }

@@ -106,6 +106,8 @@ enum NextStep {
     Done,
     /// It goes on after so many seconds.
     GoOn(u32),
+    /// It is another's turn, a job's or a worker's: it asks again.
+    Waits,
     /// It could do nothing, and is tried again.
     Failed,
 }
@@ -130,13 +132,18 @@ pub async fn work(context: &Context, records: Vec<Record>, deadline: Timestamp) 
                     message.id = %record.message_id,
                     "a message is no redrive that this version reads; it is kept",
                 );
+                context.meter.count(metric::KEPT_COUNT, &[], 1);
                 NextStep::GoOn(UNREADABLE_WAIT_S)
             }
         };
         let wait_s = match then {
             NextStep::Done => None,
             NextStep::GoOn(seconds) => Some(seconds),
-            NextStep::Failed => Some(failed_wait_s(record.receive_count)),
+            NextStep::Waits => Some(failed_wait_s(record.receive_count)),
+            NextStep::Failed => {
+                context.meter.count(metric::KEPT_COUNT, &[], 1);
+                Some(failed_wait_s(record.receive_count))
+            }
         };
         if let Some(seconds) = wait_s {
             let hidden = context.receiver.hide(Queue::Redrive, &record.receipt, seconds).await;
@@ -182,7 +189,7 @@ async fn tend(
     let stopped = worker.run().await;
     let got_on = (worker.job.phase, worker.job.next) != began_at;
     match worker.give_back(stopped).await {
-        NextStep::Failed if got_on => NextStep::GoOn(*FAILED_WAIT_S.start()),
+        NextStep::Waits | NextStep::Failed if got_on => NextStep::GoOn(*FAILED_WAIT_S.start()),
         then => then,
     }
 }
@@ -316,6 +323,9 @@ impl Worker<'_> {
         let now = self.context.clock.now();
         let Ok(found) = &item.found else {
             self.job.counts.unreadable += 1;
+            if item.is_whole() {
+                self.job.note_unread(item.position);
+            }
             return None;
         };
         let verdict = self.job.verdict(found, jobs);
@@ -421,13 +431,16 @@ impl Worker<'_> {
                 NextStep::Done
             }
             // What the batch in hand had come to is not known: the job goes on where it was noted.
-            Err(Stop::Lost) => return NextStep::Failed,
+            Err(Stop::Lost) => return NextStep::Waits,
             Err(Stop::Hopeless(why)) => {
                 tracing::error!(redrive = %id, why, "a redrive can't go on; resume it when that is mended");
                 return self.note_problem(why, Status::Failed).await;
             }
             Err(stop @ Stop::Waits(_)) => {
-                return self.note_problem(stop.to_string(), Status::Running).await;
+                return match self.note_problem(stop.to_string(), Status::Running).await {
+                    NextStep::Failed => NextStep::Waits,
+                    then => then,
+                };
             }
             Err(Stop::Failed(error)) => {
                 tracing::warn!(redrive = %id, error = %chain(&error), "a redrive was interrupted and goes on");

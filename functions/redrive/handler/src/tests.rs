@@ -64,6 +64,7 @@ async fn world(letters: usize) -> Deployment {
         phase: Phase::Counting,
         next: None,
         counts: Counts::default(),
+        unread: Vec::new(),
         total: None,
         problem: None,
         lease: None,
@@ -169,12 +170,19 @@ fn sent(world: &Deployment) -> Vec<Delivery> {
 
 /// How many were counted.
 fn counted(world: &Deployment) -> u64 {
-    let counts = world.meter.counts();
+    let mut counts = world.meter.counts();
+    counts.retain(|count| count.metric != metric::KEPT_COUNT);
     for count in &counts {
         let what = (count.metric, count.published_at, count.is_duration);
         assert_eq!(what, (metric::REDRIVEN_EVENT_COUNT, Some(PUBLISHED), false));
     }
     counts.iter().map(|count| count.by).sum()
+}
+
+/// How often the job's message came back after a failure.
+fn kept(world: &Deployment) -> usize {
+    let counts = world.meter.counts();
+    counts.iter().filter(|count| count.to_string() == "KeptCount  1").count()
 }
 
 /// For how many seconds the job's message was hidden last.
@@ -257,6 +265,29 @@ async fn what_was_found_before_a_read_that_fails_is_sent() {
     assert_eq!(ids(&world), (0..23).collect::<Vec<_>>(), "and nothing twice");
 }
 
+/// What a job could not read may be read later: it was not sent by that job.
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_read_is_sent_by_a_later_job() {
+    let world = world(8).await;
+    world.buckets.settings().sealed.insert(name(0));
+    worked(&world).await;
+    let first = job(&world);
+    assert_eq!((first.status, first.counts.unreadable), (Status::Completed, 1));
+    assert_eq!(ids(&world), [5, 6, 7]);
+    world.buckets.settings().sealed.clear();
+    insert(&world, Job { id: Uuid::from_u128(2), ..first.clone() });
+    let (status, phase) = (Status::Running, Phase::Counting);
+    insert(&world, Job { status, phase, unread: vec![], counts: Counts::default(), ..first });
+    tick(&world).await;
+    worked(&world).await;
+    let again = job(&world);
+    assert_eq!(
+        (again.status, again.counts.sent, again.counts.sent_before),
+        (Status::Completed, 5, 3)
+    );
+    assert_eq!(ids(&world), [5, 6, 7, 0, 1, 2, 3, 4], "each once");
+}
+
 /// An operator stops the job or has it go on, unless it is over.
 fn set(tables: &Tables, status: Status) {
     tables.with_redrives(|jobs| {
@@ -320,6 +351,7 @@ async fn two_workers_do_not_meet() {
     assert_eq!(ids(&world).len(), 0);
     let hidden = hidden(&world).expect("hidden");
     assert!((58..=61).contains(&hidden), "{hidden}");
+    assert_eq!(kept(&world), 0, "nothing has failed");
     worked(&world).await;
     assert_eq!(ids(&world).len(), 23);
 }
@@ -404,6 +436,7 @@ async fn a_job_waits_for_the_one_that_began_before_it() {
     assert!(invoked(&world).await);
     assert_eq!(ids(&world), Vec::<u64>::new());
     assert!(job(&world).problem.is_some_and(|why| why.contains(&earlier.id.to_string())));
+    assert_eq!(kept(&world), 0, "nothing has failed");
     insert(&world, Job { status: Status::Canceled, ..earlier });
     worked(&world).await;
     assert_eq!((ids(&world).len(), job(&world).status), (3, Status::Completed));
@@ -436,6 +469,7 @@ async fn a_message_that_this_version_does_not_read_is_kept() {
         let newer = Received { body: newer.clone(), count, ..received.clone() };
         assert!(invoked_with(&world, &context(&world), newer).await, "received {count} times");
     }
+    assert_eq!(kept(&world), 2);
     assert_eq!(world.queues.bodies(Queue::Redrive), [received.body], "and no copy of it was sent");
     assert!(sent(&world).is_empty());
 }
@@ -451,13 +485,14 @@ async fn a_job_that_can_t_work_outlasts_weeks() {
         assert!(invoked_with(&world, &context(&world), often).await);
         assert_eq!(hidden(&world), Some(want), "received {count} times");
     }
+    assert_eq!(kept(&world), 3, "the first time it came up to the letter");
     // One that got on is not held up by how long it has worked.
     insert(&world, Job { phase: Phase::Sending, next: None, total: Some(3), ..job(&world) });
     put(&world, 1, &[record("9", 0)], Some("t"));
     world.buckets.settings().unreadable = [name(1)].into();
     let often = Received { count: 899, ..received.clone() };
     assert!(invoked_with(&world, &context(&world), often).await);
-    assert_eq!((hidden(&world), ids(&world).len()), (Some(10), 3));
+    assert_eq!((hidden(&world), ids(&world).len(), kept(&world)), (Some(10), 3, 3));
     let lasts_s: u32 = (1..RECEIVES_MAX).map(failed_wait_s).sum();
     assert!(16 * lasts_s > 30 * 24 * 60 * 60, "{lasts_s} s for each of 16");
 }

@@ -25,6 +25,9 @@ use crate::{event::DeliverySchema, subscription::SubscriptionKey, time::Timestam
 /// days.
 pub const KEPT_FOR: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 
+/// So many objects that could not be read are kept by a job: it is written after each batch.
+const UNREAD_MAX: usize = 100;
+
 /// Most events of one batch: an interruption may send as many twice.
 const BATCH_EVENTS_MAX: u32 = 100;
 
@@ -151,9 +154,12 @@ pub struct Job {
     pub status: Status,
     pub phase: Phase,
     /// The next letter to look at; `None` at the start of a phase.
-    #[serde(with = "position_text", default)]
+    #[serde(default)]
     pub next: Option<Position>,
     pub counts: Counts,
+    /// Objects that it could not read while it sent. They may be read later, by another key or from an archive.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<Position>,
     /// How many it will send, once counted.
     pub total: Option<u64>,
     /// What keeps it from going on.
@@ -162,29 +168,6 @@ pub struct Job {
     /// Counts its writes; a write is conditional on the revision it read.
     #[serde(skip)]
     pub revision: u64,
-}
-
-/// Serializes a position as its text.
-mod position_text {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use super::Position;
-
-    pub(super) fn serialize<S: Serializer>(
-        position: &Option<Position>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        position.map(|position| position.to_string()).serialize(to)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Option<Position>, D::Error> {
-        let text = Option::<String>::deserialize(from)?;
-        let position =
-            |text: String| Position::parse(&text).ok_or("it is not the position of a dead letter");
-        text.map(position).transpose().map_err(serde::de::Error::custom)
-    }
 }
 
 /// What a job does with a letter.
@@ -248,11 +231,31 @@ impl Job {
     /// Whether it has sent everything it selects up to and including that position.
     fn has_passed(&self, position: &Position) -> bool {
         let is_before = |next: &Position| position.is_before(next);
+        if self.may_be_unread(position) {
+            return false;
+        }
         match (self.dry_run, self.status, self.phase) {
             (true, ..) | (_, _, Phase::Counting) => false,
             (_, Status::Completed, Phase::Sending) => true,
             (_, _, Phase::Sending) => self.next.as_ref().is_some_and(is_before),
         }
+    }
+
+    /// Records that an object could not be read when it was to be sent. That it can be read later, by a
+    /// key that is enabled again or from an archive, does not make it sent.
+    pub fn note_unread(&mut self, object: Position) {
+        let is_kept = self.phase == Phase::Sending && !self.may_be_unread(&object);
+        if is_kept {
+            self.unread.push(object);
+        }
+    }
+
+    /// Whether the object at that position may be one that could not be read: beyond those that are
+    /// kept, any may be. Sent twice is better than taken for sent.
+    fn may_be_unread(&self, position: &Position) -> bool {
+        let first = position.at(0);
+        let is_beyond = |last: &Position| self.unread.len() == UNREAD_MAX && last.is_before(&first);
+        self.unread.contains(&first) || self.unread.last().is_some_and(is_beyond)
     }
 
     /// Whether it must wait until that other job is over.

@@ -40,7 +40,10 @@ use tokio::time::timeout;
 use webpki::{EndEntityCert, KeyUsage};
 
 use super::{Pools, tls_versions};
-use crate::{connect::Connector, network::Network};
+use crate::{
+    connect::{Connector, OpenSockets},
+    network::Network,
+};
 
 const IDENTITIES_MAX: usize = 128;
 
@@ -70,6 +73,8 @@ pub(super) struct Identities {
     pub(super) trusting: Trusting,
     pub(super) reader: Arc<dyn SecretReader>,
     pub(super) clock: Arc<dyn Clock>,
+    /// Connections of all of them count together with those without a certificate.
+    open: OpenSockets,
     kept: Mutex<HashMap<ClientCertificate, Arc<Place>>>,
     uses: AtomicU64,
 }
@@ -183,15 +188,17 @@ impl Identities {
         trusting: Trusting,
         reader: Arc<dyn SecretReader>,
         clock: Arc<dyn Clock>,
+        open: OpenSockets,
     ) -> Self {
         let (kept, uses) = (Mutex::default(), AtomicU64::default());
-        Self { network, allowed, trusting, reader, clock, kept, uses }
+        Self { network, allowed, trusting, reader, clock, open, kept, uses }
     }
 
     /// Others with another reader of secrets.
     pub(super) fn reading(&self, reader: Arc<dyn SecretReader>) -> Self {
         let (network, clock) = (Arc::clone(&self.network), Arc::clone(&self.clock));
-        Self::new(network, self.allowed.clone(), self.trusting.clone(), reader, clock)
+        let (allowed, trusting) = (self.allowed.clone(), self.trusting.clone());
+        Self::new(network, allowed, trusting, reader, clock, self.open.clone())
     }
 
     /// The identity to connect to that endpoint with.
@@ -326,7 +333,10 @@ impl Identities {
         let inner = tls.client_auth_cert_resolver;
         tls.client_auth_cert_resolver = Arc::new(Counting { asked: asked.clone(), inner });
         let networks = self.allowed.networks.clone();
-        let pools = Pools::of(&Connector::https(Arc::clone(&self.network), networks, tls));
+        let pools = Pools::of(
+            Connector::https(Arc::clone(&self.network), networks, tls, &self.open),
+            &self.open,
+        );
         let read_again_at = now + READ_AGAIN_AFTER;
         let own = Arc::new(own);
         Ok(Identity { pools, own, asked, text, read_at: now, tried_at: now, read_again_at })

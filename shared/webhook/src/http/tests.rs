@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -111,6 +113,60 @@ async fn a_kept_connection_that_its_receiver_resets_costs_no_attempt() {
     }
     drop(client);
     served.await.expect("two connections");
+}
+
+/// Each connection is accepted and answered for as long as it lives; says how many there were.
+async fn serve_all() -> (String, Arc<AtomicUsize>) {
+    const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/hook", listener.local_addr().expect("bound"));
+    let accepted = Arc::new(AtomicUsize::default());
+    let counted = Arc::clone(&accepted);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            counted.fetch_add(1, Ordering::Relaxed);
+            tokio::spawn(async move {
+                let mut some = [0; 4_096];
+                while stream.read(&mut some).await.is_ok_and(|read| read > 0) {
+                    stream.write_all(OK).await.expect("still connected");
+                }
+            });
+        }
+    });
+    (url, accepted)
+}
+
+/// Connections to any number of hosts would use up a function's file descriptors.
+#[tokio::test]
+async fn idle_connections_are_closed_when_many_are_open() {
+    let (url, accepted) = serve_all().await;
+    let client = client();
+    let open = client.0.plain.open.clone();
+    let attempt = async || {
+        let request = Request {
+            url: Secret::new(&url),
+            headers: Vec::new(),
+            attributes: Vec::new(),
+            body: b"[]".to_vec(),
+            authentication: None,
+            reads_results: false,
+        };
+        let attempted = client.attempt(request).await;
+        assert!(matches!(attempted, Attempted::Answered { .. }));
+        accepted.load(Ordering::Relaxed)
+    };
+    assert_eq!([attempt().await, attempt().await], [1, 1], "it is kept");
+    assert_eq!(open.count(), 1);
+    let others: Vec<_> = (0..OPEN_MAX).map(|_| open.one_more()).collect();
+    assert_eq!(attempt().await, 2, "another one");
+    drop(others);
+    let closed = async {
+        while open.count() > 1 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), closed).await.expect("the first is closed");
+    assert_eq!(attempt().await, 2, "it is kept again");
 }
 
 #[tokio::test]

@@ -214,6 +214,21 @@ async fn what_is_not_separated_goes_on_together() {
     assert_eq!(dead(&world).len(), 1);
 }
 
+/// A copy of the message does not know what was delivered; the state does.
+#[tokio::test(start_paused = true)]
+async fn what_was_delivered_is_not_dropped_when_the_event_subscription_is_deleted() {
+    let mut world = picky(400, BISECTS);
+    world.subscription.allowed_rate = std::num::NonZeroU32::new(3);
+    assert!(world.receive(Queue::Dispatch, &[batch(1, 1..=9)]).await.is_empty());
+    assert_eq!(delivered(&world), 4);
+    // It is another one now: that of the delivery is gone.
+    world.subscription.uid = Uuid::from_u128(99);
+    assert!(world.receive(Queue::Retry(0), &[batch(1, 1..=9)]).await.is_empty());
+    let counts = world.deployment.meter.counts();
+    let dropped = counts.iter().filter(|count| count.metric == "DroppedEventCount");
+    assert_eq!(dropped.map(|count| count.by).collect::<Vec<_>>(), [5]);
+}
+
 /// Its rate has room for the whole batch alone: no visit separates anything, and nothing is lost before its
 /// attempts are spent.
 #[tokio::test(start_paused = true)]

@@ -12,6 +12,7 @@ use gridpost_core::{
         redrive::{Found, Job, RedriveFilter, Status},
     },
     document::{Code, Object, Problems, quoted},
+    error::chain,
     subscription::SubscriptionKey,
     time::Timestamp,
 };
@@ -50,8 +51,10 @@ const LOOK_MAX: Duration = Duration::from_secs(10);
 /// answer of Lambda's (6 MB) whatever their publishers have written.
 const TEXT_CHARS_MAX: usize = 400;
 
-/// Characters of an event that are shown.
-const EVENT_CHARS_MAX: usize = 1_048_576;
+/// Bytes of an event in Lambda's answer. What 1 MiB of JSON becomes takes 4.2 MB of them at most; a text
+/// that is nearly all quotes or control characters may take more. Source: AWS Lambda, "Quotas": 6 MB
+/// (6,291,556 bytes) for the answer, of which some are left to what else is said of the letter.
+const EVENT_BYTES_MAX: usize = 6_000_000;
 
 /// Where a page begins.
 fn position_of(page: &Page) -> Option<Position> {
@@ -236,7 +239,7 @@ pub(super) async fn show(context: &Context, key: &SubscriptionKey, id: &str) -> 
     Ok(Reply::ok(match &item.found {
         Ok(one) => {
             let mut shown = document(&choice, one);
-            let event: String = one.letter.event.chars().take(EVENT_CHARS_MAX).collect();
+            let event = beginning(&one.letter.event);
             shown["isEventCut"] = json!(event.len() < one.letter.event.len());
             // As text: a JSON value would change its numbers.
             shown["event"] = json!(event);
@@ -246,12 +249,36 @@ pub(super) async fn show(context: &Context, key: &SubscriptionKey, id: &str) -> 
     }))
 }
 
+/// As much of an event as an answer has room for.
+fn beginning(event: &str) -> String {
+    let mut bytes = 0;
+    let fits = event.chars().take_while(|character| {
+        bytes += bytes_in_answer(*character);
+        bytes <= EVENT_BYTES_MAX
+    });
+    fits.collect()
+}
+
+/// Bytes of a character of an event in Lambda's answer. The event is a string in a document, and the
+/// document a string in that answer: what is escaped in the one is escaped once more in the other.
+fn bytes_in_answer(character: char) -> usize {
+    match character {
+        '"' | '\\' => r#"\\\""#.len(),
+        '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => r"\\n".len(),
+        '\0'..' ' => r"\\u0000".len(),
+        other => other.len_utf8(),
+    }
+}
+
 /// What a purge has done.
 #[derive(Default)]
 struct Purged {
     events: u64,
     objects: u64,
     left: u64,
+    /// Those of `left` in the object that was looked at last: a request that begins with it counts
+    /// them again.
+    left_last: u64,
 }
 
 /// Deletes objects all of whose dead letters are meant. An object that has others too stays as it is.
@@ -288,8 +315,32 @@ pub(super) async fn purge(
     let from = position_of(page).map(|position| position.at(0));
     let mut look = Look::new(context, &choice, from);
     let mut purged = Purged::default();
+    let ended = delete(&mut look, &choice, &mut purged).await;
+    let next = match (ended, look.given) {
+        (Ok(next), _) => next,
+        // What is gone is told. The next request meets the failure before it deletes anything.
+        (Err(error), Some(given)) if purged.objects > 0 => {
+            tracing::warn!(subscription = %key, error = %chain(&error), "a purge ended early");
+            purged.left -= purged.left_last;
+            Some(given.at(0))
+        }
+        (Err(error), _) => return Err(error.into()),
+    };
+    let Purged { events, objects, left, .. } = purged;
+    tracing::info!(subscription = %key, events, objects, left, "dead letters purged");
+    let body = json!({"purgedEvents": events, "purgedObjects": objects, "leftEvents": left});
+    Ok(answer(context, key, "deadLetters:purge", page, body, next))
+}
+
+/// Deletes object by object, and says where the next request goes on; none at the end.
+async fn delete(
+    look: &mut Look<'_>,
+    choice: &Choice,
+    purged: &mut Purged,
+) -> Result<Option<Position>, BucketError> {
     let (mut meant, mut others) = (0, 0);
     while let Some(item) = look.next().await? {
+        purged.left_last = 0;
         let is_meant = match &item.found {
             Ok(one) => choice.has(one),
             Err(_) => choice.has_unreadable(),
@@ -300,19 +351,16 @@ pub(super) async fn purge(
         }
         if others == 0 {
             let name = item.position.name(&choice.source.folder);
-            context.dead_letters.delete(&choice.source.bucket, &name).await?;
+            look.context.dead_letters.delete(&choice.source.bucket, &name).await?;
             purged.events += meant;
             purged.objects += 1;
         } else {
             purged.left += meant;
+            purged.left_last = meant;
         }
         (meant, others) = (0, 0);
     }
-    let Purged { events, objects, left } = purged;
-    tracing::info!(subscription = %key, events, objects, left, "dead letters purged");
-    let body = json!({"purgedEvents": events, "purgedObjects": objects, "leftEvents": left});
-    let next = look.position().await?;
-    Ok(answer(context, key, "deadLetters:purge", page, body, next))
+    look.position().await
 }
 
 /// Where the event subscription's dead letters lie.

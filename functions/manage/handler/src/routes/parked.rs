@@ -246,58 +246,84 @@ async fn handle(context: &Context, one: One, action: Action) -> Value {
         );
         return json!({"id": id, "result": "Refused", "message": message});
     }
-    let done = match action {
-        Action::Release => "Released",
-        Action::Cancel => "Canceled",
-    };
     match carry_out(context, &one, action).await {
-        Ok(()) => {
+        Ok(standing) => {
+            let (result, why) = result_of(action, standing);
             tracing::info!(
                 delivery.id = %id,
                 subscription = %one.parked.group,
-                result = done,
+                result,
                 "a parked delivery was sent to its retry queue",
             );
-            json!({"id": id, "result": done})
+            let mut told = json!({"id": id, "result": result});
+            if let Some(why) = why {
+                told["message"] = json!(why);
+            }
+            told
         }
         Err(error) => {
-            tracing::warn!(delivery.id = %id, error = %chain(&error), "not {done}");
+            tracing::warn!(delivery.id = %id, error = %chain(&error), "{action:?} failed");
             let message = format!("{} failed. Try again.", error.call);
             json!({"id": id, "result": "Failed", "message": message})
         }
     }
 }
 
+/// What became of a delivery that stands so now, and why it is not what was asked for.
+fn result_of(action: Action, standing: DeliveryStatus) -> (&'static str, Option<String>) {
+    use DeliveryStatus::{Delivered, Ended, Ending};
+    match (action, standing) {
+        (Action::Release, _) => ("Released", None),
+        (Action::Cancel, Delivered) => {
+            let why = "its events were delivered before";
+            ("AlreadyDelivered", Some(why.to_owned()))
+        }
+        (Action::Cancel, Ended) => {
+            let why = "it had ended before, as a dead letter or a drop";
+            ("AlreadyEnded", Some(why.to_owned()))
+        }
+        // One that was canceled before, by a request that failed midway, is canceled.
+        (Action::Cancel, Ending { reason, .. }) if reason != EndReason::CanceledByOperator => {
+            ("AlreadyEnded", Some(format!("its end was decided before ({reason})")))
+        }
+        (Action::Cancel, _) => ("Canceled", None),
+    }
+}
+
 /// The state first, for it decides when the message comes to dispatch: what waits there is waited
 /// for, and what is to end ends. Then the message, and last what was parked: a crash before leaves it
-/// to wake, and the copies meet at the state.
-async fn carry_out(context: &Context, one: &One, action: Action) -> Result<(), PortError> {
+/// to wake, and the copies meet at the state. Returns where the delivery stands.
+async fn carry_out(
+    context: &Context,
+    one: &One,
+    action: Action,
+) -> Result<DeliveryStatus, PortError> {
     let now = context.clock.now();
-    let body = match &one.delivery {
+    let wanted = match action {
+        Action::Release => DeliveryStatus::Waiting { due: now },
+        Action::Cancel => DeliveryStatus::Ending { reason: EndReason::CanceledByOperator, at: now },
+    };
+    let (body, standing) = match &one.delivery {
         Ok(delivery) => {
-            let standing = match action {
-                Action::Release => DeliveryStatus::Waiting { due: now },
-                Action::Cancel => {
-                    DeliveryStatus::Ending { reason: EndReason::CanceledByOperator, at: now }
-                }
-            };
-            stand(context, delivery, standing).await?;
-            delivery.due_at(now).encode()
+            let standing = stand(context, delivery, wanted).await?;
+            (delivery.due_at(now).encode(), standing)
         }
-        Err(_) => one.parked.body.clone(),
+        Err(_) => (one.parked.body.clone(), wanted),
     };
     let outgoing = Outgoing { body, group: one.parked.group.clone(), delay_s: REMOVED_WITHIN_S };
     send_back(context, super::retry_queue(context, &one.parked)?, outgoing).await?;
-    context.parking.remove(&one.parked).await
+    context.parking.remove(&one.parked).await?;
+    Ok(standing)
 }
 
 /// Writes where a waiting delivery stands. One that has ended, or is about to, stays so. One without
 /// a state was never attempted: its message says when it is due, and only an end needs a state.
+/// Returns where it stands.
 async fn stand(
     context: &Context,
     delivery: &Delivery,
     standing: DeliveryStatus,
-) -> Result<(), PortError> {
+) -> Result<DeliveryStatus, PortError> {
     for _ in 0..TRIES_MAX {
         let next = match context.states.load(delivery.id).await? {
             Some(state) if matches!(state.standing, DeliveryStatus::Waiting { .. }) => {
@@ -306,10 +332,11 @@ async fn stand(
             None if !matches!(standing, DeliveryStatus::Waiting { .. }) => {
                 super::first_state(delivery, standing)
             }
-            _ => return Ok(()),
+            Some(state) => return Ok(state.standing),
+            None => return Ok(standing),
         };
         if context.states.save(&next).await? == Saved::Written {
-            return Ok(());
+            return Ok(standing);
         }
         context.back_off().await;
     }

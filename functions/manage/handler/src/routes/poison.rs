@@ -273,9 +273,16 @@ enum Action {
 
 async fn handle(context: &Context, chosen: &Chosen, action: Action) -> Answer {
     let mut look = Look::new(context);
-    let handled = handle_all(&mut look, chosen, action).await;
+    let mut handled = Vec::new();
+    let done = handle_all(&mut look, chosen, action, &mut handled).await;
     let (count, is_complete) = (look.seen.len(), look.end().await);
-    let mut handled = handled?;
+    if let Err(error) = done {
+        if handled.is_empty() {
+            return Err(error.into());
+        }
+        // What was handled is told: it is gone, and no other request finds it.
+        tracing::warn!(error = %chain(&error), "a look through the poison queue ended early");
+    }
     if let Chosen::These(ids) = chosen {
         let done: BTreeSet<_> =
             handled.iter().filter_map(|it| it["id"].as_str().map(str::to_owned)).collect();
@@ -291,8 +298,8 @@ async fn handle_all(
     look: &mut Look<'_>,
     chosen: &Chosen,
     action: Action,
-) -> Result<Vec<Value>, PortError> {
-    let mut handled = Vec::new();
+    handled: &mut Vec<Value>,
+) -> Result<(), PortError> {
     let (mut removed, told_max) = match chosen {
         Chosen::All => (0, TOLD_MAX),
         Chosen::These(ids) => (0, ids.len()),
@@ -319,7 +326,7 @@ async fn handle_all(
             handled.push(one);
         }
     }
-    Ok(handled)
+    Ok(())
 }
 
 fn failed(error: &PortError) -> Value {

@@ -72,6 +72,7 @@ pub(super) async fn start(context: &Context, key: &SubscriptionKey, input: &Valu
         phase: Phase::Counting,
         next: None,
         counts: Counts::default(),
+        unread: Vec::new(),
         total: None,
         problem: None,
         lease: None,

@@ -1,6 +1,7 @@
 //! Dead letters: listed, counted, shown, purged.
 
 use gridpost_core::delivery::redrive::{Phase, Status};
+use gridpost_testkit::faults::Fault;
 use serde_json::{Value, json};
 
 use super::{
@@ -118,6 +119,34 @@ async fn one_is_shown_with_its_event() {
     assert_eq!((missing.status, code(&missing)), (404, "ResourceNotFound"));
 }
 
+/// Whatever a publish of 1 MiB has become, Lambda takes the answer, of 6,291,556 bytes at most.
+#[tokio::test(start_paused = true)]
+async fn an_event_is_shown_whole_unless_it_is_too_large_for_an_answer() {
+    let world = filled().await;
+    let table = [
+        ("1 MiB of bytes in base64", "A".repeat(1_398_104), true),
+        ("1 MiB of JSON, most of it quotes", r#"\""#.repeat(524_000), true),
+        ("1 MiB of JSON, most of it escapes", r"\u0001".repeat(174_000), true),
+        ("1 MiB of text, half of it quotes", r#"x\""#.repeat(524_000), true),
+        ("1 MiB of text in three bytes each", "€".repeat(349_000), true),
+        ("1 MiB of quotes in a text", r#"\""#.repeat(1_048_576), false),
+        ("1 MiB of control characters in a text", r"\u0001".repeat(1_048_576), false),
+    ];
+    for (number, (row, data, is_whole)) in (20..).zip(table) {
+        let record = record(1, "A", "R").replace("confidential", &data);
+        store(&world.letters, number, 1, &[record]);
+        let shown = world.call(&format!("GET {LETTERS}/{}", id(number, 1, 0))).await;
+        let document = body(&shown);
+        let event = document["event"].as_str().expect("an event");
+        let want = format!(r#"{{"id":"1","eventType":"A","n":1.50,"data":"{data}"}}"#);
+        assert!(want.starts_with(event), "{row}");
+        let is_cut = event.len() < want.len();
+        assert_eq!((is_cut, &document["isEventCut"]), (!is_whole, &json!(!is_whole)), "{row}");
+        let bytes = json!({"body": document.to_string()}).to_string().len();
+        assert!(bytes < 6_200_000 && (is_whole || bytes > 5_900_000), "{row}: {bytes} bytes");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_purged_is_gone_and_nothing_else() {
     let world = filled().await;
@@ -134,6 +163,64 @@ async fn what_is_purged_is_gone_and_nothing_else() {
     }
     all(&world, &purge, Some(&json!({"all": true}))).await;
     assert_eq!(events(&world, "").await.len(), 0);
+}
+
+/// Seven objects, of which every other one has a letter too that is not chosen.
+async fn mixed() -> World {
+    let mut world = World::with_subscription().await;
+    assert_eq!(world.prepare(S1, with_destination()).await.status, 200);
+    for number in 0..7_u8 {
+        let second = if number % 2 == 0 { "A" } else { "B" };
+        let records = [record(1, "A", "R"), record(2, second, "R")];
+        store(&world.letters, number.into(), number.into(), &records);
+    }
+    world.context.dead_letters = world.letters.of(&world.letters.buckets);
+    world
+}
+
+/// Whichever call fails, what is gone was told, and the same request goes on.
+#[tokio::test(start_paused = true)]
+async fn a_purge_that_fails_midway_tells_what_it_has_deleted() {
+    let input = json!({"eventType": "A"});
+    for call in 1..=18 {
+        let world = mixed().await;
+        let failing = world.letters.injector.made() + call;
+        world.letters.injector.plan().calls = [(failing, Fault::FailsBefore)].into();
+        let mut next = Some(format!("POST {LETTERS}:purge"));
+        let (mut events, mut objects, mut left) = (0, 0, 0);
+        for _ in 0..5 {
+            let Some(line) = &next else { break };
+            let reply = world.send(line, input.clone()).await;
+            if reply.status != 503 {
+                let answer = body(&reply);
+                super::openapi::assert_valid("DeadLettersPurged", answer);
+                let count = |member: &str| answer[member].as_u64().expect("a number");
+                events += count("purgedEvents");
+                objects += count("purgedObjects");
+                left += count("leftEvents");
+                let link = answer["nextLink"].as_str();
+                next = link.map(|link| link.replace("https://manage.example", "POST "));
+            }
+            let there = world.letters.buckets.objects(BUCKET).len();
+            assert_eq!(objects, 7 - there as u64, "call {call} fails: {reply:?}");
+        }
+        assert_eq!(next, None, "call {call} fails");
+        assert_eq!((events, objects, left), (8, 4, 3), "call {call} fails");
+    }
+}
+
+/// A failure that stays is the answer of the next request: who follows does not do so for ever.
+#[tokio::test(start_paused = true)]
+async fn a_purge_that_goes_on_failing_says_so() {
+    let world = mixed().await;
+    let fifth = world.letters.buckets.objects(BUCKET).into_keys().nth(4).expect("seven");
+    world.letters.buckets.settings().unreadable.insert(fifth);
+    let first = world.send(&format!("POST {LETTERS}:purge"), json!({"eventType": "A"})).await;
+    assert_eq!((first.status, &body(&first)["purgedObjects"]), (200, &json!(2)), "{first:?}");
+    let next = body(&first)["nextLink"].as_str().expect("more");
+    let next = next.replace("https://manage.example", "POST ");
+    let second = world.send(&next, json!({"eventType": "A"})).await;
+    assert_eq!((second.status, code(&second)), (503, "ServiceUnavailable"));
 }
 
 /// Has a redrive send every dead letter written an hour ago or earlier, and come to its end.

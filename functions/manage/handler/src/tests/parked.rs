@@ -158,7 +158,17 @@ async fn a_canceled_delivery_is_to_end() {
     let choice = json!({"topic": "demo", "eventSubscription": "s-1"});
     let canceled = all(&world, "POST /parked:cancel?$top=3", Some(&choice)).await;
     assert_eq!(canceled.len(), 4);
-    assert!(canceled.iter().all(|one| one["result"] == "Canceled"), "{canceled:?}");
+    super::openapi::assert_valid("ParkedHandled", &json!({"value": canceled}));
+    let told = |id: u128| {
+        let one = canceled.iter().find(|one| one["id"] == json!(Uuid::from_u128(id)));
+        let one = one.expect("there");
+        (one["result"].as_str().expect("a result"), one["message"].as_str().unwrap_or_default())
+    };
+    assert_eq!([told(1), told(2)], [("Canceled", ""); 2]);
+    let (delivered, ended) = (told(3), told(4));
+    assert_eq!((delivered.0, ended.0), ("AlreadyDelivered", "AlreadyEnded"));
+    assert!(delivered.1.contains("were delivered"), "{delivered:?}");
+    assert!(ended.1.contains("TimeToLiveExceeded"), "{ended:?}");
     assert_eq!(world.parked(), 3, "those of s-2");
     let canceled = DeliveryStatus::Ending { reason: EndReason::CanceledByOperator, at: NOW };
     let want =
@@ -189,13 +199,26 @@ async fn a_change_that_stops_halfway_loses_nothing() {
             let want = if calls < 5 { "Failed" } else { done };
             assert_eq!(stopped[0]["result"], want, "{line} after {calls} calls");
             world.fails_after(None);
-            all(&world, line, Some(&json!({"all": true}))).await;
+            let repeated = all(&world, line, Some(&json!({"all": true}))).await;
+            assert!(repeated.iter().all(|one| one["result"] == done), "{line} after {calls} calls");
             assert_eq!(world.parked(), 0);
             let calls = world.calls().join(", ");
             assert!(calls.starts_with("write the state, "), "{calls}");
             assert!(calls.ends_with("send to retry-2, remove what was parked"), "{calls}");
         }
     }
+}
+
+/// Its end was carried out by the copy that was sent, and only what was parked had stayed.
+#[tokio::test(start_paused = true)]
+async fn what_has_ended_is_not_canceled_once_more() {
+    let world = World::new();
+    park(&world, 1, "s-1", None).await;
+    world.put_state(state(1, DeliveryStatus::Ended, 3));
+    let canceled = all(&world, "POST /parked:cancel", Some(&json!({"all": true}))).await;
+    assert_eq!(canceled[0]["result"], "AlreadyEnded", "{canceled:?}");
+    assert!(canceled[0]["message"].as_str().is_some_and(|why| why.contains("a dead letter or a")));
+    assert_eq!((world.parked(), world.state(1).map(|state| state.revision)), (0, Some(3)));
 }
 
 #[tokio::test(start_paused = true)]

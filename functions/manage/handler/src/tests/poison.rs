@@ -226,6 +226,31 @@ async fn a_resend_that_stops_halfway_loses_nothing() {
     }
 }
 
+/// What was handled is gone: an error in place of the answer would hide what became of it.
+#[tokio::test(start_paused = true)]
+async fn a_look_that_fails_behind_what_was_handled_does_not_hide_it() {
+    // Ten are received, each with so many calls; then the next are asked for.
+    let table = [("POST /poison:resend", "Resent", 2), ("POST /poison:purge", "Purged", 3)];
+    for (line, result, calls) in table {
+        let world = World::new();
+        for id in 1..=12 {
+            world.lay(&format!("m-{id:02}"), &delivery(id).encode(), None, None);
+        }
+        world.fails(&[1 + 10 * calls + 1]);
+        let reply = world.send(line, json!({"all": true})).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        let handled = body(&reply)["value"].as_array().expect("a list");
+        assert_eq!(handled.len(), 10, "{reply:?}");
+        assert!(handled.iter().all(|one| one["result"] == result), "{reply:?}");
+        assert_eq!(body(&reply)["isComplete"], false, "{line}");
+        super::openapi::assert_valid("Handled", body(&reply));
+        // Where nothing was handled, the failure is the answer.
+        world.fails(&[1]);
+        assert_eq!(world.send(line, json!({"all": true})).await.status, 503, "{line}");
+        assert_eq!(world.lying(), ["m-11", "m-12"], "{line}");
+    }
+}
+
 /// Looks at the world just before each call: whether everything that was counted until then was
 /// written out.
 fn watch(world: &World) -> Arc<Mutex<Vec<bool>>> {

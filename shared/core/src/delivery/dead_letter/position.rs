@@ -2,13 +2,15 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::time::Timestamp;
 
 /// A dead letter's position among those of its event subscription: its object, and its index in it.
 /// As text, its id: `2026-11-21-8-{uuid}-0`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Position {
     /// Year, month, day and hour (UTC) in which the object was written.
     hour: [u16; 4],
@@ -56,6 +58,20 @@ impl Position {
     /// Whether it comes before another position in listing order.
     pub fn is_before(&self, other: &Self) -> bool {
         (self.name(""), self.index) < (other.name(""), other.index)
+    }
+}
+
+impl TryFrom<String> for Position {
+    type Error = &'static str;
+
+    fn try_from(id: String) -> Result<Self, Self::Error> {
+        Self::parse(&id).ok_or("it is not the position of a dead letter")
+    }
+}
+
+impl From<Position> for String {
+    fn from(position: Position) -> Self {
+        position.to_string()
     }
 }
 

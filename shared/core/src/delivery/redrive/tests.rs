@@ -30,6 +30,7 @@ fn job(id: u128) -> Job {
         phase: Phase::Counting,
         next: None,
         counts: Counts::default(),
+        unread: Vec::new(),
         total: None,
         problem: None,
         lease: None,
@@ -129,6 +130,29 @@ fn what_a_job_has_sent_no_other_one_sends_again() {
         let again = Job { send_again: true, ..job(1) };
         assert_eq!(again.verdict(&found(5), &earlier), Verdict::Send, "{row}");
     }
+}
+
+#[test]
+fn what_could_not_be_read_was_not_sent() {
+    let object = |number: u128| {
+        Position::parse(&format!("2026-11-21-8-{}-0", Uuid::from_u128(number))).expect("a position")
+    };
+    let letter = |number: u128| Found { position: object(number).at(7), ..found(0) };
+    let mut job = Job { phase: Phase::Counting, ..job(1) };
+    job.note_unread(object(3));
+    job.phase = Phase::Sending;
+    job.note_unread(object(5));
+    job.status = Status::Completed;
+    let has_sent = |job: &Job, number| job.has_sent(&letter(number), &job.bucket, &job.folder);
+    assert_eq!([3, 4, 5, 6].map(|number| has_sent(&job, number)), [true, true, false, true]);
+    let text = serde_json::to_string(&job).expect("JSON");
+    assert_eq!(serde_json::from_str::<Job>(&text).expect("a job"), job);
+    for number in 6..=UNREAD_MAX as u128 + 20 {
+        job.note_unread(object(number));
+    }
+    let last = UNREAD_MAX as u128 + 4;
+    let told = [4, last, last + 1, last + 90].map(|number| has_sent(&job, number));
+    assert_eq!(told, [true, false, false, false], "whatever comes behind those that are kept");
 }
 
 #[test]

@@ -23,7 +23,7 @@ const TYPE_CHARS_MAX: usize = 512;
 
 /// Reads `filter`, or `filtersConfiguration` of a namespace topic's document. The filter of
 /// `existing` stays allowed whatever the limits are now: an unrelated change must not fail because
-/// of it.
+/// of it. What can't be read is refused even then: without it, a filter may look like that one.
 pub(super) fn read(
     properties: &mut Object<'_>,
     kind: Kind,
@@ -32,7 +32,7 @@ pub(super) fn read(
 ) -> Filter {
     let mut own = Problems::default();
     let read = read_any(properties, kind, &mut own);
-    if existing != Some(&read) {
+    if existing != Some(&read) || !own.are_limits() {
         problems.add_all(own);
     }
     read

@@ -785,6 +785,35 @@ fn what_is_read_can_be_written_back() {
     }
 }
 
+/// Less of a filter is read than was given: that is no filter that is stored already.
+#[test]
+fn what_can_not_be_read_is_no_stored_filter() {
+    let is_in =
+        |values: Value| json!({"operatorType": "StringIn", "key": "subject", "values": values});
+    let advanced = |filters: Value| json!({ "advancedFilters": filters });
+    let misspelt = json!({"operatorType": "StringInn", "key": "subject", "values": ["b"]});
+    let table = [
+        (json!({}), json!({"subjectBeginsWiht": "orders/"})),
+        (json!({}), json!("orders/")),
+        (json!({}), json!({"includedEventTypes": "OrderCreated"})),
+        (json!({}), advanced(json!([misspelt.clone()]))),
+        (json!({}), advanced(json!(vec![is_in(json!(["a"])); 26]))),
+        (advanced(json!([is_in(json!(["a"]))])), advanced(json!([is_in(json!(["a"])), misspelt]))),
+        (advanced(json!([is_in(json!(["a"]))])), advanced(json!([is_in(json!(["a", 5]))]))),
+    ];
+    let (topic, allowed) = (topic(Kind::Custom), Allowed::default());
+    for (stored_filter, given) in table {
+        let mut document = url("https://example.com/hook");
+        document["properties"]["filter"] = stored_filter;
+        let existing = stored(read_for(Kind::Custom, &document).expect("valid"));
+        let context =
+            Context { topic: &topic, existing: Some(&existing), now: NOW, allowed: &allowed };
+        assert!(read(&document, &context).is_ok(), "the stored one may be written again");
+        document["properties"]["filter"] = given.clone();
+        assert!(read(&document, &context).is_err(), "{given}");
+    }
+}
+
 #[test]
 fn another_base_url_keeps_nothing() {
     let settings =

@@ -228,6 +228,8 @@ async fn a_piece_that_can_not_be_sent_comes_back() {
     let injector = &world.deployment.injector;
     *injector.plan() = Plan::failing([4, 8].map(|number| injector.made() + number));
     assert_eq!(world.expand_all(DEADLINE).await, [0], "the first of four pieces");
+    let counts = world.counts();
+    assert_eq!(counts.iter().filter(|line| *line == "KeptCount  1").count(), 1, "{counts:?}");
     assert_eq!(world.call_sizes(), [7, 1, 7, 7, 5]);
     assert!(!world.deployment.queues.is_empty(Queue::FanOut), "it stays in the queue");
 }

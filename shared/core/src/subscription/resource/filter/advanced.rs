@@ -59,8 +59,7 @@ pub(super) fn read(
     if given.len() > FILTERS_MAX {
         let rule =
             format!("must have at most {FILTERS_MAX} advanced filters, but has {}", given.len());
-        problems.add(Code::OutOfRange, path, rule);
-        return Vec::new();
+        problems.add(Code::OutOfRange, &path, rule);
     }
     // Values are counted as given: invalid ones count too.
     let mut values = 0;
