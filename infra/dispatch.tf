@@ -74,6 +74,7 @@ module "dispatch" {
     GRIDPOST_DEAD_LETTER_DELAY_SECONDS = tostring(var.dead_letter_delay_seconds)
     GRIDPOST_ENDPOINT_ALLOWED_NETWORKS = join(",", var.endpoint_allowed_networks)
     GRIDPOST_ENDPOINT_ALLOWED_PORTS    = join(",", var.endpoint_allowed_ports)
+    GRIDPOST_QUEUE_MESSAGE_BYTES_MAX   = tostring(var.queue_message_bytes_max)
     GRIDPOST_RETRY_IN_FLIGHT_LIMIT     = tostring(var.retry_in_flight_limit)
     GRIDPOST_SLOW_AFTER_MS             = tostring(var.slow_after_ms)
     GRIDPOST_FIRST_ATTEMPT_LISTENERS   = tostring(ceil(var.first_attempt_concurrency * var.late_response_share))

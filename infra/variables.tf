@@ -450,7 +450,7 @@ variable "retry_in_flight_limit" {
 }
 
 variable "queue_message_bytes_max" {
-  description = "Largest queue message in bytes, 229376 to 1048576 (SQS's limit). Over 262144 needs AWS provider 6.8 or later. An event that does not fit into a message goes through the payload bucket. Lower it only when nothing large waits: a delivery whose message is larger than the new limit is attempted, but can't be sent on to a retry or dead-letter queue, and ends in the poison queue."
+  description = "Largest queue message in bytes, 229376 to 1048576 (SQS's limit). Over 262144 needs AWS provider 6.8 or later. An event that does not fit into a message goes through the payload bucket. If it is lowered, the events of what waits already go there, too, when its message is sent on."
   type        = number
   default     = 262144
   nullable    = false

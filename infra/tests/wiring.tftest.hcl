@@ -368,6 +368,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_DEAD_LETTER_DELAY_SECONDS = "300"
       GRIDPOST_ENDPOINT_ALLOWED_NETWORKS = ""
       GRIDPOST_ENDPOINT_ALLOWED_PORTS    = "80,443,1024-65535"
+      GRIDPOST_QUEUE_MESSAGE_BYTES_MAX   = "262144"
       GRIDPOST_RETRY_IN_FLIGHT_LIMIT     = "60000"
       GRIDPOST_SLOW_AFTER_MS             = "500"
       GRIDPOST_FIRST_ATTEMPT_LISTENERS   = "55"
@@ -479,7 +480,7 @@ run "settings_reach_the_functions" {
     condition = (
       module.ingest.environment["GRIDPOST_CONFIG_CACHE_MS"] == "500"
       && alltrue([
-        for function in [module.ingest, module.expand, module.dead_letter, module.redrive] :
+        for function in [module.ingest, module.expand, module.dispatch, module.dead_letter, module.redrive] :
         function.environment["GRIDPOST_QUEUE_MESSAGE_BYTES_MAX"] == "229376"
       ])
       && module.ingest.environment["GRIDPOST_INLINE_FAN_OUT"] == "0"

@@ -132,6 +132,7 @@ fn settings(retry_shards: usize) -> Result<Settings, SettingError> {
         first_listeners_max,
         retry_listeners_max,
         retry_in_flight_limit: config::retry_in_flight_limit()?,
+        queue_message_bytes_max: config::queue_message_bytes_max()?,
         dead_letter_delay_s: config::dead_letter_delay_s()?,
         log_successful_attempts: config::log_successful_attempts()?,
         latency_metrics: config::latency_metrics()?,

@@ -306,6 +306,7 @@ impl Parts {
                 retry_listeners_max: RETRY_LISTENERS_MAX,
                 // Every long wait is parked, as `gridpost up` has it: then it can be seen.
                 retry_in_flight_limit: 0,
+                queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
                 dead_letter_delay_s: DEAD_LETTER_DELAY_S,
                 log_successful_attempts: true,
                 latency_metrics: self.latency_metrics,

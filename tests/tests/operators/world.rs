@@ -104,6 +104,7 @@ impl World {
                 first_listeners_max: 10,
                 retry_listeners_max: 5,
                 retry_in_flight_limit: 60_000,
+                queue_message_bytes_max: 262_144,
                 dead_letter_delay_s: 300,
                 log_successful_attempts: false,
                 latency_metrics: false,

@@ -95,6 +95,8 @@ pub struct Settings {
     /// The number of messages in flight in a retry queue above which long waits are parked: 0 to
     /// 120,000.
     pub retry_in_flight_limit: u64,
+    /// The largest message that the queues take, in bytes.
+    pub queue_message_bytes_max: usize,
     /// How long an ended delivery waits for others to share its object: 0 to 900 seconds.
     pub dead_letter_delay_s: u32,
     /// Whether first attempts that succeed are logged; all others are.

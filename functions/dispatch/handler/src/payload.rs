@@ -56,6 +56,20 @@ pub async fn set_apart(context: &Context, delivery: Delivery) -> Result<Delivery
     Ok(delivery.into_claimed())
 }
 
+/// The text of a message that carries a delivery. Events that do not fit are set apart: since they were
+/// packed, the limit may have been lowered.
+///
+/// # Errors
+///
+/// They could not be stored.
+pub async fn fitting(context: &Context, delivery: Delivery) -> Result<String, PortError> {
+    let body = delivery.encode();
+    if body.len() <= context.settings.queue_message_bytes_max {
+        return Ok(body);
+    }
+    Ok(set_apart(context, delivery).await?.encode())
+}
+
 /// Releases the events of an ended delivery. Best effort: the bucket's age limit removes what
 /// stays, and a late copy of the message makes a duplicate. The end is counted first, because
 /// nothing counts events that are already released.

@@ -53,6 +53,7 @@ pub(crate) struct World {
     /// The beginning of its responses, as the client returns it.
     pub(crate) says: Option<String>,
     pub(crate) logs_successful_attempts: bool,
+    pub(crate) message_bytes_max: usize,
     pub(crate) measures_latency: bool,
     /// The faults of calls for states, numbered from 1.
     pub(crate) state_faults: Plan,
@@ -124,6 +125,7 @@ impl World {
             answers_after: Duration::ZERO,
             says: None,
             logs_successful_attempts: false,
+            message_bytes_max: 262_144,
             measures_latency: false,
             state_faults: Plan::default(),
             payload_faults: Plan::default(),
@@ -271,6 +273,7 @@ impl World {
                 first_listeners_max: 10,
                 retry_listeners_max: 5,
                 retry_in_flight_limit: 60_000,
+                queue_message_bytes_max: self.message_bytes_max,
                 dead_letter_delay_s: 300,
                 log_successful_attempts: self.logs_successful_attempts,
                 latency_metrics: self.measures_latency,

@@ -100,7 +100,7 @@ async fn dead_letter_or_drop(
         return Ok(());
     };
     let topic = &hand.owner.topic.topic;
-    let ended = Ended {
+    let mut ended = Ended {
         delivery: delivery.clone(),
         reason,
         at,
@@ -110,11 +110,14 @@ async fn dead_letter_or_drop(
         profile: topic.delivery_profile,
         attributes: shown_attributes(delivery, hand.subscription(), topic.delivery_profile),
     };
-    let body = serde_json::to_string(&ended)
-        .map_err(|error| PortError::new("writing a dead letter", error))?;
+    let mut body = text_of(&ended)?;
+    // What is told of an end can be more than the room that a message has for it.
+    if body.len() > context.settings.queue_message_bytes_max {
+        ended.delivery = payload::set_apart(context, ended.delivery).await?;
+        body = text_of(&ended)?;
+    }
     let group = hand.subscription().key.to_string();
-    let delay_s = context.settings.dead_letter_delay_s;
-    let message = Outgoing { body: queue_text(body), group, delay_s };
+    let message = Outgoing { body, group, delay_s: context.settings.dead_letter_delay_s };
     send_one(context, Queue::DeadLetter, message).await?;
     tracing::warn!(
         delivery.id = %delivery.id,
@@ -130,6 +133,11 @@ async fn dead_letter_or_drop(
         "ended undelivered, goes to its dead-letter destination",
     );
     Ok(())
+}
+
+fn text_of(ended: &Ended) -> Result<String, PortError> {
+    let text = serde_json::to_string(ended);
+    text.map(queue_text).map_err(|error| PortError::new("writing a dead letter", error))
 }
 
 /// The topic's mapping, if events of the publisher's own schema need it: their dead letters are in

@@ -117,8 +117,11 @@ pub(super) async fn in_message(
     if hand.delivery.resent < RESENT_MAX {
         hand.delivery.resent += 1;
         let queue = hand.delivery.retry_queue(context.settings.retry_shards);
-        let message = successor(&hand, Some(due), left);
-        match send_one(context, queue, message).await {
+        let sent = match successor(context, &hand, Some(due), left).await {
+            Ok(message) => send_one(context, queue, message).await,
+            Err(error) => Err(error),
+        };
+        match sent {
             Ok(()) => return Ok(Disposition::Delete),
             Err(error) => {
                 let id = hand.delivery.id;
@@ -144,12 +147,17 @@ fn wait(hand: &DeliveryInHand, hold: Hold, now: Timestamp) -> (Option<Timestamp>
 }
 
 /// The message that carries a delivery on.
-fn successor(hand: &DeliveryInHand, due: Option<Timestamp>, left: Duration) -> Outgoing {
+async fn successor(
+    context: &Context,
+    hand: &DeliveryInHand,
+    due: Option<Timestamp>,
+    left: Duration,
+) -> Result<Outgoing, PortError> {
     let mut delivery = hand.delivery.clone();
     delivery.due = due;
-    let body = delivery.encode();
+    let body = payload::fitting(context, delivery).await?;
     let group = hand.subscription().key.to_string();
-    Outgoing { body, group, delay_s: parking::delay_s(left) }
+    Ok(Outgoing { body, group, delay_s: parking::delay_s(left) })
 }
 
 async fn to_retry_queue(
@@ -159,16 +167,19 @@ async fn to_retry_queue(
 ) -> Vec<(Record, Settled)> {
     let Some((first, _)) = hands.first() else { return Vec::new() };
     let queue = first.delivery.retry_queue(context.settings.retry_shards);
-    let messages: Vec<_> = hands
-        .iter()
-        .map(|(hand, hold)| {
-            let (due, left) = wait(hand, *hold, now);
-            successor(hand, due, left)
-        })
-        .collect();
+    let (mut moved, mut messages, mut settled) = (Vec::new(), Vec::new(), Vec::new());
+    for (hand, hold) in hands {
+        let (due, left) = wait(&hand, hold, now);
+        match successor(context, &hand, due, left).await {
+            Ok(message) => {
+                moved.push(hand);
+                messages.push(message);
+            }
+            Err(error) => settled.push((hand.record, Err(error))),
+        }
+    }
     let answers = context.sender.send(queue, messages.clone()).await;
-    let mut settled = Vec::new();
-    for (((hand, _), message), answer) in hands.into_iter().zip(messages).zip(answers) {
+    for ((hand, message), answer) in moved.into_iter().zip(messages).zip(answers) {
         // A failure is tried once more, which may send it twice.
         let answer = match answer {
             Ok(()) => Ok(()),
@@ -288,7 +299,7 @@ async fn hide(
     }
     let mut next = hand.clone();
     next.delivery.resent += 1;
-    let message = successor(&next, due, Duration::from_secs(u64::from(seconds)));
+    let message = successor(context, &next, due, Duration::from_secs(u64::from(seconds))).await?;
     match send_one(context, record.queue, message).await {
         Ok(()) => Ok(Disposition::Delete),
         // The message comes back late.

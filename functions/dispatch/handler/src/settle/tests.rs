@@ -75,6 +75,28 @@ async fn an_end_that_could_not_be_written_is_carried_out_at_once() {
     assert_eq!((world.requests(), ended + dropped as u64), (1, 1));
 }
 
+/// The limit of messages was lowered while it waited: its events lie in the payload bucket from now on.
+#[tokio::test(start_paused = true)]
+async fn what_does_not_fit_a_message_any_more_goes_on_without_its_events() {
+    for (status, to) in [(503, Queue::Retry(0)), (400, Queue::DeadLetter)] {
+        for state_faults in [Plan::default(), Plan::failing(1..100)] {
+            let mut world = World::new(None);
+            (world.status, world.state_faults) = (status, state_faults);
+            let bucket = DeadLetterDestination { bucket: "b".to_owned(), prefix: String::new() };
+            world.subscription.dead_letter = Some(bucket);
+            let large = delivery(7);
+            world.message_bytes_max = large.encode().len() - 1;
+            assert!(world.receive(Queue::Dispatch, &[large.clone()]).await.is_empty());
+            let sent = sent_to(&world, to);
+            let [body] = &sent[..] else { panic!("{sent:?}") };
+            assert!(!body.contains("confidential"), "{body}");
+            let kept = world.deployment.payloads.get(&claim::key(large.id)).await.expect("read");
+            let kept = claim::decode(&kept.expect("there")).expect("a payload");
+            assert!(matches!(&kept, Payload::Events(events) if events.len() == 1), "{kept:?}");
+        }
+    }
+}
+
 /// Nothing says that it ended: soon, it would only be attempted again.
 #[tokio::test(start_paused = true)]
 async fn an_end_that_could_neither_be_written_nor_carried_out_comes_back_late() {
