@@ -86,7 +86,7 @@ async fn what_does_not_fit_a_message_any_more_goes_on_without_its_events() {
             world.subscription.dead_letter = Some(bucket);
             let large = delivery(7);
             world.message_bytes_max = large.encode().len() - 1;
-            assert!(world.receive(Queue::Dispatch, &[large.clone()]).await.is_empty());
+            assert!(world.receive(Queue::Dispatch, std::slice::from_ref(&large)).await.is_empty());
             let sent = sent_to(&world, to);
             let [body] = &sent[..] else { panic!("{sent:?}") };
             assert!(!body.contains("confidential"), "{body}");
