@@ -8,8 +8,7 @@ locals {
   all_alarms = var.alarms == "ALL" ? 1 : 0
 
   # Highest normal age of the oldest message, by queue, in seconds. As low as possible, because this metric leaves out messages
-  # that were received three times: it sees what is not received, and the alarm on kept messages sees what comes back. What keeps expand from receiving, such as a
-  # lack of concurrency, keeps dispatch from it, too.
+  # that were received three times: it sees what is not received, and the alarm on kept messages sees what comes back.
   normal_ages = {
     dispatch = { queue = local.dispatch_queue_name, seconds = var.alarm_queue_age_seconds }
     # Every dead letter waits for the delay and may wait for a window; five minutes more is not normal.
@@ -330,7 +329,26 @@ resource "aws_cloudwatch_metric_alarm" "stuck_parked" {
   treat_missing_data  = "notBreaching"
 }
 
-# As in the alarm on late messages, what was received three times does not show.
+# As in the alarm on late messages, what was received three times does not show. The largest publish takes about five minutes.
+resource "aws_cloudwatch_metric_alarm" "fan_out_age" {
+  count = local.all_alarms
+
+  alarm_name          = "${local.fan_out_queue_name}-age"
+  alarm_description   = "A large publish is waiting and is not expanded: look at Errors, Throttles, logs and the event source mapping of ${var.name_prefix}-expand, and at fan_out_concurrency. (Of one that is expanded in vain, ${var.name_prefix}-kept tells.) Nothing is lost for 14 days, but time-to-live counts from the publish."
+  tags                = local.tags
+  alarm_actions       = var.alarm_topic_arns
+  ok_actions          = var.alarm_topic_arns
+  namespace           = "AWS/SQS"
+  metric_name         = "ApproximateAgeOfOldestMessage"
+  dimensions          = { QueueName = local.fan_out_queue_name }
+  statistic           = "Maximum"
+  period              = 60
+  evaluation_periods  = 3
+  comparison_operator = "GreaterThanThreshold"
+  threshold           = 900
+  treat_missing_data  = "notBreaching"
+}
+
 resource "aws_cloudwatch_metric_alarm" "redrive_age" {
   count = local.all_alarms
 

@@ -1004,7 +1004,7 @@ variable "metrics_by_event_subscription" {
 }
 
 variable "alarms" {
-  description = "Which alarms to create. PAGES: six alarms on events that are refused, late or lost (publishes answered with 5xx, old messages, messages that come back, poison messages, drops, wake not running), 0.80 dollars a month; with publish_front_door FUNCTION_URL a seventh on publishes that Lambda answers with 429, 0.10 more. ALL: ten more kinds, on causes and on problems that can wait until the morning (dead letters, failing attempts, late retries, full retry queues, failed and throttled invocations, throttled tables, the manage API, redrives, stuck parked deliveries), some 3 dollars more. NONE: no alarms."
+  description = "Which alarms to create. PAGES: six alarms on events that are refused, late or lost (publishes answered with 5xx, old messages, messages that come back, poison messages, drops, wake not running), 0.70 dollars a month; with publish_front_door FUNCTION_URL a seventh on publishes that Lambda answers with 429, 0.10 more. ALL: eleven more kinds, on causes and on problems that can wait until the morning (dead letters, failing attempts, late retries, full retry queues, failed and throttled invocations, throttled tables, the manage API, large publishes and redrives that wait, stuck parked deliveries), some 3 dollars more. NONE: no alarms."
   type        = string
   default     = "PAGES"
   nullable    = false

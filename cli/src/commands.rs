@@ -108,7 +108,7 @@ fn read_document(path: &Path) -> anyhow::Result<Value> {
 /// Reads events from a file, or from standard input when it is called `-`, as the text that they are.
 fn read_events(path: &Path) -> anyhow::Result<Box<RawValue>> {
     serde_json::from_slice(&read_input(path)?)
-        .with_context(|| format!("{} is no JSON document", path.display()))
+        .map_err(|error| Misuse(format!("{} is no JSON document: {error}", path.display())).into())
 }
 
 /// Names that an error lists at most.

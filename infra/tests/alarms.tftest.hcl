@@ -27,7 +27,7 @@ run "six_alarms_page_and_no_dashboard_costs" {
         aws_cloudwatch_metric_alarm.publish_throttled,
         aws_cloudwatch_metric_alarm.dead_letters, aws_cloudwatch_metric_alarm.failed_attempts,
         aws_cloudwatch_metric_alarm.retry_in_flight, aws_cloudwatch_metric_alarm.retry_late,
-        aws_cloudwatch_metric_alarm.stuck_parked, aws_cloudwatch_metric_alarm.redrive_age,
+        aws_cloudwatch_metric_alarm.stuck_parked, aws_cloudwatch_metric_alarm.redrive_age, aws_cloudwatch_metric_alarm.fan_out_age,
         aws_cloudwatch_metric_alarm.function_errors, aws_cloudwatch_metric_alarm.function_throttles,
         aws_cloudwatch_metric_alarm.table_throttles, aws_cloudwatch_metric_alarm.manage_failing,
       )) == 0
@@ -191,7 +191,7 @@ run "all_alarms_tell_of_causes" {
       for alarm in concat(
         aws_cloudwatch_metric_alarm.dead_letters, aws_cloudwatch_metric_alarm.failed_attempts,
         aws_cloudwatch_metric_alarm.retry_in_flight, aws_cloudwatch_metric_alarm.retry_late,
-        aws_cloudwatch_metric_alarm.stuck_parked, aws_cloudwatch_metric_alarm.redrive_age,
+        aws_cloudwatch_metric_alarm.stuck_parked, aws_cloudwatch_metric_alarm.redrive_age, aws_cloudwatch_metric_alarm.fan_out_age,
         aws_cloudwatch_metric_alarm.function_errors, aws_cloudwatch_metric_alarm.function_throttles,
         aws_cloudwatch_metric_alarm.table_throttles, aws_cloudwatch_metric_alarm.manage_failing,
       ) :

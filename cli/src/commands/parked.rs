@@ -167,12 +167,18 @@ fn report(
         let missing = missing(choice, &done);
         done.extend(missing);
     }
-    let left = done.iter().filter(|one| one["result"] != good).count();
+    let left = done.iter().filter(|one| !is_handled(one, good)).count();
     output.tell(&json!({ "value": done }), |_| results(&done));
     let (handled, all) = (done.len() - left, done.len());
     asked.with_context(|| format!("{handled} of {all} deliveries were handled, then it failed"))?;
     anyhow::ensure!(left == 0, "{left} of {all} deliveries were not handled");
     Ok(())
+}
+
+/// Whether nothing of it is parked any more: it was changed, or had ended or was delivered before.
+pub(crate) fn is_handled(one: &Value, good: &str) -> bool {
+    let result = one["result"].as_str().unwrap_or_default();
+    result == good || ["AlreadyDelivered", "AlreadyEnded"].contains(&result)
 }
 
 /// The ids that were asked for and not found.

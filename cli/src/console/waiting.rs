@@ -11,6 +11,7 @@ use super::delivery::outcome;
 use super::failure::{self, Answer};
 use super::forms::{Look, agreed, given};
 use super::page::{self, Frame, Tab, subscription_url};
+use crate::commands::parked::is_handled;
 use crate::failure::chain;
 use crate::manage_api::pages::Page;
 use crate::manage_api::waiting::{Changed, ParkedChoice};
@@ -109,7 +110,7 @@ fn chosen(pairs: &Pairs) -> anyhow::Result<Vec<String>> {
 
 fn check_all_done(answer: &[Value], good: &str, ids: &[String]) -> anyhow::Result<()> {
     let of = |id: &String| answer.iter().find(|one| one["id"] == **id);
-    let left = ids.iter().filter(|id| !of(id).is_some_and(|one| one["result"] == good));
+    let left = ids.iter().filter(|id| !of(id).is_some_and(|one| is_handled(one, good)));
     // What the API did not find has ended, or is in hand elsewhere; of the rest it says why.
     let why = |one: &Value| one["message"].as_str().map(page::visible);
     let gone = "it has ended, or is in hand elsewhere".to_owned();
@@ -130,7 +131,7 @@ fn check_all_done(answer: &[Value], good: &str, ids: &[String]) -> anyhow::Resul
 
 /// The same, where a request may have failed behind others that changed some.
 fn check_changed((done, asked): Changed, good: &str, ids: &[String]) -> anyhow::Result<()> {
-    let handled = done.iter().filter(|one| one["result"] == good).count();
+    let handled = done.iter().filter(|one| is_handled(one, good)).count();
     match asked {
         Ok(()) => check_all_done(&done, good, ids),
         Err(error) if handled == 0 => Err(error),
@@ -234,6 +235,8 @@ mod tests {
         let done = |result: &str| json!({"id": "a", "result": result});
         let other = json!({"id": "b", "result": "Released"});
         assert!(check_all_done(&[done("Released"), other.clone()], "Released", &ids).is_ok());
+        let late = [done("AlreadyDelivered"), other.clone()];
+        assert!(check_all_done(&late, "Released", &ids).is_ok(), "nothing is left of it");
         let refused = json!({"id": "a", "result": "Refused", "message": "It can't be read."});
         for (answer, want) in [
             (vec![refused, other.clone()], "a: It can't be read."),

@@ -155,7 +155,7 @@ fn idle(estate: &Estate, prices: &Prices) -> Vec<MonthLine> {
     let alarms = match estate.alarms {
         Alarms::None => 0.0,
         Alarms::Pages => pages + 3.0 * estate.aws_sources,
-        Alarms::All => pages + 23.0 + 2.0 * estate.retry_queues + 3.0 * estate.aws_sources,
+        Alarms::All => pages + 24.0 + 2.0 * estate.retry_queues + 3.0 * estate.aws_sources,
     };
     vec![
         line("polling of idle queues by Lambda (SQS requests)", polls, &prices.sqs_request),

@@ -23,7 +23,7 @@ const WITHOUT_DATA: &str = "wake-not-running";
 const SOONEST: &str = "function-errors";
 
 /// What the alarms of `infra/alarms.tf` are called behind the name prefix.
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 17] = [
     "publish-refused",
     "publish-throttled",
     "late",
@@ -35,6 +35,7 @@ const NAMES: [&str; 16] = [
     "failed-attempts",
     "retry-late",
     "parked-stuck",
+    "fan-out-age",
     "redrive-age",
     SOONEST,
     "function-throttles",
@@ -151,6 +152,7 @@ mod tests {
                     .replace("${var.name_prefix}", "gridpost")
                     .replace("${local.retry_queue_names[count.index]}", "gridpost-retry-3")
                     .replace("${local.redrive_queue_name}", "gridpost-redrive")
+                    .replace("${local.fan_out_queue_name}", "gridpost-fan-out")
                     .replace("${count.index}", "3");
                 assert!(is_of("gridpost", &name), "{name} of infra/alarms.tf is unknown");
                 found += 1;

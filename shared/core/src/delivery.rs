@@ -271,6 +271,17 @@ impl Delivery {
             let others = (0..self.events.len()).filter(|position| !of.has(*position));
             return Self { done: others.collect(), ..self.clone() };
         }
+        self.apart(of)
+    }
+
+    /// A delivery of all its events that are left, carried by itself and under an id of its own. Parts of a
+    /// delivery have its id, and what is stored under an id is released with the first of them.
+    #[must_use]
+    pub fn rest(&self) -> Self {
+        self.apart(&self.left().map(|(position, _)| position).collect())
+    }
+
+    fn apart(&self, of: &EventSet) -> Self {
         let events = self.left().filter(|(position, _)| of.has(*position));
         let mut hash = Sha256::new();
         hash.update(self.id.as_bytes());

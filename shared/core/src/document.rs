@@ -58,10 +58,13 @@ const LISTED_MAX: usize = 100;
 pub struct Problems {
     listed: Vec<Problem>,
     unlisted: usize,
+    /// Whether something could not be read, or is not allowed: more than a limit.
+    are_more_than_limits: bool,
 }
 
 impl Problems {
     pub fn add(&mut self, code: Code, path: impl Into<String>, rule: impl Into<String>) {
+        self.are_more_than_limits |= code != Code::OutOfRange;
         if self.listed.len() < LISTED_MAX {
             self.listed.push(Problem { code, path: path.into(), rule: rule.into() });
         } else {
@@ -71,11 +74,12 @@ impl Problems {
 
     /// Whether all that is wrong is a value or a number of values beyond a limit: everything could be read.
     pub fn are_limits(&self) -> bool {
-        self.unlisted == 0 && self.listed.iter().all(|problem| problem.code == Code::OutOfRange)
+        !self.are_more_than_limits
     }
 
     pub fn add_all(&mut self, others: Self) {
         self.unlisted += others.unlisted;
+        self.are_more_than_limits |= others.are_more_than_limits;
         for Problem { code, path, rule } in others.listed {
             self.add(code, path, rule);
         }

@@ -49,14 +49,11 @@ pub struct Item {
     pub found: Result<Found, String>,
     /// Whether it is the last one of its object.
     pub is_last: bool,
+    /// Whether S3 does not give out its object, which may change: it is archived, or its key is disabled.
+    pub is_sealed: bool,
 }
 
 impl Item {
-    /// Whether it is all that its object has, as one that can't be read has it.
-    pub fn is_whole(&self) -> bool {
-        self.position.index == 0 && self.is_last
-    }
-
     /// The next position; after the last letter of an object, one that does not exist.
     pub fn next(&self) -> Position {
         self.position.at(self.position.index + 1)
@@ -194,12 +191,16 @@ impl<'w> Walk<'w> {
         position: Position,
         object: &Listed,
     ) -> Result<Vec<Item>, BucketError> {
-        let unreadable = |why: String| vec![Item { position, found: Err(why), is_last: true }];
+        let unreadable =
+            |why: String| vec![Item { position, found: Err(why), is_last: true, is_sealed: false }];
         if object.bytes > OBJECT_BYTES_MAX {
             return Ok(unreadable(format!("its object has {} bytes", object.bytes)));
         }
         let got = match self.letters.get(&self.source.bucket, &object.name).await {
-            Err(BucketError::Unreadable(error)) => return Ok(unreadable(chain(&error))),
+            Err(BucketError::Unreadable(error)) => {
+                let found = Err(chain(&error));
+                return Ok(vec![Item { position, found, is_last: true, is_sealed: true }]);
+            }
             got => got?,
         };
         // It was deleted after it was listed.
@@ -217,7 +218,7 @@ impl<'w> Walk<'w> {
             let position = position.at(index);
             let written_at = object.written_at;
             let found = letter.map(|letter| Found { position, written_at, schema, letter });
-            Item { position, found, is_last: index + 1 == count }
+            Item { position, found, is_last: index + 1 == count, is_sealed: false }
         };
         let all = letters.into_iter().enumerate().map(item);
         Ok(all.filter(|item| self.is_behind_start(&item.position)).collect())

@@ -6,7 +6,7 @@ use std::{
     net::IpAddr,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU8, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
@@ -26,7 +26,7 @@ use hyper_util::{
 use rustls::ClientConfig;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 use tower_service::Service;
 
@@ -110,19 +110,47 @@ impl Way {
     }
 }
 
+/// Beyond so many open connections, idle ones are closed: a Lambda function has 1,024 file
+/// descriptors, and a copy of dispatch may call any number of hosts. The rest is for calls to AWS, for
+/// looking names up, and for requests under way. Source: AWS, "Lambda quotas".
+pub(super) const OPEN_MAX: usize = 400;
+
+/// Pools begin anew so often at most: what they close is counted off a moment later.
+const RENEWED_EVERY: Duration = Duration::from_secs(1);
+
 /// How many connections to endpoints are open, over all pools of a client.
 #[derive(Clone, Debug, Default)]
-pub(super) struct OpenSockets(Arc<AtomicUsize>);
+pub(super) struct OpenSockets(Arc<Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    open: AtomicUsize,
+    /// How often pools were to begin anew, and when the last time was.
+    renewals: Mutex<(u64, Option<Instant>)>,
+}
 
 impl OpenSockets {
+    #[cfg(test)]
     pub(super) fn count(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.0.open.load(Ordering::Relaxed)
     }
 
     /// Counts one more, until that is dropped.
     pub(super) fn one_more(&self) -> OpenSocket {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.0.open.fetch_add(1, Ordering::Relaxed);
         OpenSocket(self.clone())
+    }
+
+    /// How often pools were to begin anew: a pool that began before closes what is idle in it. Only when
+    /// too many are open is it once more, for all pools.
+    pub(super) fn renewals(&self) -> u64 {
+        let mut renewals = self.0.renewals.lock().expect("no panic while held");
+        let (count, last) = &mut *renewals;
+        let is_full = self.0.open.load(Ordering::Relaxed) > OPEN_MAX;
+        if is_full && last.is_none_or(|last| last.elapsed() >= RENEWED_EVERY) {
+            (*count, *last) = (*count + 1, Some(Instant::now()));
+        }
+        *count
     }
 }
 
@@ -132,7 +160,7 @@ pub(super) struct OpenSocket(OpenSockets);
 
 impl Drop for OpenSocket {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -83,11 +83,6 @@ const IDLE_FOR: Duration = Duration::from_secs(50);
 /// Idle connections kept for one endpoint: as many as an invocation has attempts at once.
 const IDLE_PER_HOST_MAX: usize = 16;
 
-/// Beyond so many open connections, idle ones are closed: a Lambda function has 1,024 file
-/// descriptors, and a copy of dispatch may call any number of hosts. The rest is for calls to AWS, for
-/// looking names up, and for requests under way. Source: AWS, "Lambda quotas".
-const OPEN_MAX: usize = 400;
-
 /// Most bytes of a response head.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 const _: () = assert!(2 * (HEAD_BYTES_MAX + BODY_BYTES_MAX) <= EXCHANGE_BYTES_MAX);
@@ -110,7 +105,8 @@ type Pool = Client<Connector, Full<Bytes>>;
 /// The clients of one scheme.
 #[derive(Clone)]
 struct Pools {
-    kept: Arc<Mutex<Pool>>,
+    /// The one that keeps connections, and before which renewal it began.
+    kept: Arc<Mutex<(u64, Pool)>>,
     fresh: Pool,
     connector: Connector,
     open: OpenSockets,
@@ -119,18 +115,19 @@ struct Pools {
 impl Pools {
     fn of(connector: Connector, open: &OpenSockets) -> Self {
         let of = |idle| pool(connector.clone(), idle);
-        let (kept, fresh) = (Arc::new(Mutex::new(of(IDLE_PER_HOST_MAX))), of(0));
-        Self { kept, fresh, connector, open: open.clone() }
+        let kept = Arc::new(Mutex::new((open.renewals(), of(IDLE_PER_HOST_MAX))));
+        Self { kept, fresh: of(0), connector, open: open.clone() }
     }
 
     /// The one that keeps connections. It bounds them for each host alone: when too many are open over
     /// all hosts, another begins, and those that are idle in the old one are closed with it.
     fn kept(&self) -> Pool {
+        let renewals = self.open.renewals();
         let mut kept = self.kept.lock().expect("no panic while held");
-        if self.open.count() > OPEN_MAX {
-            *kept = pool(self.connector.clone(), IDLE_PER_HOST_MAX);
+        if kept.0 != renewals {
+            *kept = (renewals, pool(self.connector.clone(), IDLE_PER_HOST_MAX));
         }
-        kept.clone()
+        kept.1.clone()
     }
 }
 

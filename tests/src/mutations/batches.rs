@@ -166,6 +166,12 @@ pub(super) const DISPATCH: &[Mutation] = &[
 /// Those that a world of bad events shows.
 pub(super) const SIMULATION: &[Mutation] = &[
     Mutation {
+        name: "ends of parts of a delivery share what is stored of them",
+        file: "functions/dispatch/handler/src/settle/end.rs",
+        old: "delivery.rest()",
+        new: "delivery.clone()",
+    },
+    Mutation {
         name: "a dead letter tells of the request of the whole batch",
         file: "functions/dispatch/handler/src/settle/end.rs",
         old: "    let began_at = (began_at, last_at.unwrap_or(began_at));",

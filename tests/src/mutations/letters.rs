@@ -10,11 +10,9 @@ const DEAD_LETTER_GATHER: &str = "functions/dead-letter/handler/src/gather.rs";
 pub(super) const DEAD_LETTER: &[Mutation] = &[
     Mutation {
         name: "dead letters that come back are not counted",
-        file: "functions/dead-letter/handler/src/gather.rs",
-        old: "    if !kept.is_empty() {
-        context.meter.count(metric::KEPT_COUNT",
-        new: "    if kept.len() > 1_000 {
-        context.meter.count(metric::KEPT_COUNT",
+        file: DEAD_LETTER_GATHER,
+        old: "kept.iter().filter(|id| again.contains(*id)).count();",
+        new: "kept.iter().filter(|id| !again.contains(*id) && again.len() > 1_000).count();",
     },
     Mutation {
         name: "dead letters of the told topic are told of",
@@ -77,8 +75,8 @@ pub(super) const REDRIVE: &[Mutation] = &[
     Mutation {
         name: "a redrive forgets what it could not read",
         file: "functions/redrive/handler/src/lib.rs",
-        old: "            if item.is_whole() {",
-        new: "            if item.is_whole() && self.job.dry_run {",
+        old: "            if item.is_sealed {",
+        new: "            if item.is_sealed && self.job.dry_run {",
     },
     Mutation {
         name: "a redrive's place is noted before its batch is sent",

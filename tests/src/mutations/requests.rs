@@ -111,9 +111,9 @@ pub(super) const DISPATCH: &[Mutation] = &[
 pub(super) const WEBHOOK: &[Mutation] = &[
     Mutation {
         name: "connections to any number of hosts are kept",
-        file: WEBHOOK_HTTP,
-        old: "if self.open.count() > OPEN_MAX {",
-        new: "if self.open.count() > usize::MAX - OPEN_MAX {",
+        file: "shared/webhook/src/connect.rs",
+        old: "self.0.open.load(Ordering::Relaxed) > OPEN_MAX;",
+        new: "self.0.open.load(Ordering::Relaxed) > usize::MAX - OPEN_MAX;",
     },
     Mutation {
         name: "single values of a query are kept of a response",

@@ -54,8 +54,8 @@ pub(super) const PORTS: &[Mutation] = &[
     Mutation {
         name: "an archived dead letter holds up all others",
         file: "shared/ports/src/dead_letter_walk.rs",
-        old: "return Ok(unreadable(chain(&error))),",
-        new: "return Err(BucketError::Unreadable(error)),",
+        old: "return Ok(vec![Item { position, found, is_last: true, is_sealed: true }]);",
+        new: "return found.map(|_: Found| Vec::new()).map_err(|_| BucketError::NotFound);",
     },
     Mutation {
         name: "other event subscriptions' dead letters in a walk",

@@ -52,17 +52,16 @@ pub(super) async fn run(
     output: Output,
 ) -> anyhow::Result<()> {
     let ExportArguments { filter, sent, to_file, top } = arguments;
-    if !is_stdout(to_file) && to_file.exists() {
-        return Err(there_already(to_file).into());
-    }
-    let (letters, unread) = found(api, filter, *sent, now, *top).await?;
     let mut file = open(to_file)?;
-    let mut exported = Exported::to(to_file);
-    let done = exported.write(api, letters, &mut *file).await;
-    let done = done.and(file.flush().with_context(|| exported.not_written()));
-    drop(file);
-    exported.tell(&unread, output);
-    let ended = done.and_then(|()| exported.ended(&unread));
+    let ended = async {
+        let (letters, unread) = found(api, filter, *sent, now, *top).await?;
+        let mut exported = Exported::to(to_file);
+        let done = exported.write(api, letters, &mut *file).await;
+        let done = done.and(file.flush().with_context(|| exported.not_written()));
+        exported.tell(&unread, output);
+        done.and_then(|()| exported.ended(&unread))
+    };
+    let ended = ended.await;
     if ended.is_err() {
         remove_if_empty(to_file);
     }
@@ -202,10 +201,6 @@ fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-fn there_already(path: &Path) -> Misuse {
-    Misuse(format!("{} is there already: name a new file", path.display()))
-}
-
 /// What is written to. A file that is there stays as it is: it may be the only copy of what was purged.
 fn open(path: &Path) -> anyhow::Result<Box<dyn Write + Send>> {
     if is_stdout(path) {
@@ -214,7 +209,7 @@ fn open(path: &Path) -> anyhow::Result<Box<dyn Write + Send>> {
     match OpenOptions::new().write(true).create_new(true).open(path) {
         Ok(file) => Ok(Box::new(BufWriter::new(file))),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            Err(there_already(path).into())
+            Err(Misuse(format!("{} is there already: name a new file", path.display())).into())
         }
         Err(error) => Err(error).with_context(|| format!("{} cannot be made", path.display())),
     }

@@ -59,7 +59,7 @@ fn every_switch_is_priced() {
     let (_, small) = &estates()[1];
     let switches = price_of_switches(small, &Prices::current(), &Measured::current());
     let table = [
-        ("alarms = \"ALL\"", 3.10),
+        ("alarms = \"ALL\"", 3.20),
         ("alarms = \"NONE\"", -0.70),
         ("dashboard", 3.00),
         // 2 for each topic and 2 for each event subscription.

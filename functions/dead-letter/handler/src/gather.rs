@@ -1,6 +1,9 @@
 //! Ended deliveries in, objects out.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use futures::future::join_all;
 use gridpost_core::{
@@ -42,6 +45,8 @@ const TELL_AGAIN_AFTER: [Duration; 2] = [Duration::from_millis(200), Duration::f
 pub async fn gather(context: &Context, records: Vec<Record>) -> Vec<String> {
     let (mut kept, mut claimed) = (Vec::new(), Vec::new());
     let mut folders: BTreeMap<Folder, Vec<(Record, Ended)>> = BTreeMap::new();
+    let again = records.iter().filter(|record| record.receive_count > 1);
+    let again: BTreeSet<_> = again.map(|record| record.message_id.to_string()).collect();
     for record in records {
         match Ended::decode(&record.body) {
             Ok(ended) if ended.delivery.is_claimed() => claimed.push((record, ended)),
@@ -53,13 +58,23 @@ pub async fn gather(context: &Context, records: Vec<Record>) -> Vec<String> {
     kept.extend(join_all(stored).await.into_iter().flatten());
     // Behind the others, which would wait for them; and one after the other: a hundred of these would not
     // fit the function's memory.
+    // What is known is counted before: S3 may hang until the function's time is up.
+    note_kept(context, &again, &kept);
     for (record, ended) in claimed {
-        kept.extend(store_claimed(context, record, ended).await);
-    }
-    if !kept.is_empty() {
-        context.meter.count(metric::KEPT_COUNT, &[], kept.len() as u64);
+        let more = store_claimed(context, record, ended).await;
+        note_kept(context, &again, &more);
+        kept.extend(more);
     }
     kept
+}
+
+/// Counts records that come back and have come back before: a single failure happens.
+fn note_kept(context: &Context, again: &BTreeSet<String>, kept: &[String]) {
+    let count = kept.iter().filter(|id| again.contains(*id)).count();
+    if count > 0 {
+        context.meter.count(metric::KEPT_COUNT, &[], count as u64);
+        context.meter.flush(context.clock.now());
+    }
 }
 
 /// Stores the dead letters of one delivery whose events lie in the payload bucket, and lets them go

@@ -9,13 +9,12 @@ use std::{collections::BTreeSet, ops::RangeInclusive, sync::Arc, time::Duration}
 
 use gridpost_core::{
     delivery::{
-        Delivery, claim,
+        Delivery,
         queue::{POISON_RECEIVES, Queue},
         redrive::{Job, Lease, Phase, RedriveMessage, Status, Verdict},
     },
     error::chain,
     metric::{self, of},
-    publish::pack::HEADROOM_BYTES,
     time::Timestamp,
     topic::Revision,
 };
@@ -26,6 +25,10 @@ use gridpost_ports::{
 };
 use tokio::time::sleep;
 use uuid::Uuid;
+
+use self::outgoing::outgoing;
+
+mod outgoing;
 
 /// What a batch takes at most, its repetition included: none is begun that could not be finished.
 const BATCH_WAIT: Duration = Duration::from_secs(10);
@@ -185,7 +188,7 @@ async fn tend(
     };
     let (noted_at, revision) = (context.clock.now(), Revision::default());
     let began_at = (job.phase, job.next);
-    let mut worker = Worker { context, job, deadline, noted_at, revision };
+    let mut worker = Worker { context, job, deadline, noted_at, is_behind_sealed: false, revision };
     let stopped = worker.run().await;
     let got_on = (worker.job.phase, worker.job.next) != began_at;
     match worker.give_back(stopped).await {
@@ -226,6 +229,8 @@ struct Worker<'w> {
     job: Job,
     deadline: Timestamp,
     noted_at: Timestamp,
+    /// Whether S3 does not give out the object that was looked at last.
+    is_behind_sealed: bool,
     /// The revision of the topic that events go to, read before their event subscription was found.
     revision: Revision,
 }
@@ -321,10 +326,11 @@ impl Worker<'_> {
     fn look_at(&mut self, item: &Item, jobs: &[Job]) -> Option<Delivery> {
         self.job.next = Some(item.next());
         let now = self.context.clock.now();
+        let is_behind_sealed = std::mem::replace(&mut self.is_behind_sealed, item.is_sealed);
         let Ok(found) = &item.found else {
             self.job.counts.unreadable += 1;
-            if item.is_whole() {
-                self.job.note_unread(item.position);
+            if item.is_sealed {
+                self.job.note_unread(item.position, is_behind_sealed);
             }
             return None;
         };
@@ -351,7 +357,7 @@ impl Worker<'_> {
     async fn send(&self, batch: Vec<Delivery>) -> Result<(), Stop> {
         let mut left = Vec::new();
         for delivery in batch {
-            left.push((self.outgoing(&delivery).await?, delivery));
+            left.push((outgoing(self.context, &delivery).await?, delivery));
         }
         for is_last in [false, true] {
             let messages = left.iter().map(|(message, _)| message.clone()).collect();
@@ -382,19 +388,6 @@ impl Worker<'_> {
             }
         }
         Ok(())
-    }
-
-    /// The message of a delivery; events that are too large for it are stored before.
-    async fn outgoing(&self, delivery: &Delivery) -> Result<Outgoing, PortError> {
-        let group = delivery.subscription.to_string();
-        let body = delivery.encode();
-        if body.len() + HEADROOM_BYTES <= self.context.queue_message_bytes_max {
-            return Ok(Outgoing { body, group, delay_s: 0 });
-        }
-        let object = claim::encode(delivery.events());
-        self.context.payloads.put(&claim::key(delivery.id), object).await?;
-        let body = delivery.clone().into_claimed().encode();
-        Ok(Outgoing { body, group, delay_s: 0 })
     }
 
     /// Writes how far the job has come. Whether it goes on is somebody else's to say: that is taken

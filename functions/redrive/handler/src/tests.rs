@@ -22,6 +22,7 @@ use gridpost_testkit::{
 use uuid::Uuid;
 
 use super::*;
+use gridpost_core::publish::pack::HEADROOM_BYTES;
 
 const START: Timestamp = Timestamp::from_millis(1_795_248_000_000);
 

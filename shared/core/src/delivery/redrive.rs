@@ -25,7 +25,7 @@ use crate::{event::DeliverySchema, subscription::SubscriptionKey, time::Timestam
 /// days.
 pub const KEPT_FOR: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 
-/// So many objects that could not be read are kept by a job: it is written after each batch.
+/// So many runs of objects that could not be read are kept by a job: it is written after each batch.
 const UNREAD_MAX: usize = 100;
 
 /// Most events of one batch: an interruption may send as many twice.
@@ -157,9 +157,10 @@ pub struct Job {
     #[serde(default)]
     pub next: Option<Position>,
     pub counts: Counts,
-    /// Objects that it could not read while it sent. They may be read later, by another key or from an archive.
+    /// Objects that it could not read while it sent, in runs from the first to the last. They may be read
+    /// later, by a key that is enabled again or from an archive.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unread: Vec<Position>,
+    pub unread: Vec<(Position, Position)>,
     /// How many it will send, once counted.
     pub total: Option<u64>,
     /// What keeps it from going on.
@@ -241,21 +242,26 @@ impl Job {
         }
     }
 
-    /// Records that an object could not be read when it was to be sent. That it can be read later, by a
-    /// key that is enabled again or from an archive, does not make it sent.
-    pub fn note_unread(&mut self, object: Position) {
-        let is_kept = self.phase == Phase::Sending && !self.may_be_unread(&object);
-        if is_kept {
-            self.unread.push(object);
+    /// Records that an object could not be read when it was to be sent, and whether the one before it could
+    /// not, either. That it can be read later does not make it sent.
+    pub fn note_unread(&mut self, object: Position, is_next: bool) {
+        if self.phase != Phase::Sending || self.may_be_unread(&object) {
+            return;
+        }
+        match self.unread.last_mut() {
+            Some((_, last)) if is_next => *last = object,
+            _ => self.unread.push((object, object)),
         }
     }
 
     /// Whether the object at that position may be one that could not be read: beyond those that are
     /// kept, any may be. Sent twice is better than taken for sent.
     fn may_be_unread(&self, position: &Position) -> bool {
-        let first = position.at(0);
-        let is_beyond = |last: &Position| self.unread.len() == UNREAD_MAX && last.is_before(&first);
-        self.unread.contains(&first) || self.unread.last().is_some_and(is_beyond)
+        let object = position.at(0);
+        let is_full = self.unread.len() == UNREAD_MAX;
+        let mut runs = self.unread.iter();
+        runs.any(|(first, last)| !object.is_before(first) && !last.is_before(&object))
+            || self.unread.last().is_some_and(|(_, last)| is_full && last.is_before(&object))
     }
 
     /// Whether it must wait until that other job is over.

@@ -7,6 +7,7 @@ use tokio::{
 };
 
 use super::*;
+use crate::connect::OPEN_MAX;
 use gridpost_core::delivery::request::Request;
 use gridpost_ports::{Attempted, EndpointClient};
 use gridpost_runtime::system::SystemClock;
@@ -159,14 +160,19 @@ async fn idle_connections_are_closed_when_many_are_open() {
     assert_eq!(open.count(), 1);
     let others: Vec<_> = (0..OPEN_MAX).map(|_| open.one_more()).collect();
     assert_eq!(attempt().await, 2, "another one");
-    drop(others);
     let closed = async {
-        while open.count() > 1 {
+        while open.count() > OPEN_MAX + 1 {
             tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(Duration::from_secs(10), closed).await.expect("the first is closed");
-    assert_eq!(attempt().await, 2, "it is kept again");
+    // So many are in use: what is made now is kept until the next second at least.
+    assert_eq!([attempt().await, attempt().await], [2, 2], "it is kept");
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    assert_eq!(attempt().await, 3, "another one");
+    drop(others);
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    assert_eq!([attempt().await, attempt().await], [3, 3], "it is kept again");
 }
 
 #[tokio::test]

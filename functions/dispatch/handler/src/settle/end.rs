@@ -112,8 +112,8 @@ async fn dead_letter_or_drop(
     };
     let mut body = text_of(&ended)?;
     // What is told of an end can be more than the room that a message has for it.
-    if body.len() > context.settings.queue_message_bytes_max {
-        ended.delivery = payload::set_apart(context, ended.delivery).await?;
+    if body.len() > context.settings.queue_message_bytes_max && !delivery.is_claimed() {
+        ended.delivery = payload::set_apart(context, delivery.rest()).await?;
         body = text_of(&ended)?;
     }
     let group = hand.subscription().key.to_string();

@@ -139,20 +139,25 @@ fn what_could_not_be_read_was_not_sent() {
     };
     let letter = |number: u128| Found { position: object(number).at(7), ..found(0) };
     let mut job = Job { phase: Phase::Counting, ..job(1) };
-    job.note_unread(object(3));
+    job.note_unread(object(3), false);
     job.phase = Phase::Sending;
-    job.note_unread(object(5));
+    for (number, is_next) in [(5, false), (6, true), (7, true), (9, false)] {
+        job.note_unread(object(number), is_next);
+    }
     job.status = Status::Completed;
+    assert_eq!(job.unread, [(object(5), object(7)), (object(9), object(9))], "in runs");
     let has_sent = |job: &Job, number| job.has_sent(&letter(number), &job.bucket, &job.folder);
-    assert_eq!([3, 4, 5, 6].map(|number| has_sent(&job, number)), [true, true, false, true]);
+    let told = [3, 4, 5, 6, 7, 8, 9, 10].map(|number| has_sent(&job, number));
+    assert_eq!(told, [true, true, false, false, false, true, false, true]);
     let text = serde_json::to_string(&job).expect("JSON");
     assert_eq!(serde_json::from_str::<Job>(&text).expect("a job"), job);
-    for number in 6..=UNREAD_MAX as u128 + 20 {
-        job.note_unread(object(number));
+    // Two runs are there; what comes behind all that are kept may be unread, each of it.
+    let last = 10 + 2 * (UNREAD_MAX as u128 - 2);
+    for number in (12..=last + 40).step_by(2) {
+        job.note_unread(object(number), false);
     }
-    let last = UNREAD_MAX as u128 + 4;
     let told = [4, last, last + 1, last + 90].map(|number| has_sent(&job, number));
-    assert_eq!(told, [true, false, false, false], "whatever comes behind those that are kept");
+    assert_eq!((job.unread.len(), told), (UNREAD_MAX, [true, false, false, false]));
 }
 
 #[test]
