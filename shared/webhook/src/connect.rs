@@ -340,3 +340,22 @@ impl AsyncWrite for Socket {
         Pin::new(&mut self.0).poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn pools_begin_anew_once_a_second_while_too_many_are_open() {
+        let open = OpenSockets::default();
+        let mut held: Vec<_> = (0..OPEN_MAX).map(|_| open.one_more()).collect();
+        assert_eq!(open.renewals(), 0);
+        held.push(open.one_more());
+        assert_eq!([open.renewals(), open.renewals()], [1, 1], "once for all pools");
+        sleep(RENEWED_EVERY).await;
+        assert_eq!(open.renewals(), 2);
+        sleep(RENEWED_EVERY).await;
+        held.pop();
+        assert_eq!((open.renewals(), open.count()), (2, OPEN_MAX));
+    }
+}
