@@ -7,7 +7,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU8, AtomicUsize, Ordering},
+        atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
     time::Duration,
@@ -125,8 +125,10 @@ pub(super) struct OpenSockets(Arc<Counted>);
 #[derive(Debug, Default)]
 struct Counted {
     open: AtomicUsize,
-    /// How often pools were to begin anew, and when the last time was.
-    renewals: Mutex<(u64, Option<Instant>)>,
+    /// How often pools were to begin anew.
+    renewals: AtomicU64,
+    /// When the last time was.
+    renewed_at: Mutex<Option<Instant>>,
 }
 
 impl OpenSockets {
@@ -144,13 +146,15 @@ impl OpenSockets {
     /// How often pools were to begin anew: a pool that began before closes what is idle in it. Only when
     /// too many are open is it once more, for all pools.
     pub(super) fn renewals(&self) -> u64 {
-        let mut renewals = self.0.renewals.lock().expect("no panic while held");
-        let (count, last) = &mut *renewals;
-        let is_full = self.0.open.load(Ordering::Relaxed) > OPEN_MAX;
-        if is_full && last.is_none_or(|last| last.elapsed() >= RENEWED_EVERY) {
-            (*count, *last) = (*count + 1, Some(Instant::now()));
+        let Counted { open, renewals, renewed_at } = &*self.0;
+        if open.load(Ordering::Relaxed) > OPEN_MAX {
+            let mut last = renewed_at.lock().expect("no panic while held");
+            if last.is_none_or(|last| last.elapsed() >= RENEWED_EVERY) {
+                *last = Some(Instant::now());
+                renewals.fetch_add(1, Ordering::Relaxed);
+            }
         }
-        *count
+        renewals.load(Ordering::Relaxed)
     }
 }
 

@@ -106,8 +106,8 @@ type Pool = Client<Connector, Full<Bytes>>;
 #[derive(Clone)]
 struct Pools {
     /// The one that keeps connections, and before which renewal it began.
-    kept: Arc<Mutex<(u64, Pool)>>,
-    fresh: Pool,
+    kept: Arc<Mutex<(u64, Arc<Pool>)>>,
+    fresh: Arc<Pool>,
     connector: Connector,
     open: OpenSockets,
 }
@@ -115,19 +115,20 @@ struct Pools {
 impl Pools {
     fn of(connector: Connector, open: &OpenSockets) -> Self {
         let of = |idle| pool(connector.clone(), idle);
-        let kept = Arc::new(Mutex::new((open.renewals(), of(IDLE_PER_HOST_MAX))));
-        Self { kept, fresh: of(0), connector, open: open.clone() }
+        let kept = (open.renewals(), Arc::new(of(IDLE_PER_HOST_MAX)));
+        let (kept, fresh) = (Arc::new(Mutex::new(kept)), Arc::new(of(0)));
+        Self { kept, fresh, connector, open: open.clone() }
     }
 
     /// The one that keeps connections. It bounds them for each host alone: when too many are open over
     /// all hosts, another begins, and those that are idle in the old one are closed with it.
-    fn kept(&self) -> Pool {
+    fn kept(&self) -> Arc<Pool> {
         let renewals = self.open.renewals();
         let mut kept = self.kept.lock().expect("no panic while held");
         if kept.0 != renewals {
-            *kept = (renewals, pool(self.connector.clone(), IDLE_PER_HOST_MAX));
+            *kept = (renewals, Arc::new(pool(self.connector.clone(), IDLE_PER_HOST_MAX)));
         }
-        kept.1.clone()
+        Arc::clone(&kept.1)
     }
 }
 
@@ -266,7 +267,7 @@ impl HttpClient {
         let pool = match failed.again {
             None => return Err(failed.error),
             Some(Again::Anywhere) => pools.kept(),
-            Some(Again::OnFreshConnection) => pools.fresh.clone(),
+            Some(Again::OnFreshConnection) => Arc::clone(&pools.fresh),
         };
         tracing::debug!(error = %chain(&failed.error), "a request is sent once more");
         send_once(&pool, again, sending).await.map_err(|failed| failed.error)

@@ -157,8 +157,8 @@ pub struct Job {
     #[serde(default)]
     pub next: Option<Position>,
     pub counts: Counts,
-    /// Objects that it could not read while it sent, in runs from the first to the last. They may be read
-    /// later, by a key that is enabled again or from an archive.
+    /// Objects that it could not read while it sent: runs of them, in their order, each from the
+    /// first to the last. They may be read later, by a key that is enabled again or from an archive.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<(Position, Position)>,
     /// How many it will send, once counted.
@@ -258,10 +258,9 @@ impl Job {
     /// kept, any may be. Sent twice is better than taken for sent.
     fn may_be_unread(&self, position: &Position) -> bool {
         let object = position.at(0);
-        let is_full = self.unread.len() == UNREAD_MAX;
-        let mut runs = self.unread.iter();
-        runs.any(|(first, last)| !object.is_before(first) && !last.is_before(&object))
-            || self.unread.last().is_some_and(|(_, last)| is_full && last.is_before(&object))
+        let begun = self.unread.partition_point(|(first, _)| !object.is_before(first));
+        let run = begun.checked_sub(1).and_then(|at| self.unread.get(at));
+        run.is_some_and(|(_, last)| begun == UNREAD_MAX || !last.is_before(&object))
     }
 
     /// Whether it must wait until that other job is over.

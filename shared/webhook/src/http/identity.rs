@@ -88,7 +88,6 @@ struct Place {
     turn: Turn<()>,
 }
 
-#[expect(clippy::large_enum_variant, reason = "at most 128 are kept, and nearly all are ready")]
 #[derive(Clone, Default)]
 enum Last {
     #[default]

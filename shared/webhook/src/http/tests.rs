@@ -32,18 +32,22 @@ async fn serve_once(answer: &'static [u8]) -> (String, JoinHandle<String>) {
     (url, served)
 }
 
-async fn outcome(url: &str) -> Answer {
-    let headers = vec![("aeg-event-type", "Notification".to_owned())];
-    let attributes = vec![("X-Own".to_owned(), Secret::new("v"))];
-    let url = Secret::new(url);
-    let request = Request {
-        url,
-        headers,
-        attributes,
+/// A request without anything that is not asked for.
+fn request_to(url: &str) -> Request {
+    Request {
+        url: Secret::new(url),
+        headers: Vec::new(),
+        attributes: Vec::new(),
         body: b"[]".to_vec(),
         authentication: None,
         reads_results: false,
-    };
+    }
+}
+
+async fn outcome(url: &str) -> Answer {
+    let headers = vec![("aeg-event-type", "Notification".to_owned())];
+    let attributes = vec![("X-Own".to_owned(), Secret::new("v"))];
+    let request = Request { headers, attributes, ..request_to(url) };
     match client().attempt(request).await {
         Attempted::Answered { answer, .. } => answer,
         Attempted::TimedOut { .. } => Answer::without_status(Outcome::TimedOut),
@@ -99,14 +103,7 @@ async fn a_kept_connection_that_its_receiver_resets_costs_no_attempt() {
     });
     let client = client();
     for _ in 0..2 {
-        let request = Request {
-            url: Secret::new(&url),
-            headers: Vec::new(),
-            attributes: Vec::new(),
-            body: vec![b'x'; 2_000],
-            authentication: None,
-            reads_results: false,
-        };
+        let request = Request { body: vec![b'x'; 2_000], ..request_to(&url) };
         let Attempted::Answered { answer, .. } = client.attempt(request).await else {
             panic!("it is answered at once");
         };
@@ -144,15 +141,7 @@ async fn idle_connections_are_closed_when_many_are_open() {
     let client = client();
     let open = client.0.plain.open.clone();
     let attempt = async || {
-        let request = Request {
-            url: Secret::new(&url),
-            headers: Vec::new(),
-            attributes: Vec::new(),
-            body: b"[]".to_vec(),
-            authentication: None,
-            reads_results: false,
-        };
-        let attempted = client.attempt(request).await;
+        let attempted = client.attempt(request_to(&url)).await;
         assert!(matches!(attempted, Attempted::Answered { .. }));
         accepted.load(Ordering::Relaxed)
     };
@@ -206,14 +195,8 @@ async fn the_first_bytes_of_a_failed_response_are_kept_where_that_is_asked_for()
     for (kept, answer, status, want) in table {
         let (url, _served) = serve_once(answer).await;
         let client = client().keeping(kept.parse().expect("a number of bytes"));
-        let request = Request {
-            url: Secret::new(&url),
-            headers: Vec::new(),
-            attributes: vec![("authorization".to_owned(), Secret::new("Bearer secret-token"))],
-            body: b"[]".to_vec(),
-            authentication: None,
-            reads_results: false,
-        };
+        let attributes = vec![("authorization".to_owned(), Secret::new("Bearer secret-token"))];
+        let request = Request { attributes, ..request_to(&url) };
         let Attempted::Answered { answer, response_text, .. } = client.attempt(request).await
         else {
             panic!("{status} is answered at once");
@@ -257,14 +240,7 @@ async fn bodies_that_name_events_are_read_within_bounds() {
     ];
     for (row, (reads_results, answer, want)) in table.into_iter().enumerate() {
         let (url, _served) = serve_once(answer).await;
-        let request = Request {
-            url: Secret::new(&url),
-            headers: Vec::new(),
-            attributes: Vec::new(),
-            body: b"[]".to_vec(),
-            authentication: None,
-            reads_results,
-        };
+        let request = Request { reads_results, ..request_to(&url) };
         let Attempted::Answered { body, .. } = client().attempt(request).await else {
             panic!("it is answered at once");
         };
@@ -277,14 +253,8 @@ async fn bodies_that_name_events_are_read_within_bounds() {
 async fn a_probe_keeps_no_secret_that_is_repeated() {
     const ECHO: &[u8] = b"HTTP/1.1 401 No\r\ncontent-length: 23\r\n\r\nsecret-token is no good";
     let (url, _served) = serve_once(ECHO).await;
-    let request = Request {
-        url: Secret::new(&url),
-        headers: Vec::new(),
-        attributes: vec![("authorization".to_owned(), Secret::new("Bearer secret-token"))],
-        body: b"[]".to_vec(),
-        authentication: None,
-        reads_results: false,
-    };
+    let attributes = vec![("authorization".to_owned(), Secret::new("Bearer secret-token"))];
+    let request = Request { attributes, ..request_to(&url) };
     let until = Instant::now() + Duration::from_secs(26);
     let probed = client().keeping(ResponseBytes::MAX).probe(request, until).await;
     let Attempted::Answered { response_text, .. } = probed.attempted else { panic!("answered") };
