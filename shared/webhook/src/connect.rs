@@ -51,6 +51,12 @@ const STAGGER: Duration = Duration::from_millis(250);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
+/// How soon a connection is tried again for which the process has no descriptor left.
+const DESCRIPTOR_WAIT: Duration = Duration::from_millis(100);
+
+/// EMFILE and ENFILE: the process or the system has no descriptor left.
+const OUT_OF_DESCRIPTORS: [i32; 2] = [24, 23];
+
 /// A host name has no address. Found again in the error chain of a request.
 #[derive(Debug, thiserror::Error)]
 #[error("the host name does not resolve")]
@@ -229,7 +235,18 @@ struct Dialler {
 }
 
 impl Dialler {
+    /// Connects, as soon as there is a descriptor: that there is not is no fault of the endpoint, whose
+    /// attempt would be spent.
     async fn connect(self, uri: Uri) -> Result<TokioIo<Socket>, BoxError> {
+        loop {
+            match self.connect_now(&uri).await {
+                Err(error) if is_out_of_descriptors(&*error) => sleep(DESCRIPTOR_WAIT).await,
+                connected => return connected,
+            }
+        }
+    }
+
+    async fn connect_now(&self, uri: &Uri) -> Result<TokioIo<Socket>, BoxError> {
         Way::reaches(Stage::Name);
         let host = uri.host().unwrap_or_default();
         let default = if uri.scheme() == Some(&Scheme::HTTP) { 80 } else { 443 };
@@ -255,6 +272,13 @@ impl Dialler {
             Err(late) => Err(ResolutionError(Some(late.into()))),
         }
     }
+}
+
+fn is_out_of_descriptors(error: &(dyn std::error::Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| error.source()).any(|error| {
+        let code = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
+        code.is_some_and(|code| OUT_OF_DESCRIPTORS.contains(&code))
+    })
 }
 
 /// Connects to the first address that accepts.
@@ -347,7 +371,49 @@ impl AsyncWrite for Socket {
 
 #[cfg(test)]
 mod tests {
+    use async_trait::async_trait;
+
     use super::*;
+
+    /// A network that has no descriptor for a while, for names or for connections.
+    #[derive(Debug, Default)]
+    struct Exhausted {
+        names: AtomicUsize,
+        connections: AtomicUsize,
+    }
+
+    impl Exhausted {
+        fn take(left: &AtomicUsize) -> io::Result<()> {
+            let taken =
+                left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+            if taken.is_ok() { Err(io::Error::from_raw_os_error(24)) } else { Ok(()) }
+        }
+    }
+
+    #[async_trait]
+    impl Network for Exhausted {
+        async fn look_up(&self, _: &str) -> io::Result<Vec<IpAddr>> {
+            Self::take(&self.names).map(|()| vec![IpAddr::from([93, 184, 215, 14])])
+        }
+
+        async fn dial(&self, _: CheckedAddress) -> io::Result<Box<dyn Io>> {
+            Self::take(&self.connections).map(|()| Box::new(tokio::io::duplex(1).0) as Box<dyn Io>)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_waits_for_a_descriptor() {
+        for (names, connections) in [(0, 0), (3, 0), (0, 3), (2, 2)] {
+            let network = Exhausted { names: names.into(), connections: connections.into() };
+            let (allowed, open) = (AllowedNetworks::default(), OpenSockets::default());
+            let dialler = Dialler { network: Arc::new(network), allowed, public: true, open };
+            let began = Instant::now();
+            let connected = dialler.connect(Uri::from_static("https://e.example/")).await;
+            assert!(connected.is_ok(), "{names} {connections}");
+            let waited = u32::try_from(names + connections).expect("few");
+            assert_eq!(began.elapsed(), DESCRIPTOR_WAIT * waited);
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn pools_begin_anew_once_a_second_while_too_many_are_open() {
