@@ -112,8 +112,8 @@ pub(super) const WEBHOOK: &[Mutation] = &[
     Mutation {
         name: "connections to any number of hosts are kept",
         file: "shared/webhook/src/connect.rs",
-        old: "self.0.open.load(Ordering::Relaxed) > OPEN_MAX;",
-        new: "self.0.open.load(Ordering::Relaxed) > usize::MAX - OPEN_MAX;",
+        old: "if open.load(Ordering::Relaxed) > OPEN_MAX {",
+        new: "if open.load(Ordering::Relaxed) > usize::MAX - OPEN_MAX {",
     },
     Mutation {
         name: "single values of a query are kept of a response",
