@@ -8,6 +8,11 @@ mod promises;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use gridpost_core::retry::{
+    outcome::Outcome,
+    profile::{EndpointKind, ProfileName, Rule},
+};
+
 /// Longer files are about two things.
 const FILE_LINES_MAX: usize = 480;
 
@@ -198,4 +203,35 @@ fn the_settings_page_has_every_variable() {
     }
     assert!(found > 20, "{found} variables are read");
     none(problems);
+}
+
+#[test]
+fn the_guide_has_the_rules_of_every_profile() {
+    const ALL: [ProfileName; 3] =
+        [ProfileName::Basic, ProfileName::Basic2021, ProfileName::Namespace];
+    const NAMED: [u16; 8] = [400, 401, 403, 404, 408, 413, 414, 503];
+    let page = read(&root().join("docs/event-subscriptions.md"));
+    let rule = |name: ProfileName, status, outcome| {
+        name.profile().rule(EndpointKind::Webhook, status, outcome)
+    };
+    let row = |label: &str, status: Option<u16>, outcome| {
+        let cells = ALL.map(|name| match rule(name, status, outcome) {
+            Rule::End => "ends".to_owned(),
+            Rule::Retry { min_s } if min_s % 60 == 0 => format!("after {} min", min_s / 60),
+            Rule::Retry { min_s } => format!("after {min_s} s"),
+        });
+        format!("| {label} | {} |", cells.join(" | "))
+    };
+    let other = Outcome::ServerError;
+    let mut rows: Vec<_> =
+        NAMED.iter().map(|status| row(&format!("`{status}`"), Some(*status), other)).collect();
+    rows.push(row("no answer in 30 s (`TimedOut`)", None, Outcome::TimedOut));
+    rows.push(row("no connection (`SocketError`)", None, Outcome::SocketError));
+    rows.push(row("any other", Some(500), other));
+    none(rows.into_iter().filter(|row| !page.contains(row)).collect());
+    for status in (300..600).filter(|status| !NAMED.contains(status)) {
+        for name in ALL {
+            assert_eq!(rule(name, Some(status), other), rule(name, Some(500), other), "{status}");
+        }
+    }
 }

@@ -247,19 +247,12 @@ impl Delivery {
     /// The ids of the loaded events that are not done as a JSON array, as many as fit a log line.
     /// Events of a publisher's own schema have no known id.
     pub fn event_ids(&self) -> String {
-        #[derive(Deserialize)]
-        struct Named<'e> {
-            #[serde(borrow)]
-            id: Cow<'e, str>,
-        }
-        let mut bytes = 0;
-        let ids = self.left().take(IDS_MAX);
-        let ids = ids.filter_map(|(_, event)| serde_json::from_str::<Named<'_>>(event.get()).ok());
-        let ids = ids.map(|named| named.id).take_while(|id| {
-            bytes += id.len();
-            bytes <= IDS_BYTES_MAX
-        });
-        serde_json::json!(ids.collect::<Vec<_>>()).to_string()
+        ids(self.left())
+    }
+
+    /// The same of those in a set.
+    pub fn event_ids_of(&self, of: &EventSet) -> String {
+        ids(self.left().filter(|(position, _)| of.has(*position)))
     }
 
     /// A delivery of some of its events: all others are marked as done. A part of claimed events
@@ -385,6 +378,22 @@ fn is_zero(count: &u8) -> bool {
     *count == 0
 }
 
+fn ids<'e>(events: impl Iterator<Item = (usize, &'e RawValue)>) -> String {
+    #[derive(Deserialize)]
+    struct Named<'e> {
+        #[serde(borrow)]
+        id: Cow<'e, str>,
+    }
+    let mut bytes = 0;
+    let ids = events.take(IDS_MAX);
+    let ids = ids.filter_map(|(_, event)| serde_json::from_str::<Named<'_>>(event.get()).ok());
+    let ids = ids.map(|named| named.id).take_while(|id| {
+        bytes += id.len();
+        bytes <= IDS_BYTES_MAX
+    });
+    serde_json::json!(ids.collect::<Vec<_>>()).to_string()
+}
+
 /// Makes JSON text legal for an SQS body.
 ///
 /// SQS takes the characters of XML 1.0 only. JSON escapes control characters by itself, but U+FFFE
@@ -397,8 +406,13 @@ pub fn queue_text(json: String) -> String {
     }
 }
 
+/// The bytes of what [`queue_text`] makes of a JSON text.
+pub fn queue_text_bytes(json: &str) -> usize {
+    json.len() + escaped_in_queue_text(json) * (r"\uffff".len() - '\u{ffff}'.len_utf8())
+}
+
 /// How many characters of a JSON text [`queue_text`] escapes.
-pub fn escaped_in_queue_text(json: &str) -> usize {
+fn escaped_in_queue_text(json: &str) -> usize {
     let bytes = json.as_bytes();
     // U+FFFE is EF BF BE and U+FFFF is EF BF BF in UTF-8, where EF begins a character and nothing else.
     let escaped = |at: &usize| matches!(bytes.get(at + 1..at + 3), Some([0xbf, 0xbe | 0xbf]));

@@ -131,6 +131,8 @@ pub(super) struct OpenSockets(Arc<Counted>);
 #[derive(Debug, Default)]
 struct Counted {
     open: AtomicUsize,
+    /// Requests that have no response head yet.
+    under_way: AtomicUsize,
     /// How often pools were to begin anew.
     renewals: AtomicU64,
     /// When the last time was.
@@ -149,10 +151,22 @@ impl OpenSockets {
         OpenSocket(self.clone())
     }
 
+    /// Counts a request as under way, until that is dropped.
+    pub(super) fn request(&self) -> RequestUnderWay {
+        self.0.under_way.fetch_add(1, Ordering::Relaxed);
+        RequestUnderWay(self.clone())
+    }
+
+    /// Whether so many requests are under way that what they leave open would keep later ones from
+    /// connecting: they have their pool already, so that beginning it anew closes nothing.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.0.under_way.load(Ordering::Relaxed) > OPEN_MAX
+    }
+
     /// How often pools were to begin anew: a pool that began before closes what is idle in it. Only when
     /// too many are open is it once more, for all pools.
     pub(super) fn renewals(&self) -> u64 {
-        let Counted { open, renewals, renewed_at } = &*self.0;
+        let Counted { open, renewals, renewed_at, .. } = &*self.0;
         if open.load(Ordering::Relaxed) > OPEN_MAX {
             let mut last = renewed_at.lock().expect("no panic while held");
             if last.is_none_or(|last| last.elapsed() >= RENEWED_EVERY) {
@@ -171,6 +185,15 @@ pub(super) struct OpenSocket(OpenSockets);
 impl Drop for OpenSocket {
     fn drop(&mut self) {
         self.0.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// One request that is under way.
+pub(super) struct RequestUnderWay(OpenSockets);
+
+impl Drop for RequestUnderWay {
+    fn drop(&mut self) {
+        self.0.0.under_way.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -120,6 +120,11 @@ impl Pools {
         Self { kept, fresh, connector, open: open.clone() }
     }
 
+    /// The one for the next request: it keeps the connection, unless too many are under way.
+    fn next(&self) -> Arc<Pool> {
+        if self.open.is_crowded() { Arc::clone(&self.fresh) } else { self.kept() }
+    }
+
     /// The one that keeps connections. It bounds them for each host alone: when too many are open over
     /// all hosts, another begins, and those that are idle in the old one are closed with it.
     fn kept(&self) -> Arc<Pool> {
@@ -259,14 +264,15 @@ impl HttpClient {
         request: Built,
         sending: &OnceLock<Instant>,
     ) -> Result<Response<Incoming>, Error> {
+        let _under_way = pools.open.request();
         let again = request.clone();
-        let failed = match send_once(&pools.kept(), request, sending).await {
+        let failed = match send_once(&pools.next(), request, sending).await {
             Ok(response) => return Ok(response),
             Err(failed) => failed,
         };
         let pool = match failed.again {
             None => return Err(failed.error),
-            Some(Again::Anywhere) => pools.kept(),
+            Some(Again::Anywhere) => pools.next(),
             Some(Again::OnFreshConnection) => Arc::clone(&pools.fresh),
         };
         tracing::debug!(error = %chain(&failed.error), "a request is sent once more");

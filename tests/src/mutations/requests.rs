@@ -116,6 +116,18 @@ pub(super) const WEBHOOK: &[Mutation] = &[
         new: "if open.load(Ordering::Relaxed) > usize::MAX - OPEN_MAX {",
     },
     Mutation {
+        name: "connections of many requests at once are all kept",
+        file: "shared/webhook/src/connect.rs",
+        old: "self.0.under_way.load(Ordering::Relaxed) > OPEN_MAX",
+        new: "self.0.under_way.load(Ordering::Relaxed) > usize::MAX - OPEN_MAX",
+    },
+    Mutation {
+        name: "having no descriptor is a failure of the endpoint",
+        file: "shared/webhook/src/connect.rs",
+        old: "OUT_OF_DESCRIPTORS: [i32; 2] = [24, 23];",
+        new: "OUT_OF_DESCRIPTORS: [i32; 2] = [-24, -23];",
+    },
+    Mutation {
         name: "single values of a query are kept of a response",
         file: "shared/webhook/src/http/hidden.rs",
         old: "            for text in values.chain([query]) {\n",

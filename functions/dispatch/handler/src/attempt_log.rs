@@ -3,7 +3,7 @@
 //! them and the deployment keeps the beginning of responses.
 
 use crate::{attempt::Try, decide::NextStep, in_hand::DeliveryInHand};
-use gridpost_core::{retry::outcome::Answer, time::Timestamp};
+use gridpost_core::{delivery::event_set::EventSet, retry::outcome::Answer, time::Timestamp};
 
 /// Logs a failed attempt, which the delivery's attempts already include.
 pub fn failed(
@@ -57,6 +57,31 @@ pub fn succeeded(
         decision = "Delivered",
         events = delivery.event_count(),
         event_ids = delivery.event_ids(),
+        publish_time = %delivery.publish_time.to_iso_8601(),
+        traceparent = delivery.traceparent.map(tracing::field::display),
+        "attempt succeeded",
+    );
+}
+
+/// Logs that an attempt, which failed for the rest, has delivered some events. The delivery's attempts
+/// do not include it yet.
+pub fn succeeded_in_part(
+    hand: &DeliveryInHand,
+    delivered: &EventSet,
+    answer: Answer,
+    (began_at, ended_at): (Timestamp, Timestamp),
+) {
+    let delivery = &hand.delivery;
+    tracing::info!(
+        delivery.id = %delivery.id,
+        subscription = %hand.subscription().key,
+        attempt = delivery.attempts.made + 1,
+        outcome = %answer.outcome,
+        status = answer.status,
+        duration_ms = duration_ms(began_at, ended_at),
+        decision = "Delivered",
+        events = delivered.len(),
+        event_ids = delivery.event_ids_of(delivered),
         publish_time = %delivery.publish_time.to_iso_8601(),
         traceparent = delivery.traceparent.map(tracing::field::display),
         "attempt succeeded",

@@ -23,6 +23,8 @@ use crate::{
 pub struct Verdict {
     /// Events that were delivered while others failed.
     pub delivered: EventSet,
+    /// How one of those was answered.
+    pub accepted: Option<Answer>,
     /// Events that end before the rest.
     pub ends: Vec<End>,
     pub answer: Answer,
@@ -54,6 +56,7 @@ pub fn decide(
 ) -> Verdict {
     let whole = |answer| Verdict {
         delivered: EventSet::default(),
+        accepted: None,
         ends: Vec::new(),
         answer,
         requests: 1,
@@ -69,8 +72,10 @@ pub fn decide(
     let split = partial::split(hand.rules(), hand.delivery.attempts.made, met);
     let Some(rest) = split.rest else { return whole(all_delivered(met)) };
     let decisive = (rest.answer, rest.requests, rest.is_separable);
+    let mut answers = met.iter().map(|met| met.answer);
     Verdict {
         delivered: split.delivered,
+        accepted: answers.find(|answer| answer.outcome == Outcome::Delivered),
         ends: split.ends,
         answer: rest.answer,
         requests: rest.requests,

@@ -92,8 +92,8 @@ pub async fn settle(
     verdict: Verdict,
     Response { times, response_text, .. }: &Response,
 ) -> Settled {
-    let Verdict { delivered, ends, mut answer, mut requests, mut last_at, tries, mut next_step } =
-        verdict;
+    let Verdict { delivered, accepted, ends, mut answer, mut requests, .. } = verdict;
+    let Verdict { mut last_at, tries, mut next_step, .. } = verdict;
     let times = *times;
     // What comes after parts says which attempt it is of which events, too.
     let is_part = hand.past.iter().any(|past| past.part.is_some());
@@ -122,7 +122,8 @@ pub async fn settle(
         // Its events had that many requests: fewer would let them have more than their retry policy allows.
         requests = requests.max(part.requests);
     }
-    if !delivered.is_empty() {
+    if let Some(accepted) = accepted {
+        attempt_log::succeeded_in_part(&hand, &delivered, accepted, times);
         count::delivered_part(context, &hand, delivered.len());
         hand.delivery.done.add_all(&delivered);
     }

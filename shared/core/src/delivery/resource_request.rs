@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Delivery, request, resource_outcome::status_of};
+use super::{Delivery, queue_text_bytes, request, resource_outcome::status_of};
 use crate::{
     event::{
         DeliverySchema,
@@ -155,7 +155,11 @@ impl Entry {
         // Source: EventBridge user guide, "Calculating PutEvents event entry size": 14 for the time.
         let bus = self.bus.as_ref().map_or(0, |bus| 14 + bus.source.len() + bus.detail_type.len());
         let key = if kind == ResourceKind::KinesisStream { self.key.as_deref() } else { None };
-        self.body.len() + attributes.sum::<usize>() + key.map_or(0, str::len) + bus
+        let body = match kind {
+            ResourceKind::SqsQueue | ResourceKind::SnsTopic => queue_text_bytes(&self.body),
+            _ => self.body.len(),
+        };
+        body + attributes.sum::<usize>() + key.map_or(0, str::len) + bus
     }
 }
 

@@ -21,6 +21,8 @@ use crate::trace::{TRACE_PARENT, TraceParent};
 /// Longest name of an extension attribute, in characters.
 const EXTENSION_NAME_MAX: usize = 20;
 
+const NO_NAME: &str = "is no name of an extension attribute: 1 to 20 of a-z and 0-9";
+
 /// Reads the body of a publish in CloudEvents 1.0: an event, or an array of events. Both are
 /// accepted under either content type, because the Azure SDKs send both ways.
 ///
@@ -91,8 +93,7 @@ impl<'a> Attributes<'a> {
 fn check_extension(name: &str, value: &RawValue) -> Result<(), Violation> {
     let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     if !(1..=EXTENSION_NAME_MAX).contains(&name.len()) || !name.bytes().all(legal) {
-        let rule = "is no name of an extension attribute: 1 to 20 of a-z and 0-9";
-        return Err(Violation::new(name, rule));
+        return Err(Violation::new(name, NO_NAME));
     }
     match value.get().as_bytes().first() {
         Some(b'{' | b'[') => {
@@ -151,9 +152,24 @@ fn trace_parent(value: &RawValue) -> Option<TraceParent> {
     TraceParent::parse(value.get().strip_prefix('"')?.strip_suffix('"')?)
 }
 
+/// An event of another schema is refused for the first of its members that no attribute can be called:
+/// then the schema is the cause.
+fn with_cause(found: Violation, text: &str) -> Violation {
+    let is_cloud_event = || {
+        let members = reader::members(text).unwrap_or_default();
+        members.iter().any(|(name, _)| name == "specversion")
+    };
+    if found.rule != NO_NAME || is_cloud_event() {
+        return found;
+    }
+    let cause =
+        "the topic takes CloudEvents 1.0, and without 'specversion' the event is no CloudEvent";
+    Violation { rule: format!("{NO_NAME}; {cause}").into(), ..found }
+}
+
 fn event(object: Object<'_>) -> Result<ParsedEvent<'_>, Violation> {
     let text = object.text;
-    let given = Attributes::sort(object.members)?;
+    let given = Attributes::sort(object.members).map_err(|found| with_cause(found, text))?;
     let id = required(given.id, "id")?;
     let source = required(given.source, "source")?;
     let event_type = required(given.event_type, "type")?;

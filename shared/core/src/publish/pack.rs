@@ -9,8 +9,8 @@ use uuid::Uuid;
 use super::matching::Match;
 use crate::{
     delivery::{
-        Delivery, dead_letter::ATTRIBUTES_BYTES_ROOMY, escaped_in_queue_text, form::Form,
-        queue_text, request::data_version_for_headers,
+        Delivery, dead_letter::ATTRIBUTES_BYTES_ROOMY, form::Form, queue_text_bytes,
+        request::data_version_for_headers,
     },
     event::{DeliverySchema, ParsedEvent},
     subscription::{Batching, SubscriptionKey},
@@ -256,7 +256,7 @@ impl Body {
         trace_parent: Option<TraceParent>,
     ) -> Self {
         Self {
-            encoded_bytes: encoded_bytes(&text),
+            encoded_bytes: queue_text_bytes(&text),
             data_version_bytes: data_version_bytes(&data_version),
             text,
             data_version,
@@ -298,11 +298,6 @@ fn bodies(matches: &[Match], events: &[ParsedEvent<'_>], schema: DeliverySchema)
     events.iter().map(body).collect()
 }
 
-/// The size of a JSON text in a queue message, which escapes two characters (see [`queue_text`]).
-fn encoded_bytes(json: &str) -> usize {
-    json.len() + escaped_in_queue_text(json) * (r"\uffff".len() - '\u{ffff}'.len_utf8())
-}
-
 /// The size of a delivery's queue form without its events and their data version.
 fn envelope_bytes(recipient: &Recipient<'_>, acceptance: Acceptance) -> usize {
     let (key, uid) = (recipient.key.clone().into_owned(), recipient.uid);
@@ -317,7 +312,7 @@ fn data_version_bytes(data_version: &str) -> usize {
         return 0;
     }
     let json = serde_json::to_string(data_version).expect("a string is JSON");
-    r#""dataVersion":,"#.len() + queue_text(json).len()
+    r#""dataVersion":,"#.len() + queue_text_bytes(&json)
 }
 
 /// The size of a trace in a delivery's queue form.

@@ -159,6 +159,22 @@ async fn idle_connections_are_closed_when_many_are_open() {
     assert_eq!([attempt().await, attempt().await], [2, 2], "it is kept again");
 }
 
+/// What many requests at once leave open is closed only with their pool, which they all have already.
+#[tokio::test]
+async fn no_connection_is_kept_of_what_is_beyond_many_at_once() {
+    let (url, accepted) = serve_all().await;
+    let client = client();
+    let attempt = async || {
+        let attempted = client.attempt(request_to(&url)).await;
+        assert!(matches!(attempted, Attempted::Answered { .. }));
+        accepted.load(Ordering::Relaxed)
+    };
+    let mut others: Vec<_> = (0..OPEN_MAX).map(|_| client.0.plain.open.request()).collect();
+    assert_eq!([attempt().await, attempt().await], [1, 2], "beyond");
+    others.pop();
+    assert_eq!([attempt().await, attempt().await], [3, 3], "it is kept");
+}
+
 #[tokio::test]
 async fn what_can_not_be_reached_has_an_outcome_too() {
     let closed = TcpListener::bind("127.0.0.1:0").await.expect("a port");

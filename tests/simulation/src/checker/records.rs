@@ -193,7 +193,9 @@ fn record(check: &mut Check<'_>, event: &str, dead_letter: &DeadLetter) {
     let is_of_its_own = said.reason == "MaxDeliveryAttemptsExceeded";
     let is_of_its_own = is_of_its_own || requests.iter().any(ends_by_its_answer);
     let together = check.requests_of(*delivery);
-    let told = if is_part && !is_of_its_own { &together } else { &requests };
+    // An end that could not be carried out goes on with the rest, too.
+    let goes_on = !is_of_its_own || disturbances > 0;
+    let told = if is_part && goes_on { &together } else { &requests };
     if said.attempts > 0 && !told.iter().any(tells) {
         check.fail(format!("the dead letter of {delivery} tells of no attempt made: {said:?}"));
     }

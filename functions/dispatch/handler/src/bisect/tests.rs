@@ -13,8 +13,9 @@ use gridpost_testkit::{
     endpoint::{Reaction, Script},
     faults::Plan,
     history::{EventOutcome, Request},
+    logs,
 };
-use serde_json::{Value, value::RawValue};
+use serde_json::{Value, json, value::RawValue};
 use uuid::Uuid;
 
 use super::*;
@@ -119,6 +120,23 @@ async fn a_bad_event_ends_alone() {
         );
         assert_eq!((state.done.len(), state.past.len()), (8, 7), "every request is remembered");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_attempt_has_delivered_in_part_stands_in_a_line() {
+    logs::take();
+    let world = picky(400, BISECTS);
+    assert!(world.receive(Queue::Dispatch, &[batch(1, 1..=9)]).await.is_empty());
+    let lines = logs::take().into_iter().filter(|line| !line["event_ids"].is_null());
+    let told: Vec<_> = lines
+        .map(|line| {
+            let text = line["event_ids"].as_str().expect("a text").to_owned();
+            (line["decision"].clone(), serde_json::from_str::<Vec<String>>(&text).expect("JSON"))
+        })
+        .filter(|(decision, _)| !decision.is_null())
+        .collect();
+    let want = [(json!("Delivered"), ids(1..=9)), (json!("End"), vec!["4".to_owned()])];
+    assert_eq!(told, want);
 }
 
 #[tokio::test(start_paused = true)]

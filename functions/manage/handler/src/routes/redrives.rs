@@ -1,6 +1,8 @@
 //! Redrive jobs of an event subscription: begun, shown, stopped, resumed. The redrive function
 //! does the work.
 
+use std::time::Duration;
+
 use gridpost_core::{
     delivery::{
         queue::Queue,
@@ -38,8 +40,12 @@ pub(super) const LIST: Form =
     Form { filters: &[], is_token: Some(|text| place_of(text).is_some()) };
 
 /// What was written so shortly before a job began is left to the next one: S3 tells times in whole
-/// seconds, and may show an object only some time after it.
+/// seconds.
 const SETTLED_AFTER_MS: i64 = 2_000;
+
+/// A job is worked at so long after it began, at the soonest. S3 may date an object to the begin of
+/// its writing, which has 5 s: one that the job did not see yet would count as sent by it.
+const SEEN_AFTER: Duration = Duration::from_secs(5);
 
 /// What a request that begins a job says.
 struct Asked {
@@ -183,10 +189,13 @@ async fn give_way(context: &Context, job: &Job) -> Result<(), Reply> {
     Err(refusal(other))
 }
 
-/// Has the job worked at.
+/// Has the job worked at, once all that it is to send can be seen.
 async fn tick(context: &Context, job: &Job) -> Result<(), PortError> {
+    let wait = (job.created_at + SEEN_AFTER).since(context.clock.now());
+    let wait_s = u32::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(0);
+    let delay_s = if job.dry_run { 0 } else { wait_s };
     let (body, group) = (RedriveMessage::of(job).encode(), job.subscription.to_string());
-    send_back(context, Queue::Redrive, Outgoing { body, group, delay_s: 0 }).await
+    send_back(context, Queue::Redrive, Outgoing { body, group, delay_s }).await
 }
 
 /// A page of the event subscription's jobs, the newest first.

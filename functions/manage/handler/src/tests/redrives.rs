@@ -63,6 +63,17 @@ async fn a_job_is_stored_before_anybody_works_at_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_job_begins_when_all_that_it_is_to_send_can_be_seen() {
+    for (dry_run, want) in [(false, 5), (true, 0)] {
+        let world = filled().await;
+        let redrive = format!("POST {S}/deadLetters:redrive");
+        assert_eq!(world.send(&redrive, json!({"dryRun": dry_run})).await.status, 201);
+        let delays: Vec<_> = world.sent().iter().map(|(_, sent)| sent.delay_s).collect();
+        assert_eq!(delays, [want], "{dry_run}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn events_go_to_another_event_subscription_that_is_there() {
     let world = filled().await;
     let redrive = format!("POST {S}/deadLetters:redrive");

@@ -102,6 +102,26 @@ fn calls_keep_to_what_the_service_takes() {
     }
 }
 
+/// Both services refuse a call whole, so an event that grows would end its neighbours.
+#[test]
+fn what_a_queue_and_a_topic_get_is_counted_as_it_is_sent() {
+    // 3 bytes a character in the event, 6 in what is sent.
+    let event = |characters: usize| format!(r#"{{"id":"{}"}}"#, "\u{ffff}".repeat(characters));
+    let (topic, stream) = (ResourceKind::SnsTopic, ResourceKind::KinesisStream);
+    let table = [
+        ("SQS", queue(), 100_000, vec![1, 1]),
+        ("SNS", resource(topic, "t"), 30_000, vec![1, 1]),
+        ("SNS, small ones", resource(topic, "t"), 10_000, vec![2]),
+        ("Kinesis gets it as it is", resource(stream, "stream/s"), 30_000, vec![2]),
+    ];
+    for (row, resource, characters, want) in table {
+        let events = [event(characters), event(characters)];
+        let plan = planned(&resource, 0, &[&delivery(1, &events)]);
+        let sizes: Vec<_> = plan.calls.iter().map(|call| call.entries.len()).collect();
+        assert_eq!((sizes, plan.refused.len()), (want, 0), "{row}");
+    }
+}
+
 #[test]
 fn group_table() {
     let dynamic = |field: &str| Some(KeySource::Dynamic { source_field: field.to_owned() });

@@ -73,6 +73,11 @@ fn members_that_are_refused() {
         (with(r#""é":1"#), "'é' is no name of an extension attribute"),
         (with(r#""":1"#), "'' is no name of an extension attribute"),
         (with(r#""abcdefghijklmnopqrstu":1"#), "'abcdefghijklmnopqrstu' is no name"),
+        (
+            r#""id":"1","eventType":"T","eventTime":"2026-01-02T03:04:05Z""#.to_owned(),
+            "'eventType' is no name of an extension attribute: 1 to 20 of a-z and 0-9; the topic takes \
+             CloudEvents 1.0, and without 'specversion' the event is no CloudEvent",
+        ),
         (with(r#""ext":{}"#), "'ext' must be a string, a whole number, a boolean or null"),
         (with(r#""ext":[1]"#), "'ext' must be a string, a whole number, a boolean or null"),
         (with(r#""ext":1,"ext":1"#), "'ext' is given twice"),
@@ -86,6 +91,8 @@ fn members_that_are_refused() {
         let got = refusal(format!("{{{members}}}").as_bytes());
         assert!(got.starts_with("the event at index 0: member "), "{members}: {got}");
     }
+    let misspelt = refusal(br#"{"my_ext":1,"specversion":"1.0"}"#);
+    assert!(misspelt.ends_with("1 to 20 of a-z and 0-9"), "{misspelt}");
 }
 
 #[test]
