@@ -190,6 +190,11 @@ impl AttemptLine {
         self.text("message").is_some_and(|message| message.starts_with(LATE))
     }
 
+    /// Whether it says that the events that it names were delivered.
+    pub fn is_success(&self) -> bool {
+        self.text("decision") == Some("Delivered")
+    }
+
     /// Whether its delivery carries an event of that id.
     pub fn has_event(&self, id: &str) -> bool {
         self.event_ids().iter().any(|one| one == id)

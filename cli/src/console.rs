@@ -55,6 +55,7 @@ use tokio::sync::Semaphore;
 use crate::manage_api::ManageApi;
 use crate::target::Target;
 use guard::Guard;
+pub(crate) use page::word;
 
 /// Live tails at the same time: each reads the log every two seconds, and CloudWatch Logs takes five
 /// such calls in a second for a whole account.

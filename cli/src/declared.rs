@@ -15,12 +15,13 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, bail};
-use serde_json::{Map, Value};
+use anyhow::Context;
+use serde_json::{Map, Value, json};
 
 use crate::document::read_json;
-use crate::failure::{self, Misuse, Refusal};
-use crate::manage_api::ManageApi;
+use crate::failure::{self, InPart, Misuse, Refusal};
+use crate::manage_api::{ManageApi, Reply};
+use crate::output;
 
 pub use terraform::Root;
 
@@ -38,15 +39,66 @@ struct Topic {
     subscriptions: Map<String, Value>,
 }
 
-/// How much was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Made {
-    /// Topics that are there now.
+    /// How many topics are there now.
     pub topics: usize,
-    /// Event subscriptions that are there now.
+    /// How many event subscriptions are there now.
     pub subscriptions: usize,
-    /// How many of both were not there before.
-    pub new: usize,
+    /// What of both was not there before, by its path in the file.
+    pub created: Vec<String>,
+    /// What was, and is now as the file has it, changed or not.
+    pub replaced: Vec<String>,
+}
+
+impl Made {
+    fn add(&mut self, path: String, reply: &Reply) {
+        match reply.status {
+            201 => self.created.push(path),
+            _ => self.replaced.push(path),
+        }
+    }
+
+    /// The counts, for programs.
+    pub fn members(&self) -> Map<String, Value> {
+        let counts = [
+            ("topics", self.topics),
+            ("eventSubscriptions", self.subscriptions),
+            ("new", self.created.len()),
+        ];
+        counts.into_iter().map(|(name, count)| (name.to_owned(), json!(count))).collect()
+    }
+
+    /// The counts, for people.
+    pub fn told(&self) -> String {
+        let topics = output::count(self.topics as u64, "topic");
+        let subscriptions = output::count(self.subscriptions as u64, "event subscription");
+        format!("{topics} and {subscriptions}, {} of them new", self.created.len())
+    }
+
+    /// The same where something was refused.
+    fn in_part(&self, refused: &[String]) -> (String, Map<String, Value>) {
+        let mut members = self.members();
+        members.insert("created".to_owned(), json!(self.created));
+        members.insert("replaced".to_owned(), json!(self.replaced));
+        members.insert("refused".to_owned(), json!(refused));
+        let refused = refused.join("\n  ");
+        if self.topics == 0 {
+            let told = "what the file declares is refused, and nothing of it was applied";
+            return (format!("{told}:\n  {refused}"), members);
+        }
+        let mut message = format!("the file was applied in part: {}\n", self.told());
+        for (what, paths) in
+            [("new", &self.created), ("there before, now as in the file", &self.replaced)]
+        {
+            if !paths.is_empty() {
+                message.push_str(&format!("  {what}: {}\n", paths.join(", ")));
+            }
+        }
+        message.push_str(&format!("refused:\n  {refused}"));
+        (message, members)
+    }
 }
 
 impl Declared {
@@ -87,6 +139,11 @@ impl Declared {
             }
             for (name, document) in object(value, "topics", &mut problems) {
                 let path = format!("topics.{name}");
+                // An empty document would make the topic all the same, or replace it.
+                if !document.is_object() {
+                    problems.push(must_be_object(&path));
+                    continue;
+                }
                 let mut document = object(document, &path, &mut problems);
                 let own =
                     document.remove("eventSubscriptions").unwrap_or(Value::Object(Map::new()));
@@ -132,33 +189,51 @@ impl Declared {
     ///
     /// # Errors
     ///
-    /// Every problem, by what has it: [`Misuse`] where some of the file could not be read. A
-    /// transport failure ends it.
+    /// [`InPart`]: what was made, and every problem, by what has it; a misuse where some of the file
+    /// could not be read. A transport failure ends it.
     pub async fn make(&self, api: &ManageApi) -> anyhow::Result<Made> {
         let mut problems = self.problems.clone();
         let mut made = Made::default();
+        let broken = self.make_each(api, &mut made, &mut problems).await.err();
+        let is_misuse = broken.is_none() && !self.problems.is_empty();
+        if let Some(broken) = broken {
+            if made.topics == 0 && problems.is_empty() {
+                return Err(broken);
+            }
+            let told = failure::chain(&broken);
+            problems.push(format!("{told}; it may be applied, and the rest was not tried"));
+        }
+        if problems.is_empty() {
+            return Ok(made);
+        }
+        let (message, members) = made.in_part(&problems);
+        Err(InPart { message, members, is_misuse }.into())
+    }
+
+    async fn make_each(
+        &self,
+        api: &ManageApi,
+        made: &mut Made,
+        problems: &mut Vec<String>,
+    ) -> anyhow::Result<()> {
         for topic in &self.topics {
             let path = format!("topics.{}", topic.name);
             match api.put_topic(&topic.name, &topic.document).await {
                 Ok(reply) => {
                     made.topics += 1;
-                    made.new += usize::from(reply.status == 201);
-                    made_subscriptions(topic, api, &mut made, &mut problems).await?;
+                    made.add(path, &reply);
+                    made_subscriptions(topic, api, made, problems).await?;
                 }
                 Err(error) => {
                     problems.extend(of_refused(topic, told(&path, error)?));
                     problems.extend(trial::problems(topic));
+                    if !topic.subscriptions.is_empty() {
+                        problems.push(format!("{path}: its event subscriptions were not tried"));
+                    }
                 }
             }
         }
-        if problems.is_empty() {
-            return Ok(made);
-        }
-        let told = format!("what the file declares is refused:\n  {}", problems.join("\n  "));
-        match self.problems.is_empty() {
-            true => bail!(told),
-            false => Err(Misuse(told).into()),
-        }
+        Ok(())
     }
 }
 
@@ -172,7 +247,7 @@ async fn made_subscriptions(
         match api.put_subscription(&topic.name, name, document).await {
             Ok(reply) => {
                 made.subscriptions += 1;
-                made.new += usize::from(reply.status == 201);
+                made.add(path_of(topic, name), &reply);
             }
             Err(error) => problems.extend(told(&path_of(topic, name), error)?),
         }
@@ -204,10 +279,14 @@ fn object(value: Value, path: &str, problems: &mut Vec<String>) -> Map<String, V
     match value {
         Value::Object(members) => members,
         _ => {
-            problems.push(format!("{path}: must be an object"));
+            problems.push(must_be_object(path));
             Map::new()
         }
     }
+}
+
+fn must_be_object(path: &str) -> String {
+    format!("{path}: must be an object")
 }
 
 /// In whichever of its forms a document names them.
@@ -246,17 +325,21 @@ fn told(path: &str, error: anyhow::Error) -> anyhow::Result<Vec<String>> {
     }
     match error.downcast_ref::<Refusal>() {
         Some(refusal) if !refusal.details.is_empty() => {
-            Ok(refusal.details.iter().map(|detail| format!("{path}: {}", detail.message)).collect())
+            let told = refusal.details.iter().map(|detail| of_one(&detail.message));
+            Ok(told.map(|message| format!("{path}: {message}")).collect())
         }
-        Some(refusal) => Ok(vec![format!("{path}: {}", refusal.message)]),
+        Some(refusal) => Ok(vec![format!("{path}: {}", of_one(&refusal.message))]),
         None => Err(error.context(path.to_owned())),
     }
 }
 
+/// The API means the one resource by it; of a file, others may be stored.
+fn of_one(message: &str) -> &str {
+    message.strip_suffix(" Nothing was stored.").unwrap_or(message)
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::manage_api::fake::FakeApi;
 
@@ -337,7 +420,7 @@ mod tests {
             "subs": {},
         });
         let error = Declared::of(document, |_| None).make(&api).await.expect_err("problems");
-        assert!(error.is::<Misuse>());
+        assert!(error.downcast_ref::<InPart>().is_some_and(|it| it.is_misuse));
         let told = error.to_string();
         for part in [
             "topics.a: must be an object",
@@ -356,6 +439,54 @@ mod tests {
             assert!(told.contains(part), "{part} in {told}");
         }
         assert!(!told.contains("it was asked for"), "{told}");
+        // It is no object: an empty one would be answered with a 500 here.
+        assert_eq!(told.matches("topics.a:").count(), 1, "{told}");
+    }
+
+    /// `b` is refused by its endpoint, `late` gets an answer that is no HTTP.
+    #[tokio::test]
+    async fn what_was_made_is_told_before_what_was_refused() {
+        let refusal = json!({"error": {"code": "BadRequest", "message": "no", "details": [
+            {"code": "Endpoint validation", "message": "It failed: busy. Nothing was stored."}]}});
+        let api = FakeApi::answering(&[
+            ("PUT /topics/a ", 201, json!({})),
+            ("PUT /topics/a/eventSubscriptions/b ", 400, refusal.clone()),
+            ("PUT /topics/a/eventSubscriptions/c ", 200, json!({})),
+            ("PUT /topics/bad ", 400, refusal),
+            ("PUT /topics/late ", 0, json!({})),
+        ])
+        .await;
+        let api = ManageApi::connect(&api.url()).await.expect("a client");
+        let refused = async |document: Value| {
+            let error = Declared::of(document, |_| None).make(&api).await.expect_err("refused");
+            error.downcast::<InPart>().expect("told with what was made")
+        };
+
+        let topics = json!({"a": {"eventSubscriptions": {"b": {}, "c": {}}}});
+        let part = refused(json!({ "topics": topics })).await;
+        assert_eq!(
+            part.message,
+            "the file was applied in part: 1 topic and 1 event subscription, 1 of them new\n  \
+             new: topics.a\n  \
+             there before, now as in the file: topics.a.eventSubscriptions.c\n\
+             refused:\n  topics.a.eventSubscriptions.b: It failed: busy."
+        );
+        let members = json!({
+            "topics": 1, "eventSubscriptions": 1, "new": 1,
+            "created": ["topics.a"], "replaced": ["topics.a.eventSubscriptions.c"],
+            "refused": ["topics.a.eventSubscriptions.b: It failed: busy."],
+        });
+        assert_eq!((Value::Object(part.members), part.is_misuse), (members, false));
+
+        let all = refused(json!({"topics": {"bad": {}}})).await;
+        assert_eq!(
+            all.message,
+            "what the file declares is refused, and nothing of it was applied:\n  topics.bad: It failed: busy."
+        );
+
+        let cut = refused(json!({"topics": {"a": {}, "late": {}}})).await;
+        assert!(cut.message.contains("\n  new: topics.a\nrefused:\n  topics.late: "), "{cut}");
+        assert!(cut.message.ends_with("; it may be applied, and the rest was not tried"), "{cut}");
     }
 
     #[tokio::test]
@@ -372,7 +503,10 @@ mod tests {
             "deadLetterDestination": dead_letters, "labels": ["gridpost"]}}}}, "b": {}}});
         let declared = Declared::of(document, |_| None);
         let made = declared.make(&api).await.expect("made");
-        assert_eq!(made, Made { topics: 2, subscriptions: 1, new: 2 });
+        let created = vec!["topics.a".to_owned(), "topics.a.eventSubscriptions.s".to_owned()];
+        let replaced = vec!["topics.b".to_owned()];
+        assert_eq!(made, Made { topics: 2, subscriptions: 1, created, replaced });
+        assert_eq!(made.told(), "2 topics and 1 event subscription, 2 of them new");
 
         let other = [("gridpost".to_owned(), "letters".to_owned())];
         let misspelt = [("lettres".to_owned(), "x".to_owned())];

@@ -168,8 +168,8 @@ pub struct SettingFlags {
     #[arg(long, value_name = "TIME", conflicts_with = "file")]
     pub ttl: Option<TimeToLive>,
 
-    /// What a probation for 401, 403 or 404 does to new events: EventGrid ends them at once, Delay has
-    /// them wait
+    /// What a probation for 401, 403 or a 404 that is not retried does to new events: EventGrid ends
+    /// them at once, Delay has them wait
     #[arg(long, value_name = "POLICY", value_parser = ["EventGrid", "Delay"], conflicts_with = "file")]
     pub probation_policy: Option<String>,
 

@@ -27,6 +27,19 @@ pub struct SoFar {
     pub members: Map<String, Value>,
 }
 
+/// Work of several parts, some of which were refused and kept nothing else from being done. Exit code 2
+/// where what was refused can't be carried out as it was written, else 1.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct InPart {
+    /// What was done, and what was not.
+    pub message: String,
+    /// The same for programs: members of the error's JSON.
+    pub members: Map<String, Value>,
+    /// Whether it is as for [`Misuse`].
+    pub is_misuse: bool,
+}
+
 /// One problem of a refused request, as the server names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detail {
@@ -139,11 +152,15 @@ pub fn report(error: &anyhow::Error, json: bool) -> ExitCode {
         None if is_unfinished(error) => output::note(&chain(error)),
         None => output::note(&format!("error: {}", chain(error))),
     }
-    match (error.is::<Misuse>(), is_unfinished(error)) {
+    match (is_misuse(error), is_unfinished(error)) {
         (true, _) => ExitCode::from(2),
         (_, true) => ExitCode::from(3),
         _ => ExitCode::from(1),
     }
+}
+
+fn is_misuse(error: &anyhow::Error) -> bool {
+    error.is::<Misuse>() || error.downcast_ref::<InPart>().is_some_and(|it| it.is_misuse)
 }
 
 fn is_unfinished(error: &anyhow::Error) -> bool {
@@ -164,7 +181,9 @@ pub fn chain(error: &anyhow::Error) -> String {
 fn as_json(error: &anyhow::Error, refusal: Option<&Refusal>) -> Value {
     let Some(refusal) = refusal else {
         let mut document = json!({"error": {"code": "GridpostCli", "message": chain(error)}});
-        for (name, value) in error.downcast_ref::<SoFar>().into_iter().flat_map(|it| &it.members) {
+        let so_far = error.downcast_ref::<SoFar>().map(|it| &it.members);
+        let members = so_far.or_else(|| error.downcast_ref::<InPart>().map(|it| &it.members));
+        for (name, value) in members.into_iter().flatten() {
             document["error"][name] = value.clone();
         }
         return document;
@@ -219,9 +238,13 @@ mod tests {
     #[test]
     fn programs_get_what_is_known_so_far() {
         let members = Map::from_iter([("delivered".to_owned(), json!(3))]);
-        let document = as_json(&SoFar { message: "not yet".into(), members }.into(), None);
+        let so_far = SoFar { message: "not yet".into(), members: members.clone() };
+        let in_part = InPart { message: "not yet".into(), members, is_misuse: false };
         let want = json!({"error": {"code": "GridpostCli", "message": "not yet", "delivered": 3}});
-        assert_eq!(document, want);
+        let errors: [anyhow::Error; 2] = [so_far.into(), in_part.into()];
+        for error in errors {
+            assert_eq!(as_json(&error, None), want);
+        }
     }
 
     #[test]
@@ -258,6 +281,10 @@ mod tests {
     fn a_misuse_exits_2_and_the_rest_1() {
         let code = |error: anyhow::Error| format!("{:?}", report(&error, false));
         assert_eq!(code(Misuse("no".into()).into()), format!("{:?}", ExitCode::from(2)));
+        for (is_misuse, want) in [(true, 2), (false, 1)] {
+            let in_part = InPart { message: "some".into(), members: Map::new(), is_misuse };
+            assert_eq!(code(in_part.into()), format!("{:?}", ExitCode::from(want)));
+        }
         let so_far = SoFar { message: "not yet".into(), members: Map::new() };
         for unfinished in [Unfinished("not yet".into()).into(), so_far.into()] {
             assert_eq!(code(unfinished), format!("{:?}", ExitCode::from(3)));

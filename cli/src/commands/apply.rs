@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::Value;
 
-use crate::declared::{Declared, Made};
-use crate::output::{self, Output};
+use crate::declared::Declared;
+use crate::output::Output;
 use crate::target::TargetArguments;
 
 /// What to apply. What the file does not name stays; repeating it changes nothing.
@@ -31,8 +31,8 @@ fn renamed(given: &str) -> Result<(String, String), &'static str> {
 ///
 /// # Errors
 ///
-/// Every problem of the file and everything that the server refuses, in one list; or a transport
-/// failure.
+/// Every problem of the file and everything that the server refuses, in one list behind what was made
+/// all the same; or a transport failure.
 pub async fn run(
     arguments: &ApplyArguments,
     target: &TargetArguments,
@@ -40,12 +40,7 @@ pub async fn run(
 ) -> anyhow::Result<()> {
     let declared = Declared::read(&arguments.file)?.with_buckets(&arguments.buckets)?;
     let api = target.resolve()?.manage_api().await?;
-    let Made { topics, subscriptions, new } = declared.make(&api).await?;
-    let document = json!({"topics": topics, "eventSubscriptions": subscriptions, "new": new});
-    output.print(&document, |_| {
-        let topics = output::count(topics as u64, "topic");
-        let subscriptions = output::count(subscriptions as u64, "event subscription");
-        format!("applied {topics} and {subscriptions}, {new} of them new")
-    });
+    let made = declared.make(&api).await?;
+    output.print(&Value::Object(made.members()), |_| format!("applied {}", made.told()));
     Ok(())
 }

@@ -165,7 +165,8 @@ pub async fn run(
     let filter = config::log(Default::default())?;
     let filter = env::var_os("GRIDPOST_LOG").is_some().then_some(filter);
     log.start(filter, dev.clock().clone())?;
-    let served = serve(&arguments, &dev, (&home, data.as_deref()), declared, output);
+    let gridpost = invocation(target, &home);
+    let served = serve(&arguments, &dev, (&home, data.as_deref()), declared, (&gridpost, output));
     let ended = tokio::select! {
         ended = served => ended,
         interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Into::into),
@@ -206,7 +207,7 @@ async fn serve(
     dev: &Dev,
     (home, data): (&Home, Option<&Path>),
     declared: Option<Declared>,
-    output: Output,
+    (gridpost, output): (&str, Output),
 ) -> anyhow::Result<()> {
     let api = ManageApi::connect_as(&dev.url(), None, dev.ca_file()).await?;
     match &declared {
@@ -235,7 +236,7 @@ async fn serve(
     document["data"] = json!(data.map(|data| data.display().to_string()));
     document["demonstration"] =
         shown.iter().map(|case| json!({"title": case.title, "lines": case.lines})).collect();
-    output.print(&document, |_| summary(&connection, data, &shown, &invocation()));
+    output.print(&document, |_| summary(&connection, data, &shown, gridpost));
     std::future::pending().await
 }
 

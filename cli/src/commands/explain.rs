@@ -2,6 +2,7 @@
 //! attempt, and what comes next.
 
 mod dead_letters;
+mod found;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -11,8 +12,10 @@ use gridpost_core::time::Timestamp;
 use serde_json::{Value, json, value::RawValue};
 
 use self::dead_letters::{may_have_dead_letter, verdicts_on_dead_letter};
+use self::found::Found;
 use crate::attempt_lines::{AttemptLine, AttemptLog};
-use crate::commands::{delivery, if_there, read_events, wait_is_over};
+use crate::commands::subscription::pause;
+use crate::commands::{if_there, read_events, wait_is_over};
 use crate::document::TimeToLive;
 use crate::failure::Unfinished;
 use crate::manage_api::ManageApi;
@@ -43,57 +46,6 @@ impl ExplainArguments {
     /// A question about an event by its id.
     pub(crate) fn of(topic: String, id: String, since: TimeToLive) -> Self {
         Self { id, topic, event: None, since }
-    }
-}
-
-/// A delivery that carries the event.
-#[derive(Clone, Debug)]
-struct Found {
-    id: String,
-    name: String,
-    /// What is known of it by its state, where it has failed.
-    state: Option<Value>,
-    lines: Vec<AttemptLine>,
-}
-
-impl Found {
-    /// Its attempts, how it ended, and what comes next.
-    fn told(&self) -> String {
-        let (mut text, lines): (_, Vec<_>) = match &self.state {
-            Some(state) => (
-                delivery::describe(state).trim_end().to_owned(),
-                self.lines.iter().filter(|it| it.is_end() || it.is_late_success()).collect(),
-            ),
-            None => (format!("delivery {}", self.id), self.lines.iter().collect()),
-        };
-        for line in lines {
-            let at = line.text("timestamp").unwrap_or("-");
-            text.push_str(&format!("\n  {at}  {}", line.told()));
-        }
-        if self.state.is_none() && self.lines.iter().all(AttemptLine::is_end) {
-            text.push_str(
-                "\n  no attempt of it is in the logs: it waited behind its endpoint until it ended",
-            );
-        }
-        text
-    }
-
-    /// When it was sent again by a redrive; where its state does not say, whether another delivery of
-    /// the same event subscription had ended before.
-    fn redriven(&self, before: Option<&Self>) -> Option<String> {
-        let said = self.state.as_ref().and_then(|state| state["redrivenTime"].as_str());
-        let follows = before.is_some_and(|it| it.name == self.name && it.has_ended());
-        match (said, follows) {
-            (Some(at), _) => Some(format!("sent again by a redrive at {at}: ")),
-            (None, true) => Some("sent again after that end, by a redrive: ".to_owned()),
-            (None, false) => None,
-        }
-    }
-
-    /// Whether it ended undelivered, as far as is known.
-    fn has_ended(&self) -> bool {
-        self.lines.iter().any(AttemptLine::is_end)
-            || self.state.as_ref().is_some_and(|state| state["standing"] == "Ended")
     }
 }
 
@@ -316,6 +268,17 @@ impl Told {
         if verdicts.is_some() || !deliveries.is_empty() {
             return Ok(());
         }
+        let is_paused = |(_, health): &&(String, Value)| health["pause"].is_object();
+        let paused = self.holding.iter().filter(is_paused).map(|(name, _)| name.as_str());
+        let paused = paused.collect::<Vec<_>>().join(", ");
+        if !paused.is_empty() {
+            let message = format!(
+                "no log line tells of an event `{id}` of topic {topic} so far: it may be held by a pause \
+                 ({paused}), and what a pause holds has no line before its first attempt. To see which event \
+                 subscriptions want it, give the event (--event FILE)"
+            );
+            return Err(Unfinished(message).into());
+        }
         let may_be = match self.logs_successes {
             true => "it may wait for its first attempt. If it can't",
             false => {
@@ -336,6 +299,7 @@ impl Told {
             let lines: Vec<_> = found.lines.iter().map(|line| &line.line).collect();
             json!({
                 "id": found.id, "eventSubscription": found.name, "state": found.state, "log": lines,
+                "isDivided": found.is_divided(), "eventStanding": found.event_standing(),
             })
         };
         let holding =
@@ -373,13 +337,7 @@ impl Told {
             text.push_str(&format!("\n\n{}: {again}{}", found.name, found.told()));
         }
         for (name, health) in holding {
-            let at = |pointer| text_at(health, pointer);
-            text.push_str(&format!(
-                "\n\n{name}: attempts nothing until {} ({}, {}). If it wants the event, the event waits.",
-                at("/until"),
-                at("/state"),
-                at("/cause/outcome"),
-            ));
+            text.push_str(&format!("\n\n{name}: {}", held_back(health)));
         }
         if deliveries.is_empty() {
             let why = if *logs_successes { "" } else { SUCCESSES };
@@ -412,6 +370,34 @@ impl Told {
             list(others.clone()),
             arguments.topic
         )
+    }
+}
+
+/// Why an event subscription attempts nothing, and until when.
+fn held_back(health: &Value) -> String {
+    let at = |pointer| text_at(health, pointer);
+    match health.get("pause") {
+        Some(pause) => format!(
+            "paused {}. If it wants the event, the event waits until it is resumed (`gridpost subscription \
+             resume`), or until {}, when the pause ends by itself{}.",
+            pause::told(pause),
+            at("/pause/until"),
+            ends_meanwhile(pause),
+        ),
+        None => format!(
+            "attempts nothing until {} ({}, {}). If it wants the event, the event waits.",
+            at("/until"),
+            at("/state"),
+            at("/cause/outcome"),
+        ),
+    }
+}
+
+/// What else may become of an event that a pause holds.
+pub(crate) fn ends_meanwhile(pause: &Value) -> &'static str {
+    match pause["timeToLiveRuns"] == json!(true) {
+        true => ". The event ends undelivered if its time-to-live is over before",
+        false => "",
     }
 }
 

@@ -7,6 +7,7 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::console::word;
 use crate::declared::Root;
 use crate::declared::export::Export;
 use crate::failure::Misuse;
@@ -20,6 +21,14 @@ const MODULE: &str =
 
 /// What the file is called beside Terraform's.
 const FILE: &str = "topics.json";
+
+/// How to come by the functions, and by the program that the apply runs.
+const FUNCTIONS: [&str; 4] = [
+    "  # put `gridpost` on the PATH: the apply runs it",
+    "  # the functions: unpack those of a release, or build them in a clone of Gridpost (README, \"Deploy to AWS\"):",
+    "  rustup target add aarch64-unknown-linux-gnu",
+    "  cargo lambda build --release --arm64 --output-format zip",
+];
 
 /// What to export, and how. Keys of topics are never exported: a deployment makes its own.
 #[derive(Args, Debug)]
@@ -55,16 +64,20 @@ pub async fn run(
     let api = target.resolve()?.manage_api().await?;
     let mut export = Export::read(&api, &arguments.topics, arguments.with_secrets).await?;
     match &arguments.terraform {
-        None => output.print(&export.document, indented),
+        None => {
+            output.print(&export.document, indented);
+            tell(&export.notes, output.is_json());
+        }
         Some(folder) => {
             let root = Root::of(&export, &arguments.module);
             export.notes.extend(root.notes.iter().cloned());
             let files = write(folder, &export.document, &root)?;
             let document = json!({"files": files, "variables": export.variables});
-            output.print(&document, |_| next(folder, &files, &export.variables));
+            // Before how to go on, which begins with them.
+            tell(&export.notes, output.is_json());
+            output.print(&document, |_| next(folder, &files, &export));
         }
     }
-    tell(&export.notes, output.is_json());
     Ok(())
 }
 
@@ -99,12 +112,25 @@ fn write(folder: &Path, document: &Value, root: &Root) -> anyhow::Result<Vec<Pat
 }
 
 /// What was written, and how to go on.
-fn next(folder: &Path, files: &[PathBuf], variables: &[String]) -> String {
+fn next(folder: &Path, files: &[PathBuf], export: &Export) -> String {
     let mut lines: Vec<_> = files.iter().map(|file| format!("wrote {}", file.display())).collect();
     lines.extend([String::new(), "Next:".to_owned()]);
-    lines.extend(variables.iter().map(|variable| format!("  export {variable}=…")));
-    let terraform = format!("  terraform -chdir={}", folder.display());
-    lines.extend([format!("{terraform} init"), format!("{terraform} apply")]);
+    if !export.notes.is_empty() {
+        lines.push(format!("  # what the lines with ! ask for, in {FILE} and main.tf"));
+    }
+    lines.extend(FUNCTIONS.map(str::to_owned));
+    lines.extend(export.variables.iter().map(|variable| format!("  export {variable}=…")));
+    // The functions may have been built in another folder than this.
+    let root = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let terraform = format!("  terraform -chdir={}", word(&root.to_string_lossy()));
+    lines.extend([
+        format!("{terraform} init"),
+        "  # with the folder of the functions, from its root on; a clone has them in target/lambda:"
+            .to_owned(),
+        format!("{terraform} apply -var functions_dir=…"),
+        "  # signing secrets, keys of topics and URLs are new: tell endpoints and publishers"
+            .to_owned(),
+    ]);
     lines.join("\n")
 }
 
@@ -131,7 +157,30 @@ mod tests {
         fs::remove_file(&files[0]).expect("removed");
         assert!(write(&place, &json!({}), &root).expect_err("there").is::<Misuse>());
         assert_eq!(fs::read_to_string(&files[1]).expect("a file"), "# root\n");
-        let told = next(&place, &files, &["SECRET_A".to_owned()]);
-        assert!(told.contains("export SECRET_A=…\n  terraform -chdir="), "{told}");
+    }
+
+    #[test]
+    fn the_steps_are_told_in_their_order() {
+        let notes = vec!["orders/local: AWS can't reach it".to_owned()];
+        let variables = vec!["SECRET_A".to_owned()];
+        let export = Export { document: json!({"topics": {}}), variables, notes };
+        let told = next(Path::new("/a b"), &["/a b/main.tf".into()], &export);
+        let mut rest = told.as_str();
+        for part in [
+            "wrote /a b/main.tf\n\nNext:\n",
+            "# what the lines with ! ask for",
+            "put `gridpost` on the PATH",
+            "\n  cargo lambda build ",
+            "\n  export SECRET_A=…\n",
+            "  terraform -chdir='/a b' init\n",
+            "  terraform -chdir='/a b' apply -var functions_dir=…\n",
+            "signing secrets, keys of topics and URLs are new",
+        ] {
+            let found = rest.find(part);
+            assert!(found.is_some(), "{part} in\n{told}");
+            rest = &rest[found.unwrap_or_default() + part.len()..];
+        }
+        let without = next(Path::new("/a"), &[], &Export { notes: Vec::new(), ..export });
+        assert!(!without.contains("lines with !"), "{without}");
     }
 }

@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
+use crate::console::word;
 use crate::local::build::Profile;
 use crate::local::connection::Connection;
 use crate::local::demonstration::{self, Letters, Publisher, Show, Shown};
+use crate::local::home::Home;
 use crate::local::stack::{self, Settings};
 use crate::output::{self, Output};
 use crate::progress::Progress;
@@ -59,16 +61,22 @@ pub async fn run(
     let cases = shown.iter().map(|case| json!({"title": case.title, "lines": case.lines}));
     let mut document = serde_json::to_value(&stack.connection)?;
     document["demonstration"] = cases.collect();
-    output.print(&document, |_| summary(&stack.connection, &shown, &invocation()));
+    let gridpost = invocation(target, &settings.home);
+    output.print(&document, |_| summary(&stack.connection, &shown, &gridpost));
     Ok(())
 }
 
-/// How this program was called, so that the commands shown can be pasted.
-pub(super) fn invocation() -> String {
-    if env::var_os("CARGO_MANIFEST_DIR").is_some() {
-        return "cargo run -q --".to_owned();
+/// How this program was called, so that the commands shown can be pasted. A folder that was named is
+/// named with its whole path: another terminal may be in another one.
+pub(super) fn invocation(target: &TargetArguments, home: &Home) -> String {
+    let program = match env::var_os("CARGO_MANIFEST_DIR") {
+        Some(_) => "cargo run -q --".to_owned(),
+        None => env::args().next().unwrap_or_else(|| "gridpost".to_owned()),
+    };
+    match target.home {
+        Some(_) => format!("{program} --home {}", word(&home.root().to_string_lossy())),
+        None => program,
     }
-    env::args().next().unwrap_or_else(|| "gridpost".to_owned())
 }
 
 fn summary(connection: &Connection, shown: &[Shown], gridpost: &str) -> String {
@@ -113,6 +121,7 @@ fn summary(connection: &Connection, shown: &[Shown], gridpost: &str) -> String {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::path::Path;
 
     use super::*;
     use crate::local::connection::TopicConnection;
@@ -140,6 +149,22 @@ mod tests {
             "cargo run -q -- publish --topic demo",
         ] {
             assert!(text.contains(part), "{part} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn commands_name_the_folder_that_was_named() {
+        let named = TargetArguments { home: Some("my stack".into()), ..TargetArguments::default() };
+        for (target, folder, want) in [
+            (&named, "/tmp/x", Some(" --home /tmp/x")),
+            (&named, "/a/my stack", Some(" --home '/a/my stack'")),
+            (&TargetArguments::default(), "/a/.gridpost", None),
+        ] {
+            let told = invocation(target, &Home::at(Path::new(folder)));
+            match want {
+                Some(want) => assert!(told.ends_with(want), "{told}"),
+                None => assert!(!told.contains("--home"), "{told}"),
+            }
         }
     }
 }

@@ -14,7 +14,8 @@ use super::page::{self, Frame, Tab, subscription_url};
 use super::publish::{json_text, table_of_verdicts};
 use super::sought::{EXACT, LeftOut, is_exact};
 use crate::attempt_lines::because_of;
-use crate::commands::explain::{self, ExplainArguments, Told};
+use crate::commands::explain::{self, ExplainArguments, Told, ends_meanwhile};
+use crate::commands::subscription::pause;
 use crate::document::TimeToLive;
 use crate::output::text_at;
 
@@ -165,11 +166,7 @@ fn found_of(app: &App, topic: &str, id: &str, told: &Told) -> Markup {
         @if document["verdicts"].is_array() { (table_of_verdicts(topic, &document["verdicts"])) }
         @for delivery in &deliveries { (delivery_of(app, topic, delivery)) }
         @for held in document["holdingBack"].as_array().into_iter().flatten() {
-            @let name = text_at(held, "/eventSubscription");
-            p.warn {
-                a href=(subscription_url(topic, name, "")) { (name) }
-                " attempts nothing until " (page::time_at(held, "/health/until")) ": if it wants the event, the event waits."
-            }
+            (held_back(topic, held))
         }
         @if !document["verdicts"].is_array() {
             @let others: Vec<_> = told.others().collect();
@@ -178,6 +175,22 @@ fn found_of(app: &App, topic: &str, id: &str, told: &Told) -> Markup {
                 ul { @for (name, wants) in others {
                     li { a href=(subscription_url(topic, name, "")) { (name) } ": " (page::visible(wants)) }
                 } }
+            }
+        }
+    }
+}
+
+/// An event subscription that attempts nothing at present: why, and until when.
+fn held_back(topic: &str, held: &Value) -> Markup {
+    let name = text_at(held, "/eventSubscription");
+    html! {
+        p.warn {
+            a href=(subscription_url(topic, name, "")) { (name) }
+            @if let Some(pause) = held.pointer("/health/pause") {
+                " is paused " (page::visible(&pause::told(pause))) ": if it wants the event, the event waits until it is "
+                "resumed, or until " (page::time_at(pause, "/until")) (ends_meanwhile(pause)) "."
+            } @else {
+                " attempts nothing until " (page::time_at(held, "/health/until")) ": if it wants the event, the event waits."
             }
         }
     }
@@ -197,12 +210,23 @@ fn delivery_of(app: &App, topic: &str, delivery: &Value) -> Markup {
         h2 { "To " a href=(subscription_url(topic, name, "")) { (name) } }
         p {
             @if delivery["state"].is_object() { "Delivery " a href=(url) { (id) } } @else { "Delivery " (id) }
-            @if let Some(standing) = delivery.pointer("/state/standing").and_then(Value::as_str) {
-                ": " strong { (standing) }
-            }
+            (standing(delivery))
         }
         (page::table(&format!("What was logged of delivery {id}"), &["When", "Attempt", "Outcome", "Took", "What follows"], &rows))
         (attempt_now(app, &url, &delivery["state"]))
+    }
+}
+
+/// Where the event stands, which is where its delivery does unless the events went different ways.
+fn standing(delivery: &Value) -> Markup {
+    let of = |pointer| delivery.pointer(pointer).and_then(Value::as_str);
+    html! {
+        @if delivery["isDivided"] == true {
+            ", whose events went different ways. This event: " strong { (of("/eventStanding").unwrap_or("not logged")) }
+            "; what was left of the delivery: " (text_at(delivery, "/state/standing"))
+        } @else if let Some(standing) = of("/state/standing") {
+            ": " strong { (standing) }
+        }
     }
 }
 
@@ -271,5 +295,44 @@ mod tests {
         let told = Told::noting("the dead letters of a can't be read: <no>");
         let want = "<p class=\"warn\">the dead letters of a can't be read: &lt;no&gt;</p>";
         assert_eq!(notes(&told).0, want);
+    }
+
+    #[test]
+    fn what_a_pause_holds_is_told_with_the_pause() {
+        let pause =
+            serde_json::json!({"since": "S", "until": "U", "by": "<me>", "timeToLiveRuns": true});
+        let held = serde_json::json!({"eventSubscription": "a", "health": {"pause": pause}});
+        let told = held_back("t", &held).0;
+        for part in [
+            "is paused since S by &lt;me&gt;, time-to-live runs",
+            "until U",
+            "time-to-live is over",
+        ] {
+            assert!(told.contains(part), "{part} is not in {told}");
+        }
+        let waits = serde_json::json!({"eventSubscription": "a", "health": {"until": "U"}});
+        let told = held_back("t", &waits).0;
+        assert!(told.contains(" attempts nothing until U: if"), "{told}");
+    }
+
+    #[test]
+    fn an_event_that_went_its_own_way_has_its_own_standing() {
+        let state = serde_json::json!({"standing": "Delivered"});
+        // (whether the events went different ways, where the event stands, what is told)
+        for (is_divided, event, want) in [
+            (false, Some("Delivered"), ": <strong>Delivered</strong>"),
+            (
+                true,
+                Some("Ended"),
+                "This event: <strong>Ended</strong>; what was left of the delivery: Delivered",
+            ),
+            (true, None, "This event: <strong>not logged</strong>;"),
+        ] {
+            let delivery = serde_json::json!({
+                "state": state, "isDivided": is_divided, "eventStanding": event,
+            });
+            let told = standing(&delivery).0;
+            assert!(told.contains(want), "{told}");
+        }
     }
 }

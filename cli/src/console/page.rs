@@ -200,7 +200,7 @@ pub(super) fn above(topic: &str, name: &str) -> Vec<(String, String)> {
 
 /// A text as one word of a shell. One with characters that do not show is written by their numbers, as
 /// bash and zsh read them, so that what is copied is what was seen.
-pub(super) fn word(text: &str) -> String {
+pub(crate) fn word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
         return text.to_owned();

@@ -195,6 +195,148 @@ fn only_what_may_hold_the_event_back_is_told() {
 }
 
 #[test]
+fn what_a_pause_holds_is_told_as_held_and_not_as_unknown() {
+    let paused = |runs: bool| {
+        let pause = json!({"since": "S", "until": "U", "by": "arn:x", "timeToLiveRuns": runs});
+        json!({"state": "Healthy", "newEvents": "Held", "pause": pause})
+    };
+    for (runs, part, is_with_end) in [
+        (
+            true,
+            "billing: paused since S by arn:x, time-to-live runs. If it wants the event, ",
+            true,
+        ),
+        (false, "billing: paused since S by arn:x, time-to-live stands still. If", false),
+    ] {
+        let mut told = Told::noting("");
+        told.holding = vec![("billing".to_owned(), paused(runs))];
+        let text = told.text();
+        assert!(
+            text.contains(part) && text.contains("resumed") && text.contains("until U"),
+            "{text}"
+        );
+        assert_eq!(text.contains("ends undelivered if its time-to-live"), is_with_end, "{text}");
+        assert!(!text.contains("until -"), "{text}");
+        let error = told.outcome().expect_err("nothing is known for certain");
+        assert!(error.is::<Unfinished>(), "{error}");
+        let error = error.to_string();
+        assert!(error.contains("held by a pause (billing)"), "{error}");
+        assert!(!error.contains("check the id"), "{error}");
+    }
+}
+
+/// A line that names the event, at that time.
+fn logged(at_ms: i64, mut line: Value) -> AttemptLine {
+    line["timestamp"] = json!(format!("T{at_ms}"));
+    AttemptLine { id: at_ms.to_string(), at_ms, line }
+}
+
+fn failed(at_ms: i64, events: u64) -> AttemptLine {
+    let line = json!({"message": "attempt failed", "outcome": "Busy", "decision": "Retry",
+        "due": "D", "events": events});
+    logged(at_ms, line)
+}
+
+fn delivered(at_ms: i64, attempt: u64) -> AttemptLine {
+    let line = json!({"message": "attempt succeeded", "outcome": "Delivered", "status": 200,
+        "decision": "Delivered", "events": 1, "attempt": attempt});
+    logged(at_ms, line)
+}
+
+/// The end of that many events after that many attempts.
+fn ended(at_ms: i64, events: u64, attempts: u64) -> AttemptLine {
+    let line = json!({"message": "ended undelivered, goes to its dead-letter destination",
+        "outcome": "EventRejected", "status": 200, "reason": "RejectedByEndpoint",
+        "events": events, "attempts": attempts});
+    logged(at_ms, line)
+}
+
+fn in_state(
+    standing: &str,
+    (events, made): (u64, u64),
+    attempts: &Value,
+    lines: &[AttemptLine],
+) -> Found {
+    let state = json!({"id": "d-1", "standing": standing, "events": events, "publishTime": "P",
+        "deliveryAttempts": made, "attempts": attempts});
+    Found {
+        id: "d-1".to_owned(),
+        name: "billing".to_owned(),
+        state: Some(state),
+        lines: lines.to_vec(),
+    }
+}
+
+#[test]
+fn an_event_stands_where_its_own_lines_say() {
+    let (whole, part) = (json!([{"attempt": 1}]), json!([{"attempt": 1, "events": 8}]));
+    // (the delivery's standing, its events and attempts, those, the event's lines,
+    // whether the events went different ways, the event's standing)
+    let table: [(_, _, _, &[AttemptLine], _, _); 14] = [
+        ("Waiting", (8, 1), &whole, &[failed(1, 8)], false, Some("Waiting")),
+        ("Delivered", (8, 1), &whole, &[failed(1, 8)], false, Some("Delivered")),
+        ("Ended", (8, 2), &whole, &[failed(1, 8), ended(2, 8, 2)], false, Some("Ended")),
+        ("Delivered", (1, 1), &whole, &[failed(1, 1), delivered(2, 2)], false, Some("Delivered")),
+        // It was delivered before the others, which ended, go on, or were delivered later.
+        ("Ended", (1, 1), &whole, &[delivered(1, 1)], true, Some("Delivered")),
+        ("Waiting", (1, 1), &whole, &[failed(1, 8), delivered(2, 2)], true, Some("Delivered")),
+        ("Delivered", (1, 1), &whole, &[delivered(1, 1)], true, Some("Delivered")),
+        // It ended before the others, which were delivered, go on, or ended later.
+        ("Delivered", (1, 1), &whole, &[ended(1, 1, 1)], true, Some("Ended")),
+        ("Waiting", (1, 1), &whole, &[ended(1, 1, 1)], true, Some("Ended")),
+        ("Ended", (1, 4), &whole, &[ended(1, 1, 1)], true, Some("Ended")),
+        // Another one ended before it.
+        ("Delivered", (1, 2), &whole, &[failed(1, 8), delivered(2, 3)], true, Some("Delivered")),
+        ("Waiting", (2, 2), &whole, &[failed(1, 8), failed(2, 2)], true, Some("Waiting")),
+        ("Ended", (1, 4), &part, &[failed(1, 1), ended(2, 1, 4)], true, Some("Ended")),
+        // Its end is in no line that was found.
+        ("Ended", (1, 4), &part, &[failed(1, 8)], true, None),
+    ];
+    for (standing, numbers, attempts, lines, is_divided, want) in table {
+        let found = in_state(standing, numbers, attempts, lines);
+        assert_eq!((found.is_divided(), found.event_standing()), (is_divided, want), "{found:?}");
+    }
+}
+
+#[test]
+fn an_event_that_went_its_own_way_is_told_by_its_own_lines() {
+    let attempts = json!([{"attempt": 2, "startTime": "LATER", "durationInMs": 3,
+        "outcome": "Delivered", "httpStatusCode": 200}]);
+    let mut told = Told::noting("");
+    told.deliveries = vec![in_state("Delivered", (1, 1), &attempts, &[ended(1, 1, 1)])];
+    let text = told.text();
+    let own = "billing: delivery d-1, whose events went different ways: this event ended undelivered\n  \
+               T1  to its dead-letter destination for RejectedByEndpoint (last attempt: EventRejected, \
+               200)\nwhat was left of that delivery";
+    assert!(text.contains(own), "{text}");
+    let of_others =
+        "other events alone:\ndelivery d-1: delivered, 1 event published at P\n  2  LATER";
+    assert!(text.contains(of_others), "{text}");
+    let document = &told.document()["deliveries"][0];
+    assert_eq!(
+        (&document["isDivided"], &document["eventStanding"]),
+        (&json!(true), &json!("Ended"))
+    );
+
+    told.deliveries = vec![in_state("Ended", (1, 2), &attempts, &[failed(1, 8)])];
+    let text = told.text();
+    assert!(text.contains("the log does not say what became of this event"), "{text}");
+    assert!(text.contains("\n  T1  Busy; again at D\nwhat was left"), "{text}");
+    // What ended in that delivery was another event: what follows need not be a redrive.
+    let mut next = in_state("Waiting", (1, 1), &attempts, &[]);
+    next.id = "d-2".to_owned();
+    told.deliveries.push(next);
+    assert!(!told.text().contains("by a redrive"), "{}", told.text());
+
+    // Without a state: one that was attempted has not waited behind its endpoint until its end.
+    for (attempts, has_waited) in [(0, true), (1, false)] {
+        let lines = [ended(1, 1, attempts)];
+        let found = Found { state: None, ..in_state("Ended", (1, 1), &json!([]), &lines) };
+        assert_eq!(found.told().contains("waited behind its endpoint"), has_waited, "{attempts}");
+    }
+}
+
+#[test]
 fn without_log_lines_every_dead_letter_folder_is_looked_into() {
     let subscriptions = [
         json!({"name": "audit", "properties": {"deadLetterDestination": null}}),
