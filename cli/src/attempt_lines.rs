@@ -284,6 +284,7 @@ pub fn because_of(because: &str) -> &str {
         "RetryAfter" => "which its Retry-After asks for",
         "EndpointWaits" => "when the endpoint's probation or delayed delivery ends",
         "Resend" => "because an operator asked for it",
+        "Pause" => "once the event subscription is resumed",
         other => other,
     }
 }

@@ -149,4 +149,10 @@ pub(super) const ALL: &[Mutation] = &[
 "#,
         new: "",
     },
+    Mutation {
+        name: "a redrive begins before all that it is to send can be seen",
+        file: "functions/manage/handler/src/routes/redrives.rs",
+        old: "SEEN_AFTER: Duration = Duration::from_secs(5)",
+        new: "SEEN_AFTER: Duration = Duration::ZERO",
+    },
 ];

@@ -105,6 +105,12 @@ pub(super) const DISPATCH: &[Mutation] = &[
         old: "visible.is_ok_and(|visible| visible <= QUIET_VISIBLE_MAX)",
         new: "visible.is_ok_and(|visible| visible < u64::MAX - QUIET_VISIBLE_MAX)",
     },
+    Mutation {
+        name: "what a part has delivered is told as all of it",
+        file: "functions/dispatch/handler/src/attempt_log.rs",
+        old: "event_ids = delivery.event_ids_of(delivered),",
+        new: "event_ids = delivery.event_ids(),",
+    },
 ];
 
 /// Those in the client for endpoints.

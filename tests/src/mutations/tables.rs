@@ -95,6 +95,12 @@ pub(super) const CORE: &[Mutation] = &[
         old: "            looks_into_arrays: filter.enable_advanced_filtering_on_arrays,",
         new: "            looks_into_arrays: true,",
     },
+    Mutation {
+        name: "what a queue gets is counted as it is in the event",
+        file: "shared/core/src/delivery/resource_request.rs",
+        old: "ResourceKind::SqsQueue | ResourceKind::SnsTopic => queue_text_bytes(&self.body),",
+        new: "ResourceKind::SqsQueue | ResourceKind::SnsTopic => self.body.len(),",
+    },
 ];
 
 /// Those in the ledger, which the runtime's tests read from lines as its meter writes them.
