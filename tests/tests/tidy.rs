@@ -227,9 +227,12 @@ fn the_guide_has_the_rules_of_every_profile() {
         NAMED.iter().map(|status| row(&format!("`{status}`"), Some(*status), other)).collect();
     rows.push(row("no answer in 30 s (`TimedOut`)", None, Outcome::TimedOut));
     rows.push(row("no connection (`SocketError`)", None, Outcome::SocketError));
-    rows.push(row("any other", Some(500), other));
+    rows.push(row("any other, `205` and redirects too", Some(500), other));
+    let delivered = |status: &u16| Outcome::of_status(*status) == Outcome::Delivered;
+    assert_eq!((200..600).filter(delivered).collect::<Vec<_>>(), [200, 201, 202, 203, 204]);
+    rows.push("| `200` to `204` | delivered | delivered | delivered |".to_owned());
     none(rows.into_iter().filter(|row| !page.contains(row)).collect());
-    for status in (300..600).filter(|status| !NAMED.contains(status)) {
+    for status in (205..600).filter(|status| !NAMED.contains(status)) {
         for name in ALL {
             assert_eq!(rule(name, Some(status), other), rule(name, Some(500), other), "{status}");
         }
