@@ -78,13 +78,13 @@ impl Made {
     }
 
     /// The same where something was refused.
-    fn in_part(&self, refused: &[String]) -> (String, Map<String, Value>) {
+    fn in_part(&self, refused: &[String], is_broken: bool) -> (String, Map<String, Value>) {
         let mut members = self.members();
         members.insert("created".to_owned(), json!(self.created));
         members.insert("replaced".to_owned(), json!(self.replaced));
         members.insert("refused".to_owned(), json!(refused));
         let refused = refused.join("\n  ");
-        if self.topics == 0 {
+        if self.topics == 0 && !is_broken {
             let told = "what the file declares is refused, and nothing of it was applied";
             return (format!("{told}:\n  {refused}"), members);
         }
@@ -195,7 +195,8 @@ impl Declared {
         let mut problems = self.problems.clone();
         let mut made = Made::default();
         let broken = self.make_each(api, &mut made, &mut problems).await.err();
-        let is_misuse = broken.is_none() && !self.problems.is_empty();
+        let is_broken = broken.is_some();
+        let is_misuse = !is_broken && !self.problems.is_empty();
         if let Some(broken) = broken {
             if made.topics == 0 && problems.is_empty() {
                 return Err(broken);
@@ -206,7 +207,7 @@ impl Declared {
         if problems.is_empty() {
             return Ok(made);
         }
-        let (message, members) = made.in_part(&problems);
+        let (message, members) = made.in_part(&problems, is_broken);
         Err(InPart { message, members, is_misuse }.into())
     }
 
@@ -483,6 +484,9 @@ mod tests {
             all.message,
             "what the file declares is refused, and nothing of it was applied:\n  topics.bad: It failed: busy."
         );
+
+        let both = refused(json!({"topics": {"bad": {}, "late": {}}})).await.message;
+        assert!(both.starts_with("the file was applied in part: 0 topics"), "{both}");
 
         let cut = refused(json!({"topics": {"a": {}, "late": {}}})).await;
         assert!(cut.message.contains("\n  new: topics.a\nrefused:\n  topics.late: "), "{cut}");

@@ -336,6 +336,7 @@ export function actions(ground) {
     await session.click("Count them (dry run)");
     await page.getByText("600 events would be sent").waitFor();
     await session.click("Send these 600 events");
+    await page.getByText(/of 600 events sent/).first().waitFor();
     await session.click("Cancel");
     await session.says("The redrive is canceled");
     await page.getByText(/^Canceled: \d+ of 600 events sent/).waitFor();

@@ -275,7 +275,8 @@ impl Told {
             let message = format!(
                 "no log line tells of an event `{id}` of topic {topic} so far: it may be held by a pause \
                  ({paused}), and what a pause holds has no line before its first attempt. To see which event \
-                 subscriptions want it, give the event (--event FILE)"
+                 subscriptions want it, give the event (--event FILE). If those don't, check the id, or look \
+                 further back (--since 7d)"
             );
             return Err(Unfinished(message).into());
         }

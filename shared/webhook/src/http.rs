@@ -122,7 +122,9 @@ impl Pools {
 
     /// The one for the next request: it keeps the connection, unless too many are under way.
     fn next(&self) -> Arc<Pool> {
-        if self.open.is_crowded() { Arc::clone(&self.fresh) } else { self.kept() }
+        // Asked for all the same: this is what closes connections that are idle.
+        let kept = self.kept();
+        if self.open.is_crowded() { Arc::clone(&self.fresh) } else { kept }
     }
 
     /// The one that keeps connections. It bounds them for each host alone: when too many are open over

@@ -63,9 +63,11 @@ impl Found {
     /// Whether some of its events were delivered or ended before others, as far as is known.
     pub(super) fn is_divided(&self) -> bool {
         let Some(state) = &self.state else { return false };
-        // An attempt says how many events it had where it, or one before, had a part of them.
+        // An attempt says how many events it had where it, or one before, had a part of them. They may
+        // all go on together afterwards, or be the single ones of deliveries that shared a request.
         let mut attempts = state["attempts"].as_array().into_iter().flatten();
-        let has_parts = attempts.any(|attempt| attempt["events"].is_u64());
+        let left = state["events"].as_u64();
+        let has_parts = attempts.any(|attempt| attempt["events"].as_u64() > left);
         let differs = |line: &AttemptLine, name: &str, of_state: &str| {
             line.line[name].is_u64() && line.line[name] != state[of_state]
         };

@@ -221,7 +221,8 @@ fn what_a_pause_holds_is_told_as_held_and_not_as_unknown() {
         assert!(error.is::<Unfinished>(), "{error}");
         let error = error.to_string();
         assert!(error.contains("held by a pause (billing)"), "{error}");
-        assert!(!error.contains("check the id"), "{error}");
+        let (pause, id) = (error.find("held by a pause"), error.find("check the id"));
+        assert!(pause < id, "the pause first: {error}");
     }
 }
 
@@ -270,13 +271,21 @@ fn in_state(
 #[test]
 fn an_event_stands_where_its_own_lines_say() {
     let (whole, part) = (json!([{"attempt": 1}]), json!([{"attempt": 1, "events": 8}]));
+    let parts = |events: &[u32]| -> Value {
+        let attempt = |(at, events): (usize, &u32)| json!({"attempt": at + 1, "events": events});
+        events.iter().enumerate().map(attempt).collect()
+    };
+    let (alike, shared) = (parts(&[8, 4, 4]), parts(&[1, 1]));
     // (the delivery's standing, its events and attempts, those, the event's lines,
     // whether the events went different ways, the event's standing)
-    let table: [(_, _, _, &[AttemptLine], _, _); 14] = [
+    let table: [(_, _, _, &[AttemptLine], _, _); 16] = [
         ("Waiting", (8, 1), &whole, &[failed(1, 8)], false, Some("Waiting")),
         ("Delivered", (8, 1), &whole, &[failed(1, 8)], false, Some("Delivered")),
         ("Ended", (8, 2), &whole, &[failed(1, 8), ended(2, 8, 2)], false, Some("Ended")),
         ("Delivered", (1, 1), &whole, &[failed(1, 1), delivered(2, 2)], false, Some("Delivered")),
+        // All parts of its batch failed alike; a batch of deliveries of one event each was split.
+        ("Waiting", (8, 2), &alike, &[failed(1, 8)], false, Some("Waiting")),
+        ("Ended", (1, 2), &shared, &[ended(2, 1, 2)], false, Some("Ended")),
         // It was delivered before the others, which ended, go on, or were delivered later.
         ("Ended", (1, 1), &whole, &[delivered(1, 1)], true, Some("Delivered")),
         ("Waiting", (1, 1), &whole, &[failed(1, 8), delivered(2, 2)], true, Some("Delivered")),
