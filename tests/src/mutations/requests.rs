@@ -108,8 +108,8 @@ pub(super) const DISPATCH: &[Mutation] = &[
     Mutation {
         name: "what a part has delivered is told as all of it",
         file: "functions/dispatch/handler/src/attempt_log.rs",
-        old: "event_ids = delivery.event_ids_of(delivered),",
-        new: "event_ids = delivery.event_ids(),",
+        old: "hand.delivery.event_ids_of(part)",
+        new: "hand.delivery.event_ids()",
     },
 ];
 

@@ -41,33 +41,26 @@ pub fn failed(
 }
 
 /// Logs a successful attempt, which the delivery's attempts do not include.
-pub fn succeeded(
-    hand: &DeliveryInHand,
-    answer: Answer,
-    (began_at, ended_at): (Timestamp, Timestamp),
-) {
+pub fn succeeded(hand: &DeliveryInHand, answer: Answer, times: (Timestamp, Timestamp)) {
     let delivery = &hand.delivery;
-    tracing::info!(
-        delivery.id = %delivery.id,
-        subscription = %hand.subscription().key,
-        attempt = delivery.attempts.made + 1,
-        outcome = %answer.outcome,
-        status = answer.status,
-        duration_ms = duration_ms(began_at, ended_at),
-        decision = "Delivered",
-        events = delivery.event_count(),
-        event_ids = delivery.event_ids(),
-        publish_time = %delivery.publish_time.to_iso_8601(),
-        traceparent = delivery.traceparent.map(tracing::field::display),
-        "attempt succeeded",
-    );
+    let events = (delivery.event_count(), delivery.event_ids());
+    delivered(hand, events, answer, times);
 }
 
-/// Logs that an attempt, which failed for the rest, has delivered some events. The delivery's attempts
-/// do not include it yet.
+/// Logs which events were delivered by an attempt that failed for the rest.
 pub fn succeeded_in_part(
     hand: &DeliveryInHand,
-    delivered: &EventSet,
+    part: &EventSet,
+    answer: Answer,
+    times: (Timestamp, Timestamp),
+) {
+    let events = (part.len(), hand.delivery.event_ids_of(part));
+    delivered(hand, events, answer, times);
+}
+
+fn delivered(
+    hand: &DeliveryInHand,
+    (events, event_ids): (usize, String),
     answer: Answer,
     (began_at, ended_at): (Timestamp, Timestamp),
 ) {
@@ -80,8 +73,8 @@ pub fn succeeded_in_part(
         status = answer.status,
         duration_ms = duration_ms(began_at, ended_at),
         decision = "Delivered",
-        events = delivered.len(),
-        event_ids = delivery.event_ids_of(delivered),
+        events,
+        event_ids,
         publish_time = %delivery.publish_time.to_iso_8601(),
         traceparent = delivery.traceparent.map(tracing::field::display),
         "attempt succeeded",
