@@ -241,7 +241,7 @@ pub(crate) fn rows(health: &Value, now: Timestamp) -> Vec<[String; 2]> {
             None if wait_is_over(health, now) => until(health, now),
             None if health.pointer("/waitingDeliveries/count") == Some(&json!(0)) => {
                 format!(
-                    "none waits: the next event after {} is the probe",
+                    "no failed one waits: the next event after {}, or one held back until then, is the probe",
                     at("/nextProbe/notBefore")
                 )
             }
@@ -359,7 +359,7 @@ mod tests {
             "waitingDeliveries": {"count": count, "isComplete": true}})
         };
         let text = describe("orders", "billing", &health(0), NOW);
-        assert!(text.contains("none waits: the next event after U is the probe"), "{text}");
+        assert!(text.contains("no failed one waits: the next event after U, or one held back until then, is the probe"), "{text}");
         let text = describe("orders", "billing", &health(2), NOW);
         assert!(text.contains("the first delivery that is due after U"), "{text}");
     }
