@@ -11,30 +11,46 @@ use serde_json::Value;
 /// Crates of the workspace with those of it that they use, tests aside. Names without `gridpost-`.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// Most that a crate may use of the workspace, from the core outwards. Functions and `tests` may use
-/// all of it but each other.
-const MAY_USE: [(&str, &[&str]); 20] = [
+/// Most that a crate may use of the workspace, from the core outwards. `tests` may use all of it.
+const MAY_USE: [(&str, &[&str]); 21] = [
     ("core", &[]),
     ("what-is-left", &[]),
     ("ports", &["core"]),
     ("runtime", &["core", "ports"]),
-    ("aws", &["core", "ports", "runtime"]),
     ("embedded", &["core", "ports"]),
     ("webhook", &["core", "ports"]),
     ("signing", &["core", "ports"]),
     ("testkit", &["core", "ports"]),
-    // What large publishes are made of is how all deliveries are sent.
-    ("ingest-handler", &["core", "ports", "expand-handler"]),
-    ("expand-handler", &["core", "ports"]),
-    // Events of sources are published as ingest publishes.
-    ("intake-handler", &["core", "ports", "expand-handler", "ingest-handler"]),
-    ("dispatch-handler", &["core", "ports"]),
-    ("dead-letter-handler", &["core", "ports"]),
-    ("redrive-handler", &["core", "ports"]),
-    ("manage-handler", &["core", "ports", "webhook"]),
-    ("wake-handler", &["core", "ports"]),
+    ("aws", &["core", "ports", "runtime", "signing"]),
+    ("ingest", &["core", "ports"]),
+    // What large publishes are made of, and events of sources, are sent as ingest sends.
+    ("expand", &["core", "ports", "ingest"]),
+    ("intake", &["core", "ports", "ingest"]),
+    ("dispatch", &["core", "ports"]),
+    ("dead-letter", &["core", "ports"]),
+    ("redrive", &["core", "ports"]),
+    ("manage", &["core", "ports"]),
+    ("wake", &["core", "ports"]),
     (
-        "dev",
+        "programs",
+        &[
+            "core",
+            "ports",
+            "runtime",
+            "aws",
+            "webhook",
+            "ingest",
+            "intake",
+            "expand",
+            "dispatch",
+            "dead-letter",
+            "redrive",
+            "manage",
+            "wake",
+        ],
+    ),
+    (
+        "server",
         &[
             "core",
             "ports",
@@ -42,16 +58,16 @@ const MAY_USE: [(&str, &[&str]); 20] = [
             "embedded",
             "webhook",
             "signing",
-            "ingest-handler",
-            "expand-handler",
-            "dispatch-handler",
-            "dead-letter-handler",
-            "redrive-handler",
-            "manage-handler",
-            "wake-handler",
+            "ingest",
+            "expand",
+            "dispatch",
+            "dead-letter",
+            "redrive",
+            "manage",
+            "wake",
         ],
     ),
-    ("cli", &["core", "ports", "runtime", "dev"]),
+    ("cli", &["core", "ports", "runtime", "server"]),
     (
         "simulation",
         &[
@@ -60,14 +76,14 @@ const MAY_USE: [(&str, &[&str]); 20] = [
             "runtime",
             "testkit",
             "embedded",
-            "ingest-handler",
-            "intake-handler",
-            "expand-handler",
-            "dispatch-handler",
-            "dead-letter-handler",
-            "redrive-handler",
-            "manage-handler",
-            "wake-handler",
+            "ingest",
+            "intake",
+            "expand",
+            "dispatch",
+            "dead-letter",
+            "redrive",
+            "manage",
+            "wake",
         ],
     ),
 ];
@@ -91,6 +107,15 @@ const OF_THE_CORE: [&str; 17] = [
     "time",
     "url",
     "uuid",
+];
+
+/// What tests of a crate use besides the testkit.
+const BESIDES: [(&str, &str); 4] = [
+    ("gridpost-webhook", "gridpost-runtime"),
+    ("gridpost-ingest", "gridpost-runtime"),
+    ("gridpost-manage", "gridpost-runtime"),
+    // A large publish is followed to its deliveries.
+    ("gridpost-ingest", "gridpost-expand"),
 ];
 
 /// What reaches a network, a runtime, a clock or dice, by the beginning of its name.
@@ -205,7 +230,7 @@ fn the_core_depends_on_a_short_list() {
 
 /// What tests and builds use besides.
 #[test]
-fn tests_use_the_testkit_and_no_other_function() {
+fn tests_use_the_testkit_and_little_besides() {
     for package in packages() {
         let own = package["name"].as_str().expect("a name");
         assert!(
@@ -215,14 +240,7 @@ fn tests_use_the_testkit_and_no_other_function() {
         for used in package["dependencies"].as_array().expect("dependencies") {
             let name = used["name"].as_str().expect("a name");
             if used["path"].is_string() && !used["kind"].is_null() {
-                let allowed = name == "gridpost-testkit"
-                    || name == "gridpost-runtime"
-                        && [
-                            "gridpost-webhook",
-                            "gridpost-ingest-handler",
-                            "gridpost-manage-handler",
-                        ]
-                        .contains(&own);
+                let allowed = name == "gridpost-testkit" || BESIDES.contains(&(own, name));
                 assert!(allowed && used["kind"] == "dev", "{own} uses {name} besides");
             }
         }
@@ -237,31 +255,7 @@ fn crates_use_what_lies_further_in() {
             graph[name].iter().filter(|used| !may.contains(&used.as_str())).collect();
         assert!(extra.is_empty(), "{name} uses {extra:?}");
     }
-    let functions = [
-        "ingest",
-        "intake",
-        "expand",
-        "dispatch",
-        "dispatch-resources",
-        "dead-letter",
-        "redrive",
-        "manage",
-        "wake",
-    ];
-    for function in functions {
-        for used in &graph[function] {
-            let own = format!("{function}-handler");
-            let is_function = functions.contains(&used.as_str()) || used.ends_with("-handler");
-            // It is dispatch with more endpoints.
-            let is_base = function == "dispatch-resources" && used.starts_with("dispatch");
-            assert!(!is_function || *used == own || is_base, "{function} uses {used}");
-            assert!(
-                !["testkit", "cli", "simulation", "tests"].contains(&used.as_str()),
-                "{function}: {used}"
-            );
-        }
-    }
-    let known = MAY_USE.len() + functions.len() + 1;
+    let known = MAY_USE.len() + 1;
     assert_eq!(graph.len(), known, "a crate without a rule: {:?}", graph.keys());
 }
 
@@ -270,11 +264,12 @@ fn crates_use_what_lies_further_in() {
 fn every_function_has_the_same_edge() {
     let mut programs = 0;
     let mut problems = Vec::new();
-    for function in fs::read_dir(root().join("functions")).expect("the functions").flatten() {
-        let Ok(files) = fs::read_dir(function.path().join("src")) else { continue };
-        for path in files.flatten().map(|file| file.path()) {
+    let folder = root().join("functions/programs/src");
+    for path in [folder.clone(), folder.join("bin")] {
+        let files = fs::read_dir(path).expect("the programs").flatten();
+        for path in files.map(|file| file.path()).filter(|path| path.is_file()) {
             let text = fs::read_to_string(&path).expect("a file");
-            programs += usize::from(path.ends_with("main.rs"));
+            programs += usize::from(text.contains("fn main()"));
             for word in ["\"GRIDPOST_", "service_fn", "LambdaEvent"] {
                 if text.contains(word) {
                     problems.push(format!("{} has {word}", path.display()));
@@ -309,13 +304,10 @@ fn handlers_and_command_line_have_no_aws_sdk() {
     for handler in
         ["ingest", "intake", "expand", "dispatch", "dead-letter", "redrive", "manage", "wake"]
     {
-        none_of(
-            &format!("gridpost-{handler}-handler"),
-            &["aws-sdk", "aws-config", "lambda_runtime"],
-        );
+        none_of(&format!("gridpost-{handler}"), &["aws-sdk", "aws-config", "lambda_runtime"]);
     }
     none_of("gridpost-embedded", &["aws-", "lambda_runtime"]);
-    none_of("gridpost-dev", &["aws-sdk", "aws-config", "lambda_runtime"]);
+    none_of("gridpost-server", &["aws-sdk", "aws-config", "lambda_runtime"]);
     none_of("gridpost-cli", &["aws-sdk", "lambda_runtime"]);
 }
 

@@ -10,10 +10,10 @@ use anyhow::Context;
 use aws_credential_types::provider::SharedCredentialsProvider;
 use clap::{Args, ValueEnum};
 use gridpost_core::endpoint::identities::Identities;
-use gridpost_dev::clock::Speed;
-use gridpost_dev::log::Log;
-use gridpost_dev::{DEAD_LETTER_BUCKET, Dev, Identity, Options, StartError, Sync};
 use gridpost_runtime::config;
+use gridpost_server::clock::Speed;
+use gridpost_server::log::Log;
+use gridpost_server::{DEAD_LETTER_BUCKET, Dev, Identity, Options, StartError, Sync};
 use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 use serde_json::json;
@@ -276,7 +276,7 @@ fn check_log_filter(filter: &str) -> Result<(), Misuse> {
         None => Ok(()),
         Some(word) => Err(Misuse(format!(
             "GRIDPOST_LOG: `{word}` is no level: write {}, or TARGET=LEVEL, with commas and without spaces \
-             between several (warn,gridpost_dispatch_handler=debug)",
+             between several (warn,gridpost_dispatch=debug)",
             LEVELS.join(", ")
         ))),
     }
@@ -426,14 +426,12 @@ mod tests {
 
     #[test]
     fn a_misspelt_level_is_refused_with_those_that_there_are() {
-        for filter in
-            ["", "debug", "INFO", "3", "warn,gridpost_dispatch_handler=debug", "a=off,b=1"]
-        {
+        for filter in ["", "debug", "INFO", "3", "warn,gridpost_dispatch=debug", "a=off,b=1"] {
             assert!(check_log_filter(filter).is_ok(), "{filter}");
         }
         for (filter, word) in [
             ("debgu", "`debgu`"),
-            ("warn,gridpost_dispatch_handler", "`gridpost_dispatch_handler`"),
+            ("warn,gridpost_dispatch", "`gridpost_dispatch`"),
             ("info, debug", "` debug`"),
         ] {
             let refused = check_log_filter(filter).expect_err(filter).to_string();

@@ -27,7 +27,7 @@ const FUNCTIONS: [&str; 4] = [
     "  # put `gridpost` on the PATH: the apply runs it",
     "  # the functions: unpack those of a release, or build them in a clone of Gridpost (README, \"Deploy to AWS\"):",
     "  rustup target add aarch64-unknown-linux-gnu",
-    "  cargo lambda build --release --arm64 --output-format zip",
+    "  cargo lambda build --release --arm64 --output-format zip -p gridpost-programs",
 ];
 
 /// What to export, and how. Keys of topics are never exported: a deployment makes its own.

@@ -124,22 +124,25 @@ fn read_metadata(document: &Value, functions: &Path) -> Option<Workspace> {
         if !Path::new(manifest).starts_with(functions) {
             continue;
         }
-        // What a function does is a library beside it.
-        let Some(binary) = binary(package) else { continue };
-        roots.push(package.get("id")?.as_str()?);
-        workspace.binaries.push(binary.to_owned());
+        // What a function does is a library beside the package that has the programs.
+        let programs: Vec<_> = programs(package).collect();
+        if !programs.is_empty() {
+            roots.push(package.get("id")?.as_str()?);
+            workspace.binaries.extend(programs);
+        }
     }
     workspace.binaries.sort();
     workspace.compiled = reachable(document, roots).unwrap_or(0);
     (!workspace.binaries.is_empty()).then_some(workspace)
 }
 
-/// The program of a package, if it has one.
-fn binary(package: &Value) -> Option<&str> {
+/// The programs of a package.
+fn programs(package: &Value) -> impl Iterator<Item = String> {
     let is_program = |target: &&Value| {
         target["kind"].as_array().is_some_and(|kinds| kinds.contains(&json!("bin")))
     };
-    package.get("targets")?.as_array()?.iter().find(is_program)?.get("name")?.as_str()
+    let targets = package["targets"].as_array().into_iter().flatten().filter(is_program);
+    targets.filter_map(|target| target["name"].as_str().map(str::to_owned))
 }
 
 /// Counts the packages that `roots` need, tests aside.
@@ -191,9 +194,10 @@ mod tests {
 
     #[test]
     fn only_functions_and_what_they_need_count() {
-        let package = |id: &str, manifest: &str, kind: &str| {
+        let package = |id: &str, manifest: &str, targets: &[(&str, &str)]| {
+            let targets = targets.iter().map(|(name, kind)| json!({"name": name, "kind": [kind]}));
             json!({"id": id, "name": id, "manifest_path": manifest,
-                "targets": [{"name": id, "kind": [kind]}, {"name": "x", "kind": ["custom-build"]}]})
+                "targets": targets.collect::<Vec<_>>()})
         };
         let node = |id: &str, needs: &[(&str, Value)]| {
             let deps: Vec<Value> = needs
@@ -205,14 +209,17 @@ mod tests {
         let document = json!({
             "target_directory": "/w/target",
             "packages": [
-                package("wake", "/w/functions/wake/Cargo.toml", "bin"),
-                package("ingest", "/w/functions/ingest/Cargo.toml", "bin"),
-                package("ingest-handler", "/w/functions/ingest/handler/Cargo.toml", "lib"),
-                package("cli", "/w/cli/Cargo.toml", "bin"),
-                package("serde", "/r/serde/Cargo.toml", "lib"),
+                package(
+                    "programs",
+                    "/w/functions/programs/Cargo.toml",
+                    &[("programs", "lib"), ("wake", "bin"), ("ingest", "bin"), ("x", "custom-build")],
+                ),
+                package("ingest", "/w/functions/ingest/Cargo.toml", &[("ingest", "lib")]),
+                package("cli", "/w/cli/Cargo.toml", &[("cli", "bin")]),
+                package("serde", "/r/serde/Cargo.toml", &[("serde", "lib")]),
             ],
             "resolve": {"nodes": [
-                node("wake", &[("core", Value::Null)]),
+                node("programs", &[("ingest", Value::Null), ("core", Value::Null)]),
                 node("ingest", &[("core", Value::Null), ("proptest", json!("dev"))]),
                 node("core", &[("serde", Value::Null), ("cc", json!("build"))]),
                 node("cli", &[("clap", Value::Null)]),

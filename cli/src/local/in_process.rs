@@ -43,7 +43,7 @@ pub async fn connection(
         publish_url: url.to_owned(),
         manage_url: url.to_owned(),
         emulator_url: url.to_owned(),
-        dead_letter_bucket: gridpost_dev::DEAD_LETTER_BUCKET.to_owned(),
+        dead_letter_bucket: gridpost_server::DEAD_LETTER_BUCKET.to_owned(),
         ca_file: ca_file.map(Path::to_owned),
         topics: Default::default(),
     };

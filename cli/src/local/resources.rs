@@ -1,6 +1,6 @@
 //! AWS resources as endpoints of `gridpost dev`: clients of the services that they belong to.
 
-use gridpost_dev::Resources;
+use gridpost_server::Resources;
 
 #[cfg(not(feature = "aws"))]
 use crate::failure::Misuse;
@@ -17,8 +17,7 @@ pub async fn clients() -> anyhow::Result<Resources> {
 
     use aws_credential_types::Credentials;
     use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
-    use gridpost_aws::Clients;
-    use gridpost_dispatch_resources::AwsResources;
+    use gridpost_aws::{Clients, resources::AwsResources};
 
     use crate::failure::Misuse;
     use crate::identity::{self, Environment, Identity};

@@ -1,164 +1,109 @@
-//! dispatch's program: reads settings, builds the ports, and translates Lambda's events and
-//! replies. `gridpost-dispatch-resources` is the same program with AWS resources as endpoints.
+//! dispatch: makes the delivery attempts.
+//!
+//! It consumes the dispatch queue (first attempts only) and the retry queues (everything later). A
+//! batch takes six steps: [`receive`] decodes it, [`load`] reads configuration and state, the
+//! core's [`plan`](gridpost_core::delivery::plan) chooses what happens to each delivery
+//! ([`planned`] reads the health and carries out every plan but an attempt), [`attempt`] makes the
+//! requests, [`decide`] chooses what follows, and [`settle`] carries it out: it alone writes states
+//! and sends deliveries on. [`handler`] takes a batch through the steps, [`group`] the deliveries
+//! of one event subscription, [`requests`] those that share a request. The steps pass [`in_hand`]'s
+//! data on.
+//!
+//! Beside them: [`bisect`] splits a batch that was refused, where that is asked for, [`acquire`]
+//! gets what an attempt needs besides permission, [`health`] caches endpoints' health, [`lane`]
+//! keeps slow endpoints from holding what others need, [`rate`] enforces the rates that endpoints
+//! allow, [`late_response`] listens for responses after 30 s, [`payload`] fetches what was too
+//! large for a message, [`in_flight`] samples how full the queues are, and [`attempt_log`] and
+//! [`count`] report. [`resources`] makes attempts at AWS resources through a port: the clients are
+//! in `gridpost_aws::resources`.
 
-use std::{sync::Arc, time::Duration};
+pub mod acquire;
+pub mod attempt;
+pub mod attempt_log;
+pub mod bisect;
+pub mod count;
+pub mod decide;
+pub mod group;
+pub mod handler;
+pub mod health;
+pub mod in_flight;
+pub mod in_hand;
+pub mod lane;
+pub mod late_response;
+pub mod load;
+pub mod payload;
+pub mod planned;
+pub mod rate;
+pub mod receive;
+pub mod record;
+pub mod report;
+pub mod requests;
+pub mod resources;
+pub mod response;
+pub mod settle;
+#[cfg(test)]
+mod world;
 
-use gridpost_aws::{
-    Clients,
-    configuration::ConfigurationTable,
-    identity,
-    late_listeners::ListenerTable,
-    parking::ParkingTable,
-    payloads::PayloadBucket,
-    secrets::AwsSecrets,
-    sqs::{QueueUrls, SqsQueues},
-    state::StateTable,
-};
-use gridpost_core::{
-    delivery::resource_check::Finding, retry::outcome::Outcome, subscription::Resource,
-};
-use gridpost_dispatch_handler::{
-    Context, Settings, handler::handle, health::HealthCache, in_flight::InFlight, rate::Rates,
-};
+use std::sync::Arc;
+
+use gridpost_core::retry::{health::Durations, lane::LaneSettings};
 use gridpost_ports::{
-    Clock, Configuration, EndpointClient, ResourceClient,
-    authentication::{Authenticated, Tokens},
-    configuration::ConfigurationCache,
+    Clock, DeliveryStates, Dice, EndpointClient, LateListeners, Meter, ParkingLot, Payloads,
+    QueueReceiver, QueueSender, ResourceClient, configuration::ConfigurationCache,
 };
-use gridpost_runtime::{
-    config::{self, SettingError, configuration_limits},
-    lambda,
-    sqs::{self, BatchReply, Message},
-    system::{SystemClock, SystemDice},
-    telemetry::{EmbeddedMeter, start_logging},
-};
-use gridpost_webhook::{http::HttpClient, keys::PrivateKeys, services::client_for_services};
-use lambda_runtime::Error;
-use serde::{Deserialize, Serialize};
 
-/// How long a check of a resource may wait for its service: a user waits for the answer.
-const CHECK_WAIT: Duration = Duration::from_secs(8);
+use health::HealthCache;
+use in_flight::InFlight;
+use rate::Rates;
 
-/// Runs the function. `resources` makes the client that delivers to AWS resources.
-///
-/// # Errors
-///
-/// The environment lacks a setting, or the Runtime API can't be reached.
-pub async fn run(resources: impl FnOnce(&Clients) -> Arc<dyn ResourceClient>) -> Result<(), Error> {
-    start_logging();
-    let meter = Arc::new(EmbeddedMeter::from_env()?);
-    let urls = QueueUrls::from_env()?;
-    let clients = Clients::from_env()?;
-    let resources = resources(&clients);
-    let context = context(clients, urls.clone(), resources, Arc::clone(&meter)).await?;
-    let (context, urls, meter) = (&context, &urls, &meter);
-    lambda::serve(meter, move |event: Event, deadline| async move {
-        if let Some(resource) = &event.check {
-            return Ok::<_, Error>(Reply::Check(check(context, resource).await));
-        }
-        let (records, mut reply) =
-            sqs::records(event.messages, context.clock.now(), |name| urls.named(name));
-        reply.extend(handle(context, records, deadline).await);
-        Ok(Reply::Batch(reply))
-    })
-    .await
+/// The ports and caches of dispatch, made once for the life of the function.
+pub struct Context {
+    pub clock: Arc<dyn Clock>,
+    pub dice: Arc<dyn Dice>,
+    pub sender: Arc<dyn QueueSender>,
+    pub receiver: Arc<dyn QueueReceiver>,
+    pub states: Arc<dyn DeliveryStates>,
+    /// How many messages wait in the retry queues.
+    pub in_flight: InFlight,
+    /// Long waits above the in-flight limit.
+    pub parking: Arc<dyn ParkingLot>,
+    /// Events that are too large for a message.
+    pub payloads: Arc<dyn Payloads>,
+    pub healths: HealthCache,
+    /// Counts requests to endpoints that limit them per minute.
+    pub rates: Rates,
+    pub configuration: ConfigurationCache,
+    pub listeners: Arc<dyn LateListeners>,
+    pub client: Arc<dyn EndpointClient>,
+    pub resources: Arc<dyn ResourceClient>,
+    pub meter: Arc<dyn Meter>,
+    pub settings: Settings,
 }
 
-async fn context(
-    clients: Clients,
-    urls: QueueUrls,
-    resources: Arc<dyn ResourceClient>,
-    meter: Arc<EmbeddedMeter>,
-) -> Result<Context, Error> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let queues = Arc::new(SqsQueues::new(clients.sqs(), urls));
-    let retry_shards = queues.retry_shards();
-    let config_table = config::config_table()?;
-    let state_table = config::state_table()?;
-    let configuration = ConfigurationTable::new(clients.dynamodb(), config_table);
-    configuration.connect().await;
-    let configuration: Arc<dyn Configuration> = Arc::new(configuration);
-    let states = Arc::new(StateTable::new(clients.dynamodb(), state_table.clone()));
-    let listeners = Arc::new(ListenerTable::new(clients.dynamodb(), state_table.clone()));
-    Ok(Context {
-        clock: Arc::clone(&clock),
-        dice: Arc::new(SystemDice),
-        sender: Arc::clone(&queues) as _,
-        in_flight: InFlight::new(Arc::clone(&queues) as _),
-        receiver: queues,
-        states: Arc::clone(&states) as _,
-        parking: Arc::new(ParkingTable::new(clients.dynamodb(), state_table)),
-        healths: HealthCache::new(Arc::clone(&states) as _, Arc::new(SystemDice)),
-        rates: Rates::new(states),
-        listeners,
-        configuration: ConfigurationCache::new(
-            configuration,
-            Arc::clone(&clock),
-            Arc::new(SystemDice),
-            configuration_limits()?,
-        ),
-        client: endpoint_client(&clients, clock)?,
-        resources,
-        payloads: Arc::new(PayloadBucket::new(clients, config::payload_bucket()?)),
-        meter,
-        settings: settings(retry_shards)?,
-    })
-}
-
-fn endpoint_client(
-    clients: &Clients,
-    clock: Arc<dyn Clock>,
-) -> Result<Arc<dyn EndpointClient>, Error> {
-    let (kept, allowed) = (config::failed_response_bytes()?, config::allowed_endpoints()?);
-    let make_client = Box::new(client_for_services(&clock));
-    let services = identity::services(clients.config(), &clock, make_client);
-    let secrets = Arc::new(AwsSecrets::new(Arc::clone(&services)));
-    let signer = identity::signer(clients.config(), services);
-    let (named, identities) = (allowed.secrets.clone(), allowed.identities.clone());
-    let client = HttpClient::new(allowed, Arc::clone(&clock))?;
-    let client = client.reading(Arc::clone(&secrets) as _);
-    let tokens = Tokens::new(Arc::new(client.clone()), secrets, named, clock);
-    let tokens = tokens.signing(Arc::new(PrivateKeys), Arc::new(SystemDice));
-    let tokens = tokens.proving(Arc::new(signer), identities);
-    Ok(Arc::new(Authenticated::new(client.keeping(kept), Arc::new(tokens))))
-}
-
-fn settings(retry_shards: usize) -> Result<Settings, SettingError> {
-    let (first_listeners_max, retry_listeners_max) = config::listeners_max()?;
-    Ok(Settings {
-        probation: config::probation()?,
-        retry_shards,
-        lanes: config::lanes()?,
-        first_listeners_max,
-        retry_listeners_max,
-        retry_in_flight_limit: config::retry_in_flight_limit()?,
-        queue_message_bytes_max: config::queue_message_bytes_max()?,
-        dead_letter_delay_s: config::dead_letter_delay_s()?,
-        log_successful_attempts: config::log_successful_attempts()?,
-        latency_metrics: config::latency_metrics()?,
-        origin: config::validation_origin()?,
-    })
-}
-
-/// What the function is invoked with: by the mapping of a queue, or by manage, which wants a resource to
-/// be checked. No mapping says such a thing.
-#[derive(Deserialize)]
-struct Event {
-    #[serde(default, rename = "Records")]
-    messages: Vec<Message>,
-    #[serde(default)]
-    check: Option<Resource>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Reply {
-    Batch(BatchReply),
-    Check(Finding),
-}
-
-/// Checks a resource before an event subscription may deliver to it.
-async fn check(context: &Context, resource: &Resource) -> Finding {
-    let found = tokio::time::timeout(CHECK_WAIT, context.resources.check(resource)).await;
-    found.unwrap_or_else(|_| Finding { outcome: Outcome::TimedOut, says: String::new() })
+/// The deployment's settings.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How long outcomes put a subscription on probation.
+    pub probation: Durations,
+    /// How many retry queues there are, 1 to 32.
+    pub retry_shards: usize,
+    /// When endpoints count as slow, and what they may hold then.
+    pub lanes: LaneSettings,
+    /// How many invocations for first attempts may listen for late responses at the same time.
+    pub first_listeners_max: usize,
+    /// The same for each retry queue.
+    pub retry_listeners_max: usize,
+    /// The number of messages in flight in a retry queue above which long waits are parked: 0 to
+    /// 120,000.
+    pub retry_in_flight_limit: u64,
+    /// The largest message that the queues take, in bytes.
+    pub queue_message_bytes_max: usize,
+    /// How long an ended delivery waits for others to share its object: 0 to 900 seconds.
+    pub dead_letter_delay_s: u32,
+    /// Whether first attempts that succeed are logged; all others are.
+    pub log_successful_attempts: bool,
+    /// Whether durations of attempts and deliveries are metrics.
+    pub latency_metrics: bool,
+    /// `Origin` of CloudEvents deliveries, what receivers were asked to consent to.
+    pub origin: String,
 }

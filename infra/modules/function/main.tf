@@ -185,7 +185,7 @@ resource "aws_lambda_function" "this" {
   lifecycle {
     precondition {
       condition     = var.package.bucket != null || try(fileexists(var.package.file), false)
-      error_message = "${coalesce(var.package.file, "no zip")} does not exist. Build the functions first: cargo lambda build --release ${local.build_target} --output-format zip (or set functions_dir to where the zips are, or functions_bucket)."
+      error_message = "${coalesce(var.package.file, "no zip")} does not exist. Build the functions first: cargo lambda build --release ${local.build_target} --output-format zip -p gridpost-programs (or set functions_dir to where the zips are, or functions_bucket)."
     }
 
     # Without it Terraform would not notice another program under the same key.

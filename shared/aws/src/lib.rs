@@ -1,6 +1,8 @@
 //! The ports on AWS: they translate and call, without any rule of delivery. SDK types stay inside.
 
 pub mod configuration;
+#[cfg(feature = "resources")]
+pub mod dispatch_function;
 #[cfg(feature = "secrets")]
 pub mod identity;
 pub mod late_listeners;
@@ -10,6 +12,8 @@ pub mod parking;
 pub mod payloads;
 pub mod publishes;
 pub mod redrives;
+#[cfg(feature = "resources")]
+pub mod resources;
 #[cfg(feature = "s3")]
 pub mod s3;
 #[cfg(feature = "secrets")]

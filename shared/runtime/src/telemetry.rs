@@ -29,7 +29,7 @@ use gridpost_ports::Meter;
 pub const NAMESPACE: &str = "Gridpost";
 
 /// Starts logging: JSON lines, filtered by `GRIDPOST_LOG` (default `info`), which is a level, or levels
-/// by module: `warn,gridpost_dispatch_handler=debug`.
+/// by module: `warn,gridpost_dispatch=debug`.
 pub fn start_logging() {
     let info = Targets::new().with_default(LevelFilter::INFO);
     let filter = without_libraries(config::log(info.clone()).unwrap_or(info));
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn libraries_log_no_more_than_info_unless_they_are_named() {
         let table = [
-            ("trace", "gridpost_ingest_handler::handler", Level::TRACE, true),
+            ("trace", "gridpost_ingest::handler", Level::TRACE, true),
             ("trace", "lambda_runtime::layers::api_response", Level::DEBUG, false),
             ("trace", "lambda_runtime::layers::api_response", Level::INFO, true),
             ("debug", "aws_smithy_runtime", Level::DEBUG, false),

@@ -2,7 +2,6 @@
 
 mod connect;
 pub mod guard;
-pub mod handshake;
 pub mod http;
 pub mod keys;
 mod metered_stream;

@@ -93,7 +93,7 @@ pub struct World {
     /// The dice for the pace of copies, separate so that everything else stays the same without it.
     pace_dice: SeededDice,
     scenario: Scenario,
-    ingests: RefCell<Vec<(Arc<Instance>, Rc<gridpost_ingest_handler::Context>)>>,
+    ingests: RefCell<Vec<(Arc<Instance>, Rc<gridpost_ingest::Context>)>>,
     sources: Sources,
     busy: Cell<u64>,
     idle: Notify,

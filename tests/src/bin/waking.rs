@@ -1,5 +1,5 @@
 //! Parks deliveries, runs the real program of wake until all are back in their queue, and prints
-//! how much memory it took. Needs wake's program: `cargo build --release -p gridpost-wake`.
+//! how much memory it took. Needs wake's program: `cargo build --release --bin wake`.
 
 use std::{path::PathBuf, process::ExitCode};
 

@@ -4,7 +4,7 @@ use super::Mutation;
 
 const BISECT: &str = "shared/core/src/delivery/bisect.rs";
 const RESULTS: &str = "shared/core/src/delivery/partial_results.rs";
-const DISPATCH_BISECT: &str = "functions/dispatch/handler/src/bisect.rs";
+const DISPATCH_BISECT: &str = "functions/dispatch/src/bisect.rs";
 
 /// Those in the rules.
 pub(super) const CORE: &[Mutation] = &[
@@ -104,7 +104,7 @@ pub(super) const DISPATCH: &[Mutation] = &[
     },
     Mutation {
         name: "events that can't be ended alone are attempted again",
-        file: "functions/dispatch/handler/src/settle.rs",
+        file: "functions/dispatch/src/settle.rs",
         old: "        if next_step == NextStep::Delivered {\n            // There",
         new: "        if let NextStep::End(_) = next_step {
             let due = times.1 + std::time::Duration::from_secs(60);
@@ -115,7 +115,7 @@ pub(super) const DISPATCH: &[Mutation] = &[
     },
     Mutation {
         name: "a success takes the payload from the dead letter of another attempt",
-        file: "functions/dispatch/handler/src/settle.rs",
+        file: "functions/dispatch/src/settle.rs",
         old: "Ok(Marked::HasEnded) => return Ok(Disposition::Delete),",
         new: "Ok(Marked::HasEnded) => {}",
     },
@@ -151,13 +151,13 @@ pub(super) const DISPATCH: &[Mutation] = &[
     },
     Mutation {
         name: "a late answer is heard that may name events",
-        file: "functions/dispatch/handler/src/attempt.rs",
+        file: "functions/dispatch/src/attempt.rs",
         old: "    let is_heard_late = !request.reads_results;",
         new: "    let is_heard_late = true;",
     },
     Mutation {
         name: "the attempts of a part count as one",
-        file: "functions/dispatch/handler/src/settle.rs",
+        file: "functions/dispatch/src/settle.rs",
         old: "attempts.with_requests(began_at, answer, requests);",
         new: "attempts.with_requests(began_at, answer, 1);",
     },
@@ -167,13 +167,13 @@ pub(super) const DISPATCH: &[Mutation] = &[
 pub(super) const SIMULATION: &[Mutation] = &[
     Mutation {
         name: "ends of parts of a delivery share what is stored of them",
-        file: "functions/dispatch/handler/src/settle/end.rs",
+        file: "functions/dispatch/src/settle/end.rs",
         old: "delivery.rest()",
         new: "delivery.clone()",
     },
     Mutation {
         name: "a dead letter tells of the request of the whole batch",
-        file: "functions/dispatch/handler/src/settle/end.rs",
+        file: "functions/dispatch/src/settle/end.rs",
         old: "    let began_at = (began_at, last_at.unwrap_or(began_at));",
         new: "    let began_at = (began_at, last_at.map_or(began_at, |_| began_at));",
     },

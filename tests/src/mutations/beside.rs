@@ -2,7 +2,7 @@
 
 use super::Mutation;
 
-const EXPAND: &str = "functions/expand/handler/src/lib.rs";
+const EXPAND: &str = "functions/expand/src/lib.rs";
 const MEMORY: &str = "shared/ports/src/configuration.rs";
 
 /// All of them.
@@ -32,7 +32,7 @@ pub(super) const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "wake removes before it sends",
-        file: "functions/wake/handler/src/page.rs",
+        file: "functions/wake/src/page.rs",
         old: "    let (fitted, refused) = fit_all(context, due, until).await;\n",
         new: r#"    let _ = context.due.remove_all(&due).await;
     let (fitted, refused) = fit_all(context, due, until).await;
@@ -40,26 +40,26 @@ pub(super) const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "refused dead letters let go",
-        file: "functions/dead-letter/handler/src/gather.rs",
+        file: "functions/dead-letter/src/gather.rs",
         old: r#"            let kept = ended.into_iter().map(|ended| refused(context, ended, now));
             join_all(kept).await.into_iter().flatten().collect()"#,
         new: "            let _ = refused;\n            Vec::new()",
     },
     Mutation {
         name: "ingest answers 200 for what was not sent",
-        file: "functions/ingest/handler/src/publish.rs",
+        file: "functions/ingest/src/publish.rs",
         old: "        Some(parcels) => enqueue(way.outlet, &packed, &parcels).await,",
         new: "        Some(parcels) => enqueue(way.outlet, &packed, &parcels).await.or(Ok(())),",
     },
     Mutation {
         name: "a fan-out accepted that was not stored",
-        file: "functions/ingest/handler/src/fan_out.rs",
+        file: "functions/ingest/src/publish.rs",
         old: "    put(way.outlet.payloads, &fan_out::key(publish), fan_out::encode(packed)).await?;",
         new: "    let _ = put(way.outlet.payloads, &fan_out::key(publish), fan_out::encode(packed)).await;",
     },
     Mutation {
         name: "a fan-out accepted whose pieces were not sent",
-        file: "functions/ingest/handler/src/fan_out.rs",
+        file: "functions/ingest/src/publish.rs",
         old: "    send_pieces(way.outlet, topic, pieces).await\n",
         new: "    send_pieces(way.outlet, topic, pieces).await.or(Ok(()))\n",
     },
@@ -77,38 +77,38 @@ pub(super) const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "events let go before their dead letter is stored",
-        file: "functions/dead-letter/handler/src/gather.rs",
+        file: "functions/dead-letter/src/gather.rs",
         old: "            ended.delivery.claim(events);",
         new: "            ended.delivery.claim(events);\n            release(context, id).await;",
     },
     Mutation {
         name: "a dead letter given up at its fourth refusal",
-        file: "functions/dead-letter/handler/src/gather.rs",
+        file: "functions/dead-letter/src/gather.rs",
         old: "    if record.receive_count >= RECEIVES_MIN && is_given_up(context, &ended, now) {",
         new: "    if record.receive_count >= RECEIVES_MIN {",
     },
     Mutation {
         name: "parked deliveries sent back ten minutes late",
-        file: "functions/wake/handler/src/lib.rs",
+        file: "functions/wake/src/lib.rs",
         old: "    let this_minute = context.clock.now().as_minutes();",
         new: "    let this_minute = context.clock.now().as_minutes() - 10;",
     },
     Mutation {
         name: "a redrive sends the first of each batch",
-        file: "functions/redrive/handler/src/lib.rs",
+        file: "functions/redrive/src/lib.rs",
         old: "            self.send(std::mem::take(&mut batch)).await?;",
         new: r#"            batch.truncate(1);
             self.send(std::mem::take(&mut batch)).await?;"#,
     },
     Mutation {
         name: "a topic is told of its own dead letters",
-        file: "functions/dead-letter/handler/src/notify.rs",
+        file: "functions/dead-letter/src/notify.rs",
         old: "    if first.delivery.subscription.topic == notifier.topic {",
         new: "    if first.delivery.subscription.topic == notifier.topic && context.give_up_after.is_zero() {",
     },
     Mutation {
         name: "an end is noted before its dead letter is sent",
-        file: "functions/dispatch/handler/src/settle/end.rs",
+        file: "functions/dispatch/src/settle/end.rs",
         old: "    dead_letter_or_drop(context, &hand, reason, at).await?;
     note_end(context, hand.state(DeliveryStatus::Ended)).await;",
         new: "    note_end(context, hand.state(DeliveryStatus::Ended)).await;
@@ -116,7 +116,7 @@ pub(super) const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "a further page of wake forgets what the first kept",
-        file: "functions/wake/handler/src/page.rs",
+        file: "functions/wake/src/page.rs",
         old: "Strand { after: Some(after), is_whole, reads: 0, ..strand.clone() }",
         new: "Strand { after: Some(after), is_whole: true, reads: 0, ..strand.clone() }",
     },

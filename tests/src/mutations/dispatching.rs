@@ -2,12 +2,12 @@
 
 use super::Mutation;
 
-const IN_HAND: &str = "functions/dispatch/handler/src/in_hand.rs";
-const ACQUIRE: &str = "functions/dispatch/handler/src/acquire.rs";
-const COUNT: &str = "functions/dispatch/handler/src/count.rs";
-const HOLD: &str = "functions/dispatch/handler/src/settle/hold.rs";
-const END: &str = "functions/dispatch/handler/src/settle/end.rs";
-const SETTLE: &str = "functions/dispatch/handler/src/settle.rs";
+const IN_HAND: &str = "functions/dispatch/src/in_hand.rs";
+const ACQUIRE: &str = "functions/dispatch/src/acquire.rs";
+const COUNT: &str = "functions/dispatch/src/count.rs";
+const HOLD: &str = "functions/dispatch/src/settle/hold.rs";
+const END: &str = "functions/dispatch/src/settle/end.rs";
+const SETTLE: &str = "functions/dispatch/src/settle.rs";
 
 /// All of them.
 pub(super) const ALL: &[Mutation] = &[
@@ -123,19 +123,19 @@ pub(super) const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "the reply names nothing",
-        file: "functions/dispatch/handler/src/handler.rs",
+        file: "functions/dispatch/src/handler.rs",
         old: "    kept.map(ToString::to_string).collect()",
         new: "    kept.take(0).map(ToString::to_string).collect()",
     },
     Mutation {
         name: "health never written",
-        file: "functions/dispatch/handler/src/health.rs",
+        file: "functions/dispatch/src/health.rs",
         old: "            if self.save(entry, subscription, now, &next).await? {",
         new: "            if true {",
     },
     Mutation {
         name: "late success not noted",
-        file: "functions/dispatch/handler/src/late_response.rs",
+        file: "functions/dispatch/src/late_response.rs",
         old: "        match acknowledge(context, id).await {",
         new: "        match Ok::<bool, PortError>(true) {",
     },
@@ -181,19 +181,19 @@ pub(super) const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "offsets from the last attempt",
-        file: "functions/dispatch/handler/src/decide.rs",
+        file: "functions/dispatch/src/decide.rs",
         old: "        first_attempt_at: attempts.first_at.unwrap_or(began_at),",
         new: "        first_attempt_at: began_at,",
     },
     Mutation {
         name: "numbers of a rate given twice",
-        file: "functions/dispatch/handler/src/rate.rs",
+        file: "functions/dispatch/src/rate.rs",
         old: "given: last.saturating_sub(asking), last }",
         new: "given: 0, last }",
     },
     Mutation {
         name: "slots of the minute before",
-        file: "functions/dispatch/handler/src/rate.rs",
+        file: "functions/dispatch/src/rate.rs",
         old: "        if now.as_minutes() == minute {",
         new: "        if now.as_minutes() >= minute {",
     },

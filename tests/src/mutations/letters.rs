@@ -2,9 +2,9 @@
 
 use super::Mutation;
 
-const REDRIVE_LIB: &str = "functions/redrive/handler/src/lib.rs";
-const DEAD_LETTER_NOTIFY: &str = "functions/dead-letter/handler/src/notify.rs";
-const DEAD_LETTER_GATHER: &str = "functions/dead-letter/handler/src/gather.rs";
+const REDRIVE_LIB: &str = "functions/redrive/src/lib.rs";
+const DEAD_LETTER_NOTIFY: &str = "functions/dead-letter/src/notify.rs";
+const DEAD_LETTER_GATHER: &str = "functions/dead-letter/src/gather.rs";
 
 /// Those of dead-letter.
 pub(super) const DEAD_LETTER: &[Mutation] = &[
@@ -74,7 +74,7 @@ pub(super) const DEAD_LETTER: &[Mutation] = &[
 pub(super) const REDRIVE: &[Mutation] = &[
     Mutation {
         name: "a redrive forgets what it could not read",
-        file: "functions/redrive/handler/src/lib.rs",
+        file: "functions/redrive/src/lib.rs",
         old: "            if item.is_sealed {",
         new: "            if item.is_sealed && self.job.dry_run {",
     },

@@ -2,18 +2,18 @@
 
 use super::Mutation;
 
-const MANAGE_ROUTES_PARKED: &str = "functions/manage/handler/src/routes/parked.rs";
-const MANAGE_ROUTES_POISON: &str = "functions/manage/handler/src/routes/poison.rs";
-const MANAGE_ROUTES_POISON_PURGED: &str = "functions/manage/handler/src/routes/poison/purged.rs";
-const MANAGE_ROUTES_DEAD_LETTERS: &str = "functions/manage/handler/src/routes/dead_letters.rs";
-const MANAGE_ROUTES_GATE: &str = "functions/manage/handler/src/routes/gate.rs";
-const MANAGE_ROUTES_SUBSCRIPTIONS: &str = "functions/manage/handler/src/routes/subscriptions.rs";
+const MANAGE_ROUTES_PARKED: &str = "functions/manage/src/routes/parked.rs";
+const MANAGE_ROUTES_POISON: &str = "functions/manage/src/routes/poison.rs";
+const MANAGE_ROUTES_POISON_PURGED: &str = "functions/manage/src/routes/poison/purged.rs";
+const MANAGE_ROUTES_DEAD_LETTERS: &str = "functions/manage/src/routes/dead_letters.rs";
+const MANAGE_ROUTES_GATE: &str = "functions/manage/src/routes/gate.rs";
+const MANAGE_ROUTES_SUBSCRIPTIONS: &str = "functions/manage/src/routes/subscriptions.rs";
 
 /// All of them.
 pub(super) const ALL: &[Mutation] = &[
     Mutation {
         name: "a purge that fails midway says that nothing was deleted",
-        file: "functions/manage/handler/src/routes/dead_letters.rs",
+        file: "functions/manage/src/routes/dead_letters.rs",
         old: "(Err(error), Some(given)) if purged.objects > 0 => {",
         new: "(Err(error), Some(given)) if purged.objects > 1_000_000 => {",
     },
@@ -44,7 +44,7 @@ pub(super) const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "a resend forgets that it was asked for",
-        file: "functions/manage/handler/src/routes/resend.rs",
+        file: "functions/manage/src/routes/resend.rs",
         old: "resend: Some(Resend { at: now, was_due }),",
         new: "resend: Some(Resend { at: now, was_due }).filter(|_| false),",
     },
@@ -129,7 +129,7 @@ pub(super) const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "If-Match is not looked at",
-        file: "functions/manage/handler/src/precondition.rs",
+        file: "functions/manage/src/precondition.rs",
         old: "if self.if_match.as_ref().is_some_and(|tags| !among(tags)) {",
         new: "if self.if_match.as_ref().is_some_and(|tags| !among(tags) && tag.is_none()) {",
     },
@@ -144,14 +144,14 @@ pub(super) const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "the next page forgets what was chosen",
-        file: "functions/manage/handler/src/page.rs",
+        file: "functions/manage/src/page.rs",
         old: r#"        query.extend_pairs(&self.filters);
 "#,
         new: "",
     },
     Mutation {
         name: "a redrive begins before all that it is to send can be seen",
-        file: "functions/manage/handler/src/routes/redrives.rs",
+        file: "functions/manage/src/routes/redrives.rs",
         old: "SEEN_AFTER: Duration = Duration::from_secs(5)",
         new: "SEEN_AFTER: Duration = Duration::ZERO",
     },

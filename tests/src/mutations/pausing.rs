@@ -3,7 +3,7 @@
 use super::Mutation;
 
 const PAUSE: &str = "shared/core/src/subscription/pause.rs";
-const LOT: &str = "functions/wake/handler/src/lot.rs";
+const LOT: &str = "functions/wake/src/lot.rs";
 
 /// Those in the rules.
 pub(super) const CORE: &[Mutation] = &[
@@ -85,7 +85,7 @@ pub(super) const WAKE: &[Mutation] = &[
     },
     Mutation {
         name: "a call that hangs keeps what others sent from a lot",
-        file: "functions/wake/handler/src/page.rs",
+        file: "functions/wake/src/page.rs",
         old: "tokio::time::timeout(at.since(now), call)",
         new: "tokio::time::timeout(10 * at.since(now), call)",
     },
@@ -97,7 +97,7 @@ pub(super) const WAKE: &[Mutation] = &[
     },
     Mutation {
         name: "four large lots hold up the fifth",
-        file: "functions/wake/handler/src/lib.rs",
+        file: "functions/wake/src/lib.rs",
         old: "            Ok((lot, true)) => self.lots.push_back(lot),\n",
         new: "            Ok((lot, true)) => self.lots.push_front(lot),\n",
     },
@@ -154,7 +154,7 @@ pub(super) const WAKE: &[Mutation] = &[
 /// Those in dispatch.
 pub(super) const DISPATCH: &[Mutation] = &[Mutation {
     name: "what a pause holds is parked under its minute, where no resumption finds it",
-    file: "functions/dispatch/handler/src/settle/hold.rs",
+    file: "functions/dispatch/src/settle/hold.rs",
     old: "    let lot = Some(hand.delivery.subscription_uid);\n",
     new: "    let lot = None;\n",
 }];
@@ -163,13 +163,13 @@ pub(super) const DISPATCH: &[Mutation] = &[Mutation {
 pub(super) const MANAGE: &[Mutation] = &[
     Mutation {
         name: "a change of its document resumes an event subscription",
-        file: "functions/manage/handler/src/routes/subscriptions.rs",
+        file: "functions/manage/src/routes/subscriptions.rs",
         old: "        let subscription = EventSubscription { pauses, ..subscription };\n",
         new: "        let subscription = EventSubscription { pauses: Default::default(), ..subscription };\n        let _ = pauses;\n",
     },
     Mutation {
         name: "a pause without a watch",
-        file: "functions/manage/handler/src/routes/pauses.rs",
+        file: "functions/manage/src/routes/pauses.rs",
         old: "        context.parking.park(&Parked::watch(key, subscription.uid, etag, now)).await?;\n",
         new: "        let _ = Parked::watch(key, subscription.uid, etag, now);\n",
     },

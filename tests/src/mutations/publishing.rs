@@ -2,14 +2,14 @@
 
 use super::Mutation;
 
-const INGEST_HANDLER: &str = "functions/ingest/handler/src/handler.rs";
-const INGEST_ENQUEUE: &str = "functions/expand/handler/src/enqueue.rs";
+const INGEST_HANDLER: &str = "functions/ingest/src/handler.rs";
+const INGEST_ENQUEUE: &str = "functions/expand/src/enqueue.rs";
 
 /// All of them.
 pub(super) const ALL: &[Mutation] = &[
     Mutation {
         name: "a wave that fails repeats its whole piece",
-        file: "functions/expand/handler/src/lib.rs",
+        file: "functions/expand/src/lib.rs",
         old: "Err(error) if number == 0 => return Err(error),",
         new: "Err(error) if number < 100 => return Err(error),",
     },
@@ -24,7 +24,7 @@ pub(super) const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "a stored payload that failed counts as stored",
-        file: INGEST_ENQUEUE,
+        file: "functions/ingest/src/enqueue.rs",
         old: r#"            payloads.put(key, object).await
 "#,
         new: r#"            let _ = payloads.put(key, object).await;
@@ -33,14 +33,14 @@ pub(super) const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "messages are sent before the payloads that they ask for",
-        file: INGEST_ENQUEUE,
+        file: "functions/ingest/src/enqueue.rs",
         old: r#"    store(outlet.payloads, packed, wave).await?;
     let message"#,
         new: "    let message",
     },
     Mutation {
         name: "a message that failed is not sent again",
-        file: INGEST_ENQUEUE,
+        file: "functions/ingest/src/enqueue.rs",
         old: r#"    let failed_again = send_once(sender, queue, failed, &message).await;
     failed_again.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))"#,
         new: r#"    let _: Vec<T> = failed;
@@ -48,7 +48,7 @@ pub(super) const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "unreadable pieces are let go",
-        file: "functions/expand/handler/src/lib.rs",
+        file: "functions/expand/src/lib.rs",
         old: r#"    send(&*context.sender, Queue::Poison, vec![record.body.as_str()], message).await?;
 "#,
         new: r#"    let _ = message;

@@ -3,13 +3,13 @@
 use super::Mutation;
 
 const CORE: &str = "shared/core/src/publish/idempotency.rs";
-const REPEAT: &str = "functions/ingest/handler/src/repeat.rs";
+const REPEAT: &str = "functions/ingest/src/repeat.rs";
 
 /// Those that the simulation notices.
 pub(super) const SIMULATION: &[Mutation] = &[
     Mutation {
         name: "a publish that was not enqueued recorded as done",
-        file: "functions/ingest/handler/src/handler.rs",
+        file: "functions/ingest/src/handler.rs",
         old: "repeat::end(context, keyed, record, sent.is_ok()).await;",
         new: "repeat::end(context, keyed, record, true).await;",
     },

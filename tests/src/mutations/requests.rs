@@ -2,20 +2,20 @@
 
 use super::Mutation;
 
-const DISPATCH_LOAD: &str = "functions/dispatch/handler/src/load.rs";
+const DISPATCH_LOAD: &str = "functions/dispatch/src/load.rs";
 const WEBHOOK_HTTP: &str = "shared/webhook/src/http.rs";
 
 /// Those in dispatch.
 pub(super) const DISPATCH: &[Mutation] = &[
     Mutation {
         name: "a count that hangs is asked for by each record",
-        file: "functions/dispatch/handler/src/in_flight.rs",
+        file: "functions/dispatch/src/in_flight.rs",
         old: "(now + began.elapsed(), count)",
         new: "(now, count)",
     },
     Mutation {
         name: "what ends without its event subscription counts what was delivered",
-        file: "functions/dispatch/handler/src/group.rs",
+        file: "functions/dispatch/src/group.rs",
         old: "    if let Some(state) = &state {
         catch_up(&mut delivery, state);
     }
@@ -37,7 +37,7 @@ pub(super) const DISPATCH: &[Mutation] = &[
     // A copy that decides otherwise comes back, finds what is stored and follows that: late, no more.
     Mutation {
         name: "what another copy wrote is not followed",
-        file: "functions/dispatch/handler/src/settle.rs",
+        file: "functions/dispatch/src/settle.rs",
         old: r#"        Ok(None) => follow_stored(context, hand).await,
         Err(error) => {
             not_written(&hand, &error, "its message carries it on");"#,
@@ -47,32 +47,32 @@ pub(super) const DISPATCH: &[Mutation] = &[
     },
     Mutation {
         name: "a requested attempt does not answer the request",
-        file: "functions/dispatch/handler/src/in_hand.rs",
+        file: "functions/dispatch/src/in_hand.rs",
         old: "        let is_answered = stored.resend.is_some() && stored.resend == self.resend;\n",
         new: "        let is_answered = stored.resend.is_some() && stored.revision == 0;\n",
     },
     Mutation {
         name: "a message is shown again beside a requested attempt",
-        file: "functions/dispatch/handler/src/settle.rs",
+        file: "functions/dispatch/src/settle.rs",
         old: "        Ok(Some(_)) if hand.resend.is_some() => hold::beside_another(context, hand, due).await,\n",
         new: "",
     },
     // A write that fails leaves a message that is tried again without a schedule: seeds excuse that.
     Mutation {
         name: "a failed write of state ends the schedule",
-        file: "functions/dispatch/handler/src/settle.rs",
+        file: "functions/dispatch/src/settle.rs",
         old: "            hold::in_message(context, hand, due).await\n",
         new: "            let _ = due;\n            Err(error)\n",
     },
     Mutation {
         name: "nothing is admitted bit by bit after a success",
-        file: "functions/dispatch/handler/src/planned.rs",
+        file: "functions/dispatch/src/planned.rs",
         old: "            Plan::Attempt { .. } => context.healths.note_admitted(&owner.subscription, now),",
         new: "            Plan::Attempt { .. } => {}",
     },
     Mutation {
         name: "the endpoint's URL is in a log line",
-        file: "functions/dispatch/handler/src/attempt_log.rs",
+        file: "functions/dispatch/src/attempt_log.rs",
         old: r#"        outcome = %answer.outcome,
         status = answer.status,
         duration_ms = duration_ms(began_at, ended_at),
@@ -88,26 +88,26 @@ pub(super) const DISPATCH: &[Mutation] = &[
     },
     Mutation {
         name: "an unknown count of messages is nought",
-        file: "functions/dispatch/handler/src/in_flight.rs",
+        file: "functions/dispatch/src/in_flight.rs",
         old: "last.map_or(0, |(_, count)| count)",
         new: "last.map_or(0, |(_, count)| count - count)",
     },
     Mutation {
         name: "a payload is let go before the end of its delivery is counted",
-        file: "functions/dispatch/handler/src/payload.rs",
+        file: "functions/dispatch/src/payload.rs",
         old: r#"    context.meter.flush(context.clock.now());
 "#,
         new: "",
     },
     Mutation {
         name: "late responses are listened for in a busy lane",
-        file: "functions/dispatch/handler/src/late_response.rs",
+        file: "functions/dispatch/src/late_response.rs",
         old: "visible.is_ok_and(|visible| visible <= QUIET_VISIBLE_MAX)",
         new: "visible.is_ok_and(|visible| visible < u64::MAX - QUIET_VISIBLE_MAX)",
     },
     Mutation {
         name: "what a part has delivered is told as all of it",
-        file: "functions/dispatch/handler/src/attempt_log.rs",
+        file: "functions/dispatch/src/attempt_log.rs",
         old: "hand.delivery.event_ids_of(part)",
         new: "hand.delivery.event_ids()",
     },

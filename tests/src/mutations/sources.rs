@@ -2,8 +2,8 @@
 
 use super::Mutation;
 
-const INTAKE: &str = "functions/intake/handler/src/lib.rs";
-const REFUSE: &str = "functions/intake/handler/src/refuse.rs";
+const INTAKE: &str = "functions/intake/src/lib.rs";
+const REFUSE: &str = "functions/intake/src/refuse.rs";
 const CORE_INTAKE: &str = "shared/core/src/intake.rs";
 const S3: &str = "shared/core/src/intake/s3.rs";
 const BLOB: &str = "shared/core/src/intake/blob.rs";

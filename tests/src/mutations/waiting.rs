@@ -3,13 +3,13 @@
 
 use super::Mutation;
 
-const WAKE_PAGE: &str = "functions/wake/handler/src/page.rs";
+const WAKE_PAGE: &str = "functions/wake/src/page.rs";
 const PORTS_DEAD_LETTER_WALK: &str = "shared/ports/src/dead_letter_walk.rs";
 
 /// Those in the slow lane.
 pub(super) const LANE: &[Mutation] = &[Mutation {
     name: "a request that hangs is one vote only",
-    file: "functions/dispatch/handler/src/lane.rs",
+    file: "functions/dispatch/src/lane.rs",
     old: r#"        vote(context, subscription).await;
         pending::<()>().await;"#,
     new: "        pending::<()>().await;",
@@ -29,13 +29,13 @@ pub(super) const WAKE: &[Mutation] = &[
     },
     Mutation {
         name: "a cursor that can't be noted gives up what is under way",
-        file: "functions/wake/handler/src/lib.rs",
+        file: "functions/wake/src/lib.rs",
         old: "                run.failed.get_or_insert(error);\n                // More",
         new: "                return Err(error);\n                // More",
     },
     Mutation {
         name: "wake has one page in hand at a time",
-        file: "functions/wake/handler/src/lib.rs",
+        file: "functions/wake/src/lib.rs",
         old: "const PAGES_AT_ONCE: usize = 8;",
         new: "const PAGES_AT_ONCE: usize = 1;",
     },

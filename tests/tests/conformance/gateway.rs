@@ -5,7 +5,7 @@ use std::{future::ready, sync::Mutex};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use gridpost_core::gateway::Request;
-use gridpost_manage_handler::Authorization;
+use gridpost_manage::Authorization;
 use gridpost_runtime::gateway::{by_lambda_http, reader};
 use http::{HeaderMap, Response};
 use serde_json::{Value, json};

@@ -7,8 +7,8 @@ use gridpost_core::{
     subscription::{Endpoint, EventSubscription},
     time::Timestamp,
 };
-use gridpost_ingest_handler::{self as ingest, handler::handle};
-use gridpost_manage_handler::{self as manage, Reply};
+use gridpost_ingest::{self as ingest, handler::handle};
+use gridpost_manage::{self as manage, Reply};
 use gridpost_ports::configuration::{ConfigurationCache, Limits};
 use gridpost_runtime::gateway::{by_lambda_http, reader};
 use gridpost_testkit::{deployment::Deployment, queue::QueueSettings};

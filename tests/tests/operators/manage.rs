@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use gridpost_core::endpoint::Allowed;
-use gridpost_manage_handler as manage;
+use gridpost_manage as manage;
 use gridpost_testkit::deployment::Deployment;
 
 /// Of the queues that the deployment has to be made with.

@@ -9,11 +9,11 @@ use gridpost_core::{
     time::Timestamp,
     topic::Topic,
 };
-use gridpost_dispatch_handler::{
+use gridpost_dispatch::{
     Context, Settings, handler::handle, health::HealthCache, in_flight::InFlight, rate::Rates,
     resources::NoResources,
 };
-use gridpost_manage_handler::{Request, answer};
+use gridpost_manage::{Request, answer};
 use gridpost_ports::{
     Clock, QueueReceiver,
     configuration::{ConfigurationCache, Limits},

@@ -3,11 +3,11 @@
 use std::{collections::BTreeSet, ops::Range};
 
 use gridpost_core::{delivery::queue::Queue, time::Timestamp};
-use gridpost_dead_letter_handler::gather::gather;
-use gridpost_dispatch_handler::handler::handle;
-use gridpost_expand_handler::expand;
+use gridpost_dead_letter::gather::gather;
+use gridpost_dispatch::handler::handle;
+use gridpost_expand::expand;
 use gridpost_ports::{Clock, QueueReceiver, Record};
-use gridpost_redrive_handler::work;
+use gridpost_redrive::work;
 use gridpost_testkit::queue::Received;
 
 use super::{

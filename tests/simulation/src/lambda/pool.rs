@@ -14,10 +14,10 @@ use crate::world::World;
 /// A running copy of a function: what it has in memory lives until it dies.
 #[derive(Clone)]
 pub(super) enum Copy {
-    Dispatch(Rc<gridpost_dispatch_handler::Context>),
-    DeadLetter(Rc<gridpost_dead_letter_handler::Context>),
-    Redrive(Rc<gridpost_redrive_handler::Context>),
-    Expand(Rc<gridpost_expand_handler::Context>),
+    Dispatch(Rc<gridpost_dispatch::Context>),
+    DeadLetter(Rc<gridpost_dead_letter::Context>),
+    Redrive(Rc<gridpost_redrive::Context>),
+    Expand(Rc<gridpost_expand::Context>),
 }
 
 type Idle = Mutex<Vec<(Arc<Instance>, Copy)>>;

@@ -79,7 +79,7 @@ async fn run(world: &World) {
     let began_at = world.clock.now();
     let until = instance.clock(world.clock).now() + WAKE_RUN;
     tokio::select! { biased;
-        _ = world.at_its_pace(gridpost_wake_handler::wake(&context, until)) => {}
+        _ = world.at_its_pace(gridpost_wake::wake(&context, until)) => {}
         () = instance.died() => {}
         () = world.injector.moment_of_death() => world.injector.kill(&instance),
     }

@@ -10,8 +10,8 @@ use gridpost_core::{
     intake::Source,
     retry::{health::Durations, lane::LaneSettings},
 };
-use gridpost_dead_letter_handler::notify::Notifier;
-use gridpost_dispatch_handler::{Settings, health::HealthCache, in_flight::InFlight, rate::Rates};
+use gridpost_dead_letter::notify::Notifier;
+use gridpost_dispatch::{Settings, health::HealthCache, in_flight::InFlight, rate::Rates};
 use gridpost_ports::{
     Clock, Configuration,
     configuration::{ConfigurationCache, Limits},
@@ -26,10 +26,10 @@ use crate::scenario::{DEAD_LETTER_DELAY_S, GIVE_UP_AFTER, Settings as Tuned};
 const DISPATCH_KEEPS_CONFIGURATION: Duration = Duration::from_secs(10);
 
 impl World {
-    pub fn ingest(&self, instance: &Arc<Instance>) -> gridpost_ingest_handler::Context {
+    pub fn ingest(&self, instance: &Arc<Instance>) -> gridpost_ingest::Context {
         let clock: Arc<dyn Clock> = Arc::new(instance.clock(self.clock));
         let configuration: Arc<dyn Configuration> = self.faulty(instance, &self.tables);
-        gridpost_ingest_handler::Context {
+        gridpost_ingest::Context {
             clock: Arc::clone(&clock),
             dice: Arc::clone(&self.handlers_dice),
             configuration: self
@@ -37,7 +37,7 @@ impl World {
                 .with_keys(self.faulty(instance, &self.tables)),
             sender: self.faulty(instance, &self.queues),
             meter: CountingMeter::of(&self.history),
-            authorization: gridpost_ingest_handler::Authorization::Keys,
+            authorization: gridpost_ingest::Authorization::Keys,
             records: self.faulty(instance, &self.tables),
             payloads: self.faulty(instance, &self.payloads),
             queue_message_bytes_max: self.settings().message_bytes_max,
@@ -48,13 +48,9 @@ impl World {
     }
 
     /// A fresh copy of a source's intake.
-    pub fn intake(
-        &self,
-        instance: &Arc<Instance>,
-        source: Source,
-    ) -> gridpost_intake_handler::Context {
+    pub fn intake(&self, instance: &Arc<Instance>, source: Source) -> gridpost_intake::Context {
         let configuration: Arc<dyn Configuration> = self.faulty(instance, &self.tables);
-        gridpost_intake_handler::Context {
+        gridpost_intake::Context {
             source,
             clock: Arc::new(instance.clock(self.clock)),
             dice: Arc::clone(&self.handlers_dice),
@@ -69,8 +65,8 @@ impl World {
     }
 
     /// A fresh copy of expand.
-    pub fn expand(&self, instance: &Arc<Instance>) -> gridpost_expand_handler::Context {
-        gridpost_expand_handler::Context {
+    pub fn expand(&self, instance: &Arc<Instance>) -> gridpost_expand::Context {
+        gridpost_expand::Context {
             clock: Arc::new(instance.clock(self.clock)),
             sender: self.faulty(instance, &self.queues),
             payloads: self.faulty(instance, &self.payloads),
@@ -118,12 +114,12 @@ impl World {
         })
     }
 
-    pub fn dispatch(&self, instance: &Arc<Instance>) -> gridpost_dispatch_handler::Context {
+    pub fn dispatch(&self, instance: &Arc<Instance>) -> gridpost_dispatch::Context {
         let (queues, tables) =
             (self.faulty(instance, &self.queues), self.faulty(instance, &self.tables));
         let clock: Arc<dyn Clock> = Arc::new(instance.clock(self.clock));
         let configuration: Arc<dyn Configuration> = Arc::clone(&tables) as _;
-        gridpost_dispatch_handler::Context {
+        gridpost_dispatch::Context {
             clock: Arc::clone(&clock),
             dice: Arc::clone(&self.handlers_dice),
             sender: Arc::clone(&queues) as _,
@@ -155,9 +151,9 @@ impl World {
         }
     }
 
-    pub fn dead_letter(&self, instance: &Arc<Instance>) -> gridpost_dead_letter_handler::Context {
+    pub fn dead_letter(&self, instance: &Arc<Instance>) -> gridpost_dead_letter::Context {
         let queues = self.faulty(instance, &self.queues);
-        gridpost_dead_letter_handler::Context {
+        gridpost_dead_letter::Context {
             clock: Arc::new(instance.clock(self.clock)),
             sender: Arc::clone(&queues) as _,
             receiver: queues,
@@ -182,10 +178,10 @@ impl World {
     }
 
     /// A fresh copy of redrive.
-    pub fn redrive(&self, instance: &Arc<Instance>) -> gridpost_redrive_handler::Context {
+    pub fn redrive(&self, instance: &Arc<Instance>) -> gridpost_redrive::Context {
         let (queues, tables) =
             (self.faulty(instance, &self.queues), self.faulty(instance, &self.tables));
-        gridpost_redrive_handler::Context {
+        gridpost_redrive::Context {
             clock: Arc::new(instance.clock(self.clock)),
             sender: Arc::clone(&queues) as _,
             receiver: queues,
@@ -198,11 +194,11 @@ impl World {
         }
     }
 
-    pub fn manage(&self, instance: &Arc<Instance>) -> gridpost_manage_handler::Context {
+    pub fn manage(&self, instance: &Arc<Instance>) -> gridpost_manage::Context {
         let (queues, tables) =
             (self.faulty(instance, &self.queues), self.faulty(instance, &self.tables));
         let consents = self.faulty(instance, &self.consents);
-        gridpost_manage_handler::Context {
+        gridpost_manage::Context {
             configuration: Arc::clone(&tables) as _,
             keys: Arc::clone(&tables) as _,
             topics: Arc::clone(&tables) as _,
@@ -224,7 +220,7 @@ impl World {
             meter: CountingMeter::of(&self.history),
             clock: Arc::new(instance.clock(self.clock)),
             dice: Arc::clone(&self.handlers_dice),
-            settings: gridpost_manage_handler::Settings {
+            settings: gridpost_manage::Settings {
                 allowed: Allowed::default(),
                 validation_origin: "gridpost.example".to_owned(),
                 publish_url: "https://publish.example".to_owned(),
@@ -234,14 +230,14 @@ impl World {
                 account: "123456789012".to_owned(),
                 retry_shards: self.retry_shards(),
                 queue_message_bytes_max: self.settings().message_bytes_max,
-                authorization: gridpost_manage_handler::Authorization::None,
+                authorization: gridpost_manage::Authorization::None,
             },
         }
     }
 
-    pub fn wake(&self, instance: &Arc<Instance>) -> gridpost_wake_handler::Context {
+    pub fn wake(&self, instance: &Arc<Instance>) -> gridpost_wake::Context {
         let tables = self.faulty(instance, &self.tables);
-        gridpost_wake_handler::Context {
+        gridpost_wake::Context {
             clock: Arc::new(instance.clock(self.clock)),
             sender: self.faulty(instance, &self.queues),
             parking: Arc::clone(&tables) as _,
@@ -250,7 +246,7 @@ impl World {
             subscriptions: tables,
             payloads: self.faulty(instance, &self.payloads),
             meter: CountingMeter::of(&self.history),
-            settings: gridpost_wake_handler::Settings {
+            settings: gridpost_wake::Settings {
                 configuration_kept_for: DISPATCH_KEEPS_CONFIGURATION,
                 configuration_stale_for: Limits::default().stale_for,
                 retry_shards: self.retry_shards(),

@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
-use gridpost_manage_handler::{Context, Request, answer};
+use gridpost_manage::{Context, Request, answer};
 use gridpost_ports::Clock;
 use gridpost_testkit::faults::Instance;
 use http::Method;

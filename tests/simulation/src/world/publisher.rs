@@ -83,7 +83,7 @@ impl World {
         instance.hold(request.body.len());
         let began_at = self.clock.now();
         let response = tokio::select! { biased;
-            response = self.at_its_pace(gridpost_ingest_handler::handler::handle(&context, request)) => response,
+            response = self.at_its_pace(gridpost_ingest::handler::handle(&context, request)) => response,
             () = instance.died() => return None,
             () = self.injector.moment_of_death() => {
                 self.injector.kill(&instance);

@@ -12,7 +12,7 @@ use gridpost_core::{
     intake::{self, Mapped, Message},
     time::Timestamp,
 };
-use gridpost_intake_handler::{Context, take};
+use gridpost_intake::{Context, take};
 use gridpost_ports::{Clock, SourceMessage};
 use gridpost_testkit::{faults::Instance, history::SourcedMessage};
 use tokio::sync::Notify;

@@ -1,0 +1,106 @@
+//! Writes one self-contained log line per attempt: the delivery, the attempt's number, its outcome,
+//! and what follows when. Events and the endpoint's URL are left out, unless the response repeats
+//! them and the deployment keeps the beginning of responses.
+
+use crate::{decide::NextStep, in_hand::DeliveryInHand, response::Try};
+use gridpost_core::{delivery::event_set::EventSet, retry::outcome::Answer, time::Timestamp};
+
+/// Logs a failed attempt, which the delivery's attempts already include.
+pub fn failed(
+    hand: &DeliveryInHand,
+    answer: Answer,
+    (began_at, ended_at): (Timestamp, Timestamp),
+    then: NextStep,
+    response_text: Option<&str>,
+) {
+    let (what, due, because, reason) = match then {
+        NextStep::Retry { due, because } => ("Retry", Some(due), Some(because), None),
+        NextStep::End(reason) => ("End", None, None, Some(reason)),
+        NextStep::Delivered => ("Delivered", None, None, None),
+    };
+    let delivery = &hand.delivery;
+    tracing::info!(
+        delivery.id = %delivery.id,
+        subscription = %hand.subscription().key,
+        attempt = delivery.attempts.made,
+        outcome = %answer.outcome,
+        status = answer.status,
+        duration_ms = duration_ms(began_at, ended_at),
+        decision = what,
+        receives = hand.record.receive_count,
+        due = due.map(|due| tracing::field::display(due.to_iso_8601())),
+        because = because.map(tracing::field::display),
+        reason = reason.map(tracing::field::display),
+        events = delivery.event_count(),
+        event_ids = delivery.event_ids(),
+        publish_time = %delivery.publish_time.to_iso_8601(),
+        traceparent = delivery.traceparent.map(tracing::field::display),
+        response = response_text,
+        "attempt failed",
+    );
+}
+
+/// Logs a successful attempt, which the delivery's attempts do not include.
+pub fn succeeded(hand: &DeliveryInHand, answer: Answer, times: (Timestamp, Timestamp)) {
+    let delivery = &hand.delivery;
+    let events = (delivery.event_count(), delivery.event_ids());
+    delivered(hand, events, answer, times);
+}
+
+/// Logs which events were delivered by an attempt that failed for the rest.
+pub fn succeeded_in_part(
+    hand: &DeliveryInHand,
+    part: &EventSet,
+    answer: Answer,
+    times: (Timestamp, Timestamp),
+) {
+    let events = (part.len(), hand.delivery.event_ids_of(part));
+    delivered(hand, events, answer, times);
+}
+
+fn delivered(
+    hand: &DeliveryInHand,
+    (events, event_ids): (usize, String),
+    answer: Answer,
+    (began_at, ended_at): (Timestamp, Timestamp),
+) {
+    let delivery = &hand.delivery;
+    tracing::info!(
+        delivery.id = %delivery.id,
+        subscription = %hand.subscription().key,
+        attempt = delivery.attempts.made + 1,
+        outcome = %answer.outcome,
+        status = answer.status,
+        duration_ms = duration_ms(began_at, ended_at),
+        decision = "Delivered",
+        events,
+        event_ids,
+        publish_time = %delivery.publish_time.to_iso_8601(),
+        traceparent = delivery.traceparent.map(tracing::field::display),
+        "attempt succeeded",
+    );
+}
+
+/// Logs the request of a part of a batch that is being split.
+pub fn part(hands: &[DeliveryInHand], Try { answer, times, .. }: Try) {
+    let Some(first) = hands.first() else { return };
+    tracing::info!(
+        delivery.id = %first.delivery.id,
+        subscription = %first.subscription().key,
+        attempt = first.delivery.attempts.made + 1,
+        outcome = %answer.outcome,
+        status = answer.status,
+        duration_ms = duration_ms(times.0, times.1),
+        deliveries = hands.len(),
+        events = hands.iter().map(|hand| hand.delivery.event_count()).sum::<usize>(),
+        "part of a refused batch attempted",
+    );
+}
+
+/// Milliseconds that an attempt took.
+pub fn duration_ms(began_at: Timestamp, ended_at: Timestamp) -> u64 {
+    u64::try_from(ended_at.since(began_at).as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,249 @@
+//! Splits a batch that its endpoint refused, until its bad events stand alone. The core's
+//! [`bisect`](gridpost_core::delivery::bisect) says what is sent next; this sends it.
+//!
+//! The parts are sent one after the other within this invocation, so that the delivery's message
+//! stays as it is and its state is written once. For the endpoint's health the batch is one run of
+//! attempts: a part that is accepted shows that the endpoint works, and what was refused before it
+//! was refused for its events. Of a batch whose bad events are refused in many parts, it counts one
+//! failure.
+
+use std::time::Duration;
+
+use gridpost_core::{
+    delivery::{
+        bisect::{Answers, Asked, Bisection, Group, is_about_events},
+        event_set::EventSet,
+        plan::Lane,
+        rate::RateDecision,
+        resource_request::EventIndex,
+        state::PartRecord,
+    },
+    error::chain,
+    retry::{
+        health::SuccessfulAttempt,
+        outcome::{Answer, RESPONSE_WAIT},
+    },
+    subscription::Endpoint,
+    time::Timestamp,
+};
+use gridpost_ports::authentication::AUTHENTICATED_WITHIN;
+
+use crate::{
+    Context,
+    attempt::{BESIDES_RESPONSE, send},
+    attempt_log, count,
+    in_hand::DeliveryInHand,
+    lane::Lease,
+    rate,
+    response::{AttemptResult, Parts, Response, Try},
+    settle,
+};
+
+/// How long after the first part another one may still be sent: others wait for this invocation's
+/// place, and the event subscription may have changed.
+const BISECTS_FOR: Duration = Duration::from_secs(10);
+
+/// The same of first attempts, beside which those of all other endpoints wait for a place.
+const FIRST_BISECTS_FOR: Duration = Duration::from_secs(2);
+
+/// How long after a response its endpoint's health is written, nearly always.
+const NOTED_WITHIN: Duration = Duration::from_secs(3);
+
+/// So many parts are sent even after that time: a slow endpoint gets on, too.
+const PARTS_LEAST: u32 = 2;
+
+/// The deliveries of a refused request.
+pub struct Batch<'b> {
+    pub context: &'b Context,
+    pub hands: &'b [DeliveryInHand],
+    pub lease: Option<&'b Lease<'b>>,
+    /// Until when its lease or its claim of the probe holds: afterwards others take its place.
+    pub held_until: Option<Timestamp>,
+    pub deadline: Timestamp,
+}
+
+/// Begins to split a request, if its event subscription asks for that and its answer calls for it.
+pub fn begin<'h>(hands: &'h [DeliveryInHand], response: &Response) -> Option<Bisection<'h>> {
+    let first = hands.first()?;
+    let subscription = first.subscription();
+    if !subscription.batch_failure.bisects {
+        return None;
+    }
+    let (Endpoint::WebHook { .. }, Some(AttemptResult::Whole(answer))) =
+        (&subscription.endpoint, response.results.first())
+    else {
+        return None;
+    };
+    let places = hands.iter().enumerate().flat_map(|(delivery, hand)| {
+        hand.delivery.left().map(move |(event, _)| EventIndex { delivery, event })
+    });
+    let past: Vec<_> = hands.iter().map(|hand| hand.past.as_slice()).collect();
+    let asked = Asked { answer: *answer, made: first.delivery.attempts.made, past: &past };
+    Bisection::begin(first.rules(), places.collect(), asked)
+}
+
+/// What the requests so far have come to.
+struct Run {
+    /// The requests that carried some of each delivery's events.
+    tries: Vec<Vec<Try>>,
+    /// Failed requests since the last one that was accepted.
+    failed: Vec<Try>,
+    response_text: Option<String>,
+    ended_at: Timestamp,
+}
+
+impl Batch<'_> {
+    /// Sends the parts of a refused request. Returns what its deliveries have met, and until when
+    /// the endpoint waits.
+    pub async fn bisect(
+        &self,
+        mut bisection: Bisection<'_>,
+        whole: Response,
+    ) -> (Response, Option<Timestamp>) {
+        let (began_at, ended_at) = whole.times;
+        let answer = whole.results.iter().flat_map(AttemptResult::answers).next();
+        let first = answer.map(|answer| Try { answer, times: whole.times, part: PartRecord(0, 0) });
+        let tried = |hand: &DeliveryInHand| {
+            let part =
+                PartRecord(hand.delivery.attempts.made + 1, count_of(hand.delivery.event_count()));
+            first.map(|first| Try { part, ..first }).into_iter().collect()
+        };
+        let mut run = Run {
+            tries: self.hands.iter().map(tried).collect(),
+            failed: first.into_iter().collect(),
+            response_text: whole.response_text,
+            ended_at,
+        };
+        let parts_began_at = run.ended_at;
+        let is_first = self.hands.iter().any(|hand| hand.lane() == Lane::First);
+        let longest = if is_first { FIRST_BISECTS_FOR } else { BISECTS_FOR };
+        let mut parts = 0;
+        loop {
+            // The time-to-live of one delivery may end before that of those beside it.
+            let now = self.context.clock.now();
+            bisection.leave_out(|delivery| now >= self.hands[delivery].expires_at());
+            let Some(group) = bisection.next_part() else { break };
+            let is_late = self.context.clock.now().since(parts_began_at) >= longest;
+            if (is_late && parts >= PARTS_LEAST) || !self.may_go_on().await {
+                break;
+            }
+            parts += 1;
+            let (answers, began_at) = self.part(&mut run, &bisection, &group).await;
+            bisection.note(group, &answers, began_at);
+        }
+        let mut not_before = None;
+        // A failure that is the endpoint's own says more about it than what it refused before.
+        let own = run.failed.iter().rev().find(|made| !is_about_events(made.answer.outcome));
+        if let Some(Try { answer, times, .. }) = own.or(run.failed.first()) {
+            not_before = settle::note_failure(self.context, &self.hands[0], *answer, *times).await;
+        }
+        let met = bisection.into_met(self.hands.len()).into_iter();
+        let parts = met.zip(run.tries).map(|(met, tries)| Parts { met, tries });
+        let response = Response {
+            times: (began_at, run.ended_at),
+            results: parts.map(|parts| AttemptResult::Parts(Box::new(parts))).collect(),
+            response_text: run.response_text,
+        };
+        (response, not_before)
+    }
+
+    /// Whether another part may be sent: there is time for it, and the endpoint's rate allows it.
+    async fn may_go_on(&self) -> bool {
+        let (context, subscription) = (self.context, self.hands[0].subscription());
+        let now = context.clock.now();
+        let is_authenticated = subscription.authentication.is_some();
+        let token = if is_authenticated { AUTHENTICATED_WITHIN } else { Duration::ZERO };
+        if self.deadline.since(now) < token + RESPONSE_WAIT + BESIDES_RESPONSE {
+            return false;
+        }
+        let is_left = |until: Timestamp| until.since(now) >= RESPONSE_WAIT + NOTED_WITHIN;
+        if !self.held_until.is_none_or(is_left) {
+            return false;
+        }
+        match rate::turn(context, subscription, None).await {
+            Ok(RateDecision::Go) => true,
+            Ok(RateDecision::Wait { .. }) => false,
+            Err(error) => {
+                let (key, error) = (&subscription.key, chain(&error));
+                tracing::warn!(subscription = %key, %error, "a batch is split later");
+                false
+            }
+        }
+    }
+
+    /// Sends one part. Returns what it was answered, and when its request began.
+    async fn part(
+        &self,
+        run: &mut Run,
+        bisection: &Bisection<'_>,
+        group: &Group,
+    ) -> (Answers, Timestamp) {
+        let context = self.context;
+        let mut places: Vec<EventSet> = vec![EventSet::default(); self.hands.len()];
+        bisection.events(group).iter().for_each(|at| places[at.delivery].add(at.event));
+        let part = |(hand, events): (&DeliveryInHand, &EventSet)| {
+            let mut part = DeliveryInHand { delivery: hand.delivery.only(events), ..hand.clone() };
+            part.delivery.attempts.made += group.requests();
+            part
+        };
+        let carried = |(_, events): &(&DeliveryInHand, &EventSet)| !events.is_empty();
+        let parts: Vec<_> = self.hands.iter().zip(&places).filter(carried).map(part).collect();
+        let (response, _) = send(context, &parts, self.lease).await;
+        let mut all = response.results.iter().flat_map(AttemptResult::answers);
+        let accepted = all.clone().find(|answer| answer.outcome.is_accepted());
+        let Some(answer) = accepted.or_else(|| all.next()) else {
+            return (Answers::Each(Vec::new()), response.times.0);
+        };
+        let number = parts.first().map_or(0, |part| part.delivery.attempts.made) + 1;
+        let made = Try { answer, times: response.times, part: PartRecord(number, 0) };
+        run.ended_at = response.times.1;
+        let carried = |(_, places): &(&mut Vec<Try>, &EventSet)| !places.is_empty();
+        for (tries, places) in run.tries.iter_mut().zip(&places).filter(carried) {
+            tries.push(Try { part: PartRecord(number, count_of(places.len())), ..made });
+        }
+        attempt_log::part(&parts, made);
+        let is_whole = |result: &AttemptResult| matches!(result, AttemptResult::Whole(_));
+        let answers = match response.results.iter().all(is_whole) {
+            true => Answers::Whole(answer),
+            false => Answers::Each(all_answers(&response)),
+        };
+        self.note(run, made, response.response_text, accepted.is_some()).await;
+        (answers, made.times.0)
+    }
+
+    /// Notes what a part's answer says about the endpoint.
+    async fn note(
+        &self,
+        run: &mut Run,
+        made: Try,
+        response_text: Option<String>,
+        is_accepted: bool,
+    ) {
+        let (context, subscription) = (self.context, self.hands[0].subscription());
+        if response_text.is_some() {
+            run.response_text = response_text;
+        }
+        if !is_accepted {
+            count::failure(context, &subscription.key, made.answer);
+            run.failed.push(made);
+            return;
+        }
+        run.failed.clear();
+        let (began_at, ended_at) = made.times;
+        let asked_for = self.hands.iter().any(|hand| hand.resend.is_some());
+        let success = SuccessfulAttempt { began_at, ended_at, asked_for };
+        settle::note_success(context, subscription, success).await;
+    }
+}
+
+fn count_of(events: usize) -> u32 {
+    u32::try_from(events).unwrap_or(u32::MAX)
+}
+
+/// The answers to all events of a request, in their order.
+fn all_answers(response: &Response) -> Vec<Answer> {
+    response.results.iter().flat_map(AttemptResult::answers).collect()
+}
+
+#[cfg(test)]
+mod tests;

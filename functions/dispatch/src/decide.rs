@@ -1,0 +1,119 @@
+//! The fifth step: decides what follows from the answers to an attempt. Pure.
+
+use gridpost_core::{
+    delivery::{
+        event_set::EventSet,
+        partial::{self, End, Met},
+        resource_outcome::status_of,
+    },
+    retry::{
+        self, Decision, DelayReason, EndReason, Failure,
+        outcome::{Answer, Outcome},
+    },
+    time::Timestamp,
+};
+
+use crate::{
+    in_hand::DeliveryInHand,
+    response::{AttemptResult, Try},
+};
+
+/// The decision about one delivery.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// Events that were delivered while others failed.
+    pub delivered: EventSet,
+    /// How one of those was answered.
+    pub accepted: Option<Answer>,
+    /// Events that end before the rest.
+    pub ends: Vec<End>,
+    pub answer: Answer,
+    /// The most requests of the attempt that have carried an event of the rest.
+    pub requests: u32,
+    /// When the request that was answered so began, if it was not the attempt's first.
+    pub last_at: Option<Timestamp>,
+    /// The requests of the attempt, if it has had several.
+    pub tries: Vec<Try>,
+    pub next_step: NextStep,
+}
+
+/// What follows an attempt for the rest of the delivery.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum NextStep {
+    Delivered,
+    Retry { due: Timestamp, because: DelayReason },
+    End(EndReason),
+}
+
+/// Decides what follows for a delivery. Its attempts do not include this one yet. `not_before` is
+/// the end of the endpoint's probation or delayed delivery.
+pub fn decide(
+    hand: &DeliveryInHand,
+    result: &AttemptResult,
+    times: (Timestamp, Timestamp),
+    not_before: Option<Timestamp>,
+    dice: f64,
+) -> Verdict {
+    let whole = |answer| Verdict {
+        delivered: EventSet::default(),
+        accepted: None,
+        ends: Vec::new(),
+        answer,
+        requests: 1,
+        last_at: None,
+        tries: Vec::new(),
+        next_step: next_step(hand, (answer, 1, false), times, not_before, dice),
+    };
+    let (met, tries) = match result {
+        AttemptResult::Whole(answer) => return whole(*answer),
+        AttemptResult::Each(met) => (met, [].as_slice()),
+        AttemptResult::Parts(parts) => (&parts.met, parts.tries.as_slice()),
+    };
+    let split = partial::split(hand.rules(), hand.delivery.attempts.made, met);
+    let Some(rest) = split.rest else { return whole(all_delivered(met)) };
+    let decisive = (rest.answer, rest.requests, rest.is_separable);
+    let mut answers = met.iter().map(|met| met.answer);
+    Verdict {
+        delivered: split.delivered,
+        accepted: answers.find(|answer| answer.outcome == Outcome::Delivered),
+        ends: split.ends,
+        answer: rest.answer,
+        requests: rest.requests,
+        last_at: rest.last_at,
+        tries: tries.to_vec(),
+        next_step: next_step(hand, decisive, times, not_before, dice),
+    }
+}
+
+/// The answer of an endpoint that took every event.
+fn all_delivered(met: &[Met]) -> Answer {
+    let status = status_of(Outcome::Delivered);
+    let of_service = Answer { status, ..Answer::without_status(Outcome::Delivered) };
+    met.last().map_or(of_service, |met| met.answer)
+}
+
+fn next_step(
+    hand: &DeliveryInHand,
+    (answer, requests, is_separable): (Answer, u32, bool),
+    (began_at, ended_at): (Timestamp, Timestamp),
+    not_before: Option<Timestamp>,
+    dice: f64,
+) -> NextStep {
+    if answer.outcome == Outcome::Delivered {
+        return NextStep::Delivered;
+    }
+    let attempts = &hand.delivery.attempts;
+    let failure = Failure {
+        attempts: attempts.made + requests,
+        first_attempt_at: attempts.first_at.unwrap_or(began_at),
+        ended_at,
+        answer,
+        not_before,
+        expires_at: hand.expires_at(),
+        is_separable,
+    };
+    match retry::decide(hand.rules(), failure, dice) {
+        Decision::Retry { due, because } => NextStep::Retry { due, because },
+        Decision::End(reason) => NextStep::End(reason),
+    }
+}

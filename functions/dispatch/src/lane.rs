@@ -1,0 +1,194 @@
+//! Slow endpoints: reported while a request is under way, and counted in their own lane.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::{
+    future::{Either, pending, select},
+    pin_mut,
+};
+use gridpost_core::{
+    delivery::parking::IN_FLIGHT_HIGH_WATER,
+    error::chain,
+    retry::{
+        lane::{self, BeyondBound, HANGS_AFTER, LEASE, LaneReport},
+        outcome::Outcome,
+    },
+    subscription::EventSubscription,
+    time::Timestamp,
+};
+use gridpost_ports::PortError;
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+use crate::{
+    Context,
+    in_hand::DeliveryInHand,
+    response::{AttemptResult, Response},
+    settle::Hold,
+};
+
+/// How often an invocation returns the part of a lease that it no longer needs.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
+
+/// Makes a request that holds no lease. If it is unanswered after
+/// [`slow_after`](gridpost_core::retry::lane::LaneSettings::slow_after), its endpoint gets a vote
+/// for being slow while the request goes on: its end, up to 30 s later, would be too late for the
+/// others. After [`HANGS_AFTER`] it gets another.
+pub async fn watched<T>(
+    context: &Context,
+    subscription: &EventSubscription,
+    request: Pin<&mut impl Future<Output = T>>,
+) -> T {
+    let patience = tokio::time::sleep(context.settings.lanes.slow_after);
+    pin_mut!(patience);
+    let request = match select(request, patience).await {
+        Either::Left((answer, _)) => return answer,
+        Either::Right(((), request)) => request,
+    };
+    let vote = async {
+        vote(context, subscription).await;
+        tokio::time::sleep(HANGS_AFTER.saturating_sub(context.settings.lanes.slow_after)).await;
+        vote(context, subscription).await;
+        pending::<()>().await;
+    };
+    match select(request, Box::pin(vote)).await {
+        Either::Left((answer, _)) => answer,
+        Either::Right(_) => unreachable!("the vote never ends"),
+    }
+}
+
+async fn vote(context: &Context, subscription: &EventSubscription) {
+    let now = context.clock.now();
+    let settings = &context.settings.lanes;
+    if let Err(error) = context.healths.vote(subscription, 1, now, settings).await {
+        let (key, error) = (&subscription.key, chain(&error));
+        tracing::warn!(subscription = %key, %error, "failed to mark an endpoint as slow");
+    }
+}
+
+/// The requests that one invocation may have under way to a slow endpoint.
+pub struct Lease<'c> {
+    context: &'c Context,
+    subscription: Arc<EventSubscription>,
+    holder: Uuid,
+    until: Timestamp,
+    learned: Mutex<LaneReport>,
+}
+
+impl<'c> Lease<'c> {
+    /// Takes a lease for up to `wanted` requests. Returns it with the number granted.
+    ///
+    /// # Errors
+    ///
+    /// The lease could not be written: no request may begin.
+    pub async fn take(
+        context: &'c Context,
+        subscription: &Arc<EventSubscription>,
+        wanted: usize,
+    ) -> Result<(Self, usize), PortError> {
+        let (holder, now) = (context.dice.id(), context.clock.now());
+        let settings = &context.settings.lanes;
+        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        let granted = context.healths.take(subscription, holder, wanted, now, settings).await?;
+        let learned = Mutex::new(LaneReport { under_way: granted, ..LaneReport::default() });
+        let (subscription, until) = (Arc::clone(subscription), now + LEASE);
+        let lease = Self { context, subscription, holder, until, learned };
+        Ok((lease, granted as usize))
+    }
+
+    /// Until when it holds. What it learns is written before, and does not prolong it.
+    pub fn until(&self) -> Timestamp {
+        self.until
+    }
+
+    /// Records the result of a request.
+    pub fn note(&self, response: &Response) {
+        let (began_at, ended_at) = response.times;
+        let took = ended_at.since(began_at);
+        let mut learned = self.learned.lock().expect("no panic while held");
+        learned.took += took;
+        if response.results.iter().any(is_silent) {
+            learned.silent += 1;
+        } else if took < self.context.settings.lanes.slow_after {
+            learned.fast += 1;
+        } else {
+            learned.slow += 1;
+        }
+    }
+
+    /// Records that a request is over, or was not made.
+    pub fn end_one(&self) {
+        let mut learned = self.learned.lock().expect("no panic while held");
+        learned.under_way = learned.under_way.saturating_sub(1);
+    }
+
+    /// Makes the requests, and meanwhile returns what is no longer needed: others wait for it.
+    pub async fn kept_up<T>(&self, requests: impl Future<Output = T>) -> T {
+        let over = Notify::new();
+        let requests = async {
+            let made = requests.await;
+            over.notify_one();
+            made
+        };
+        // Never dropped during a write: what it reports would be lost.
+        let telling = async {
+            while tokio::time::timeout(TOLD_EVERY, over.notified()).await.is_err() {
+                if self.has_news() {
+                    self.tell().await;
+                }
+            }
+        };
+        let (made, ()) = futures::join!(requests, telling);
+        self.tell().await;
+        made
+    }
+
+    /// Returns what is no longer needed, with what was learned since the last time.
+    async fn tell(&self) {
+        let learned = {
+            let mut learned = self.learned.lock().expect("no panic while held");
+            let under_way = learned.under_way;
+            std::mem::replace(&mut *learned, LaneReport { under_way, ..LaneReport::default() })
+        };
+        let (settings, now) = (&self.context.settings.lanes, self.context.clock.now());
+        let healths = &self.context.healths;
+        healths.give_back(&self.subscription, self.holder, learned, now, settings).await;
+    }
+
+    fn has_news(&self) -> bool {
+        let learned = self.learned.lock().expect("no panic while held");
+        learned.fast + learned.slow + learned.silent > 0
+    }
+}
+
+/// How long a first attempt to a slow endpoint waits: it moves to the slow lane, and comes back no
+/// earlier than it may begin there.
+pub async fn to_slow_lane(context: &Context, hand: &DeliveryInHand) -> Hold {
+    let (slow, now) = (context.healths.known(hand.subscription()).slow, context.clock.now());
+    if slow.free(now, &context.settings.lanes) > 0 {
+        return Hold::Move;
+    }
+    look_again(context, hand).await
+}
+
+/// How long a delivery waits if its slow endpoint has no room for it.
+pub async fn look_again(context: &Context, hand: &DeliveryInHand) -> Hold {
+    let (slow, now) = (context.healths.known(hand.subscription()).slow, context.clock.now());
+    let queue = hand.delivery.retry_queue(context.settings.retry_shards);
+    let backlog = context.in_flight.backlog(queue, now).await;
+    // No more can be in flight than there are.
+    let is_nearly_full = backlog >= IN_FLIGHT_HIGH_WATER
+        && context.in_flight.of(queue, now).await >= IN_FLIGHT_HIGH_WATER;
+    let (age, dice) = (now.since(hand.delivery.publish_time), context.dice.roll());
+    let beyond = BeyondBound { backlog, is_nearly_full, age, dice };
+    Hold::About(lane::look_again(&slow, beyond, now, &context.settings.lanes))
+}
+
+/// Whether no response came within 30 s. A response with status 408 is a response.
+fn is_silent(result: &AttemptResult) -> bool {
+    result.answers().any(|answer| answer.outcome == Outcome::TimedOut && answer.status.is_none())
+}

@@ -1,0 +1,297 @@
+//! Groups deliveries into requests, gets what lets each begin, and settles its result. The parts
+//! have their own modules: acquire, attempt, decide, settle.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use futures::future::{FutureExt, join_all};
+use gridpost_core::{
+    delivery::{
+        batch::{self, Load},
+        form::Form,
+        plan::Plan,
+    },
+    retry::{health::Health, outcome::RESPONSE_WAIT},
+    time::Timestamp,
+};
+use gridpost_ports::{PortError, Record, authentication::AUTHENTICATED_WITHIN, guard::guarded};
+
+use crate::{
+    Context,
+    acquire::{self, Acquired},
+    attempt::{BESIDES_RESPONSE, send},
+    bisect::{self, Batch},
+    decide::{NextStep, Verdict, decide},
+    in_hand::DeliveryInHand,
+    lane::{self, Lease},
+    late_response::Late,
+    planned::carry_out,
+    record::{Settled, without_bodies},
+    report::Report,
+    response::Response,
+    settle::{self, Hold},
+};
+
+/// Deliveries that may be attempted.
+#[derive(Default)]
+pub struct Admitted {
+    /// Deliveries that need nothing but their request.
+    pub plain: Vec<DeliveryInHand>,
+    pub leased: Vec<DeliveryInHand>,
+    /// Probes, each with its claim.
+    pub probes: Vec<(DeliveryInHand, Box<Health>)>,
+}
+
+/// Makes the attempts, all requests concurrently.
+pub async fn attempts(context: &Context, admitted: Admitted, report: &Report<'_>) -> Vec<Late> {
+    let Admitted { plain, leased, probes } = admitted;
+    // Deliveries with their events in the message do not wait for those that are fetched.
+    let (fetched, ready): (Vec<_>, _) =
+        plain.into_iter().partition(|hand| hand.delivery.is_claimed());
+    let rare = async {
+        if probes.is_empty() && fetched.is_empty() && leased.is_empty() {
+            return Vec::new();
+        }
+        rare_attempts(context, fetched, leased, probes, report).boxed().await
+    };
+    let (ready, rare) = futures::join!(free_requests(context, ready, report), rare);
+    ready.into_iter().chain(rare).flatten().collect()
+}
+
+/// Makes requests to an endpoint that is healthy, as far as is known. The events are loaded.
+async fn free_requests(
+    context: &Context,
+    hands: Vec<DeliveryInHand>,
+    report: &Report<'_>,
+) -> Vec<Option<Late>> {
+    let requests = requests(hands).into_iter();
+    join_all(requests.map(|hands| request(context, hands, Permit::Free, report))).await
+}
+
+/// The attempts that need more than a request.
+async fn rare_attempts(
+    context: &Context,
+    fetched: Vec<DeliveryInHand>,
+    leased: Vec<DeliveryInHand>,
+    probes: Vec<(DeliveryInHand, Box<Health>)>,
+    report: &Report<'_>,
+) -> Vec<Option<Late>> {
+    let probes = probes.into_iter().map(|(hand, claim)| async move {
+        let hands = with_events(context, vec![hand], report).await;
+        request(context, hands, Permit::Claim(claim), report).await
+    });
+    let fetched = async {
+        let ready = with_events(context, fetched, report).await;
+        free_requests(context, ready, report).await
+    };
+    let leased = leased_requests(context, leased, report);
+    let (probed, made, leased) = futures::join!(join_all(probes), fetched, leased);
+    probed.into_iter().chain(made).chain(leased).collect()
+}
+
+/// Makes the requests to a slow endpoint that may be under way; the others come back later.
+async fn leased_requests(
+    context: &Context,
+    hands: Vec<DeliveryInHand>,
+    report: &Report<'_>,
+) -> Vec<Option<Late>> {
+    // The lease comes first: what is not granted fetches nothing and takes no rate slot.
+    let (fetched, ready): (Vec<_>, _) =
+        hands.into_iter().partition(|hand| hand.delivery.is_claimed());
+    let mut granted = requests(ready);
+    granted.extend(fetched.into_iter().map(|hand| vec![hand]));
+    let Some(first) = granted.first().and_then(|hands| hands.first()) else { return Vec::new() };
+    let subscription = first.subscription().clone();
+    let (lease, most) = match Lease::take(context, &subscription, granted.len()).await {
+        Ok(taken) => taken,
+        Err(error) => {
+            let all = without_bodies(granted.iter().flatten().map(|hand| &hand.record));
+            report.all_failed(all, &error).await;
+            return Vec::new();
+        }
+    };
+    let beyond = granted.split_off(most.min(granted.len()));
+    let beyond = async {
+        let mut held = Vec::new();
+        for hand in beyond.into_iter().flatten() {
+            let hold = lane::look_again(context, &hand).await;
+            held.push((hand, hold));
+        }
+        report.all(settle::hold_all(context, held).await).await;
+    };
+    let made = granted.into_iter().map(|hands| async {
+        let hands = with_events(context, hands, report).await;
+        let late = request(context, hands, Permit::Lease(&lease), report).await;
+        lease.end_one();
+        late
+    });
+    let (made, ()) = futures::join!(lease.kept_up(join_all(made)), beyond);
+    made
+}
+
+/// What lets a request begin.
+enum Permit<'l> {
+    /// The endpoint is healthy, as far as is known.
+    Free,
+    /// One of the requests that may be under way to a slow endpoint.
+    Lease(&'l Lease<'l>),
+    /// The probe, once its claim is written.
+    Claim(Box<Health>),
+}
+
+/// Loads the events of deliveries. Deliveries without events in the end are settled.
+async fn with_events(
+    context: &Context,
+    hands: Vec<DeliveryInHand>,
+    report: &Report<'_>,
+) -> Vec<DeliveryInHand> {
+    let taken = hands.into_iter().map(|hand| async move {
+        let record = hand.record.without_body();
+        let taken = guarded("loading events", acquire::events(context, hand)).await;
+        (record, taken.and_then(|taken| taken))
+    });
+    let (mut ready, mut held) = (Vec::new(), Vec::new());
+    for (record, taken) in join_all(taken).await {
+        match taken {
+            Ok(Acquired::InHand(hand)) => ready.push(hand),
+            Ok(Acquired::Hold(hand, hold)) => held.push((*hand, hold)),
+            Ok(Acquired::Settled(disposition)) => report.one(record, Ok(disposition)).await,
+            Err(error) => report.one(record, Err(error)).await,
+        }
+    }
+    report.all(settle::hold_all(context, held).await).await;
+    ready
+}
+
+/// Groups deliveries that may share a request: those of one form with equally many attempts.
+fn requests(hands: Vec<DeliveryInHand>) -> Vec<Vec<DeliveryInHand>> {
+    let mut groups: BTreeMap<(u32, Form), Vec<DeliveryInHand>> = BTreeMap::new();
+    for hand in hands {
+        let form = hand.delivery.form(hand.subscription());
+        groups.entry((hand.delivery.attempts.made, form)).or_default().push(hand);
+    }
+    groups.into_values().flat_map(join).collect()
+}
+
+fn join(hands: Vec<DeliveryInHand>) -> Vec<Vec<DeliveryInHand>> {
+    let load = |hand: &DeliveryInHand| Load {
+        events: hand.delivery.event_count(),
+        bytes: hand.delivery.events_bytes(),
+    };
+    let loads: Vec<_> = hands.iter().map(load).collect();
+    let Some(first) = hands.first() else { return Vec::new() };
+    let subscription = first.subscription();
+    let joined = batch::join(&loads, first.delivery.form(subscription).batching(subscription));
+    let mut hands = hands.into_iter();
+    joined.into_iter().map(|positions| hands.by_ref().take(positions.len()).collect()).collect()
+}
+
+/// Makes one request and settles its deliveries. A panic fails only these.
+async fn request(
+    context: &Context,
+    hands: Vec<DeliveryInHand>,
+    permit: Permit<'_>,
+    report: &Report<'_>,
+) -> Option<Late> {
+    let records = without_bodies(hands.iter().map(|hand| &hand.record));
+    let made =
+        guarded("making a request", send_and_settle(context, hands, permit, report.deadline)).await;
+    match made.and_then(|made| made) {
+        Ok((settled, late)) => {
+            report.all(settled).await;
+            late
+        }
+        Err(error) => {
+            report.all_failed(records, &error).await;
+            None
+        }
+    }
+}
+
+type SentAndSettled = (Vec<(Record, Settled)>, Option<Late>);
+
+async fn send_and_settle(
+    context: &Context,
+    mut hands: Vec<DeliveryInHand>,
+    permit: Permit<'_>,
+    deadline: Timestamp,
+) -> Result<SentAndSettled, PortError> {
+    let Some(first) = hands.first() else { return Ok((Vec::new(), None)) };
+    let left = deadline.since(context.clock.now());
+    let is_authenticated = first.subscription().authentication.is_some();
+    let token = if is_authenticated { AUTHENTICATED_WITHIN } else { Duration::ZERO };
+    if left < token + RESPONSE_WAIT + BESIDES_RESPONSE {
+        let reason = "too little time is left in this invocation";
+        return Err(PortError::new("making an attempt", reason));
+    }
+    let subscription = first.subscription().clone();
+    if let Some(until) = acquire::slot(context, &mut hands).await? {
+        return Ok((held(context, hands, until).boxed().await, None));
+    }
+    let (mut lease, mut held_until) = (None, None);
+    match permit {
+        Permit::Free => {}
+        Permit::Lease(granted) => (lease, held_until) = (Some(granted), Some(granted.until())),
+        Permit::Claim(claim) => {
+            held_until = claim.probe.map(|probe| probe.lease_until);
+            match acquire::probe(context, &hands[0], claim).boxed().await? {
+                // The minute of its slot may have ended while the claim was written.
+                Plan::Attempt { .. } => {
+                    if let Some(until) = acquire::slot(context, &mut hands).await? {
+                        return Ok((held(context, hands, until).boxed().await, None));
+                    }
+                }
+                plan => {
+                    let lost = hands.into_iter().map(|hand| carry_out(context, hand, plan.clone()));
+                    return Ok((join_all(lost).boxed().await, None));
+                }
+            }
+        }
+    }
+    let (response, late) = send(context, &hands, lease).await;
+    let (response, not_before) = match bisect::begin(&hands, &response) {
+        None => {
+            let not_before = settle::note_response(context, &hands, &response).await;
+            (response, not_before)
+        }
+        Some(bisection) => {
+            let batch = Batch { context, hands: &hands, lease, held_until, deadline };
+            batch.bisect(bisection, response).boxed().await
+        }
+    };
+    let mut late = late.map(|answer| Late::new(answer, subscription, response.times));
+    let (mut settled, mut others) = (Vec::with_capacity(hands.len()), Vec::new());
+    for (hand, result) in hands.into_iter().zip(&response.results) {
+        let verdict = decide(&hand, result, response.times, not_before, context.dice.roll());
+        if let (Some(late), NextStep::Retry { due, .. }) = (&mut late, verdict.next_step) {
+            late.of(&hand.delivery, due);
+        }
+        match settle::at_once(context, &hand, &verdict, response.times) {
+            Some(disposition) => settled.push((hand.record, Ok(disposition))),
+            None => others.push(settle_one(context, hand, verdict, &response).boxed()),
+        }
+    }
+    if !others.is_empty() {
+        settled.extend(join_all(others).await);
+    }
+    Ok((settled, late.filter(Late::is_awaited)))
+}
+
+/// Holds deliveries without a slot until about when they may have one.
+async fn held(
+    context: &Context,
+    hands: Vec<DeliveryInHand>,
+    until: Timestamp,
+) -> Vec<(Record, Settled)> {
+    let held = hands.into_iter().map(|hand| (hand, Hold::About(until))).collect();
+    settle::hold_all(context, held).await
+}
+
+async fn settle_one(
+    context: &Context,
+    hand: DeliveryInHand,
+    verdict: Verdict,
+    response: &Response,
+) -> (Record, Settled) {
+    let record = hand.record.without_body();
+    (record, settle::settle(context, hand, verdict, response).await)
+}

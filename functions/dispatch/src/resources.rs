@@ -1,0 +1,81 @@
+//! Attempts at AWS resources, which answer for each event.
+//!
+//! Delivered events are done, and so are events that ended for their own reason; the rest go on.
+//! The order of effects allows repetition but no loss: dead letters are sent and deliveries counted
+//! first, then the state records what is done, and the successor comes last.
+
+use async_trait::async_trait;
+use futures::future::join_all;
+use gridpost_core::{
+    delivery::{
+        partial::Met,
+        resource_check::Finding,
+        resource_outcome::status_of,
+        resource_request::{self, Call, Entry, EventIndex},
+    },
+    retry::outcome::{Answer, Outcome, RESPONSE_WAIT},
+    subscription::Resource,
+    time::Timestamp,
+};
+use gridpost_ports::ResourceClient;
+
+use crate::{Context, in_hand::DeliveryInHand, response::AttemptResult};
+
+/// Refuses every AWS resource, for a deployment that may deliver to none.
+#[derive(Clone, Copy, Debug)]
+pub struct NoResources;
+
+#[async_trait]
+impl ResourceClient for NoResources {
+    /// An event subscription outlives the setting that allowed it: its events wait for the setting
+    /// to return, as for any disabled resource.
+    async fn send(&self, resource: &Resource, entries: Vec<Entry>) -> Vec<Answer> {
+        tracing::warn!(
+            resource = %resource.arn,
+            "this deployment may deliver to no AWS resource: set resource_destinations",
+        );
+        vec![Answer::without_status(Outcome::Disabled); entries.len()]
+    }
+
+    async fn check(&self, _: &Resource) -> Finding {
+        let says = "this deployment may deliver to no AWS resource: set resource_destinations";
+        Finding { outcome: Outcome::Disabled, says: says.to_owned() }
+    }
+}
+
+/// Makes the calls for deliveries of one event subscription that have had equally many attempts.
+pub(crate) async fn attempt(
+    context: &Context,
+    hands: &[DeliveryInHand],
+    resource: &Resource,
+    began_at: Timestamp,
+) -> Vec<AttemptResult> {
+    let Some(first) = hands.first() else { return Vec::new() };
+    let deliveries: Vec<_> = hands.iter().map(|hand| &hand.delivery).collect();
+    let (subscription, made_before) = (first.subscription(), first.delivery.attempts.made);
+    let plan = resource_request::plan(subscription, resource, &deliveries, made_before, began_at);
+    let mut results: Vec<Vec<Met>> = vec![Vec::new(); hands.len()];
+    let mut note = |at: EventIndex, answer| results[at.delivery].push(Met::new(at.event, answer));
+    plan.refused.into_iter().for_each(|(at, answer)| note(at, answer));
+    let calls = plan.calls.into_iter().map(|call| send(context, resource, call));
+    join_all(calls).await.into_iter().flatten().for_each(|(at, answer)| note(at, answer));
+    results.iter_mut().for_each(|result| result.sort_unstable_by_key(|met| met.event));
+    results.into_iter().map(AttemptResult::Each).collect()
+}
+
+/// Makes one call. An answer that does not come in time counts as no answer: these services have no
+/// late ones.
+async fn send(context: &Context, resource: &Resource, call: Call) -> Vec<(EventIndex, Answer)> {
+    let entries = call.entries.len();
+    let sent = tokio::time::timeout(RESPONSE_WAIT, context.resources.send(resource, call.entries));
+    let mut answers =
+        sent.await.unwrap_or_else(|_| vec![Answer::without_status(Outcome::TimedOut); entries]);
+    // The service may have refused an entry that its answer does not mention.
+    let unknown = Answer {
+        status: status_of(Outcome::ServerError),
+        ..Answer::without_status(Outcome::ServerError)
+    };
+    answers.resize(entries, unknown);
+    let places = call.places.into_iter().zip(answers);
+    places.flat_map(|(places, answer)| places.into_iter().map(move |it| (it, answer))).collect()
+}

@@ -1,0 +1,360 @@
+//! The last step, which alone writes states and sends deliveries on: carries out the decision in an order that can make a
+//! duplicate but never a loss. The state comes first, then the successor (a message, a hidden
+//! message, a parked delivery, a dead letter), and the record itself is deleted last.
+//!
+//! If the state can't be written, the message itself carries what is known, or the end is carried
+//! out at once: a failed write never causes an attempt before the next one is due.
+
+mod end;
+mod endpoint;
+mod hold;
+
+use futures::stream::{self, StreamExt};
+use gridpost_core::{
+    delivery::{
+        DecodeError, Delivery,
+        queue::Queue,
+        state::{AttemptRecord, DeliveryState, DeliveryStatus, PartRecord},
+    },
+    error::chain,
+    metric, poison as poison_queue,
+    retry::{EndReason, outcome::Answer},
+    time::Timestamp,
+};
+use gridpost_ports::{Outgoing, PortError, Record, Saved};
+
+use crate::{
+    Context, attempt_log, count,
+    decide::{NextStep, Verdict},
+    in_hand::DeliveryInHand,
+    payload,
+    record::{Disposition, Settled},
+    response::{Response, Try},
+};
+
+pub use end::drop_delivery;
+pub use endpoint::{note_failure, note_response, note_success};
+pub use hold::{Hold, hold_all};
+
+/// How many messages may carry on a delivery whose state can't be written.
+const RESENT_MAX: u8 = 8;
+
+/// The number of sends after which Lambda stops a recursive loop. Source: Lambda developer guide,
+/// "Recursive loop detection".
+const LAMBDA_LOOP_SENDS: u8 = 16;
+const _: () = assert!(RESENT_MAX < LAMBDA_LOOP_SENDS);
+
+/// Parts of a batch that are ended at the same time: each may be a message of a queue's largest size.
+const ENDS_AT_ONCE: usize = 10;
+
+/// How often a write is tried if others have written the state meanwhile.
+const WRITES_MAX: u32 = 3;
+
+/// Settles a delivery whose first attempt delivered it: this writes nothing and waits for nothing.
+/// Returns `None`, with no effect, for every other delivery.
+pub fn at_once(
+    context: &Context,
+    hand: &DeliveryInHand,
+    verdict: &Verdict,
+    times: (Timestamp, Timestamp),
+) -> Option<Disposition> {
+    let Verdict { delivered, ends, next_step, answer, .. } = verdict;
+    let is_whole = *next_step == NextStep::Delivered && delivered.is_empty() && ends.is_empty();
+    if !is_whole || hand.revision > 0 || hand.delivery.is_claimed() {
+        return None;
+    }
+    log_success(context, hand, *answer, times);
+    count_success(context, &hand.delivery);
+    Some(Disposition::Delete)
+}
+
+fn log_success(
+    context: &Context,
+    hand: &DeliveryInHand,
+    answer: Answer,
+    times: (Timestamp, Timestamp),
+) {
+    if context.settings.log_successful_attempts || hand.delivery.attempts.made > 0 {
+        attempt_log::succeeded(hand, answer, times);
+    }
+}
+
+fn count_success(context: &Context, delivery: &Delivery) {
+    let events = delivery.event_count() as u64;
+    count::delivered(context, &delivery.subscription, delivery.publish_time, events);
+}
+
+/// Carries out the decision about a delivery after an attempt.
+pub async fn settle(
+    context: &Context,
+    mut hand: DeliveryInHand,
+    verdict: Verdict,
+    Response { times, response_text, .. }: &Response,
+) -> Settled {
+    let Verdict { delivered, accepted, ends, mut answer, mut requests, .. } = verdict;
+    let Verdict { mut last_at, tries, mut next_step, .. } = verdict;
+    let times = *times;
+    // What comes after parts says which attempt it is of which events, too.
+    let is_part = hand.past.iter().any(|past| past.part.is_some());
+    let events = u32::try_from(hand.delivery.event_count()).unwrap_or(u32::MAX);
+    let whole = PartRecord(hand.delivery.attempts.made + 1, events);
+    let last = tries.last().copied().unwrap_or(Try { answer, times, part: whole });
+    let part = (is_part || !tries.is_empty()).then_some(last.part);
+    let mut sending = Vec::with_capacity(ends.len());
+    for part in &ends {
+        sending.push(end::end_part(context, &hand, part, times.0));
+    }
+    let sent: Vec<_> = stream::iter(sending).buffered(ENDS_AT_ONCE).collect().await;
+    for (part, sent) in ends.iter().zip(sent) {
+        let Err(error) = sent else {
+            hand.delivery.done.add_all(&part.events);
+            continue;
+        };
+        // It stays in the delivery, and what this attempt delivered is still recorded.
+        let (id, error) = (hand.delivery.id, chain(&error));
+        tracing::warn!(delivery.id = %id, %error, "failed to end some events; they go on with the rest");
+        if next_step == NextStep::Delivered {
+            // There is no rest: the delivery ends for the reason of this part.
+            next_step = NextStep::End(part.reason);
+            (answer, requests, last_at) = (part.answer, part.requests, part.last_at);
+        }
+        // Its events had that many requests: fewer would let them have more than their retry policy allows.
+        requests = requests.max(part.requests);
+    }
+    if let Some(accepted) = accepted {
+        attempt_log::succeeded_in_part(&hand, &delivered, accepted, times);
+        count::delivered_part(context, &hand, delivered.len());
+        hand.delivery.done.add_all(&delivered);
+    }
+    if next_step == NextStep::Delivered {
+        log_success(context, &hand, answer, times);
+        if hand.revision > 0 {
+            AttemptRecord::of(answer, times, None).of_part(part).add_to(&mut hand.past);
+        }
+        return self::delivered(context, hand).await;
+    }
+    let attempts = &hand.delivery.attempts;
+    let began_at = (times.0, last_at.unwrap_or(times.0));
+    hand.delivery.attempts = attempts.with_requests(began_at, answer, requests);
+    attempt_log::failed(&hand, answer, times, next_step, response_text.as_deref());
+    count::failure(context, &hand.subscription().key, answer);
+    let because = match next_step {
+        NextStep::Retry { because, .. } => Some(because),
+        NextStep::Delivered | NextStep::End(_) => None,
+    };
+    for earlier in &tries[..tries.len().saturating_sub(1)] {
+        AttemptRecord::of(earlier.answer, earlier.times, None)
+            .of_part(Some(earlier.part))
+            .add_to(&mut hand.past);
+    }
+    AttemptRecord::of(last.answer, last.times, because)
+        .of_part(part)
+        .with_response_text(response_text.clone())
+        .add_to(&mut hand.past);
+    match next_step {
+        NextStep::Retry { due, .. } => retry(context, hand, due).await,
+        NextStep::End(reason) => end(context, hand, reason).await,
+        NextStep::Delivered => Ok(Disposition::Delete),
+    }
+}
+
+/// Settles a delivered delivery. If nothing had failed before, nothing is written.
+pub(crate) async fn delivered(context: &Context, hand: DeliveryInHand) -> Settled {
+    let delivery = &hand.delivery;
+    if hand.revision == 0 {
+        count_success(context, delivery);
+    } else {
+        match mark_delivered(context, &hand.state(DeliveryStatus::Delivered)).await {
+            Ok(Marked::Delivered) => {}
+            // Its dead letter may still need the payload, and counts.
+            Ok(Marked::HasEnded) => return Ok(Disposition::Delete),
+            // Only late copies of the message would read the mark: worth one try, not a failure.
+            Err(error) => {
+                let (id, error) = (delivery.id, chain(&error));
+                tracing::warn!(delivery.id = %id, %error, "failed to record a success");
+            }
+        }
+    }
+    payload::release(context, delivery).await;
+    Ok(Disposition::Delete)
+}
+
+/// What became of a success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marked {
+    /// The delivery counts as delivered.
+    Delivered,
+    /// It had ended undelivered, and counts so.
+    HasEnded,
+}
+
+/// Marks a delivery that has failed before as delivered, and counts it. One that has ended meanwhile
+/// stays as it is: a late success may meet an attempt in hand, and one of them counts.
+///
+/// It is counted first. A crash before the mark means that it is delivered and counted again; in
+/// the reverse order it would never be counted.
+///
+/// # Errors
+///
+/// The mark could not be written. The delivery is delivered and counted all the same.
+pub async fn mark_delivered(context: &Context, known: &DeliveryState) -> Result<Marked, PortError> {
+    let mut counted = false;
+    for _ in 0..3 {
+        let stored = context.states.load(known.id).await;
+        match stored.as_ref().ok().and_then(Option::as_ref).map(|state| state.standing) {
+            Some(DeliveryStatus::Ending { .. } | DeliveryStatus::Ended) if !counted => {
+                return Ok(Marked::HasEnded);
+            }
+            None | Some(DeliveryStatus::Waiting { .. }) => {}
+            Some(_) => return Ok(Marked::Delivered),
+        }
+        if !counted {
+            let events = u64::from(known.events);
+            count::delivered(context, &known.subscription, known.publish_time, events);
+            context.meter.flush(context.clock.now());
+            counted = true;
+        }
+        let Some(stored) = stored? else { return Ok(Marked::Delivered) };
+        // `known` includes the attempt that succeeded, unless others have written meanwhile.
+        let state = if stored.revision == known.revision { known.clone() } else { stored };
+        let state = DeliveryState { standing: DeliveryStatus::Delivered, ..state };
+        if context.states.save(&state).await? == Saved::Written {
+            return Ok(Marked::Delivered);
+        }
+    }
+    Err(PortError::new("recording a success", "others wrote at the same time"))
+}
+
+/// Settles a failed delivery that is to be attempted again. Its attempts count the failed one.
+async fn retry(context: &Context, mut hand: DeliveryInHand, due: Timestamp) -> Settled {
+    let status = DeliveryStatus::Waiting { due };
+    match write(context, &mut hand, status).await {
+        Ok(Some(_)) if hand.resend.is_some() => hold::beside_another(context, hand, due).await,
+        Ok(Some(written)) => apply(context, hand, written).await,
+        Ok(None) => follow_stored(context, hand).await,
+        Err(error) => {
+            not_written(&hand, &error, "its message carries it on");
+            hold::in_message(context, hand, due).await
+        }
+    }
+}
+
+/// Settles a delivery that ends undelivered.
+pub async fn end(context: &Context, mut hand: DeliveryInHand, reason: EndReason) -> Settled {
+    let at = context.clock.now();
+    let status = DeliveryStatus::Ending { reason, at };
+    match write(context, &mut hand, status).await {
+        Ok(Some(_)) => {
+            hand.revision += 1;
+            apply(context, hand, status).await
+        }
+        Ok(None) => follow_stored(context, hand).await,
+        Err(error) => {
+            not_written(&hand, &error, "its end is carried out at once");
+            end::carry_out_unwritten(context, hand, reason, at).await
+        }
+    }
+}
+
+/// Writes what follows a failed attempt. Returns the status then in force, or `None` if another
+/// copy has written first. A request of an operator that is still to be answered is then in hand.
+async fn write(
+    context: &Context,
+    hand: &mut DeliveryInHand,
+    status: DeliveryStatus,
+) -> Result<Option<DeliveryStatus>, PortError> {
+    let mut next = hand.state(status);
+    for _ in 0..WRITES_MAX {
+        if context.states.save(&next).await? == Saved::Written {
+            hand.resend = next.resend;
+            return Ok(Some(next.standing));
+        }
+        let Some(stored) = context.states.load(next.id).await? else { return Ok(None) };
+        let Some(over) = hand.state_over(&stored, status) else { return Ok(None) };
+        next = over;
+    }
+    Ok(None)
+}
+
+fn not_written(hand: &DeliveryInHand, error: &PortError, instead: &str) {
+    let (id, error) = (hand.delivery.id, chain(error));
+    tracing::warn!(delivery.id = %id, %error, instead, "failed to write a delivery's state");
+}
+
+/// Follows the state that another copy of the message has written.
+async fn follow_stored(context: &Context, mut hand: DeliveryInHand) -> Settled {
+    let stored = context.states.load(hand.delivery.id).await?;
+    let Some(state) = stored else {
+        return Err(PortError::new(
+            "reading a delivery's state",
+            "it was deleted while it was being written",
+        ));
+    };
+    hand.merge_state(&state);
+    let waits = matches!(state.standing, DeliveryStatus::Waiting { .. });
+    if waits && hand.delivery.event_count() == 0 {
+        // The other copy has delivered what this one has not: together, nothing is left.
+        return delivered(context, hand).await;
+    }
+    apply(context, hand, state.standing).await
+}
+
+/// Carries out what a stored state says. A state proves what was decided, not that it was done, so
+/// it is done again.
+pub async fn apply(context: &Context, hand: DeliveryInHand, status: DeliveryStatus) -> Settled {
+    match status {
+        DeliveryStatus::Delivered | DeliveryStatus::Ended => {
+            forget(context, &hand.delivery, status).await
+        }
+        DeliveryStatus::Waiting { due } => hold::one(context, hand, Hold::Until(due)).await,
+        DeliveryStatus::Ending { reason, at } => end::carry_out(context, hand, reason, at).await,
+    }
+}
+
+/// Settles a late copy of a delivery that was delivered or has ended.
+pub async fn forget(context: &Context, delivery: &Delivery, status: DeliveryStatus) -> Settled {
+    if status == DeliveryStatus::Delivered {
+        // The late success that ended it had no message, and could not release the payload.
+        payload::release(context, delivery).await;
+    }
+    Ok(Disposition::Delete)
+}
+
+/// Hides a record that could not be settled for a short time, longer each time.
+pub async fn retry_soon(context: &Context, record: &Record) {
+    let seconds = (5 * record.receive_count).clamp(5, 120);
+    if let Err(error) = context.receiver.hide(record.queue, &record.receipt, seconds).await {
+        tracing::warn!(message.id = %record.message_id, error = %chain(&error), "not hidden");
+    }
+}
+
+/// Moves a record that this code can't read to the poison queue.
+pub async fn poison(context: &Context, record: &Record, error: &DecodeError) -> Settled {
+    tracing::error!(
+        message.id = %record.message_id,
+        queue = ?record.queue,
+        error = %chain(error),
+        "undecodable message moved to the poison queue",
+    );
+    let group = poison_queue::group(record.queue);
+    let message = Outgoing { body: record.body.clone(), group, delay_s: 0 };
+    send_one(context, Queue::Poison, message).await?;
+    let queue = format!("{:?}", record.queue);
+    context.meter.count(metric::POISON_COUNT, &[("Queue", &queue)], 1);
+    Ok(Disposition::Delete)
+}
+
+/// Sends one message. A failure is tried once more, which may send it twice.
+async fn send_one(context: &Context, queue: Queue, message: Outgoing) -> Result<(), PortError> {
+    let mut answers = context.sender.send(queue, vec![message.clone()]).await;
+    if !matches!(answers.pop(), Some(Ok(()))) {
+        answers = context.sender.send(queue, vec![message]).await;
+        return answers
+            .pop()
+            .unwrap_or_else(|| Err(PortError::new("sending a message", "no answer came")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

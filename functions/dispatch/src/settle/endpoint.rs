@@ -1,0 +1,79 @@
+//! Updates an endpoint's health with the result of a request.
+
+use futures::FutureExt;
+use gridpost_core::{
+    error::chain,
+    retry::{
+        health::{FailedAttempt, SuccessfulAttempt},
+        outcome::Answer,
+    },
+    subscription::EventSubscription,
+    time::Timestamp,
+};
+
+use crate::{Context, count, health, in_hand::DeliveryInHand, response::Response};
+
+/// Records the result of a request, once for all deliveries in it. Returns until when the endpoint
+/// waits.
+///
+/// An endpoint that accepts some of the events, or the request that names them, works: what it refuses waits by its own rule alone,
+/// so that one hot shard does not stop a whole stream.
+pub async fn note_response(
+    context: &Context,
+    hands: &[DeliveryInHand],
+    response: &Response,
+) -> Option<Timestamp> {
+    let mut answers = response.results.iter().flat_map(|result| result.answers());
+    let delivered = answers.clone().find(|answer| answer.outcome.is_accepted());
+    let answer = delivered.or_else(|| answers.next())?;
+    let (began_at, ended_at) = response.times;
+    if delivered.is_some() {
+        let asked_for = hands.iter().any(|hand| hand.resend.is_some());
+        let success = SuccessfulAttempt { began_at, ended_at, asked_for };
+        note_success(context, hands[0].subscription(), success).await;
+        return None;
+    }
+    note_failure(context, &hands[0], answer, response.times).boxed().await
+}
+
+/// Records a success, which writes nothing on the happy path.
+pub async fn note_success(
+    context: &Context,
+    subscription: &EventSubscription,
+    success: SuccessfulAttempt,
+) {
+    let spread = health::spread(context, subscription, success.ended_at).await;
+    let noted = context.healths.note_success(subscription, success, spread).await;
+    if let Err(error) = noted {
+        // The events are delivered all the same; the next success tries again.
+        let (key, error) = (&subscription.key, chain(&error));
+        tracing::warn!(subscription = %key, %error, "failed to record a recovery");
+    }
+}
+
+/// When many attempts fail at once, some may lose every race to write the health. They go on with
+/// the wait of their own outcome: only the delivery's state must not be missing.
+pub async fn note_failure(
+    context: &Context,
+    hand: &DeliveryInHand,
+    answer: Answer,
+    (began_at, ended_at): (Timestamp, Timestamp),
+) -> Option<Timestamp> {
+    let subscription = hand.subscription();
+    let delivery = hand.delivery.id;
+    let durations = &context.settings.probation;
+    let failed = FailedAttempt { delivery, began_at, ended_at, answer, last_success_at: None };
+    match context.healths.note_failure(subscription, durations, failed).await {
+        Ok(health) => {
+            if health.began_waiting_at(ended_at) {
+                count::probation(context, &subscription.key, answer);
+            }
+            health.until()
+        }
+        Err(error) => {
+            let (key, error) = (&subscription.key, chain(&error));
+            tracing::warn!(subscription = %key, %error, "failed to record a failure");
+            durations.of(answer.outcome).map(|wait| ended_at + wait)
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! expand: makes the deliveries of stored publishes, piece by piece.
+//!
+//! ingest stores a publish that makes more deliveries than a request has time for, and sends a message
+//! for each piece of it. What is stored is what was decided, so nothing is parsed, matched or looked up
+//! here. Deliveries are sent as ingest sends them, by [`gridpost_ingest::enqueue`].
+
+use std::{sync::Arc, time::Duration};
+
+use gridpost_core::{
+    delivery::queue::Queue,
+    error::chain,
+    metric, poison,
+    publish::{
+        fan_out::{self, Piece},
+        pack::{Packed, Parcel},
+    },
+    time::Timestamp,
+};
+use gridpost_ingest::enqueue::{Outlet, enqueue_wave, send, send_pieces, waves};
+use gridpost_ports::{Clock, Meter, Outgoing, Payloads, PortError, QueueSender, Record};
+
+/// What the calls of SQS for one wave take at most, their repetition included: none is begun that could not
+/// be finished.
+const WAVE_WAIT: Duration = Duration::from_secs(13);
+
+/// What expand needs of the world, made once for the life of the function.
+pub struct Context {
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Puts deliveries into the dispatch queue, and what an invocation has no time for back into the
+    /// fan-out queue.
+    pub sender: Arc<dyn QueueSender>,
+    /// Holds the publishes, and takes events that are too large for a message.
+    pub payloads: Arc<dyn Payloads>,
+    /// Counts.
+    pub meter: Arc<dyn Meter>,
+    /// The largest message that the queues take, in bytes: 262,144 to 1,048,576.
+    pub queue_message_bytes_max: usize,
+}
+
+impl Context {
+    /// Where deliveries go.
+    fn outlet(&self) -> Outlet<'_> {
+        Outlet { sender: &*self.sender, payloads: &*self.payloads }
+    }
+}
+
+/// Makes the deliveries of each record's piece and answers which records SQS keeps, by message id.
+///
+/// A record is let go when all of its deliveries are in the dispatch queue, or a message for those
+/// that are not. So a crash repeats some of a piece; their ids are the same then.
+pub async fn expand(context: &Context, records: Vec<Record>, deadline: Timestamp) -> Vec<String> {
+    let mut kept = Vec::new();
+    for record in records {
+        let expanded = match take(context, &record).await {
+            Ok(Some((piece, packed))) => expand_piece(context, &piece, &packed, deadline).await,
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = expanded {
+            tracing::warn!(
+                message.id = %record.message_id,
+                error = %chain(&error),
+                "a piece of a publish was not expanded and comes back",
+            );
+            // A single failure happens.
+            if record.receive_count > 1 {
+                context.meter.count(metric::KEPT_COUNT, &[], 1);
+            }
+            kept.push(record.message_id.to_string());
+        }
+    }
+    kept
+}
+
+/// A record's piece and publish; `None` where no repetition would help.
+async fn take(
+    context: &Context,
+    record: &Record,
+) -> Result<Option<(Piece, Packed<'static>)>, PortError> {
+    let piece = match Piece::decode(&record.body) {
+        Ok(piece) => piece,
+        Err(error) => return poison(context, record, &chain(&error)).await,
+    };
+    let Some(object) = context.payloads.get(&fan_out::key(piece.publish)).await? else {
+        return poison(context, record, "its publish is not in the payload bucket").await;
+    };
+    match fan_out::decode(&object, context.queue_message_bytes_max) {
+        Ok(packed) => Ok(Some((piece, packed))),
+        Err(error) => poison(context, record, &chain(&error)).await,
+    }
+}
+
+async fn expand_piece(
+    context: &Context,
+    piece: &Piece,
+    packed: &Packed<'_>,
+    deadline: Timestamp,
+) -> Result<(), PortError> {
+    let parcels = piece.parcels(packed);
+    let rest = |wave: &[Parcel<'_>]| vec![piece.rest(wave[0].place)];
+    for (number, wave) in waves(&parcels).into_iter().enumerate() {
+        let left = deadline.since(context.clock.now());
+        // The first one always: else a slow day would let a piece turn in circles.
+        if number > 0 && left < WAVE_WAIT {
+            return send_pieces(context.outlet(), packed.topic(), rest(wave)).await;
+        }
+        let sent = enqueue_wave(context.outlet(), packed, wave).await;
+        match sent {
+            Ok(()) => {}
+            Err(error) if number == 0 => return Err(error),
+            Err(error) => {
+                // The waves before are not made again: a message of its own comes back for the rest.
+                tracing::warn!(error = %chain(&error), "the rest of a piece is put off");
+                return send_pieces(context.outlet(), packed.topic(), rest(wave)).await;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Moves a record that this code can't expand to the poison queue.
+async fn poison<T>(
+    context: &Context,
+    record: &Record,
+    reason: &str,
+) -> Result<Option<T>, PortError> {
+    tracing::error!(
+        message.id = %record.message_id,
+        reason,
+        "a message is no piece of a stored publish and goes to the poison queue; look at it there",
+    );
+    let message = |body: &&str| Outgoing {
+        body: (*body).to_owned(),
+        group: poison::group(Queue::FanOut),
+        delay_s: 0,
+    };
+    send(&*context.sender, Queue::Poison, vec![record.body.as_str()], message).await?;
+    context.meter.count(metric::POISON_COUNT, &[("Queue", "FanOut")], 1);
+    Ok(None)
+}

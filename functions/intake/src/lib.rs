@@ -1,0 +1,258 @@
+//! intake: takes messages of a source's queue (an EventBridge rule, a bucket, an SNS topic, an SQS
+//! queue) into a topic.
+//!
+//! The way of a batch: the core maps each message to events, which are read as those of any publish to
+//! the topic are; what can't be mapped or read goes to the source's poison queue, by itself. All others
+//! of the batch are one publish, which [`publish`] matches, packs and sends as ingest's. Only then is a
+//! message let go: a crash repeats it, with the same ids of events.
+//!
+//! A bug that panics at one message keeps that message back, and takes in the others.
+//!
+//! What a message says decides nothing but the events' content: the topic and the mapping are the
+//! [`Source`]'s, which Terraform sets.
+//!
+//! [`publish`]: gridpost_ingest::publish
+
+mod refuse;
+
+use std::sync::Arc;
+
+use gridpost_core::{
+    error::chain,
+    event::{ParsedEvent, custom::Stamps},
+    intake::{self, Event, Mapped, Message, Source, Unmappable},
+    metric,
+    publish::{self as rules, BODY_BYTES_MAX, PublishError, pack::Acceptance},
+    time::Timestamp,
+    topic::Topic,
+};
+use gridpost_ingest::{
+    enqueue::Outlet,
+    publish::{Way, count, send},
+};
+use gridpost_ports::{
+    Clock, Dice, Meter, Payloads, PortError, QueueSender, SourceMessage,
+    configuration::{ConfigurationCache, TopicSnapshot},
+    guard::{caught, guarded},
+};
+use uuid::Uuid;
+
+use refuse::{Refusal, refuse};
+
+/// What intake needs of the world, made once for the life of the function.
+pub struct Context {
+    /// Where its messages come from and what becomes of them.
+    pub source: Source,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub dice: Arc<dyn Dice>,
+    /// Topics and event subscriptions.
+    pub configuration: ConfigurationCache,
+    /// Puts deliveries into the dispatch queue, what makes them into the fan-out queue, and refused
+    /// messages into the poison queue, which is the source's own.
+    pub sender: Arc<dyn QueueSender>,
+    /// Keeps events that are too large for a queue message, and large fan-outs.
+    pub payloads: Arc<dyn Payloads>,
+    /// Counts.
+    pub meter: Arc<dyn Meter>,
+    /// The largest message that the queues take, in bytes: 262,144 to 1,048,576.
+    pub queue_message_bytes_max: usize,
+    /// Most deliveries of a batch that are enqueued at once. What makes more is stored first.
+    pub inline_fan_out: usize,
+    /// Most deliveries that one message of the fan-out queue stands for, at least 1.
+    pub piece_deliveries_max: usize,
+}
+
+impl Context {
+    /// Counts a message that comes back. An alarm of its own looks at it: SQS does not tell the age of
+    /// messages that it has handed over several times.
+    fn count_kept(&self) {
+        self.meter.count(metric::SOURCE_KEPT_COUNT, &[("Source", &*self.source.name)], 1);
+    }
+
+    /// How deliveries go.
+    fn way(&self) -> Way<'_> {
+        Way {
+            outlet: Outlet { sender: &*self.sender, payloads: &*self.payloads },
+            queue_message_bytes_max: self.queue_message_bytes_max,
+            inline_fan_out: self.inline_fan_out,
+            piece_deliveries_max: self.piece_deliveries_max,
+        }
+    }
+}
+
+/// Takes messages into the source's topic and answers which of them SQS keeps, by message id.
+///
+/// A message is let go when every delivery of its events is in the dispatch queue or stored for expand,
+/// or the message itself is in the poison queue. A topic that can't be read keeps them all.
+pub async fn take(context: &Context, messages: Vec<SourceMessage>) -> Vec<String> {
+    let topic = &context.source.topic;
+    let snapshot = match context.configuration.topic(topic).await {
+        Ok(Some(snapshot)) => snapshot,
+        Ok(None) => {
+            let why = || Refusal::Publish(PublishError::TopicNotFound);
+            return refuse(context, messages.iter().map(|message| (message, why()))).await;
+        }
+        Err(error) => return keep(context, &messages, "its topic can't be read", &error),
+    };
+    let (mut refused, mut kept) = (Vec::new(), Vec::new());
+    let mut mapped = Vec::new();
+    for message in &messages {
+        match caught("mapping a message", || map(context, message, &snapshot.topic)) {
+            Ok(Ok(body)) => mapped.extend(body),
+            Ok(Err(error)) => refused.push((message, Refusal::Unmappable(error))),
+            Err(panic) => kept.extend(keep(context, [message], PANICKED, &panic)),
+        }
+    }
+    let topic_id = snapshot.topic.id();
+    let now = context.clock.now();
+    let mut taken = Vec::new();
+    for one in &mapped {
+        match caught("reading a message", || one.read(&snapshot.topic, &topic_id, now)) {
+            Ok(Ok(events)) => taken.push(Taken { message: one.message, events }),
+            Ok(Err(error)) => refused.push((one.message, Refusal::Publish(error))),
+            Err(panic) => kept.extend(keep(context, [one.message], PANICKED, &panic)),
+        }
+    }
+    kept.extend(publish_all(context, &snapshot, taken, now).await);
+    kept.extend(refuse(context, refused.into_iter()).await);
+    kept
+}
+
+/// Why a message comes back at which the code panics.
+const PANICKED: &str = "a bug in Gridpost";
+
+const PUBLISHING: &str = "publishing messages";
+
+/// A message whose events the topic takes.
+struct Taken<'m> {
+    message: &'m SourceMessage,
+    events: Vec<ParsedEvent<'m>>,
+}
+
+/// A message as the body of a publish.
+struct Body<'m> {
+    message: &'m SourceMessage,
+    text: String,
+    /// For topics whose events have no ids, one for each event.
+    ids: Vec<Uuid>,
+}
+
+impl Body<'_> {
+    fn read<'b>(
+        &'b self,
+        topic: &Topic,
+        topic_id: &'b str,
+        now: Timestamp,
+    ) -> Result<Vec<ParsedEvent<'b>>, PublishError> {
+        let size_bytes = self.text.len();
+        if size_bytes > BODY_BYTES_MAX {
+            return Err(PublishError::BodyTooLarge { size_bytes });
+        }
+        let mut ids = self.ids.iter();
+        let mut id = || ids.next().copied().unwrap_or_default();
+        rules::read(topic, topic_id, self.text.as_bytes(), Stamps { now, id: &mut id })
+    }
+}
+
+/// The message in the topic's schema, unless it holds no event.
+fn map<'m>(
+    context: &Context,
+    message: &'m SourceMessage,
+    topic: &Topic,
+) -> Result<Option<Body<'m>>, Unmappable> {
+    let SourceMessage { message_id, body, sent_at } = message;
+    let given = Message { id: message_id, body, sent_at: *sent_at };
+    let Mapped::Events(events) = intake::map(&context.source, &given)? else {
+        tracing::info!(source = context.source.name, "S3's test event holds no event");
+        context.meter.count(metric::SOURCE_IGNORED_COUNT, &[], 1);
+        return Ok(None);
+    };
+    let ids = events.iter().map(Event::uuid).collect();
+    let text = intake::body(&events, topic.input_schema)?;
+    Ok(Some(Body { message, text, ids }))
+}
+
+/// Publishes the events of all messages at once; answers which messages are kept because that failed.
+///
+/// If the code panics at one of them, each is published by itself. Deliveries that were sent before
+/// are repeated then.
+async fn publish_all(
+    context: &Context,
+    snapshot: &TopicSnapshot,
+    taken: Vec<Taken<'_>>,
+    now: Timestamp,
+) -> Vec<String> {
+    let of_each: Vec<_> = taken.iter().map(|one| (one.message, one.events.len())).collect();
+    let messages: Vec<_> = of_each.iter().map(|(message, _)| *message).collect();
+    let events: Vec<_> = taken.into_iter().flat_map(|one| one.events).collect();
+    let all = publish(context, snapshot, &messages, &events, now);
+    if let Ok(kept) = guarded(PUBLISHING, all).await {
+        return kept;
+    }
+    let (mut kept, mut rest) = (Vec::new(), &events[..]);
+    for (message, count) in of_each {
+        let (own, others) = rest.split_at(count);
+        rest = others;
+        let one = [message];
+        let publish = publish(context, snapshot, &one, own, now);
+        kept.extend(match guarded(PUBLISHING, publish).await {
+            Ok(kept) => kept,
+            Err(panic) => keep(context, [message], PANICKED, &panic),
+        });
+    }
+    kept
+}
+
+/// Publishes events of messages; answers which messages are kept because that failed.
+async fn publish(
+    context: &Context,
+    snapshot: &TopicSnapshot,
+    taken: &[&SourceMessage],
+    events: &[ParsedEvent<'_>],
+    now: Timestamp,
+) -> Vec<String> {
+    if events.is_empty() {
+        return Vec::new();
+    }
+    let matched = snapshot.matcher().match_events(events, now);
+    // Of this time alone: SQS may hand messages over again in another order, or to another filter, and
+    // a delivery whose id has ended is let go unread and uncounted. Events are known by their own ids.
+    let id = context.dice.id();
+    let acceptance =
+        Acceptance { id, time: now, revision: snapshot.topic.at(), trace_parent: None };
+    match send(context.way(), &matched, events, acceptance, context.dice.id()).await {
+        Ok(()) => {
+            count(&*context.meter, &snapshot.topic.name, now, events.len(), &matched);
+            Vec::new()
+        }
+        Err(error) => {
+            keep(context, taken.iter().copied(), "its events could not be sent on", &error)
+        }
+    }
+}
+
+/// The ids of messages that come back.
+fn keep<'m>(
+    context: &Context,
+    messages: impl IntoIterator<Item = &'m SourceMessage>,
+    why: &str,
+    error: &PortError,
+) -> Vec<String> {
+    let keep = |message: &SourceMessage| {
+        tracing::warn!(
+            source = context.source.name,
+            topic.name = context.source.topic,
+            message.id = %message.message_id,
+            error = %chain(error),
+            "a message of a source comes back: {why}",
+        );
+        context.count_kept();
+        message.message_id.to_string()
+    };
+    messages.into_iter().map(keep).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,310 @@
+//! Asks an endpoint to prove that it wants our events, before any are sent to it.
+//!
+//! Two ways, by the schema of delivery:
+//!
+//! | schema | we send | the endpoint consents by |
+//! |---|---|---|
+//! | `EventGridSchema` | `POST` of one `SubscriptionValidationEvent` with a code | 200 and `{"validationResponse": "<the code>"}` |
+//! | `CloudEventSchemaV1_0` | `OPTIONS` with `WebHook-Request-Origin` | 2xx and `WebHook-Allowed-Origin`: that origin, or `*` |
+//!
+//! Both carry a validation URL, except for namespace topics. An endpoint that answers successfully
+//! without consenting has ten minutes to consent by a request to that URL.
+//!
+//! Source: Event Grid, "Endpoint validation with Event Grid event schema" and "with CloudEvents
+//! schema"; CloudEvents, "HTTP 1.1 Web Hooks", section 4.
+
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+
+use futures::future::select_ok;
+use http::{HeaderMap, Method};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use gridpost_core::{
+    document::quoted,
+    event::DeliverySchema,
+    secret::Secret,
+    subscription::{Authentication, SubscriptionKey},
+    time::Timestamp,
+    topic,
+};
+use gridpost_ports::{HandshakeClient, HandshakeError, HandshakeRequest, HandshakeResponse};
+
+/// The longest that an answer may take. Source: Event Grid, as above.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// An endpoint that has not answered after this part of the time is asked once more, and whichever
+/// answer comes first counts: an endpoint that starts slowly may answer the second question first.
+const ASK_AGAIN_AFTER: f64 = 0.6;
+
+/// One handshake with one endpoint.
+#[derive(Clone, Debug)]
+pub(crate) struct Handshake {
+    /// The event subscription that is made or changed.
+    pub key: SubscriptionKey,
+    pub url: Secret,
+    /// The user's delivery attributes: an endpoint may refuse requests without them.
+    pub attributes: Vec<(String, Secret)>,
+    /// How its requests are authenticated.
+    pub authentication: Option<Arc<Authentication>>,
+    pub question: Question,
+    /// How long the whole answer may take, at most [`WAIT_MAX`].
+    pub wait: Duration,
+}
+
+/// What the endpoint is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    EventGrid {
+        /// The code, which is the event's id too.
+        code: Uuid,
+        asked_at: Timestamp,
+        /// The URL for a later consent; `None` for namespace topics.
+        validation_url: Option<Secret>,
+    },
+    CloudEvents {
+        /// The deployment's name as a sender.
+        origin: String,
+        /// The URL for a later consent; `None` for namespace topics.
+        validation_url: Option<Secret>,
+    },
+}
+
+impl Question {
+    /// The question for a delivery schema.
+    pub(crate) fn for_schema(
+        schema: DeliverySchema,
+        code: Uuid,
+        asked_at: Timestamp,
+        origin: &str,
+        validation_url: Option<Secret>,
+    ) -> Self {
+        match schema {
+            DeliverySchema::EventGridSchema | DeliverySchema::CustomInputSchema => {
+                Self::EventGrid { code, asked_at, validation_url }
+            }
+            DeliverySchema::CloudEventSchemaV1_0 => {
+                Self::CloudEvents { origin: origin.to_owned(), validation_url }
+            }
+        }
+    }
+
+    fn validation_url(&self) -> Option<&Secret> {
+        match self {
+            Self::EventGrid { validation_url, .. } | Self::CloudEvents { validation_url, .. } => {
+                validation_url.as_ref()
+            }
+        }
+    }
+}
+
+/// An answer other than a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Consent {
+    Given {
+        /// Requests in a minute that it allows; `None`: any number.
+        allowed_rate: Option<NonZeroU32>,
+    },
+    /// It may consent later, by the validation URL.
+    Later,
+}
+
+/// Why the endpoint gets no events: what was received and what is expected, without secrets.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refused {
+    /// No response.
+    #[error("it gave no answer ({failure}); expected {expected}")]
+    NoResponse { failure: HandshakeError, expected: String },
+    /// A response without consent.
+    #[error("it answered {received}; expected {expected}")]
+    NoConsent { received: String, expected: String },
+}
+
+/// Asks the endpoint, a second time if it takes long to answer.
+///
+/// # Errors
+///
+/// [`Refused`] when the endpoint did not consent.
+pub(crate) async fn ask(
+    client: &dyn HandshakeClient,
+    handshake: &Handshake,
+) -> Result<Consent, Refused> {
+    let mut first = client.exchange(request(handshake, handshake.wait));
+    let ask_again_after = handshake.wait.mul_f64(ASK_AGAIN_AFTER);
+    let answer = match timeout(ask_again_after, &mut first).await {
+        Ok(answer) => answer,
+        Err(_) => {
+            let left = handshake.wait.saturating_sub(ask_again_after);
+            let second = client.exchange(request(handshake, left));
+            match select_ok([first, second]).await {
+                Ok((response, _)) => Ok(response),
+                Err(HandshakeError::TimedOut(_)) => Err(HandshakeError::TimedOut(handshake.wait)),
+                Err(error) => Err(error),
+            }
+        }
+    };
+    match answer {
+        Ok(response) => judge(&handshake.question, &response),
+        Err(failure) => {
+            Err(Refused::NoResponse { failure, expected: expected(&handshake.question) })
+        }
+    }
+}
+
+/// Builds the request.
+fn request(handshake: &Handshake, wait: Duration) -> HandshakeRequest {
+    let (url, attributes) = (handshake.url.clone(), handshake.attributes.clone());
+    let authentication = handshake.authentication.clone();
+    match &handshake.question {
+        Question::EventGrid { code, asked_at, validation_url } => HandshakeRequest {
+            method: Method::POST,
+            url,
+            headers: vec![
+                ("content-type", "application/json; charset=utf-8".to_owned()),
+                ("aeg-event-type", "SubscriptionValidation".to_owned()),
+                ("aeg-subscription-name", handshake.key.name.to_uppercase()),
+                ("aeg-delivery-count", "0".to_owned()),
+                ("aeg-data-version", "1".to_owned()),
+                ("aeg-metadata-version", "1".to_owned()),
+            ],
+            attributes,
+            body: validation_events(&handshake.key, *code, *asked_at, validation_url.as_ref()),
+            authentication,
+            is_sent_once: false,
+            wait,
+        },
+        Question::CloudEvents { origin, validation_url } => {
+            let mut headers = vec![("webhook-request-origin", origin.clone())];
+            let callback = validation_url.as_ref().map(|url| url.expose().to_owned());
+            headers.extend(callback.map(|url| ("webhook-request-callback", url)));
+            let (method, body) = (Method::OPTIONS, Vec::new());
+            let is_sent_once = false;
+            HandshakeRequest {
+                method,
+                url,
+                headers,
+                attributes,
+                body,
+                authentication,
+                is_sent_once,
+                wait,
+            }
+        }
+    }
+}
+
+fn validation_events(
+    key: &SubscriptionKey,
+    code: Uuid,
+    asked_at: Timestamp,
+    validation_url: Option<&Secret>,
+) -> Vec<u8> {
+    let mut data = json!({"validationCode": code_text(code)});
+    if let Some(url) = validation_url {
+        data["validationUrl"] = json!(url.expose());
+    }
+    let events = json!([{
+        "id": code,
+        "topic": topic::id_of(&key.topic),
+        "subject": "",
+        "data": data,
+        "eventType": "Microsoft.EventGrid.SubscriptionValidationEvent",
+        "eventTime": asked_at.to_iso_8601(),
+        "metadataVersion": "1",
+        "dataVersion": "1",
+    }]);
+    events.to_string().into_bytes()
+}
+
+/// The code as it is sent: Event Grid's codes are upper-case.
+fn code_text(code: Uuid) -> String {
+    code.to_string().to_uppercase()
+}
+
+/// Describes the expected consent, for the message.
+fn expected(question: &Question) -> String {
+    match question {
+        Question::EventGrid { .. } => {
+            "status 200 with the body {\"validationResponse\": \"<the event's validationCode>\"}"
+                .to_owned()
+        }
+        Question::CloudEvents { origin, .. } => {
+            format!("status 2xx with the header WebHook-Allowed-Origin: {origin} (or *)")
+        }
+    }
+}
+
+/// The meaning of a response.
+enum Judgement {
+    Consent,
+    /// Neither yes nor no; the text says what was received.
+    Silence(String),
+    /// The text says what was received.
+    Refusal(String),
+}
+
+/// Judges a response.
+fn judge(question: &Question, response: &HandshakeResponse) -> Result<Consent, Refused> {
+    let (judgement, allowed_rate) = match question {
+        Question::EventGrid { code, .. } => (judge_code(response, &code_text(*code)), None),
+        Question::CloudEvents { origin, validation_url } => {
+            // Source: Event Grid, "Webhook" of namespace topics: no callback, and no rate.
+            let rate = validation_url.as_ref().and_then(|_| allowed_rate(&response.headers));
+            (judge_origin(response, origin), rate)
+        }
+    };
+    match judgement {
+        Judgement::Consent => Ok(Consent::Given { allowed_rate }),
+        Judgement::Silence(_) if question.validation_url().is_some() => Ok(Consent::Later),
+        Judgement::Silence(received) | Judgement::Refusal(received) => {
+            Err(Refused::NoConsent { received, expected: expected(question) })
+        }
+    }
+}
+
+/// Looks for the code. Exactly status 200 counts.
+fn judge_code(response: &HandshakeResponse, code: &str) -> Judgement {
+    let status = response.status;
+    if status != 200 {
+        return Judgement::Refusal(format!("status {status}"));
+    }
+    let body = serde_json::from_slice::<Value>(&response.body).unwrap_or_default();
+    match body.get("validationResponse").and_then(Value::as_str) {
+        Some(given) if given == code => Judgement::Consent,
+        Some(_) => Judgement::Refusal("status 200 with another validationResponse".to_owned()),
+        None => Judgement::Silence("status 200 without a validationResponse".to_owned()),
+    }
+}
+
+fn judge_origin(response: &HandshakeResponse, origin: &str) -> Judgement {
+    const HEADER: &str = "WebHook-Allowed-Origin";
+    let status = response.status;
+    if !(200..=299).contains(&status) {
+        return Judgement::Refusal(format!("status {status}"));
+    }
+    let allowed = header(&response.headers, HEADER);
+    match allowed.as_deref() {
+        Some("*") => Judgement::Consent,
+        Some(allowed) if allowed.eq_ignore_ascii_case(origin) => Judgement::Consent,
+        Some(other) => {
+            Judgement::Refusal(format!("status {status} with {HEADER}: {}", quoted(other)))
+        }
+        None => Judgement::Silence(format!("status {status} without the header {HEADER}")),
+    }
+}
+
+/// The requests per minute that `WebHook-Allowed-Rate` allows. `*`, and anything but a positive
+/// number, means no limit.
+///
+/// Source: CloudEvents, "HTTP 1.1 Web Hooks", section 4.2.2.
+pub(crate) fn allowed_rate(headers: &HeaderMap) -> Option<NonZeroU32> {
+    header(headers, "WebHook-Allowed-Rate")?.parse().ok()
+}
+
+fn header(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests;

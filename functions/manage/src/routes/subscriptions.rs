@@ -1,0 +1,458 @@
+//! Event subscriptions of a topic.
+
+use std::{fmt::Display, time::Duration};
+
+use gridpost_core::{
+    delivery::resource_check::{self, Obstacle},
+    secret::Secret,
+    subscription::{
+        Endpoint, EventSubscription, ProvisioningState, Resource, SubscriptionKey, Validation,
+        attributes::fixed_headers,
+        resource::{self, Consent, Identity, Settings, signing},
+        signing::Signing,
+        validation::VALID_FOR,
+    },
+    topic::{Kind, Topic},
+};
+use gridpost_ports::Saved;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{Answer, Change, stored_by, topics};
+use crate::{
+    Context, Reply, TRIES_MAX,
+    handshake::{self, Handshake, Question, WAIT_MAX, ask},
+    page::Page,
+    precondition::Precondition,
+};
+
+/// Event subscriptions that a topic may have. Source: Event Grid, "Quotas and limits".
+const SUBSCRIPTIONS_MAX: usize = 500;
+
+/// Bytes that the event subscriptions of a topic may take together, as they are stored. Every copy of
+/// ingest and dispatch reads all of them.
+const CONFIGURATION_BYTES_MAX: usize = 8 * 1_024 * 1_024;
+
+/// An event subscription of no more bytes fits beside as many others of its size as there may be.
+const ALWAYS_FITS_BYTES: usize = CONFIGURATION_BYTES_MAX / SUBSCRIPTIONS_MAX;
+
+/// What API Gateway's 30 s leave for the handshake and the wait until the data plane has seen the
+/// change; the rest is for the function's start and the table.
+const ANSWER_WITHIN: Duration = Duration::from_secs(27);
+
+/// A page of a topic's event subscriptions, by name.
+pub(super) async fn list(context: &Context, topic: &str, page: &Page) -> Answer {
+    let topic = topics::existing(context, topic).await?;
+    // At most 500, in the order of their names.
+    let all = context.configuration.subscriptions(&topic.name).await?;
+    let behind = |one: &&EventSubscription| page.after.as_ref().is_none_or(|at| one.key.name > *at);
+    let some = all.iter().filter(behind).take(page.most() + 1);
+    let found = some.map(|one| (one.key.name.as_str(), document(context, &topic, one)));
+    let url = format!("{}{}/eventSubscriptions", context.settings.manage_url, topic.id());
+    Ok(Reply::ok(page.write(&url, found.collect())))
+}
+
+/// One event subscription.
+pub(super) async fn get(context: &Context, key: &SubscriptionKey) -> Answer {
+    let (topic, subscription) = existing(context, key).await?;
+    Ok(Reply::ok(document(context, &topic, &subscription)).tagged(subscription.etag))
+}
+
+/// The URL of its endpoint, query included.
+pub(super) async fn full_url(context: &Context, key: &SubscriptionKey) -> Answer {
+    let (_, subscription) = existing(context, key).await?;
+    let url = resource::full_url(&subscription);
+    url.map(Reply::ok).ok_or_else(|| {
+        let message = format!("'{key}' delivers to an AWS resource, which has no URL.");
+        Reply::conflict("properties.destination", message)
+    })
+}
+
+/// Its delivery attributes, secret values included.
+pub(super) async fn delivery_attributes(context: &Context, key: &SubscriptionKey) -> Answer {
+    let (_, subscription) = existing(context, key).await?;
+    Ok(Reply::ok(resource::delivery_attributes(&subscription)))
+}
+
+/// The secrets with which its requests are signed.
+pub(super) async fn signing_secrets(context: &Context, key: &SubscriptionKey) -> Answer {
+    let (_, subscription) = existing(context, key).await?;
+    let signing = subscription.signing.ok_or_else(|| not_signed(key))?;
+    Ok(Reply::ok(signing::write_secrets(&signing)))
+}
+
+/// Makes a new signing secret; the one until now stays valid for the overlap asked for.
+pub(super) async fn rotate_secret(
+    context: &Context,
+    key: &SubscriptionKey,
+    document: &Value,
+) -> Answer {
+    let overlap = signing::read_rotation(document)?;
+    let new = context.dice.key();
+    let mut own = None;
+    for _ in 0..TRIES_MAX {
+        let (topic, subscription) = existing(context, key).await?;
+        let signing = subscription.signing.clone().ok_or_else(|| not_signed(key))?;
+        // Rotated once more, the new secret would be the previous one, and the one that endpoints have
+        // would be gone.
+        if stored_by(&own, Some(&subscription), |stored| stored.etag).is_some() {
+            return Ok(rotated(context, key, &signing).await);
+        }
+        let signing = signing.rotated(new, context.clock.now() + overlap);
+        let etag = context.dice.id();
+        let subscription =
+            EventSubscription { signing: Some(signing.clone()), etag, ..subscription };
+        if context.subscriptions.save(&topic, &subscription).await? == Saved::Conflict {
+            own = Some((false, etag));
+            context.back_off().await;
+            continue;
+        }
+        return Ok(rotated(context, key, &signing).await);
+    }
+    Err(Reply::too_many_changes())
+}
+
+/// Answers for a signing secret that was replaced.
+async fn rotated(context: &Context, key: &SubscriptionKey, signing: &Signing) -> Reply {
+    log(key, "given a new signing secret");
+    context.until_seen().await;
+    Reply::ok(signing::write_secrets(signing))
+}
+
+fn not_signed(key: &SubscriptionKey) -> Reply {
+    let message = format!(
+        "The requests of '{key}' are not signed. Write \"signing\": {{\"scheme\": \
+         \"StandardWebhooks\"}} into the properties of its document first."
+    );
+    Reply::conflict("properties.signing", message)
+}
+
+/// Creates an event subscription, or changes an existing one, which then keeps its identity.
+///
+/// The endpoint must consent before anything is stored; it is asked only if it or the schema is new.
+/// What is stored was checked against the topic as it then is: if it has changed meanwhile, all is
+/// decided anew.
+pub(super) async fn write(
+    context: &Context,
+    key: &SubscriptionKey,
+    change: Change<'_>,
+    precondition: &Precondition,
+) -> Answer {
+    let mut asked: Option<(Settings, Consent)> = None;
+    let mut own = None;
+    for _ in 0..TRIES_MAX {
+        // The topic first: its revision then covers what is read after it.
+        let topic = topics::existing(context, &key.topic).await?;
+        let existing = context.subscriptions.subscription(key).await?;
+        if let Some((is_new, stored)) = stored_by(&own, existing.as_ref(), |one| one.etag) {
+            return Ok(written(context, &topic, stored, is_new).await);
+        }
+        let mut settings = read(context, &topic, key, existing.as_ref(), change)?;
+        precondition.check(existing.as_ref().map(|existing| existing.etag))?;
+        if existing.is_none() {
+            refuse_too_many(context, &topic).await?;
+        }
+        let kept = existing.as_ref().filter(|_| !settings.needs_consent(existing.as_ref()));
+        let consent = match (kept, &asked) {
+            (Some(kept), _) => Consent::of(kept),
+            (None, Some((before, consent))) if !differs(before, &settings) => consent.clone(),
+            (None, _) => {
+                let known = existing.as_ref().map(|existing| &existing.endpoint);
+                let consent = match &settings.endpoint {
+                    Endpoint::WebHook { url } => {
+                        ask_for_consent(context, key, topic.kind, url, &settings).await?
+                    }
+                    Endpoint::Resource(resource) => {
+                        check_resource(context, resource, known).await?
+                    }
+                };
+                asked = Some((settings.clone(), consent.clone()));
+                consent
+            }
+        };
+        settings.make_secret(|| context.dice.key());
+        let identity = match &existing {
+            Some(existing) => changed_identity(context, existing, &settings),
+            None => context.new_identity(),
+        };
+        // No document pauses or resumes: a change that knows nothing of a pause must not end it.
+        let pauses = existing.as_ref().map(|existing| existing.pauses.clone()).unwrap_or_default();
+        let subscription = settings.into_subscription(key.clone(), identity, consent);
+        let subscription = EventSubscription { pauses, ..subscription };
+        refuse_too_large(context, &topic, existing.as_ref(), &subscription).await?;
+        if existing.as_ref() == Some(&subscription) {
+            // Whoever has written it may not have waited for the data plane.
+            context.until_seen().await;
+            return Ok(
+                Reply::ok(document(context, &topic, &subscription)).tagged(subscription.etag)
+            );
+        }
+        let is_new = existing.is_none();
+        let subscription = EventSubscription { etag: context.dice.id(), ..subscription };
+        if context.subscriptions.save(&topic, &subscription).await? == Saved::Conflict {
+            own = Some((is_new, subscription.etag));
+            context.back_off().await;
+            continue;
+        }
+        return Ok(written(context, &topic, &subscription, is_new).await);
+    }
+    Err(Reply::too_many_changes())
+}
+
+/// Answers for an event subscription that was written.
+async fn written(
+    context: &Context,
+    topic: &Topic,
+    subscription: &EventSubscription,
+    is_new: bool,
+) -> Reply {
+    log(&subscription.key, if is_new { "created" } else { "replaced" });
+    context.until_seen().await;
+    let document = document(context, topic, subscription);
+    let reply = if is_new { Reply::created(document) } else { Reply::ok(document) };
+    reply.tagged(subscription.etag)
+}
+
+/// What stays of an event subscription that is changed. Another destination is another endpoint,
+/// which begins healthy.
+fn changed_identity(
+    context: &Context,
+    existing: &EventSubscription,
+    settings: &Settings,
+) -> Identity {
+    let EventSubscription { uid, created_at, etag, .. } = *existing;
+    let endpoint_uid = match existing.endpoint == settings.endpoint {
+        true => existing.endpoint_uid,
+        false => Some(context.dice.id()),
+    };
+    Identity { uid, endpoint_uid, created_at, etag }
+}
+
+/// Refuses what a PUT would refuse before it asks the endpoint.
+pub(super) async fn check(context: &Context, key: &SubscriptionKey, document: &Value) -> Answer {
+    let topic = topics::existing(context, &key.topic).await?;
+    let existing = context.subscriptions.subscription(key).await?;
+    read(context, &topic, key, existing.as_ref(), Change::Put(document))?;
+    if existing.is_none() {
+        refuse_too_many(context, &topic).await?;
+    }
+    Ok(Reply::ok(json!({})))
+}
+
+/// Deletes an event subscription. One whose topic is gone is gone as well.
+pub(super) async fn delete(
+    context: &Context,
+    key: &SubscriptionKey,
+    precondition: &Precondition,
+) -> Answer {
+    let mut asked_for: Option<Uuid> = None;
+    for _ in 0..TRIES_MAX {
+        let topic = context.configuration.topic(&key.topic).await?;
+        let existing = context.subscriptions.subscription(key).await?;
+        // One that was created since is another one, whatever its name.
+        let is_it = |one: &EventSubscription| asked_for.is_none_or(|uid| uid == one.uid);
+        let Some((topic, existing)) = topic.zip(existing.filter(is_it)) else {
+            if asked_for.is_some() {
+                // Another caller has deleted it, or this one has, and its answer was lost.
+                context.until_seen().await;
+                return Ok(Reply::deleted());
+            }
+            return Ok(Reply::nothing());
+        };
+        precondition.check(Some(existing.etag))?;
+        asked_for = Some(existing.uid);
+        let names = [key.name.clone()];
+        if context.subscriptions.delete(&topic, &names).await? == Saved::Conflict {
+            context.back_off().await;
+            continue;
+        }
+        log(key, "deleted");
+        context.until_seen().await;
+        return Ok(Reply::deleted());
+    }
+    Err(Reply::too_many_changes())
+}
+
+fn read(
+    context: &Context,
+    topic: &Topic,
+    key: &SubscriptionKey,
+    existing: Option<&EventSubscription>,
+    change: Change<'_>,
+) -> Result<Settings, Reply> {
+    let (now, allowed) = (context.clock.now(), &context.settings.allowed);
+    let against = resource::Context { topic, existing, now, allowed };
+    match (change, existing) {
+        (Change::Put(document), _) => Ok(resource::read(document, &against)?),
+        (Change::Patch(patch), Some(existing)) => {
+            Ok(resource::read_patch(patch, existing, &against)?)
+        }
+        (Change::Patch(_), None) => Err(Reply::no_subscription(&topic.name, &key.name)),
+    }
+}
+
+async fn refuse_too_many(context: &Context, topic: &Topic) -> Result<(), Reply> {
+    if context.configuration.subscriptions(&topic.name).await?.len() < SUBSCRIPTIONS_MAX {
+        return Ok(());
+    }
+    let message = format!(
+        "The topic '{}' has {SUBSCRIPTIONS_MAX} event subscriptions, the most that a topic may have.",
+        topic.name
+    );
+    Err(Reply::conflict("name", message))
+}
+
+/// Refuses an event subscription that would make its topic's configuration larger than functions can
+/// keep in memory. A change that makes it no larger is allowed, however large it is.
+async fn refuse_too_large(
+    context: &Context,
+    topic: &Topic,
+    existing: Option<&EventSubscription>,
+    subscription: &EventSubscription,
+) -> Result<(), Reply> {
+    let bytes = stored_bytes(subscription);
+    if bytes <= existing.map_or(0, stored_bytes).max(ALWAYS_FITS_BYTES) {
+        return Ok(());
+    }
+    let all = context.configuration.subscriptions(&topic.name).await?;
+    let others = all.iter().filter(|other| other.key != subscription.key);
+    let others_bytes: usize = others.map(stored_bytes).sum();
+    if others_bytes + bytes <= CONFIGURATION_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!(
+        "This event subscription takes {bytes} bytes and the others of the topic '{}' take \
+         {others_bytes}, together more than the {CONFIGURATION_BYTES_MAX} that a topic's may take. \
+         Shorten filters and lists, or spread event subscriptions over several topics.",
+        topic.name
+    );
+    Err(Reply::conflict("properties", message))
+}
+
+fn stored_bytes(subscription: &EventSubscription) -> usize {
+    serde_json::to_vec(subscription).map_or(0, |json| json.len())
+}
+
+/// Whether one consent does not stand for the other.
+fn differs(before: &Settings, settings: &Settings) -> bool {
+    before.endpoint != settings.endpoint || before.delivery_schema != settings.delivery_schema
+}
+
+/// Whoever may set what the deployment delivers to has consented for a resource: its ARN is in that list.
+/// So only whether it is there is asked, unless the event subscription has it already.
+async fn check_resource(
+    context: &Context,
+    resource: &Resource,
+    known: Option<&Endpoint>,
+) -> Result<Consent, Reply> {
+    let is_known = matches!(known, Some(Endpoint::Resource(known)) if known.arn == resource.arn);
+    let account = &context.settings.account;
+    let obstacle = if is_known || !resource_check::is_askable(resource, account) {
+        None
+    } else {
+        let finding = context.checker.check(resource).await?;
+        resource_check::obstacle(resource, account, &finding)
+    };
+    let arn = &resource.arn;
+    match obstacle {
+        None => {}
+        Some(Obstacle::Lasting(why)) => {
+            return Err(Reply::error(400, "Endpoint validation", not_validated(arn, why)));
+        }
+        Some(Obstacle::Passing(why)) => {
+            return Err(Reply::unavailable(not_validated(arn, why + ". Try again")));
+        }
+    }
+    let state = ProvisioningState::Succeeded;
+    Ok(Consent { state, validation: None, allowed_rate: None })
+}
+
+async fn ask_for_consent(
+    context: &Context,
+    key: &SubscriptionKey,
+    kind: Kind,
+    url: &Secret,
+    settings: &Settings,
+) -> Result<Consent, Reply> {
+    let (code, now) = (context.dice.id(), context.clock.now());
+    // Source: Event Grid, "Webhook" of namespace topics: consent is given at once, or not at all.
+    let validation = (kind == Kind::Custom).then(|| Validation {
+        token: Validation::token_of(context.dice.key()),
+        until: now + VALID_FOR,
+    });
+    let validation_url = validation.as_ref().map(|it| validation_url(context, key, code, it));
+    let question = Question::for_schema(
+        settings.delivery_schema,
+        code,
+        now,
+        &context.settings.validation_origin,
+        validation_url,
+    );
+    let wait = ANSWER_WITHIN.saturating_sub(context.settings.configuration_kept_for).min(WAIT_MAX);
+    let attributes = fixed_headers(&settings.delivery_attributes);
+    let authentication = settings.authentication.clone();
+    let (key, url) = (key.clone(), url.clone());
+    let handshake = Handshake { key, url, attributes, authentication, question, wait };
+    match ask(context.handshakes.as_ref(), &handshake).await {
+        Ok(handshake::Consent::Given { allowed_rate }) => {
+            Ok(Consent { state: ProvisioningState::Succeeded, validation: None, allowed_rate })
+        }
+        Ok(handshake::Consent::Later) => {
+            let state = ProvisioningState::AwaitingManualAction;
+            Ok(Consent { state, validation, allowed_rate: None })
+        }
+        Err(refused) => {
+            let base = resource::base_url(handshake.url.expose());
+            Err(Reply::error(400, "Endpoint validation", not_validated(base, refused)))
+        }
+    }
+}
+
+/// In Event Grid's words.
+fn not_validated(endpoint: impl Display, why: impl Display) -> String {
+    format!(
+        "The attempt to validate the provided endpoint {endpoint} failed: {why}. Nothing was stored."
+    )
+}
+
+/// Shaped like Event Grid's. The code is no secret to whom it is sent; the token is the proof.
+fn validation_url(
+    context: &Context,
+    key: &SubscriptionKey,
+    code: Uuid,
+    validation: &Validation,
+) -> Secret {
+    let SubscriptionKey { topic, name } = key;
+    Secret::new(format!(
+        "{}/topics/{topic}/eventSubscriptions/{name}/validate?id={code}&token={}",
+        context.settings.manage_url,
+        validation.token.expose(),
+    ))
+}
+
+pub(super) async fn existing(
+    context: &Context,
+    key: &SubscriptionKey,
+) -> Result<(Topic, EventSubscription), Reply> {
+    let topic = topics::existing(context, &key.topic).await?;
+    let subscription = context.subscriptions.subscription(key).await?;
+    let missing = || Reply::no_subscription(&key.topic, &key.name);
+    Ok((topic, subscription.ok_or_else(missing)?))
+}
+
+/// As it is now: a validation that nobody has completed in time has failed.
+fn document(context: &Context, topic: &Topic, subscription: &EventSubscription) -> Value {
+    let provisioning_state = subscription.state(context.clock.now());
+    let pauses = subscription.pauses.as_of(context.clock.now());
+    let now = EventSubscription { provisioning_state, pauses, ..subscription.clone() };
+    resource::write(&now, topic.delivery_profile)
+}
+
+pub(super) fn log(key: &SubscriptionKey, verb: &str) {
+    let SubscriptionKey { topic, name } = key;
+    tracing::info!(
+        topic.name = %topic,
+        subscription.name = %name,
+        "event subscription {key} {verb}"
+    );
+}

@@ -1,0 +1,75 @@
+//! The validation URL: where an endpoint's owner consents by a request to us.
+//!
+//! It is open to anybody who knows its token, which only the endpoint was told. What it answers does
+//! not tell whether there is such a topic or event subscription.
+
+use std::time::Duration;
+
+use gridpost_core::subscription::{
+    EventSubscription, ProvisioningState, SubscriptionKey, Validation,
+};
+use gridpost_ports::Saved;
+use serde_json::json;
+use tokio::time::sleep;
+use url::form_urlencoded;
+
+use super::{Answer, sent::Sent};
+use crate::{Context, Reply, TRIES_MAX, handshake::allowed_rate};
+
+/// How often a token is looked up before it counts as unknown. An endpoint may use the URL as soon
+/// as it has answered, while its answer is still being stored.
+const LOOKS: u32 = 3;
+
+/// Between two looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(400);
+
+/// Completes the validation whose token the query has.
+pub(super) async fn complete(context: &Context, key: &SubscriptionKey, sent: &Sent) -> Answer {
+    let token = form_urlencoded::parse(sent.query.as_bytes())
+        .find_map(|(name, value)| (name == "token").then(|| value.into_owned()))
+        .unwrap_or_default();
+    if !Validation::is_token(&token) {
+        return Err(Reply::no_validation());
+    }
+    let mut looks = 0;
+    for _ in 0..TRIES_MAX {
+        // The route is open: what no topic waits for costs one read.
+        let topic = context.configuration.topic(&key.topic).await?;
+        let topic = topic.ok_or_else(Reply::no_validation)?;
+        let found = context.subscriptions.subscription(key).await?;
+        let is_it = |one: &EventSubscription| {
+            one.validation.as_ref().is_some_and(|validation| validation.has_token(&token))
+        };
+        let Some(found) = found.filter(is_it) else {
+            looks += 1;
+            if looks >= LOOKS {
+                return Err(Reply::no_validation());
+            }
+            sleep(LOOK_AGAIN).await;
+            continue;
+        };
+        match found.state(context.clock.now()) {
+            // A second request for the same: whoever made the first may not have waited.
+            ProvisioningState::Succeeded => {}
+            ProvisioningState::Failed => return Err(Reply::validation_over()),
+            ProvisioningState::AwaitingManualAction => {
+                let rate = allowed_rate(&sent.headers);
+                let validated = EventSubscription {
+                    provisioning_state: ProvisioningState::Succeeded,
+                    allowed_rate: rate.or(found.allowed_rate),
+                    etag: context.dice.id(),
+                    ..found
+                };
+                if context.subscriptions.save(&topic, &validated).await? == Saved::Conflict {
+                    context.back_off().await;
+                    continue;
+                }
+                super::subscriptions::log(key, "validated");
+            }
+        }
+        context.until_seen().await;
+        let message = "The endpoint is validated: events flow from now on.";
+        return Ok(Reply::ok(json!({"provisioningState": "Succeeded", "message": message})));
+    }
+    Err(Reply::too_many_changes())
+}

@@ -1,0 +1,475 @@
+//! `docs/openapi.json` says what the code does: it is generated from the routes, its routes are those of
+//! API Gateway, and what the handler answers has the form that it says.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+};
+
+use jsonschema::Validator;
+use serde::Serialize;
+use serde_json::{Value, json};
+use utoipa::openapi::PathItem;
+
+use super::{S1, S1_GET, World, body, code, webhook};
+use crate::{Reply, routes};
+
+const DOCUMENT: &str = include_str!("../../../../docs/openapi.json");
+/// Where it is.
+const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+/// With this variable, the test writes the document.
+const WRITE: &str = "GRIDPOST_WRITE_OPENAPI";
+const MANAGE_API: &str = include_str!("../../../../infra/manage_api.tf");
+const PUBLISH_API: &str = include_str!("../../../../infra/publish_api.tf");
+
+/// A header's name and value.
+type Header = (&'static str, &'static str);
+
+const METHODS: [&str; 5] = ["get", "put", "post", "patch", "delete"];
+
+fn document() -> Value {
+    serde_json::from_str(DOCUMENT).expect("JSON")
+}
+
+/// `METHOD /path` of every operation with this tag.
+fn operations(tag: &str) -> BTreeSet<String> {
+    let document = document();
+    let paths = document["paths"].as_object().expect("paths");
+    let operations = paths.iter().flat_map(|(path, item)| {
+        let there = METHODS.into_iter().filter(|method| item[*method]["tags"][0] == tag);
+        there.map(move |method| format!("{} {path}", method.to_uppercase()))
+    });
+    operations.collect()
+}
+
+/// The route keys in a Terraform file: strings that are a method and a path.
+fn route_keys(terraform: &str) -> BTreeSet<String> {
+    let lines = terraform.lines().map(|line| line.trim().trim_end_matches(','));
+    let strings = lines.filter_map(|line| line.strip_prefix('"')?.strip_suffix('"'));
+    let keys = strings.filter(|text| {
+        text.split_once(" /")
+            .is_some_and(|(method, _)| METHODS.contains(&method.to_ascii_lowercase().as_str()))
+    });
+    // A route can't match part of a segment.
+    let whole = |key: &str| match key {
+        "POST /topics/{topic}" => "POST /topics/{topic}:publish".to_owned(),
+        key => key.to_owned(),
+    };
+    keys.map(whole).collect()
+}
+
+/// A schema of the document, with the others in reach.
+fn schema(name: &str) -> Validator {
+    let components = document()["components"].clone();
+    let schema = json!({"$ref": format!("#/components/schemas/{name}"), "components": components});
+    jsonschema::validator_for(&schema).expect("a schema")
+}
+
+pub(super) fn assert_valid(name: &str, value: &Value) {
+    let errors: Vec<_> = schema(name).iter_errors(value).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{name}: {errors:?} in {value}");
+}
+
+/// The document, its members in the order in which they are read.
+#[derive(Serialize)]
+struct Generated {
+    openapi: Value,
+    info: Value,
+    servers: Value,
+    security: Value,
+    tags: Value,
+    paths: BTreeMap<String, Item>,
+    components: Value,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Item {
+    Own(Box<PathItem>),
+    Other(Value),
+}
+
+/// The document with the manage API's routes as the code has them. All else in it, the schemas of
+/// documents and the publish API, is written by hand there.
+fn generated() -> String {
+    let mut rest = document();
+    let mut take = |name: &str| rest[name].take();
+    let mut paths: BTreeMap<String, Item> = BTreeMap::new();
+    for (path, item) in routes::paths().paths.clone() {
+        paths.insert(path, Item::Own(Box::new(of_manage(item))));
+    }
+    let Value::Object(others) = take("paths") else { panic!("paths") };
+    for (path, item) in others.into_iter().filter(|(_, item)| item["post"]["tags"][0] == "publish")
+    {
+        let before = paths.insert(path.clone(), Item::Other(item));
+        assert!(before.is_none(), "{path} is of both APIs");
+    }
+    let mut info = take("info");
+    info["version"] = json!(env!("CARGO_PKG_VERSION"));
+    let document = Generated {
+        openapi: take("openapi"),
+        info,
+        servers: take("servers"),
+        security: take("security"),
+        tags: take("tags"),
+        paths,
+        components: take("components"),
+    };
+    compact(&serde_json::to_string_pretty(&document).expect("JSON"))
+}
+
+/// Puts what fits on a line on one.
+fn compact(pretty: &str) -> String {
+    let (mut lines, mut open): (Vec<String>, Vec<usize>) = (Vec::new(), Vec::new());
+    for line in pretty.lines() {
+        lines.push(line.to_owned());
+        if line.ends_with(['{', '[']) {
+            open.push(lines.len() - 1);
+        } else if line.trim_start().starts_with(['}', ']']) {
+            let start = open.pop().expect("it was opened");
+            let inner: Vec<_> = lines[start + 1..].iter().map(|line| line.trim_start()).collect();
+            let (end, inner) = inner.split_last().expect("its end");
+            let joined = format!("{}{}{end}", lines[start], inner.join(" "));
+            if joined.len() <= 100 {
+                lines.truncate(start);
+                lines.push(joined);
+            }
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+/// A path with the tag of its API.
+fn of_manage(mut item: PathItem) -> PathItem {
+    let all = [&mut item.put, &mut item.get, &mut item.patch, &mut item.delete, &mut item.post];
+    for operation in all.into_iter().flatten() {
+        operation.tags = Some(vec!["manage".to_owned()]);
+    }
+    item
+}
+
+#[test]
+fn it_is_what_the_routes_say() {
+    let generated = generated();
+    if env::var_os(WRITE).is_some() {
+        fs::write(PATH, generated).expect("written");
+        return;
+    }
+    assert!(
+        generated == DOCUMENT,
+        "docs/openapi.json is not what the code says. Write it anew, and look at the difference: \
+         {WRITE}=1 cargo test -p gridpost-manage openapi"
+    );
+}
+
+/// What IAM is not asked about is so by Terraform and by the handler.
+#[test]
+fn the_same_routes_are_open() {
+    let open = MANAGE_API.split_once("validation_routes = toset([").expect("open routes").1;
+    let open = route_keys(open.split_once("])").expect("their end").0);
+    assert_eq!(open.len(), 2);
+    let own = routes::all().iter().filter(|route| route.is_open);
+    assert_eq!(own.map(|route| route.key.clone()).collect::<BTreeSet<_>>(), open);
+    let document = document();
+    for (path, item) in document["paths"].as_object().expect("paths") {
+        for method in METHODS {
+            let line = format!("{} {path}", method.to_uppercase());
+            let is_open = item[method]["security"] == json!([{}]);
+            assert_eq!(is_open, open.contains(&line), "{line}");
+        }
+    }
+}
+
+#[test]
+fn its_routes_are_those_of_api_gateway() {
+    let own: BTreeSet<_> = routes::all().iter().map(|route| route.key.clone()).collect();
+    assert_eq!(own, route_keys(MANAGE_API));
+    assert_eq!(operations("manage"), own);
+    assert_eq!(operations("publish"), route_keys(PUBLISH_API));
+    assert!(operations("manage").len() > 12);
+}
+
+#[tokio::test(start_paused = true)]
+async fn its_routes_are_those_of_the_handler() {
+    let documented = operations("manage");
+    let paths: BTreeSet<_> = documented.iter().filter_map(|it| it.split_once(' ')).collect();
+    let paths: BTreeSet<_> = paths.into_iter().map(|(_, path)| path).collect();
+    for path in paths {
+        for method in METHODS.map(str::to_uppercase) {
+            let world = World::with_subscription().await;
+            world.lay("m-1", "rubbish", None, None);
+            let waiting = super::deliveries::waiting(&world, 7);
+            let id = waiting.id.to_string();
+            world.put_state(waiting);
+            let id = if path.contains("/deliveries/") { &id } else { "m-1" };
+            let place = path.replace("{topic}", "demo").replace("{name}", "s-1");
+            let reply = world.call(&format!("{method} {}", place.replace("{id}", id))).await;
+            let is_known = reply.status != 405 && reply.status != 404;
+            let line = format!("{method} {path}");
+            assert_eq!(is_known, documented.contains(&line), "{line}: {reply:?}");
+        }
+    }
+}
+
+#[test]
+fn every_reference_leads_somewhere() {
+    fn references<'d>(value: &'d Value, found: &mut Vec<&'d str>) {
+        match value {
+            Value::Object(members) => {
+                found.extend(members.get("$ref").and_then(Value::as_str));
+                members.values().for_each(|member| references(member, found));
+            }
+            Value::Array(elements) => elements.iter().for_each(|one| references(one, found)),
+            _ => {}
+        }
+    }
+    let document = document();
+    let mut found = Vec::new();
+    references(&document, &mut found);
+    assert!(found.len() > 50, "{}", found.len());
+    for reference in found {
+        let pointer = reference.strip_prefix('#').expect("inside");
+        assert!(document.pointer(pointer).is_some(), "{reference}");
+    }
+    let kinds = document["components"]["schemas"].as_object().expect("schemas").keys();
+    kinds.for_each(|name| drop(schema(name)));
+}
+
+/// What is sent and answered, as the document says it.
+#[tokio::test(start_paused = true)]
+async fn documents_have_the_form_that_it_says() {
+    let world = World::with_subscription().await;
+    let mut full = webhook("https://e.example/hook?code=hush");
+    full["properties"]["retryPolicy"] = json!({
+        "maxDeliveryAttempts": 5, "schedule": [1, 2],
+        "statusRules": {"404": "deadLetter", "5xx": {"retryAfterSeconds": 9}},
+    });
+    full["properties"]["deadLetterDestination"] =
+        json!({"endpointType": "S3Bucket", "properties": {"bucketName": "dead-letters"}});
+    full["properties"]["labels"] = json!(["a"]);
+    full["properties"]["expirationTimeUtc"] = json!("2100-01-01T00:00:00Z");
+    full["properties"]["filter"] = json!({
+        "includedEventTypes": ["T"],
+        "advancedFilters": [{"operatorType": "NumberIn", "key": "data.n", "values": [1]}],
+    });
+    full["properties"]["destination"]["properties"]["deliveryAttributeMappings"] = json!([
+        {"name": "X-Key", "type": "Static", "properties": {"value": "v", "isSecret": true}},
+        {"name": "X-Order", "type": "Dynamic", "properties": {"sourceField": "data.n"}},
+    ]);
+    full["properties"]["signing"] = json!({"scheme": "StandardWebhooks"});
+    full["properties"]["destination"]["properties"]["authentication"] = json!({
+        "type": "OAuth2ClientCredentials",
+        "properties": {"tokenUrl": "https://id.example/token", "clientId": "c", "clientSecret": "hush"},
+    });
+    let event = json!({
+        "id": "1", "eventType": "T", "subject": "", "eventTime": "2026-01-01T00:00:00Z", "data": {},
+    });
+    let sample = json!({"name": "s-1", "events": [event]});
+    let event = json!({"event": sample["events"][0]});
+    let overlap = json!({"overlapInSeconds": 5});
+    let pause = json!({"timeToLiveRuns": false});
+    let topic = json!({"properties": {"disableLocalAuth": true}});
+    let key = json!({"keyName": "key1"});
+    let table = [
+        ("PUT /topics/demo", Some(("TopicInput", &topic)), "Topic"),
+        ("PUT /topics/ns1", Some(("TopicInput", &json!({"kind": "namespace"}))), "Topic"),
+        ("PATCH /topics/demo", Some(("TopicPatch", &topic)), "Topic"),
+        ("GET /topics/ns1", None, "Topic"),
+        ("GET /topics?$top=1", None, "TopicList"),
+        ("POST /topics/demo/listKeys", None, "Keys"),
+        ("POST /topics/demo/regenerateKey", Some(("KeyName", &key)), "Keys"),
+        (S1, Some(("EventSubscriptionInput", &full)), "EventSubscription"),
+        (S1_GET, None, "EventSubscription"),
+        ("GET /topics/demo/eventSubscriptions", None, "EventSubscriptionList"),
+        ("GET /topics/demo/eventSubscriptions/s-1/deliveries", None, "DeliveryList"),
+        ("POST /topics/demo/eventSubscriptions/s-1/getFullUrl", None, "FullUrl"),
+        ("POST /topics/demo/eventSubscriptions:test", Some(("TestInput", &sample)), "TestResult"),
+        ("POST /topics/demo/explain", Some(("ExplainInput", &event)), "Explained"),
+        (
+            "POST /topics/demo/eventSubscriptions/s-1/getDeliveryAttributes",
+            None,
+            "DeliveryAttributes",
+        ),
+        ("POST /topics/demo/eventSubscriptions/s-1/getSigningSecrets", None, "SigningSecrets"),
+        (
+            "POST /topics/demo/eventSubscriptions/s-1/rotateSigningSecret",
+            Some(("RotateInput", &overlap)),
+            "SigningSecrets",
+        ),
+        (
+            "POST /topics/demo/eventSubscriptions/s-1/pause",
+            Some(("PauseInput", &pause)),
+            "PauseStanding",
+        ),
+        ("GET /topics/demo/eventSubscriptions/s-1", None, "EventSubscription"),
+        ("GET /topics/demo/eventSubscriptions/s-1/health", None, "Health"),
+        ("POST /topics/demo/eventSubscriptions/s-1/resume", None, "PauseStanding"),
+    ];
+    for (line, sent, answered) in table {
+        if let Some((name, document)) = sent {
+            assert_valid(name, document);
+        }
+        let document = sent.map_or_else(|| json!({}), |(_, document)| document.clone());
+        let reply = world.send(line, document).await;
+        assert!(matches!(reply.status, 200 | 201), "{line}: {reply:?}");
+        assert_valid(answered, body(&reply));
+    }
+    // What a read answers can be sent back, and the document says so as well.
+    let read = world.call(S1_GET).await;
+    assert_valid("EventSubscriptionInput", body(&read));
+    // It refuses what the handler refuses.
+    let refused = schema("EventSubscriptionInput");
+    for policy in [json!({"maxDeliveryAttempts": 31}), json!({"schedule": []}), json!([])] {
+        let mut document = webhook("https://e.example/");
+        document["properties"]["retryPolicy"] = policy;
+        assert!(!refused.is_valid(&document), "{document}");
+        assert_eq!(world.send(S1, document).await.status, 400);
+    }
+}
+
+/// The same for what waits.
+#[tokio::test(start_paused = true)]
+async fn what_waits_has_the_form_that_it_says() {
+    let world = World::new();
+    let delivery = super::poison::delivery(1);
+    world.lay("m-1", &delivery.encode(), Some("gridpost-retry-1"), None);
+    world.lay("m-2", "rubbish", None, Some("poison:dispatch"));
+    for id in 1..=3 {
+        let body = if id == 3 { "rubbish".to_owned() } else { delivery.encode() };
+        let (id, due, group) =
+            (uuid::Uuid::from_u128(id), super::fakes::NOW, "demo/s-1".to_owned());
+        let parked = gridpost_core::delivery::parking::Parked {
+            id,
+            due,
+            shard: 0,
+            postponed: 0,
+            lot: None,
+            watch: None,
+            group,
+            body,
+        };
+        world.park(parked).await;
+    }
+    let all = json!({"all": true});
+    let ids = json!({"ids": ["m-2", "m-9"], "to": "retry"});
+    let topic = json!({"topic": "demo", "ids": [uuid::Uuid::from_u128(1)]});
+    let table = [
+        ("GET /poison", None, "PoisonList"),
+        ("GET /poison/m-1", None, "PoisonShown"),
+        ("GET /poison/m-2", None, "PoisonShown"),
+        ("POST /poison:resend", Some(("ResendInput", &all)), "Handled"),
+        ("POST /poison:resend", Some(("ResendInput", &ids)), "Handled"),
+        ("POST /poison:purge", Some(("PurgeInput", &all)), "Handled"),
+        ("GET /parked", None, "ParkedList"),
+        ("GET /parked?$top=1", None, "ParkedList"),
+        ("POST /parked:release", Some(("ParkedInput", &topic)), "ParkedHandled"),
+        ("POST /parked:cancel", Some(("ParkedInput", &all)), "ParkedHandled"),
+    ];
+    for (line, sent, answered) in table {
+        if let Some((name, document)) = sent {
+            assert_valid(name, document);
+        }
+        let document = sent.map_or_else(|| json!({}), |(_, document)| document.clone());
+        let reply = world.send(line, document).await;
+        assert_eq!(reply.status, 200, "{line}: {reply:?}");
+        assert_valid(answered, body(&reply));
+    }
+    for input in [json!({}), json!({"all": true, "ids": ["m"]}), json!({"ids": []})] {
+        assert!(!schema("PurgeInput").is_valid(&input), "{input}");
+        assert_eq!(world.send("POST /poison:purge", input).await.status, 400);
+    }
+}
+
+/// The same for dead letters and redrives.
+#[tokio::test(start_paused = true)]
+async fn dead_letters_have_the_form_that_it_says() {
+    let world = super::dead_letters::filled().await;
+    super::fakes::dead_letters::store(&world.letters, 20, 1, &["7".to_owned()]);
+    let id = super::fakes::dead_letters::id(3, 3, 1);
+    let s = "/topics/demo/eventSubscriptions/s-1";
+    let reason = json!({"reason": "TimeToLiveExceeded", "from": "2026-01-01T00:00:00Z"});
+    let redrive = json!({"target": {"eventSubscription": "s-1"}, "dryRun": true, "eventType": "A"});
+    let table = [
+        (format!("GET {s}/deadLetters"), None, "DeadLetterList"),
+        (format!("GET {s}/deadLetters?$top=1"), None, "DeadLetterList"),
+        (format!("GET {s}/deadLetters:count"), None, "DeadLetterCount"),
+        (format!("GET {s}/deadLetters/{id}"), None, "DeadLetterShown"),
+        (
+            format!("POST {s}/deadLetters:purge"),
+            Some(("PurgeDeadLettersInput", &reason)),
+            "DeadLettersPurged",
+        ),
+        (format!("POST {s}/deadLetters:redrive"), Some(("RedriveInput", &redrive)), "Redrive"),
+        (format!("GET {s}/redrives"), None, "RedriveList"),
+    ];
+    for (line, sent, answered) in table {
+        if let Some((name, document)) = sent {
+            assert_valid(name, document);
+        }
+        let document = sent.map_or_else(|| json!({}), |(_, document)| document.clone());
+        let reply = world.send(&line, document).await;
+        assert!(matches!(reply.status, 200 | 201), "{line}: {reply:?}");
+        assert_valid(answered, body(&reply));
+    }
+    let jobs = world.call(&format!("GET {s}/redrives")).await;
+    let job = body(&jobs)["value"][0]["id"].as_str().expect("an id");
+    for line in ["GET {}", "POST {}/cancel", "POST {}/resume"] {
+        let line = line.replace("{}", &format!("{s}/redrives/{job}"));
+        assert_valid("Redrive", body(&world.call(&line).await));
+    }
+}
+
+/// API Gateway answers other methods itself: 405 comes only without it.
+#[test]
+fn no_operation_has_a_method_that_is_not_allowed() {
+    let document = document();
+    for (path, item) in document["paths"].as_object().expect("paths") {
+        for method in METHODS {
+            assert!(item[method]["responses"].get("405").is_none(), "{method} {path}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_have_the_form_that_it_says() {
+    let world = World::with_subscription().await;
+    let one = "/topics/demo/eventSubscriptions/s-1";
+    let mut seen = BTreeSet::new();
+    let mut note = |reply: Reply| {
+        assert_valid("Error", body(&reply));
+        seen.insert(code(&reply).to_owned());
+    };
+    let lines: [(&str, &[Header], &str); 10] = [
+        ("GET /topics/none", &[], ""),
+        ("POST /topics/demo/explain", &[], "{\"event\": {\"id\": 1}}"),
+        ("POST /topics", &[], ""),
+        (S1, &[], "{"),
+        (S1, &[], "{}"),
+        (S1, &[("content-type", "text/xml")], "{}"),
+        ("DELETE /topics/demo", &[("if-match", "x")], ""),
+        ("DELETE /topics/demo", &[("if-match", "\"x\"")], ""),
+        ("GET /topics/demo/eventSubscriptions/s-1/validate", &[], ""),
+        ("PUT /topics/demo", &[], "{\"properties\": {\"inputSchema\": \"CloudEventSchemaV1_0\"}}"),
+    ];
+    for (line, headers, sent) in lines {
+        note(world.send_with(line, headers, sent.as_bytes().to_vec()).await);
+    }
+    note(world.send_bytes(&format!("PUT {one}"), vec![b' '; 300_000]).await);
+    let test = "POST /topics/demo/eventSubscriptions:test";
+    let event = json!({
+        "id": "1", "eventType": "T", "subject": "", "eventTime": "2026-01-01T00:00:00Z", "data": {},
+    });
+    note(world.send(test, json!({"name": "s-1", "events": vec![event; 5_001]})).await);
+    let too_large = json!({"name": "s-1", "events": ["x".repeat(1_100_000)]});
+    note(world.send(test, too_large).await);
+    world.consent(gridpost_testkit::consent::ConsentAnswer::Denies);
+    note(world.send(S1, webhook("https://e.example/else")).await);
+    world.fails_after(Some(0));
+    note(world.call("GET /topics/demo").await);
+    note(Reply::validation_over());
+    let named = document()["components"]["schemas"]["Error"]["properties"]["error"]["properties"]
+        ["code"]["enum"]
+        .clone();
+    let named: BTreeSet<String> = serde_json::from_value(named).expect("names");
+    assert_eq!(seen, named, "codes that the document lists, and codes that are answered");
+}

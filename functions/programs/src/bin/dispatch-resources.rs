@@ -1,0 +1,12 @@
+//! Runs dispatch for webhooks and AWS resources.
+
+use std::sync::Arc;
+
+use gridpost_aws::resources::AwsResources;
+use gridpost_programs::dispatch::run;
+use lambda_runtime::Error;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    run(|clients| Arc::new(AwsResources::new(clients.config()))).await
+}

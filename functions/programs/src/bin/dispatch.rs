@@ -1,0 +1,12 @@
+//! Runs dispatch for webhooks alone, without AWS resources as endpoints.
+
+use std::sync::Arc;
+
+use gridpost_dispatch::resources::NoResources;
+use gridpost_programs::dispatch::run;
+use lambda_runtime::Error;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    run(|_| Arc::new(NoResources)).await
+}

@@ -1,0 +1,152 @@
+//! Wires up and runs manage.
+
+use std::sync::Arc;
+
+use gridpost_aws::{
+    Clients,
+    configuration::ConfigurationTable,
+    dispatch_function::DispatchFunction,
+    identity,
+    parking::ParkingTable,
+    payloads::PayloadBucket,
+    redrives::RedriveTable,
+    s3::S3Bucket,
+    secrets::AwsSecrets,
+    sqs::{QueueUrls, SqsQueues},
+    state::StateTable,
+};
+use gridpost_core::endpoint::arn::Arn;
+use gridpost_manage::{Context, Settings, respond, terraform};
+use gridpost_ports::{
+    Clock,
+    authentication::{Authenticated, Tokens},
+};
+use gridpost_runtime::{
+    config,
+    gateway::by_lambda_http,
+    lambda,
+    system::{SystemClock, SystemDice},
+    telemetry::{EmbeddedMeter, start_logging},
+};
+use gridpost_webhook::{http::HttpClient, keys::PrivateKeys, services::client_for_services};
+use lambda_runtime::{Diagnostic, Error};
+use serde_json::Value;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    start_logging();
+    let meter = Arc::new(EmbeddedMeter::from_env()?);
+    let context = &context(Arc::clone(&meter))?;
+    lambda::serve(&meter, move |event: Value, _deadline| handle(context, event)).await
+}
+
+fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
+    let urls = QueueUrls::from_env()?;
+    let dispatch = config::dispatch_arn()?;
+    let clients = Clients::from_env()?;
+    let table = Arc::new(ConfigurationTable::new(clients.dynamodb(), config::config_table()?));
+    let state_table = config::state_table()?;
+    let parking = Arc::new(ParkingTable::new(clients.dynamodb(), state_table.clone()));
+    let redrives = Arc::new(RedriveTable::new(clients.dynamodb(), state_table.clone()));
+    let states = Arc::new(StateTable::new(clients.dynamodb(), state_table));
+    let queues = Arc::new(SqsQueues::new(clients.sqs(), urls));
+    let settings = settings(queues.retry_shards(), &dispatch)?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let checker = DispatchFunction::new(clients.config(), &dispatch);
+    let make_client = Box::new(client_for_services(&clock));
+    let services = identity::services(clients.config(), &clock, make_client);
+    let client = HttpClient::new(settings.allowed.clone(), Arc::clone(&clock))?;
+    let client = client.reading(Arc::new(AwsSecrets::new(Arc::clone(&services))));
+    let tokens = tokens(&clients, services, &client, &settings, &clock);
+    let authenticated = |client| Authenticated::new(client, Arc::clone(&tokens));
+    Ok(Context {
+        configuration: Arc::clone(&table) as _,
+        keys: Arc::clone(&table) as _,
+        topics: Arc::clone(&table) as _,
+        subscriptions: table,
+        deliveries: Arc::clone(&states) as _,
+        handshakes: Arc::new(authenticated(client.clone())),
+        endpoints: Arc::new(authenticated(client.keeping(config::failed_response_bytes()?))),
+        checker: Arc::new(checker),
+        poison: Arc::clone(&queues) as _,
+        receiver: Arc::clone(&queues) as _,
+        sender: queues,
+        parked: Arc::clone(&parking) as _,
+        parking,
+        healths: Arc::clone(&states) as _,
+        states,
+        dead_letters: Arc::new(S3Bucket::new(clients.s3())),
+        payloads: Arc::new(PayloadBucket::new(clients, config::payload_bucket()?)),
+        redrives,
+        meter,
+        clock,
+        dice: Arc::new(SystemDice),
+        settings,
+    })
+}
+
+/// The tokens of authenticated endpoints.
+fn tokens(
+    clients: &Clients,
+    services: Arc<identity::Services>,
+    client: &HttpClient,
+    settings: &Settings,
+    clock: &Arc<dyn Clock>,
+) -> Arc<Tokens> {
+    let secrets = Arc::new(AwsSecrets::new(Arc::clone(&services)));
+    let signer = identity::signer(clients.config(), services);
+    let named = settings.allowed.secrets.clone();
+    let tokens = Tokens::new(Arc::new(client.clone()), secrets, named, Arc::clone(clock));
+    let tokens = tokens.signing(Arc::new(PrivateKeys), Arc::new(SystemDice));
+    Arc::new(tokens.proving(Arc::new(signer), settings.allowed.identities.clone()))
+}
+
+/// What invokes the function.
+enum Invocation {
+    /// Terraform, for a resource of the module `event-subscription`.
+    Terraform(Value),
+    /// API Gateway, with a request in payload format 2.0.
+    Gateway(Value),
+}
+
+impl From<Value> for Invocation {
+    fn from(event: Value) -> Self {
+        if terraform::is_invocation(&event) { Self::Terraform(event) } else { Self::Gateway(event) }
+    }
+}
+
+/// Answers either of them; both go through the same router. Terraform shows a failure as it is.
+async fn handle(context: &Context, event: Value) -> Result<Value, Diagnostic> {
+    match Invocation::from(event) {
+        Invocation::Terraform(event) => {
+            let answered = terraform::answer(context, &event).await;
+            answered.map_err(|refused| Diagnostic {
+                error_type: "Refused".to_owned(),
+                error_message: refused.to_string(),
+            })
+        }
+        Invocation::Gateway(event) => {
+            let event = serde_json::from_value(event).map_err(Error::from)?;
+            let answered = by_lambda_http::answer(event, |request| async move {
+                let response = respond(context, &request).await;
+                response.map(|document| String::from_utf8_lossy(&document).into_owned())
+            });
+            Ok(serde_json::to_value(answered.await.map_err(Error::from)?).map_err(Error::from)?)
+        }
+    }
+}
+
+fn settings(retry_shards: usize, dispatch: &Arn) -> Result<Settings, config::SettingError> {
+    Ok(Settings {
+        allowed: config::allowed_endpoints()?,
+        validation_origin: config::validation_origin()?,
+        publish_url: config::publish_url()?,
+        manage_url: config::manage_url()?,
+        configuration_kept_for: config::configuration_kept_for()?,
+        dispatch_keeps_configuration: config::dispatch_keeps_configuration()?,
+        account: dispatch.account.clone(),
+        retry_shards,
+        queue_message_bytes_max: config::queue_message_bytes_max()?,
+        authorization: config::manage_authorization()?,
+    })
+}

@@ -1,0 +1,3 @@
+//! What more than one program needs: [`dispatch`] runs with AWS resources as endpoints and without.
+
+pub mod dispatch;

@@ -1,0 +1,290 @@
+//! Both APIs on one port of 127.0.0.1, by HTTP/1.1, with TLS where that is asked for: requests as API
+//! Gateway hands them over.
+//!
+//! Loopback keeps other machines out. Web pages of other origins are kept out too: a request must name
+//! this machine as its host, so that a name which an attacker points here opens nothing, and one that a
+//! page of another origin sends is refused. No answer has a CORS header.
+
+use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
+
+use gridpost_core::gateway::Request;
+use gridpost_ingest::{handler::handle, route::Route};
+use gridpost_manage as manage;
+use gridpost_ports::Clock;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::{
+    HeaderMap, Method, Response, StatusCode, Uri,
+    body::{Bytes, Incoming},
+    header::{self, HeaderName, HeaderValue},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tokio_rustls::TlsAcceptor;
+
+use crate::{emulated, world::World};
+
+/// The largest body that API Gateway takes.
+///
+/// Source: Amazon API Gateway, "Quotas for configuring and running an HTTP API".
+const BODY_BYTES_MAX: usize = 10 * 1_024 * 1_024;
+
+/// Where scripts ask what became of events. Neither API has such a path.
+const COUNTS: &str = "/dev/counts";
+
+/// How long a client may take to begin TLS.
+const TLS_BEGINS_WITHIN: Duration = Duration::from_secs(10);
+
+type Reply = Response<Full<Bytes>>;
+
+/// Answers requests for ever.
+pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, world: Arc<World>) {
+    // Dropped with this task, which ends every connection.
+    let mut connections = JoinSet::new();
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let _ = stream.set_nodelay(true);
+                connections.spawn(connect(stream, tls.clone(), Arc::clone(&world)));
+            }
+            // A failed accept is one client's trouble; the pause keeps a lasting one from spinning.
+            Err(_) => sleep(Duration::from_millis(50)).await,
+        }
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+/// Answers the requests of one connection.
+async fn connect(stream: TcpStream, tls: Option<TlsAcceptor>, world: Arc<World>) {
+    let Some(tls) = tls else { return converse(stream, world).await };
+    // A client that does not trust the CA breaks off here.
+    if let Ok(Ok(stream)) = timeout(TLS_BEGINS_WITHIN, tls.accept(stream)).await {
+        converse(stream, world).await;
+    }
+}
+
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, world: Arc<World>) {
+    let service = service_fn(|request| {
+        let world = Arc::clone(&world);
+        async move { Ok::<_, Infallible>(answer(&world, request).await) }
+    });
+    // A client that breaks off mid-request is no error of ours.
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+}
+
+async fn answer(world: &World, request: hyper::Request<Incoming>) -> Reply {
+    let (parts, body) = request.into_parts();
+    if let Err(refusal) = admit(&parts.headers, &parts.uri) {
+        return message(StatusCode::FORBIDDEN, refusal);
+    }
+    let body = match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) if error.is::<LengthLimitError>() => {
+            return message(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large");
+        }
+        Err(_) => return message(StatusCode::BAD_REQUEST, "Bad Request"),
+    };
+    if let Some(operation) = emulated::operation(&parts.method, &parts.uri, &parts.headers) {
+        let answered = emulated::answer(&world.store, &world.log, operation, &body).await;
+        let (status, document) = answered;
+        return json(status, document.to_string());
+    }
+    if (&parts.method, parts.uri.path()) == (&Method::GET, COUNTS) {
+        let (now, speed) = (world.clock.now(), world.clock.speed().times());
+        return json(StatusCode::OK, world.counts.document(now, speed).to_string());
+    }
+    let request = gateway_request(&parts.method, &parts.uri, &parts.headers, body);
+    if is_publish(&parts.method, parts.uri.path()) {
+        return publish(world, request).await;
+    }
+    managed(world, request).await
+}
+
+/// Lets a request through, unless it may come from a page of another origin.
+fn admit(headers: &HeaderMap, uri: &Uri) -> Result<(), &'static str> {
+    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let host = uri.authority().map(|authority| authority.as_str());
+    if !host.or_else(|| text(header::HOST)).is_some_and(is_this_machine) {
+        return Err("the Host header must name this machine: localhost, or a loopback address");
+    }
+    let page = text(header::ORIGIN).map(|origin| {
+        let host = origin.split_once("://").map(|(_, host)| host);
+        host.is_some_and(is_this_machine)
+    });
+    match page {
+        Some(false) => Err("requests of web pages of other origins are refused"),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a host, perhaps with a port, is this machine.
+fn is_this_machine(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// The request as the functions read it out of API Gateway's event. It has no route, like that of a
+/// function URL: the functions find theirs by the path.
+fn gateway_request(method: &Method, uri: &Uri, headers: &HeaderMap, body: Bytes) -> Request {
+    Request {
+        method: method.clone(),
+        path: uri.path().to_owned(),
+        query: uri.query().unwrap_or_default().to_owned(),
+        headers: joined(headers),
+        authorizer: None,
+        caller: None,
+        route: None,
+        body: body.into(),
+    }
+}
+
+/// Headers of one name as one, with commas, as API Gateway joins them.
+fn joined(headers: &HeaderMap) -> HeaderMap {
+    let mut all = HeaderMap::with_capacity(headers.keys_len());
+    for name in headers.keys() {
+        let values: Vec<_> = headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
+        if let Ok(value) = HeaderValue::from_bytes(&values.join(&b","[..])) {
+            all.insert(name.clone(), value);
+        }
+    }
+    all
+}
+
+/// Whether a request is the publish API's: `POST /topics/{topic}/api/events`, or
+/// `POST /topics/{topic}:publish`, whose colon may be encoded. The resource API has no such routes.
+/// Other methods on these paths are its too: it says with which one to publish.
+fn is_publish(method: &Method, path: &str) -> bool {
+    let Some(rest) = path.strip_prefix("/topics/") else { return false };
+    if Route::of(Method::POST.as_str(), path).is_some() {
+        return true;
+    }
+    method == Method::POST && (rest.ends_with("/api/events") || !rest.contains('/'))
+}
+
+/// The resource API's answer for a path that nothing has, with the paths of the publish API: both
+/// have one address here.
+fn with_publish_paths(mut body: Value) -> Value {
+    if let Some(Value::String(told)) = body.pointer_mut("/error/message")
+        && told.starts_with("There is nothing at ")
+    {
+        told.push_str(
+            " Publish with POST to /topics/{topic}/api/events, or to /topics/{topic}:publish for a \
+             namespace topic.",
+        );
+    }
+    body
+}
+
+async fn publish(world: &World, request: Request) -> Reply {
+    let answered = handle(&world.ingest, &request).await;
+    world.ingest.meter.flush(world.clock.now());
+    answered.map(Full::from)
+}
+
+async fn managed(world: &World, request: Request) -> Reply {
+    let answered = manage::respond(&world.manage, &request).await;
+    world.manage.meter.flush(world.clock.now());
+    if answered.status() != StatusCode::NOT_FOUND {
+        return answered.map(Full::new);
+    }
+    answered.map(|body| match serde_json::from_slice(&body) {
+        Ok(document) => Full::from(with_publish_paths(document).to_string()),
+        Err(_) => Full::new(body),
+    })
+}
+
+/// An answer of API Gateway's own.
+fn message(status: StatusCode, text: &str) -> Reply {
+    json(status, serde_json::json!({ "message": text }).to_string())
+}
+
+fn json(status: StatusCode, text: String) -> Reply {
+    let mut reply = Response::new(Full::from(text));
+    *reply.status_mut() = status;
+    let json = HeaderValue::from_static("application/json; charset=utf-8");
+    reply.headers_mut().insert(header::CONTENT_TYPE, json);
+    reply
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_requests_for_this_machine_are_let_in() {
+        // (Host, Origin, let in)
+        let table = [
+            (Some("127.0.0.1:7700"), None, true),
+            (Some("localhost"), None, true),
+            (Some("LOCALHOST:80"), None, true),
+            (Some("[::1]:7700"), None, true),
+            (Some("127.0.0.2"), None, true),
+            (None, None, false),
+            (Some(""), None, false),
+            (Some("rebound.example:7700"), None, false),
+            (Some("localhost.example"), None, false),
+            (Some("10.0.0.1"), None, false),
+            (Some("127.0.0.1:7700"), Some("http://localhost:3000"), true),
+            (Some("127.0.0.1:7700"), Some("https://evil.example"), false),
+            (Some("127.0.0.1:7700"), Some("null"), false),
+        ];
+        for (host, origin, want) in table {
+            let mut headers = HeaderMap::new();
+            for (name, value) in [(header::HOST, host), (header::ORIGIN, origin)] {
+                if let Some(value) = value {
+                    headers.insert(name, value.parse().expect("a value"));
+                }
+            }
+            let admitted = admit(&headers, &Uri::from_static("/topics"));
+            assert_eq!(admitted.is_ok(), want, "{host:?} {origin:?}");
+        }
+    }
+
+    #[test]
+    fn the_apis_are_told_apart() {
+        let table = [
+            ("POST", "/topics/orders/api/events", true),
+            ("POST", "/topics/orders:publish", true),
+            ("POST", "/topics/orders%3Apublish", true),
+            ("GET", "/topics/orders/api/events", true),
+            ("PUT", "/topics/orders:publish", true),
+            ("GET", "/topics/orders%3Apublish", true),
+            ("GET", "/topics/orders/api/event", false),
+            ("PUT", "/topics/orders", false),
+            ("GET", "/topics", false),
+            ("POST", "/topics/orders/listKeys", false),
+            ("POST", "/topics/orders/eventSubscriptions:test", false),
+            ("POST", "/poison:purge", false),
+        ];
+        for (method, path, want) in table {
+            let method = method.parse().expect("a method");
+            assert_eq!(is_publish(&method, path), want, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn headers_of_one_name_are_joined() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [("a", "1"), ("b", "2"), ("a", "3")] {
+            headers.append(name, HeaderValue::from_static(value));
+        }
+        let joined = joined(&headers);
+        assert_eq!(
+            (&joined["a"], &joined["b"]),
+            (&HeaderValue::from_static("1,3"), &HeaderValue::from_static("2"))
+        );
+        assert_eq!(joined.len(), 2);
+    }
+}

@@ -1,0 +1,440 @@
+//! The functions' contexts, on the embedded stores: what their programs make of AWS.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use gridpost_core::{
+    delivery::resource_check::Finding,
+    endpoint::{
+        Allowed, AllowedPorts,
+        arn::{AllowedResources, ArnPatterns},
+        identities::Identities,
+    },
+    publish::fan_out::PIECE_DELIVERIES_MAX,
+    retry::{health::Durations, lane::LaneSettings, response_text::ResponseBytes},
+    subscription::Resource,
+};
+use gridpost_dead_letter as dead_letter;
+use gridpost_dispatch::{
+    self as dispatch, health::HealthCache, in_flight::InFlight, rate::Rates, resources::NoResources,
+};
+use gridpost_embedded::{Embedded, Options as StoreOptions, Visibility};
+use gridpost_expand as expand;
+use gridpost_ingest as ingest;
+use gridpost_manage as manage;
+use gridpost_ports::{
+    Clock, Configuration, Meter, PortError, ResourceChecker, ResourceClient,
+    authentication::{Authenticated, Tokens},
+    configuration::{ConfigurationCache, Limits},
+};
+use gridpost_redrive as redrive;
+use gridpost_runtime::{
+    config::default,
+    system::{SystemClock, SystemDice},
+};
+use gridpost_signing::{Services, Signer};
+use gridpost_wake as wake;
+use gridpost_webhook::{http::HttpClient, keys::PrivateKeys, services::client_for_services};
+
+use crate::{
+    Identity, Options, Resources, StartError,
+    clock::DevClock,
+    counts::Counts,
+    log::Log,
+    mapping::{self, RETRY_QUEUES},
+    meter::LogMeter,
+    secrets,
+};
+
+/// Of a failed response, kept with its attempt: who develops an endpoint wants to see what it said, and
+/// the data never leaves the machine.
+const RESPONSE_BYTES: &str = "512";
+
+/// How long configuration is kept in memory, by the machine's clock: reading it again costs next to
+/// nothing here, and a change is answered when it is over.
+const CONFIGURATION_KEPT_FOR: Duration = Duration::from_millis(50);
+
+/// What a change waits beyond that, for clocks that are read at different moments.
+const SLACK: Duration = Duration::from_millis(10);
+
+/// Most memory of one copy of the configuration.
+const CONFIGURATION_BYTES_MAX: usize = 64 * 1_048_576;
+
+/// How long an ended delivery waits for others to share its object. A deployment waits five minutes.
+const DEAD_LETTER_DELAY_S: u32 = 5;
+
+/// The topic of events about dead letters, where it was created.
+const DEAD_LETTER_TOPIC: &str = "dead-letters";
+
+/// Runs that may listen for late responses at the same time: of first attempts, and of each retry queue,
+/// which has 50 in all.
+const LISTENERS_MAX: usize = 50;
+const RETRY_LISTENERS_MAX: usize = 5;
+
+/// The networks that endpoints may be in besides the public internet: this machine.
+const NETWORKS: &str = "127.0.0.0/8,::1/128";
+
+/// What the refusal of an AWS resource says. The SDK would take longer to compile than all else.
+const NO_RESOURCES: &str = "which `gridpost dev` delivers to with --allow-aws alone, if it is built with \
+    the feature aws. Name a webhook here, or use `gridpost up`, which has resources on an emulator, or \
+    a deployment on AWS";
+
+/// Everything that runs here.
+pub(crate) struct World {
+    pub(crate) clock: Arc<DevClock>,
+    pub(crate) store: Embedded,
+    pub(crate) log: Log,
+    pub(crate) counts: Counts,
+    pub(crate) ingest: ingest::Context,
+    pub(crate) expand: expand::Context,
+    pub(crate) dispatch: dispatch::Context,
+    pub(crate) dead_letter: dead_letter::Context,
+    pub(crate) redrive: redrive::Context,
+    pub(crate) manage: manage::Context,
+    pub(crate) wake: wake::Context,
+}
+
+/// What every context is made of.
+struct Parts {
+    clock: Arc<DevClock>,
+    store: Embedded,
+    log: Log,
+    counts: Counts,
+    allowed: Allowed,
+    client: HttpClient,
+    tokens: Arc<Tokens>,
+    latency_metrics: bool,
+    resources: Arc<dyn ResourceClient>,
+}
+
+impl World {
+    /// Opens the stores and wires the functions to them.
+    ///
+    /// # Errors
+    ///
+    /// The stores can't be opened, or the system's certificates not be read.
+    pub(crate) fn open(options: &Options, address: SocketAddr) -> Result<Self, StartError> {
+        // Only now is the folder this process's own, with the clock's file in it.
+        let waiting = Embedded::prepare(store_options(options))?;
+        let (data, last_seen) = (options.data.as_deref(), waiting.last_seen());
+        let clock = Arc::new(DevClock::open(data, options.speed, last_seen));
+        let store = waiting.open(Arc::clone(&clock) as _)?;
+        clock.begin().map_err(StartError::Clock)?;
+        let mut allowed = allowed(options.resources.is_some());
+        let identity = options.identity.as_ref();
+        allowed.identities = identity.map(|it| it.named.clone()).unwrap_or_default();
+        let client = HttpClient::new(allowed.clone(), Arc::clone(&clock) as _);
+        let client = client.map_err(StartError::Certificates)?;
+        let client = client.reading(Arc::new(secrets::Environment));
+        let tokens = tokens(&client, &allowed, &clock, identity);
+        let (log, counts) = (options.log.clone(), Counts::default());
+        let latency_metrics = options.latency_metrics;
+        let resources = options.resources.as_ref().map(|Resources(clients)| Arc::clone(clients));
+        let resources = resources.unwrap_or_else(|| Arc::new(NoResources));
+        let parts = Parts {
+            clock,
+            store,
+            log,
+            counts,
+            allowed,
+            client,
+            tokens,
+            latency_metrics,
+            resources,
+        };
+        Ok(Self {
+            ingest: parts.ingest(),
+            expand: parts.expand(),
+            dispatch: parts.dispatch(),
+            dead_letter: parts.dead_letter(),
+            redrive: parts.redrive(),
+            manage: parts.manage(&url(address, options.tls.is_some())),
+            wake: parts.wake(),
+            clock: parts.clock,
+            store: parts.store,
+            log: parts.log,
+            counts: parts.counts,
+        })
+    }
+
+    /// Notes where the clock has come to, and closes the stores: then the folder may be another
+    /// process's.
+    pub(crate) async fn stop(&self) {
+        self.clock.stop();
+        self.store.close().await;
+    }
+}
+
+/// The tokens of authenticated endpoints.
+fn tokens(
+    client: &HttpClient,
+    allowed: &Allowed,
+    clock: &Arc<DevClock>,
+    identity: Option<&Identity>,
+) -> Arc<Tokens> {
+    let tokens = Tokens::new(
+        Arc::new(client.clone()),
+        Arc::new(secrets::Environment),
+        allowed.secrets.clone(),
+        Arc::clone(clock) as _,
+    );
+    let tokens = tokens.signing(Arc::new(PrivateKeys), Arc::new(SystemDice));
+    let Some(identity) = identity else { return Arc::new(tokens) };
+    // By the real time: AWS takes no signature of another.
+    let now: Arc<dyn Clock> = Arc::new(SystemClock);
+    let make_client = Box::new(client_for_services(&now));
+    let (own, at) = (Some(identity.credentials.clone()), identity.endpoint_url.clone());
+    let services = Arc::new(Services::new(own, at, now, make_client));
+    let signer = Signer::new(services, identity.region.as_str());
+    Arc::new(tokens.proving(Arc::new(signer), identity.named.clone()))
+}
+
+/// The base URL of both APIs.
+pub(crate) fn url(address: SocketAddr, is_https: bool) -> String {
+    let scheme = if is_https { "https" } else { "http" };
+    format!("{scheme}://{address}")
+}
+
+fn store_options(options: &Options) -> StoreOptions {
+    // What protects a message in hand is a time of the machine: an attempt takes as long as it takes.
+    let hidden = |timeout: Duration| options.speed.by_the_clock(timeout + mapping::VISIBLE_AFTER);
+    StoreOptions {
+        folder: options.data.clone(),
+        sync: options.sync,
+        retry_queues: RETRY_QUEUES,
+        visibility: Visibility {
+            delivery: hidden(mapping::DISPATCH_TIMEOUT),
+            dead_letter: hidden(mapping::DEAD_LETTER_TIMEOUT),
+            fan_out: hidden(mapping::EXPAND_TIMEOUT),
+            redrive: hidden(mapping::REDRIVE_TIMEOUT),
+        },
+        max_receives: options.receives_max,
+        message_bytes_max: 1_048_576,
+        makes_buckets: true,
+    }
+}
+
+fn allowed(resources_too: bool) -> Allowed {
+    let patterns = match resources_too {
+        // What the credentials allow is for IAM to say.
+        true => "*".parse().unwrap_or_default(),
+        false => ArnPatterns::nothing(NO_RESOURCES),
+    };
+    Allowed {
+        networks: NETWORKS.parse().unwrap_or_default(),
+        ports: AllowedPorts::default(),
+        resources: AllowedResources { region: String::new(), patterns },
+        secrets: secrets::of_environment(),
+        identities: Identities::default(),
+    }
+}
+
+impl Parts {
+    fn meter(&self, function: &'static str) -> Arc<dyn Meter> {
+        Arc::new(LogMeter::of(function, self.log.clone(), self.counts.clone()))
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock) as _
+    }
+
+    fn authenticated(&self, client: HttpClient) -> Authenticated<HttpClient> {
+        Authenticated::new(client, Arc::clone(&self.tokens))
+    }
+
+    fn cache(&self) -> ConfigurationCache {
+        let speed = self.clock.speed();
+        let limits = Limits {
+            fresh_for: speed.by_the_clock(CONFIGURATION_KEPT_FOR),
+            stale_for: speed.by_the_clock(default::CONFIGURATION_STALE_FOR),
+            bytes_max: CONFIGURATION_BYTES_MAX,
+        };
+        let tables: Arc<dyn Configuration> = self.store.tables();
+        ConfigurationCache::new(tables, self.clock(), Arc::new(SystemDice), limits)
+    }
+
+    fn ingest(&self) -> ingest::Context {
+        ingest::Context {
+            clock: self.clock(),
+            dice: Arc::new(SystemDice),
+            configuration: self.cache().with_keys(self.store.tables()),
+            sender: self.store.queues(),
+            payloads: self.store.payloads(),
+            records: self.store.tables(),
+            meter: self.meter("ingest"),
+            latency_metrics: self.latency_metrics,
+            authorization: ingest::Authorization::Keys,
+            queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
+            inline_fan_out: default::INLINE_FAN_OUT,
+            piece_deliveries_max: PIECE_DELIVERIES_MAX,
+        }
+    }
+
+    fn expand(&self) -> expand::Context {
+        expand::Context {
+            clock: self.clock(),
+            sender: self.store.queues(),
+            payloads: self.store.payloads(),
+            meter: self.meter("expand"),
+            queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
+        }
+    }
+
+    fn dispatch(&self) -> dispatch::Context {
+        let tables = self.store.tables();
+        dispatch::Context {
+            clock: self.clock(),
+            dice: Arc::new(SystemDice),
+            sender: self.store.queues(),
+            receiver: self.store.queues(),
+            states: Arc::clone(&tables) as _,
+            in_flight: InFlight::new(self.store.queues()),
+            parking: Arc::clone(&tables) as _,
+            payloads: self.store.payloads(),
+            healths: HealthCache::new(Arc::clone(&tables) as _, Arc::new(SystemDice)),
+            rates: Rates::new(Arc::clone(&tables) as _),
+            configuration: self.cache(),
+            listeners: tables,
+            client: Arc::new(self.authenticated(self.client.clone().keeping(response_bytes()))),
+            resources: Arc::clone(&self.resources),
+            meter: self.meter("dispatch"),
+            settings: dispatch::Settings {
+                probation: Durations::default(),
+                retry_shards: RETRY_QUEUES,
+                lanes: LaneSettings::default(),
+                first_listeners_max: LISTENERS_MAX,
+                retry_listeners_max: RETRY_LISTENERS_MAX,
+                // Every long wait is parked, as `gridpost up` has it: then it can be seen.
+                retry_in_flight_limit: 0,
+                queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
+                dead_letter_delay_s: DEAD_LETTER_DELAY_S,
+                log_successful_attempts: true,
+                latency_metrics: self.latency_metrics,
+                origin: default::VALIDATION_ORIGIN.to_owned(),
+            },
+        }
+    }
+
+    fn dead_letter(&self) -> dead_letter::Context {
+        dead_letter::Context {
+            clock: self.clock(),
+            sender: self.store.queues(),
+            receiver: self.store.queues(),
+            bucket: self.store.letters(),
+            payloads: self.store.payloads(),
+            meter: self.meter("dead-letter"),
+            notifier: Some(dead_letter::notify::Notifier {
+                topic: DEAD_LETTER_TOPIC.to_owned(),
+                configuration: self.cache(),
+                queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
+                has_complained: Default::default(),
+            }),
+            give_up_after: default::DEAD_LETTER_GIVE_UP_AFTER,
+        }
+    }
+
+    fn redrive(&self) -> redrive::Context {
+        redrive::Context {
+            clock: self.clock(),
+            sender: self.store.queues(),
+            receiver: self.store.queues(),
+            letters: self.store.letters(),
+            redrives: self.store.tables(),
+            configuration: self.store.tables(),
+            payloads: self.store.payloads(),
+            meter: self.meter("redrive"),
+            queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
+        }
+    }
+
+    fn manage(&self, url: &str) -> manage::Context {
+        let (tables, queues) = (self.store.tables(), self.store.queues());
+        manage::Context {
+            configuration: Arc::clone(&tables) as _,
+            keys: Arc::clone(&tables) as _,
+            topics: Arc::clone(&tables) as _,
+            subscriptions: Arc::clone(&tables) as _,
+            deliveries: Arc::clone(&tables) as _,
+            handshakes: Arc::new(self.authenticated(self.client.clone())),
+            endpoints: Arc::new(self.authenticated(self.client.clone().keeping(response_bytes()))),
+            checker: Arc::new(Checker(Arc::clone(&self.resources))),
+            poison: Arc::clone(&queues) as _,
+            receiver: Arc::clone(&queues) as _,
+            sender: queues,
+            parked: Arc::clone(&tables) as _,
+            parking: Arc::clone(&tables) as _,
+            states: Arc::clone(&tables) as _,
+            healths: Arc::clone(&tables) as _,
+            dead_letters: self.store.letters(),
+            payloads: self.store.payloads(),
+            redrives: tables,
+            meter: self.meter("manage"),
+            clock: self.clock(),
+            dice: Arc::new(SystemDice),
+            settings: manage::Settings {
+                allowed: self.allowed.clone(),
+                validation_origin: default::VALIDATION_ORIGIN.to_owned(),
+                publish_url: url.to_owned(),
+                manage_url: url.to_owned(),
+                configuration_kept_for: CONFIGURATION_KEPT_FOR + SLACK,
+                dispatch_keeps_configuration: CONFIGURATION_KEPT_FOR + SLACK,
+                account: "000000000000".to_owned(),
+                retry_shards: RETRY_QUEUES,
+                queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
+                authorization: manage::Authorization::None,
+            },
+        }
+    }
+
+    fn wake(&self) -> wake::Context {
+        let tables = self.store.tables();
+        wake::Context {
+            clock: self.clock(),
+            sender: self.store.queues(),
+            parking: Arc::clone(&tables) as _,
+            due: Arc::clone(&tables) as _,
+            cursor: Arc::clone(&tables) as _,
+            subscriptions: tables,
+            payloads: self.store.payloads(),
+            meter: self.meter("wake"),
+            settings: wake::Settings {
+                configuration_kept_for: CONFIGURATION_KEPT_FOR + SLACK,
+                configuration_stale_for: default::CONFIGURATION_STALE_FOR,
+                retry_shards: RETRY_QUEUES,
+                queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
+            },
+        }
+    }
+}
+
+/// Asks by the clients that deliver.
+struct Checker(Arc<dyn ResourceClient>);
+
+#[async_trait]
+impl ResourceChecker for Checker {
+    async fn check(&self, resource: &Resource) -> Result<Finding, PortError> {
+        Ok(self.0.check(resource).await)
+    }
+}
+
+fn response_bytes() -> ResponseBytes {
+    RESPONSE_BYTES.parse().expect("in range")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_may_be_on_this_machine_and_resources_where_they_are_asked_for() {
+        let allowed = super::allowed(false);
+        for address in ["127.0.0.1", "::1"] {
+            assert!(allowed.networks.contains(address.parse().expect("an address")), "{address}");
+        }
+        assert!(!allowed.networks.contains("10.0.0.1".parse().expect("an address")));
+        let queue = "arn:aws:sqs:eu-north-1:111122223333:orders".parse().expect("an ARN");
+        assert!(!allowed.resources.patterns.has(&queue));
+        assert_eq!(allowed.resources.patterns.because(), Some(NO_RESOURCES));
+        assert!(super::allowed(true).resources.patterns.has(&queue));
+    }
+}

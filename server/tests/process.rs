@@ -1,0 +1,377 @@
+//! A whole process, from a publish by HTTP to an endpoint on loopback, by a fast clock.
+
+mod process {
+    pub(super) mod issuer;
+    pub(super) mod receiver;
+}
+#[path = "process/server.rs"]
+mod server;
+#[path = "process/world.rs"]
+mod world;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use gridpost_core::time::Timestamp;
+use gridpost_ports::Clock;
+use gridpost_server::{DEAD_LETTER_BUCKET, Dev, Options};
+use process::{
+    issuer::{CLIENT, Issuer},
+    receiver::Receiver,
+};
+use reqwest::{Certificate, Client, StatusCode};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use world::{FAST, World, event, until};
+
+impl World {
+    async fn start(data: Option<&Path>) -> Self {
+        Self::of(Options { data: data.map(Path::to_owned), ..Options::default() }).await
+    }
+
+    async fn put(&self, path: &str, document: &Value) -> Value {
+        let answer = self.http.put(self.url(path)).json(document).send().await;
+        let answer = answer.expect("an answer");
+        let status = answer.status();
+        let text = answer.text().await.expect("a body");
+        assert!(status.is_success(), "PUT {path}: {status} {text}");
+        serde_json::from_str(&text).expect("JSON")
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        let answer = self.http.get(self.url(path)).send().await.expect("an answer");
+        answer.json().await.expect("JSON")
+    }
+
+    /// An event subscription for events of the type that it is named after, with its own dead letters.
+    async fn subscribe(&self, name: &str, endpoint: &str, bucket: &str) {
+        let properties = json!({
+            "destination": {"endpointType": "WebHook", "properties": {"endpointUrl": endpoint}},
+            "filter": {"includedEventTypes": [name]},
+            "deadLetterDestination": {"endpointType": "S3Bucket",
+                "properties": {"bucketName": bucket}},
+        });
+        let path = format!("/topics/orders/eventSubscriptions/{name}");
+        self.put(&path, &json!({ "properties": properties })).await;
+    }
+
+    /// What `GET /dev/counts` says of an event subscription, once that is anything.
+    async fn counted(&self, name: &str, member: &str) {
+        until(&format!("{member} of {name}"), async || {
+            let counts = self.get("/dev/counts").await;
+            let mut all = counts["value"].as_array().expect("a list").iter();
+            all.any(|one| one["eventSubscription"] == name && one[member] == 1).then_some(())
+        })
+        .await;
+    }
+}
+
+/// The JSON files in a folder and below it.
+fn letters(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut found = Vec::new();
+    for path in entries.flatten().map(|entry| entry.path()) {
+        match path.is_dir() {
+            true => found.extend(letters(&path)),
+            false => found.push(path),
+        }
+    }
+    found.retain(|path| path.extension().is_some_and(|ending| ending == "json"));
+    found
+}
+
+fn bucket(folder: &Path) -> PathBuf {
+    folder.join("dead-letters").join(DEAD_LETTER_BUCKET)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_is_delivered_retried_and_dead_lettered() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let world = World::start(Some(folder.path())).await;
+    let receiver = Receiver::start().await;
+    for (name, answers) in [("fine", &[][..]), ("twice", &[500, 500]), ("bad", &[400])] {
+        receiver.script(name, answers);
+        world.subscribe(name, &receiver.named(name), DEAD_LETTER_BUCKET).await;
+        world.publish(name, &format!("{name}-1")).await;
+    }
+    for (name, attempts) in [("fine", 1), ("twice", 3), ("bad", 1)] {
+        let look = async || Some(receiver.seen(name)).filter(|seen| seen.len() >= attempts);
+        let seen = until(name, look).await;
+        let counts: Vec<_> = seen.iter().map(|attempt| attempt.delivery_count).collect();
+        assert_eq!(counts, (0..attempts).collect::<Vec<_>>(), "{name}");
+        assert!(seen.iter().all(|attempt| attempt.event_id == format!("{name}-1")), "{name}");
+    }
+    let file = until("a dead letter", async || letters(&bucket(folder.path())).pop()).await;
+    let letter: Value = serde_json::from_slice(&fs::read(file).expect("a file")).expect("JSON");
+    assert_eq!((&letter[0]["id"], &letter[0]["deliveryAttempts"]), (&json!("bad-1"), &json!(1)));
+    for (name, member) in [("fine", "delivered"), ("twice", "delivered"), ("bad", "deadLettered")] {
+        world.counted(name, member).await;
+    }
+    // What was settled is attempted no more.
+    assert_eq!((receiver.seen("fine").len(), receiver.seen("bad").len()), (1, 1));
+    world.dev.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_goes_on_with_the_schedule() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let world = World::start(Some(folder.path())).await;
+    let receiver = Receiver::start().await;
+    receiver.script("often", &[500, 500, 500]);
+    world.subscribe("often", &receiver.named("often"), DEAD_LETTER_BUCKET).await;
+    world.publish("often", "o-1").await;
+    until("the second attempt", async || (receiver.seen("often").len() >= 2).then_some(())).await;
+    let stopped_at = world.dev.clock().now();
+    world.dev.stop().await;
+
+    let world = World::start(Some(folder.path())).await;
+    assert!(world.dev.clock().now() >= stopped_at, "the clock went back");
+    let attempts = until("the success", async || {
+        Some(receiver.seen("often")).filter(|seen| seen.iter().any(|it| it.status == 200))
+    });
+    // What was under way when it ended may be made once more; no attempt is left out.
+    let counts: Vec<_> = attempts.await.iter().map(|attempt| attempt.delivery_count).collect();
+    let each = [0, 1, 2].iter().all(|count| counts.contains(count));
+    assert!(counts.is_sorted() && each, "{counts:?}");
+    world.counted("often", "delivered").await;
+    world.dev.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_clock_does_not_run_on_while_no_process_does() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let world = World::start(Some(folder.path())).await;
+    let stopped_at = world.dev.clock().now();
+    world.dev.stop().await;
+    // As a process leaves it that was killed an hour ago.
+    let file = folder.path().join("clock.json");
+    let anchor = fs::read(&file).expect("the clock's file");
+    let mut anchor: Value = serde_json::from_slice(&anchor).expect("JSON");
+    let machine_ms = anchor["machineMs"].as_i64().expect("a time");
+    anchor["machineMs"] = json!(machine_ms - 3_600_000);
+    anchor["speed"] = json!(FAST);
+    fs::write(&file, anchor.to_string()).expect("written");
+
+    let data = Some(folder.path().to_owned());
+    let dev = Dev::start(Options { data, ..Options::default() }).await.expect("it starts");
+    let now = dev.clock().now();
+    assert!(now >= stopped_at, "the clock went back");
+    // It would be 600 hours ahead.
+    assert!(now.since(stopped_at) < Duration::from_secs(100 * 3_600), "{stopped_at} {now}");
+    dev.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_file_of_the_clock_does_not_stop_the_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("clock.json");
+    // As a fast process may have left it: decades ahead of the machine.
+    let ahead = Timestamp::from_millis(4_000_000_000_000);
+    let anchor = json!({"machineMs": ahead.as_millis(), "clockMs": ahead.as_millis(), "speed": 1});
+    fs::write(&file, anchor.to_string()).expect("written");
+    let world = World::start(Some(folder.path())).await;
+    world.dev.stop().await;
+    fs::write(&file, "").expect("written");
+
+    let data = Some(folder.path().to_owned());
+    let dev = Dev::start(Options { data, ..Options::default() }).await.expect("it starts");
+    assert!(dev.clock().now() >= ahead, "{}", dev.clock().now());
+    dev.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_can_not_be_settled_comes_back_alone_and_is_poison_at_last() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = Some(folder.path().to_owned());
+    let world = World::of(Options { data, receives_max: 3, ..Options::default() }).await;
+    let receiver = Receiver::start().await;
+    // A file in the place of a bucket takes no dead letter.
+    fs::create_dir_all(folder.path().join("dead-letters")).expect("a folder");
+    fs::write(folder.path().join("dead-letters").join("blocked"), "").expect("a file");
+    for (name, bucket) in [("held", "blocked"), ("bad", DEAD_LETTER_BUCKET)] {
+        receiver.script(name, &[400]);
+        world.subscribe(name, &receiver.named(name), bucket).await;
+    }
+    for name in ["held", "bad"] {
+        world.publish(name, &format!("{name}-1")).await;
+    }
+    world.counted("bad", "deadLettered").await;
+    let poison = until("the poison message", async || {
+        let listed = world.get("/poison").await;
+        listed["value"].as_array().filter(|all| !all.is_empty()).cloned()
+    });
+    let poison = poison.await;
+    assert_eq!(poison.len(), 1);
+    assert_eq!(poison[0]["delivery"]["eventSubscription"], "held", "{}", poison[0]);
+    assert_eq!(letters(&bucket(folder.path())).len(), 1);
+    world.dev.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_and_aws_resources_are_refused() {
+    let world = World::start(None).await;
+    let ask = |host: &'static str| {
+        let request = world.http.post(world.url("/topics/orders/listKeys"));
+        request.header("host", host).send()
+    };
+    assert_eq!(ask("localhost:1").await.expect("an answer").status(), StatusCode::OK);
+    let refused = ask("rebound.example").await.expect("an answer");
+    assert_eq!(refused.status(), StatusCode::FORBIDDEN);
+    assert!(refused.headers().keys().all(|name| !name.as_str().starts_with("access-control")));
+
+    let destination = json!({"endpointType": "SqsQueue",
+        "properties": {"resourceId": "arn:aws:sqs:eu-north-1:111122223333:orders"}});
+    let path = world.url("/topics/orders/eventSubscriptions/queue");
+    let document = json!({"properties": {"destination": destination}});
+    let refused = world.http.put(path).json(&document).send().await.expect("an answer");
+    assert_eq!(refused.status(), StatusCode::BAD_REQUEST);
+    let told = refused.text().await.expect("a body");
+    for part in ["delivers to with --allow-aws", "the feature aws", "`gridpost up`"] {
+        assert!(told.contains(part), "{part} in {told}");
+    }
+    assert!(!told.contains("Terraform variable"), "{told}");
+    world.dev.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_misses_the_publish_path_is_told_it() {
+    let world = World::of(Options::default()).await;
+    let table = [
+        ("GET", "/topics/orders/api/events"),
+        ("PUT", "/topics/orders:publish"),
+        ("GET", "/topics/orders/api/event"),
+        ("POST", "/topics/orders/api/event"),
+    ];
+    for (method, path) in table {
+        let method = method.parse().expect("a method");
+        let answer = world.http.request(method, world.url(path)).send().await.expect("an answer");
+        assert_eq!(answer.status(), StatusCode::NOT_FOUND, "{path}");
+        let told = answer.text().await.expect("a body").to_lowercase();
+        assert!(told.contains("publish with post to /topics/"), "{path}: {told}");
+        assert!(told.contains("/api/events"), "{path}: {told}");
+    }
+    world.dev.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn by_https_who_trusts_the_ca_is_served_and_no_other_client() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tls = Some(folder.path().join("tls"));
+    let dev = Dev::start(Options { tls, ..Options::default() }).await.expect("it starts");
+    assert!(dev.url().starts_with("https://127.0.0.1:"), "{}", dev.url());
+    let ca = fs::read(dev.ca_file().expect("a CA")).expect("a certificate");
+    let ca = Certificate::from_pem(&ca).expect("a certificate");
+    let trusting = Client::builder().no_proxy().tls_certs_only([ca]).build().expect("a client");
+    for host in ["127.0.0.1", "localhost"] {
+        let url = dev.url().replace("127.0.0.1", host);
+        let made = trusting.put(format!("{url}/topics/orders")).json(&json!({})).send().await;
+        let made: Value = made.expect("an answer").json().await.expect("JSON");
+        let endpoint = made["properties"]["endpoint"].as_str().expect("an endpoint");
+        assert_eq!(endpoint, format!("{}/topics/orders/api/events", dev.url()));
+        let keys = trusting.post(format!("{url}/topics/orders/listKeys")).send().await;
+        let keys: Value = keys.expect("an answer").json().await.expect("JSON");
+        let key = keys["key1"].as_str().expect("a key");
+        let publish = trusting.post(endpoint.replace("127.0.0.1", host)).header("aeg-sas-key", key);
+        let answer = publish.json(&event("T", "1")).send().await.expect("an answer");
+        assert_eq!(answer.status(), StatusCode::OK, "{host}");
+    }
+    let stranger = Client::builder().no_proxy().build().expect("a client");
+    let refused = stranger.get(format!("{}/topics", dev.url())).send().await;
+    let told = format!("{:?}", refused.expect_err("it does not trust the CA"));
+    assert!(told.contains("UnknownIssuer"), "{told}");
+    let plain = dev.url().replace("https", "http");
+    assert!(stranger.get(format!("{plain}/topics")).send().await.is_err());
+    dev.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_has_one_process_and_a_port_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let world = World::start(Some(folder.path())).await;
+    let port = world.dev.address().port();
+    let taken = Dev::start(Options { port, ..Options::default() }).await;
+    assert!(taken.is_err_and(|error| error.to_string().contains(&port.to_string())));
+    let data = Some(folder.path().to_owned());
+    let taken = Dev::start(Options { data: data.clone(), ..Options::default() }).await;
+    assert!(taken.is_err(), "two processes on one folder would both deliver");
+    world.dev.stop().await;
+    let next = Dev::start(Options { data, ..Options::default() }).await.expect("it is free");
+    next.stop().await;
+}
+
+/// Stores an event subscription whose requests carry tokens of an issuer, asked for with that secret.
+async fn subscribe_with_tokens(world: &World, name: &str, issuer: &Issuer, secret: &str) -> String {
+    let authentication = json!({
+        "type": "OAuth2ClientCredentials",
+        "properties": {"tokenUrl": issuer.token_url(), "clientId": CLIENT.0, "clientSecret": secret},
+    });
+    world.subscribe_by(name, &issuer.endpoint(), authentication).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_authenticates_by_tokens_that_expire_and_are_revoked() {
+    let (world, issuer) = (World::start(None).await, Issuer::start().await);
+    issuer.state().expires_in = 86_400;
+    // The handshake needs a token, too: with a wrong secret it gets none, and nothing is stored.
+    let refused = subscribe_with_tokens(&world, "safe", &issuer, "another").await;
+    assert!(refused.contains("answered 401 (invalid_client)"), "{refused}");
+    assert_eq!(issuer.state().seen, [], "nothing is sent without a token");
+    let stored = subscribe_with_tokens(&world, "safe", &issuer, CLIENT.1).await;
+    assert!(stored.contains("Succeeded") && !stored.contains(CLIENT.1), "{stored}");
+    world.publish("safe", "1").await;
+    let came = async |id: &str| {
+        let look = async || {
+            let state = issuer.state();
+            let found = state.seen.iter().find(|(seen, _, status)| seen == id && *status == 200);
+            found.map(|(_, token, _)| token.clone())
+        };
+        until(id, look).await
+    };
+    let first = came("1").await;
+    // Revoked: the next event comes with a new token, after one 401 that counts for nothing. The first
+    // one is older than a minute of this clock by then.
+    sleep(Duration::from_millis(300)).await;
+    let next = format!("token-{}", issuer.state().issued + 1);
+    // The next one lives an hour, which takes 6 s by this clock.
+    issuer.state().expires_in = 3_600;
+    issuer.state().only = Some(next.clone());
+    world.publish("safe", "2").await;
+    assert_eq!(came("2").await, next);
+    let of_two: Vec<_> = issuer.state().seen.iter().filter(|one| one.0 == "2").cloned().collect();
+    let two = || "2".to_owned();
+    assert_eq!(of_two, [(two(), first, 401), (two(), next, 200)]);
+    issuer.state().only = None;
+    let before = issuer.state().issued;
+    sleep(Duration::from_millis(6_500)).await;
+    world.publish("safe", "3").await;
+    assert_eq!(came("3").await, format!("token-{}", before + 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_token_endpoints_change_nothing_but_their_own_outcome() {
+    let (world, issuer) = (World::start(None).await, Issuer::start().await);
+    issuer.state().expires_in = 0;
+    subscribe_with_tokens(&world, "safe", &issuer, CLIENT.1).await;
+    let before = issuer.state().seen.len();
+    let table = [
+        (200, "<html>", "no JSON object"),
+        (200, r#"{"access_token": "a\r\nx-evil: 1", "token_type": "Bearer"}"#, "characters"),
+        (200, r#"{"access_token": 7}"#, "missing"),
+        (307, "", "answered 307"),
+        (500, r#"{"error": "x\ny"}"#, "answered 500"),
+    ];
+    for (number, (status, answer, want)) in table.into_iter().enumerate() {
+        issuer.state().refuses = Some((status, answer));
+        let met = world.test("safe", &format!("hostile-{number}")).await;
+        assert_eq!(met["outcome"], "EndpointAuthenticationFailed", "{met}");
+        assert!(met["response"].as_str().is_some_and(|said| said.contains(want)), "{met}");
+        // It is asked again after 2 s of this clock.
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(issuer.state().seen.len(), before, "the endpoint heard nothing");
+    issuer.state().refuses = None;
+    assert_eq!(world.test("safe", "at last").await["outcome"], "Delivered");
+}
