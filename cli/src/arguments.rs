@@ -2,13 +2,15 @@
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, parser::ValueSource};
 
-use crate::commands::{
-    apply, audit, console, cost, dead_letter, delivery, deployment, dev, doctor, down, explain,
-    export, listen, parked, poison, prober, publish, rollout, sas, schedule, subscription, tail,
-    topic, up, verify, wait, watch,
+use crate::{
+    commands::{
+        apply, audit, console, cost, dead_letter, delivery, deployment, dev, doctor, down, explain,
+        export, listen, parked, poison, prober, publish, rollout, sas, schedule, subscription,
+        tail, topic, up, verify, wait, watch,
+    },
+    examples::EXAMPLES,
+    target::{EVERYWHERE, TargetFlags},
 };
-use crate::examples::EXAMPLES;
-use crate::target::{EVERYWHERE, TargetArguments};
 
 /// What programs may rely on.
 const EXIT_CODES: &str = "\
@@ -33,7 +35,7 @@ pub struct Arguments {
 
     /// Which deployment it is for.
     #[command(flatten)]
-    pub target: TargetArguments,
+    pub target: TargetFlags,
 
     /// Print results, and errors, as JSON
     #[arg(long, global = true, help_heading = EVERYWHERE)]

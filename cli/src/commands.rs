@@ -35,14 +35,11 @@ use std::path::Path;
 
 use anyhow::Context;
 use clap::Args;
-use gridpost_core::time::Timestamp;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::document::read_json;
-use crate::failure::{Misuse, Refusal};
-use crate::manage_api::ManageApi;
 use crate::output::text_at;
+use gridpost_ops::{failure::Misuse, given::read_json, lookup::if_there, manage_api::ManageApi};
 
 /// An event subscription.
 #[derive(Args, Clone, Debug)]
@@ -111,84 +108,6 @@ fn read_events(path: &Path) -> anyhow::Result<Box<RawValue>> {
         .map_err(|error| Misuse(format!("{} is no JSON document: {error}", path.display())).into())
 }
 
-/// Names that an error lists at most.
-const NAMES_TOLD_MAX: usize = 10;
-
-/// A name that does not exist, with the one that may be meant, or those that there are.
-fn no_such<N: AsRef<str>>(what: &str, name: &str, known: impl IntoIterator<Item = N>) -> Misuse {
-    let known: Vec<_> = known.into_iter().collect();
-    let near = known.iter().map(AsRef::as_ref).find(|it| is_near(name, it));
-    let hint = match (near, known.len()) {
-        (Some(near), _) => format!("did you mean {near}?"),
-        (None, 0) => "there is not a single one".to_owned(),
-        (None, count) => {
-            let some = known.iter().map(AsRef::as_ref).take(NAMES_TOLD_MAX);
-            let more = if count > NAMES_TOLD_MAX { ", …" } else { "" };
-            format!("there are {}{more}", some.collect::<Vec<_>>().join(", "))
-        }
-    };
-    Misuse(format!("there is no {what} `{name}`: {hint}"))
-}
-
-/// Refuses a topic that does not exist, or an event subscription of it; one without a topic is looked for
-/// in all of them.
-///
-/// # Errors
-///
-/// [`Misuse`], which says what there is; or a refusal by the server.
-async fn check_exists(
-    api: &ManageApi,
-    topic: Option<&str>,
-    subscription: Option<&str>,
-) -> anyhow::Result<()> {
-    let topics = api.topics().await?;
-    let topics: Vec<_> = topics.iter().map(|topic| text_at(topic, "/name")).collect();
-    if let Some(topic) = topic.filter(|topic| !topics.contains(topic)) {
-        return Err(no_such("topic", topic, topics).into());
-    }
-    let Some(subscription) = subscription else { return Ok(()) };
-    let mut known = Vec::new();
-    for topic in topics.into_iter().filter(|name| topic.is_none_or(|wanted| wanted == *name)) {
-        let found = api.subscriptions(topic).await?;
-        known.extend(found.iter().map(|one| text_at(one, "/name").to_owned()));
-    }
-    match known.iter().any(|name| name == subscription) {
-        true => Ok(()),
-        false => Err(no_such("event subscription", subscription, known).into()),
-    }
-}
-
-/// What was answered; `None` where it does not exist.
-pub(crate) fn if_there<T>(answer: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
-    match answer {
-        Err(error) if error.downcast_ref::<Refusal>().is_some_and(|it| it.status == 404) => {
-            Ok(None)
-        }
-        answer => answer.map(Some),
-    }
-}
-
-/// Whether one name is the other one with two letters changed, added or left out at most.
-fn is_near(name: &str, other: &str) -> bool {
-    let other: Vec<_> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (above, letter) in name.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], above + 1);
-        for (at, wanted) in other.iter().enumerate() {
-            let changed = diagonal + usize::from(letter != *wanted);
-            diagonal = row[at + 1];
-            row[at + 1] = changed.min(diagonal + 1).min(row[at] + 1);
-        }
-    }
-    row.last().is_some_and(|distance| *distance <= 2)
-}
-
-/// Whether the time is past until which an endpoint gets nothing: the next delivery is the probe.
-fn wait_is_over(health: &Value, now: Timestamp) -> bool {
-    let until = health["until"].as_str().and_then(Timestamp::parse_rfc_3339);
-    until.is_some_and(|until| until <= now)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,21 +125,6 @@ mod tests {
             assert!(refused.is::<Misuse>(), "{refused}");
             let want = format!("{} is refused: {want}", path.display());
             assert!(refused.to_string().starts_with(&want), "{refused}");
-        }
-    }
-
-    #[test]
-    fn a_name_that_does_not_exist_leads_to_one_that_does() {
-        let table: [(&str, &[&str], &str); 5] = [
-            ("order", &["shop", "orders"], "did you mean orders?"),
-            ("bilin", &["billing"], "did you mean billing?"),
-            ("x", &["orders", "shop"], "there are orders, shop"),
-            ("x", &[], "there is not a single one"),
-            ("", &["orders"], "there are orders"),
-        ];
-        for (name, known, want) in table {
-            let told = no_such("topic", name, known).to_string();
-            assert_eq!(told, format!("there is no topic `{name}`: {want}"));
         }
     }
 }

@@ -2,70 +2,16 @@
 
 mod authentication;
 
-use std::error::Error;
-use std::str::FromStr;
-
 use clap::Args;
 use gridpost_core::{
     endpoint::arn::{Arn, NotAnArn},
-    retry::{EndReason, outcome::Outcome, profile::ProfileName},
+    retry::profile::ProfileName,
     subscription::{ResourceKind, resource::retry::write_duration},
 };
+use gridpost_ops::given::{TimeToLive, read_json};
 use serde_json::{Map, Value, json};
 
 pub use authentication::AuthenticationFlags;
-
-/// An event time-to-live in whole minutes. Its range is for the server to judge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimeToLive {
-    /// Minutes since the publish.
-    pub minutes: u32,
-}
-
-/// Why a time-to-live was refused.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{given}` is no time: write minutes, hours or days, as in 30m, 24h or 1d")]
-pub struct TimeToLiveError {
-    given: String,
-}
-
-impl FromStr for TimeToLive {
-    type Err = TimeToLiveError;
-
-    fn from_str(given: &str) -> Result<Self, Self::Err> {
-        let refused = || TimeToLiveError { given: given.to_owned() };
-        let unit = given.chars().last().ok_or_else(refused)?;
-        let (count, unit_minutes) = match unit {
-            'm' => (&given[..given.len() - 1], 1),
-            'h' => (&given[..given.len() - 1], 60),
-            'd' => (&given[..given.len() - 1], 1_440),
-            _ => (given, 1),
-        };
-        if count.is_empty() || !count.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(refused());
-        }
-        let count: u32 = count.parse().map_err(|_| refused())?;
-        count.checked_mul(unit_minutes).map(|minutes| Self { minutes }).ok_or_else(refused)
-    }
-}
-
-/// The name of what an attempt met. A misspelt one would match nothing.
-pub fn outcome_name(given: &str) -> Result<String, String> {
-    one_of(given, Outcome::ALL)
-}
-
-/// The name of a reason for which a delivery ended.
-pub fn reason_name(given: &str) -> Result<String, String> {
-    one_of(given, EndReason::ALL)
-}
-
-fn one_of(given: &str, all: &[impl ToString]) -> Result<String, String> {
-    let names: Vec<_> = all.iter().map(ToString::to_string).collect();
-    if names.iter().any(|name| name == given) {
-        return Ok(given.to_owned());
-    }
-    Err(format!("possible values: {}", names.join(", ")))
-}
 
 /// An AWS resource by its ARN, which says of which kind it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -332,19 +278,6 @@ fn json_value(given: &str) -> Result<Value, String> {
     read_json(given.as_bytes())
 }
 
-/// Reads a JSON document. A member that stands twice is refused, as the manage API refuses it: it would never
-/// see the first one.
-///
-/// # Errors
-///
-/// What is wrong, and where.
-pub(crate) fn read_json(text: &[u8]) -> Result<Value, String> {
-    let read = gridpost_core::document::parse(text);
-    read.map_err(|error| {
-        error.source().map_or_else(|| error.to_string(), |cause| cause.to_string())
-    })
-}
-
 /// `NAME=VALUE`. The message does not repeat the value: it may be a secret.
 fn pair(given: &str) -> Result<(String, String), &'static str> {
     let (name, value) = given.split_once('=').ok_or("write NAME=VALUE")?;
@@ -386,35 +319,6 @@ mod tests {
             ["https://e", "arn:aws:s3:r:123456789012:b", "arn:aws:kinesis:r:123456789012:s"]
         {
             assert!(resource(given).is_err(), "{given}");
-        }
-    }
-
-    #[test]
-    fn time_to_live_is_read_in_minutes() {
-        for (given, want) in
-            [("30m", Some(30)), ("45", Some(45)), ("24h", Some(1_440)), ("1d", Some(1_440))]
-        {
-            assert_eq!(given.parse::<TimeToLive>().ok().map(|ttl| ttl.minutes), want, "{given}");
-        }
-        for given in ["", "m", "30s", "-1m", "+1m", "1.5h", "1 h", "99999999d", "ж"] {
-            let refused = given.parse::<TimeToLive>().expect_err(given);
-            assert_eq!(refused.given, given);
-            // --since and --lasts are such times, too.
-            assert!(!refused.to_string().contains("time-to-live"), "{refused}");
-        }
-    }
-
-    #[test]
-    fn a_misspelt_name_is_told_the_names() {
-        assert_eq!(outcome_name("Busy"), Ok("Busy".to_owned()));
-        assert_eq!(reason_name("TimeToLiveExceeded"), Ok("TimeToLiveExceeded".to_owned()));
-        for (refused, part) in [
-            (outcome_name("Foo"), "Busy, "),
-            (outcome_name("busy"), "TimedOut"),
-            (reason_name("Foo"), "TimeToLiveExceeded, "),
-        ] {
-            let told = refused.expect_err("misspelt");
-            assert!(told.contains(part), "{told}");
         }
     }
 

@@ -1,49 +1,19 @@
-//! Gridpost's command line, as a library so that the end-to-end tests drive the same local stack
-//! that a developer does.
+//! Gridpost's command line: arguments, and commands that are thin over what they call.
 //!
-//! [`arguments`] is the whole surface. Each command is a file under [`commands`]; those that manage
-//! topics and event subscriptions call the resource API ([`manage_api`]) of the deployment that
-//! [`target`] finds, and know no table or queue; `audit` reads logs and counts messages, `verify` reads
-//! logs and the queues that it is given, and [`rollout`] leads functions to other versions ([`aws_api`]).
-//! Requests to AWS are signed ([`signing`]) as the caller ([`identity`]). [`console`] is the web console.
-//! [`declared`] is all of a deployment's topics and event subscriptions in one file.
-//! [`local`] is the stack on this machine.
-//! [`cost`] reckons what deliveries cost, [`doctor`] finds what AWS would refuse of a plan, [`verify`]
-//! judges what a deployment that runs was seen to do. [`receiver`] is an endpoint: `listen` and the demonstration print what it receives, and
-//! `prober` makes of it, with [`probe`], whether anything got lost.
+//! [`arguments`] is the whole surface, and each command a file under [`commands`]. What they do lies in
+//! crates of its own: `gridpost-ops` finds a deployment and works on it, `gridpost-console` is the web
+//! console, `gridpost-stack` the stack on this machine, and `gridpost-server` all of Gridpost in one
+//! process.
 
 // `println!` and `eprintln!` panic where the reader went away: [`output`] does not.
 #![warn(clippy::print_stderr, clippy::print_stdout)]
 
-pub mod answers;
 pub mod arguments;
-pub mod attempt_lines;
-pub mod aws_api;
-pub mod clock;
 pub mod commands;
-pub mod console;
-pub mod cost;
-pub mod declared;
-pub mod deployments;
-pub mod doctor;
 pub mod document;
 pub mod examples;
-pub mod failure;
-pub mod http_client;
-pub mod identity;
-pub mod latency;
-pub mod local;
-pub mod manage_api;
 pub mod output;
-pub mod probe;
-pub mod progress;
-pub mod receiver;
-pub mod rollout;
-pub mod signing;
 pub mod target;
-pub mod time_span;
-pub mod verify;
-pub mod wall_clock;
 
 use arguments::{Arguments, Command};
 use output::Output;
@@ -55,7 +25,7 @@ use output::Output;
 /// What [`failure::report`] prints: a refusal by the server, a misuse, or whatever stopped the work.
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let output = Output::new(arguments.json);
-    let target = arguments.target;
+    let target = arguments.target.arguments();
     match arguments.command {
         Command::Dev(dev) => commands::dev::run(dev, &target, output).await,
         Command::Wait(wait) => commands::wait::run(&wait, &target, output).await,

@@ -10,6 +10,6 @@ async fn main() -> ExitCode {
     let json = arguments.json;
     match gridpost_cli::run(arguments).await {
         Ok(()) => ExitCode::SUCCESS,
-        Err(err) => gridpost_cli::failure::report(&err, json),
+        Err(err) => gridpost_ops::failure::report(&err, json),
     }
 }

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 INFRA = Path(__file__).resolve().parent.parent
-DOCTOR = INFRA.parent / "cli/src/doctor"
+DOCTOR = INFRA.parent / "cli/ops/src/doctor"
 FIXTURE = DOCTOR / "plan.json"
 ROOT = """
 terraform {{

@@ -5,7 +5,7 @@ const read = (path) => readFileSync(new URL(`../../${path}`, import.meta.url), "
 
 /** Method and path of every route, the path as a regular expression. */
 export function routes() {
-  const text = read("cli/src/console.rs");
+  const text = read("cli/console/src/lib.rs");
   const nested = text.indexOf("fn of_subscription");
   const found = [];
   for (const match of text.matchAll(/\.route\(\s*"([^"]+)",([^;]*?)\)\s*(?=\.|\n\})/g)) {

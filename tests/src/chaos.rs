@@ -28,7 +28,7 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use futures::{StreamExt, stream};
-use gridpost_cli::manage_api::waiting::ParkedChoice;
+use gridpost_ops::manage_api::waiting::ParkedChoice;
 use serde_json::{Value, json};
 use tokio::{
     net::TcpListener,

@@ -7,3 +7,4 @@ pub mod e2e;
 pub mod mutations;
 pub mod naive_filter;
 pub mod packages;
+pub mod program;

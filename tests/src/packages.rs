@@ -9,12 +9,10 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use gridpost_cli::local::{
-    child,
-    fingerprint::Fingerprint,
-    home::{self, remove_folder},
-    prerequisites,
-};
+use gridpost_ops::home;
+use gridpost_ops::home::remove_folder;
+use gridpost_stack::fingerprint::Fingerprint;
+use gridpost_stack::{child, prerequisites};
 
 /// A server in Python that has started.
 #[derive(Debug)]

@@ -17,11 +17,12 @@ async fn quickly(name: &str, publishes_max: usize) -> Run {
 async fn quickly_at(distance: Distance, name: &str, publishes_max: usize) -> Run {
     let mix = Mix::named(name).expect("a mix of that name");
     let logs = tempfile::tempdir().expect("a folder");
+    let gridpost = gridpost_tests::program::gridpost().await.expect("it compiles");
     let options = Options {
         ingest: env!("CARGO_BIN_EXE_bench-ingest").into(),
         dispatch: env!("CARGO_BIN_EXE_bench-dispatch").into(),
-        gridpost: env!("CARGO_BIN_EXE_gridpost-on-dev").into(),
-        gridpost_debug: env!("CARGO_BIN_EXE_gridpost-on-dev").into(),
+        gridpost: gridpost.to_owned(),
+        gridpost_debug: gridpost.to_owned(),
         duration: Duration::from_secs(5),
         publishes_max,
         sandboxes: 2,

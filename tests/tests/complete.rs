@@ -3,11 +3,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use gridpost_tests::e2e::driver::{Setting, complete};
+use gridpost_tests::e2e::driver::complete;
 
 fn main() -> ExitCode {
-    complete(Setting {
-        temporary: Path::new(env!("CARGO_TARGET_TMPDIR")),
-        program: Path::new(env!("CARGO_BIN_EXE_gridpost-on-dev")),
-    })
+    complete(Path::new(env!("CARGO_TARGET_TMPDIR")))
 }

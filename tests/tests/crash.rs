@@ -1,7 +1,7 @@
 //! `gridpost dev`, killed a few times under load, loses nothing that it has accepted. `cargo run -p
 //! gridpost-tests --bin crash` does the same for ten minutes, on Event Grid's schedule.
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use gridpost_tests::dev::crash::{Plan, run};
 
@@ -21,7 +21,7 @@ async fn nothing_that_was_accepted_is_lost_when_it_is_killed() {
         // A busy machine takes longer than others; what still waits then must be in the ledger.
         settles: Duration::from_secs(300),
     };
-    let program = Path::new(env!("CARGO_BIN_EXE_gridpost-on-dev"));
+    let program = gridpost_tests::program::gridpost().await.expect("it compiles");
     let told = run(program, folder.path(), plan).await.expect("it runs");
     println!("{told}");
     assert!(told.kills > 0 && told.accepted > 0, "{told}");

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::Value;
 
-use crate::declared::Declared;
-use crate::output::Output;
-use crate::target::TargetArguments;
+use crate::{output::Output, target::TargetArguments};
+use gridpost_ops::declared::Declared;
 
 /// What to apply. What the file does not name stays; repeating it changes nothing.
 #[derive(Args, Debug)]

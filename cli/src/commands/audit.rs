@@ -1,38 +1,16 @@
 //! `gridpost audit`: the ledger of a deployment, and whether it balances.
-//!
-//! The counts come out of the functions' logs, what waits from the resource API, what is under way
-//! from the queues. [`verdict`] says what they come to, [`report`] makes of it what is printed.
-
-pub mod logs;
-pub mod report;
-pub mod verdict;
-mod waiting;
-
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use clap::Args;
-use gridpost_core::{ledger::Ledger, subscription::SubscriptionKey, time::Timestamp};
-use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
-use crate::aws_api::{AwsApi, Service};
-use crate::commands::no_such;
-use crate::document::TimeToLive;
-use crate::failure::Unfinished;
-use crate::manage_api::counted::Budget;
-use crate::output::{Output, count, text_at};
-use crate::target::{Target, TargetArguments, before};
-use verdict::{Audit, Queues, Verdict};
-pub(crate) use waiting::Effort;
-use waiting::{add_waiting, parked, waiting_of_others};
-
-/// What is waited before the next look, while it does not balance.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
-
-/// What is waited before the logs are read once more, where something seems to be missing: lines can be
-/// found some seconds after they were written.
-const LOGS_SETTLE: Duration = Duration::from_secs(10);
+use crate::{
+    output::{Output, count},
+    target::TargetArguments,
+};
+use gridpost_ops::{
+    audit::{self, AuditOptions, verdict::Verdict},
+    failure::Unfinished,
+    given::TimeToLive,
+};
 
 /// What to look at.
 #[derive(Args, Debug)]
@@ -55,9 +33,10 @@ pub struct AuditArguments {
 }
 
 impl AuditArguments {
-    fn wants(&self, key: &SubscriptionKey) -> bool {
-        self.topic.as_ref().is_none_or(|topic| *topic == key.topic)
-            && self.subscription.as_ref().is_none_or(|name| *name == key.name)
+    fn options(&self) -> AuditOptions {
+        let Self { topic, subscription, since, wait } = self;
+        let (topic, subscription) = (topic.clone(), subscription.clone());
+        AuditOptions { topic, subscription, since: *since, wait: *wait }
     }
 }
 
@@ -71,7 +50,7 @@ pub async fn run(
     target: &TargetArguments,
     output: Output,
 ) -> anyhow::Result<()> {
-    let audit = look_until(arguments, target).await?;
+    let audit = audit::look_until(&arguments.options(), &target.resolve()?).await?;
     output.tell(&audit.document(), |_| audit.text());
     outcome(audit.verdict())
 }
@@ -91,228 +70,15 @@ fn outcome(verdict: Verdict) -> anyhow::Result<()> {
     }
 }
 
-/// Looks until the ledger balances, or for as long as was asked.
-///
-/// # Errors
-///
-/// When something that it needs can't be read.
-pub async fn look_until(
-    arguments: &AuditArguments,
-    target: &TargetArguments,
-) -> anyhow::Result<Audit> {
-    let target = target.resolve()?;
-    let last_look = Instant::now() + Duration::from_secs(arguments.wait);
-    loop {
-        let audit = look(arguments, &target, Effort::WHOLE).await?;
-        if audit.balances() || Instant::now() >= last_look {
-            return Ok(audit);
-        }
-        sleep(LOOK_AGAIN).await;
-    }
-}
-
-/// Looks at all topics once, so far back, with so much effort.
-///
-/// # Errors
-///
-/// When something that it needs can't be read.
-pub(crate) async fn look_back(
-    target: &Target,
-    since: TimeToLive,
-    effort: Effort,
-) -> anyhow::Result<Audit> {
-    let arguments = AuditArguments { topic: None, subscription: None, since, wait: 0 };
-    look(&arguments, target, effort).await
-}
-
-/// Reads everything once. The queues are counted at the cut-off; what has left them when the states of
-/// waiting deliveries are read is in the logs by then, behind the cut-off.
-///
-/// What seems to be under way is looked at more closely: what the queues hold of topics that were not
-/// asked about, what is parked, and, before events are called missing, what has moved meanwhile or was
-/// packed before a change.
-async fn look(
-    arguments: &AuditArguments,
-    target: &Target,
-    effort: Effort,
-) -> anyhow::Result<Audit> {
-    let until = target.now().await?;
-    let asked = before(until, arguments.since).hour();
-    let kept = logs::kept_since(target, until).await.map_err(|err| format!("{err:#}"));
-    let since = asked.max(kept.clone().unwrap_or(asked));
-    let name_prefix = target.name_prefix();
-    let queues = queues(target, name_prefix).await.map_err(|err| format!("{err:#}"));
-    let mut waits = Audit {
-        asked,
-        kept,
-        since,
-        until,
-        ledger: Ledger::default(),
-        after: Ledger::default(),
-        later: Ledger::default(),
-        states_read_at: until,
-        queues,
-        waiting: 0,
-        batches: Default::default(),
-        changed: Default::default(),
-        without_log: Vec::new(),
-        partial: Default::default(),
-        parked_is_whole: true,
-    };
-    let api = target.manage_api().await?;
-    let budget = Budget::of(effort.counts);
-    let topics = add_waiting(arguments, &api, &budget, &mut waits).await?;
-    waits.states_read_at = target.now().await?;
-    let mut audit = with_logs(arguments, target, &waits).await?;
-    if audit.verdict() != Verdict::Balances {
-        let others = waiting_of_others(arguments, &api, &topics).await?;
-        let (parked, is_whole) = parked(&api, effort.parked_pages).await?;
-        for one in [&mut waits, &mut audit] {
-            one.parked_is_whole = is_whole;
-            one.waiting += others.values().sum::<u64>();
-            add_parked(arguments, &parked, &others, one);
-        }
-    }
-    if matches!(audit.verdict(), Verdict::Missing { .. }) {
-        let again = self::queues(target, name_prefix).await;
-        if let (Ok(first), Ok(again)) = (&mut waits.queues, again) {
-            *first = first.with_moved(again);
-        }
-        waits.changed = logs::changed(target, since).await?;
-        sleep(LOGS_SETTLE).await;
-        audit = with_logs(arguments, target, &waits).await?;
-    }
-    check_names(arguments, &audit, &topics)?;
-    Ok(audit)
-}
-
-/// What waits, and what the functions have logged.
-async fn with_logs(
-    arguments: &AuditArguments,
-    target: &Target,
-    waits: &Audit,
-) -> anyhow::Result<Audit> {
-    let mut audit = waits.clone();
-    logs::read(target, &mut audit).await?;
-    for ledger in [&mut audit.ledger, &mut audit.after, &mut audit.later] {
-        ledger.accounts.retain(|(key, _), _| arguments.wants(key));
-        ledger
-            .intakes
-            .retain(|(topic, _), _| arguments.topic.as_ref().is_none_or(|wanted| wanted == topic));
-    }
-    Ok(audit)
-}
-
-/// Refuses names that neither exist nor have an account: a misspelt one would balance.
-fn check_names(
-    arguments: &AuditArguments,
-    audit: &Audit,
-    topics: &BTreeSet<String>,
-) -> anyhow::Result<()> {
-    let Some(topic) = &arguments.topic else { return Ok(()) };
-    let ledger = &audit.ledger;
-    let known = ledger.intakes.keys().map(|(topic, _)| topic.clone());
-    let known: BTreeSet<_> = known.chain(topics.iter().cloned()).collect();
-    let has_account = ledger.accounts.keys().any(|(key, _)| key.topic == *topic);
-    if !known.contains(topic) && !has_account {
-        return Err(no_such("topic", topic, &known).into());
-    }
-    let Some(name) = &arguments.subscription else { return Ok(()) };
-    let counted = ledger.accounts.keys().map(|(key, _)| &key.name);
-    let names: BTreeSet<_> = counted.chain(audit.batches.keys().map(|key| &key.name)).collect();
-    if names.contains(name) {
-        return Ok(());
-    }
-    Err(no_such(&format!("event subscription of {topic}"), name, names).into())
-}
-
-/// Adds a delivery that waits, if its events were published in the time asked for.
-fn wait(audit: &mut Audit, key: &SubscriptionKey, delivery: &Value) {
-    let published_at = Timestamp::parse_rfc_3339(text_at(delivery, "/publishTime"));
-    if let Some(published_at) = published_at.filter(|at| *at >= audit.since) {
-        let events = delivery["events"].as_u64().unwrap_or(0);
-        audit.ledger.wait(key, published_at, events);
-    }
-}
-
-/// Adds the deliveries that were parked before their first attempt: nothing else tells of them. Those
-/// that have failed are among the waiting ones already, but lie in no queue.
-fn add_parked(
-    arguments: &AuditArguments,
-    parked: &[Value],
-    others: &BTreeMap<SubscriptionKey, u64>,
-    audit: &mut Audit,
-) {
-    for delivery in parked {
-        let key = SubscriptionKey {
-            topic: text_at(delivery, "/topic").to_owned(),
-            name: text_at(delivery, "/eventSubscription").to_owned(),
-        };
-        let is_wanted = arguments.wants(&key);
-        let is_counted = others.contains_key(&key) || is_wanted && audit.batches.contains_key(&key);
-        match delivery["deliveryAttempts"] == 0 {
-            true if is_wanted => wait(audit, &key, delivery),
-            false if is_counted => audit.waiting = audit.waiting.saturating_sub(1),
-            _ => {}
-        }
-    }
-}
-
-/// What the deployment's queues hold, about.
-async fn queues(target: &Target, name_prefix: &str) -> anyhow::Result<Queues> {
-    let sqs = AwsApi::connect(Service::Sqs, target).await?;
-    let mut queues = Queues::default();
-    let mut ask = json!({"QueueNamePrefix": format!("{name_prefix}-"), "MaxResults": 1_000});
-    loop {
-        let page = sqs.call("ListQueues", &ask).await?;
-        for url in page["QueueUrls"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-            let name = url.rsplit('/').next().unwrap_or_default();
-            let role = name.strip_prefix(name_prefix).and_then(|rest| rest.strip_prefix('-'));
-            if let Some(held) = role.and_then(|role| queues.of(role)) {
-                let counted = sqs.call("GetQueueAttributes", &counts_of(url)).await?;
-                *held += messages(&counted);
-            }
-        }
-        match page["NextToken"].as_str() {
-            Some(token) => ask["NextToken"] = json!(token),
-            None => return Ok(queues),
-        }
-    }
-}
-
-fn counts_of(queue_url: &str) -> Value {
-    json!({"QueueUrl": queue_url, "AttributeNames": COUNTS})
-}
-
-const COUNTS: [&str; 3] = [
-    "ApproximateNumberOfMessages",
-    "ApproximateNumberOfMessagesNotVisible",
-    "ApproximateNumberOfMessagesDelayed",
-];
-
-fn messages(answer: &Value) -> u64 {
-    let count = |name: &str| answer["Attributes"][name].as_str()?.parse::<u64>().ok();
-    COUNTS.into_iter().filter_map(count).sum()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn queue_counts_are_numbers_as_text() {
-        let answer = json!({"Attributes": {
-            "ApproximateNumberOfMessages": "3", "ApproximateNumberOfMessagesNotVisible": "4",
-        }});
-        assert_eq!(messages(&answer), 7);
-        assert_eq!(messages(&Value::Null), 0);
-    }
-
-    #[test]
     fn what_is_under_way_is_no_success_and_no_failure() {
         let code = |verdict| match outcome(verdict) {
             Ok(()) => std::process::ExitCode::SUCCESS,
-            Err(error) => crate::failure::report(&error, false),
+            Err(error) => gridpost_ops::failure::report(&error, false),
         };
         let table = [
             (Verdict::Balances, 0),
@@ -322,90 +88,6 @@ mod tests {
         for (verdict, want) in table {
             let want = std::process::ExitCode::from(want);
             assert_eq!(format!("{:?}", code(verdict)), format!("{want:?}"), "{verdict:?}");
-        }
-    }
-
-    #[test]
-    fn what_is_parked_takes_no_room_in_a_queue() {
-        let key = SubscriptionKey { topic: "t".to_owned(), name: "s".to_owned() };
-        let parked = |attempts| {
-            json!({"topic": "t", "eventSubscription": "s", "deliveryAttempts": attempts,
-                "events": 4, "publishTime": "2026-11-21T08:00:00.000Z"})
-        };
-        let found = [parked(0), parked(1), parked(2)];
-        let events = |audit: &Audit| audit.ledger.accounts.values().map(|it| it.waiting).sum();
-        let mut audit = nothing();
-        (audit.waiting, audit.batches) = (3, [(key.clone(), 1)].into());
-        let others = BTreeMap::new();
-        add_parked(&arguments(None, None), &found, &others, &mut audit);
-        assert_eq!((audit.waiting, events(&audit)), (1, 4_u64));
-        // Of a topic that was not asked about, the queues hold what waits all the same.
-        let mut audit = nothing();
-        audit.waiting = 3;
-        let others = BTreeMap::from([(key, 3)]);
-        add_parked(&arguments(Some("other"), None), &found, &others, &mut audit);
-        assert_eq!((audit.waiting, events(&audit)), (1, 0_u64));
-    }
-
-    pub(super) fn arguments(topic: Option<&str>, subscription: Option<&str>) -> AuditArguments {
-        AuditArguments {
-            topic: topic.map(str::to_owned),
-            subscription: subscription.map(str::to_owned),
-            since: TimeToLive { minutes: 60 },
-            wait: 0,
-        }
-    }
-
-    /// An audit that found nothing.
-    pub(super) fn nothing() -> Audit {
-        Audit {
-            asked: Timestamp::from_millis(0),
-            kept: Ok(Timestamp::from_millis(0)),
-            since: Timestamp::from_millis(0),
-            until: Timestamp::from_millis(0),
-            ledger: Ledger::default(),
-            after: Ledger::default(),
-            later: Ledger::default(),
-            states_read_at: Timestamp::from_millis(0),
-            queues: Ok(Queues::default()),
-            waiting: 0,
-            batches: Default::default(),
-            changed: Default::default(),
-            without_log: Vec::new(),
-            partial: Default::default(),
-            parked_is_whole: true,
-        }
-    }
-
-    #[test]
-    fn a_misspelt_name_does_not_balance() {
-        let since = Timestamp::from_millis(0);
-        let deleted = SubscriptionKey { topic: "old".to_owned(), name: "gone".to_owned() };
-        let mut ledger = Ledger::default();
-        ledger.wait(&deleted, since, 1);
-        let billing = SubscriptionKey { topic: "orders".to_owned(), name: "billing".to_owned() };
-        let audit = Audit { ledger, batches: [(billing, 1)].into(), ..nothing() };
-        let topics = BTreeSet::from(["orders".to_owned()]);
-        let table = [
-            (None, None, None),
-            (Some("orders"), None, None),
-            (Some("orders"), Some("billing"), None),
-            (Some("old"), Some("gone"), None),
-            (Some("order"), None, Some("no topic `order`: did you mean orders?")),
-            (Some("orders"), Some("bilin"), Some("did you mean billing?")),
-        ];
-        for (topic, subscription, want) in table {
-            match (check_names(&arguments(topic, subscription), &audit, &topics), want) {
-                (Ok(()), None) => {}
-                (Err(error), Some(want)) => {
-                    assert!(error.to_string().contains(want), "{error}");
-                    assert!(
-                        error.downcast_ref::<crate::failure::Misuse>().is_some(),
-                        "exit code 2"
-                    );
-                }
-                (got, want) => panic!("{topic:?} {subscription:?}: {got:?}, want {want:?}"),
-            }
         }
     }
 }

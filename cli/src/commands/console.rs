@@ -5,9 +5,11 @@ use std::process::{Command, Stdio};
 use clap::Args;
 use serde_json::json;
 
-use crate::console::{Console, Settings};
-use crate::output::{self, Output};
-use crate::target::{Target, TargetArguments};
+use crate::{
+    output::{self, Output},
+    target::{Target, TargetArguments},
+};
+use gridpost_console::{Console, Settings};
 
 /// The port, unless another one is named.
 const PORT: u16 = 7071;

@@ -8,10 +8,10 @@ use std::fmt::Write;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 
-use crate::{
-    cost::{Bill, FrontDoor, Measured, Mix, Prices, bill, peers},
+use crate::output::Output;
+use gridpost_ops::{
+    cost::{Bill, FrontDoor, Measured, Mix, Prices, as_of, bill, peers},
     failure::Misuse,
-    output::Output,
 };
 
 /// What is published and delivered, and how.
@@ -108,7 +108,7 @@ pub fn run(arguments: &CostArguments, output: Output) -> anyhow::Result<()> {
     let mix = mix(arguments)?;
     let bill = bill(&mix, &prices, &measured);
     let others = peers(&mix, &prices);
-    let line = |line: &crate::cost::Line| json!({"what": line.what, "unitsPerEvent": line.units, "dollarsPerMillion": line.dollars});
+    let line = |line: &gridpost_ops::cost::Line| json!({"what": line.what, "unitsPerEvent": line.units, "dollarsPerMillion": line.dollars});
     let document = json!({
         "region": prices.region,
         "pricesAsOf": as_of(&prices),
@@ -147,12 +147,6 @@ fn mix(arguments: &CostArguments) -> Result<Mix, Misuse> {
         sqs_ms: arguments.sqs_ms,
         endpoint_ms: arguments.endpoint_ms,
     })
-}
-
-/// The oldest of the prices: the list is no newer than that.
-pub(crate) fn as_of(prices: &Prices) -> &str {
-    let dates = prices.all().map(|price| price.as_of.as_str());
-    dates.into_iter().min().unwrap_or_default()
 }
 
 fn text(mix: &Mix, bill: &Bill, prices: &Prices, measured: &Measured) -> String {
@@ -197,7 +191,7 @@ fn mixes() -> Vec<(&'static str, Mix)> {
 
 /// The page `docs/cost.md`.
 fn page(prices: &Prices, measured: &Measured) -> String {
-    let mut page = String::from(include_str!("../cost/page.md"));
+    let mut page = String::from(include_str!("cost/page.md"));
     let mut table = String::new();
     for (name, mix) in mixes() {
         let by = |front_door| bill(&Mix { front_door, ..mix.clone() }, prices, measured);

@@ -13,12 +13,15 @@ use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 
 use self::unread::Unread;
-use crate::commands::{Whose, whose};
-use crate::document::{TimeToLive, reason_name};
-use crate::manage_api::ManageApi;
-use crate::manage_api::dead_letters::LetterChoice;
-use crate::output::{self, Output, text_at};
-use crate::target::{TargetArguments, before};
+use crate::{
+    commands::{Whose, whose},
+    output::{self, Output, text_at},
+    target::{TargetArguments, before},
+};
+use gridpost_ops::{
+    given::{TimeToLive, reason_name},
+    manage_api::{ManageApi, dead_letters::LetterChoice},
+};
 
 /// What to do with dead letters.
 #[derive(Subcommand, Debug)]

@@ -7,10 +7,14 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::deployments::{self, Deployment, Deployments};
-use crate::failure::Misuse;
-use crate::output::{self, Output};
-use crate::target::TargetArguments;
+use crate::{
+    output::{self, Output},
+    target::TargetArguments,
+};
+use gridpost_ops::{
+    deployments::{self, Deployment, Deployments},
+    failure::Misuse,
+};
 
 /// What to do with names.
 #[derive(Subcommand, Debug)]

@@ -1,5 +1,8 @@
 //! `gridpost dev`: the whole of Gridpost in this process, for one machine.
 
+mod in_process;
+mod resources;
+
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -20,19 +23,21 @@ use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 
-use crate::commands::up::invocation;
-use crate::declared::Declared;
-use crate::failure::{self, Misuse};
-use crate::identity::{self as aws_identity, Environment};
-use crate::local::connection::Connection;
-use crate::local::demonstration::{self, Letters, Publisher, Show, Shown, own};
-use crate::local::home::{self, FOLDER, Home};
-use crate::local::in_process::{self, Alone, Written};
-use crate::local::resources;
-use crate::manage_api::ManageApi;
-use crate::output::{self, Output};
-use crate::progress::Progress;
-use crate::target::TargetArguments;
+use crate::{
+    commands::up::invocation,
+    output::{self, Output},
+    target::TargetArguments,
+};
+use gridpost_ops::{
+    declared::Declared,
+    failure::{self, Misuse},
+    home::{self, FOLDER, Home, connection::Connection},
+    identity::{self as aws_identity, Environment},
+    manage_api::ManageApi,
+    progress::Progress,
+};
+use gridpost_stack::demonstration::{self, Letters, Publisher, Show, Shown, own};
+use in_process::{Alone, Written};
 
 /// As many files as the process may have open, where the system lets it.
 const OPEN_FILES: u64 = 20_000;
@@ -422,7 +427,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::local::connection::TopicConnection;
+    use gridpost_ops::home::connection::TopicConnection;
 
     #[test]
     fn a_misspelt_level_is_refused_with_those_that_there_are() {

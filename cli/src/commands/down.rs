@@ -3,12 +3,13 @@
 use clap::Args;
 use serde_json::json;
 
-use crate::commands::status::in_process;
-use crate::failure::Misuse;
-use crate::local::home::Home;
-use crate::local::stack;
-use crate::output::{Output, text_at};
-use crate::target::TargetArguments;
+use crate::{
+    commands::status::in_process,
+    output::{Output, text_at},
+    target::TargetArguments,
+};
+use gridpost_ops::{failure::Misuse, home::Home};
+use gridpost_stack::stack;
 
 /// How much to remove.
 #[derive(Args, Debug)]

@@ -7,13 +7,16 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::console::word;
-use crate::declared::Root;
-use crate::declared::export::Export;
-use crate::failure::Misuse;
-use crate::local::home::write_private;
-use crate::output::{self, Output};
-use crate::target::TargetArguments;
+use crate::{
+    output::{self, Output},
+    target::TargetArguments,
+};
+use gridpost_ops::{
+    declared::{Root, export::Export},
+    failure::Misuse,
+    home::write_private,
+    output::word,
+};
 
 /// The module of a deployment, of this program's own release: see `infra/`.
 const MODULE: &str =

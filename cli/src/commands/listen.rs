@@ -8,11 +8,13 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
-use crate::answers::Answers;
 use crate::output::{self, Output};
-use crate::receiver::{Arrival, Behaviour, Purpose, Receiver};
-use crate::time_span::TimeSpan;
-use crate::wall_clock;
+use gridpost_ops::{
+    answers::Answers,
+    receiver::{Arrival, Behaviour, Purpose, Receiver},
+    time_span::TimeSpan,
+    wall_clock,
+};
 
 /// Characters of a body printed as text.
 const BODY_CHARS_MAX: usize = 4_000;
@@ -146,8 +148,8 @@ mod tests {
             method: "POST".into(),
             path: "/hook".into(),
             headers: [(
-                hyper::header::CONTENT_TYPE,
-                hyper::header::HeaderValue::from_static("text/plain"),
+                http::header::CONTENT_TYPE,
+                http::header::HeaderValue::from_static("text/plain"),
             )]
             .into_iter()
             .collect(),

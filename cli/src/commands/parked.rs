@@ -4,12 +4,18 @@ use anyhow::Context;
 use clap::{ArgGroup, Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::commands::check_exists;
-use crate::failure::Misuse;
-use crate::manage_api::ManageApi;
-use crate::manage_api::waiting::{Changed, ParkedChoice};
-use crate::output::{self, Output, count, text_at};
-use crate::target::TargetArguments;
+use crate::{
+    output::{self, Output, count, text_at},
+    target::TargetArguments,
+};
+use gridpost_ops::{
+    failure::Misuse,
+    lookup::check_exists,
+    manage_api::{
+        ManageApi,
+        waiting::{Changed, ParkedChoice, is_handled},
+    },
+};
 
 /// Told where nothing was found.
 const NONE: &str = "no delivery is parked";
@@ -175,12 +181,6 @@ fn report(
     Ok(())
 }
 
-/// Whether nothing of it is parked any more: it was changed, or had ended or was delivered before.
-pub(crate) fn is_handled(one: &Value, good: &str) -> bool {
-    let result = one["result"].as_str().unwrap_or_default();
-    result == good || ["AlreadyDelivered", "AlreadyEnded"].contains(&result)
-}
-
 /// The ids that were asked for and not found.
 fn missing(choice: &ParkedChoice, done: &[Value]) -> Vec<Value> {
     let is_found = |id: &&String| done.iter().any(|one| one["id"].as_str() == Some(id.as_str()));
@@ -228,7 +228,7 @@ fn list(found: &[Value]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manage_api::fake::FakeApi;
+    use gridpost_ops::manage_api::fake::FakeApi;
 
     #[test]
     fn what_is_due_first_stands_first() {
@@ -325,6 +325,6 @@ mod tests {
         let told = format!("{failed:#}");
         assert!(told.starts_with("1 of 1 deliveries were handled, then it failed"), "{told}");
         assert!(told.contains("HTTP 503"), "{told}");
-        assert!(failed.is::<crate::failure::Refusal>(), "its next step is told");
+        assert!(failed.is::<gridpost_ops::failure::Refusal>(), "its next step is told");
     }
 }

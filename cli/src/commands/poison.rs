@@ -4,10 +4,11 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::failure::Misuse;
-use crate::manage_api::ManageApi;
-use crate::output::{self, Output, text_at};
-use crate::target::TargetArguments;
+use crate::{
+    output::{self, Output, text_at},
+    target::TargetArguments,
+};
+use gridpost_ops::{failure::Misuse, manage_api::ManageApi};
 
 /// Requests of one command that sends all of them back, or removes them: a message that comes back at
 /// once must not be sent for ever.
@@ -230,7 +231,7 @@ fn describe(message: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manage_api::fake::FakeApi;
+    use gridpost_ops::manage_api::fake::FakeApi;
 
     #[tokio::test]
     async fn all_of_them_is_done_only_at_the_end_of_the_queue() {

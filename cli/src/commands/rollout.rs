@@ -8,15 +8,21 @@ use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-use crate::failure::Misuse;
-use crate::output::{Output, columns};
-use crate::progress::Progress;
-use crate::rollout::alarms::{Alarm, off, see_errors};
-use crate::rollout::aws::Aws;
-use crate::rollout::plan::{Choice, Shift, left_behind, left_out, shifts};
-use crate::rollout::run::{Ended, Rollout, functions};
-use crate::rollout::steps::Pace;
-use crate::target::TargetArguments;
+use crate::{
+    output::{Output, columns},
+    target::TargetArguments,
+};
+use gridpost_ops::{
+    failure::Misuse,
+    progress::Progress,
+    rollout::{
+        alarms::{Alarm, off, see_errors},
+        aws::Aws,
+        plan::{Choice, Shift, left_behind, left_out, shifts},
+        run::{Ended, Rollout, functions},
+        steps::Pace,
+    },
+};
 
 /// What goes where, and how fast.
 #[derive(Args, Debug)]
@@ -243,7 +249,7 @@ fn all_back(left: &[String]) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rollout::steps::Reason;
+    use gridpost_ops::rollout::steps::Reason;
 
     fn rollout<'a>(shifts: &'a [Shift], progress: &'a Progress) -> Rollout<'a, ()> {
         Rollout {

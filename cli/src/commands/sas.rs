@@ -6,10 +6,8 @@ use clap::Args;
 use gridpost_core::{publish::sas, time::Timestamp};
 use serde_json::json;
 
-use crate::document::TimeToLive;
-use crate::failure::Misuse;
 use crate::output::Output;
-use crate::wall_clock;
+use gridpost_ops::{failure::Misuse, given::TimeToLive, wall_clock};
 
 /// What the token is for.
 #[derive(Args, Debug)]

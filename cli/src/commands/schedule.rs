@@ -1,31 +1,26 @@
 //! `gridpost schedule`: the timeline of a retry policy, before it is saved, or of one that is. Works
 //! offline, by the same decisions that deliver.
 
-pub(crate) mod delayed;
-
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use gridpost_core::{
-    retry::{
-        Rules,
-        health::{Durations, ProbationPolicy},
-        outcome::{Answer, Outcome},
-        policy::RetryPolicy,
-        profile::{EndpointKind, ProfileName},
-        timeline::{End, Question, Timeline, play},
-    },
-    subscription::resource,
-};
+use gridpost_core::retry::profile::{EndpointKind, ProfileName};
 use gridpost_ports::Dice;
 use gridpost_runtime::system::SystemDice;
 use serde_json::{Value, json};
 
-use crate::attempt_lines::because_of;
-use crate::document::{TimeToLive, retry_limits};
-use crate::failure::Misuse;
-use crate::output::{self, Output};
-use crate::target::TargetArguments;
+use crate::{
+    document::retry_limits,
+    output::{self, Output},
+    target::TargetArguments,
+};
+use gridpost_ops::{
+    attempt_lines::because_of,
+    given::TimeToLive,
+    schedule::{
+        Circumstances, ProbationSeconds, Response, StatusRule, Subject, hours, played, saved,
+    },
+};
 
 /// The policy, and what the endpoint would answer.
 #[derive(Args, Debug)]
@@ -83,45 +78,6 @@ pub struct ScheduleArguments {
     name: Option<String>,
 }
 
-/// A row of the deployment's own probation durations.
-#[derive(Clone, Copy, Debug)]
-struct ProbationSeconds {
-    outcome: Outcome,
-    seconds: u32,
-}
-
-/// What the Terraform variable takes at most.
-const PROBATION_MAX_S: u32 = 86_400;
-
-impl std::str::FromStr for ProbationSeconds {
-    type Err = String;
-
-    fn from_str(given: &str) -> Result<Self, String> {
-        let refused = || {
-            format!(
-                "`{given}` is no probation: write an outcome that leads to one and 0 to \
-                 {PROBATION_MAX_S} seconds, as in Busy=20"
-            )
-        };
-        let (outcome, seconds) = given.split_once('=').ok_or_else(refused)?;
-        let outcome = outcome.parse::<Outcome>().map_err(|_| refused())?;
-        let seconds = seconds.parse().ok().filter(|seconds| *seconds <= PROBATION_MAX_S);
-        match (Durations::default().of(outcome), seconds) {
-            (Some(_), Some(seconds)) => Ok(Self { outcome, seconds }),
-            _ => Err(refused()),
-        }
-    }
-}
-
-/// Whose timeline it is.
-struct Subject {
-    profile: ProfileName,
-    kind: EndpointKind,
-    /// The policy as a document.
-    policy: Value,
-    delays_on_probation: bool,
-}
-
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ProfileArgument {
     Basic,
@@ -133,51 +89,6 @@ enum ProfileArgument {
 enum EndpointArgument {
     Webhook,
     Resource,
-}
-
-#[derive(Clone, Debug)]
-struct StatusRule {
-    row: String,
-    rule: Value,
-}
-
-impl std::str::FromStr for StatusRule {
-    type Err = String;
-
-    fn from_str(given: &str) -> Result<Self, String> {
-        let refused = || format!("`{given}` is no rule: write 404=60, 404=deadLetter or 5xx=10");
-        let (row, rule) = given.split_once('=').ok_or_else(refused)?;
-        let rule = match rule.parse::<u32>() {
-            Ok(seconds) => json!({ "retryAfterSeconds": seconds }),
-            Err(_) if rule == "deadLetter" => json!(rule),
-            Err(_) => return Err(refused()),
-        };
-        Ok(Self { row: row.to_owned(), rule })
-    }
-}
-
-/// An answer of the endpoint, as it was written.
-#[derive(Clone, Debug)]
-struct Response {
-    text: String,
-    answer: Answer,
-}
-
-impl std::str::FromStr for Response {
-    type Err = String;
-
-    fn from_str(given: &str) -> Result<Self, String> {
-        let answer = match given.parse::<u16>() {
-            Ok(status @ 200..=599) => Answer::of_status(status, None),
-            Ok(_) => return Err(format!("{given} is no final HTTP status: write 200 to 599")),
-            Err(_) => match given.parse::<Outcome>() {
-                Ok(Outcome::Delivered) => Answer::of_status(200, None),
-                Ok(outcome) => Answer::without_status(outcome),
-                Err(error) => return Err(error.to_string()),
-            },
-        };
-        Ok(Self { text: given.to_owned(), answer })
-    }
 }
 
 /// Prints the timeline.
@@ -197,49 +108,14 @@ pub async fn run(
         }
         None => given(arguments),
     };
-    let Subject { profile, kind, policy, delays_on_probation } = subject;
-    let policy = checked(policy, profile)?;
-    let rules = Rules { profile, kind, policy: &policy };
-    let answers: Vec<_> = arguments.responses.iter().map(|response| response.answer).collect();
-    let dice = if arguments.jitter { SystemDice.roll() } else { 0.0 };
-    let probation = Probation::of(delays_on_probation).with(&arguments.probations);
-    let timeline = timeline(rules, &probation, &answers, dice);
-    let is_named = arguments.max_attempts.is_some() || has_own_attempts(rules);
-    let warnings = warnings(rules, &probation, &timeline, is_named);
-    let document = result(&timeline, &policy, &arguments.responses, &warnings);
+    let circumstances = Circumstances {
+        probations: &arguments.probations,
+        dice: if arguments.jitter { SystemDice.roll() } else { 0.0 },
+        names_attempts: arguments.max_attempts.is_some(),
+    };
+    let document = played(subject, &arguments.responses, circumstances)?;
     output.print(&document, text);
     Ok(())
-}
-
-/// The timeline of an event subscription's policy, or of another one in its place, as JSON.
-///
-/// # Errors
-///
-/// [`Misuse`] names every setting, or answer, that is outside its range.
-pub(crate) fn preview(
-    topic: &Value,
-    subscription: &Value,
-    policy: Option<Value>,
-    answers: &str,
-) -> Result<Value, Misuse> {
-    let Subject { profile, kind, policy: own, delays_on_probation } = saved(topic, subscription);
-    let answers = answers.split(',').map(|answer| answer.trim().parse::<Response>());
-    let answers: Vec<_> = answers.collect::<Result<_, _>>().map_err(Misuse)?;
-    let policy = checked(policy.unwrap_or(own), profile)?;
-    let rules = Rules { profile, kind, policy: &policy };
-    let given: Vec<_> = answers.iter().map(|response| response.answer).collect();
-    let probation = Probation::of(delays_on_probation);
-    let timeline = timeline(rules, &probation, &given, 0.0);
-    let warnings = warnings(rules, &probation, &timeline, has_own_attempts(rules));
-    Ok(result(&timeline, &policy, &answers, &warnings))
-}
-
-/// A policy, or all that is wrong with its document.
-fn checked(policy: Value, profile: ProfileName) -> Result<RetryPolicy, Misuse> {
-    resource::read_retry_policy(policy, profile).map_err(|problems| {
-        let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
-        Misuse(lines.join("\n"))
-    })
 }
 
 /// What the flags say.
@@ -257,22 +133,6 @@ fn given(arguments: &ScheduleArguments) -> Subject {
     Subject { profile, kind, policy, delays_on_probation: arguments.delay_on_probation }
 }
 
-/// What a saved event subscription says, and its topic.
-fn saved(topic: &Value, subscription: &Value) -> Subject {
-    let properties = &subscription["properties"];
-    let profile = serde_json::from_value(topic["properties"]["deliveryProfile"].clone());
-    let kind = match output::text_at(subscription, "/properties/destination/endpointType") {
-        "WebHook" => EndpointKind::Webhook,
-        _ => EndpointKind::Resource,
-    };
-    Subject {
-        profile: profile.unwrap_or(ProfileName::Basic),
-        kind,
-        policy: properties["retryPolicy"].clone(),
-        delays_on_probation: properties["probationPolicy"] == "Delay",
-    }
-}
-
 /// The policy as the document in which it would be saved, so that the same rules check it.
 fn document(arguments: &ScheduleArguments, profile: ProfileName) -> Value {
     let mut document = retry_limits(profile, arguments.max_attempts, arguments.ttl);
@@ -284,108 +144,6 @@ fn document(arguments: &ScheduleArguments, profile: ProfileName) -> Value {
         document.insert("statusRules".to_owned(), Value::Object(rules.collect()));
     }
     Value::Object(document)
-}
-
-/// What a failure does to the endpoint, and what that does to the delivery.
-struct Probation {
-    policy: ProbationPolicy,
-    durations: Durations,
-}
-
-impl Probation {
-    /// With the durations that a deployment has by default.
-    fn of(delays: bool) -> Self {
-        let policy = if delays { ProbationPolicy::Delay } else { ProbationPolicy::EventGrid };
-        Self { policy, durations: Durations::default() }
-    }
-
-    /// With the deployment's own.
-    fn with(self, own: &[ProbationSeconds]) -> Self {
-        let own = own.iter().map(|one| (one.outcome, one.seconds));
-        let durations = self.durations.with(own.collect::<BTreeMap<_, _>>());
-        Self { durations, ..self }
-    }
-}
-
-fn timeline(rules: Rules<'_>, probation: &Probation, answers: &[Answer], dice: f64) -> Timeline {
-    let Probation { policy: probation_policy, durations } = probation;
-    play(&Question { rules, probation_policy: *probation_policy, durations, answers, dice })
-}
-
-/// Whether a policy has other attempts than the profile's most. Those are the default, which is not to
-/// blame, and a saved policy names them, too.
-fn has_own_attempts(rules: Rules<'_>) -> bool {
-    rules.policy.max_attempts != RetryPolicy::default_of(rules.profile).max_attempts
-}
-
-/// Says which limits can never be reached, as even an endpoint that always fails with the shortest waits
-/// ends by the other limit; and where events may end without an attempt.
-fn warnings(
-    rules: Rules<'_>,
-    probation: &Probation,
-    shown: &Timeline,
-    names_attempts: bool,
-) -> Vec<String> {
-    let unreachable = names_attempts.then(|| unreachable_limit(rules, probation, shown)).flatten();
-    unreachable.into_iter().chain(delayed::warning(rules.policy)).collect()
-}
-
-fn unreachable_limit(rules: Rules<'_>, probation: &Probation, shown: &Timeline) -> Option<String> {
-    let RetryPolicy { max_attempts, time_to_live_minutes, .. } = rules.policy;
-    let always_fails = [Answer::of_status(500, None)];
-    let Probation { durations, .. } = probation;
-    let delaying = Probation { policy: ProbationPolicy::Delay, durations: durations.clone() };
-    let fastest = timeline(rules, &delaying, &always_fails, 0.0);
-    let made = fastest.attempts.len();
-    if made >= *max_attempts as usize {
-        return None;
-    }
-    let these = match shown.attempts.len() {
-        count if count == made => String::new(),
-        count => format!(" ({count} with these answers)"),
-    };
-    Some(format!(
-        "{max_attempts} attempts can never be made: the schedule has room for {made}{these} within a \
-         time-to-live of {}. Lower the attempts, or give an own schedule.",
-        hours(Duration::from_secs(u64::from(*time_to_live_minutes) * 60)),
-    ))
-}
-
-fn result(
-    timeline: &Timeline,
-    policy: &RetryPolicy,
-    responses: &[Response],
-    warnings: &[String],
-) -> Value {
-    let text_of = |position: usize| {
-        responses.get(position).or(responses.last()).map_or("200", |response| &response.text)
-    };
-    let attempts = timeline.attempts.iter().enumerate().map(|(position, attempt)| {
-        json!({
-            "number": attempt.number,
-            "atSeconds": seconds(attempt.at),
-            "response": text_of(position),
-            "waitBecause": attempt.because,
-        })
-    });
-    let reason = match timeline.end {
-        End::Delivered => "Delivered".to_owned(),
-        End::Undelivered(reason) => reason.to_string(),
-    };
-    let mut document = json!({
-        "attempts": attempts.collect::<Vec<_>>(),
-        "end": {"atSeconds": seconds(timeline.ends_at), "reason": reason},
-        "timeToLiveSeconds": u64::from(policy.time_to_live_minutes) * 60,
-    });
-    if !warnings.is_empty() {
-        document["warnings"] = json!(warnings);
-    }
-    document
-}
-
-/// Whole seconds as a whole number.
-fn seconds(offset: Duration) -> Value {
-    if offset.subsec_millis() == 0 { json!(offset.as_secs()) } else { json!(offset.as_secs_f64()) }
 }
 
 fn text(document: &Value) -> String {
@@ -419,23 +177,6 @@ fn at(seconds: &Value) -> String {
     hours(Duration::from_secs_f64(seconds.as_f64().unwrap_or(0.0)))
 }
 
-/// An offset as people write it: `0 s`, `12.8 s`, `1 min 30 s`, `1 h 30 min`. Parts of a second are told of
-/// less than a minute alone.
-pub(crate) fn hours(offset: Duration) -> String {
-    if offset.subsec_millis() != 0 && offset.as_secs() < 60 {
-        return format!("{:.1} s", offset.as_secs_f64());
-    }
-    let whole = offset.as_secs();
-    let (h, min, s) = (whole / 3_600, whole / 60 % 60, whole % 60);
-    let parts = [(h, "h"), (min, "min"), (s, "s")];
-    let parts: Vec<_> = parts
-        .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, unit)| format!("{count} {unit}"))
-        .collect();
-    if parts.is_empty() { "0 s".to_owned() } else { parts.join(" ") }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser;
@@ -451,15 +192,12 @@ mod tests {
     fn played(line: &str) -> Value {
         let words = std::iter::once("schedule").chain(line.split_whitespace());
         let arguments = Line::try_parse_from(words).expect("a line").arguments;
-        let profile = ProfileName::Basic;
-        let policy = resource::read_retry_policy(document(&arguments, profile), profile);
-        let policy = policy.expect("in range");
-        let rules = Rules { profile, kind: EndpointKind::Webhook, policy: &policy };
-        let answers: Vec<_> = arguments.responses.iter().map(|response| response.answer).collect();
-        let probation = Probation::of(arguments.delay_on_probation).with(&arguments.probations);
-        let timeline = timeline(rules, &probation, &answers, 0.0);
-        let warnings = warnings(rules, &probation, &timeline, true);
-        result(&timeline, &policy, &arguments.responses, &warnings)
+        let circumstances = Circumstances {
+            probations: &arguments.probations,
+            names_attempts: true,
+            ..Circumstances::default()
+        };
+        super::played(given(&arguments), &arguments.responses, circumstances).expect("in range")
     }
 
     #[test]
@@ -504,21 +242,6 @@ mod tests {
         }
     }
 
-    /// Attempts by default are not scolded, but a life that a wait outlasts is said in any case.
-    #[test]
-    fn a_short_life_is_said_whatever_the_attempts() {
-        let profile = ProfileName::Basic;
-        let policy = json!({"eventTimeToLiveInMinutes": 60});
-        let policy = resource::read_retry_policy(policy, profile).expect("in range");
-        let rules = Rules { profile, kind: EndpointKind::Webhook, policy: &policy };
-        let probation = Probation::of(false);
-        let shown = timeline(rules, &probation, &[], 0.0);
-        let told = |names_attempts| warnings(rules, &probation, &shown, names_attempts).join("; ");
-        assert!(!told(false).contains("can never be made"), "{}", told(false));
-        assert!(told(false).contains("delayed delivery"), "{}", told(false));
-        assert!(told(true).contains("can never be made"), "{}", told(true));
-    }
-
     #[test]
     fn every_wait_says_what_for_and_an_end_after_its_time_says_so() {
         let document = played("--ttl 24h --responses 500 --delay-on-probation");
@@ -538,48 +261,6 @@ mod tests {
             told.contains("ends at 3 h: TimeToLiveExceeded (its time-to-live ended at 2 h"),
             "{told}"
         );
-    }
-
-    #[test]
-    fn offsets_are_written_in_one_way() {
-        let table = [
-            (0, "0 s"),
-            (12_800, "12.8 s"),
-            (90_000, "1 min 30 s"),
-            (1_912_800, "31 min 52 s"),
-            (3_720_500, "1 h 2 min"),
-        ];
-        for (ms, want) in table {
-            assert_eq!(hours(Duration::from_millis(ms)), want);
-        }
-    }
-
-    #[test]
-    fn a_saved_event_subscription_has_its_own_rules() {
-        let topic = json!({"properties": {"deliveryProfile": "namespace"}});
-        let subscription = json!({"properties": {
-            "destination": {"endpointType": "SqsQueue"}, "probationPolicy": "Delay",
-            "retryPolicy": {"maxDeliveryCount": 3}}});
-        let subject = saved(&topic, &subscription);
-        assert_eq!(
-            (subject.profile, subject.kind),
-            (ProfileName::Namespace, EndpointKind::Resource)
-        );
-        assert!(subject.delays_on_probation);
-        assert_eq!(subject.policy, json!({"maxDeliveryCount": 3}));
-    }
-
-    #[test]
-    fn what_a_saved_policy_has_by_default_is_not_scolded() {
-        let topic = json!({"properties": {"deliveryProfile": "basic"}});
-        // (attempts that are saved, whether they are too many to be made)
-        for (attempts, want) in [(30, false), (29, true), (3, false)] {
-            let subscription = json!({"properties": {
-                "destination": {"endpointType": "WebHook"},
-                "retryPolicy": {"maxDeliveryAttempts": attempts, "eventTimeToLiveInMinutes": 1440}}});
-            let document = preview(&topic, &subscription, None, "500").expect("in range");
-            assert_eq!(document.get("warnings").is_some(), want, "{attempts}: {document}");
-        }
     }
 
     #[test]

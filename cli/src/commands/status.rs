@@ -2,14 +2,16 @@
 
 use serde_json::{Value, json};
 
-use crate::local::connection::Connection;
-use crate::local::emulator::Emulator;
-use crate::local::home::Home;
-use crate::local::in_process::is_in_process;
-use crate::local::stack;
-use crate::local::state::{EmulatorRecord, State};
-use crate::output::{self, Output, text_at};
-use crate::target::TargetArguments;
+use crate::{
+    output::{self, Output, text_at},
+    target::TargetArguments,
+};
+use gridpost_ops::home::{
+    Home,
+    connection::{Connection, is_in_process},
+    state::{EmulatorRecord, State},
+};
+use gridpost_stack::{emulator::Emulator, stack};
 
 /// Runs `gridpost status`. It changes nothing, and a stack that does not run is no error.
 ///

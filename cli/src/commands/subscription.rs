@@ -1,9 +1,6 @@
 //! `gridpost subscription`: create, update, show, list, delete; health, secrets, tests of filters.
 
-pub(crate) mod health;
-pub(crate) mod pause;
-pub(crate) mod send_test;
-pub(crate) mod show;
+mod send_test;
 mod test;
 mod update;
 
@@ -13,16 +10,26 @@ use clap::{ArgGroup, Args, Subcommand};
 use gridpost_core::retry::profile::ProfileName;
 use serde_json::{Value, json};
 
-use crate::commands::schedule::delayed;
-use crate::commands::{if_there, read_document};
-use crate::document::{SubscriptionFlags, TimeToLive};
-use crate::failure::{Misuse, Refusal};
-use crate::manage_api::{ManageApi, Reply};
-use crate::output::{self, Output, text_at};
-use crate::progress::Progress;
-use crate::target::{Target, TargetArguments};
-use health::Health;
-use show::describe;
+use crate::{
+    commands::read_document,
+    document::SubscriptionFlags,
+    output::{self, Output, text_at},
+    target::{Target, TargetArguments},
+};
+use gridpost_ops::{
+    failure::{Misuse, Refusal},
+    given::TimeToLive,
+    lookup::if_there,
+    manage_api::{ManageApi, Reply},
+    progress::Progress,
+    schedule::delayed,
+    subscription::{
+        health::{self, Health},
+        holds_back, pause,
+        send_test::{explained, told},
+        show::{self, describe},
+    },
+};
 
 /// What to do with event subscriptions.
 #[derive(Subcommand, Debug)]
@@ -180,10 +187,10 @@ pub async fn run(
     match command {
         SubscriptionCommand::Test(_) => {}
         SubscriptionCommand::SendTest(arguments) => {
-            send_test::run(&arguments, &api, output, send_test::told).await?;
+            send_test::run(&arguments, &api, output, told).await?;
         }
         SubscriptionCommand::TestEndpoint(arguments) => {
-            send_test::run(&arguments, &api, output, send_test::explained).await?;
+            send_test::run(&arguments, &api, output, explained).await?;
         }
         SubscriptionCommand::Health { topic, name: None, since, .. } => {
             show_healths(&api, &resolved, topic.as_deref(), since, output).await?;
@@ -355,11 +362,6 @@ fn consent(topic: &str, name: &str, health: &Value) -> String {
         "This permanently deletes the event subscription {name} of topic {topic}; the events of \
          {more}{deliveries} that wait are lost{held}. Repeat with --yes."
     )
-}
-
-/// Whether deliveries may wait of which no state tells, because nothing was attempted.
-pub(crate) fn holds_back(health: &Value) -> bool {
-    health["pause"].is_object() || matches!(text_at(health, "/newEvents"), "Held" | "Waits")
 }
 
 /// What the deletion of such an event subscription takes along.

@@ -5,12 +5,15 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::commands::read_document;
-use crate::failure::{Misuse, Refusal};
-use crate::local::connection::{Connection, key_list};
-use crate::manage_api::ManageApi;
-use crate::output::{self, Output, text_at};
-use crate::target::{Target, TargetArguments};
+use crate::{
+    commands::read_document,
+    output::{self, Output, text_at},
+    target::{TargetArguments, new_key},
+};
+use gridpost_ops::{
+    failure::{Misuse, Refusal},
+    manage_api::ManageApi,
+};
 
 /// What to do with topics.
 #[derive(Subcommand, Debug)]
@@ -273,20 +276,6 @@ fn undone(existing: &Value, document: &Value) -> Vec<String> {
         (*has != default && !is_named).then(|| format!("{name} from {has} to {to}"))
     };
     defaults.into_iter().filter_map(change).collect()
-}
-
-/// Replaces a key, and notes it where programs read the keys of a local stack.
-pub(crate) async fn new_key(
-    api: &ManageApi,
-    target: &Target,
-    topic: &str,
-    key_name: &str,
-) -> anyhow::Result<Value> {
-    let keys = api.regenerate_key(topic, key_name).await?;
-    if let Some(home) = target.home() {
-        Connection::note_keys(home, topic, key_list(&keys))?;
-    }
-    Ok(keys)
 }
 
 /// What goes with a topic.

@@ -6,15 +6,20 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use crate::console::word;
-use crate::local::build::Profile;
-use crate::local::connection::Connection;
-use crate::local::demonstration::{self, Letters, Publisher, Show, Shown};
-use crate::local::home::Home;
-use crate::local::stack::{self, Settings};
-use crate::output::{self, Output};
-use crate::progress::Progress;
-use crate::target::TargetArguments;
+use crate::{
+    output::{self, Output},
+    target::TargetArguments,
+};
+use gridpost_ops::{
+    home::{Home, connection::Connection},
+    output::word,
+    progress::Progress,
+};
+use gridpost_stack::{
+    build::Profile,
+    demonstration::{self, Letters, Publisher, Show, Shown},
+    stack::{self, Settings},
+};
 
 /// What to do once the stack is up.
 #[derive(Args, Debug)]
@@ -124,7 +129,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::local::connection::TopicConnection;
+    use gridpost_ops::home::connection::TopicConnection;
 
     #[test]
     fn the_summary_can_be_pasted_from() {

@@ -1,34 +1,12 @@
 //! `gridpost verify`: publishes to a topic of its own, plays the endpoints, and says what it saw of a
-//! deployment. [`crate::verify`] decides; this does.
-
-mod measure;
-mod place;
-mod queue;
-mod steps;
-mod webhook;
-
-use std::sync::Mutex;
+//! deployment.
 
 use anyhow::anyhow;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::cost::{FrontDoor, Measured, Mix, Prices};
-use crate::failure::{Misuse, chain};
-use crate::local::connection::Connection;
-use crate::manage_api::ManageApi;
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::target::{Target, TargetArguments};
-use crate::verify::bill::Bill;
-use crate::verify::figures::Figures;
-use crate::verify::report::Report;
-use crate::verify::step::{Ground, Step, Where, plan};
-
-use place::Place;
-use queue::Queue;
-use steps::Trial;
-use webhook::Webhook;
+use crate::{output::Output, target::TargetArguments};
+use gridpost_ops::verify::{VerifyOptions, report, step::Step};
 
 /// What to try it with.
 #[derive(Args, Debug)]
@@ -53,7 +31,7 @@ pub struct VerifyArguments {
 
     /// Run only these steps, and those that they depend on
     #[arg(long, value_enum, value_name = "STEP,…", value_delimiter = ',')]
-    only: Vec<Step>,
+    only: Vec<StepArgument>,
 
     /// Events to deliver one after another, to the webhook and to the queue
     #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
@@ -72,6 +50,60 @@ pub struct VerifyArguments {
     remove_leftovers: bool,
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum StepArgument {
+    /// Events reach a webhook.
+    Webhook,
+    /// Events reach an SQS queue.
+    Queue,
+    /// A publish reaches many event subscriptions.
+    FanOut,
+    /// An event that no queue message carries arrives whole.
+    Large,
+    /// A webhook that fails sees the schedule.
+    Retry,
+    /// The event source mapping keeps the visibility timeouts that dispatch sets.
+    Visibility,
+    /// An event that is refused becomes a dead letter.
+    DeadLetter,
+    /// A dead letter is sent again.
+    Redrive,
+    /// An answer after 30 s takes the delivery out of retry.
+    Late,
+}
+
+impl StepArgument {
+    fn step(self) -> Step {
+        match self {
+            Self::Webhook => Step::Webhook,
+            Self::Queue => Step::Queue,
+            Self::FanOut => Step::FanOut,
+            Self::Large => Step::Large,
+            Self::Retry => Step::Retry,
+            Self::Visibility => Step::Visibility,
+            Self::DeadLetter => Step::DeadLetter,
+            Self::Redrive => Step::Redrive,
+            Self::Late => Step::Late,
+        }
+    }
+}
+
+impl VerifyArguments {
+    fn options(&self) -> VerifyOptions {
+        VerifyOptions {
+            queue: self.queue.clone(),
+            webhook: self.webhook.clone(),
+            reports: self.reports.clone(),
+            dead_letter_bucket: self.dead_letter_bucket.clone(),
+            only: self.only.iter().map(|step| step.step()).collect(),
+            events: self.events,
+            fan_out: self.fan_out,
+            fan_out_events: self.fan_out_events,
+            remove_leftovers: self.remove_leftovers,
+        }
+    }
+}
+
 /// Runs `gridpost verify`.
 ///
 /// # Errors
@@ -84,26 +116,12 @@ pub async fn run(
 ) -> anyhow::Result<()> {
     // From here on an interruption removes the topic.
     let mut stop = Stop::listen()?;
-    let report = report(arguments, target, stop.asked()).await?;
+    let report = report(&arguments.options(), &target.resolve()?, stop.asked()).await?;
     output.tell(&report.document(), |_| report.text());
     match report.failed() {
         0 => Ok(()),
         failed => Err(anyhow!("{failed} of {} steps failed", report.tried.len())),
     }
-}
-
-/// Tries all that can be tried, until `stop`, and says what was seen. Its topic is removed; a dead letter
-/// on its way when it was interrupted comes later, and stays.
-///
-/// # Errors
-///
-/// [`Misuse`] when nothing could be tried; or it was interrupted.
-pub async fn report(
-    arguments: &VerifyArguments,
-    target: &TargetArguments,
-    stop: impl Future<Output = ()>,
-) -> anyhow::Result<Report> {
-    try_all(arguments, &target.resolve()?, &Progress::on_stderr(), stop).await
 }
 
 /// SIGINT and SIGTERM, from when it is made.
@@ -120,159 +138,5 @@ impl Stop {
             _ = interrupted.recv() => {}
             _ = terminated.recv() => {}
         }
-    }
-}
-
-async fn try_all(
-    arguments: &VerifyArguments,
-    target: &Target,
-    progress: &Progress,
-    stop: impl Future<Output = ()>,
-) -> anyhow::Result<Report> {
-    let api = target.manage_api().await.map_err(untried)?;
-    let with = With::find(arguments, target).await.map_err(untried)?;
-    let plan = plan(&with.ground, &arguments.only);
-    if !plan.iter().any(|(_, why)| why.is_none()) {
-        let mut why: Vec<_> = plan.iter().filter_map(|(_, why)| *why).collect();
-        why.dedup();
-        return Err(Misuse(format!("nothing can be tried: {}", why.join("; "))).into());
-    }
-    let leftovers = place::leftovers(&api).await.map_err(untried)?;
-    let mut leftovers = clear(arguments, &api, leftovers, progress).await;
-    let place = Place::make(&api, target, &with.run).await.map_err(untried)?;
-    let figures = Mutex::new(Figures::default());
-    let trial = Trial {
-        arguments,
-        target,
-        api: &api,
-        with: &with,
-        place: &place,
-        figures: &figures,
-        progress,
-    };
-    let tried = tokio::select! {
-        tried = trial.run(&plan) => Some(tried),
-        () = stop => None,
-    };
-    let is_gone = place.remove(&api, progress).await;
-    let Some(tried) = tried else {
-        let left = if is_gone { "is removed" } else { "is left behind" };
-        let letter = match &with.bucket {
-            Some(bucket) => {
-                format!("; a dead letter may still come to {bucket}/{}/", place.topic())
-            }
-            None => String::new(),
-        };
-        return Err(anyhow!(
-            "interrupted before all was tried; the topic {} {left}{letter}",
-            place.topic()
-        ));
-    };
-    if !is_gone {
-        leftovers.push(place.topic().to_owned());
-    }
-    let figures = figures.into_inner().unwrap_or_default();
-    let (account, unmeasured) = match (&tried.span, with.ground.runs) {
-        (_, Where::Dev) | (None, _) => (Default::default(), None),
-        (Some(span), _) => measure::account(target, span).await,
-    };
-    let bill = Bill::of(&mix(target), &account, &Prices::current(), &Measured::current());
-    let topic = place.topic().to_owned();
-    let tried = tried.tried;
-    Ok(Report { ground: with.ground, topic, tried, figures, bill, unmeasured, leftovers })
-}
-
-/// What stops it before anything was published: exit code 2.
-fn untried(error: anyhow::Error) -> anyhow::Error {
-    Misuse(format!("nothing could be tried: {}", chain(&error))).into()
-}
-
-/// Removes what earlier runs have left behind, if that was asked for; answers what is still there.
-async fn clear(
-    arguments: &VerifyArguments,
-    api: &ManageApi,
-    leftovers: Vec<String>,
-    progress: &Progress,
-) -> Vec<String> {
-    if leftovers.is_empty() {
-        return leftovers;
-    }
-    let names = leftovers.join(", ");
-    if !arguments.remove_leftovers {
-        progress.line(&format!(
-            "! left behind by earlier runs, or of one that is under way: {names}. `gridpost verify \
-             --remove-leftovers` removes them"
-        ));
-        return leftovers;
-    }
-    let mut still = Vec::new();
-    for topic in leftovers {
-        match place::remove(api, &topic).await {
-            Ok(()) => progress.line(&format!("removed topic {topic} of an earlier run")),
-            Err(error) => {
-                progress.line(&format!("! topic {topic} is left behind: {}", chain(&error)));
-                still.push(topic);
-            }
-        }
-    }
-    still
-}
-
-/// What there is to try things with.
-struct With {
-    ground: Ground,
-    /// Tells this run's events and requests from those of others.
-    run: String,
-    webhook: Option<Webhook>,
-    queue: Option<Queue>,
-    bucket: Option<String>,
-}
-
-impl With {
-    async fn find(arguments: &VerifyArguments, target: &Target) -> anyhow::Result<Self> {
-        let runs = match (target.is_dev(), target.emulator_url()) {
-            (true, _) => Where::Dev,
-            (false, Some(_)) => Where::Stack,
-            (false, None) => Where::Aws,
-        };
-        if runs == Where::Dev && (arguments.queue.is_some() || arguments.reports.is_some()) {
-            let advice = "`gridpost dev` has no SQS queue: leave --queue, --webhook and --reports out; this \
-                          program plays the webhook itself";
-            return Err(Misuse(advice.to_owned()).into());
-        }
-        let run = place::run_id();
-        let webhook = match (&arguments.webhook, &arguments.reports) {
-            (Some(url), Some(reports)) => {
-                let reports = Queue::find(target, reports).await?;
-                Some(Webhook::deployed(target, url, reports, &run).await?)
-            }
-            _ if runs == Where::Aws => None,
-            _ => Some(Webhook::here(&run).await?),
-        };
-        let queue = match &arguments.queue {
-            Some(given) => Some(Queue::find(target, given).await?),
-            None => None,
-        };
-        let connection = target.home().map(Connection::read).transpose()?.flatten();
-        let own_bucket = connection.map(|connection| connection.dead_letter_bucket);
-        let bucket = arguments.dead_letter_bucket.clone().or(own_bucket);
-        let ground = Ground {
-            runs,
-            speed: target.speed().await?,
-            has_webhook: webhook.is_some(),
-            has_queue: queue.is_some(),
-            has_letters: bucket.is_some(),
-        };
-        Ok(Self { ground, run, webhook, queue, bucket })
-    }
-}
-
-/// What the bill is reckoned for: events as they were published here, one after the other.
-fn mix(target: &Target) -> Mix {
-    let by_function_url = target.publish_url().is_some_and(|url| url.contains(".lambda-url."));
-    Mix {
-        records_per_invocation: 1,
-        front_door: if by_function_url { FrontDoor::FunctionUrl } else { FrontDoor::HttpApi },
-        ..Mix::default()
     }
 }

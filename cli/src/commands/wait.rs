@@ -7,13 +7,17 @@ use clap::{ArgGroup, Args};
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::failure::{Misuse, SoFar};
-use crate::http_client;
-use crate::local::demonstration::own;
-use crate::manage_api::ManageApi;
-use crate::output::{Output, text_at};
-use crate::target::TargetArguments;
-use crate::time_span::TimeSpan;
+use crate::{
+    output::{Output, text_at},
+    target::TargetArguments,
+};
+use gridpost_ops::{
+    failure::{Misuse, SoFar},
+    http_client,
+    manage_api::ManageApi,
+    time_span::TimeSpan,
+};
+use gridpost_stack::demonstration::own;
 
 /// Between two looks.
 const POLL: Duration = Duration::from_millis(50);

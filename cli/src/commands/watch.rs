@@ -4,12 +4,13 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use tokio::signal;
 
-use crate::local::build::Profile;
-use crate::local::stack::{self, Settings};
-use crate::local::watched::{self, Relay};
-use crate::output;
-use crate::progress::Progress;
-use crate::target::TargetArguments;
+use crate::{output, target::TargetArguments};
+use gridpost_ops::progress::Progress;
+use gridpost_stack::{
+    build::Profile,
+    stack::{self, Settings},
+    watched::{self, Relay},
+};
 
 /// How the functions are watched.
 #[derive(Args, Debug)]

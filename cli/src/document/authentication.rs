@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::members;
-use crate::failure::Misuse;
+use gridpost_ops::failure::Misuse;
 
 /// Of each type: the members that stay where flags describe another one of that type.
 const KEPT: [(&str, &[&str]); 3] = [

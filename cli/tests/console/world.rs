@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::process::Stdio;
 use std::time::Duration;
 
-use gridpost_cli::answers::Answers;
-use gridpost_cli::console::{Console, Settings};
-use gridpost_cli::receiver::{Arrival, Behaviour, Receiver};
-use gridpost_cli::target::TargetArguments;
+use gridpost_console::{Console, Settings};
+use gridpost_ops::answers::Answers;
+use gridpost_ops::receiver::{Arrival, Behaviour, Receiver};
+use gridpost_ops::target::TargetArguments;
 use reqwest::header::{CONTENT_TYPE, COOKIE, HOST, LOCATION, ORIGIN, SET_COOKIE};
 use reqwest::redirect::Policy;
 use serde_json::{Value, json};

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use clap::Parser;
-use gridpost_cli::local::child;
+use gridpost_stack::child;
 use tokio::net::TcpListener;
 use tokio::runtime;
 
@@ -215,7 +215,8 @@ async fn programs(
     let needs = |wanted: fn(&Mix) -> bool| mixes.iter().any(|mix| wanted(mix));
     let has_functions = !arguments.mixes_only || needs(|mix| mix.dev.is_none());
     if has_functions && arguments.functions.is_none() {
-        let packages = ["--release", "-p", "gridpost-ingest", "-p", "gridpost-dispatch"];
+        let packages =
+            ["--release", "-p", "gridpost-programs", "--bin", "ingest", "--bin", "dispatch"];
         build(target, &packages).await?;
     }
     if needs(|mix| mix.dev.is_some_and(|host| !host.is_debug)) && arguments.gridpost.is_none() {
@@ -229,19 +230,6 @@ async fn programs(
         gridpost: arguments.gridpost.clone().unwrap_or_else(|| dev::program(target, false)),
         gridpost_debug: dev::program(target, true),
     })
-}
-
-/// The command line's program, built for debugging beside the program that runs.
-///
-/// # Errors
-///
-/// It does not compile.
-pub async fn built_beside() -> anyhow::Result<PathBuf> {
-    let own = env::current_exe()?;
-    // This is `<target>/debug/…`.
-    let target = own.ancestors().nth(2).context("the target folder")?;
-    build(target, &["-p", "gridpost-cli"]).await?;
-    Ok(dev::program(target, true))
 }
 
 /// Builds packages into that folder.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use gridpost_cli::cost::Prices;
+use gridpost_ops::cost::Prices;
 
 use super::figures::Spread;
 

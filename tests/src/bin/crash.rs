@@ -6,8 +6,8 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::Parser;
 use gridpost_tests::{
-    bench::driver,
     dev::crash::{Plan, run},
+    program,
 };
 
 /// Publishes to `gridpost dev` and kills it at random instants; says what is missing.
@@ -43,7 +43,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
     let gridpost = match arguments.gridpost {
         Some(gridpost) => gridpost,
-        None => driver::built_beside().await?,
+        None => program::gridpost().await?.to_owned(),
     };
     let folder = std::path::absolute(&arguments.folder)?;
     let _ = std::fs::remove_dir_all(&folder);

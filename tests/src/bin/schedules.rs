@@ -11,8 +11,8 @@ use std::{
 
 use clap::Parser;
 use gridpost_tests::{
-    bench::driver,
     dev::schedules::{Pace, Played, Scenario, play, scenarios},
+    program,
 };
 
 /// How fast the clock runs for schedules of up to an hour, and by how many of its seconds attempts
@@ -38,7 +38,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
     let gridpost = match arguments.gridpost {
         Some(gridpost) => gridpost,
-        None => driver::built_beside().await?,
+        None => program::gridpost().await?.to_owned(),
     };
     let (short, long): (Vec<_>, Vec<_>) = scenarios()?.into_iter().partition(Scenario::is_short);
     let again = short.iter().filter(|scenario| !scenario.is_silent()).cloned().collect();

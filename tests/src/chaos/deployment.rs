@@ -8,7 +8,7 @@ use aws_sdk_sqs::{
     types::QueueAttributeName,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
-use gridpost_cli::local::terraform::REGION;
+use gridpost_ops::aws_api::REGION;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 

@@ -3,7 +3,7 @@
 
 use std::{fmt, sync::Mutex, time::Duration};
 
-use gridpost_cli::local::emulator::Emulator;
+use gridpost_stack::emulator::Emulator;
 use tokio::{
     sync::watch,
     time::{Instant, sleep},

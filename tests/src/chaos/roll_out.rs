@@ -9,13 +9,9 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use gridpost_cli::{
-    local::{
-        build::{self, Profile},
-        prerequisites,
-    },
-    progress::Progress,
-};
+use gridpost_ops::progress::Progress;
+use gridpost_stack::build::Profile;
+use gridpost_stack::{build, prerequisites};
 
 use super::deployment::{Deployment, FUNCTIONS};
 use crate::e2e::ground::Ground;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
-use gridpost_cli::local::child;
+use gridpost_stack::child;
 use serde_json::{Value, json};
 use tokio::{
     process::{Child, Command},

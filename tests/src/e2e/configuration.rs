@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use gridpost_cli::local::terraform::{REGION, Terraform};
+use gridpost_ops::aws_api::REGION;
+use gridpost_stack::terraform::Terraform;
 use serde_json::Value;
 use tempfile::TempDir;
 

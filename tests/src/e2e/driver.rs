@@ -22,15 +22,6 @@ use super::{
     world::World,
 };
 
-/// Where the cases find the programs and folders that they use.
-#[derive(Clone, Copy, Debug)]
-pub struct Setting<'s> {
-    /// A folder below the target folder.
-    pub temporary: &'s Path,
-    /// The program `gridpost`.
-    pub program: &'s Path,
-}
-
 /// One case, named after what it shows.
 #[derive(Clone, Copy)]
 pub struct Case {
@@ -154,17 +145,17 @@ fn turns(is_complete: bool) -> (Vec<Turn>, Vec<Case>) {
 
 /// Runs the selected cases of `cargo test`: those that need only Rust, on `gridpost dev`. Lists the
 /// others.
-pub fn rust_alone(setting: Setting<'_>) -> ExitCode {
-    main(setting, false)
+pub fn rust_alone(temporary: &Path) -> ExitCode {
+    main(temporary, false)
 }
 
 /// Runs the selected cases of `tests/complete`: all of them on a stack, and on `gridpost dev` those
 /// that `cargo test` can't run there.
-pub fn complete(setting: Setting<'_>) -> ExitCode {
-    main(setting, true)
+pub fn complete(temporary: &Path) -> ExitCode {
+    main(temporary, true)
 }
 
-fn main(setting: Setting<'_>, is_complete: bool) -> ExitCode {
+fn main(temporary: &Path, is_complete: bool) -> ExitCode {
     let wanted = Wanted::parse(env::args().skip(1));
     let (turns, left_out) = turns(is_complete);
     let all = turns.len();
@@ -182,7 +173,7 @@ fn main(setting: Setting<'_>, is_complete: bool) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let failed = match runtime {
         _ if chosen.is_empty() => Vec::new(),
-        Ok(runtime) => runtime.block_on(interruptible(setting, &chosen)),
+        Ok(runtime) => runtime.block_on(interruptible(temporary, &chosen)),
         Err(err) => vec![("the tests' runtime".to_owned(), err.into())],
     };
     print!("{}", report(&failed));
@@ -213,14 +204,14 @@ fn report(failed: &Failures) -> String {
 
 /// Runs the cases until they end or are interrupted. In both cases the stack goes down and
 /// processes end.
-async fn interruptible(setting: Setting<'_>, chosen: &[Turn]) -> Failures {
+async fn interruptible(temporary: &Path, chosen: &[Turn]) -> Failures {
     tokio::select! {
-        failed = run::run(setting, chosen) => failed,
+        failed = run::run(temporary, chosen) => failed,
         () = interrupted() => {
             eprintln!("interrupted; taking down what was started");
             let mut failed = vec![("interrupted".to_owned(), anyhow!("the run was interrupted"))];
             if chosen.iter().any(|turn| turn.place == Place::Stack)
-                && let Err(err) = ground::clean(setting.temporary).await
+                && let Err(err) = ground::clean(temporary).await
             {
                 failed.push(("taking the stack down".to_owned(), err));
             }

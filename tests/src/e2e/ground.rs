@@ -5,19 +5,18 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
-use gridpost_cli::{
-    local::{
-        build::Profile,
-        connection::Connection,
-        emulator::Emulator,
-        home::{FOLDER, Home, remove_folder},
-        python::{self, Environment},
-        stack::{self, Settings, Source},
-        terraform::Terraform,
-    },
-    progress::Progress,
-};
+use gridpost_ops::home::connection::Connection;
+use gridpost_ops::home::{FOLDER, Home, remove_folder};
+use gridpost_ops::progress::Progress;
+use gridpost_stack::build::Profile;
+use gridpost_stack::emulator::Emulator;
+use gridpost_stack::python::Environment;
+use gridpost_stack::stack::{Settings, Source};
+use gridpost_stack::terraform::Terraform;
+use gridpost_stack::{python, stack};
 use serde_json::Value;
+
+use crate::program;
 
 use super::{configuration, process::DevProcess};
 
@@ -31,8 +30,6 @@ pub struct Ground {
     /// How to connect.
     pub connection: Connection,
     environment: Option<Environment>,
-    /// The command line's program, where cases run it themselves.
-    program: Option<PathBuf>,
     under: Under,
 }
 
@@ -69,41 +66,22 @@ impl Ground {
         let environment = Some(stack.environment.clone());
         // The lock goes with the stack, and taking the stack down needs it too.
         let under = Under::Stack { terraform: Box::new(stack.terraform.clone()), _lock: lock };
-        Ok(Self { home, connection, environment, program: None, under })
+        Ok(Self { home, connection, environment, under })
     }
 
-    /// The same for cases that run the command line's program.
-    #[must_use]
-    pub fn with_program(self, program: &Path) -> Self {
-        Self { program: Some(program.to_owned()), ..self }
-    }
-
-    /// The command line's program.
-    ///
-    /// # Errors
-    ///
-    /// When the ground was made without it.
-    pub fn program(&self) -> anyhow::Result<&Path> {
-        self.program.as_deref().context("no case was to run the program")
-    }
-
-    /// Starts a process of `gridpost dev` from `program`, in a `folder` of its own.
+    /// Starts a process of `gridpost dev` in a `folder` of its own.
     ///
     /// # Errors
     ///
     /// When it does not start.
-    pub async fn on_dev(
-        program: &Path,
-        folder: &Path,
-        environment: Option<Environment>,
-    ) -> anyhow::Result<Self> {
+    pub async fn on_dev(folder: &Path, environment: Option<Environment>) -> anyhow::Result<Self> {
         remove_folder(folder)?;
         let home = Home::at(folder).with_cache(&cache()?);
         // The log of tools that cases install.
         fs::create_dir_all(home.logs())?;
-        let (process, connection) = DevProcess::start(program, &home).await?;
+        let (process, connection) = DevProcess::start(program::gridpost().await?, &home).await?;
         let under = Under::Process(Box::new(process));
-        Ok(Self { home, connection, environment, program: None, under })
+        Ok(Self { home, connection, environment, under })
     }
 
     /// The Python environment with Azure's SDK.

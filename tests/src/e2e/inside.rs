@@ -8,7 +8,9 @@ use std::time::Duration;
 use anyhow::Context;
 use aws_sdk_s3::Client;
 use aws_sdk_s3::config::{BehaviorVersion, Credentials, Region};
-use gridpost_cli::local::{emulator::Emulator, home::Home, terraform::REGION};
+use gridpost_ops::aws_api::REGION;
+use gridpost_ops::home::Home;
+use gridpost_stack::emulator::Emulator;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 

@@ -9,11 +9,9 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use gridpost_cli::local::{
-    child,
-    fingerprint::Fingerprint,
-    home::{Home, remove_folder},
-};
+use gridpost_ops::home::{Home, remove_folder};
+use gridpost_stack::child;
+use gridpost_stack::fingerprint::Fingerprint;
 use serde_json::Value;
 use tokio::{io::AsyncWriteExt, sync::OnceCell, time::timeout};
 

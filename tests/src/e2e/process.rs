@@ -9,7 +9,9 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
-use gridpost_cli::local::{child, connection::Connection, home::Home};
+use gridpost_ops::home::Home;
+use gridpost_ops::home::connection::Connection;
+use gridpost_stack::child;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
     process::Child,

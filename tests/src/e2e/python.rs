@@ -5,7 +5,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use gridpost_cli::local::{child, python::Environment};
+use gridpost_stack::child;
+use gridpost_stack::python::Environment;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};

@@ -4,7 +4,9 @@
 use std::{fs, path::PathBuf};
 
 use anyhow::{Context, ensure};
-use gridpost_cli::local::{child, home::Home, python::Environment};
+use gridpost_ops::home::Home;
+use gridpost_stack::child;
+use gridpost_stack::python::Environment;
 use serde_json::Value;
 
 use crate::packages;

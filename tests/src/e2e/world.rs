@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use clap::Parser;
-pub use gridpost_cli::local::terraform::ACCOUNT;
-use gridpost_cli::{
-    arguments::{Arguments, Command},
-    commands::audit,
-    failure::Refusal,
-    manage_api::ManageApi,
+use gridpost_ops::failure::Refusal;
+use gridpost_ops::manage_api::ManageApi;
+use gridpost_ops::target::{Target, TargetArguments};
+use gridpost_ops::{
+    audit::{self, AuditOptions},
     wall_clock,
 };
+pub use gridpost_stack::terraform::ACCOUNT;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -148,16 +147,23 @@ impl World {
     ///
     /// When it can't look.
     pub async fn audit(&self, topic: &str, wait_s: u64) -> anyhow::Result<Value> {
-        let home = self.ground.home().root().display().to_string();
-        let wait = wait_s.to_string();
-        let words =
-            ["gridpost", "audit", "--home", &home, "--topic", topic, "--wait", wait.as_str()];
-        let Arguments { command: Command::Audit(arguments), target, .. } =
-            Arguments::try_parse_from(words)?
-        else {
-            anyhow::bail!("another command")
+        let options = AuditOptions {
+            topic: Some(topic.to_owned()),
+            subscription: None,
+            since: "24h".parse()?,
+            wait: wait_s,
         };
-        Ok(audit::look_until(&arguments, &target).await?.document())
+        Ok(audit::look_until(&options, &self.target()?).await?.document())
+    }
+
+    /// The deployment, as the command line finds it.
+    ///
+    /// # Errors
+    ///
+    /// When it is not up.
+    pub fn target(&self) -> anyhow::Result<Target> {
+        let home = Some(self.ground.home().root().to_owned());
+        TargetArguments { home, ..TargetArguments::default() }.resolve()
     }
 
     /// The health of an event subscription's endpoint, as soon as it is so.

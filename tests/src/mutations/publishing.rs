@@ -3,7 +3,7 @@
 use super::Mutation;
 
 const INGEST_HANDLER: &str = "functions/ingest/src/handler.rs";
-const INGEST_ENQUEUE: &str = "functions/expand/src/enqueue.rs";
+const INGEST_ENQUEUE: &str = "functions/ingest/src/enqueue.rs";
 
 /// All of them.
 pub(super) const ALL: &[Mutation] = &[
@@ -24,7 +24,7 @@ pub(super) const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "a stored payload that failed counts as stored",
-        file: "functions/ingest/src/enqueue.rs",
+        file: INGEST_ENQUEUE,
         old: r#"            payloads.put(key, object).await
 "#,
         new: r#"            let _ = payloads.put(key, object).await;
@@ -33,14 +33,14 @@ pub(super) const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "messages are sent before the payloads that they ask for",
-        file: "functions/ingest/src/enqueue.rs",
+        file: INGEST_ENQUEUE,
         old: r#"    store(outlet.payloads, packed, wave).await?;
     let message"#,
         new: "    let message",
     },
     Mutation {
         name: "a message that failed is not sent again",
-        file: "functions/ingest/src/enqueue.rs",
+        file: INGEST_ENQUEUE,
         old: r#"    let failed_again = send_once(sender, queue, failed, &message).await;
     failed_again.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))"#,
         new: r#"    let _: Vec<T> = failed;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use gridpost_cli::local::quotas::CHECKS;
+use gridpost_stack::quotas::CHECKS;
 use serde_json::{Value, json};
 
 /// What is tried in Python, the last that is taken, the first that is refused, and how.

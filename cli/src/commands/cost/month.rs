@@ -6,13 +6,14 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::FrontDoorArgument;
-use crate::{
+use crate::output::Output;
+use gridpost_ops::{
     cost::{
-        Measured, Prices,
+        Measured, Prices, as_of,
         month::{Alarms, Estate, MonthLine, estates, month, price_of_switches, total},
+        units,
     },
     failure::Misuse,
-    output::Output,
 };
 
 /// What is deployed, and what it does. Without any: an idle deployment with the module's defaults.
@@ -111,7 +112,7 @@ pub(super) fn run(
     );
     let document = json!({
         "region": prices.region,
-        "pricesAsOf": super::as_of(prices),
+        "pricesAsOf": as_of(prices),
         "lines": parts.collect::<Vec<_>>(),
         "dollarsPerMonth": total(&lines),
     });
@@ -151,25 +152,13 @@ fn text(lines: &[MonthLine], prices: &Prices) -> String {
     for line in lines {
         let _ = writeln!(text, "  {:>8.2}  {:<58} {}", line.dollars, line.what, units(line.units));
     }
-    let (region, as_of) = (&prices.region, super::as_of(prices));
+    let (region, as_of) = (&prices.region, as_of(prices));
     let _ = write!(
         text,
         "\nPrices of {region}, {as_of}, without free tiers, discounts and data transfer; assumptions: \
          docs/cost.md."
     );
     text
-}
-
-/// Units as people read them.
-pub(crate) fn units(units: f64) -> String {
-    if units >= 1e6 {
-        format!("{:.2} million", units / 1e6)
-    } else if units >= 100.0 {
-        format!("{units:.0}")
-    } else {
-        let text = format!("{units:.3}");
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    }
 }
 
 /// The estates of the page, a table each.

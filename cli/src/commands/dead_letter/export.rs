@@ -12,11 +12,8 @@ use serde_json::{Value, json};
 
 use super::unread::Unread;
 use super::{Filter, Sent, found};
-use crate::commands::if_there;
-use crate::failure::Misuse;
-use crate::manage_api::ManageApi;
 use crate::output::{Output, count, text_at};
-use crate::progress::Progress;
+use gridpost_ops::{failure::Misuse, lookup::if_there, manage_api::ManageApi, progress::Progress};
 
 /// Dead letters that are fetched at the same time.
 const AT_ONCE: usize = 8;
@@ -237,7 +234,7 @@ fn write_line(to: &mut (dyn Write + Send), letter: &Value) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::commands::dead_letter::Chosen;
-    use crate::manage_api::fake::FakeApi;
+    use gridpost_ops::manage_api::fake::FakeApi;
 
     fn to_file(folder: &tempfile::TempDir) -> ExportArguments {
         let chosen = Chosen {

@@ -7,11 +7,15 @@ use serde_json::{Value, json};
 
 use super::unread::Unread;
 use super::{Filter, counts_of, of};
-use crate::commands::Whose;
-use crate::failure::{Misuse, chain};
-use crate::manage_api::ManageApi;
-use crate::manage_api::dead_letters::LetterChoice;
-use crate::output::{self, Output, count};
+use crate::{
+    commands::Whose,
+    output::{self, Output, count},
+};
+use gridpost_ops::{
+    dead_letters::until_counted,
+    failure::{Misuse, chain},
+    manage_api::{ManageApi, dead_letters::LetterChoice},
+};
 
 /// What an answer counts.
 const MEMBERS: [&str; 3] = ["purgedEvents", "purgedObjects", "leftEvents"];
@@ -101,22 +105,6 @@ async fn delete(
         purged.note(key, counts, done);
     }
     purged
-}
-
-/// S3 tells times in whole seconds, and clocks differ a little.
-const SETTLED_MS: i64 = 2_000;
-
-/// What is chosen ends where the count begins: what is written between the count and the deletion was
-/// not counted, and stays.
-pub(crate) fn until_counted(choice: LetterChoice, now: Timestamp) -> LetterChoice {
-    let counted = Timestamp::from_millis(now.as_millis() - SETTLED_MS);
-    let asked = choice.to.as_deref().map(Timestamp::parse_rfc_3339);
-    match asked {
-        // One that is no time is the server's to refuse.
-        Some(None) => choice,
-        Some(Some(asked)) if asked <= counted => choice,
-        Some(Some(_)) | None => LetterChoice { to: Some(counted.to_iso_8601()), ..choice },
-    }
 }
 
 fn add(counts: &mut [u64; 3], answer: &Value) {
@@ -278,7 +266,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::manage_api::fake::FakeApi;
+    use gridpost_ops::manage_api::fake::FakeApi;
 
     #[derive(Parser, Debug)]
     struct Line {

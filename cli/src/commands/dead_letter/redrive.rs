@@ -10,13 +10,18 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::{Chosen, owners};
-use crate::commands::Whose;
-use crate::document::TimeToLive;
-use crate::failure::{Misuse, Refusal, chain};
-use crate::http_client::is_loopback;
-use crate::manage_api::ManageApi;
-use crate::output::{self, Output, text_at};
-use crate::progress::{Progress, Step};
+use crate::{
+    commands::Whose,
+    output::{self, Output, text_at},
+};
+use gridpost_ops::{
+    dead_letters::refusal_by_probation,
+    failure::{Misuse, Refusal, chain},
+    given::TimeToLive,
+    http_client::is_loopback,
+    manage_api::ManageApi,
+    progress::{Progress, Step},
+};
 
 /// Between two looks at a job.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -125,28 +130,6 @@ impl RedriveArguments {
     }
 }
 
-/// What is wrong with sending to that event subscription now, if its probation ends events at once.
-pub(crate) fn refusal_by_probation(topic: &str, name: &str, health: &Value) -> Option<String> {
-    let target = Whose { topic: topic.to_owned(), subscription: name.to_owned() };
-    ends_at_once(&target, health)
-}
-
-/// What is wrong with sending to an endpoint on a probation that ends events at once, and what to do.
-fn ends_at_once(target: &Whose, health: &Value) -> Option<String> {
-    let Whose { topic, subscription } = target;
-    let at = |pointer| text_at(health, pointer);
-    (health["newEvents"] == "Ends").then(|| {
-        format!(
-            "{topic}/{subscription} is on probation until {} because of {}: each event sent now ends at once, as a \
-             new dead letter. Mend the cause, test it (gridpost subscription send-test --topic {topic} --name \
-             {subscription}) and end the probation (gridpost subscription health --topic {topic} --name \
-             {subscription} --reset). --on-probation sends all the same.",
-            at("/until"),
-            at("/cause/outcome")
-        )
-    })
-}
-
 /// Runs `gridpost dead-letter redrive`.
 ///
 /// # Errors
@@ -174,7 +157,7 @@ pub(super) async fn run(
     for target in watched.iter().flatten() {
         // What can't be read is no reason: a redrive may be allowed where reading health is not.
         let health = api.health(&target.topic, &target.subscription).await.unwrap_or_default();
-        if let Some(refused) = ends_at_once(target, &health) {
+        if let Some(refused) = refusal_by_probation(&target.topic, &target.subscription, &health) {
             return Err(Misuse(refused).into());
         }
     }
@@ -397,7 +380,7 @@ async fn follow(
 async fn refused_by(api: &ManageApi, watched: Option<&Whose>, job: &Value) -> Option<String> {
     let target = watched.filter(|_| job["status"] == "Running" && job["phase"] != "Counting")?;
     let health = api.health(&target.topic, &target.subscription).await.ok()?;
-    ends_at_once(target, &health)
+    refusal_by_probation(&target.topic, &target.subscription, &health)
 }
 
 fn show(step: &Step, job: &Value, has_total: &mut bool) {
@@ -481,7 +464,7 @@ pub(super) fn list(jobs: &[Value]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manage_api::fake::FakeApi;
+    use gridpost_ops::manage_api::fake::FakeApi;
 
     #[test]
     fn only_a_job_with_the_same_settings_is_followed() {
@@ -527,22 +510,6 @@ mod tests {
         let mut of_all = job.clone();
         of_all["from"] = Value::Null;
         assert_eq!(differences(&of_all, &asked, &of, since(360)), ["from"]);
-    }
-
-    #[test]
-    fn nothing_is_sent_to_an_endpoint_that_ends_events_at_once() {
-        let target = Whose { topic: "t".to_owned(), subscription: "u".to_owned() };
-        let health = |new_events: &str| {
-            json!({"newEvents": new_events, "until": "2026-01-01T00:05:00Z",
-                "cause": {"outcome": "Unauthorized"}})
-        };
-        for sent in ["Attempted", "Waits", "NotMatched"] {
-            assert_eq!(ends_at_once(&target, &health(sent)), None, "{sent}");
-        }
-        let refused = ends_at_once(&target, &health("Ends")).expect("refused");
-        for part in ["t/u", "until 2026-01-01T00:05:00Z", "Unauthorized", "--on-probation"] {
-            assert!(refused.contains(part), "{part} is not in\n{refused}");
-        }
     }
 
     #[derive(clap::Parser)]

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::unread::Unread;
 use super::{Filter, Sent, found};
-use crate::manage_api::ManageApi;
 use crate::output::{self, Output, text_at};
+use gridpost_ops::manage_api::ManageApi;
 
 /// Which ones.
 #[derive(Args, Debug)]

@@ -5,9 +5,11 @@ use anyhow::Context;
 use serde_json::{Value, json};
 
 use super::Filter;
-use crate::commands::{Whose, if_there};
-use crate::failure::{Refusal, chain};
-use crate::output::count;
+use crate::{commands::Whose, output::count};
+use gridpost_ops::{
+    failure::{Refusal, chain},
+    lookup::if_there,
+};
 
 /// Which could not be read, and why.
 #[derive(Debug, Default)]
@@ -97,11 +99,12 @@ mod tests {
     use gridpost_core::time::Timestamp;
 
     use super::*;
-    use crate::commands::dead_letter::{self, DeadLetterCommand, Sent};
-    use crate::manage_api::ManageApi;
-    use crate::manage_api::fake::FakeApi;
-    use crate::output::Output;
-    use crate::target::TargetArguments;
+    use crate::{
+        commands::dead_letter::{self, DeadLetterCommand, Sent},
+        output::Output,
+        target::TargetArguments,
+    };
+    use gridpost_ops::manage_api::{ManageApi, fake::FakeApi};
 
     #[derive(Parser)]
     struct Line {

@@ -5,9 +5,11 @@ use std::ops::ControlFlow;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 
-use crate::commands::{Whose, if_there};
-use crate::manage_api::ManageApi;
-use crate::output::{self, text_at};
+use crate::{
+    commands::Whose,
+    output::{self, text_at},
+};
+use gridpost_ops::{lookup::if_there, manage_api::ManageApi};
 
 /// Event subscriptions whose deliveries are read at the same time.
 const AT_ONCE: usize = 8;
@@ -199,7 +201,7 @@ fn outcome(delivery: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manage_api::fake::FakeApi;
+    use gridpost_ops::manage_api::fake::FakeApi;
 
     /// `gone` was deleted after its name was read.
     #[tokio::test]

@@ -13,10 +13,12 @@ use gridpost_core::{
 };
 use serde_json::{Value, json, value::RawValue};
 
-use crate::commands::{read_document, read_events};
-use crate::failure::Misuse;
-use crate::output::{self, Output};
-use crate::target::TargetArguments;
+use crate::{
+    commands::{read_document, read_events},
+    output::{self, Output},
+    target::TargetArguments,
+};
+use gridpost_ops::failure::Misuse;
 
 /// Whose filter, and which events.
 #[derive(Args, Debug)]

@@ -7,11 +7,12 @@ use clap::{ArgGroup, Args};
 use serde_json::{Map, Value, json};
 
 use super::{NamedArguments, delivery_profile};
-use crate::commands::read_document;
-use crate::document::{AuthenticationFlags, SettingFlags, retry_limits};
-use crate::failure::Misuse;
-use crate::manage_api::ManageApi;
-use crate::output::text_at;
+use crate::{
+    commands::read_document,
+    document::{AuthenticationFlags, SettingFlags, retry_limits},
+    output::text_at,
+};
+use gridpost_ops::{failure::Misuse, manage_api::ManageApi};
 
 /// The flags of which one must be given, beside those of the endpoint's authentication.
 const CHANGES: [&str; 25] = [

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::e2e::world::{ACCOUNT, EVENT_GRID, SOON, Topic, World, refusal};
-use gridpost_cli::local::terraform::REGION;
+use gridpost_ops::aws_api::REGION;
 
 use place::Place;
 

@@ -4,7 +4,7 @@
 use std::{fs, time::Duration};
 
 use anyhow::{Context, ensure};
-use gridpost_cli::local::terraform::REGION;
+use gridpost_ops::aws_api::REGION;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 

@@ -10,14 +10,10 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use gridpost_cli::{
-    local::{
-        home::Home,
-        samples,
-        watched::{self, Relay},
-    },
-    target::TargetArguments,
-};
+use gridpost_ops::home::Home;
+use gridpost_ops::target::TargetArguments;
+use gridpost_stack::watched::Relay;
+use gridpost_stack::{samples, watched};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::{

@@ -15,7 +15,7 @@ use futures::{
     future::try_join,
     stream::{self, FuturesUnordered},
 };
-use gridpost_cli::failure::Refusal;
+use gridpost_ops::failure::Refusal;
 use serde_json::json;
 use tokio::time::{Instant, interval, sleep};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use gridpost_cli::local::child;
+use gridpost_stack::child;
 use serde_json::{Value, json};
 
 use crate::e2e::{

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use gridpost_cli::wall_clock;
+use gridpost_ops::wall_clock;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 

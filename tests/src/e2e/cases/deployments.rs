@@ -4,10 +4,9 @@ use std::{env, time::Duration};
 
 use anyhow::{Context, ensure};
 use futures::future::try_join_all;
-use gridpost_cli::{
-    local::{connection::TopicConnection, stack},
-    manage_api::ManageApi,
-};
+use gridpost_ops::home::connection::TopicConnection;
+use gridpost_ops::manage_api::ManageApi;
+use gridpost_stack::stack;
 use serde_json::{Value, json};
 
 use crate::e2e::{
@@ -140,7 +139,7 @@ impl Deployed {
     async fn post(&self, world: &World, id: &str, with: &TopicConnection) -> anyhow::Result<u16> {
         let event = json!([{
             "id": id, "eventType": "Gridpost.Test", "subject": "e2e/two", "data": {},
-            "eventTime": gridpost_cli::wall_clock::now_rfc3339(), "dataVersion": "1.0",
+            "eventTime": gridpost_ops::wall_clock::now_rfc3339(), "dataVersion": "1.0",
         }]);
         let key = with.keys.first().context("a topic has keys")?;
         let url = &self.topic.endpoint;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, ensure};
-use gridpost_cli::manage_api::waiting::ParkedChoice;
+use gridpost_ops::manage_api::waiting::ParkedChoice;
 use serde_json::{Value, json};
 
 use crate::e2e::{

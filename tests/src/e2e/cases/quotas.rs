@@ -1,7 +1,8 @@
 //! AWS's limits on single requests: the emulator enforces them, and no program of ours exceeds one.
 
 use anyhow::{bail, ensure};
-use gridpost_cli::local::{quotas, terraform::REGION};
+use gridpost_ops::aws_api::REGION;
+use gridpost_stack::quotas;
 use serde_json::{Value, json};
 
 use crate::e2e::world::{ACCOUNT, World};

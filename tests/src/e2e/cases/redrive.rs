@@ -4,20 +4,17 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use clap::Parser;
-use gridpost_cli::{
-    arguments::{Arguments, Command},
-    commands::dead_letter,
-    manage_api::dead_letters::LetterChoice,
-    output::Output,
-};
+use gridpost_ops::manage_api::dead_letters::LetterChoice;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::e2e::{
-    inside,
-    receiver::{Endpoint, Reply},
-    world::{EVENT_GRID, SOON, Topic, World},
+use crate::{
+    e2e::{
+        inside,
+        receiver::{Endpoint, Reply},
+        world::{EVENT_GRID, SOON, Topic, World},
+    },
+    program,
 };
 
 const POLL: Duration = Duration::from_millis(500);
@@ -248,15 +245,13 @@ async fn all_arrive(endpoint: &Endpoint, first: usize, events: usize) -> anyhow:
 
 /// Runs `gridpost dead-letter redrive` to its end.
 async fn redrive(world: &World, topic: &Topic<'_>, flags: &[&str]) -> anyhow::Result<()> {
-    let home = world.ground.home().root().display().to_string();
-    let words = ["gridpost", "--home", &home, "--json", "dead-letter", "redrive"].into_iter();
-    let words = words.chain(["--topic", topic.name.as_str(), "--subscription", NAME]);
-    let Arguments { command: Command::DeadLetter(command), target, json, .. } =
-        Arguments::try_parse_from(words.chain(flags.iter().copied()))?
-    else {
-        anyhow::bail!("another command")
-    };
-    dead_letter::run(command, &target, Output::new(json)).await
+    let mut command = tokio::process::Command::new(program::gridpost().await?);
+    command.arg("--home").arg(world.ground.home().root());
+    command.args(["--json", "dead-letter", "redrive", "--topic", &topic.name]);
+    let ended = command.args(["--subscription", NAME]).args(flags).output().await?;
+    let told = String::from_utf8_lossy(&ended.stderr);
+    ensure!(ended.status.success(), "gridpost dead-letter redrive: {}: {told}", ended.status);
+    Ok(())
 }
 
 /// The same, but returns the job that it began.

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use anyhow::Context;
-use gridpost_cli::local::{artefacts::architecture, child};
+use gridpost_stack::artefacts::architecture;
+use gridpost_stack::child;
 use tokio::process::Command;
 
-use crate::e2e::world::World;
+use crate::{e2e::world::World, program};
 
 /// The packages of `release/build` are deployed onto their own emulator and verified, in an empty
 /// folder, with an empty home folder and without Rust, a C compiler or Git on the PATH. Functions
@@ -23,7 +24,7 @@ pub async fn it_is_deployed_and_proven_without_rust(world: &World) -> anyhow::Re
     let mut build = script("build")?;
     build.args(["--arch", architecture()?, "--level", "1", "--programs"]);
     build.arg(functions.as_str().context("a folder of functions")?);
-    build.arg("--cli").arg(world.ground.program()?).arg("--out").arg(&packed);
+    build.arg("--cli").arg(program::gridpost().await?).arg("--out").arg(&packed);
     let logs = world.ground.home().logs();
     child::run("release/build", build, &logs.join("release-build.log"), |_| ()).await?;
     let mut tried = script("try")?;

@@ -1,13 +1,12 @@
 //! Upgrades: a new version is rolled out while events flow.
 
+use std::time::Duration;
+
 use anyhow::{Context, ensure};
-use clap::Parser;
-use gridpost_cli::{
-    arguments::{Arguments, Command},
-    commands::prober,
-    local::terraform::Terraform,
-    progress::Progress,
-};
+use gridpost_ops::prober::{self, ProberOptions};
+use gridpost_ops::progress::Progress;
+use gridpost_ops::time_span::TimeSpan;
+use gridpost_stack::terraform::Terraform;
 use serde_json::json;
 use tokio::sync::oneshot;
 
@@ -20,16 +19,17 @@ use crate::e2e::world::World;
 ///
 /// When that does not hold.
 pub async fn a_new_version_loses_nothing(world: &World) -> anyhow::Result<()> {
-    let home = world.ground.home().root().display().to_string();
     // On AWS a version's first copies begin in a fraction of a second. Here they take seconds of two processors,
     // and each publish that comes meanwhile asks for another one: at 20 a second none was ever done.
-    let words = ["gridpost", "prober", "--home", &home, "--rate", "5", "--for", "10m"];
-    let Arguments { command: Command::Prober(arguments), target, .. } =
-        Arguments::try_parse_from(words)?
-    else {
-        anyhow::bail!("another command")
+    let options = ProberOptions {
+        topic: None,
+        rate: 5,
+        lasts: TimeSpan(Duration::from_secs(600)),
+        drain: TimeSpan(Duration::from_secs(120)),
+        port: 0,
+        endpoint: None,
     };
-    let target = target.resolve()?;
+    let target = world.target()?;
     let (rolled, stop) = oneshot::channel();
     let rolling = async {
         let before = world.ground.terraform()?.clone();
@@ -42,7 +42,7 @@ pub async fn a_new_version_loses_nothing(world: &World) -> anyhow::Result<()> {
         rolled_out.and(rolled_back)
     };
     let stopped = async { drop(stop.await) };
-    let probing = prober::probe(&arguments, &target, Progress::silent(), stopped);
+    let probing = prober::probe(&options, &target, Progress::silent(), stopped);
     let (rolled, probed) = tokio::join!(rolling, probing);
     rolled?;
     let probe = probed?;

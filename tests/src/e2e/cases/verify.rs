@@ -3,12 +3,8 @@
 use std::future::pending;
 
 use anyhow::{Context, ensure};
-use clap::Parser;
-use gridpost_cli::{
-    arguments::{Arguments, Command},
-    commands::verify,
-    local::terraform::REGION,
-};
+use gridpost_ops::aws_api::REGION;
+use gridpost_ops::verify::{self, VerifyOptions};
 use serde_json::Value;
 
 use crate::e2e::world::{ACCOUNT, World};
@@ -23,30 +19,21 @@ pub async fn a_deployment_is_proven_with_a_queue(world: &World) -> anyhow::Resul
     // A name that a local stack allows.
     let name = format!("local-verify-{}", world.run());
     world.queue(&name, &[]).await?;
-    let home = world.ground.home().root().display().to_string();
     let queue = format!("arn:aws:sqs:{REGION}:{ACCOUNT}:{name}");
     // The emulator takes seconds for calls that SQS answers at once; over 100 deliveries are stored
     // first.
-    let words = [
-        "gridpost",
-        "verify",
-        "--home",
-        &home,
-        "--queue",
-        &queue,
-        "--events",
-        "10",
-        "--fan-out",
-        "5",
-        "--fan-out-events",
-        "24",
-    ];
-    let Arguments { command: Command::Verify(arguments), target, .. } =
-        Arguments::try_parse_from(words)?
-    else {
-        anyhow::bail!("another command")
+    let options = VerifyOptions {
+        queue: Some(queue),
+        webhook: None,
+        reports: None,
+        dead_letter_bucket: None,
+        only: Vec::new(),
+        events: 10,
+        fan_out: 5,
+        fan_out_events: 24,
+        remove_leftovers: false,
     };
-    let report = verify::report(&arguments, &target, pending()).await?.document();
+    let report = verify::report(&options, &world.target()?, pending()).await?.document();
     let steps = report["steps"].as_array().context("no steps")?;
     ensure!(steps.len() == 9, "{report:#}");
     for step in steps {

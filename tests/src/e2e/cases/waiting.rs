@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use gridpost_cli::manage_api::waiting::ParkedChoice;
 use gridpost_core::{
     delivery::{Delivery, dead_letter::Ended},
     event::DeliverySchema,
     retry::{EndReason, attempts::Attempts, profile::ProfileName},
     subscription::DeadLetterDestination,
 };
+use gridpost_ops::manage_api::waiting::ParkedChoice;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;

@@ -1,18 +1,20 @@
 //! Brings up the stack or processes, runs the cases, and takes everything down.
 
 use std::{
-    num::NonZero, panic::AssertUnwindSafe, sync::Arc, thread::available_parallelism, time::Duration,
+    num::NonZero, panic::AssertUnwindSafe, path::Path, sync::Arc, thread::available_parallelism,
+    time::Duration,
 };
 
 use anyhow::{Context, anyhow};
 use futures::{FutureExt, future::join_all};
-use gridpost_cli::local::{home::remove_folder, python::Environment};
+use gridpost_ops::home::remove_folder;
+use gridpost_stack::python::Environment;
 use tokio::{
     task::JoinSet,
     time::{Instant, timeout},
 };
 
-use super::{Case, Failures, Phase, Setting, Turn, beside::Beside};
+use super::{Case, Failures, Phase, Turn, beside::Beside};
 use crate::e2e::{
     cases::quotas,
     ground::{self, Ground},
@@ -30,22 +32,22 @@ const CASES_PER_PROCESSOR: usize = 10;
 const DEV_FOLDER: &str = "dev";
 
 /// Runs the turns; returns the failures.
-pub(super) async fn run(setting: Setting<'_>, turns: &[Turn]) -> Failures {
+pub(super) async fn run(temporary: &Path, turns: &[Turn]) -> Failures {
     let (on_dev, on_stack): (Vec<_>, Vec<_>) =
         turns.iter().copied().partition(|turn| turn.place == Place::Dev);
     match on_stack.is_empty() {
-        true => run_on_dev(setting, &on_dev).await,
-        false => run_on_stack(setting, &on_stack, &on_dev).await,
+        true => run_on_dev(temporary, &on_dev).await,
+        false => run_on_stack(temporary, &on_stack, &on_dev).await,
     }
 }
 
 /// Runs one phase after the other. Cases on `gridpost dev` share only the machine with them, and
 /// run beside the phase that tolerates that.
-async fn run_on_stack(setting: Setting<'_>, turns: &[Turn], on_dev: &[Turn]) -> Failures {
-    let (world, beside) = match raise(setting).await {
+async fn run_on_stack(temporary: &Path, turns: &[Turn], on_dev: &[Turn]) -> Failures {
+    let (world, beside) = match raise(temporary).await {
         Ok((world, beside)) => (Arc::new(world), beside),
         Err(err) => {
-            let taken_down = ground::clean(setting.temporary).await.err();
+            let taken_down = ground::clean(temporary).await.err();
             return without_ground(err, taken_down, turns.iter().chain(on_dev));
         }
     };
@@ -55,7 +57,7 @@ async fn run_on_stack(setting: Setting<'_>, turns: &[Turn], on_dev: &[Turn]) -> 
             turns.iter().filter(|turn| turn.case.phase.order() == phase).collect();
         let on_dev = if phase == Phase::Disturbing { on_dev } else { &[] };
         let (of_phase, on_dev) =
-            tokio::join!(run_phase(&world, &of_phase, beside), run_on_dev(setting, on_dev));
+            tokio::join!(run_phase(&world, &of_phase, beside), run_on_dev(temporary, on_dev));
         failed.extend(of_phase.into_iter().chain(on_dev));
     }
     failed.extend(quotas::kept(&world).err().map(|err| ("AWS's quotas".to_owned(), err)));
@@ -65,10 +67,10 @@ async fn run_on_stack(setting: Setting<'_>, turns: &[Turn], on_dev: &[Turn]) -> 
     failed
 }
 
-async fn raise(setting: Setting<'_>) -> anyhow::Result<(World, Beside)> {
+async fn raise(temporary: &Path) -> anyhow::Result<(World, Beside)> {
     let beside = Beside::named()?;
     beside.goes_on(true);
-    let ground = Ground::up(setting.temporary).await?.with_program(setting.program);
+    let ground = Ground::up(temporary).await?;
     Ok((World::on(ground).await?, beside))
 }
 
@@ -99,15 +101,15 @@ fn without_ground<'t>(
 }
 
 /// Runs all at once: most cases share one process, and each of the others has its own.
-async fn run_on_dev(setting: Setting<'_>, turns: &[Turn]) -> Failures {
+async fn run_on_dev(temporary: &Path, turns: &[Turn]) -> Failures {
     if turns.is_empty() {
         return Vec::new();
     }
     let ready = async {
-        let lock = ground::lock(setting.temporary, "dev.lock")?;
+        let lock = ground::lock(temporary, "dev.lock")?;
         let needs_python = |turn: &Turn| turn.case.needs == Needs::Program(Program::Python);
         let environment = match turns.iter().any(needs_python) {
-            true => Some(ground::install_python(setting.temporary).await?),
+            true => Some(ground::install_python(temporary).await?),
             false => None,
         };
         anyhow::Ok((lock, environment))
@@ -122,21 +124,20 @@ async fn run_on_dev(setting: Setting<'_>, turns: &[Turn]) -> Failures {
     let groups = groups.filter(|group| !group.is_empty()).enumerate();
     let runs = groups.map(|(number, group)| {
         let environment = environment.clone();
-        async move { run_on_process(setting, &number.to_string(), &group, environment).await }
+        async move { run_on_process(temporary, &number.to_string(), &group, environment).await }
     });
     join_all(runs).await.into_iter().flatten().collect()
 }
 
 /// Runs all at once on a process. Its folder stays when one fails: the log is there.
 async fn run_on_process(
-    setting: Setting<'_>,
+    temporary: &Path,
     name: &str,
     turns: &[&Turn],
     environment: Option<Environment>,
 ) -> Failures {
-    let folder = setting.temporary.join(DEV_FOLDER).join(name);
-    let world =
-        async { World::on(Ground::on_dev(setting.program, &folder, environment).await?).await };
+    let folder = temporary.join(DEV_FOLDER).join(name);
+    let world = async { World::on(Ground::on_dev(&folder, environment).await?).await };
     let world = match world.await {
         Ok(world) => Arc::new(world),
         Err(err) => return without_ground(err, None, turns.iter().copied()),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use base64::{Engine, prelude::BASE64_STANDARD};
-use gridpost_cli::local::terraform::REGION;
+use gridpost_ops::aws_api::REGION;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 

@@ -1,0 +1,168 @@
+//! What this deployment would cost in a month on AWS, by what it has and what was published lately.
+
+use axum::extract::{Query, State};
+use axum::response::Response;
+use futures::{StreamExt, stream};
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::App;
+use super::failure::{self, Answer};
+use super::forms::given;
+use super::page::{self, Frame, Tab};
+use gridpost_ops::{
+    audit,
+    cost::{
+        Measured, Prices, as_of,
+        month::{Estate, month, total},
+        units,
+    },
+    failure::Misuse,
+    given::TimeToLive,
+    lookup::if_there,
+};
+
+/// Hours that are counted where no number is given, and that a month has as AWS reckons.
+const COUNTED_HOURS: u32 = 24;
+const MONTH_HOURS: u64 = 730;
+
+/// Topics and event subscriptions that are counted at most, and topics that are read at the same time.
+const TOPICS_MAX: usize = 1_000;
+const SUBSCRIPTIONS_MAX: usize = 2_000;
+const AT_ONCE: usize = 4;
+
+/// Events in a month; counted where it is not given.
+#[derive(Deserialize)]
+pub(super) struct Asked {
+    events: Option<String>,
+}
+
+/// The page.
+pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> Answer<Response> {
+    let events = match given(asked.events.as_ref()) {
+        Some(text) => {
+            let rule = |_| Misuse(format!("Events in a month: `{text}` is no whole number"));
+            Some(text.parse::<u64>().map_err(rule)?)
+        }
+        None => None,
+    };
+    let body = html! {
+        form.row method="get" action="/cost" {
+            label { "With so many events in a month instead "
+                input name="events" inputmode="numeric" value=(events.map(|it| it.to_string()).unwrap_or_default()); }
+            button.second { "Reckon" }
+        }
+        (page::late())
+    };
+    let mut command = "cost month --topics N --event-subscriptions N --fan-out N".to_owned();
+    if let Some(events) = events {
+        command.push_str(&format!(" --events {events}"));
+    }
+    let frame = Frame { tab: Tab::Cost, title: "Cost", above: Vec::new(), command };
+    let page = app.page(&frame, &body);
+    Ok(page::streamed(page, async move {
+        match tokio::try_join!(counted(&app), sizes(&app)) {
+            Ok((counted, sizes)) => told(counted, &sizes, events),
+            Err(error) => html! { div.problem role="alert" { (failure::told(&error)) } },
+        }
+    }))
+}
+
+/// What a month costs with so many events, or as many as were counted.
+fn told((counted, fan_out): (u64, u32), sizes: &Sizes, events: Option<u64>) -> Markup {
+    let events = events.unwrap_or(counted * MONTH_HOURS / u64::from(COUNTED_HOURS));
+    let Sizes { topics, subscriptions, is_whole } = *sizes;
+    let (prices, measured) = (Prices::current(), Measured::current());
+    #[expect(clippy::cast_precision_loss, reason = "2^53 events cost more than there is money")]
+    let estate = Estate {
+        topics: topics as f64,
+        event_subscriptions: subscriptions as f64,
+        events: events as f64,
+        fan_out,
+        ..Estate::default()
+    };
+    let lines = month(&estate, &prices, &measured);
+    let row = |line: &gridpost_ops::cost::month::MonthLine| {
+        vec![
+            html! { (line.what) },
+            html! { (units(line.units)) },
+            html! { "$" (format!("{:.2}", line.dollars)) },
+        ]
+    };
+    let rows: Vec<_> = lines.iter().map(row).collect();
+    let command = format!(
+        "gridpost cost month --topics {topics} --event-subscriptions {subscriptions} --events {events} --fan-out {fan_out}"
+    );
+    html! {
+        p { "A month like the last " (COUNTED_HOURS) " hours costs about " strong { "$" (format!("{:.2}", total(&lines))) }
+            ", with " (page::number(topics)) " topics, " (page::number(subscriptions)) " event subscriptions and "
+            (page::number(events)) " events, each for " (fan_out) " event subscriptions." }
+        @if !is_whole {
+            p.warn { "There are more topics and event subscriptions than that: only so many were counted." }
+        }
+        p.muted { (page::number(counted)) " events were accepted in the last " (COUNTED_HOURS) " hours." }
+        (page::table("What a month costs", &["What", "Units", "Dollars"], &rows))
+        p.muted { "Prices of " (prices.region) ", " (as_of(&prices)) ", without free tiers, discounts and data transfer. "
+            "The module's default settings are assumed: switches that cost (dashboard, more alarms, KMS keys) are flags of "
+            "the command." }
+        p { "With these numbers: " code { (command) } }
+    }
+}
+
+/// Events accepted lately, and how many event subscriptions an event was for. The logs alone tell both: what
+/// waits costs nothing by itself, and is not read.
+async fn counted(app: &App) -> anyhow::Result<(u64, u32)> {
+    let span = TimeToLive { minutes: COUNTED_HOURS * 60 };
+    let ledger = audit::logs::counted(&app.settings.target, span).await?;
+    let accepted = ledger.intakes.values().map(|intake| intake.accepted);
+    let matched = ledger.accounts.values().map(|account| account.matched);
+    Ok(share(accepted.fold(0, u64::saturating_add), matched.fold(0, u64::saturating_add)))
+}
+
+/// The counts, and the whole number of event subscriptions that an event is for.
+fn share(accepted: u64, matched: u64) -> (u64, u32) {
+    let fan_out = matched.div_ceil(accepted.max(1)).clamp(1, 500);
+    (accepted, u32::try_from(fan_out).unwrap_or(500))
+}
+
+/// How much there is, as far as it was counted.
+struct Sizes {
+    topics: u64,
+    subscriptions: u64,
+    is_whole: bool,
+}
+
+async fn sizes(app: &App) -> anyhow::Result<Sizes> {
+    let (names, is_whole) = app.api.topic_names(TOPICS_MAX).await?;
+    let mut sizes = Sizes { topics: names.len() as u64, subscriptions: 0, is_whole };
+    let of_topic = async |name: String| if_there(app.api.subscriptions(&name).await);
+    let mut lists = std::pin::pin!(stream::iter(names).map(of_topic).buffered(AT_ONCE));
+    let mut left = SUBSCRIPTIONS_MAX;
+    while let Some(found) = lists.next().await {
+        let found = found?.unwrap_or_default();
+        if left == 0 {
+            sizes.is_whole = false;
+            break;
+        }
+        left = left.saturating_sub(found.len());
+        sizes.subscriptions += found.iter().filter(|it| is_real(it)).count() as u64;
+    }
+    Ok(sizes)
+}
+
+/// Whether it gets events.
+fn is_real(subscription: &Value) -> bool {
+    subscription.pointer("/properties/provisioningState").and_then(Value::as_str)
+        == Some("Succeeded")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_an_event_subscription_counts_whole() {
+        assert_eq!((share(0, 0), share(10, 5), share(10, 21)), ((0, 1), (10, 1), (10, 3)));
+    }
+}

@@ -1,0 +1,196 @@
+//! Topics and event subscriptions deleted: what goes with them is said first, and only who types the name
+//! deletes.
+
+use axum::Form;
+use axum::extract::{Path, State};
+use axum::response::Redirect;
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::App;
+use super::failure::{self, Answer};
+use super::page::{self, Frame, Tab, number, subscription_url, topic_url};
+use gridpost_ops::{failure::Misuse, output::text_at, subscription};
+
+/// Event subscriptions that are named before their topic is deleted.
+const SHOWN_MAX: usize = 50;
+
+/// What was typed.
+#[derive(Deserialize)]
+pub(super) struct Typed {
+    #[serde(default)]
+    typed: String,
+}
+
+impl Typed {
+    fn check(&self, wanted: &str) -> Result<(), Misuse> {
+        match self.typed.trim() == wanted {
+            true => Ok(()),
+            false => {
+                Err(Misuse(format!("Nothing was deleted: type {wanted} to say that it is meant.")))
+            }
+        }
+    }
+}
+
+/// What goes with an event subscription.
+pub(super) async fn of_subscription(
+    State(app): State<App>,
+    Path((topic, name)): Path<(String, String)>,
+) -> Answer {
+    let document = app.api.subscription(&topic, &name).await?;
+    let health = app.api.health(&topic, &name).await.map(|health| json!({ "health": health }));
+    let whole = format!("{topic}/{name}");
+    let url = subscription_url(&topic, &name, "/delete");
+    let body = html! {
+        div.problem role="note" {
+            p { "This deletes the event subscription " code { (whole) } " for good. From then on no event goes to "
+                code { (page::visible(&destination(&document))) } "." }
+            (waits(health.as_ref().map(std::slice::from_ref)))
+            p { "Dead letters: " (letters(&document)) }
+        }
+        @if app.may_change() { (consent(&app, &url, &whole)) }
+    };
+    let command = format!("subscription delete --topic {topic} --name {name}");
+    let title = format!("Delete {whole}");
+    let above = page::above(&topic, &name);
+    Ok(app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body))
+}
+
+/// What goes with a topic.
+pub(super) async fn of_topic(State(app): State<App>, Path(topic): Path<String>) -> Answer {
+    // A name that no topic has is not found, and not shown as empty.
+    app.api.topic(&topic).await?;
+    let mut all = app.api.subscriptions(&topic).await?;
+    let count = all.len();
+    all.truncate(SHOWN_MAX);
+    let waits = waits(app.api.healths(&topic).await.as_deref());
+    let url = format!("{}/delete", topic_url(&topic));
+    let body = html! {
+        div.problem role="note" {
+            p { "This deletes the topic " code { (topic) } " with its keys for good. From then on publishers are "
+                "refused with 404." }
+            @if count == 0 { p { "It has no event subscription." } } @else {
+                p { strong { (number(count as u64)) } " event subscriptions go with it"
+                    @if count > all.len() { ", the first of them" } ":" }
+                ul { @for one in &all {
+                    @let name = text_at(one, "/name");
+                    li { a href=(subscription_url(&topic, name, "")) { (name) } "; dead letters: " (letters(one)) }
+                } }
+                (waits)
+            }
+        }
+        @if app.may_change() { (consent(&app, &url, &topic)) }
+    };
+    let command = format!("topic delete {topic}");
+    let above =
+        vec![("/topics".to_owned(), "Topics".to_owned()), (topic_url(&topic), topic.clone())];
+    let title = format!("Delete {topic}");
+    Ok(app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body))
+}
+
+fn destination(document: &Value) -> String {
+    let at = |member: &str| {
+        document.pointer(&format!("/properties/destination/properties/{member}"))?.as_str()
+    };
+    at("endpointBaseUrl").or(at("resourceId")).unwrap_or("its endpoint").to_owned()
+}
+
+/// What becomes of dead letters.
+fn letters(document: &Value) -> Markup {
+    let bucket = document.pointer("/properties/deadLetterDestination/properties/bucketName");
+    html! {
+        @match bucket.and_then(Value::as_str) {
+            Some(bucket) => {
+                "those it has stay in the bucket " code { (page::visible(bucket)) } ", where no command lists, "
+                "redrives or purges them until one of the same name, bucket and prefix is made again."
+            }
+            None => { "it keeps none." }
+        }
+    }
+}
+
+/// How many deliveries wait by those healths, and what becomes of them.
+fn waits(healths: Result<&[Value], &anyhow::Error>) -> Markup {
+    let (mut sum, mut is_whole, mut holds_back) = (0, true, false);
+    for health in healths.into_iter().flatten() {
+        let waiting = &health["health"]["waitingDeliveries"];
+        sum += waiting["count"].as_u64().unwrap_or(0);
+        is_whole &= waiting["isComplete"] != false;
+        holds_back |= subscription::holds_back(&health["health"]);
+    }
+    html! {
+        @match healths {
+            Ok(_) => {
+                @if holds_back {
+                    p { "Deliveries are held back before their first attempt, too, and are not counted here. " }
+                }
+                p { "Deliveries that have failed and wait: "
+                    strong { @if !is_whole { "more than " } (number(sum)) } ". " (DROPPED) }
+            }
+            Err(error) => {
+                p { "Deliveries that have failed and wait could not be counted. " (DROPPED) }
+                (failure::told(error))
+            }
+        }
+    }
+}
+
+/// What becomes of what waits.
+const DROPPED: &str = "Their events, and those under way, are dropped, counted and logged as SubscriptionDeleted; they \
+    become no dead letters.";
+
+fn consent(app: &App, url: &str, wanted: &str) -> Markup {
+    html! {
+        form method="post" action=(url) {
+            (app.token())
+            label { "Type " code { (wanted) } " to say that it is meant: "
+                input.code name="typed" required autocomplete="off"; }
+            button.danger { "Delete it" }
+        }
+    }
+}
+
+/// Deletes an event subscription.
+pub(super) async fn delete_subscription(
+    State(app): State<App>,
+    Path((topic, name)): Path<(String, String)>,
+    Form(typed): Form<Typed>,
+) -> Answer<Redirect> {
+    typed.check(&format!("{topic}/{name}"))?;
+    app.api.delete_subscription(&topic, &name).await?;
+    Ok(Redirect::to(&format!("{}?done=deleted", topic_url(&topic))))
+}
+
+/// Deletes a topic with its event subscriptions.
+pub(super) async fn delete_topic(
+    State(app): State<App>,
+    Path(topic): Path<String>,
+    Form(typed): Form<Typed>,
+) -> Answer<Redirect> {
+    typed.check(&topic)?;
+    app.api.delete_topic(&topic).await?;
+    Ok(Redirect::to("/topics?done=deleted"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_not_be_counted_is_said() {
+        let health = |count: u64, whole: bool| json!({"health": {"waitingDeliveries": {"count": count, "isComplete": whole}}});
+        let shown = waits(Ok(&[health(2, true), health(3, false)])).into_string();
+        assert!(shown.contains("<strong>more than 5</strong>"), "{shown}");
+        assert!(!shown.contains("held back"), "{shown}");
+        let held = json!({"health": {"newEvents": "Held", "waitingDeliveries": {"count": 0}}});
+        let shown = waits(Ok(&[health(2, true), held])).into_string();
+        assert!(shown.contains("held back before their first attempt"), "{shown}");
+        let refused = gridpost_ops::failure::Refusal::from_answer(403, "{}").into();
+        let shown = waits(Err(&refused)).into_string();
+        assert!(shown.contains("could not be counted") && !shown.contains("<strong>0"), "{shown}");
+        assert!(Typed { typed: " a/b ".to_owned() }.check("a/b").is_ok());
+        assert!(Typed { typed: "b".to_owned() }.check("a/b").is_err());
+    }
+}

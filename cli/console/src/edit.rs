@@ -1,0 +1,185 @@
+//! An event subscription edited by a form. Only what was changed is sent, and only if no one else has
+//! changed it meanwhile.
+
+use axum::Form;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use serde_json::{Value, json};
+
+use super::App;
+use super::edit_json::editable;
+use super::failure::{self, Answer};
+use super::form::placed::Placed;
+use super::form::view::View;
+use super::form::{Fields, Posted};
+use super::made::{self, Made, is_conflict};
+use super::page::{self, Frame, Tab, subscription_url};
+use super::patch;
+use super::subscription_form::authentication::without_secrets;
+use super::subscription_form::view::{About, BASIC, Limits, NAMESPACE, sections};
+use super::subscription_form::{arranged, document, fields_of, placed};
+use gridpost_ops::failure::Refusal;
+
+type Names = Path<(String, String)>;
+
+/// What a page shows.
+struct Shown<'a> {
+    fields: &'a Fields,
+    made: &'a Made,
+    was: &'a Value,
+    problems: &'a Placed,
+    focus: Option<&'a str>,
+}
+
+/// The form.
+pub(super) async fn show(State(app): State<App>, Path((topic, name)): Names) -> Answer {
+    let reply = app.api.read_subscription(&topic, &name).await?;
+    let was = editable(&reply.document);
+    let shown = Shown {
+        fields: &fields_of(&was),
+        made: &Made::of(reply.etag.as_deref(), &was),
+        was: &was,
+        problems: &Placed::default(),
+        focus: None,
+    };
+    Ok(render(&app, &topic, &name, &shown, &html! {}))
+}
+
+/// Saves what was changed, or shows each problem at its field; or adds and removes rows.
+pub(super) async fn save(
+    State(app): State<App>,
+    Path((topic, name)): Names,
+    Form(pairs): Form<Vec<(String, String)>>,
+) -> Answer<Response> {
+    let mut posted = Posted::of(pairs);
+    let was = posted.made.was()?;
+    let focus = arranged(&mut posted);
+    let Posted { fields, made, .. } = &posted;
+    let shown = |problems, focus| Shown { fields, made, was: &was, problems, focus };
+    if let Some(focus) = &focus {
+        let none = Placed::default();
+        let page = render(&app, &topic, &name, &shown(&none, Some(focus)), &html! {});
+        return Ok(page.into_response());
+    }
+    let (mine, problems) = document(fields, &was, false);
+    if !problems.is_empty() {
+        let page = render(&app, &topic, &name, &shown(&problems, None), &html! {});
+        return Ok((StatusCode::BAD_REQUEST, page).into_response());
+    }
+    let error = match send(&app, &topic, &name, made, &mine).await {
+        Ok(code) => {
+            let url = subscription_url(&topic, &name, &format!("?done={code}"));
+            return Ok(Redirect::to(&url).into_response());
+        }
+        Err(error) => error,
+    };
+    let status = failure::status(&error);
+    if is_conflict(&error) {
+        let none = Placed::default();
+        let mine = without_secrets(&mine);
+        let page = match conflict(&app, &topic, &name, &was, &mine).await {
+            Ok(page) => page,
+            Err(error) => render(&app, &topic, &name, &shown(&none, None), &made::unread(&error)),
+        };
+        return Ok((status, page).into_response());
+    }
+    let problems = error.downcast_ref::<Refusal>().map(|it| placed(it, fields)).unwrap_or_default();
+    let notice = notice(&error, &problems);
+    Ok((status, render(&app, &topic, &name, &shown(&problems, None), &notice)).into_response())
+}
+
+async fn send(
+    app: &App,
+    topic: &str,
+    name: &str,
+    made: &Made,
+    mine: &Value,
+) -> anyhow::Result<&'static str> {
+    let patch = patch::of_subscription(&made.was()?, mine);
+    if patch == json!({}) {
+        return Ok("unchanged");
+    }
+    app.api.clone().only_if(made.etag()?).patch_subscription(topic, name, &patch).await?;
+    Ok("saved")
+}
+
+/// What is saved now with what was changed here, and what another one has changed.
+async fn conflict(
+    app: &App,
+    topic: &str,
+    name: &str,
+    was: &Value,
+    mine: &Value,
+) -> anyhow::Result<Markup> {
+    let reply = app.api.read_subscription(topic, name).await?;
+    let now = editable(&reply.document);
+    let merged = made::merged(was, &now, mine);
+    let fields = fields_of(&merged);
+    // A destination of another type has other fields: what was typed into those that are gone is told.
+    let in_form = document(&fields, &now, false).0;
+    let shown = Shown {
+        fields: &fields,
+        made: &Made::of(reply.etag.as_deref(), &now),
+        was: &now,
+        problems: &Placed::default(),
+        focus: None,
+    };
+    let both = html! {
+        div.problem role="alert" {
+            (made::told_of(was, &now, &in_form))
+            (made::lost(was, mine, &in_form))
+        }
+    };
+    Ok(render(app, topic, name, &shown, &both))
+}
+
+/// What is told of a refusal that is about no field.
+pub(super) fn notice(error: &anyhow::Error, problems: &Placed) -> Markup {
+    match problems.is_empty() {
+        false => html! {},
+        true => html! {
+            div.problem role="alert" { p { strong { "Nothing was saved." } } (failure::told(error)) }
+        },
+    }
+}
+
+/// What the limits of a retry policy are called.
+fn limits(document: &Value) -> Limits {
+    match document["properties"]["retryPolicy"].get("maxDeliveryCount") {
+        Some(_) => NAMESPACE,
+        None => BASIC,
+    }
+}
+
+fn render(app: &App, topic: &str, name: &str, shown: &Shown<'_>, notice: &Markup) -> Markup {
+    let Shown { fields, made, was, problems, focus } = *shown;
+    let view = View { fields, problems, focus, may_change: app.may_change(), is_live: false };
+    let base_url = was.pointer("/properties/destination/properties/endpointBaseUrl");
+    let about =
+        About { limits: limits(was), is_new: false, base_url: base_url.and_then(Value::as_str) };
+    let all = sections(view, about);
+    let schema = was.pointer("/properties/eventDeliverySchema").and_then(Value::as_str);
+    let body = html! {
+        (notice)
+        @if !problems.is_empty() { (view.summary("Nothing was saved.")) }
+        p {
+            "Only what you change is sent. " a href=(subscription_url(topic, name, "/edit/json")) { "Edit it as JSON" }
+        }
+        form.document method="post" action=(subscription_url(topic, name, "/edit")) novalidate {
+            (app.token())
+            (made.fields())
+            // The Enter key presses a form's first button.
+            @if app.may_change() { button { "Save" } }
+            (all)
+            @if let Some(schema) = schema { p.muted { "Events are delivered as " (schema) ", which can't be changed." } }
+            @if app.may_change() { button { "Save" } }
+            @else { p.muted { "This console is read-only: it saves nothing." } }
+        }
+    };
+    let command = format!("subscription update --topic {topic} --name {name} --file patch.json");
+    let title = format!("Edit {topic}/{name}");
+    let above = page::above(topic, name);
+    app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)
+}

@@ -1,0 +1,142 @@
+//! An event subscription's document, edited as JSON. Only what was changed is sent, and only if no one else has
+//! changed it meanwhile.
+
+use axum::Form;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::App;
+use super::failure::{self, Answer};
+use super::made::{self, Made, is_conflict};
+use super::page::{self, Frame, Tab, subscription_url};
+use super::patch;
+use gridpost_ops::{
+    failure::{Misuse, Refusal},
+    output::pretty,
+};
+
+type Names = Path<(String, String)>;
+
+/// What is edited: the document without what Gridpost itself writes.
+pub(super) fn editable(document: &Value) -> Value {
+    let mut properties = document["properties"].clone();
+    for member in ["provisioningState", "topic", "allowedRate"] {
+        properties.as_object_mut().map(|members| members.remove(member));
+    }
+    json!({ "properties": properties })
+}
+
+/// The form.
+pub(super) async fn show(State(app): State<App>, Path((topic, name)): Names) -> Answer {
+    let reply = app.api.read_subscription(&topic, &name).await?;
+    let was = editable(&reply.document);
+    let form = Edited { document: pretty(&was), made: Made::of(reply.etag.as_deref(), &was) };
+    Ok(render(&app, &topic, &name, &form, &html! {}))
+}
+
+/// The document as it was edited, and the state of it that was read.
+#[derive(Deserialize)]
+pub(super) struct Edited {
+    document: String,
+    #[serde(flatten)]
+    made: Made,
+}
+
+impl Edited {
+    fn read(&self) -> anyhow::Result<Value> {
+        let new: Value = serde_json::from_str(&self.document)
+            .map_err(|error| Misuse(format!("That is no JSON: {error} of the text")))?;
+        if !new.is_object() {
+            return Err(Misuse("The document is an object: {\"properties\": …}".to_owned()).into());
+        }
+        Ok(new)
+    }
+}
+
+/// Saves what was changed, or shows each problem at its place.
+pub(super) async fn save(
+    State(app): State<App>,
+    Path((topic, name)): Names,
+    Form(form): Form<Edited>,
+) -> Answer<Response> {
+    let error = match patch(&app, &topic, &name, &form).await {
+        Ok(code) => {
+            let url = subscription_url(&topic, &name, &format!("?done={code}"));
+            return Ok(Redirect::to(&url).into_response());
+        }
+        Err(error) => error,
+    };
+    let status = failure::status(&error);
+    if !is_conflict(&error) {
+        let problems = problems(&error, &form.document);
+        return Ok((status, render(&app, &topic, &name, &form, &problems)).into_response());
+    }
+    let reply = match app.api.read_subscription(&topic, &name).await {
+        Ok(reply) => reply,
+        Err(error) => {
+            let page = render(&app, &topic, &name, &form, &made::unread(&error));
+            return Ok((status, page).into_response());
+        }
+    };
+    let (was, now, mine) = (form.made.was()?, editable(&reply.document), form.read()?);
+    let both = html! { div.problem role="alert" { (made::told(&was, &now, &mine)) } };
+    let document = pretty(&made::merged(&was, &now, &mine));
+    let form = Edited { document, made: Made::of(reply.etag.as_deref(), &now) };
+    Ok((status, render(&app, &topic, &name, &form, &both)).into_response())
+}
+
+async fn patch(app: &App, topic: &str, name: &str, form: &Edited) -> anyhow::Result<&'static str> {
+    let patch = patch::of_subscription(&form.made.was()?, &form.read()?);
+    if patch == json!({}) {
+        return Ok("unchanged");
+    }
+    app.api.clone().only_if(form.made.etag()?).patch_subscription(topic, name, &patch).await?;
+    Ok("saved")
+}
+
+fn problems(error: &anyhow::Error, text: &str) -> Markup {
+    let refusal = error.downcast_ref::<Refusal>();
+    let document: Option<Value> = serde_json::from_str(text).ok();
+    let placed = refusal.filter(|refusal| !refusal.details.is_empty()).zip(document);
+    html! {
+        div.problem role="alert" {
+            p { strong { "Nothing was saved." } }
+            @match placed {
+                Some((refusal, document)) => {
+                    p { (refusal.message) }
+                    (patch::annotated(&document, &refusal.details))
+                    @if let Some(step) = refusal.next_step() { p { (step) } }
+                }
+                None => { (failure::told(error)) }
+            }
+        }
+    }
+}
+
+fn render(app: &App, topic: &str, name: &str, form: &Edited, problems: &Markup) -> Markup {
+    let url = subscription_url(topic, name, "/edit/json");
+    let body = html! {
+        (problems)
+        p { a href=(subscription_url(topic, name, "/edit")) { "Edit it as a form" } }
+        p {
+            "What you change is sent as a patch; secrets that show no value, or "
+            code { "Hidden" } ", stay as they are. To change the endpoint, add "
+            code { "endpointUrl" } " to the destination's properties: the new one is asked for its consent."
+        }
+        form method="post" action=(url) {
+            (app.token())
+            (form.made.fields())
+            label for="document" { "Document" }
+            textarea id="document" name="document" rows="28" spellcheck="false" { "\n" (page::visible_json(&form.document)) }
+            @if app.may_change() { button { "Save" } }
+            @else { p.muted { "This console is read-only: it saves nothing." } }
+        }
+    };
+    let command = format!("subscription update --topic {topic} --name {name} --file patch.json");
+    let title = format!("Edit {topic}/{name} as JSON");
+    let above = page::above(topic, name);
+    app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)
+}

@@ -1,0 +1,150 @@
+//! Sample events tried on an event subscription: on its filter, or another one, and on its endpoint.
+
+use axum::Form;
+use axum::extract::{Path, State};
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::App;
+use super::failure::{self, Answer};
+use super::page::{self, Frame, Tab, subscription_url};
+use super::publish::{json_text, parts, sample};
+use gridpost_ops::{
+    failure::Misuse,
+    output::{pretty, text_at},
+    subscription::send_test,
+};
+
+type Names = Path<(String, String)>;
+
+/// The form with the filter that is saved.
+pub(super) async fn show(State(app): State<App>, Path((topic, name)): Names) -> Answer {
+    let (of, document) =
+        tokio::try_join!(app.api.topic(&topic), app.api.subscription(&topic, &name))?;
+    let form = Tried { filter: pretty(&document["properties"]["filter"]), events: sample(&of) };
+    Ok(render(&app, &topic, &name, &form, &html! {}))
+}
+
+/// A filter, and events to try on it.
+#[derive(Deserialize)]
+pub(super) struct Tried {
+    filter: String,
+    events: String,
+}
+
+/// Which part of the filter refuses which event.
+pub(super) async fn test(
+    State(app): State<App>,
+    Path((topic, name)): Names,
+    Form(form): Form<Tried>,
+) -> Answer {
+    let result = match verdicts(&app, &topic, &form).await {
+        Ok(answer) => table(&answer),
+        Err(error) => html! { div.problem role="alert" { (failure::told(&error)) } },
+    };
+    Ok(render(&app, &topic, &name, &form, &result))
+}
+
+async fn verdicts(app: &App, topic: &str, form: &Tried) -> anyhow::Result<Value> {
+    let filter: Value = serde_json::from_str(&form.filter)
+        .map_err(|error| Misuse(format!("The filter is no JSON: {error} of the text")))?;
+    let filter = json!({"properties": {"filter": filter}});
+    app.api.test_subscription(topic, &filter, &json_text(&form.events)?).await
+}
+
+fn table(answer: &Value) -> Markup {
+    let row = |verdict: &Value| {
+        let refused = verdict["refusedBy"].as_array().cloned().unwrap_or_default();
+        vec![
+            html! { (verdict["index"]) },
+            html! { (page::visible(text_at(verdict, "/id"))) },
+            html! {
+                @if verdict["matches"] == true { span.good { "yes" } } @else { span.bad { "no" } }
+            },
+            parts(&refused),
+        ]
+    };
+    let rows: Vec<_> = answer["value"].as_array().into_iter().flatten().map(row).collect();
+    let head = ["Event", "Id", "Wanted", "Which part says no"];
+    html! { div role="status" { (page::table("What the filter says", &head, &rows)) } }
+}
+
+fn render(app: &App, topic: &str, name: &str, form: &Tried, result: &Markup) -> Markup {
+    let url = subscription_url(topic, name, "/filter");
+    let body = html! {
+        (result)
+        form method="post" action=(url) {
+            (app.token())
+            label for="events" { "Sample event, or a list of them" }
+            textarea id="events" name="events" rows="12" spellcheck="false" { "\n" (page::visible_json(&form.events)) }
+            label for="filter" { "Filter: the one that is saved, or another one to try. Nothing is saved here." }
+            textarea id="filter" name="filter" rows="12" spellcheck="false" { "\n" (page::visible_json(&form.filter)) }
+            button { "Try it" }
+        }
+        p { a href=(subscription_url(topic, name, "/edit")) { "Edit the saved filter" } }
+    };
+    let command = format!("subscription test --topic {topic} --name {name} --events events.json");
+    let title = format!("Filter of {topic}/{name}");
+    let above = page::above(topic, name);
+    app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)
+}
+
+/// The form for an event to the endpoint.
+pub(super) async fn test_event(State(app): State<App>, Path((topic, name)): Names) -> Answer {
+    let (of, _) = tokio::try_join!(app.api.topic(&topic), app.api.subscription(&topic, &name))?;
+    Ok(render_test(&app, &topic, &name, &sample(&of), &html! {}))
+}
+
+/// An event.
+#[derive(Deserialize)]
+pub(super) struct Sent {
+    event: String,
+}
+
+/// Sends the event to this endpoint alone, and shows what it answered.
+pub(super) async fn send_test_event(
+    State(app): State<App>,
+    Path((topic, name)): Names,
+    Form(form): Form<Sent>,
+) -> Answer {
+    let sent = async {
+        let event = json_text(&form.event)?;
+        app.api.send_test_event(&topic, &name, &event).await
+    };
+    let result = match sent.await {
+        Ok(sent) => answered(&sent),
+        Err(error) => html! { div.problem role="alert" { (failure::told(&error)) } },
+    };
+    Ok(render_test(&app, &topic, &name, &form.event, &result))
+}
+
+fn answered(sent: &Value) -> Markup {
+    let is_good = sent["outcome"] == "Delivered";
+    let class = if is_good { "done" } else { "problem" };
+    let told = send_test::explained(sent);
+    html! {
+        div class=(class) role="status" { @for line in told.lines() { p { (page::visible(line)) } } }
+    }
+}
+
+fn render_test(app: &App, topic: &str, name: &str, event: &str, result: &Markup) -> Markup {
+    let url = subscription_url(topic, name, "/test-event");
+    let body = html! {
+        p { "The event goes to this endpoint alone, once, with the headers and signature of a delivery. Its "
+            "filter is not asked, and nothing is retried." }
+        (result)
+        form method="post" action=(url) {
+            (app.token())
+            label for="event" { "Event" }
+            textarea id="event" name="event" rows="14" spellcheck="false" { "\n" (page::visible_json(event)) }
+            @if app.may_change() { button { "Send it" } }
+            @else { p.muted { "This console is read-only: it sends nothing." } }
+        }
+    };
+    let command =
+        format!("subscription send-test --topic {topic} --name {name} --event event.json");
+    let title = format!("Test event for {topic}/{name}");
+    let above = page::above(topic, name);
+    app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)
+}

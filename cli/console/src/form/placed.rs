@@ -1,0 +1,123 @@
+//! Problems of a document, each at the field that it is about.
+
+use std::cell::OnceCell;
+
+use gridpost_ops::failure::{Detail, Refusal};
+
+/// The problems. One is shown once: at the first field that asks for it, or with those that no field has.
+#[derive(Debug, Default)]
+pub(crate) struct Placed(Vec<Problem>);
+
+#[derive(Debug)]
+struct Problem {
+    field: String,
+    message: String,
+    /// The id of the field that shows it.
+    shown: OnceCell<String>,
+}
+
+impl Placed {
+    /// Of what the API refused.
+    pub(crate) fn of(refusal: &Refusal) -> Self {
+        Self::of_details(&refusal.details)
+    }
+
+    /// Of those problems.
+    pub(crate) fn of_details(details: &[Detail]) -> Self {
+        let mut placed = Self::default();
+        for detail in details {
+            let target = detail.target.as_deref().unwrap_or_default();
+            placed.add(&field_of(target), detail.message.clone());
+        }
+        placed
+    }
+
+    /// Adds one at a field.
+    pub(crate) fn add(&mut self, field: &str, message: impl Into<String>) {
+        let (field, message) = (field.to_owned(), message.into());
+        self.0.push(Problem { field, message, shown: OnceCell::new() });
+    }
+
+    /// Changes the fields' names.
+    pub(crate) fn rename(&mut self, name: impl Fn(&str) -> Option<String>) {
+        for problem in &mut self.0 {
+            if let Some(renamed) = name(&problem.field) {
+                problem.field = renamed;
+            }
+        }
+    }
+
+    /// Those of a field, and of what is within it. `id` is the field's.
+    pub(super) fn at(&self, field: &str, id: &str) -> Vec<&str> {
+        let below = format!("{field}.");
+        self.take(id, |name| name == field || name.starts_with(&below))
+    }
+
+    /// Those of a group of fields itself.
+    pub(super) fn exactly_at(&self, field: &str, id: &str) -> Vec<&str> {
+        self.take(id, |name| name == field)
+    }
+
+    fn take(&self, id: &str, is_meant: impl Fn(&str) -> bool) -> Vec<&str> {
+        let meant = self.0.iter().filter(|one| is_meant(&one.field));
+        let free = meant.filter(|one| one.shown.set(id.to_owned()).is_ok());
+        free.map(|one| one.message.as_str()).collect()
+    }
+
+    /// All of them, each with the id of the field that shows it.
+    pub(super) fn all(&self) -> Vec<(&str, Option<&str>)> {
+        self.0
+            .iter()
+            .map(|one| (one.message.as_str(), one.shown.get().map(String::as_str)))
+            .collect()
+    }
+
+    /// Whether no problem was found.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// The field of a path such as `properties.filter.advancedFilters[2].values`: forms leave out the objects
+/// that are called `properties`.
+fn field_of(target: &str) -> String {
+    let target = target.trim_start_matches("$.");
+    let plain = target.replace("['", ".").replace("']", "").replace('[', ".").replace(']', "");
+    let parts = plain.split('.').filter(|part| !matches!(*part, "properties" | "$" | ""));
+    parts.collect::<Vec<_>>().join(".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_problem_is_at_one_field() {
+        for (target, field) in [
+            ("properties.filter.advancedFilters[2].values[1]", "filter.advancedFilters.2.values.1"),
+            ("properties.destination.properties.endpointUrl", "destination.endpointUrl"),
+            ("properties.retryPolicy.statusRules['404']", "retryPolicy.statusRules.404"),
+            ("$.properties.labels", "labels"),
+            ("$", ""),
+        ] {
+            assert_eq!(field_of(target), field);
+        }
+        let detail = |target: &str, message: &str| Detail {
+            code: "C".to_owned(),
+            message: message.to_owned(),
+            target: Some(target.to_owned()),
+        };
+        let details = [
+            detail("properties.a[0].k", "one"),
+            detail("properties.a", "two"),
+            detail("x", "three"),
+        ];
+        let placed = Placed::of_details(&details);
+        assert_eq!(placed.at("a.0.k", "f-1"), ["one"]);
+        assert_eq!(placed.exactly_at("a", "f-2"), ["two"]);
+        assert!(placed.at("a", "f-3").is_empty(), "each is shown once");
+        let all: Vec<_> = placed.all();
+        assert_eq!(all[0], ("one", Some("f-1")));
+        assert_eq!(all[2], ("three", None));
+    }
+}

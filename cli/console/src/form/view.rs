@@ -1,0 +1,279 @@
+//! Fields on a page: each with its label, its hint, and its problems.
+
+use maud::{Markup, html};
+
+use super::Fields;
+use super::placed::Placed;
+use crate::page;
+
+/// What fields are rendered from.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub(crate) fields: &'a Fields,
+    pub(crate) problems: &'a Placed,
+    /// The field that has the focus when the page is opened.
+    pub(crate) focus: Option<&'a str>,
+    /// Whether rows can be added and removed.
+    pub(crate) may_change: bool,
+    /// Whether problems come and go while one types: their places are there before them.
+    pub(crate) is_live: bool,
+}
+
+/// A field with text in it.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Text<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) label: &'a str,
+    pub(crate) hint: &'a str,
+    pub(crate) placeholder: &'a str,
+    /// `numeric` for numbers.
+    pub(crate) mode: Option<&'a str>,
+    /// Problems of this member are this field's, too.
+    pub(crate) also: Option<&'a str>,
+}
+
+/// The id of a field.
+pub(crate) fn id_of(name: &str) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    format!("f-{}", name.chars().map(letter).collect::<String>())
+}
+
+/// What stands below a field, and what the field says of it.
+struct Below {
+    id: String,
+    problems: Vec<String>,
+    markup: Markup,
+    described_by: Option<String>,
+}
+
+impl<'a> View<'a> {
+    fn below(&self, name: &str, also: Option<&str>, hint: &str) -> Below {
+        let id = id_of(name);
+        let mut problems = self.problems.at(name, &id);
+        problems.extend(also.iter().flat_map(|also| self.problems.at(also, &id)));
+        let problems: Vec<_> = problems.into_iter().map(page::visible).collect();
+        let (hint_id, problem_id) = (format!("{id}-hint"), format!("{id}-problem"));
+        let has_place = self.is_live || !problems.is_empty();
+        let described = [(!hint.is_empty(), &hint_id), (has_place, &problem_id)];
+        let described: Vec<_> =
+            described.iter().filter(|(is, _)| *is).map(|(_, id)| id.as_str()).collect();
+        let described_by = (!described.is_empty()).then(|| described.join(" "));
+        let markup = html! {
+            @if !hint.is_empty() { p.hint id=(hint_id) { (hint) } }
+            @if has_place {
+                p.bad id=(problem_id) data-problem-of=(id) { @for one in &problems { span.line { (one) } } }
+            }
+        };
+        Below { id, problems, markup, described_by }
+    }
+
+    fn has_focus(&self, name: &str) -> bool {
+        self.focus == Some(name)
+    }
+
+    /// A line of text.
+    pub(crate) fn text(&self, text: Text<'_>) -> Markup {
+        let Text { name, label, hint, placeholder, mode, also } = text;
+        let below = self.below(name, also, hint);
+        html! {
+            div.field {
+                label for=(below.id) { (label) }
+                input type="text" id=(below.id) name=(name) value=(self.fields.get(name)) inputmode=[mode]
+                    placeholder=[(!placeholder.is_empty()).then_some(placeholder)] autocomplete="off" spellcheck="false"
+                    aria-describedby=[below.described_by] aria-invalid=[(!below.problems.is_empty()).then_some("true")]
+                    autofocus[self.has_focus(name)];
+                (below.markup)
+            }
+        }
+    }
+
+    /// A line that is written and never shown.
+    pub(crate) fn secret(&self, text: Text<'_>) -> Markup {
+        let Text { name, label, hint, also, .. } = text;
+        let below = self.below(name, also, hint);
+        html! {
+            div.field {
+                label for=(below.id) { (label) }
+                input type="password" id=(below.id) name=(name) autocomplete="new-password" spellcheck="false"
+                    aria-describedby=[below.described_by] aria-invalid=[(!below.problems.is_empty()).then_some("true")]
+                    autofocus[self.has_focus(name)];
+                (below.markup)
+            }
+        }
+    }
+
+    /// Several lines that are written and never shown.
+    pub(crate) fn secret_lines(&self, text: Text<'_>) -> Markup {
+        let Text { name, label, hint, also, .. } = text;
+        let below = self.below(name, also, hint);
+        html! {
+            div.field {
+                label for=(below.id) { (label) }
+                textarea id=(below.id) name=(name) rows="2" spellcheck="false" autocomplete="off"
+                    aria-describedby=[below.described_by] aria-invalid=[(!below.problems.is_empty()).then_some("true")]
+                    autofocus[self.has_focus(name)] {}
+                (below.markup)
+            }
+        }
+    }
+
+    /// Several lines.
+    pub(crate) fn lines(&self, text: Text<'_>) -> Markup {
+        let Text { name, label, hint, also, .. } = text;
+        let below = self.below(name, also, hint);
+        let text = self.fields.get(name);
+        let rows = text.lines().count().clamp(2, 12);
+        html! {
+            div.field {
+                label for=(below.id) { (label) }
+                textarea id=(below.id) name=(name) rows=(rows) spellcheck="false" aria-describedby=[below.described_by]
+                    aria-invalid=[(!below.problems.is_empty()).then_some("true")] autofocus[self.has_focus(name)] { "\n" (text) }
+                (below.markup)
+            }
+        }
+    }
+
+    /// One of several values, each with what is told of it.
+    pub(crate) fn select(
+        &self,
+        name: &str,
+        label: &str,
+        hint: &str,
+        options: &[(&str, &str)],
+    ) -> Markup {
+        let below = self.below(name, None, hint);
+        let given = self.fields.get(name);
+        let is_known = given.is_empty() || options.iter().any(|(value, _)| *value == given);
+        html! {
+            div.field {
+                label for=(below.id) { (label) }
+                select id=(below.id) name=(name) aria-describedby=[below.described_by]
+                    aria-invalid=[(!below.problems.is_empty()).then_some("true")] autofocus[self.has_focus(name)] {
+                    @for (value, told) in options {
+                        option value=(value) selected[*value == given] { (told) }
+                    }
+                    @if !is_known { option value=(given) selected { (page::visible(given)) } }
+                }
+                (below.markup)
+            }
+        }
+    }
+
+    /// A box to tick.
+    pub(crate) fn check(&self, name: &str, label: &str, hint: &str) -> Markup {
+        let below = self.below(name, None, hint);
+        html! {
+            div.field {
+                label.check for=(below.id) {
+                    input type="checkbox" id=(below.id) name=(name) value="yes" checked[self.fields.is_on(name)]
+                        aria-describedby=[below.described_by]
+                        aria-invalid=[(!below.problems.is_empty()).then_some("true")];
+                    (label)
+                }
+                (below.markup)
+            }
+        }
+    }
+
+    /// A list with a row for each of its elements, and buttons that change it.
+    pub(crate) fn rows(
+        &self,
+        list: &str,
+        one: &str,
+        row: impl Fn(&View<'a>, &str, usize) -> Markup,
+    ) -> Markup {
+        let id = id_of(list);
+        let row_of = |index: usize| {
+            let name = format!("{list}.{index}");
+            (row(self, &name, index), self.problems.exactly_at(&name, &id_of(&name)), name)
+        };
+        let rows: Vec<_> = (0..self.fields.rows(list)).map(row_of).collect();
+        let problems = self.problems.exactly_at(list, &id);
+        html! {
+            div.rows id=(id) {
+                @for (index, (fields, problems, name)) in rows.iter().enumerate() {
+                    fieldset.one id=(id_of(name)) {
+                        legend { (one) " " (index + 1) }
+                        @for problem in problems { p.bad { (page::visible(problem)) } }
+                        (fields)
+                        @if self.may_change {
+                            button.second name="do" value={ "remove " (list) " " (index) } { "Remove " (one) " " (index + 1) }
+                        }
+                    }
+                }
+                @for problem in problems { p.bad { (page::visible(problem)) } }
+                @if self.may_change {
+                    button.second name="do" value={ "add " (list) } autofocus[self.has_focus(list)] { "Add: " (one) }
+                }
+            }
+        }
+    }
+
+    /// All problems, with links to their fields. It is rendered after the fields, and stands before them.
+    pub(crate) fn summary(&self, head: &str) -> Markup {
+        html! {
+            div.problem role="alert" {
+                p { strong { (head) } }
+                ul {
+                    @for (message, id) in self.problems.all() {
+                        li {
+                            @match id {
+                                Some(id) => { a href={ "#" (id) } { (page::visible(message)) } }
+                                None => { (page::visible(message)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_is_tied_to_its_field() {
+        let mut fields = Fields::default();
+        fields.set("a.b", "<x>");
+        fields.add("rows", "k");
+        let mut problems = Placed::default();
+        problems.add("a.b", "must be <y>");
+        problems.add("rows.0", "odd row");
+        problems.add("rows", "too many");
+        problems.add("elsewhere", "unknown");
+        let view = View {
+            fields: &fields,
+            problems: &problems,
+            focus: Some("rows"),
+            may_change: true,
+            is_live: false,
+        };
+        let shown = view.text(Text { name: "a.b", label: "B", hint: "h", ..Text::default() });
+        let shown = shown.into_string();
+        for part in [
+            "<label for=\"f-a-b\">B</label>",
+            "value=\"&lt;x&gt;\"",
+            "aria-describedby=\"f-a-b-hint f-a-b-problem\" aria-invalid=\"true\"",
+            "id=\"f-a-b-problem\" data-problem-of=\"f-a-b\"><span class=\"line\">must be &lt;y&gt;",
+        ] {
+            assert!(shown.contains(part), "{part} is not in {shown}");
+        }
+        let rows =
+            view.rows("rows", "rule", |view, name, _| view.check(&format!("{name}.k"), "K", ""));
+        let rows = rows.into_string();
+        for part in [
+            "odd row",
+            "too many",
+            "value=\"remove rows 0\"",
+            "value=\"add rows\" autofocus",
+            "id=\"f-rows-0\"",
+        ] {
+            assert!(rows.contains(part), "{part} is not in {rows}");
+        }
+        let summary = view.summary("No.").into_string();
+        assert!(summary.contains("<a href=\"#f-a-b\">must be &lt;y&gt;</a>"), "{summary}");
+        assert!(summary.contains("<li>unknown</li>"), "{summary}");
+    }
+}

@@ -1,0 +1,380 @@
+//! Dead letters of an event subscription, by reason, type and time.
+
+use axum::extract::{Path, Query, State};
+use axum::response::Response;
+use futures::{StreamExt, stream};
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::App;
+use super::failure::{self, Answer};
+use super::forms::{Look, given};
+use super::page::{self, Frame, Tab, subscription_url, with_query};
+use super::sought::{EXACT, LeftOut, is_exact};
+use gridpost_ops::{
+    lookup::if_there,
+    manage_api::{dead_letters::LetterChoice, pages::Page},
+    output::{self, text_at},
+};
+
+/// Event subscriptions that are looked at for those with a place for dead letters, and topics at the same time.
+const LOOKED_AT_MAX: usize = 1_000;
+const AT_ONCE: usize = 4;
+
+/// Which dead letters a page is about.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(from = "Typed")]
+pub(super) struct Chosen {
+    pub(super) reason: Option<String>,
+    #[serde(rename = "type")]
+    pub(super) event_type: Option<String>,
+    pub(super) event: Option<String>,
+    pub(super) from: Option<String>,
+    pub(super) to: Option<String>,
+    pub(super) sent: Option<String>,
+    pub(super) after: Option<String>,
+    /// Whether it is about exactly what was given, whether that shows or not.
+    pub(super) exact: Option<String>,
+    pub(super) left_out: LeftOut,
+}
+
+/// The same as it was typed.
+#[derive(Deserialize)]
+struct Typed {
+    reason: Option<String>,
+    #[serde(rename = "type")]
+    event_type: Option<String>,
+    event: Option<String>,
+    from: Option<String>,
+    to: Option<String>,
+    sent: Option<String>,
+    after: Option<String>,
+    exact: Option<String>,
+}
+
+impl From<Typed> for Chosen {
+    fn from(typed: Typed) -> Self {
+        let Typed { reason, event_type, event, from, to, sent, after, exact } = typed;
+        let left_out = LeftOut::default();
+        let mut chosen = Self { reason, event_type, event, from, to, sent, after, exact, left_out };
+        if chosen.exact.is_none() {
+            let fields = [
+                ("reason", &mut chosen.reason),
+                ("type", &mut chosen.event_type),
+                ("event", &mut chosen.event),
+                ("from", &mut chosen.from),
+                ("to", &mut chosen.to),
+            ];
+            for (name, text) in fields {
+                chosen.left_out.clean(name, text);
+            }
+        }
+        chosen
+    }
+}
+
+impl Chosen {
+    pub(super) fn choice(&self) -> LetterChoice {
+        LetterChoice {
+            from: given(self.from.as_ref()),
+            to: given(self.to.as_ref()),
+            reason: self.text(&self.reason),
+            event_type: self.text(&self.event_type),
+            event_id: self.text(&self.event),
+            redriven: match self.sent.as_deref() {
+                Some("no") => Some(false),
+                Some("yes") => Some(true),
+                _ => None,
+            },
+        }
+    }
+
+    /// What was given; where it is meant exactly, with its spaces.
+    fn text(&self, field: &Option<String>) -> Option<String> {
+        match self.exact {
+            Some(_) => field.clone().filter(|text| !text.is_empty()),
+            None => given(field.as_ref()),
+        }
+    }
+
+    /// The same as pairs of a query.
+    pub(super) fn pairs(&self) -> Vec<(&'static str, &str)> {
+        let all = [
+            ("reason", &self.reason),
+            ("type", &self.event_type),
+            ("event", &self.event),
+            ("from", &self.from),
+            ("to", &self.to),
+            ("sent", &self.sent),
+            (EXACT, &self.exact),
+        ];
+        all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))).collect()
+    }
+
+    /// The same as flags of the commands.
+    pub(super) fn flags(&self) -> String {
+        let flag = |(name, value): (&str, &str)| match (name, value) {
+            (_, "") | (EXACT, _) => String::new(),
+            ("sent", "no") => " --open".to_owned(),
+            ("sent", "yes") => " --redriven".to_owned(),
+            ("event", id) => format!(" --event-id {}", output::word(id)),
+            (name, value) => format!(" --{name} {}", output::word(value)),
+        };
+        self.pairs().into_iter().map(flag).collect()
+    }
+
+    /// The same as hidden fields of a form.
+    pub(super) fn hidden(&self) -> Markup {
+        html! { @for (name, value) in self.pairs() { input type="hidden" name=(name) value=(value); } }
+    }
+
+    /// The same in words.
+    pub(super) fn told(&self) -> Markup {
+        let chosen: Vec<_> = self
+            .pairs()
+            .into_iter()
+            .filter(|(name, value)| !value.is_empty() && *name != EXACT)
+            .collect();
+        html! {
+            @if chosen.is_empty() { "all dead letters" } @else {
+                "dead letters with " @for (name, value) in chosen { code { (name) " " (page::visible(value)) } " " }
+            }
+        }
+    }
+}
+
+/// Event subscriptions that have a place for dead letters, of a page of topics.
+pub(super) async fn all(State(app): State<App>, Query(look): Query<Look>) -> Answer<Response> {
+    let topics = app.api.topics_page(look.after.as_deref()).await?;
+    let body =
+        html! { (page::late()) (page::next_page("/dead-letters", &[], topics.next.as_deref())) };
+    let command = "dead-letter count".to_owned();
+    let frame = Frame { tab: Tab::DeadLetters, title: "Dead letters", above: Vec::new(), command };
+    let page = app.page(&frame, &body);
+    Ok(page::streamed(page, async move {
+        let names = topics.items.iter().map(|topic| text_at(topic, "/name").to_owned()).collect();
+        places(&app, names).await
+    }))
+}
+
+/// Those of these topics, of the first ones at least.
+async fn places(app: &App, names: Vec<String>) -> Markup {
+    let (mut rows, mut unread) = (Vec::new(), Vec::new());
+    let (mut left, mut looked) = (LOOKED_AT_MAX, 0);
+    let of_topic = async |name: String| {
+        let found = if_there(app.api.subscriptions(&name).await);
+        (name, found)
+    };
+    let topics = names.clone();
+    let mut lists = std::pin::pin!(stream::iter(topics).map(of_topic).buffered(AT_ONCE));
+    while let Some((topic, found)) = lists.next().await {
+        looked += 1;
+        match found {
+            Ok(found) => {
+                let found = found.unwrap_or_default();
+                left = left.saturating_sub(found.len());
+                rows.extend(found.iter().filter_map(|one| place(&topic, one)));
+            }
+            Err(error) => unread.push((topic, error)),
+        }
+        if left == 0 {
+            break;
+        }
+    }
+    let skipped = &names[looked..];
+    html! {
+        @for (topic, error) in &unread {
+            div.problem role="alert" { p { strong { "The event subscriptions of " (topic) " could not be read." } } (failure::told(error)) }
+        }
+        @if rows.is_empty() && unread.is_empty() {
+            (page::empty("No event subscription on this page keeps dead letters: what ends undelivered is dropped. \
+                Give one a destination:",
+                "subscription update --topic orders --name billing --dead-letter-bucket gridpost"))
+        } @else if !rows.is_empty() {
+            p { "Each of these event subscriptions keeps what ended undelivered. Open one to see what it has." }
+            (page::table("Event subscriptions with dead letters", &["Event subscription", "Bucket"], &rows))
+        }
+        @if !skipped.is_empty() {
+            p.warn { "There are too many to look at all of them here. Those of these topics are on the topics' pages: "
+                @for topic in skipped { a href=(page::topic_url(topic)) { (topic) } " " } }
+        }
+    }
+}
+
+/// An event subscription that keeps dead letters, and where.
+fn place(topic: &str, one: &Value) -> Option<Vec<Markup>> {
+    let bucket = "/properties/deadLetterDestination/properties/bucketName";
+    let bucket = one.pointer(bucket).and_then(Value::as_str)?;
+    let name = text_at(one, "/name");
+    Some(vec![
+        html! { a href=(subscription_url(topic, name, "/dead-letters")) { (topic) "/" (name) } },
+        html! { (bucket) },
+    ])
+}
+
+/// Dead letters of one event subscription.
+pub(super) async fn list(
+    State(app): State<App>,
+    Path((topic, name)): Path<(String, String)>,
+    Query(chosen): Query<Chosen>,
+) -> Answer {
+    let choice = chosen.choice();
+    let counted = app.api.count_some_dead_letters(&topic, &name, &choice).await;
+    let page = app.api.dead_letters_page(&topic, &name, &choice, chosen.after.as_deref()).await?;
+    let url = subscription_url(&topic, &name, "/dead-letters");
+    let body = html! {
+        (filter_form(&url, &chosen))
+        @match &counted {
+            Ok(counted) => { (counts(&url, &chosen, counted)) }
+            Err(error) => { div.problem role="alert" { (failure::told(error)) } }
+        }
+        (table(&url, &page))
+        (page::next_page(&url, &chosen.pairs(), page.next.as_deref()))
+        @if app.may_change() { (actions(&topic, &name, &chosen)) }
+    };
+    let command =
+        format!("dead-letter list --topic {topic} --subscription {name}{}", chosen.flags());
+    let title = format!("Dead letters of {topic}/{name}");
+    let above = page::above(&topic, &name);
+    Ok(app.page(&Frame { tab: Tab::DeadLetters, title: &title, above, command }, &body))
+}
+
+fn actions(topic: &str, name: &str, chosen: &Chosen) -> Markup {
+    let to = |below: &str| with_query(&subscription_url(topic, name, below), &chosen.pairs());
+    html! {
+        ul.links {
+            li { a href=(to("/redrive")) { "Redrive these" } }
+            // A purge can't choose what was not sent again.
+            @if chosen.sent.as_deref() != Some("no") {
+                li { a href=(to("/purge")) { "Purge these" } }
+            }
+        }
+    }
+}
+
+fn filter_form(url: &str, chosen: &Chosen) -> Markup {
+    let text = |given: &Option<String>| given.clone().unwrap_or_default();
+    let sent = chosen.sent.as_deref().unwrap_or_default();
+    html! {
+        form.row method="get" action=(url) role="search" aria-label="Which dead letters" {
+            label { "Reason " input name="reason" value=(text(&chosen.reason)); }
+            label { "Event type " input name="type" value=(text(&chosen.event_type)); }
+            label { "Event id " input name="event" value=(text(&chosen.event)); }
+            label { "From (UTC) " input name="from" placeholder="2026-01-31T08:00:00Z" value=(text(&chosen.from)); }
+            label { "To (UTC) " input name="to" value=(text(&chosen.to)); }
+            label { "Sent again "
+                select name="sent" {
+                    @for (value, told) in [("", "either"), ("no", "not yet"), ("yes", "yes")] {
+                        option value=(value) selected[sent == value] { (told) }
+                    }
+                }
+            }
+            button.second { "Show" }
+        }
+        (chosen.left_out.told(url, &chosen.pairs()))
+        @for (name, value) in chosen.pairs() {
+            @let note = page::hidden_in(value);
+            @if !note.0.is_empty() { p { (name) ":" (note) } }
+        }
+    }
+}
+
+fn counts(url: &str, chosen: &Chosen, counted: &Page) -> Markup {
+    let document = &counted.document;
+    let more = if counted.next.is_some() { "at least " } else { "" };
+    let groups = [("byReason", "reason", "By reason"), ("byEventType", "type", "By event type")];
+    html! {
+        p { strong { (more) (page::number_at(document, "/events")) } " dead letters, "
+            (page::number_at(document, "/redrivenEvents")) " of them sent again." }
+        @for (member, field, title) in groups {
+            @let found = document[member].as_object().filter(|found| !found.is_empty());
+            @if let Some(found) = found {
+                details open[member == "byReason"] {
+                    summary { (title) }
+                    ul { @for (value, count) in found {
+                        li { a href=(narrowed(url, chosen, field, value)) { (page::visible(value)) } ": " (count) }
+                    } }
+                }
+            }
+        }
+    }
+}
+
+/// The same list of one reason, or type, alone.
+fn narrowed(url: &str, chosen: &Chosen, field: &str, value: &str) -> String {
+    let others = chosen.pairs().into_iter().filter(|(name, _)| ![field, EXACT].contains(name));
+    let mut pairs: Vec<_> = others.chain([(field, value)]).collect();
+    if pairs.iter().any(|(_, value)| is_exact(value)) {
+        pairs.push((EXACT, "yes"));
+    }
+    with_query(url, &pairs)
+}
+
+fn table(url: &str, page: &Page) -> Markup {
+    let row = |one: &Value| {
+        let id = text_at(one, "/id");
+        let problem = one["problem"].as_str();
+        vec![
+            page::time_at(one, "/writtenTime"),
+            html! { a href={ (url) "/" (page::part(id)) } { (page::visible(one["eventId"].as_str().unwrap_or(id))) } },
+            html! { (page::visible(text_at(one, "/eventType"))) },
+            html! { (problem.unwrap_or_else(|| text_at(one, "/deadLetterReason"))) },
+            html! { (page::number_at(one, "/deliveryAttempts")) },
+            super::delivery::outcome(one, "/lastDeliveryOutcome", "/lastHttpStatusCode"),
+            html! { @match one["isRedriven"].as_bool() { Some(true) => "yes", Some(false) => "no", None => "-" } },
+        ]
+    };
+    let rows: Vec<_> = page.items.iter().map(row).collect();
+    let head = ["Written", "Event", "Type", "Reason", "Attempts", "Last outcome", "Sent again"];
+    match (rows.is_empty(), page.next.is_some()) {
+        (false, _) => page::table("Dead letters", &head, &rows),
+        (true, true) => html! { p { "None on this page; the next one may have some." } },
+        (true, false) => page::empty("There is no such dead letter.", ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_show_is_meant_where_a_link_says_so() {
+        let of = |pairs: Value| serde_json::from_value::<Chosen>(pairs).expect("a choice");
+        let typed =
+            of(serde_json::json!({"reason": "Busy\u{200b}", "type": "\u{a0}A\n", "event": "e-1"}));
+        let choice = typed.choice();
+        let texts = [choice.reason, choice.event_type, choice.event_id];
+        assert_eq!(texts.map(|it| it.unwrap_or_default()), ["Busy", "A", "e-1"]);
+        let form = filter_form("/l", &typed).into_string();
+        assert!(form.contains("Busy\\u{200b}") && form.contains("\\u{a0}A\\u{a}"), "{form}");
+        assert!(form.contains("value=\"Busy\"") && form.contains("exact=yes"), "{form}");
+        let exact = of(serde_json::json!({"reason": "Busy\u{200b}", "exact": "yes"}));
+        assert_eq!(exact.choice().reason.as_deref(), Some("Busy\u{200b}"));
+        assert!(
+            exact.hidden().into_string().contains("name=\"exact\""),
+            "a purge of these is of these"
+        );
+        let link = narrowed("/l", &Chosen::default(), "type", "A\u{200b}");
+        assert!(link.ends_with("&exact=yes"), "{link}");
+    }
+
+    #[test]
+    fn a_choice_stays_the_same_from_page_to_page() {
+        let text = |text: &str| Some(text.to_owned());
+        let chosen = Chosen {
+            reason: text("A&B"),
+            sent: text("no"),
+            event_type: text(" "),
+            event: text("e 1"),
+            ..Chosen::default()
+        };
+        let choice = chosen.choice();
+        assert_eq!((choice.reason, choice.redriven), (text("A&B"), Some(false)));
+        assert_eq!((choice.event_type, choice.event_id), (None, text("e 1")));
+        let url = narrowed("/l", &chosen, "reason", "C");
+        assert_eq!(url, "/l?type=+&event=e+1&sent=no&reason=C&exact=yes");
+        assert!(chosen.flags().ends_with("--event-id 'e 1' --open"), "{}", chosen.flags());
+        assert!(chosen.hidden().into_string().contains("value=\"A&amp;B\""));
+    }
+}

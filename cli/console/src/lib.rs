@@ -1,0 +1,197 @@
+//! The web console: pages over the manage API and the logs, served on this machine.
+//!
+//! [`guard`] decides which requests are answered at all, [`page`] is what all pages have in common,
+//! [`failure`] is what they show when something did not work. Each other module is one page, or one
+//! subject's pages. Everything is rendered here; the browser gets no data but what it shows. The pages
+//! call what the commands call, with the caller's AWS identity, so the console may do what its user may.
+
+mod assets;
+mod cost;
+mod create_topic;
+mod dead_letter;
+mod delete;
+mod delivery;
+mod edit;
+mod edit_json;
+mod edit_topic;
+mod event;
+mod failure;
+mod filter;
+mod form;
+mod forms;
+mod guard;
+mod keys;
+mod ledger;
+mod letters;
+mod made;
+mod overview;
+mod page;
+mod patch;
+mod picture;
+mod publish;
+mod purge;
+mod redrive;
+mod retry;
+mod sought;
+mod subscribe;
+mod subscription;
+mod subscription_form;
+mod tail;
+#[cfg(test)]
+mod tests;
+mod topics;
+mod waiting;
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use gridpost_ops::{manage_api::ManageApi, target::Target};
+use guard::Guard;
+
+/// Live tails at the same time: each reads the log every two seconds, and CloudWatch Logs takes five
+/// such calls in a second for a whole account.
+const TAILS_MAX: usize = 4;
+
+/// How a console runs.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The deployment that it shows.
+    pub target: Target,
+    /// What the deployment is called on its pages.
+    pub name: String,
+    /// Flags that choose the deployment, for the commands that its pages name; with a space before
+    /// each.
+    pub flags: String,
+    /// Whether it refuses every change.
+    pub read_only: bool,
+    /// The port on 127.0.0.1; 0 takes a free one.
+    pub port: u16,
+}
+
+/// A console that listens and is not served yet.
+#[derive(Debug)]
+pub struct Console {
+    listener: TcpListener,
+    shared: App,
+    one_time: String,
+}
+
+/// What all pages need.
+#[derive(Debug)]
+struct Shared {
+    settings: Settings,
+    api: ManageApi,
+    guard: Guard,
+    tails: Arc<Semaphore>,
+}
+
+type App = Arc<Shared>;
+
+impl Console {
+    /// Takes the port.
+    ///
+    /// # Errors
+    ///
+    /// The port is taken, or the manage API needs credentials that are not there.
+    pub async fn bind(mut settings: Settings) -> anyhow::Result<Self> {
+        let api = settings.target.manage_api().await?;
+        let listener = TcpListener::bind(("127.0.0.1", settings.port)).await;
+        let listener = listener.with_context(|| {
+            format!(
+                "port {} of 127.0.0.1 can't be used; choose another one by --port, or --port 0 for a free \
+                 one",
+                settings.port
+            )
+        })?;
+        settings.port = listener.local_addr()?.port();
+        let (guard, one_time) = Guard::new(settings.port, settings.read_only);
+        let tails = Arc::new(Semaphore::new(TAILS_MAX));
+        let shared = Arc::new(Shared { settings, api, guard, tails });
+        Ok(Self { listener, shared, one_time })
+    }
+
+    /// Where it is.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.shared.settings.port)
+    }
+
+    /// The link that signs one browser in, once.
+    pub fn sign_in_url(&self) -> String {
+        format!("{}/sign-in?token={}", self.url(), self.one_time)
+    }
+
+    /// Serves it until it fails.
+    ///
+    /// # Errors
+    ///
+    /// The listener has failed.
+    pub async fn serve(self) -> anyhow::Result<()> {
+        axum::serve(self.listener, router(self.shared)).await.context("the console has stopped")
+    }
+}
+
+fn router(app: App) -> Router {
+    Router::new()
+        .route("/sign-in", get(guard::sign_in))
+        .route("/assets/{name}", get(assets::file))
+        .route("/", get(overview::show))
+        .route("/ledger", get(ledger::show))
+        .route("/events", get(event::show).post(event::with_event))
+        .route("/dead-letters", get(letters::all))
+        .route("/waiting", get(waiting::show))
+        .route("/waiting/parked", post(waiting::change_parked))
+        .route("/waiting/poison", post(waiting::change_poison))
+        .route("/tail", get(tail::show))
+        .route("/tail/stream", get(tail::stream))
+        .route("/cost", get(cost::show))
+        .route("/topics", get(topics::list))
+        .route("/create-topic", get(create_topic::show).post(create_topic::create))
+        .route("/topics/{topic}/edit", get(edit_topic::show).post(edit_topic::save))
+        .route("/topics/{topic}/delete", get(delete::of_topic).post(delete::delete_topic))
+        .route("/topics/{topic}", get(topics::show))
+        .route("/topics/{topic}/keys", post(keys::reveal))
+        .route("/topics/{topic}/keys/rotate", post(keys::rotate))
+        .route("/topics/{topic}/subscribe", get(subscribe::show).post(subscribe::create))
+        .route("/topics/{topic}/publish/check", post(publish::check_typed))
+        .route("/topics/{topic}/publish", get(publish::show).post(publish::send))
+        .nest("/topics/{topic}/subscriptions/{name}", of_subscription())
+        .fallback(failure::no_such_page)
+        // The guard limits forms.
+        .layer(DefaultBodyLimit::disable())
+        .layer(from_fn_with_state(Arc::clone(&app), guard::protect))
+        .with_state(app)
+}
+
+fn of_subscription() -> Router<App> {
+    Router::new()
+        .route("/", get(subscription::show))
+        .route("/reset", post(subscription::reset))
+        .route("/pause", post(subscription::pause))
+        .route("/resume", post(subscription::resume))
+        .route("/secrets", post(subscription::reveal_secrets))
+        .route("/secrets/rotate", post(subscription::rotate_secret))
+        .route("/edit", get(edit::show).post(edit::save))
+        .route("/delete", get(delete::of_subscription).post(delete::delete_subscription))
+        .route("/edit/json", get(edit_json::show).post(edit_json::save))
+        .route("/retry", get(retry::show).post(retry::save))
+        .route("/retry/preview", post(retry::preview_typed))
+        .route("/filter", get(filter::show).post(filter::test))
+        .route("/test-event", get(filter::test_event).post(filter::send_test_event))
+        .route("/deliveries", get(delivery::list))
+        .route("/deliveries/{id}", get(delivery::show))
+        .route("/deliveries/{id}/resend", post(delivery::resend))
+        .route("/dead-letters", get(letters::list))
+        .route("/dead-letters/{id}", get(dead_letter::show))
+        .route("/redrive", get(redrive::form).post(redrive::begin))
+        .route("/redrives/{id}", get(redrive::show))
+        .route("/redrives/{id}/cancel", post(redrive::cancel))
+        .route("/redrives/{id}/resume", post(redrive::resume))
+        .route("/purge", get(purge::form).post(purge::run))
+}

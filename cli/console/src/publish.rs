@@ -1,0 +1,272 @@
+//! A test event, published to a topic; before that, what is wrong with it, and who would get it.
+
+mod draft;
+
+use axum::Form;
+use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Response};
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::App;
+use super::failure::{self, Answer};
+use super::form::placed::Placed;
+use super::form::view::{Text, View, id_of};
+use super::form::{Fields, Posted};
+use super::page::{self, Frame, Tab, subscription_url, topic_url};
+use draft::{Draft, WHOLE};
+use gridpost_ops::{
+    failure::Misuse,
+    output::{pretty, text_at},
+    publish,
+    subscription::send_test,
+    wall_clock,
+};
+
+/// The page of a topic.
+pub(super) fn url(topic: &str) -> String {
+    format!("{}/publish", topic_url(topic))
+}
+
+/// An event to begin with, in the topic's schema.
+pub(super) fn sample(topic: &Value) -> String {
+    let schema = text_at(topic, "/properties/inputSchema");
+    let made = send_test::made(schema, wall_clock::random_id());
+    pretty(&made.unwrap_or_else(|_| json!({"test": true})))
+}
+
+/// Whether the event is typed as JSON.
+#[derive(Deserialize)]
+pub(super) struct Look {
+    #[serde(rename = "as")]
+    way: Option<String>,
+}
+
+/// The form.
+pub(super) async fn show(
+    State(app): State<App>,
+    Path(topic): Path<String>,
+    Query(look): Query<Look>,
+) -> Answer {
+    let document = app.api.topic(&topic).await?;
+    let is_whole = look.way.as_deref() == Some("json") || draft::is_own_schema(&document);
+    let mut fields = draft::fields(text_at(&document, "/properties/inputSchema"));
+    if is_whole {
+        fields.set(WHOLE, sample(&document));
+    }
+    Ok(render(&app, &document, &fields, &Placed::default(), &html! {}))
+}
+
+/// Publishes the event, or says who would get it.
+pub(super) async fn send(
+    State(app): State<App>,
+    Path(topic): Path<String>,
+    Form(pairs): Form<Vec<(String, String)>>,
+) -> Response {
+    answer(&app, &topic, pairs, true).await
+}
+
+/// Says what is wrong with what is typed so far, or who would get it. Nothing is published.
+pub(super) async fn check_typed(
+    State(app): State<App>,
+    Path(topic): Path<String>,
+    Form(pairs): Form<Vec<(String, String)>>,
+) -> Response {
+    answer(&app, &topic, pairs, false).await
+}
+
+async fn answer(
+    app: &App,
+    topic: &str,
+    pairs: Vec<(String, String)>,
+    may_publish: bool,
+) -> Response {
+    let fields = Posted::of(pairs).fields;
+    let read = app.api.topic(topic).await;
+    let drafted = read.and_then(|document| Ok((Draft::of(&document, &fields)?, document)));
+    let (Draft { text, problems }, document) = match drafted {
+        Ok(drafted) => drafted,
+        Err(error) => {
+            return (failure::status(&error), kept(app, topic, &fields, &error)).into_response();
+        }
+    };
+    let done = match fields.get("action") {
+        _ if !problems.is_empty() => Ok(html! {}),
+        "check" => check(app, topic, &text).await,
+        "publish" if may_publish => publish(app, topic, &document, &text).await,
+        _ => Ok(html! { p.good { "The topic takes this event." } }),
+    };
+    let result = done.unwrap_or_else(|error| {
+        html! {
+            div.problem role="alert" { p { strong { "Refused." } } (failure::told(&error)) }
+        }
+    });
+    render(app, &document, &fields, &problems, &result).into_response()
+}
+
+/// The form with what was typed, where the topic can't be read: its fields say which schema it has.
+fn kept(app: &App, topic: &str, fields: &Fields, error: &anyhow::Error) -> Markup {
+    let schema = draft::schema_of(fields);
+    let document = json!({"name": topic, "properties": {"inputSchema": schema}});
+    let told = html! {
+        div.problem role="alert" {
+            p { strong { "Nothing was published." } }
+            (failure::told(error))
+        }
+    };
+    render(app, &document, fields, &Placed::default(), &told)
+}
+
+async fn check(app: &App, topic: &str, event: &str) -> anyhow::Result<Markup> {
+    let verdicts = app.api.explain(topic, &json_text(event)?).await?;
+    Ok(html! {
+        div role="status" {
+            h2 { "Who would get it" }
+            (table_of_verdicts(topic, &verdicts["value"]))
+        }
+    })
+}
+
+/// An event subscription each: whether it wants the event, and which part of it says no.
+pub(super) fn table_of_verdicts(topic: &str, verdicts: &Value) -> Markup {
+    let row = |verdict: &Value| {
+        let name = text_at(verdict, "/eventSubscription");
+        let wants = verdict["matches"] == true;
+        let refused = verdict["refusedBy"].as_array().cloned().unwrap_or_default();
+        vec![
+            html! { a href=(subscription_url(topic, name, "")) { (name) } },
+            html! { @if wants { span.good { "yes" } } @else { span.bad { "no" } } },
+            html! {
+                @if let state @ ("AwaitingManualAction" | "Failed" | "Expired") = text_at(verdict, "/state") {
+                    "it is " (state)
+                }
+                (parts(&refused))
+            },
+        ]
+    };
+    let rows: Vec<_> = verdicts.as_array().into_iter().flatten().map(row).collect();
+    match rows.is_empty() {
+        true => {
+            page::empty("The topic has no event subscription: the event would reach no one.", "")
+        }
+        false => page::table(
+            "Who wants it",
+            &["Event subscription", "Wants it", "Which part says no"],
+            &rows,
+        ),
+    }
+}
+
+/// Parts of a filter that refuse an event.
+pub(super) fn parts(refused: &[Value]) -> Markup {
+    html! {
+        @for part in refused {
+            div { code { (text_at(part, "/path")) } ": " (page::visible(text_at(part, "/message"))) }
+        }
+    }
+}
+
+async fn publish(app: &App, topic: &str, document: &Value, event: &str) -> anyhow::Result<Markup> {
+    let target = &app.settings.target;
+    let schema = publish::InputSchema::of_topic(document)?;
+    let is_array = matches!(serde_json::from_str(event), Ok(Value::Array(_)));
+    // Event Grid's schema, and one's own, take a list alone.
+    let body = match schema {
+        publish::InputSchema::CloudEvents => event.to_owned(),
+        _ if is_array => event.to_owned(),
+        _ => format!("[{}]", json_text(event)?.get()),
+    };
+    let url = publish::events_url(topic, document, target)?;
+    let keys = app.api.keys(topic).await?;
+    let content_type = schema.content_type(body.as_bytes());
+    publish::post(target, &url, text_at(&keys, "/key1"), content_type, body.into_bytes()).await?;
+    let id = serde_json::from_str::<Value>(event).ok();
+    let id = id.as_ref().and_then(|event| event["id"].as_str()).unwrap_or_default();
+    let found = super::event::url(topic, id);
+    Ok(html! {
+        div.done role="status" {
+            p { "Accepted: Gridpost has stored it. " @if !id.is_empty() { a href=(found) { "What becomes of it" } } }
+        }
+    })
+}
+
+/// A text that is JSON, as it is.
+pub(super) fn json_text(text: &str) -> anyhow::Result<Box<RawValue>> {
+    serde_json::from_str(text)
+        .map_err(|error| Misuse(format!("That is no JSON: {error} of the text")).into())
+}
+
+fn render(
+    app: &App,
+    document: &Value,
+    fields: &Fields,
+    problems: &Placed,
+    result: &Markup,
+) -> Markup {
+    let (topic, schema) =
+        (text_at(document, "/name"), text_at(document, "/properties/inputSchema"));
+    let mut shown = fields.clone();
+    for name in [WHOLE.to_owned(), draft::field("data")] {
+        shown.set(name.as_str(), page::visible_json(fields.get(&name)));
+    }
+    let fields = &shown;
+    let view = View { fields, problems, focus: None, may_change: app.may_change(), is_live: true };
+    let is_whole = fields.has(WHOLE);
+    let body = html! {
+        p { @if !schema.is_empty() { "The topic takes " strong { (schema) } ". " } "Every event subscription whose filter wants the event gets it."
+            @if is_whole && !draft::is_own_schema(document) { " " a href=(url(topic)) { "Type it in fields" } }
+            @else if !is_whole { " " a href=(page::with_query(&url(topic), &[("as", "json")])) { "Type it as JSON" } }
+        }
+        (form(app, topic, schema, view, is_whole, result))
+    };
+    let above =
+        vec![("/topics".to_owned(), "Topics".to_owned()), (topic_url(topic), topic.to_owned())];
+    let command = format!("publish --topic {topic} --file event.json");
+    let frame = Frame { tab: Tab::Topics, title: "Publish a test event", above, command };
+    app.page(&frame, &body)
+}
+
+fn form(
+    app: &App,
+    topic: &str,
+    schema: &str,
+    view: View<'_>,
+    is_whole: bool,
+    result: &Markup,
+) -> Markup {
+    let check = format!("{}/check", url(topic));
+    let names: Vec<_> = match is_whole {
+        true => vec![WHOLE.to_owned()],
+        false => draft::members(schema).iter().map(|member| draft::field(member.name)).collect(),
+    };
+    let problems = names.iter().map(|name| format!("#{}-problem", id_of(name)));
+    let fresh = problems.chain(["#checked".to_owned()]).collect::<Vec<_>>().join(",");
+    let all = html! {
+        @if is_whole {
+            (view.lines(Text { name: WHOLE, label: "Event", ..Text::default() }))
+        } @else {
+            @for member in draft::members(schema) {
+                @let name = draft::field(member.name);
+                @let text = Text { name: &name, label: member.label, hint: member.hint, ..Text::default() };
+                @if member.is_json { (view.lines(text)) } @else { (view.text(text)) }
+            }
+        }
+    };
+    // What is typed is checked while one types; the buttons work without that.
+    html! {
+        form.document method="post" action=(url(topic)) hx-post=(check) hx-trigger="input delay:400ms" hx-swap="none"
+            hx-select-oob=(fresh) {
+            (app.token())
+            div id="checked" role="status" {
+                (result)
+                @if !view.problems.is_empty() { (view.summary("Refused.")) }
+            }
+            (all)
+            @if app.may_change() { button name="action" value="publish" { "Publish it" } " " }
+            button.second name="action" value="check" formaction=(check) { "Who would get it?" }
+            @if !app.may_change() { p.muted { "This console is read-only: it publishes nothing." } }
+        }
+    }
+}

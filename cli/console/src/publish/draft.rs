@@ -1,0 +1,285 @@
+//! An event that is not published yet: made of the form's fields, and checked as a publish would be.
+
+use std::collections::BTreeMap;
+
+use gridpost_core::event::ParseError;
+use gridpost_core::publish::{PublishError, sample};
+use gridpost_core::subscription::Filter;
+use gridpost_core::topic::{InputSchema, Topic, resource};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::form::{Fields, meant, placed::Placed, written};
+use gridpost_ops::{
+    declared::trial, failure::Misuse, output::text_at, subscription::send_test, wall_clock,
+};
+
+/// The field that has a whole event as JSON.
+pub(super) const WHOLE: &str = "event";
+
+/// A member of an event that has a field.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member {
+    pub(super) name: &'static str,
+    pub(super) label: &'static str,
+    pub(super) hint: &'static str,
+    /// Whether it is sent where it is empty, too: it is refused then, or means something.
+    is_always: bool,
+    /// Whether its value is JSON, and not a text.
+    pub(super) is_json: bool,
+}
+
+const fn text(name: &'static str, label: &'static str, hint: &'static str) -> Member {
+    Member { name, label, hint, is_always: true, is_json: false }
+}
+
+const fn optional(name: &'static str, label: &'static str, hint: &'static str) -> Member {
+    Member { is_always: false, ..text(name, label, hint) }
+}
+
+const DATA: Member =
+    Member { is_json: true, ..optional("data", "Data", "Any JSON; empty: the event has none.") };
+
+const OF_EVENT_GRID: [Member; 6] = [
+    text("eventType", "Event type", ""),
+    text("subject", "Subject", ""),
+    DATA,
+    text("id", "Id", "One that was never used finds its deliveries."),
+    text("eventTime", "Event time", "RFC 3339, such as 2026-01-31T08:00:00Z."),
+    optional("dataVersion", "Data version", ""),
+];
+
+const OF_CLOUD_EVENTS: [Member; 8] = [
+    text("type", "Type", ""),
+    optional("subject", "Subject", ""),
+    DATA,
+    text("id", "Id", "One that was never used finds its deliveries."),
+    text("source", "Source", "A URI or a path, such as /shop."),
+    optional("time", "Time", "RFC 3339, such as 2026-01-31T08:00:00Z."),
+    optional("dataschema", "Data schema", "An absolute URI."),
+    optional("datacontenttype", "Data content type", "application/json where empty."),
+];
+
+/// The members of events of that schema; none where they are the publisher's own.
+pub(super) fn members(schema: &str) -> &'static [Member] {
+    match schema {
+        "EventGridSchema" => &OF_EVENT_GRID,
+        "CloudEventSchemaV1_0" => &OF_CLOUD_EVENTS,
+        _ => &[],
+    }
+}
+
+/// The schema whose members a form has fields for; empty for one that has a whole event.
+pub(super) fn schema_of(typed: &Fields) -> &'static str {
+    let has = |schema: &&str| {
+        let mut own = members(schema).iter();
+        own.all(|member| typed.has(&field(member.name)))
+    };
+    let known = ["EventGridSchema", "CloudEventSchemaV1_0"];
+    known.into_iter().find(|schema| !typed.has(WHOLE) && has(schema)).unwrap_or_default()
+}
+
+/// The field of a member.
+pub(super) fn field(member: &str) -> String {
+    format!("field.{member}")
+}
+
+/// Fields of an event to begin with.
+pub(super) fn fields(schema: &str) -> Fields {
+    let sample = made(schema);
+    let mut fields = Fields::default();
+    for member in members(schema) {
+        match &sample[member.name] {
+            Value::Null => {}
+            Value::String(text) if !member.is_json => fields.set(field(member.name), written(text)),
+            value => fields.set(field(member.name), value.to_string()),
+        }
+    }
+    fields
+}
+
+fn made(schema: &str) -> Value {
+    send_test::made(schema, wall_clock::random_id()).unwrap_or_default()
+}
+
+/// An event as it was typed.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    /// Its JSON.
+    pub(super) text: String,
+    pub(super) problems: Placed,
+}
+
+/// The topic of a document, as far as reading events needs it.
+fn topic_of(document: &Value) -> anyhow::Result<Topic> {
+    let settings = resource::read(document).map_err(|problems| Misuse(problems.to_string()))?;
+    Ok(trial::unsaved(text_at(document, "/name"), settings))
+}
+
+impl Draft {
+    /// What was typed: a whole event as JSON, or its members. It is checked by what ingest reads events with.
+    pub(super) fn of(document: &Value, typed: &Fields) -> anyhow::Result<Self> {
+        let topic = topic_of(document)?;
+        if typed.has(WHOLE) {
+            return Ok(Self::whole(&topic, typed.get(WHOLE).trim()));
+        }
+        let schema = text_at(document, "/properties/inputSchema");
+        let mut draft = Self::default();
+        let mut values = values(schema, typed, &mut draft.problems);
+        draft.text = object(&values);
+        let sample = made(schema);
+        // A reader names the first problem. With what is right in its place, it names the next.
+        for _ in 0..=values.len() {
+            let Err(error) = check(&topic, &object(&values)) else { break };
+            let PublishError::Body(ParseError::Member { violation, .. }) = &error else {
+                draft.problems.add("", error.to_string());
+                break;
+            };
+            let name = violation.member.clone();
+            draft.problems.add(&field(&name), format!("{name} {}", violation.rule));
+            match &sample[&name] {
+                Value::Null => values.remove(&name),
+                value => values.insert(name, value.to_string()),
+            };
+        }
+        Ok(draft)
+    }
+
+    fn whole(topic: &Topic, text: &str) -> Self {
+        let mut problems = Placed::default();
+        let read: Result<&RawValue, _> = serde_json::from_str(text);
+        match read {
+            Err(error) => problems.add(WHOLE, format!("That is no JSON: {error} of the text")),
+            Ok(_) => {
+                if let Err(error) = check(topic, text) {
+                    problems.add(WHOLE, error.to_string());
+                }
+            }
+        }
+        Self { text: text.to_owned(), problems }
+    }
+}
+
+fn check(topic: &Topic, text: &str) -> Result<(), PublishError> {
+    sample::test_text(topic, &Filter::default(), text).map(drop)
+}
+
+/// The members that are to be sent, each as JSON.
+fn values(schema: &str, typed: &Fields, problems: &mut Placed) -> BTreeMap<String, String> {
+    let mut values = BTreeMap::new();
+    if schema == "CloudEventSchemaV1_0" {
+        values.insert("specversion".to_owned(), json!("1.0").to_string());
+    }
+    for member in members(schema) {
+        let given = typed.get(&field(member.name)).trim();
+        if given.is_empty() && !member.is_always {
+            continue;
+        }
+        let value = match member.is_json {
+            false => Value::from(meant(given)).to_string(),
+            true => match serde_json::from_str::<&RawValue>(given) {
+                Ok(json) => json.get().to_owned(),
+                Err(error) => {
+                    let told = format!("{} is no JSON: {error} of the text", member.name);
+                    problems.add(&field(member.name), told);
+                    continue;
+                }
+            },
+        };
+        values.insert(member.name.to_owned(), value);
+    }
+    values
+}
+
+fn object(values: &BTreeMap<String, String>) -> String {
+    let one =
+        |(name, value): (&String, &String)| format!("{}: {value}", Value::from(name.as_str()));
+    format!("{{{}}}", values.iter().map(one).collect::<Vec<_>>().join(", "))
+}
+
+/// Whether events of a topic have the publisher's own members.
+pub(super) fn is_own_schema(document: &Value) -> bool {
+    let schema = document.pointer("/properties/inputSchema").cloned().unwrap_or_default();
+    !matches!(
+        serde_json::from_value(schema),
+        Ok(InputSchema::EventGridSchema | InputSchema::CloudEventSchemaV1_0)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::form::view::View;
+
+    fn topic(schema: &str) -> Value {
+        json!({"name": "orders", "kind": "custom", "properties": {"inputSchema": schema,
+            "endpoint": "https://e", "provisioningState": "Succeeded", "deliveryProfile": "basic"}})
+    }
+
+    /// The messages, each with the field that shows it.
+    fn told(draft: &Draft, schema: &str) -> String {
+        let fields = Fields::default();
+        let view = View {
+            fields: &fields,
+            problems: &draft.problems,
+            focus: None,
+            may_change: true,
+            is_live: true,
+        };
+        let lines: Vec<_> = members(schema)
+            .iter()
+            .map(|member| {
+                let name = field(member.name);
+                let text = crate::form::view::Text { name: &name, ..Default::default() };
+                view.text(text).into_string()
+            })
+            .collect();
+        lines.concat() + &view.summary("").into_string()
+    }
+
+    #[test]
+    fn every_problem_is_at_its_field() {
+        for schema in ["EventGridSchema", "CloudEventSchemaV1_0"] {
+            let document = topic(schema);
+            let fields = fields(schema);
+            let draft = Draft::of(&document, &fields).expect("a topic");
+            assert!(draft.problems.is_empty(), "{:?}", draft.problems);
+            assert!(check(&topic_of(&document).expect("a topic"), &draft.text).is_ok());
+        }
+        let mut wrong = fields("EventGridSchema");
+        wrong.set("field.eventTime", "soon");
+        wrong.set("field.data", "{");
+        wrong.set("field.id", "\"\"");
+        let draft = Draft::of(&topic("EventGridSchema"), &wrong).expect("a topic");
+        let shown = told(&draft, "EventGridSchema");
+        for field in ["eventTime", "data", "id"] {
+            assert!(shown.contains(&format!("<a href=\"#f-field-{field}\">")), "{field}: {shown}");
+        }
+        let mut wrong = fields("CloudEventSchemaV1_0");
+        wrong.set("field.time", "soon");
+        wrong.set("field.dataschema", "not a uri");
+        let draft = Draft::of(&topic("CloudEventSchemaV1_0"), &wrong).expect("a topic");
+        let shown = told(&draft, "CloudEventSchemaV1_0");
+        assert!(shown.contains("<a href=\"#f-field-time\">"), "{shown}");
+    }
+
+    #[test]
+    fn a_number_stays_as_it_was_typed() {
+        let mut fields = fields("EventGridSchema");
+        fields.set("field.data", "{\"a\": 1.50, \"a\": 12345678901234567890}");
+        let draft = Draft::of(&topic("EventGridSchema"), &fields).expect("a topic");
+        assert!(draft.text.contains("1.50") && draft.text.contains("12345678901234567890"));
+    }
+
+    #[test]
+    fn a_whole_event_is_checked_as_it_is() {
+        let of = |schema: &str, text: &str| {
+            let mut fields = Fields::default();
+            fields.set(WHOLE, text);
+            Draft::of(&topic(schema), &fields).expect("a topic").problems.is_empty()
+        };
+        assert!(of("CustomEventSchema", "{\"a\": 1}") && of("CustomEventSchema", " [{}]"));
+        assert!(!of("CustomEventSchema", "{") && !of("CustomEventSchema", "1"));
+        assert!(!of("EventGridSchema", "{}"));
+    }
+}

@@ -1,0 +1,183 @@
+//! Dead letters deleted for good: counted first, and only for one who types whose they are.
+
+use axum::Form;
+use axum::extract::{Path, Query, State};
+use gridpost_core::time::Timestamp;
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::App;
+use super::failure::{self, Answer};
+use super::letters::Chosen;
+use super::page::{self, Frame, Tab, subscription_url};
+use gridpost_ops::{
+    dead_letters::until_counted, failure::Misuse, manage_api::pages::Page, output::text_at,
+};
+
+type Names = Path<(String, String)>;
+
+/// What would be deleted, and the field for the name.
+pub(super) async fn form(
+    State(app): State<App>,
+    Path((topic, name)): Names,
+    Query(chosen): Query<Chosen>,
+) -> Answer {
+    let chosen = until(&app, chosen).await?;
+    let counted = app.api.count_some_dead_letters(&topic, &name, &chosen.choice()).await?;
+    let unreadable = match counted.document["unreadable"].as_u64() {
+        None | Some(0) => None,
+        Some(_) => Some(unreadable(&app, &topic, &name, &chosen).await),
+    };
+    let body = html! {
+        (planned(&topic, &name, &chosen, &counted))
+        @match &unreadable {
+            None => {}
+            Some(Ok(found)) => { (table_of_unreadable(&topic, &name, found)) }
+            Some(Err(error)) => { div.problem role="alert" { (failure::told(error)) } }
+        }
+        @if app.may_change() { (consent(&app, &topic, &name, &chosen)) }
+    };
+    Ok(render(&app, &topic, &name, &chosen, &body))
+}
+
+/// The choice with the end of its time: what is written after the count stays.
+async fn until(app: &App, chosen: Chosen) -> anyhow::Result<Chosen> {
+    if chosen.sent.as_deref() == Some("no") {
+        let told = "A purge can't choose what was not sent again: choose by reason, type or time.";
+        return Err(Misuse(told.to_owned()).into());
+    }
+    let now: Timestamp = app.settings.target.now().await?;
+    let to = until_counted(chosen.choice(), now).to;
+    // Only sent ones can be chosen by that: the API deletes no others by it.
+    let sent = chosen.sent.clone().filter(|sent| sent == "yes");
+    Ok(Chosen { to, sent, ..chosen })
+}
+
+/// Pages of the list that are looked through for what can't be read.
+const PAGES_MAX: usize = 10;
+
+/// Dead letters that can't be read, as far as a few pages of the list show them.
+async fn unreadable(
+    app: &App,
+    topic: &str,
+    name: &str,
+    chosen: &Chosen,
+) -> anyhow::Result<Vec<Value>> {
+    let (mut found, mut after) = (Vec::new(), None);
+    for _ in 0..PAGES_MAX {
+        let choice = chosen.choice();
+        let page = app.api.dead_letters_page(topic, name, &choice, after.as_deref()).await?;
+        found.extend(page.items.into_iter().filter(|one| one["problem"].is_string()));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+fn table_of_unreadable(topic: &str, name: &str, found: &[Value]) -> Markup {
+    let row = |one: &Value| {
+        let id = text_at(one, "/id");
+        let url = subscription_url(topic, name, &format!("/dead-letters/{}", page::part(id)));
+        vec![
+            html! { a href=(url) { (page::visible(text_at(one, "/objectName"))) } },
+            html! { (page::visible(text_at(one, "/problem"))) },
+        ]
+    };
+    let rows: Vec<_> = found.iter().map(row).collect();
+    html! {
+        h2 { "What can't be read" }
+        p { "No redrive can send these again. They are deleted with the others, unless a reason, a type, an event or "
+            "what was sent again is chosen." }
+        (page::table("Dead letters that can't be read", &["Object", "Why it can't be read"], &rows))
+    }
+}
+
+fn planned(topic: &str, name: &str, chosen: &Chosen, counted: &Page) -> Markup {
+    let count = |member: &str| counted.document[member].as_u64().unwrap_or(0);
+    let more = if counted.next.is_some() { "at least " } else { "" };
+    let open = count("events").saturating_sub(count("redrivenEvents"));
+    html! {
+        div.problem role="note" {
+            p { "This deletes " strong { (more) (page::number(count("events"))) } " of " code { (topic) "/" (name) }
+                " for good: " (chosen.told()) "." }
+            p { strong { (more) (page::number(open)) } " of them were never sent again." }
+            @if count("unreadable") > 0 {
+                p { (page::number(count("unreadable"))) " more objects or records can't be read." }
+            }
+        }
+    }
+}
+
+fn consent(app: &App, topic: &str, name: &str, chosen: &Chosen) -> Markup {
+    html! {
+        form method="post" action=(subscription_url(topic, name, "/purge")) {
+            (app.token())
+            (chosen.hidden())
+            label { "Type " code { (topic) "/" (name) } " to say that they are given up: "
+                input.code name="typed" required autocomplete="off"; }
+            button.danger { "Delete them for good" }
+        }
+    }
+}
+
+/// The choice that was counted, and what was typed.
+#[derive(Deserialize)]
+pub(super) struct Typed {
+    #[serde(flatten)]
+    chosen: Chosen,
+    #[serde(default)]
+    typed: String,
+}
+
+/// Deletes them.
+pub(super) async fn run(
+    State(app): State<App>,
+    Path((topic, name)): Names,
+    Form(Typed { chosen, typed }): Form<Typed>,
+) -> Answer {
+    let wanted = format!("{topic}/{name}");
+    if typed.trim() != wanted {
+        return Err(
+            Misuse(format!("Nothing was deleted: type {wanted} to say that it is meant.")).into()
+        );
+    }
+    let (mut events, mut objects, mut left) = (0, 0, 0);
+    let take = |answer: &Value| {
+        let count = |member: &str| answer[member].as_u64().unwrap_or(0);
+        events += count("purgedEvents");
+        objects += count("purgedObjects");
+        left += count("leftEvents");
+    };
+    let done = app.api.purge_dead_letters(&topic, &name, &chosen.choice(), take).await;
+    let failed = match done {
+        Err(error) if events + objects == 0 => return Err(error.into()),
+        done => done.err(),
+    };
+    let body = html! {
+        @if let Some(error) = &failed {
+            div.problem role="alert" {
+                p { strong { "Not all of them were deleted." } }
+                (failure::told(error))
+            }
+        }
+        div.done role="status" {
+            p { (page::number(events)) " dead letters in " (page::number(objects)) " objects are deleted." }
+            @if left > 0 { p { (page::number(left)) " stay: their objects hold dead letters too that were not chosen." } }
+        }
+        p { a href=(subscription_url(&topic, &name, "/dead-letters")) { "Dead letters" } }
+    };
+    Ok(render(&app, &topic, &name, &chosen, &body))
+}
+
+fn render(app: &App, topic: &str, name: &str, chosen: &Chosen, body: &Markup) -> Markup {
+    let command = format!(
+        "dead-letter purge --topic {topic} --subscription {name}{} --dry-run",
+        chosen.flags()
+    );
+    let title = format!("Purge dead letters of {topic}/{name}");
+    let above = page::above(topic, name);
+    app.page(&Frame { tab: Tab::DeadLetters, title: &title, above, command }, body)
+}

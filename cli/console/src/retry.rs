@@ -1,0 +1,353 @@
+//! The timeline of an event subscription's retry policy, and of another one before it is saved.
+
+use axum::Form;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::App;
+use super::failure::{self, Answer};
+use super::forms::given;
+use super::made::{self, Made, is_conflict};
+use super::page::{self, Frame, Tab, subscription_url};
+use super::picture::{self, Kind, Point};
+use gridpost_ops::{
+    attempt_lines::because_of,
+    failure::Misuse,
+    output::{self, text_at},
+    schedule::{hours, preview},
+};
+use std::time::Duration;
+
+type Names = Path<(String, String)>;
+
+/// What is asked: another policy, and what the endpoint answers. Fields that are not given are as saved.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Asked {
+    attempts: Option<String>,
+    minutes: Option<String>,
+    schedule: Option<String>,
+    answers: Option<String>,
+}
+
+impl Asked {
+    /// A policy as if it had been typed.
+    fn of(policy: &Value, answers: Option<String>) -> Self {
+        let [attempts, minutes, schedule] = texts(policy).map(Some);
+        Self { attempts, minutes, schedule, answers }
+    }
+
+    fn is_of_saved(&self) -> bool {
+        self.attempts.is_none() && self.minutes.is_none() && self.schedule.is_none()
+    }
+
+    /// The policy with what was asked in place of what is saved.
+    fn policy(&self, saved: &Value) -> Result<Value, Misuse> {
+        if self.is_of_saved() {
+            return Ok(saved.clone());
+        }
+        let mut policy = saved.clone();
+        let [attempts, minutes] = members(saved);
+        for (member, text) in [(attempts, &self.attempts), (minutes, &self.minutes)] {
+            if let Some(text) = given(text.as_ref()) {
+                policy[member] = match member {
+                    "eventTimeToLive" => json!(text),
+                    _ => json!(whole(member, &text)?),
+                };
+            }
+        }
+        match given(self.schedule.as_ref()) {
+            Some(list) => {
+                let steps = list.split([',', ' ']).filter(|step| !step.is_empty());
+                let steps: Result<Vec<_>, _> = steps.map(|step| whole("schedule", step)).collect();
+                policy["schedule"] = json!(steps?);
+            }
+            None => {
+                policy.as_object_mut().map(|members| members.remove("schedule"));
+            }
+        }
+        Ok(policy)
+    }
+}
+
+/// What a policy calls its limits: namespace topics have names of their own.
+fn members(policy: &Value) -> [&'static str; 2] {
+    match policy.get("maxDeliveryCount") {
+        Some(_) => ["maxDeliveryCount", "eventTimeToLive"],
+        None => ["maxDeliveryAttempts", "eventTimeToLiveInMinutes"],
+    }
+}
+
+fn whole(member: &str, text: &str) -> Result<u64, Misuse> {
+    text.parse().map_err(|_| Misuse(format!("{member}: `{text}` is no whole number")))
+}
+
+/// What the event subscription and its topic say.
+struct Saved {
+    topic: Value,
+    subscription: Value,
+    etag: Option<String>,
+}
+
+impl Saved {
+    async fn read(app: &App, topic: &str, name: &str) -> anyhow::Result<Self> {
+        let (of, reply) =
+            tokio::try_join!(app.api.topic(topic), app.api.read_subscription(topic, name))?;
+        Ok(Self { topic: of, subscription: reply.document, etag: reply.etag })
+    }
+
+    fn policy(&self) -> &Value {
+        &self.subscription["properties"]["retryPolicy"]
+    }
+
+    fn made(&self) -> Made {
+        Made::of(self.etag.as_deref(), self.policy())
+    }
+}
+
+/// The page.
+pub(super) async fn show(
+    State(app): State<App>,
+    Path((topic, name)): Names,
+    Query(asked): Query<Asked>,
+) -> Answer {
+    let saved = Saved::read(&app, &topic, &name).await?;
+    let made = saved.made();
+    let policy = saved.policy().clone();
+    let shown = Shown { saved: &Ok(saved), policy: &policy, asked: &asked, made: &made };
+    Ok(render(&app, &topic, &name, &shown, &html! {}))
+}
+
+/// The policy as it was typed, and what its page was made from.
+#[derive(Debug, Deserialize)]
+pub(super) struct Typed {
+    #[serde(flatten)]
+    asked: Asked,
+    #[serde(flatten)]
+    made: Made,
+}
+
+/// The timeline of what was typed; the form stays of the state that its page was made from.
+pub(super) async fn preview_typed(
+    State(app): State<App>,
+    Path((topic, name)): Names,
+    Form(Typed { asked, made }): Form<Typed>,
+) -> Answer<Response> {
+    let saved = Saved::read(&app, &topic, &name).await;
+    let was = match (made.was(), &saved) {
+        (Ok(was), _) => was,
+        (Err(_), Ok(saved)) => saved.policy().clone(),
+        (Err(error), Err(_)) => return Err(error.into()),
+    };
+    let status = saved.as_ref().err().map_or(StatusCode::OK, failure::status);
+    let shown = Shown { saved: &saved, policy: &was, asked: &asked, made: &made };
+    Ok((status, render(&app, &topic, &name, &shown, &html! {})).into_response())
+}
+
+/// Saves the policy that was asked about.
+pub(super) async fn save(
+    State(app): State<App>,
+    Path((topic, name)): Names,
+    Form(Typed { asked, made }): Form<Typed>,
+) -> Answer<Response> {
+    let was = made.was()?;
+    let error = match patch(&app, &topic, &name, &made, &asked).await {
+        Ok(code) => {
+            let url = subscription_url(&topic, &name, &format!("?done={code}"));
+            return Ok(Redirect::to(&url).into_response());
+        }
+        Err(error) => error,
+    };
+    let saved = Saved::read(&app, &topic, &name).await;
+    let typed = Shown { saved: &saved, policy: &was, asked: &asked, made: &made };
+    let page = match &saved {
+        Ok(now) if is_conflict(&error) => {
+            let (made, now) = (now.made(), now.policy());
+            let mine = asked.policy(&was)?;
+            let both = html! { div.problem role="alert" { (made::told(&was, now, &mine)) } };
+            let asked = Asked::of(&made::merged(&was, now, &mine), asked.answers.clone());
+            let merged = Shown { saved: &saved, policy: now, asked: &asked, made: &made };
+            render(&app, &topic, &name, &merged, &both)
+        }
+        Err(unread) if is_conflict(&error) => {
+            render(&app, &topic, &name, &typed, &made::unread(unread))
+        }
+        _ => {
+            let refused = html! {
+                div.problem role="alert" { p { strong { "Nothing was saved." } } (failure::told(&error)) }
+            };
+            render(&app, &topic, &name, &typed, &refused)
+        }
+    };
+    Ok((failure::status(&error), page).into_response())
+}
+
+async fn patch(
+    app: &App,
+    topic: &str,
+    name: &str,
+    made: &Made,
+    asked: &Asked,
+) -> anyhow::Result<&'static str> {
+    let was = made.was()?;
+    let patch = super::patch::difference(&was, &asked.policy(&was)?);
+    if patch == json!({}) {
+        return Ok("unchanged");
+    }
+    let document = json!({"properties": {"retryPolicy": patch}});
+    app.api.clone().only_if(made.etag()?).patch_subscription(topic, name, &document).await?;
+    Ok("saved")
+}
+
+/// What a page shows: what is saved, as far as it could be read, the policy that fields which are not given
+/// have, what was typed, and what the form was made from.
+struct Shown<'a> {
+    saved: &'a anyhow::Result<Saved>,
+    policy: &'a Value,
+    asked: &'a Asked,
+    made: &'a Made,
+}
+
+fn render(app: &App, topic: &str, name: &str, shown: &Shown<'_>, refused: &Markup) -> Markup {
+    let Shown { saved, policy, asked, .. } = *shown;
+    let answers = given(asked.answers.as_ref()).unwrap_or_else(|| "500".to_owned());
+    let body = html! {
+        (refused)
+        (form(app, &subscription_url(topic, name, "/retry"), shown, &answers))
+        div id="timeline" {
+            @match saved {
+                Ok(saved) => { (of_saved(saved, policy, asked, &answers)) }
+                Err(error) => {
+                    div.problem role="alert" {
+                        p { strong { "The timeline can't be shown. What you have typed is kept." } }
+                        (failure::told(error))
+                    }
+                }
+            }
+        }
+    };
+    let command =
+        format!("schedule --topic {topic} --name {name} --responses {}", output::word(&answers));
+    let title = format!("Retry schedule of {topic}/{name}");
+    let above = page::above(topic, name);
+    app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)
+}
+
+/// The timeline of what was asked, or what is wrong with it.
+fn of_saved(saved: &Saved, policy: &Value, asked: &Asked, answers: &str) -> Markup {
+    let Saved { topic, subscription, .. } = saved;
+    let line = asked.policy(policy);
+    let line = line.and_then(|policy| preview(topic, subscription, Some(policy), answers));
+    match &line {
+        Ok(document) => timeline(document),
+        Err(misuse) => html! {
+            div.problem role="alert" { @for line in misuse.0.lines() { p { (page::visible(line)) } } }
+        },
+    }
+}
+
+/// A policy's limits and steps as the form has them.
+fn texts(policy: &Value) -> [String; 3] {
+    let text = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    };
+    let steps = policy["schedule"].as_array().into_iter().flatten().map(Value::to_string);
+    let [attempts, minutes] = members(policy).map(|member| text(&policy[member]));
+    [attempts, minutes, steps.collect::<Vec<_>>().join(", ")]
+}
+
+fn form(app: &App, url: &str, shown: &Shown<'_>, answers: &str) -> Markup {
+    let Shown { policy, asked, made, .. } = *shown;
+    let [_, minutes] = members(policy);
+    let or = |given: &Option<String>, saved: String| given.clone().unwrap_or(saved);
+    let [attempts, time_to_live, steps] = texts(policy);
+    let preview = format!("{url}/preview");
+    html! {
+        form.row method="post" action=(url) hx-post=(preview) hx-select="#timeline" hx-target="#timeline"
+            hx-swap="outerHTML" hx-trigger="input delay:400ms" {
+            (app.token())
+            (made.fields())
+            label { "Attempts at most "
+                input name="attempts" inputmode="numeric" value=(or(&asked.attempts, attempts)); }
+            label { @if minutes == "eventTimeToLive" { "Time-to-live (ISO 8601) " } @else { "Time-to-live in minutes " }
+                input name="minutes" value=(or(&asked.minutes, time_to_live)); }
+            label { "Own schedule: seconds after the first attempt "
+                input.code name="schedule" placeholder="the profile's" value=(or(&asked.schedule, steps)); }
+            label { "The endpoint answers "
+                input.code name="answers" value=(answers) aria-describedby="answers-help"; }
+            button.second formaction=(preview) { "Show" }
+            @if app.may_change() { button { "Save the policy" } }
+        }
+        p.muted id="answers-help" {
+            "Answers in order, the last one repeats: 500,408,200, or TimedOut, SocketError, ResolutionError. They are "
+            "not saved." (page::hidden_in(answers))
+        }
+    }
+}
+
+fn timeline(document: &Value) -> Markup {
+    let attempts = document["attempts"].as_array().cloned().unwrap_or_default();
+    let at = |value: &Value| value.as_f64().unwrap_or(0.0);
+    let told = |seconds: f64| hours(Duration::from_secs_f64(seconds.max(0.0)));
+    let point = |attempt: &Value| {
+        let answer = text_at(attempt, "/response");
+        let number = attempt["number"].to_string();
+        let kind = if answer.starts_with('2') { Kind::Delivered } else { Kind::Failed };
+        let told = format!("attempt {number}, answered {answer}");
+        Point { at: at(&attempt["atSeconds"]), kind, label: number, told }
+    };
+    let end = at(&document["end"]["atSeconds"]);
+    let reason = text_at(document, "/end/reason");
+    let mut points: Vec<_> = attempts.iter().map(point).collect();
+    if reason != "Delivered" {
+        points.push(Point {
+            at: end,
+            kind: Kind::End,
+            label: "end".to_owned(),
+            told: reason.to_owned(),
+        });
+    }
+    let row = |attempt: &Value| {
+        vec![
+            html! { (attempt["number"]) },
+            html! { (told(at(&attempt["atSeconds"]))) },
+            html! { (text_at(attempt, "/response")) },
+            html! { (attempt["waitBecause"].as_str().map(because_of).unwrap_or_default()) },
+        ]
+    };
+    let rows: Vec<_> = attempts.iter().map(row).collect();
+    html! {
+        p { "Ends after " strong { (told(end)) } ": " strong { (reason) } ", with " (attempts.len()) " attempts. "
+            span.muted { "Up to a tenth of each wait is added by chance." } }
+        @for warning in document["warnings"].as_array().into_iter().flatten() {
+            p.warn { (warning.as_str().unwrap_or_default()) }
+        }
+        (picture::timeline("Attempts by the time since the first one", &points))
+        (page::table("Attempts", &["Attempt", "At", "Answer", "Waited for"], &rows))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_takes_the_place_of_what_is_saved() {
+        let saved =
+            json!({"maxDeliveryAttempts": 30, "eventTimeToLiveInMinutes": 1440, "schedule": [1]});
+        let text = |text: &str| Some(text.to_owned());
+        let asked = Asked { attempts: text("5"), schedule: text("1, 5 30"), ..Asked::default() };
+        let want = json!({"maxDeliveryAttempts": 5, "eventTimeToLiveInMinutes": 1440, "schedule": [1, 5, 30]});
+        assert_eq!(asked.policy(&saved).expect("a policy"), want);
+        assert_eq!(Asked::default().policy(&saved).expect("a policy"), saved);
+        let none = Asked { schedule: text(""), ..Asked::default() };
+        assert!(none.policy(&saved).expect("a policy").get("schedule").is_none());
+        let refused = Asked { minutes: text("soon"), ..Asked::default() }.policy(&saved);
+        assert!(refused.expect_err("no number").0.contains("`soon`"));
+    }
+}

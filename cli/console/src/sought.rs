@@ -1,0 +1,120 @@
+//! What was typed into a search. Copied text brings along characters that do not show: a zero-width space,
+//! a no-break space, the end of a line. With them nothing is found, and nothing says why. They are left out,
+//! and that is told, with a link for one who means them.
+
+use maud::{Markup, html};
+
+use gridpost_ops::output::hides;
+
+use super::page::with_query;
+
+/// The field of a search that is about exactly what was given: links of the console itself have it where
+/// a name has such characters.
+pub(super) const EXACT: &str = "exact";
+
+/// Fields of which something was left out, as they were given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct LeftOut(Vec<(&'static str, String)>);
+
+impl LeftOut {
+    /// Leaves out of a field what does not show.
+    pub(super) fn clean(&mut self, field: &'static str, text: &mut Option<String>) {
+        let Some(given) = text.as_mut() else { return };
+        let rest = shown(given);
+        if rest != given.trim_matches(' ') {
+            self.0.push((field, std::mem::replace(given, rest)));
+        }
+    }
+
+    /// What was left out, and where it is not.
+    pub(super) fn told(&self, url: &str, pairs: &[(&str, &str)]) -> Markup {
+        let as_given = |(name, value): &(&str, &str)| {
+            let given = self.0.iter().find(|(field, _)| field == name);
+            (
+                (*name).to_owned(),
+                given.map_or_else(|| (*value).to_owned(), |(_, given)| given.clone()),
+            )
+        };
+        let mut exact: Vec<_> = pairs.iter().map(as_given).collect();
+        let missing =
+            self.0.iter().filter(|(field, _)| !pairs.iter().any(|(name, _)| name == field));
+        exact.extend(missing.map(|(field, given)| ((*field).to_owned(), given.clone())));
+        exact.push((EXACT.to_owned(), "yes".to_owned()));
+        let exact: Vec<_> =
+            exact.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        html! {
+            (self.notes())
+            @if !self.0.is_empty() { p { a href=(with_query(url, &exact)) { "Look for exactly what was given" } } }
+        }
+    }
+
+    /// What was left out, where nothing can be meant by it.
+    pub(super) fn notes(&self) -> Markup {
+        html! {
+            @if !self.0.is_empty() {
+                div.warn role="status" {
+                    @for (field, given) in &self.0 {
+                        p { "Characters that do not show were left out of " (field) ", which was given as "
+                            code { (numbered(given)) } "." }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether a text has to be looked for exactly: without what does not show it is another one.
+pub(super) fn is_exact(text: &str) -> bool {
+    shown(text) != text
+}
+
+/// A text without what does not show; other spaces are spaces.
+fn shown(text: &str) -> String {
+    let kept = text.chars().filter(|c| !hides(*c));
+    let kept: String = kept.map(|c| if c.is_whitespace() { ' ' } else { c }).collect();
+    kept.trim().to_owned()
+}
+
+/// A text in which what was left out stands by its number.
+fn numbered(text: &str) -> String {
+    let one = |c: char| match hides(c) || (c.is_whitespace() && c != ' ') {
+        true => c.escape_unicode().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_show_is_left_out_and_told() {
+        let table = [
+            ("order-1", "order-1", None),
+            (" order-1 ", " order-1 ", None),
+            ("\u{200b}order-1", "order-1", Some("\\u{200b}order-1")),
+            ("order-1\u{a0}", "order-1", Some("order-1\\u{a0}")),
+            ("order-1\r\n", "order-1", Some("order-1\\u{d}\\u{a}")),
+            ("Order\u{a0}Placed", "Order Placed", Some("Order\\u{a0}Placed")),
+            ("\u{feff}\u{2060}", "", Some("\\u{feff}\\u{2060}")),
+            ("über/注文", "über/注文", None),
+        ];
+        for (given, want, told) in table {
+            let (mut left_out, mut text) = (LeftOut::default(), Some(given.to_owned()));
+            left_out.clean("id", &mut text);
+            assert_eq!(text.as_deref(), Some(want), "{given:?}");
+            let shown = left_out.told("/events", &[("topic", "t"), ("id", want)]).into_string();
+            match told {
+                None => assert_eq!(shown, "", "{given:?}"),
+                Some(told) => {
+                    assert!(shown.contains(told), "{shown}");
+                    assert!(
+                        shown.contains("topic=t&amp;id=") && shown.contains("exact=yes"),
+                        "{shown}"
+                    );
+                }
+            }
+        }
+    }
+}

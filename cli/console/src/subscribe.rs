@@ -1,0 +1,142 @@
+//! A new event subscription, by the form that edits one.
+
+use axum::Form;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use serde_json::json;
+
+use super::App;
+use super::edit::notice;
+use super::failure::{self, Answer};
+use super::form::placed::Placed;
+use super::form::view::{Text, View};
+use super::form::{Fields, Posted};
+use super::made::is_conflict;
+use super::page::{Frame, Tab, subscription_url, topic_url};
+use super::subscription_form::view::{About, BASIC, Limits, NAMESPACE, sections};
+use super::subscription_form::{arranged, document, fields_of_new, placed};
+use gridpost_ops::{failure::Refusal, output::text_at};
+
+/// The field that has the topic's delivery profile. No member of a document is called so.
+const KIND: &str = "made.profile";
+
+/// The page.
+pub(super) fn url(topic: &str) -> String {
+    format!("{}/subscribe", topic_url(topic))
+}
+
+/// The form, empty.
+pub(super) async fn show(State(app): State<App>, Path(topic): Path<String>) -> Answer {
+    let document = app.api.topic(&topic).await?;
+    let mut fields = fields_of_new();
+    fields.set(KIND, text_at(&document, "/properties/deliveryProfile"));
+    let shown = (&fields, &Placed::default(), None);
+    Ok(render(&app, &topic, shown, &html! {}))
+}
+
+/// Makes it; or shows each problem at its field, or adds and removes rows.
+pub(super) async fn create(
+    State(app): State<App>,
+    Path(topic): Path<String>,
+    Form(pairs): Form<Vec<(String, String)>>,
+) -> Answer<Response> {
+    let mut posted = Posted::of(pairs);
+    let focus = arranged(&mut posted);
+    let fields = &posted.fields;
+    if let Some(focus) = &focus {
+        let shown = (fields, &Placed::default(), Some(focus.as_str()));
+        return Ok(render(&app, &topic, shown, &html! {}).into_response());
+    }
+    let (document, problems) = document(fields, &json!({}), true);
+    if !problems.is_empty() {
+        let page = render(&app, &topic, (fields, &problems, None), &html! {});
+        return Ok((StatusCode::BAD_REQUEST, page).into_response());
+    }
+    let name = fields.get("name").trim();
+    let error = match app.api.clone().only_new().put_subscription(&topic, name, &document).await {
+        Ok(_) => {
+            return Ok(
+                Redirect::to(&subscription_url(&topic, name, "?done=created")).into_response()
+            );
+        }
+        Err(error) => error,
+    };
+    let mut problems =
+        error.downcast_ref::<Refusal>().map(|it| placed(it, fields)).unwrap_or_default();
+    about_name(&error, name, &mut problems);
+    let notice = notice(&error, &problems);
+    let page = render(&app, &topic, (fields, &problems, None), &notice);
+    Ok((failure::status(&error), page).into_response())
+}
+
+/// Notes at the name's field what is wrong with it.
+pub(super) fn about_name(error: &anyhow::Error, name: &str, problems: &mut Placed) {
+    if is_conflict(error) {
+        problems.add("name", format!("{name} is there already: edit it, or choose another name."));
+    } else if error.is::<gridpost_ops::failure::Misuse>() {
+        problems.add("name", error.to_string());
+    }
+}
+
+/// What the form was made for says which limits it has, so that no call has to.
+fn limits(fields: &Fields) -> Limits {
+    match fields.get(KIND) {
+        "namespace" => NAMESPACE,
+        _ => BASIC,
+    }
+}
+
+fn render(
+    app: &App,
+    topic: &str,
+    (fields, problems, focus): (&Fields, &Placed, Option<&str>),
+    notice: &Markup,
+) -> Markup {
+    let view = View { fields, problems, focus, may_change: app.may_change(), is_live: false };
+    let name = view.text(Text {
+        name: "name",
+        label: "Name",
+        hint: "2 to 64 letters, digits and hyphens.",
+        ..Text::default()
+    });
+    let all = sections(view, About { limits: limits(fields), is_new: true, base_url: None });
+    let body = html! {
+        (notice)
+        @if !problems.is_empty() { (view.summary("Nothing was made.")) }
+        p { "Its endpoint gets the events of " code { (topic) } " that its filter wants, as soon as it has consented." }
+        form.document method="post" action=(url(topic)) novalidate {
+            (app.token())
+            input type="hidden" name=(KIND) value=(fields.get(KIND));
+            @if app.may_change() { button { "Subscribe it" } }
+            (name)
+            (all)
+            @if app.may_change() { button { "Subscribe it" } }
+            @else { p.muted { "This console is read-only: it makes nothing." } }
+        }
+    };
+    let above =
+        vec![("/topics".to_owned(), "Topics".to_owned()), (topic_url(topic), topic.to_owned())];
+    let command = format!("subscription create --topic {topic} --name NAME --file document.json");
+    let title = format!("Subscribe an endpoint to {topic}");
+    app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_name_stands_at_its_field() {
+        let refusal = |status| anyhow::Error::from(Refusal::from_answer(status, "{}"));
+        let misuse = gridpost_ops::failure::Misuse("`a b` is no name".to_owned());
+        for (error, is_there) in
+            [(refusal(412), true), (misuse.into(), true), (refusal(500), false)]
+        {
+            let mut problems = Placed::default();
+            about_name(&error, "a", &mut problems);
+            assert_eq!(!problems.is_empty(), is_there, "{error}");
+        }
+    }
+}

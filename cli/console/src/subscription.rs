@@ -1,0 +1,237 @@
+//! An event subscription: what it is, how its endpoint is, and what can be done about it.
+
+use axum::Form;
+use axum::extract::{Path, Query, State};
+use axum::response::Redirect;
+use gridpost_core::time::Timestamp;
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::failure::{self, Answer};
+use super::forms::{Agreed, Look, Nothing};
+use super::page::{self, Frame, Tab, subscription_url, with_query};
+use super::{App, keys};
+use gridpost_ops::{
+    output::{pretty, text_at},
+    subscription::{health, pause, show},
+};
+
+type Names = Path<(String, String)>;
+
+/// Pages below it, and what they are for.
+const BELOW: [(&str, &str); 5] = [
+    ("/deliveries", "Failing deliveries"),
+    ("/retry", "Retry schedule"),
+    ("/filter", "Test its filter"),
+    ("/test-event", "Send it a test event"),
+    ("/edit", "Edit its document"),
+];
+
+/// Those that it has where it keeps dead letters.
+const OF_LETTERS: [(&str, &str); 2] =
+    [("/dead-letters", "Dead letters"), ("/redrive", "Redrive dead letters")];
+
+/// The page.
+pub(super) async fn show(
+    State(app): State<App>,
+    Path((topic, name)): Names,
+    Query(look): Query<Look>,
+) -> Answer {
+    let done = page::done(look.done.as_deref());
+    of_subscription(&app, &topic, &name, &done, None).await
+}
+
+async fn of_subscription(
+    app: &App,
+    topic: &str,
+    name: &str,
+    done: &Markup,
+    secrets: Option<&Value>,
+) -> Answer {
+    let (document, health, now) = tokio::join!(
+        app.api.subscription(topic, name),
+        app.api.health(topic, name),
+        app.settings.target.now()
+    );
+    let (document, now) = (document?, now?);
+    let url = subscription_url(topic, name, "");
+    let keeps_letters =
+        document.pointer("/properties/deadLetterDestination").is_some_and(Value::is_object);
+    let letters = if keeps_letters { &OF_LETTERS[..] } else { &[] };
+    let body = html! {
+        (done)
+        @if text_at(&document, "/properties/provisioningState") == "AwaitingManualAction" {
+            p.warn { "Its endpoint has not consented yet, so it gets no events. Within 10 minutes of being asked it can, by "
+                "a GET of the validation URL that it was sent; the endpoint's log may have it." }
+        }
+        @match &health {
+            Ok(health) => { (health_section(&url, health, now)) (reset_form(app, &url, health)) (pause_form(app, &url, health)) }
+            Err(error) => {
+                div.problem role="alert" { p { strong { "Its endpoint's health could not be read." } } (failure::told(error)) }
+            }
+        }
+        ul.links {
+            @for (below, what) in BELOW.iter().chain(letters) { li { a href={ (url) (below) } { (what) } } }
+            li { a href=(with_query("/tail", &[("topic", topic), ("name", name)])) { "Live tail" } }
+        }
+        h2 { "Settings" }
+        (page::facts(&show::rows(&document)))
+        details { summary { "The document" } (page::block("The document", &pretty(&document))) }
+        (signing(app, &url, &document, secrets))
+        @if app.may_change() {
+            h2 { "End it" }
+            ul.links { li { a href={ (url) "/delete" } { "Delete this event subscription" } } }
+        }
+    };
+    let above = page::above(topic, name)[..2].to_vec();
+    let command = format!("subscription health --topic {topic} --name {name}");
+    let title = format!("{topic}/{name}");
+    Ok(app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body))
+}
+
+fn health_section(url: &str, health: &Value, now: Timestamp) -> Markup {
+    let state = text_at(health, "/state");
+    let class = if state == "Healthy" { "good" } else { "bad" };
+    html! {
+        section id="health" hx-get=(url) hx-select="#health" hx-target="#health" hx-swap="outerHTML"
+            hx-trigger="every 10s" {
+            h2 { "Its endpoint: " span class=(class) { (state) } }
+            (page::facts(&health::rows(health, now)[1..]))
+        }
+    }
+}
+
+fn reset_form(app: &App, url: &str, health: &Value) -> Markup {
+    let waits = health["until"].is_string();
+    html! {
+        @if waits && app.may_change() {
+            form method="post" action={ (url) "/reset" } {
+                (app.token())
+                button { "The endpoint is mended: end its waits" }
+            }
+        }
+    }
+}
+
+/// A pause is asked for with what becomes of time-to-live; a paused one can be resumed.
+fn pause_form(app: &App, url: &str, health: &Value) -> Markup {
+    let pause = health.get("pause");
+    html! {
+        @if let Some(pause) = pause {
+            p.warn { "It is paused " (pause::told(pause)) ". Events are matched and held until it is resumed, or until "
+                (page::time_at(pause, "/until")) "." }
+        }
+        @if app.may_change() && pause.is_some() {
+            form method="post" action={ (url) "/resume" } {
+                (app.token())
+                button { "Resume it" }
+            }
+        } @else if app.may_change() {
+            form method="post" action={ (url) "/pause" } {
+                (app.token())
+                label { "Time-to-live meanwhile "
+                    select name="life" required {
+                        option value="" { "choose" }
+                        option value="stops" { "stands still" }
+                        option value="runs" { "runs" }
+                    }
+                }
+                button.second { "Pause it" }
+            }
+        }
+    }
+}
+
+/// The form of a pause.
+#[derive(Debug, Deserialize)]
+pub(super) struct Pausing {
+    life: String,
+}
+
+/// Pauses it.
+pub(super) async fn pause(
+    State(app): State<App>,
+    Path((topic, name)): Names,
+    Form(form): Form<Pausing>,
+) -> Answer<Redirect> {
+    app.api.pause(&topic, &name, form.life == "runs").await?;
+    Ok(Redirect::to(&subscription_url(&topic, &name, "?done=paused")))
+}
+
+/// Resumes it.
+pub(super) async fn resume(
+    State(app): State<App>,
+    Path((topic, name)): Names,
+    Form(Nothing {}): Form<Nothing>,
+) -> Answer<Redirect> {
+    app.api.resume(&topic, &name).await?;
+    Ok(Redirect::to(&subscription_url(&topic, &name, "?done=unpaused")))
+}
+
+/// Ends what keeps the endpoint from being asked.
+pub(super) async fn reset(
+    State(app): State<App>,
+    Path((topic, name)): Names,
+    Form(Nothing {}): Form<Nothing>,
+) -> Answer<Redirect> {
+    app.api.reset_health(&topic, &name).await?;
+    Ok(Redirect::to(&subscription_url(&topic, &name, "?done=reset")))
+}
+
+fn signing(app: &App, url: &str, document: &Value, secrets: Option<&Value>) -> Markup {
+    let is_signed = document.pointer("/properties/signing").is_some_and(Value::is_object);
+    html! {
+        @if is_signed {
+            h2 id="signing" { "Signing secret" }
+            @if let Some(secrets) = secrets {
+                dl.facts {
+                    div { dt { "secret" } dd { code { (text_at(secrets, "/secret")) } } }
+                    div { dt { "previous secret" } dd { code { (text_at(secrets, "/previousSecret")) } } }
+                    div { dt { "valid until" } dd { (page::time_at(secrets, "/previousSecretValidUntil")) } }
+                }
+            }
+            @if app.may_change() {
+                form method="post" action={ (url) "/secrets#signing" } {
+                    (app.token())
+                    button.second { "Show the secrets" }
+                }
+                details {
+                    summary { "Make a new secret" }
+                    form method="post" action={ (url) "/secrets/rotate#signing" } {
+                        (app.token())
+                        label.check {
+                            input type="checkbox" name="agreed" value="yes" required;
+                            "Requests carry signatures by both secrets for a while, then by the new one alone."
+                        }
+                        button.danger { "Make a new secret" }
+                    }
+                }
+            } @else {
+                p.muted { "This console is read-only: it shows no secrets." }
+            }
+        }
+    }
+}
+
+/// The page with its signing secrets.
+pub(super) async fn reveal_secrets(
+    State(app): State<App>,
+    Path((topic, name)): Names,
+    Form(Nothing {}): Form<Nothing>,
+) -> Answer {
+    let secrets = app.api.signing_secrets(&topic, &name).await?;
+    of_subscription(&app, &topic, &name, &html! {}, Some(&secrets)).await
+}
+
+/// Makes a new signing secret, and shows both.
+pub(super) async fn rotate_secret(
+    State(app): State<App>,
+    Path((topic, name)): Names,
+    Form(form): Form<Agreed>,
+) -> Answer {
+    form.check()?;
+    let secrets = app.api.rotate_signing_secret(&topic, &name, None).await?;
+    let page = of_subscription(&app, &topic, &name, &html! {}, Some(&secrets)).await;
+    Ok(page.unwrap_or_else(|_| keys::alone("The secret is replaced", &secrets)))
+}

@@ -1,0 +1,418 @@
+use serde_json::json;
+
+use super::*;
+use crate::made::Made;
+use gridpost_ops::failure::Detail;
+
+/// A document with every member, as a read answers it.
+fn whole() -> Value {
+    json!({"properties": {
+        "destination": {"endpointType": "WebHook", "properties": {
+            "endpointBaseUrl": "https://e/h", "maxEventsPerBatch": 10, "preferredBatchSizeInKilobytes": 64,
+            "onBatchFailure": "Bisect", "partialResults": true,
+            "deliveryAttributeMappings": [
+                {"name": "X-A", "type": "Static", "properties": {"value": "a b", "isSecret": false}},
+                {"name": "X-S", "type": "Static", "properties": {"value": null, "isSecret": true}},
+                {"name": "X-D", "type": "Dynamic", "properties": {"sourceField": "data.k"}},
+            ]}},
+        "filter": {"includedEventTypes": ["A", " B\n", ""], "subjectBeginsWith": "\u{202e}", "subjectEndsWith": "",
+            "isSubjectCaseSensitive": true, "enableAdvancedFilteringOnArrays": false,
+            "advancedFilters": [
+                {"operatorType": "StringIn", "key": "data.a", "values": ["x", "\"y"]},
+                {"operatorType": "NumberInRange", "key": "data.b", "values": [[1, 2.5], [3, 4]]},
+                {"operatorType": "NumberLessThan", "key": "data.c", "value": -1},
+                {"operatorType": "BoolEquals", "key": "data.d", "value": true},
+                {"operatorType": "NumberIn", "key": "data.e", "values": [1, 2]},
+                {"operatorType": "IsNotNull", "key": "data.f"},
+            ]},
+        "eventDeliverySchema": "EventGridSchema",
+        "retryPolicy": {"maxDeliveryAttempts": 30, "eventTimeToLiveInMinutes": 1440, "schedule": [1, 5],
+            "statusRules": {"404": "deadLetter", "5xx": {"retryAfterSeconds": 10}}},
+        "probationPolicy": "EventGrid",
+        "deadLetterDestination": {"endpointType": "S3Bucket", "properties": {"bucketName": "b", "prefix": ""}},
+        "labels": ["l"], "expirationTimeUtc": null, "signing": {"scheme": "StandardWebhooks"},
+    }})
+}
+
+/// The document that fields mean, on top of nothing.
+fn anew(fields: &Fields) -> Value {
+    document(fields, &json!({}), true).0
+}
+
+#[test]
+fn what_is_not_touched_is_not_changed() {
+    let was = whole();
+    let (same, problems) = document(&fields_of(&was), &was, false);
+    assert!(same == was && problems.is_empty(), "{same}");
+    for kind in ["SqsQueue", "KinesisStream"] {
+        let key = json!({"type": "Dynamic", "properties": {"sourceField": "data.k"}});
+        let member = if kind == "SqsQueue" { "messageGroupId" } else { "partitionKey" };
+        let was = json!({"properties": {"destination": {"endpointType": kind,
+            "properties": {"resourceId": "arn", member: key}}}});
+        let fields = fields_of(&was);
+        assert_eq!(document(&fields, &was, false).0, was);
+        assert_eq!(anew(&fields), was);
+    }
+}
+
+#[test]
+fn fields_mean_what_they_were_made_from() {
+    let mut want = whole();
+    let properties = &mut want["properties"];
+    // What a read has and a write has not, or the other way round; and what is a default.
+    properties["destination"]["properties"]
+        .as_object_mut()
+        .map(|members| members.remove("endpointBaseUrl"));
+    properties["destination"]["properties"]["deliveryAttributeMappings"][1]["properties"] =
+        json!({"isSecret": true});
+    for (at, member) in [
+        ("/filter", "subjectEndsWith"),
+        ("/filter", "enableAdvancedFilteringOnArrays"),
+        ("/deadLetterDestination/properties", "prefix"),
+        ("", "expirationTimeUtc"),
+    ] {
+        let members = properties.pointer_mut(at).and_then(Value::as_object_mut);
+        members.map(|members| members.remove(member));
+    }
+    assert_eq!(anew(&fields_of(&whole())), want);
+}
+
+#[test]
+fn one_field_changes_one_member() {
+    let was = whole();
+    let change = |name: &str, text: &str| {
+        let mut fields = fields_of(&was);
+        let before = fields.clone();
+        fields.set(name, text);
+        assert_ne!(fields, before, "{name}");
+        crate::patch::difference(&was, &document(&fields, &was, false).0)
+    };
+    let table = [
+        (
+            "retryPolicy.maxDeliveryAttempts",
+            "5",
+            json!({"retryPolicy": {"maxDeliveryAttempts": 5}}),
+        ),
+        (
+            "retryPolicy.maxDeliveryAttempts",
+            "x",
+            json!({"retryPolicy": {"maxDeliveryAttempts": "x"}}),
+        ),
+        ("retryPolicy.schedule", "1, 9", json!({"retryPolicy": {"schedule": [1, 9]}})),
+        ("labels", "l\nm", json!({"labels": ["l", "m"]})),
+        ("expirationTimeUtc", "2030", json!({"expirationTimeUtc": "2030"})),
+        (
+            "destination.endpointUrl",
+            "https://f",
+            json!({"destination": {"properties": {"endpointUrl": "https://f"}}}),
+        ),
+        (
+            "retryPolicy.statusRules.0.action",
+            "retry",
+            json!({"retryPolicy": {"statusRules": {"404": {"retryAfterSeconds": ""}}}}),
+        ),
+    ];
+    for (name, text, want) in table {
+        assert_eq!(change(name, text), json!({"properties": want}), "{name}");
+    }
+    let schema = change("eventDeliverySchema", "CloudEventSchemaV1_0");
+    assert_eq!(schema, json!({}), "it can't be changed");
+}
+
+#[test]
+fn what_is_emptied_goes_back_to_its_default() {
+    let was = whole();
+    let mut fields = fields_of(&was);
+    fields.keep_rows("deadLetterDestination", |_, _| false);
+    fields.keep_rows("filter.advancedFilters", |_, _| false);
+    let patch = crate::patch::of_subscription(&was, &document(&fields, &was, false).0);
+    let properties = &patch["properties"];
+    assert_eq!(properties["deadLetterDestination"], Value::Null);
+    assert!(properties["filter"].get("advancedFilters").is_none());
+    assert_eq!(properties["filter"]["isSubjectCaseSensitive"], true, "a filter is sent whole");
+}
+
+#[test]
+fn another_type_of_destination_begins_anew() {
+    let was = whole();
+    let mut fields = fields_of(&was);
+    fields.set(TYPE, "SqsQueue");
+    fields.set("destination.resourceId", "arn:aws:sqs:r:123456789012:q");
+    let (document, _) = document(&fields, &was, false);
+    let destination = &document["properties"]["destination"];
+    assert_eq!(destination["endpointType"], "SqsQueue");
+    assert_eq!(destination["properties"]["resourceId"], "arn:aws:sqs:r:123456789012:q");
+    assert!(destination["properties"].get("maxEventsPerBatch").is_none());
+}
+
+#[test]
+fn a_status_has_one_rule() {
+    let mut fields = Fields::default();
+    for row in 0..2 {
+        fields.set(format!("retryPolicy.statusRules.{row}.which"), "404");
+        fields.set(format!("retryPolicy.statusRules.{row}.action"), "deadLetter");
+    }
+    assert!(!document(&fields, &json!({}), true).1.is_empty());
+    let found = rows::field_of_rule(&fields, "retryPolicy.statusRules.404.retryAfterSeconds");
+    assert_eq!(found.as_deref(), Some("retryPolicy.statusRules.0.seconds"));
+    assert_eq!(rows::field_of_rule(&fields, "retryPolicy.statusRules.405"), None);
+}
+
+/// The document of the resource API has no member without a field.
+#[test]
+fn every_member_of_the_document_has_a_field() {
+    let api: Value =
+        serde_json::from_str(include_str!("../../../../docs/openapi.json")).expect("JSON");
+    let schemas = &api["components"]["schemas"];
+    let names = |schema: &Value| -> Vec<String> {
+        schema["properties"].as_object().expect("members").keys().cloned().collect()
+    };
+    let mut all = Vec::new();
+    for name in names(&schemas["EventSubscriptionInput"]["properties"]["properties"]) {
+        match name.as_str() {
+            "filter" => {
+                all.extend(names(&schemas["Filter"]).iter().map(|it| format!("filter.{it}")))
+            }
+            "retryPolicy" => {
+                all.extend(
+                    names(&schemas["RetryPolicy"]).iter().map(|it| format!("retryPolicy.{it}")),
+                );
+            }
+            // Namespace topics' other way to say the same.
+            "destination" | "deliveryConfiguration" | "filtersConfiguration" => {}
+            _ => all.push(name),
+        }
+    }
+    for name in &all {
+        assert!(MEMBERS.iter().any(|(known, _)| known == name), "{name} has no field");
+    }
+    assert_eq!(all.len(), MEMBERS.len());
+    for name in names(&schemas["WebHookInput"]).iter().chain(&names(&schemas["ResourceInput"])) {
+        let is_known = OF_DESTINATION.iter().any(|(known, ..)| known == name);
+        assert!(is_known || name == "endpointBaseUrl", "{name} has no field");
+    }
+    let authentications = schemas["Authentication"]["oneOf"].as_array().expect("types");
+    for one in authentications {
+        let kind = one["properties"]["type"]["const"].as_str().expect("a type");
+        let known = authentication::known();
+        let fields = known.iter().find(|(known, _)| *known == kind);
+        let (_, fields) = fields.unwrap_or_else(|| panic!("{kind} has no fields"));
+        for name in names(&one["properties"]["properties"]) {
+            assert!(fields.contains(&name.as_str()), "{name} of {kind} has no field");
+        }
+    }
+    let types: Vec<_> = types().into_iter().map(|(name, _)| name).collect();
+    assert!(
+        RESOURCES.iter().all(|name| types.contains(name)) && types.len() == RESOURCES.len() + 1
+    );
+    let told = schemas["AdvancedFilter"]["properties"]["operatorType"]["description"].as_str();
+    let (_, told) = told.and_then(|told| told.split_once(": ")).expect("names");
+    let told: Vec<_> = told.trim_end_matches('.').split(", ").collect();
+    assert_eq!(told, view::OPERATORS.map(|(name, _)| name));
+}
+
+#[test]
+fn problems_stand_at_the_fields_of_a_rendered_form() {
+    let mut was = whole();
+    was["properties"]["destination"]["properties"]["authentication"] =
+        json!({"type": "OAuth2ClientCredentials", "properties": {"tokenUrl": "https://id/t"}});
+    let fields = fields_of(&was);
+    let detail = |target: &str| Detail {
+        code: "C".to_owned(),
+        message: format!("{target} is wrong"),
+        target: Some(target.to_owned()),
+    };
+    let table = [
+        ("properties.destination.properties.endpointUrl", "f-destination-endpointUrl"),
+        (
+            "properties.destination.properties.deliveryAttributeMappings[1].properties.value",
+            "f-destination-deliveryAttributeMappings-1-value",
+        ),
+        ("properties.filter.includedEventTypes[1]", "f-filter-includedEventTypes"),
+        ("properties.filter.advancedFilters[2].value", "f-filter-advancedFilters-2-values"),
+        ("properties.filter.advancedFilters", "f-filter-advancedFilters"),
+        ("properties.retryPolicy.schedule[1]", "f-retryPolicy-schedule"),
+        ("properties.retryPolicy.statusRules['404']", "f-retryPolicy-statusRules-0-which"),
+        (
+            "properties.deadLetterDestination.properties.bucketName",
+            "f-deadLetterDestination-bucketName",
+        ),
+        ("properties.labels[0]", "f-labels"),
+        ("properties.expirationTimeUtc", "f-expirationTimeUtc"),
+        ("properties.signing.scheme", "f-signing"),
+        (
+            "properties.destination.properties.authentication.properties.tokenUrl",
+            "f-destination-authentication-tokenUrl",
+        ),
+        (
+            "properties.destination.properties.authentication.type",
+            "f-destination-authentication-type",
+        ),
+    ];
+    let details: Vec<_> = table.iter().map(|(target, _)| detail(target)).collect();
+    let mut problems = Placed::of_details(&details);
+    problems.rename(|path| rows::field_of_rule(&fields, path));
+    let form = crate::form::view::View {
+        fields: &fields,
+        problems: &problems,
+        focus: None,
+        may_change: true,
+        is_live: false,
+    };
+    let shown =
+        view::sections(form, view::About { limits: view::BASIC, is_new: false, base_url: None });
+    let summary = form.summary("No.").into_string();
+    for (target, id) in table {
+        let link = format!("<a href=\"#{id}\">{target}");
+        assert!(summary.contains(&link), "{link} is not in {summary}");
+        assert!(shown.0.contains(&format!(" id=\"{id}\"")), "{id}");
+    }
+}
+
+/// A webhook with an authentication, as a read answers it.
+fn authenticated(kind: &str, properties: &Value) -> Value {
+    json!({"properties": {"destination": {"endpointType": "WebHook", "properties": {
+        "endpointBaseUrl": "https://e/h",
+        "authentication": {"type": kind, "properties": properties}}}}})
+}
+
+#[test]
+fn authentications_are_changed_by_fields_and_their_secrets_are_only_written() {
+    let of = |name: &str| format!("destination.authentication.{name}");
+    let oauth = json!({"tokenUrl": "https://id/t", "clientId": "c", "scope": "a b", "audience": null,
+        "clientAuthentication": "Post", "clientSecret": null});
+    let pem = "-----BEGIN CERTIFICATE-----\nYQ==\n-----END CERTIFICATE-----\n";
+    let certificate = json!({"certificate": pem, "privateKey": null, "trustedCertificates": null});
+    let patch = |was: &Value, changes: &[(&str, &str)]| {
+        let mut fields = fields_of(was);
+        fields.set(authentication::SHOWN, fields.get(authentication::TYPE).to_owned());
+        for (name, text) in changes {
+            fields.clear(&of(name));
+            fields.set(of(name), *text);
+        }
+        let patch = crate::patch::of_subscription(was, &document(&fields, was, false).0);
+        patch.pointer("/properties/destination/properties/authentication").cloned()
+    };
+    let assertion = json!({"type": "AwsWebIdentity",
+        "properties": {"audience": "api://x", "signingAlgorithm": "ES384"}});
+    let entra = json!({"tenantId": "t", "applicationIdOrUri": "a", "clientId": "c",
+        "clientSecret": null, "clientAssertion": assertion});
+    let signed = json!({"service": "es", "region": null, "roleArn": "arn:r"});
+    let identity = json!({"audience": "aud", "signingAlgorithm": "RS256"});
+    for (kind, properties) in [
+        ("OAuth2ClientCredentials", &oauth),
+        ("ClientCertificate", &certificate),
+        ("EntraId", &entra),
+        ("AwsSigV4", &signed),
+        ("AwsWebIdentity", &identity),
+    ] {
+        assert_eq!(patch(&authenticated(kind, properties), &[]), None, "{kind} as it was");
+    }
+    let was = authenticated("EntraId", &entra);
+    let other = patch(&was, &[("clientAssertion", "api://y")]).expect("a change");
+    let changed = &other["properties"]["clientAssertion"]["properties"];
+    assert_eq!(changed, &json!({"audience": "api://y"}), "{other}");
+    let none = patch(&was, &[("clientAssertion", "")]).expect("a change");
+    assert_eq!(none["properties"]["clientAssertion"], Value::Null, "{none}");
+    let was = authenticated("OAuth2ClientCredentials", &oauth);
+    let scope = patch(&was, &[("scope", "c")]).expect("a change");
+    assert_eq!(scope["properties"]["scope"], "c");
+    assert_eq!((scope.get("type"), scope["properties"].get("clientId")), (None, None), "{scope}");
+    let secret = patch(&was, &[("clientSecret", " hush ")]).expect("a change");
+    assert_eq!(secret["properties"]["clientSecret"], " hush ");
+    // Another type is sent whole.
+    let entra = [("type", "EntraId"), ("tenantId", "t"), ("applicationIdOrUri", "a")];
+    let entra = patch(&was, &entra).expect("a change");
+    assert_eq!(
+        entra,
+        json!({"type": "EntraId", "properties":
+        {"tenantId": "t", "applicationIdOrUri": "a", "clientId": "c"}})
+    );
+    let was = authenticated("ClientCertificate", &certificate);
+    let key = patch(&was, &[("privateKey", "hush\n\n")]).expect("a change");
+    assert_eq!(key["properties"]["privateKey"], "hush\n");
+    assert_eq!(key["properties"].get("certificate"), None, "{key}");
+    // No page shows a secret, however it came into the form.
+    let mut fields = fields_of(&was);
+    fields.set(of("privateKey"), "hush");
+    let problems = Placed::default();
+    let form = crate::form::view::View {
+        fields: &fields,
+        problems: &problems,
+        focus: None,
+        may_change: true,
+        is_live: false,
+    };
+    let about = view::About { limits: view::BASIC, is_new: false, base_url: None };
+    let shown = view::sections(form, about).into_string();
+    assert!(
+        shown.contains("BEGIN CERTIFICATE")
+            && shown.contains("f-destination-authentication-privateKey")
+    );
+    assert!(!shown.contains("hush"), "{shown}");
+    let mine = document(&fields, &was, false).0;
+    assert!(mine.to_string().contains("hush"));
+    assert!(!authentication::without_secrets(&mine).to_string().contains("hush"));
+}
+
+#[test]
+fn a_type_whose_fields_are_not_on_the_page_is_not_saved_yet() {
+    let posted = |shown: &str| {
+        let pairs = [
+            (TYPE, "WebHook"),
+            ("destination.shown", "WebHook"),
+            (authentication::TYPE, "EntraId"),
+            (authentication::SHOWN, shown),
+        ];
+        Posted::of(
+            pairs.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect(),
+        )
+    };
+    assert_eq!(arranged(&mut posted("")).as_deref(), Some(authentication::TYPE));
+    assert_eq!(arranged(&mut posted("EntraId")), None);
+}
+
+#[test]
+fn a_key_that_is_chosen_away_is_not_taken_for_a_text() {
+    let key = json!({"type": "Dynamic", "properties": {"sourceField": "data.k"}});
+    let was = json!({"properties": {"destination": {"endpointType": "KinesisStream",
+        "properties": {"resourceId": "arn", "partitionKey": key}}}});
+    let posted = |text: &str| {
+        let pairs = [(TYPE, "KinesisStream"), ("destination.resourceId", "arn")];
+        let key = [("destination.partitionKey.kind", ""), ("destination.partitionKey.text", text)];
+        let pair = |(name, text): &(&str, &str)| ((*name).to_owned(), (*text).to_owned());
+        Posted::of(pairs.iter().chain(&key).map(pair).collect()).fields
+    };
+    let (_, problems) = document(&posted("data.k"), &was, false);
+    assert!(!problems.is_empty(), "a path is no key");
+    let (document, problems) = document(&posted(""), &was, false);
+    assert!(problems.is_empty());
+    assert!(document.pointer("/properties/destination/properties/partitionKey").is_none());
+}
+
+#[test]
+fn a_type_that_is_chosen_again_has_what_is_saved() {
+    let was = whole();
+    let choose = |shown: &str, kind: &str| {
+        let pairs = [(TYPE, kind), ("destination.shown", shown), ("do", "choose")];
+        let pair = |(name, text): &(&str, &str)| ((*name).to_owned(), (*text).to_owned());
+        let mut posted = Posted::of(pairs.iter().map(pair).collect());
+        posted.made = Made::of(Some("e"), &was);
+        arranged(&mut posted);
+        posted.fields
+    };
+    let back = choose("KinesisStream", "WebHook");
+    assert_eq!(
+        document(&back, &was, false).0["properties"]["destination"],
+        was["properties"]["destination"]
+    );
+    assert_eq!(choose("WebHook", "KinesisStream").rows("destination.deliveryAttributeMappings"), 0);
+}
+
+#[test]
+fn buttons_that_no_page_has_save_nothing() {
+    for button in ["add bogus", "remove bogus 0"] {
+        let mut posted = Posted::of(vec![("do".to_owned(), button.to_owned())]);
+        assert!(arranged(&mut posted).is_some(), "{button}");
+    }
+}

@@ -1,0 +1,344 @@
+//! Attempts as they are made, by server-sent events from what `gridpost tail` reads.
+
+use std::convert::Infallible;
+
+use axum::extract::{Query, State};
+use axum::http::HeaderMap;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures::stream::{self, Stream};
+use gridpost_core::time::Timestamp;
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::sleep;
+
+use super::App;
+use super::failure::Answer;
+use super::forms::given;
+use super::page::{self, Frame, Tab, subscription_url, with_query};
+use super::sought::LeftOut;
+use gridpost_ops::{
+    attempt_lines::AttemptLine,
+    failure::chain,
+    given::TimeToLive,
+    output::{self, text_at},
+    tail::{CaughtUp, Filter, Follower, POLL},
+};
+
+/// How far back the page begins.
+const SINCE: TimeToLive = TimeToLive { minutes: 10 };
+
+/// A stream that was left for longer does not go on where it was: that would read the log of hours.
+const LEFT_MAX: TimeToLive = TimeToLive { minutes: 60 };
+
+/// Attempts that a stream catches up with at most: a page keeps 500 lines, and some are told of what is missing.
+const CAUGHT_UP_MAX: usize = 400;
+
+/// How much further a stream has come before it says so without an attempt: a page that connects again goes on
+/// from there.
+const MOVED_MS: i64 = 60_000;
+
+/// Ids of events that a line shows.
+const IDS_TOLD: usize = 3;
+
+/// Lines that the page begins with.
+const FIRST_MAX: usize = 100;
+
+/// What is followed.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(from = "Typed")]
+pub(super) struct Asked {
+    typed: Typed,
+    left_out: LeftOut,
+}
+
+/// The same as it was typed.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Typed {
+    topic: Option<String>,
+    name: Option<String>,
+    failed: Option<String>,
+    /// How far the page has come, which its stream goes on from.
+    from: Option<i64>,
+}
+
+impl From<Typed> for Asked {
+    /// No name has what does not show.
+    fn from(mut typed: Typed) -> Self {
+        let mut left_out = LeftOut::default();
+        left_out.clean("topic", &mut typed.topic);
+        left_out.clean("name", &mut typed.name);
+        Self { typed, left_out }
+    }
+}
+
+impl Asked {
+    fn filter(&self) -> Filter {
+        let (topic, name) = (given(self.typed.topic.as_ref()), given(self.typed.name.as_ref()));
+        Filter { topic, name, outcome: Vec::new(), failed: self.typed.failed.is_some() }
+    }
+
+    fn pairs(&self) -> Vec<(&'static str, &str)> {
+        let all = [
+            ("topic", &self.typed.topic),
+            ("name", &self.typed.name),
+            ("failed", &self.typed.failed),
+        ];
+        all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))).collect()
+    }
+
+    fn command(&self) -> String {
+        let Filter { topic, name, failed, .. } = self.filter();
+        let mut command = "tail --since 10m".to_owned();
+        for (flag, value) in [("topic", topic), ("name", name)] {
+            if let Some(value) = value {
+                command.push_str(&format!(" --{flag} {}", output::word(&value)));
+            }
+        }
+        if failed {
+            command.push_str(" --failed");
+        }
+        command
+    }
+}
+
+/// What a line says, and the ids of its events as far as they are told.
+fn told(line: &AttemptLine) -> String {
+    let ids = line.event_ids();
+    let more = if ids.len() > IDS_TOLD { ", …" } else { "" };
+    match ids.is_empty() {
+        true => line.told(),
+        false => {
+            let ids = ids.iter().take(IDS_TOLD).cloned().collect::<Vec<_>>().join(", ");
+            format!("{} [{ids}{more}]", line.told())
+        }
+    }
+}
+
+/// What a line is known by on the page: it comes again where a stream goes on.
+fn id(line: &AttemptLine) -> String {
+    let hash = Sha256::digest(line.id.as_bytes());
+    hash[..10].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A line as the script gets it; what it says is text there.
+fn entry(line: &AttemptLine) -> Value {
+    let (topic, name) = line.subscription().unwrap_or_default();
+    let number = match line.line["attempt"].as_u64() {
+        Some(number) => format!("#{number}"),
+        None => "end".to_owned(),
+    };
+    json!({
+        "id": id(line),
+        "at": line.at_ms,
+        "time": line.text("timestamp").unwrap_or("-"),
+        "subscription": format!("{topic}/{name}"),
+        "url": subscription_url(topic, name, ""),
+        "number": number,
+        "told": page::visible(&told(line)),
+        "good": line.text("outcome") == Some("Delivered"),
+    })
+}
+
+/// The page with what was logged in the last minutes; the stream goes on from a little before its newest
+/// line, and what it has already is left out there.
+pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> Answer {
+    let mut follower = Follower::of(&app.settings.target, asked.filter(), SINCE).await?;
+    let lines = follower.look().await?;
+    let first: Vec<_> = lines.iter().rev().take(FIRST_MAX).map(entry).collect();
+    let body = html! {
+        (form(&asked))
+        p { span id="tail-state" role="status" { "Reload the page for what is new." } " "
+            button.second type="button" id="tail-pause" hidden { "Pause" } }
+        @if first.is_empty() {
+            p.muted id="tail-empty" { "Nothing was attempted in the last 10 minutes. Publish an event, and it shows here." }
+        }
+        ol.live data-stream=(with_query("/tail/stream", &asked.pairs())) data-from=(follower.position_ms())
+            aria-label="Attempts, the newest first" {
+            @for one in &first { (item(one)) }
+        }
+    };
+    let command = asked.command();
+    let frame = Frame { tab: Tab::Tail, title: "Live tail", above: Vec::new(), command };
+    Ok(app.page(&frame, &body))
+}
+
+fn item(one: &Value) -> Markup {
+    let class = if one["good"] == true { "good" } else { "bad" };
+    html! {
+        li id={ "line-" (text_at(one, "/id")) } data-at=(one["at"]) {
+            (page::time_at(one, "/time")) " "
+            a href=(text_at(one, "/url")) { (text_at(one, "/subscription")) } " "
+            (text_at(one, "/number")) " " span class=(class) { (text_at(one, "/told")) }
+        }
+    }
+}
+
+fn form(asked: &Asked) -> Markup {
+    html! {
+        form.row method="get" action="/tail" role="search" aria-label="Which attempts" {
+            label { "Topic " input name="topic" value=(asked.typed.topic.as_deref().unwrap_or_default()); }
+            label { "Event subscription of it " input name="name" value=(asked.typed.name.as_deref().unwrap_or_default()); }
+            label.check { input type="checkbox" name="failed" value="yes" checked[asked.typed.failed.is_some()]; "Only failures" }
+            button.second { "Follow" }
+        }
+        (asked.left_out.notes())
+        p.muted { "On AWS, attempts that succeed at once are logged only where log_successful_attempts is set." }
+    }
+}
+
+/// What a stream keeps between two looks.
+struct Following {
+    follower: Follower,
+    /// Read, and not sent yet; the oldest last.
+    lines: Vec<AttemptLine>,
+    /// Where the page was left.
+    left_ms: i64,
+    /// How far the page knows that it has come.
+    told_ms: i64,
+    is_over: bool,
+    /// Whether the next look is not the first one.
+    has_looked: bool,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// The stream. What keeps it from being one is told in it: a browser's script can't read the status and
+/// the text of a stream that is refused.
+pub(super) async fn stream(
+    State(app): State<App>,
+    headers: HeaderMap,
+    Query(asked): Query<Asked>,
+) -> Response {
+    let Ok(permit) = std::sync::Arc::clone(&app.tails).try_acquire_owned() else {
+        return problem(
+            "Four live tails are open, which is the most: close one of them, and go on.",
+        );
+    };
+    // A browser that connects again says how far it has come.
+    let last = headers.get("last-event-id").and_then(|value| value.to_str().ok());
+    let position = last.and_then(|text| text.parse().ok()).or(asked.typed.from);
+    match following(&app, &asked, position, permit).await {
+        Ok(following) => {
+            Sse::new(events(following)).keep_alive(KeepAlive::default()).into_response()
+        }
+        Err(error) => problem(&chain(&error)),
+    }
+}
+
+async fn following(
+    app: &App,
+    asked: &Asked,
+    position: Option<i64>,
+    permit: OwnedSemaphorePermit,
+) -> anyhow::Result<Following> {
+    let target = &app.settings.target;
+    let now = target.now().await?;
+    let earliest = target.ago(LEFT_MAX).await?;
+    let asked_ms = position.unwrap_or(now.as_millis()).clamp(0, now.as_millis());
+    let from = asked_ms.max(earliest.as_millis());
+    let follower = Follower::resumed(target, asked.filter(), from).await?;
+    Ok(Following {
+        follower,
+        lines: Vec::new(),
+        left_ms: asked_ms,
+        told_ms: asked_ms,
+        is_over: false,
+        has_looked: false,
+        _permit: permit,
+    })
+}
+
+/// A stream that says what is wrong, and ends.
+fn problem(text: &str) -> Response {
+    let event = Event::default().event("problem").data(json!(text).to_string());
+    Sse::new(stream::iter([Ok::<_, Infallible>(event)])).into_response()
+}
+
+fn events(following: Following) -> impl Stream<Item = Result<Event, Infallible>> {
+    stream::unfold(following, async |mut following| {
+        if following.is_over {
+            return None;
+        }
+        loop {
+            if let Some(event) = following.next() {
+                return Some((Ok(event), following));
+            }
+            match following.look().await {
+                Ok(Some(gap)) => {
+                    return Some((
+                        Ok(Event::default().event("gap").data(json!(gap).to_string())),
+                        following,
+                    ));
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    following.is_over = true;
+                    let told = json!(chain(&error)).to_string();
+                    return Some((Ok(Event::default().event("problem").data(told)), following));
+                }
+            }
+        }
+    })
+}
+
+impl Following {
+    /// What is known and not sent yet: an attempt, or how far it has come without one.
+    fn next(&mut self) -> Option<Event> {
+        if let Some(line) = self.lines.pop() {
+            self.told_ms = self.told_ms.max(line.at_ms);
+            let event = Event::default().event("attempt").id(line.at_ms.to_string());
+            return Some(event.data(entry(&line).to_string()));
+        }
+        let position_ms = self.follower.position_ms();
+        if position_ms < self.told_ms.saturating_add(MOVED_MS) {
+            return None;
+        }
+        self.told_ms = position_ms;
+        Some(Event::default().event("position").id(position_ms.to_string()).data("{}"))
+    }
+
+    /// Looks for what is new. The first look catches up, and may have something left out.
+    async fn look(&mut self) -> anyhow::Result<Option<String>> {
+        let (mut lines, gap) = match std::mem::replace(&mut self.has_looked, true) {
+            false => {
+                let CaughtUp { lines, begins_ms } = self.follower.catch_up(CAUGHT_UP_MAX).await?;
+                let begins_ms = begins_ms.or(self.follower.began_after(self.left_ms));
+                (lines, begins_ms.map(|begins_ms| left_out(self.left_ms, begins_ms)))
+            }
+            // Every look is a call of the account's logs, whose rate is small.
+            true => {
+                sleep(POLL).await;
+                (self.follower.look().await?, None)
+            }
+        };
+        lines.reverse();
+        self.lines = lines;
+        Ok(gap)
+    }
+}
+
+/// What a page that was left is told of what it does not show.
+fn left_out(left_ms: i64, begins_ms: i64) -> String {
+    let [left, begins] =
+        [left_ms, begins_ms].map(|at_ms| Timestamp::from_millis(at_ms).to_iso_8601());
+    format!(
+        "The page was away: what was attempted from {left} to {begins} is not shown. `gridpost tail --since` and \
+         `gridpost explain` read it."
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_is_told_by_its_times() {
+        let told = left_out(0, 60_000);
+        for part in ["1970-01-01T00:00:00.000Z", "1970-01-01T00:01:00.000Z", "tail --since"] {
+            assert!(told.contains(part), "{part} is not in {told}");
+        }
+    }
+}

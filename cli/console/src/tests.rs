@@ -1,0 +1,301 @@
+//! What was typed is on the page again where the API does not answer, or refuses; and what a page does not
+//! wait for.
+
+use std::sync::Arc;
+
+use axum::Form;
+use axum::body::to_bytes;
+use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use super::guard::Guard;
+use super::{
+    App, Settings, Shared, delivery, edit, edit_json, edit_topic, ledger, letters, overview,
+    publish, retry, subscribe,
+};
+use gridpost_ops::{manage_api::fake::FakeApi, target::TargetArguments};
+
+/// A row of the API's answers.
+type Row<'a> = (&'a str, u16, Value);
+
+/// A console whose API answers by those rows, and by 500 to all else.
+async fn console(rows: &[Row<'_>]) -> (App, FakeApi) {
+    console_of(FakeApi::answering(rows).await).await
+}
+
+async fn console_of(fake: FakeApi) -> (App, FakeApi) {
+    let url = Some(fake.url());
+    let arguments = TargetArguments { manage_url: url, ..TargetArguments::default() };
+    let target = arguments.resolve().expect("a deployment");
+    let api = target.manage_api().await.expect("an API");
+    let settings = Settings {
+        target,
+        name: "test".to_owned(),
+        flags: String::new(),
+        read_only: false,
+        port: 7071,
+    };
+    let (guard, _) = Guard::new(7071, false);
+    let tails = Arc::new(Semaphore::new(1));
+    (Arc::new(Shared { settings, api, guard, tails }), fake)
+}
+
+fn pairs(fields: &[(&str, &str)]) -> Form<Vec<(String, String)>> {
+    Form(fields.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect())
+}
+
+/// A form that is read into a type.
+fn form<T: DeserializeOwned>(fields: &[(&str, &str)]) -> Form<T> {
+    let all = fields.iter().map(|(name, text)| ((*name).to_owned(), json!(text))).collect();
+    Form(serde_json::from_value(Value::Object(all)).expect("a form"))
+}
+
+/// The answer has that status, says that nothing was done, and has those parts.
+async fn shows(answer: impl IntoResponse, status: u16, parts: &[&str]) {
+    let answer: Response = answer.into_response();
+    let is = answer.status().as_u16();
+    let body = to_bytes(answer.into_body(), usize::MAX).await.expect("a body");
+    let text = String::from_utf8_lossy(&body);
+    assert_eq!(is, status, "{text}");
+    for part in [&["role=\"alert\"", "<form", "Nothing was"], parts].concat() {
+        assert!(text.contains(part), "`{part}` is not in {text}");
+    }
+}
+
+fn topic() -> Path<String> {
+    Path("orders".to_owned())
+}
+
+fn names() -> Path<(String, String)> {
+    Path(("orders".to_owned(), "billing".to_owned()))
+}
+
+/// What a form was made from.
+const ETAG: (&str, &str) = ("etag", "\"7\"");
+
+/// The page is still made from what it was made from: a second try can't undo unseen what another one saved.
+const OLD_STATE: &str = "name=\"etag\" value=\"&quot;7&quot;\"";
+
+const CHANGED_MEANWHILE: &str = "it was changed meanwhile";
+
+#[tokio::test]
+async fn a_new_event_subscription_stays_typed() {
+    let typed = [
+        ("name", "billing"),
+        ("destination.endpointType", "WebHook"),
+        ("destination.shown", "WebHook"),
+        ("destination.endpointUrl", "https://e.example/typed"),
+        ("made.profile", "namespace"),
+    ];
+    let kept = ["value=\"billing\"", "https://e.example/typed", "retryPolicy.maxDeliveryCount"];
+    for status in [500, 429] {
+        let (app, _fake) = console(&[("PUT ", status, json!({}))]).await;
+        let answer = subscribe::create(State(app), topic(), pairs(&typed)).await;
+        shows(answer, if status == 500 { 502 } else { status }, &kept).await;
+    }
+    // Nothing listens there any more.
+    let (app, fake) = console(&[]).await;
+    drop(fake);
+    let answer = subscribe::create(State(app.clone()), topic(), pairs(&typed)).await;
+    shows(answer, 502, &kept).await;
+    // To add a row asks for nothing of the API.
+    let more = [&typed[..], &[("do", "add filter.advancedFilters")]].concat();
+    let answer = subscribe::create(State(app), topic(), pairs(&more)).await;
+    assert_eq!(answer.into_response().status(), 200);
+}
+
+#[tokio::test]
+async fn a_topic_s_settings_stay_typed() {
+    let was = json!({"properties": {"deliveryProfile": "basic"}}).to_string();
+    let typed = [
+        ETAG,
+        ("was", was.as_str()),
+        ("deliveryProfile", "basic"),
+        ("made.own", "yes"),
+        ("inputSchemaMapping.id.sourceField", "typed-id"),
+    ];
+    for (status, shown, told) in [(500, 502, "Nothing was saved"), (412, 412, CHANGED_MEANWHILE)] {
+        let (app, _fake) = console(&[("PATCH ", status, json!({}))]).await;
+        let answer = edit_topic::save(State(app), topic(), pairs(&typed)).await;
+        shows(answer, shown, &["value=\"typed-id\"", told, OLD_STATE]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_retry_policy_stays_typed() {
+    let was = json!({"maxDeliveryAttempts": 30, "eventTimeToLiveInMinutes": 1440}).to_string();
+    let typed = [
+        ETAG,
+        ("was", was.as_str()),
+        ("attempts", "17"),
+        ("minutes", "1440"),
+        ("schedule", "5, 61"),
+        ("answers", "503"),
+    ];
+    let kept = ["value=\"17\"", "value=\"5, 61\"", "value=\"503\"", OLD_STATE];
+    for (status, shown, told) in [(500, 502, "Nothing was saved"), (412, 412, CHANGED_MEANWHILE)] {
+        let (app, _fake) = console(&[("PATCH ", status, json!({}))]).await;
+        let answer = retry::save(State(app), names(), form(&typed)).await;
+        shows(answer, shown, &[&kept[..], &[told, "timeline can't be shown"]].concat()).await;
+    }
+    let (app, _fake) = console(&[]).await;
+    let answer = retry::preview_typed(State(app), names(), form(&typed)).await.into_response();
+    assert_eq!(answer.status(), 502);
+    let page = to_bytes(answer.into_body(), usize::MAX).await.expect("a body");
+    let page = String::from_utf8_lossy(&page);
+    assert!(kept.iter().all(|part| page.contains(part)), "{page}");
+}
+
+#[tokio::test]
+async fn an_event_stays_typed() {
+    let members = ["eventType", "subject", "data", "id", "eventTime", "dataVersion"];
+    let names = members.map(|member| format!("field.{member}"));
+    let mut typed: Vec<_> = names.iter().map(|name| (name.as_str(), "typed-here")).collect();
+    typed.push(("action", "publish"));
+    let (app, _fake) = console(&[]).await;
+    let answer = publish::send(State(app.clone()), topic(), pairs(&typed)).await;
+    let fields = ["name=\"field.eventType\" value=\"typed-here\"", "name=\"field.data\""];
+    shows(answer, 502, &fields).await;
+    let whole = [("event", "{\"typed\": 1}"), ("action", "publish")];
+    let answer = publish::send(State(app), topic(), pairs(&whole)).await;
+    shows(answer, 502, &["{&quot;typed&quot;: 1}"]).await;
+}
+
+#[tokio::test]
+async fn an_edited_event_subscription_stays_typed_where_both_changes_can_t_be_shown() {
+    let was = json!({"properties": {"destination": {"endpointType": "WebHook", "properties": {}}}});
+    let was = was.to_string();
+    let conflict = [("PATCH ", 412, json!({}))];
+    let typed = [
+        ETAG,
+        ("was", was.as_str()),
+        ("destination.endpointType", "WebHook"),
+        ("destination.shown", "WebHook"),
+        ("filter.subjectBeginsWith", "/typed"),
+    ];
+    let (app, _fake) = console(&conflict).await;
+    let answer = edit::save(State(app.clone()), names(), pairs(&typed)).await;
+    shows(answer, 412, &["value=\"/typed\"", CHANGED_MEANWHILE, OLD_STATE]).await;
+    let document = json!({"properties": {"labels": ["typed"]}}).to_string();
+    let typed = [ETAG, ("was", was.as_str()), ("document", document.as_str())];
+    let answer = edit_json::save(State(app), names(), form(&typed)).await;
+    let kept = ["&quot;labels&quot;:[&quot;typed&quot;]", CHANGED_MEANWHILE, OLD_STATE];
+    shows(answer, 412, &kept).await;
+}
+
+/// Another one has made the webhook a queue meanwhile: the form has no field for a URL then.
+#[tokio::test]
+async fn what_was_typed_is_told_where_the_destination_has_another_type_by_now() {
+    let document = |kind: &str, properties: Value| json!({"properties": {"destination": {"endpointType": kind, "properties": properties}}});
+    let was = document("WebHook", json!({"endpointUrl": "https://e.example/was"})).to_string();
+    let queue = json!({"resourceId": "arn:aws:sqs:eu-central-1:123456789012:orders"});
+    let rows = [
+        ("PATCH ", 412, json!({})),
+        ("GET /topics/orders/eventSubscriptions/billing", 200, document("SqsQueue", queue)),
+    ];
+    let (app, _fake) = console(&rows).await;
+    let typed = [
+        ETAG,
+        ("was", was.as_str()),
+        ("destination.endpointType", "WebHook"),
+        ("destination.shown", "WebHook"),
+        ("destination.endpointUrl", "https://e.example/typed"),
+        ("filter.subjectBeginsWith", "/kept"),
+    ];
+    let answer = edit::save(State(app), names(), pairs(&typed)).await.into_response();
+    let page = to_bytes(answer.into_body(), usize::MAX).await.expect("a body");
+    let page = String::from_utf8_lossy(&page);
+    let (told, form) = page.split_once("<form").expect("a form");
+    for part in ["the form below lacks", "https://e.example/typed", ":orders"] {
+        assert!(told.contains(part), "`{part}` is not in {told}");
+    }
+    assert!(form.contains("value=\"/kept\"") && !form.contains("e.example/typed"), "{form}");
+    // A field that is filled in is not reported as missing.
+    let lacks = told.split("the form below lacks").nth(1).unwrap_or_default();
+    assert!(!lacks.contains("/kept"), "{lacks}");
+}
+
+/// A query that is read into a type.
+fn query<T: DeserializeOwned>(fields: Value) -> Query<T> {
+    Query(serde_json::from_value(fields).expect("a query"))
+}
+
+/// The API never answers a single request for the topics.
+#[tokio::test]
+async fn a_page_is_shown_before_all_that_it_has_is_there() {
+    let (app, _fake) = console_of(FakeApi::together(("GET /topics", 2), &[]).await).await;
+    let overview = overview::show(State(app.clone()), query(json!({}))).await;
+    let ledger = ledger::show(State(app), query(json!({"since": "1h"}))).await;
+    for (answer, title) in [(overview, "<h1>Overview</h1>"), (ledger, "<h1>Ledger</h1>")] {
+        let answer = answer.into_response();
+        assert_eq!(answer.status(), 200);
+        let mut chunks = answer.into_body().into_data_stream();
+        let first = chunks.next().await.expect("a part").expect("bytes");
+        let first = String::from_utf8_lossy(&first);
+        assert!(first.contains(title) && !first.contains("</main>"), "{first}");
+    }
+}
+
+/// Three topics of 600 event subscriptions each, at a path below them.
+async fn crowded(path: &str, of: impl Fn(usize) -> Value) -> (App, FakeApi) {
+    let names: Value =
+        ["aaa", "bbb", "ccc"].map(|name| json!({"name": name})).into_iter().collect();
+    let all = json!({"value": (0..600).map(of).collect::<Value>()});
+    let paths = ["aaa", "bbb", "ccc"].map(|name| format!("GET /topics/{name}/{path} "));
+    let mut rows: Vec<Row<'_>> =
+        paths.iter().map(|path| (path.as_str(), 200, all.clone())).collect();
+    rows.push(("GET /topics?", 200, json!({ "value": names })));
+    console(&rows).await
+}
+
+async fn text(answer: impl IntoResponse) -> String {
+    let body = to_bytes(answer.into_response().into_body(), usize::MAX).await.expect("a body");
+    String::from_utf8(body.into()).expect("text")
+}
+
+#[tokio::test]
+async fn a_page_reads_up_to_a_limit_and_says_what_it_leaves_out() {
+    let healthy = json!({"state": "Healthy", "newEvents": "Attempted",
+        "waitingDeliveries": {"count": 1, "isComplete": true}});
+    let health = |at: usize| json!({"name": format!("s-{at}"), "health": healthy});
+    let (app, _fake) = crowded("healths", health).await;
+    let page = text(overview::show(State(app), query(json!({"part": "health"}))).await).await;
+    for part in ["Only the first 1\u{202f}000", "more than 1\u{202f}000</strong>"] {
+        assert!(page.contains(part), "`{part}` is not in {page}");
+    }
+    let (app, _fake) = crowded("eventSubscriptions", |at| json!({"name": format!("s-{at}")})).await;
+    let page = text(letters::all(State(app), query(json!({}))).await).await;
+    let (_, skipped) = page.split_once("There are too many").expect("told");
+    assert!(skipped.contains("/topics/ccc") && !skipped.contains("/topics/bbb"), "{skipped}");
+}
+
+#[tokio::test]
+async fn what_a_late_part_can_t_read_is_told_on_the_page() {
+    let (app, _fake) = console(&[]).await;
+    let answer = ledger::show(State(app), query(json!({}))).await.into_response();
+    let page = to_bytes(answer.into_body(), usize::MAX).await.expect("a body");
+    let page = String::from_utf8_lossy(&page);
+    assert!(page.contains("role=\"alert\"") && page.trim_end().ends_with("</html>"), "{page}");
+}
+
+/// As the API takes it: while the delivery waits, whenever it is due, and not once it has ended.
+#[tokio::test]
+async fn an_attempt_is_offered_while_a_delivery_waits() {
+    let path = "GET /topics/orders/eventSubscriptions/billing/deliveries/d-1";
+    for (standing, is_offered) in [("Waiting", true), ("Ending", false), ("Delivered", false)] {
+        let document = json!({"id": "d-1", "standing": standing, "due": "2999-01-01T00:00:00Z",
+            "publishTime": "2026-01-01T00:00:00Z", "deliveryAttempts": 1, "events": 1,
+            "attempts": [{"attempt": 1, "startTime": "2026-01-01T00:00:01Z", "outcome": "Busy"}]});
+        let (app, _fake) = console(&[(path, 200, document)]).await;
+        let of = ["orders", "billing", "d-1"].map(str::to_owned);
+        let answer = delivery::show(State(app), Path(of.into()), query(json!({}))).await;
+        let page = answer.expect("a page").into_string();
+        let refreshed = page.split("<section id=\"delivery\"").nth(1).expect("a section");
+        let refreshed = refreshed.split("</section>").next().unwrap_or_default();
+        assert_eq!(refreshed.contains("Attempt it now"), is_offered, "{standing}: {page}");
+    }
+}

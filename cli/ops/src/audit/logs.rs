@@ -1,0 +1,350 @@
+//! The ledger's lines in the functions' logs.
+
+use std::collections::BTreeSet;
+
+use gridpost_core::{ledger::Ledger, metric, subscription::SubscriptionKey, time::Timestamp};
+use serde_json::{Value, json};
+
+use super::verdict::Audit;
+use crate::{
+    aws_api::{AwsApi, Service, if_found},
+    failure::Misuse,
+    given::TimeToLive,
+    output::text_at,
+    target::Target,
+};
+
+/// The functions that count events; manage those that are purged. The first two count none that end,
+/// and expand counts none at all: ingest and intake have, when they accepted them.
+const FUNCTIONS: [&str; 6] = ["ingest", SOURCES, "dispatch", "dead-letter", "redrive", "manage"];
+
+/// The log group that the functions of all AWS sources share. It exists only with `aws_sources`.
+const SOURCES: &str = "intake";
+
+/// Reads what all functions counted of events that were published in the audit's time, before its
+/// cut-off and from then on.
+///
+/// # Errors
+///
+/// A log that can't be read, or none is there.
+pub(super) async fn read(target: &Target, audit: &mut Audit) -> anyhow::Result<()> {
+    let logs = AwsApi::connect(Service::Logs, target).await?;
+    let since = audit.since;
+    let take = |at_ms: Option<i64>, line: &str| audit.take(at_ms, line);
+    audit.without_log = counts(&logs, target.name_prefix(), &FUNCTIONS, since, take).await?;
+    Ok(())
+}
+
+/// The first hour that the log groups still hold whole: the least of them all.
+///
+/// # Errors
+///
+/// How long they keep lines can't be read.
+pub(super) async fn kept_since(target: &Target, now: Timestamp) -> anyhow::Result<Timestamp> {
+    let logs = AwsApi::connect(Service::Logs, target).await?;
+    let days = kept_days(&logs, target.name_prefix(), &FUNCTIONS).await?;
+    Ok(days.map_or_else(Timestamp::default, |days| first_whole_hour(days, now)))
+}
+
+fn first_whole_hour(days: i64, now: Timestamp) -> Timestamp {
+    const HOUR_MS: i64 = 3_600_000;
+    Timestamp::from_millis(now.as_millis() - days * 24 * HOUR_MS + HOUR_MS - 1).hour()
+}
+
+/// For how many days these functions' log groups keep lines, the least of them; nothing where all keep them
+/// for ever.
+async fn kept_days(logs: &AwsApi, prefix: &str, functions: &[&str]) -> anyhow::Result<Option<i64>> {
+    let mut days = Vec::new();
+    let mut ask = json!({"logGroupNamePrefix": group_of(prefix, "")});
+    loop {
+        let page = logs.call("DescribeLogGroups", &ask).await?;
+        let groups = page["logGroups"].as_array().into_iter().flatten();
+        // Another deployment's names may begin with the same words.
+        let own = groups.filter(|group| {
+            functions.iter().any(|function| group["logGroupName"] == group_of(prefix, function))
+        });
+        days.extend(own.filter_map(|group| group["retentionInDays"].as_i64()));
+        match page["nextToken"].as_str() {
+            Some(token) => ask["nextToken"] = json!(token),
+            None => return Ok(days.into_iter().min()),
+        }
+    }
+}
+
+/// Event subscriptions that manage has created or changed since then.
+///
+/// # Errors
+///
+/// As above.
+pub(super) async fn changed(
+    target: &Target,
+    since: Timestamp,
+) -> anyhow::Result<BTreeSet<SubscriptionKey>> {
+    let logs = AwsApi::connect(Service::Logs, target).await?;
+    let mut found = BTreeSet::new();
+    let group = group(target, "manage");
+    each_line(&logs, &group, since, CHANGED, |_, line| found.extend(changed_one(line))).await?;
+    Ok(found)
+}
+
+/// What manage's lines about changes of event subscriptions contain, as a filter pattern.
+const CHANGED: &str = "\"event subscription\"";
+
+/// The event subscription whose change the line tells.
+fn changed_one(line: &str) -> Option<SubscriptionKey> {
+    let line: Value = serde_json::from_str(line).ok()?;
+    let text = |name: &str| line[name].as_str().map(str::to_owned);
+    let told = text("message")?;
+    let is_change = ["created", "replaced"].iter().any(|verb| told.ends_with(verb));
+    let key = SubscriptionKey { topic: text("topic.name")?, name: text("subscription.name")? };
+    is_change.then_some(key)
+}
+
+/// What all functions counted of events that were published since the beginning of the hour so long ago,
+/// without what waits.
+///
+/// # Errors
+///
+/// As above.
+pub async fn counted(target: &Target, since: TimeToLive) -> anyhow::Result<Ledger> {
+    counted_by(&FUNCTIONS, target, since).await
+}
+
+/// The ends among them: delivered, dead-lettered, dropped.
+///
+/// # Errors
+///
+/// As above.
+pub(crate) async fn ended(target: &Target, since: TimeToLive) -> anyhow::Result<Ledger> {
+    counted_by(&FUNCTIONS[2..], target, since).await
+}
+
+async fn counted_by(
+    functions: &[&str],
+    target: &Target,
+    since: TimeToLive,
+) -> anyhow::Result<Ledger> {
+    let logs = AwsApi::connect(Service::Logs, target).await?;
+    let since = target.ago(since).await?.hour();
+    let mut ledger = Ledger::default();
+    let take = |_: Option<i64>, line: &str| {
+        ledger.read(line, since);
+    };
+    counts(&logs, target.name_prefix(), functions, since, take).await?;
+    Ok(ledger)
+}
+
+/// Hands over each line in which one of these functions counted events; answers which of them have no
+/// log group. A function that has never run may have none, as one that a deployment of an earlier
+/// version does not have: it has counted nothing.
+///
+/// # Errors
+///
+/// A log can't be read, or none of them is there: then the deployment is another.
+async fn counts<'f>(
+    logs: &AwsApi,
+    prefix: &str,
+    functions: &[&'f str],
+    since: Timestamp,
+    mut take: impl FnMut(Option<i64>, &str),
+) -> anyhow::Result<Vec<&'f str>> {
+    let mut without_log = Vec::new();
+    for function in functions {
+        let group = group_of(prefix, function);
+        // Every line that counts events contains it, and hardly any other.
+        let ask = asked(&group, since, metric::PUBLISH_HOUR);
+        let is_there = pages(logs, ask, |event| {
+            take(event["timestamp"].as_i64(), text_at(event, "/message"));
+            true
+        });
+        if !is_there.await? {
+            without_log.push(*function);
+        }
+    }
+    match functions.first() {
+        Some(first) if without_log.len() == functions.len() => {
+            Err(no_group(&group_of(prefix, first)).into())
+        }
+        _ => {
+            without_log.retain(|function| *function != SOURCES);
+            Ok(without_log)
+        }
+    }
+}
+
+/// The log group of a function.
+pub(crate) fn group(target: &Target, function: &str) -> String {
+    group_of(target.name_prefix(), function)
+}
+
+fn group_of(prefix: &str, function: &str) -> String {
+    format!("/aws/lambda/{prefix}-{function}")
+}
+
+fn no_group(group: &str) -> Misuse {
+    Misuse(format!(
+        "there is no log group {group}: give the deployment's --name-prefix (GRIDPOST_NAME_PREFIX), and its \
+         region by --manage-url or AWS_REGION"
+    ))
+}
+
+fn asked(group: &str, since: Timestamp, word: &str) -> Value {
+    json!({"logGroupName": group, "startTime": since.as_millis(), "filterPattern": word})
+}
+
+/// Hands over each line with that word, and when it was logged, in milliseconds.
+pub(crate) async fn each_line(
+    logs: &AwsApi,
+    group: &str,
+    since: Timestamp,
+    word: &str,
+    mut take: impl FnMut(Option<i64>, &str),
+) -> anyhow::Result<()> {
+    let all = |event: &Value| {
+        take(event["timestamp"].as_i64(), text_at(event, "/message"));
+        true
+    };
+    there(pages(logs, asked(group, since, word), all).await?, group)
+}
+
+/// Hands over each line with that word that was logged from one time to another, until `take` wants no more.
+pub(crate) async fn lines_between(
+    logs: &AwsApi,
+    group: &str,
+    (from, to): (Timestamp, Timestamp),
+    word: &str,
+    mut take: impl FnMut(&str) -> bool,
+) -> anyhow::Result<()> {
+    let ask = json!({
+        "logGroupName": group, "startTime": from.as_millis(), "endTime": to.as_millis(),
+        "filterPattern": word,
+    });
+    there(pages(logs, ask, |event| take(text_at(event, "/message"))).await?, group)
+}
+
+fn there(is_there: bool, group: &str) -> anyhow::Result<()> {
+    if is_there { Ok(()) } else { Err(no_group(group).into()) }
+}
+
+/// Hands over what is asked for, page after page, until `take` wants no more; answers whether the log
+/// group is there.
+async fn pages(
+    logs: &AwsApi,
+    mut ask: Value,
+    mut take: impl FnMut(&Value) -> bool,
+) -> anyhow::Result<bool> {
+    loop {
+        let Some(page) = if_found(logs.call("FilterLogEvents", &ask).await)? else {
+            return Ok(false);
+        };
+        if !page["events"].as_array().into_iter().flatten().all(&mut take) {
+            return Ok(true);
+        }
+        match page.get("nextToken").and_then(Value::as_str) {
+            Some(token) => ask["nextToken"] = json!(token),
+            None => return Ok(true),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manage_api::fake::FakeApi;
+
+    /// CloudWatch Logs' answers about the function whose group a request names.
+    async fn logs(groups: &[&str]) -> (FakeApi, AwsApi) {
+        let named = |group: &&str| format!("\"logGroupName\":\"{group}\"");
+        let named: Vec<_> = groups.iter().map(named).collect();
+        let found = json!({"events": [{"timestamp": 7, "message": "x"}]});
+        let missing = json!({"__type": "ResourceNotFoundException", "message": "no such group"});
+        let there = named.iter().map(|name| (name.as_str(), 200, found.clone()));
+        let rows: Vec<_> = there.chain([("", 400, missing)]).collect();
+        let api = FakeApi::naming(&rows).await;
+        let logs = AwsApi::at(Service::Logs, &api.url());
+        (api, logs)
+    }
+
+    #[tokio::test]
+    async fn a_function_without_a_log_group_has_counted_nothing() {
+        let all = FUNCTIONS.map(|function| group_of("g", function));
+        let all: Vec<_> = all.iter().map(String::as_str).collect();
+        // (the groups that are there, the functions without one)
+        let table = [
+            (all.clone(), vec![]),
+            (vec![all[0], all[1], all[2], all[3], all[5]], vec!["redrive"]),
+            // Most deployments have no AWS sources.
+            (vec![all[0], all[2], all[3], all[4], all[5]], vec![]),
+            (vec![all[0]], FUNCTIONS[2..].to_vec()),
+        ];
+        for (groups, want) in table {
+            let (_api, logs) = logs(&groups).await;
+            let mut lines = 0;
+            let since = Timestamp::from_millis(0);
+            let without = counts(&logs, "g", &FUNCTIONS, since, |_, _| lines += 1).await;
+            assert_eq!(without.expect("read"), want);
+            assert_eq!(lines, groups.len(), "{groups:?}");
+        }
+        let (_api, logs) = logs(&[]).await;
+        let since = Timestamp::from_millis(0);
+        let refused = counts(&logs, "g", &FUNCTIONS, since, |_, _| {}).await.expect_err("none");
+        assert!(refused.is::<Misuse>() && refused.to_string().contains("/aws/lambda/g-ingest"));
+    }
+
+    #[tokio::test]
+    async fn the_log_group_that_keeps_least_says_since_when_there_is_a_ledger() {
+        let group = |name: &str, days: Option<u64>| json!({"logGroupName": format!("/aws/lambda/{name}"), "retentionInDays": days});
+        // (log groups, days)
+        let table = [
+            (vec![], None),
+            (vec![group("g-ingest", None)], None),
+            (vec![group("g-ingest", None), group("g-dispatch", Some(30))], Some(30)),
+            (vec![group("g-ingest", Some(7)), group("g-dispatch", Some(30))], Some(7)),
+            // Of another deployment, and of a function that counts nothing.
+            (vec![group("g-ingest-ingest", Some(1)), group("g-wake", Some(1))], None),
+        ];
+        for (groups, want) in table {
+            let (first, second) = groups.split_at(groups.len() / 2);
+            let api = FakeApi::naming(&[
+                ("\"nextToken\":\"t\"", 200, json!({"logGroups": second})),
+                ("", 200, json!({"logGroups": first, "nextToken": "t"})),
+            ])
+            .await;
+            let logs = AwsApi::at(Service::Logs, &api.url());
+            let days = kept_days(&logs, "g", &FUNCTIONS).await.expect("read");
+            assert_eq!(days, want, "{groups:?}");
+        }
+    }
+
+    #[test]
+    fn an_hour_is_whole_from_its_first_line_on() {
+        let at = |text: &str| Timestamp::parse_rfc_3339(text).expect("a time");
+        for (now, want) in [
+            ("2026-11-27T08:00:00Z", "2026-11-20T08:00:00Z"),
+            ("2026-11-27T08:00:00.001Z", "2026-11-20T09:00:00Z"),
+            ("2026-11-27T08:59:59Z", "2026-11-20T09:00:00Z"),
+        ] {
+            assert_eq!(first_whole_hour(7, at(now)), at(want), "{now}");
+        }
+    }
+
+    #[test]
+    fn changes_are_told_by_manages_lines() {
+        let line = |message: &str| {
+            json!({"level": "INFO", "message": message, "topic.name": "shop",
+                "subscription.name": "a"})
+            .to_string()
+        };
+        let key = SubscriptionKey { topic: "shop".to_owned(), name: "a".to_owned() };
+        let table = [
+            ("event subscription shop/a replaced", Some(key.clone())),
+            ("event subscription shop/a created", Some(key)),
+            ("event subscription shop/a deleted", None),
+            ("event subscription shop/a given a new signing secret", None),
+        ];
+        for (message, want) in table {
+            assert_eq!(changed_one(&line(message)), want, "{message}");
+        }
+        assert_eq!(changed_one("START RequestId: event subscription"), None);
+    }
+}

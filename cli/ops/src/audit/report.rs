@@ -1,0 +1,363 @@
+//! What an audit prints.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use gridpost_core::ledger::{Account, Intake};
+use gridpost_core::subscription::SubscriptionKey;
+use serde_json::{Value, json};
+
+use super::verdict::{Audit, Cell, Queues, Standing, Verdict};
+use crate::{
+    latency,
+    output::{self, count},
+};
+
+impl Audit {
+    fn topics(&self) -> BTreeMap<&str, Intake> {
+        let mut topics: BTreeMap<_, Intake> = BTreeMap::new();
+        for ((topic, _), intake) in &self.ledger.intakes {
+            let sum = topics.entry(topic.as_str()).or_default();
+            sum.accepted = sum.accepted.saturating_add(intake.accepted);
+            sum.unmatched = sum.unmatched.saturating_add(intake.unmatched);
+        }
+        topics
+    }
+
+    /// It as JSON.
+    pub fn document(&self) -> Value {
+        let topics = self.topics().into_iter().map(|(name, Intake { accepted, unmatched })| {
+            json!({"name": name, "accepted": accepted, "unmatched": unmatched})
+        });
+        let cells = self.cells();
+        let totals = self.ledger.totals();
+        let subscriptions = totals.iter().map(|(key, account)| {
+            let hours = cells.iter().filter(|cell| cell.key == *key).map(hour);
+            let mut document = document(account);
+            document["topic"] = json!(key.topic);
+            document["name"] = json!(key.name);
+            document["filtered"] = json!(self.filtered(key));
+            document["hours"] = hours.collect();
+            document
+        });
+        let verdict = match self.verdict() {
+            Verdict::Balances => "balances",
+            Verdict::UnderWay { .. } => "underWay",
+            Verdict::Missing { .. } => "missing",
+        };
+        let queues = self.queues.as_ref().ok().map(|queues| {
+            json!({
+                "dispatch": queues.dispatch, "fanOut": queues.fan_out, "retry": queues.retry,
+                "deadLetter": queues.dead_letter, "poison": queues.poison,
+            })
+        });
+        let (missing, under_way) = (self.missing(), self.under_way());
+        json!({
+            "since": self.since.to_iso_8601(),
+            "until": self.until.to_iso_8601(),
+            "topics": topics.collect::<Vec<_>>(),
+            "eventSubscriptions": subscriptions.collect::<Vec<_>>(),
+            "queues": queues,
+            "verdict": verdict,
+            "isComplete": self.is_complete(),
+            "eventsWithoutEnd": missing.saturating_add(under_way),
+            "eventsMissing": missing,
+            "eventsUnderWay": under_way,
+            "endsTooMany": self.ends_too_many(),
+            "eventsLost": self.lost(),
+            "functionsWithoutLog": self.without_log,
+        })
+    }
+
+    /// Events that its topic accepted and that the event subscription did not match: by its filter, or
+    /// because it was not there.
+    fn filtered(&self, key: &SubscriptionKey) -> u64 {
+        let intakes = self.ledger.intakes.iter().filter(|((topic, _), _)| *topic == key.topic);
+        let accepted = intakes.fold(0_u64, |sum, (_, intake)| sum.saturating_add(intake.accepted));
+        let accounts = self.ledger.accounts.iter().filter(|((of, _), _)| of == key);
+        let matched = accounts.fold(0_u64, |sum, (_, one)| sum.saturating_add(one.matched));
+        accepted.saturating_sub(matched)
+    }
+
+    /// Events that were dropped: nothing has them any more.
+    fn lost(&self) -> u64 {
+        let dropped = self.ledger.accounts.values().map(|account| total(&account.dropped));
+        dropped.fold(0, u64::saturating_add)
+    }
+
+    /// It for people.
+    pub fn text(&self) -> String {
+        let mut text = format!("events published from {} to {}\n\n", self.since, self.until);
+        let totals = self.ledger.totals();
+        if totals.is_empty() && self.ledger.intakes.is_empty() {
+            text.push_str("no event was published\n");
+        }
+        let topics = self.topics();
+        if !topics.is_empty() {
+            let head = ["TOPIC", "ACCEPTED", "FOR NO SUBSCRIPTION"];
+            let mut rows = vec![head.map(str::to_owned)];
+            rows.extend(topics.iter().map(|(name, intake)| {
+                [(*name).to_owned(), intake.accepted.to_string(), intake.unmatched.to_string()]
+            }));
+            let _ = writeln!(text, "{}\n", output::columns(&rows));
+        }
+        if !totals.is_empty() {
+            let _ = writeln!(text, "{}\n", self.table(&totals));
+            if totals.keys().any(|key| self.filtered(key) > 0) {
+                let _ = writeln!(text, "{FILTERED}\n");
+            }
+            text.push_str(&latencies(&totals));
+        }
+        for (key, account) in &totals {
+            reasons(&mut text, key, "dead-lettered", &account.dead_lettered);
+            reasons(&mut text, key, "LOST, dropped", &account.dropped);
+        }
+        for cell in self.cells() {
+            if let Some(told) = told(&cell) {
+                let _ = writeln!(text, "{told}");
+            }
+        }
+        if !text.ends_with("\n\n") {
+            text.push('\n');
+        }
+        text.push_str(&self.meaning());
+        text.trim_end().to_owned()
+    }
+
+    fn table(&self, totals: &BTreeMap<&SubscriptionKey, Account>) -> String {
+        let head = [
+            "EVENT SUBSCRIPTION",
+            "FILTERED",
+            "MATCHED",
+            "REDRIVEN",
+            "DELIVERED",
+            "DEAD-LETTERED",
+            "LOST",
+            "WAITING",
+            "DIFFERENCE",
+        ];
+        let mut rows = vec![head.map(str::to_owned)];
+        rows.extend(totals.iter().map(|(key, account)| {
+            [
+                key.to_string(),
+                self.filtered(key).to_string(),
+                account.matched.to_string(),
+                account.redriven.to_string(),
+                account.delivered.to_string(),
+                total(&account.dead_lettered).to_string(),
+                total(&account.dropped).to_string(),
+                account.waiting.to_string(),
+                account.difference().to_string(),
+            ]
+        }));
+        output::columns(&rows)
+    }
+
+    /// What the difference means, and what to do.
+    pub fn meaning(&self) -> String {
+        let mut text = String::new();
+        match &self.queues {
+            Ok(queues) => {
+                let Queues { dispatch, fan_out, retry, dead_letter, poison } = queues;
+                let _ = writeln!(
+                    text,
+                    "about in the queues: {dispatch} messages for first attempts, {fan_out} pieces of large \
+                     publishes, {retry} for retries and slow endpoints, {dead_letter} on their way to S3, \
+                     {poison} in the poison queue"
+                );
+                if *poison > 0 {
+                    text.push_str(POISONED);
+                }
+            }
+            Err(reason) => {
+                let _ = writeln!(
+                    text,
+                    "what the queues hold is not known, so nothing is called missing: {reason}"
+                );
+            }
+        }
+        if !self.without_log.is_empty() {
+            let _ = writeln!(text, "no log group of {}: {NO_LOG}", self.without_log.join(", "));
+        }
+        match self.ended_since() {
+            0 => {}
+            ended => {
+                let _ = writeln!(
+                    text,
+                    "{} of DIFFERENCE ended after {}, the audit's cut-off: they are accounted for",
+                    count(ended, "event"),
+                    self.until
+                );
+            }
+        }
+        if let Err(reason) = &self.kept {
+            let _ = writeln!(text, "how long the log groups keep lines is not known: {reason}");
+        }
+        if self.is_cut() {
+            let (since, asked) = (self.since, self.asked);
+            let _ = writeln!(text, "PARTIAL: asked since {asked}, but {CUT} {since}");
+        }
+        if !self.has_all_that_waits() {
+            let _ = writeln!(text, "PARTIAL: {PARTIAL}{}", uncounted(&self.partial));
+        }
+        match self.verdict() {
+            Verdict::Balances if self.ends_too_many() == 0 && self.is_complete() => {
+                let _ = writeln!(text, "{BALANCES}");
+            }
+            Verdict::Balances => {}
+            Verdict::UnderWay { events } => {
+                let _ = writeln!(text, "UNDER WAY: {} {UNDER_WAY}", count(events, "event"));
+            }
+            Verdict::Missing { events } => {
+                let _ = writeln!(text, "MISSING: {} {MISSING}", count(events, "event"));
+            }
+        }
+        match self.ends_too_many() {
+            0 => {}
+            more => {
+                let _ = writeln!(text, "DUPLICATES: {} {DUPLICATES}", count(more, "end"));
+            }
+        }
+        match self.lost() {
+            0 => {}
+            lost => {
+                let _ = writeln!(text, "LOST FOR GOOD: {} {LOST}", count(lost, "event"));
+            }
+        }
+        text
+    }
+}
+
+/// Event subscriptions of which more waits than was counted.
+fn uncounted(partial: &BTreeSet<SubscriptionKey>) -> String {
+    const TOLD: usize = 5;
+    let mut names: Vec<_> = partial.iter().take(TOLD).map(ToString::to_string).collect();
+    match partial.len() {
+        0 => return String::new(),
+        more if more > TOLD => names.push("\u{2026}".to_owned()),
+        _ => {}
+    }
+    format!(
+        "\n  {} with more that waits: {}",
+        count(partial.len() as u64, "event subscription"),
+        names.join(", ")
+    )
+}
+
+/// How long delivered events took, where some were delivered.
+fn latencies(totals: &BTreeMap<&SubscriptionKey, Account>) -> String {
+    let [p50, p95, p99] = latency::HEAD;
+    let mut rows = vec![["PUBLISH TO DELIVERY", p50, p95, p99].map(str::to_owned)];
+    let timed = totals.iter().filter(|(_, account)| account.latencies.events() > 0);
+    rows.extend(timed.map(|(key, account)| {
+        let [p50, p95, p99] = latency::cells(&account.latencies);
+        [key.to_string(), p50, p95, p99]
+    }));
+    if rows.len() == 1 { String::new() } else { format!("{}\n\n", output::columns(&rows)) }
+}
+
+/// An account and an hour that are not balanced, in a line.
+fn told(cell: &Cell<'_>) -> Option<String> {
+    let (what, many) = match cell.standing {
+        Standing::Balanced => return None,
+        Standing::UnderWay { events } => ("under way", count(events, "event")),
+        Standing::Missing { events } => ("MISSING", count(events, "event")),
+        Standing::TooMany { ends } => ("too many", count(ends, "end")),
+    };
+    let open = if cell.is_open { ", which is still open" } else { "" };
+    Some(format!("{}: {many} {what} in the hour from {}{open}", cell.key, cell.hour))
+}
+
+/// An hour of an event subscription as JSON.
+fn hour(cell: &Cell<'_>) -> Value {
+    let (standing, size) = match cell.standing {
+        Standing::Balanced => ("balances", 0),
+        Standing::UnderWay { events } => ("underWay", events),
+        Standing::Missing { events } => ("missing", events),
+        Standing::TooMany { ends } => ("endsTooMany", ends),
+    };
+    let mut document = document(cell.account);
+    document["publishHour"] = json!(cell.hour.to_iso_8601());
+    document["isOpen"] = json!(cell.is_open);
+    document["verdict"] = json!(standing);
+    document["events"] = json!(size);
+    document
+}
+
+const BALANCES: &str =
+    "The ledger balances: every event that matched was delivered, dead-lettered, dropped or waits.";
+
+const FILTERED: &str = "\
+FILTERED: events of the topic that the event subscription did not match, by its filter or because it
+  was not there. `gridpost subscription test` and `gridpost explain --event FILE` say why.";
+
+const NO_LOG: &str = "\
+taken for one that has never run and has counted nothing, as a function that
+  a deployment of an earlier version does not have. If it has run, its counts are not in this ledger.";
+
+const PARTIAL: &str = "\
+more waits than was counted for this look, so nothing is called missing, and \"waiting\"
+  is less than there is. `gridpost audit` counts all of it; --topic and --subscription narrow it.";
+
+const CUT: &str = "\
+the log groups keep less (Terraform variable
+  log_retention_days): nothing is known of events published before";
+
+const LOST: &str = "\
+dropped. There is no dead letter to send again: the event subscription had no dead-letter
+  destination, or the destination could not be written. The lines above say why.";
+
+const UNDER_WAY: &str = "\
+without a known end. Their hour is still open, or the queues hold messages that may carry them:
+  first attempts, deliveries that wait behind an endpoint in trouble before their first attempt,
+  and dead letters that wait to be written (five minutes by default). This is no all-clear: look
+  again when the hour is over for five minutes and the queues are shorter, or give --wait.";
+
+const MISSING: &str = "\
+without a known end, and the queues hold too few messages for them. What it can be:
+  - a function killed between the end of a delivery and the write of its counts: look for
+    `Task timed out`, `signal: killed` and `Runtime exited` in the functions' logs of that hour
+  - log groups that keep less than the time asked for (Terraform variable log_retention_days)
+  - deliveries parked before their first attempt, messages in the poison queue, and messages that
+    lay in a queue for 14 days
+  - if it is none of these, it is a loss, which must not happen: please report it with --json";
+
+const DUPLICATES: &str = "\
+more than events that matched. It can be events delivered twice (SQS, crashes and endpoints that
+  answer too late make duplicates), publishes that were answered 503 and sent again, or an ingest that
+  was killed before it wrote its counts. In the same hour as many may hide others that are missing.";
+
+const POISONED: &str =
+    "  the poison queue is not empty: its messages have no end before they are re-sent\n";
+
+fn document(account: &Account) -> Value {
+    json!({
+        "matched": account.matched,
+        "redriven": account.redriven,
+        "delivered": account.delivered,
+        "deadLettered": by_reason(&account.dead_lettered),
+        "dropped": by_reason(&account.dropped),
+        "waiting": account.waiting,
+        "difference": account.difference(),
+        "latency": latency::document(&account.latencies),
+    })
+}
+
+/// Counts by reason as JSON, with their sum.
+pub(crate) fn by_reason(reasons: &BTreeMap<String, u64>) -> Value {
+    json!({"total": total(reasons), "byReason": reasons})
+}
+
+/// The sum of counts by reason.
+pub(crate) fn total(reasons: &BTreeMap<String, u64>) -> u64 {
+    reasons.values().copied().fold(0, u64::saturating_add)
+}
+
+fn reasons(text: &mut String, key: &SubscriptionKey, what: &str, reasons: &BTreeMap<String, u64>) {
+    for (reason, count) in reasons {
+        let _ = writeln!(text, "{key}: {what} {count} for {reason}");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,528 @@
+//! Topics and event subscriptions that a file declares, made by the manage API.
+//!
+//! Topics are members of `topics` by their names, each the document of `PUT /topics/{topic}`,
+//! with its event subscriptions by their names in `eventSubscriptions`, each the document of its
+//! own PUT. [`export`] writes such a file, [`secrets`] fills in what must not be in it.
+
+pub mod export;
+pub mod secrets;
+mod terraform;
+pub mod trial;
+
+use std::collections::BTreeSet;
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    failure::{self, InPart, Misuse, Refusal},
+    given::read_json,
+    manage_api::{ManageApi, Reply},
+    output,
+};
+
+pub use terraform::Root;
+
+/// What a file declares, and what of it could not be read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Declared {
+    topics: Vec<Topic>,
+    problems: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Topic {
+    name: String,
+    document: Value,
+    subscriptions: Map<String, Value>,
+}
+
+/// What was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Made {
+    /// How many topics are there now.
+    pub topics: usize,
+    /// How many event subscriptions are there now.
+    pub subscriptions: usize,
+    /// What of both was not there before, by its path in the file.
+    pub created: Vec<String>,
+    /// What was, and is now as the file has it, changed or not.
+    pub replaced: Vec<String>,
+}
+
+impl Made {
+    fn add(&mut self, path: String, reply: &Reply) {
+        match reply.status {
+            201 => self.created.push(path),
+            _ => self.replaced.push(path),
+        }
+    }
+
+    /// The counts, for programs.
+    pub fn members(&self) -> Map<String, Value> {
+        let counts = [
+            ("topics", self.topics),
+            ("eventSubscriptions", self.subscriptions),
+            ("new", self.created.len()),
+        ];
+        counts.into_iter().map(|(name, count)| (name.to_owned(), json!(count))).collect()
+    }
+
+    /// The counts, for people.
+    pub fn told(&self) -> String {
+        let topics = output::count(self.topics as u64, "topic");
+        let subscriptions = output::count(self.subscriptions as u64, "event subscription");
+        format!("{topics} and {subscriptions}, {} of them new", self.created.len())
+    }
+
+    /// The same where something was refused.
+    fn in_part(&self, refused: &[String], is_broken: bool) -> (String, Map<String, Value>) {
+        let mut members = self.members();
+        members.insert("created".to_owned(), json!(self.created));
+        members.insert("replaced".to_owned(), json!(self.replaced));
+        members.insert("refused".to_owned(), json!(refused));
+        let refused = refused.join("\n  ");
+        if self.topics == 0 && !is_broken {
+            let told = "what the file declares is refused, and nothing of it was applied";
+            return (format!("{told}:\n  {refused}"), members);
+        }
+        let mut message = format!("the file was applied in part: {}\n", self.told());
+        for (what, paths) in
+            [("new", &self.created), ("there before, now as in the file", &self.replaced)]
+        {
+            if !paths.is_empty() {
+                message.push_str(&format!("  {what}: {}\n", paths.join(", ")));
+            }
+        }
+        message.push_str(&format!("refused:\n  {refused}"));
+        (message, members)
+    }
+}
+
+impl Declared {
+    /// Reads a file: TOML by its ending, else JSON. The environment fills in its secrets.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse`] when it is neither; or it can't be read. What else is wrong with it is told by
+    /// [`make`](Self::make), with what the manage API refuses.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = fs::read_to_string(path);
+        let text = text.with_context(|| format!("{} cannot be read", path.display()))?;
+        let ending = path.extension().and_then(OsStr::to_str);
+        let is_toml = ending == Some("toml");
+        let hint = match ending {
+            Some("toml" | "json") => "",
+            _ => "\nA file is TOML where its name ends with .toml, and JSON otherwise.",
+        };
+        let document: Result<Value, String> = match is_toml {
+            true => toml::from_str(&text).map_err(|error| error.to_string()),
+            false => read_json(text.as_bytes()),
+        };
+        let refused = |problem: String| {
+            let problem = problem.trim_end();
+            Misuse(format!("{} is refused:\n  {problem}{hint}", path.display()))
+        };
+        let document = document.map_err(refused)?;
+        Ok(Self::of(document, |name| env::var(name).ok()))
+    }
+
+    fn of(document: Value, known: impl Fn(&str) -> Option<String>) -> Self {
+        let mut problems = Vec::new();
+        let mut topics = Vec::new();
+        for (member, value) in object(document, "the document", &mut problems) {
+            if member != "topics" {
+                problems.push(format!("{member}: there is no such member; topics is all there is"));
+                continue;
+            }
+            for (name, document) in object(value, "topics", &mut problems) {
+                let path = format!("topics.{name}");
+                // An empty document would make the topic all the same, or replace it.
+                if !document.is_object() {
+                    problems.push(must_be_object(&path));
+                    continue;
+                }
+                let mut document = object(document, &path, &mut problems);
+                let own =
+                    document.remove("eventSubscriptions").unwrap_or(Value::Object(Map::new()));
+                let path = format!("{path}.eventSubscriptions");
+                let mut subscriptions = object(own, &path, &mut problems);
+                // Without its secret one is not made at all: the placeholder would be the secret.
+                subscriptions.retain(|name, subscription| {
+                    let missing = secrets::fill(subscription, &known);
+                    problems.extend(missing.iter().map(|missing| {
+                        format!("{path}.{name}: it needs the environment variable {missing}")
+                    }));
+                    missing.is_empty()
+                });
+                let document = Value::Object(document);
+                topics.push(Topic { name, document, subscriptions });
+            }
+        }
+        Self { topics, problems }
+    }
+
+    /// Lets dead letters go to other buckets than those that the file names.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse`] names a bucket that the file does not have: misspelt, it would keep its name.
+    pub fn with_buckets(mut self, other: &[(String, String)]) -> Result<Self, Misuse> {
+        let mut found = BTreeSet::new();
+        for topic in &mut self.topics {
+            for subscription in topic.subscriptions.values_mut() {
+                rename_buckets(subscription, other, &mut found);
+            }
+        }
+        match other.iter().find(|(from, _)| !found.contains(from.as_str())) {
+            None => Ok(self),
+            Some((from, _)) => Err(Misuse(format!(
+                "--bucket: no dead-letter destination of the file has `{from}`"
+            ))),
+        }
+    }
+
+    /// Creates or replaces all of it. What is refused keeps nothing else from being made; the event
+    /// subscriptions of a topic that is refused are judged as far as that needs no topic.
+    ///
+    /// # Errors
+    ///
+    /// [`InPart`]: what was made, and every problem, by what has it; a misuse where some of the file
+    /// could not be read. A transport failure ends it.
+    pub async fn make(&self, api: &ManageApi) -> anyhow::Result<Made> {
+        let mut problems = self.problems.clone();
+        let mut made = Made::default();
+        let broken = self.make_each(api, &mut made, &mut problems).await.err();
+        let is_broken = broken.is_some();
+        let is_misuse = !is_broken && !self.problems.is_empty();
+        if let Some(broken) = broken {
+            if made.topics == 0 && problems.is_empty() {
+                return Err(broken);
+            }
+            let told = failure::chain(&broken);
+            problems.push(format!("{told}; it may be applied, and the rest was not tried"));
+        }
+        if problems.is_empty() {
+            return Ok(made);
+        }
+        let (message, members) = made.in_part(&problems, is_broken);
+        Err(InPart { message, members, is_misuse }.into())
+    }
+
+    async fn make_each(
+        &self,
+        api: &ManageApi,
+        made: &mut Made,
+        problems: &mut Vec<String>,
+    ) -> anyhow::Result<()> {
+        for topic in &self.topics {
+            let path = format!("topics.{}", topic.name);
+            match api.put_topic(&topic.name, &topic.document).await {
+                Ok(reply) => {
+                    made.topics += 1;
+                    made.add(path, &reply);
+                    made_subscriptions(topic, api, made, problems).await?;
+                }
+                Err(error) => {
+                    problems.extend(of_refused(topic, told(&path, error)?));
+                    problems.extend(trial::problems(topic));
+                    if !topic.subscriptions.is_empty() {
+                        problems.push(format!("{path}: its event subscriptions were not tried"));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn made_subscriptions(
+    topic: &Topic,
+    api: &ManageApi,
+    made: &mut Made,
+    problems: &mut Vec<String>,
+) -> anyhow::Result<()> {
+    for (name, document) in &topic.subscriptions {
+        match api.put_subscription(&topic.name, name, document).await {
+            Ok(reply) => {
+                made.subscriptions += 1;
+                made.add(path_of(topic, name), &reply);
+            }
+            Err(error) => problems.extend(told(&path_of(topic, name), error)?),
+        }
+    }
+    Ok(())
+}
+
+/// What the manage API said of a refused topic, and what else its document has: a name that is refused
+/// keeps the API from reading the document.
+fn of_refused(topic: &Topic, told: Vec<String>) -> Vec<String> {
+    let of_document = trial::of_document(topic);
+    let more: Vec<_> = of_document.into_iter().filter(|found| !told.contains(found)).collect();
+    told.into_iter().chain(more).map(with_own_member).collect()
+}
+
+/// The documents of topics have no event subscriptions; those of a file do.
+fn with_own_member(problem: String) -> String {
+    match problem.ends_with("; members here are kind, properties") {
+        true => format!("{problem}, eventSubscriptions"),
+        false => problem,
+    }
+}
+
+fn path_of(topic: &Topic, subscription: &str) -> String {
+    format!("topics.{}.eventSubscriptions.{subscription}", topic.name)
+}
+
+fn object(value: Value, path: &str, problems: &mut Vec<String>) -> Map<String, Value> {
+    match value {
+        Value::Object(members) => members,
+        _ => {
+            problems.push(must_be_object(path));
+            Map::new()
+        }
+    }
+}
+
+fn must_be_object(path: &str) -> String {
+    format!("{path}: must be an object")
+}
+
+/// In whichever of its forms a document names them.
+fn rename_buckets<'o>(
+    document: &mut Value,
+    other: &'o [(String, String)],
+    found: &mut BTreeSet<&'o str>,
+) {
+    match document {
+        Value::Object(members) => {
+            for (member, value) in members {
+                let renamed = other.iter().find(|(from, _)| *value == from.as_str());
+                match renamed.filter(|_| member == "bucketName") {
+                    Some((from, to)) => {
+                        found.insert(from);
+                        *value = to.as_str().into();
+                    }
+                    None => rename_buckets(value, other, found),
+                }
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(|one| rename_buckets(one, other, found)),
+        _ => {}
+    }
+}
+
+/// Each problem of a refusal, behind what was refused.
+///
+/// # Errors
+///
+/// What is no refusal: whatever follows would fail in the same way. But for a name that fits no
+/// path.
+fn told(path: &str, error: anyhow::Error) -> anyhow::Result<Vec<String>> {
+    if error.is::<Misuse>() {
+        return Ok(vec![format!("{path}: {}", failure::chain(&error))]);
+    }
+    match error.downcast_ref::<Refusal>() {
+        Some(refusal) if !refusal.details.is_empty() => {
+            let told = refusal.details.iter().map(|detail| of_one(&detail.message));
+            Ok(told.map(|message| format!("{path}: {message}")).collect())
+        }
+        Some(refusal) => Ok(vec![format!("{path}: {}", of_one(&refusal.message))]),
+        None => Err(error.context(path.to_owned())),
+    }
+}
+
+/// The API means the one resource by it; of a file, others may be stored.
+fn of_one(message: &str) -> &str {
+    message.strip_suffix(" Nothing was stored.").unwrap_or(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manage_api::fake::FakeApi;
+
+    #[test]
+    fn toml_and_json_declare_the_same() {
+        let folder = tempfile::tempdir().expect("folder");
+        let read = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, text).expect("written");
+            Declared::read(&path)
+        };
+        let toml = r#"
+            [topics.orders.properties]
+            inputSchema = "CloudEventSchemaV1_0"
+            [topics.orders.eventSubscriptions.billing.properties]
+            destination = { endpointType = "WebHook", properties = { endpointUrl = "http://localhost:1/" } }
+            [topics.plain]
+        "#;
+        let destination = json!({"endpointType": "WebHook", "properties": {"endpointUrl": "http://localhost:1/"}});
+        let document = json!({"topics": {
+            "orders": {
+                "properties": {"inputSchema": "CloudEventSchemaV1_0"},
+                "eventSubscriptions": {"billing": {"properties": {"destination": destination}}},
+            },
+            "plain": {},
+        }});
+        let of_toml = read("d.toml", toml).expect("read");
+        assert_eq!(of_toml, read("d.json", &document.to_string()).expect("read"));
+        assert_eq!(of_toml.topics.len(), 2);
+        let orders = &of_toml.topics[0];
+        assert_eq!(orders.document, json!({"properties": {"inputSchema": "CloudEventSchemaV1_0"}}));
+        assert!(orders.subscriptions.contains_key("billing"));
+        for (name, text, member) in [
+            ("f.json", r#"{"topics": {"orders": {}, "orders": {"kind": "custom"}}}"#, "\"orders\""),
+            ("f.toml", "[topics.orders]\n[topics.orders]", "orders"),
+        ] {
+            let refused = read(name, text).expect_err("twice");
+            assert!(refused.is::<Misuse>(), "{name}");
+            assert!(refused.to_string().contains(member), "{refused}");
+        }
+        // (name, text, whether the formats are told)
+        for (name, text, is_told) in [
+            ("e.toml", "topics =", false),
+            ("e.json", "{", false),
+            ("e", "topics = {}", true),
+            ("e.yaml", "topics:\n  orders: {}", true),
+        ] {
+            let refused = read(name, text).expect_err("refused");
+            assert!(refused.is::<Misuse>(), "{name}");
+            assert_eq!(refused.to_string().contains("ends with .toml"), is_told, "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn problems_of_all_levels_are_told_at_once() {
+        let refusal = |message: &str| {
+            json!({"error": {"code": "BadRequest", "message": "no",
+            "details": [{"code": "InvalidValue", "message": message}]}})
+        };
+        let api = FakeApi::answering(&[
+            ("PUT /topics/fine ", 201, json!({})),
+            ("PUT /topics/fine/eventSubscriptions/good ", 400, refusal("it was asked for")),
+            ("PUT /topics/fine/eventSubscriptions/bad ", 400, refusal("its endpoint refuses")),
+            ("PUT /topics/bad ", 400, refusal("its kind is unknown")),
+        ])
+        .await;
+        let api = ManageApi::connect(&api.url()).await.expect("a client");
+        let secret = json!({"properties": {"destination": {"properties": {
+            "endpointUrl": "https://e/?${UNKNOWN}"}}}});
+        let document = json!({
+            "topics": {
+                "a": 1,
+                "b": {"eventSubscriptions": []},
+                "fine": {"eventSubscriptions": {"good": secret, "bad": {}}},
+                "bad": {"eventSubscriptions": {"s": {"properties": {"labels": 1}}}},
+                "o/k": {"properties": {"inputSchema": "Xml"}, "subscriptions": {}},
+            },
+            "subs": {},
+        });
+        let error = Declared::of(document, |_| None).make(&api).await.expect_err("problems");
+        assert!(error.downcast_ref::<InPart>().is_some_and(|it| it.is_misuse));
+        let told = error.to_string();
+        for part in [
+            "topics.a: must be an object",
+            "topics.b.eventSubscriptions: must be an object",
+            "subs: there is no such member",
+            "eventSubscriptions.good: it needs the environment variable UNKNOWN",
+            "topics.fine.eventSubscriptions.bad: its endpoint refuses",
+            "topics.bad: its kind is unknown",
+            "topics.bad.eventSubscriptions.s: properties.labels must be",
+            "topics.bad.eventSubscriptions.s: properties.destination",
+            "topics.o/k: `o/k` is no name",
+            "topics.o/k: properties.inputSchema must be",
+            "topics.o/k: subscriptions is not known; members here are kind, properties, \
+             eventSubscriptions",
+        ] {
+            assert!(told.contains(part), "{part} in {told}");
+        }
+        assert!(!told.contains("it was asked for"), "{told}");
+        // It is no object: an empty one would be answered with a 500 here.
+        assert_eq!(told.matches("topics.a:").count(), 1, "{told}");
+    }
+
+    /// `b` is refused by its endpoint, `late` gets an answer that is no HTTP.
+    #[tokio::test]
+    async fn what_was_made_is_told_before_what_was_refused() {
+        let refusal = json!({"error": {"code": "BadRequest", "message": "no", "details": [
+            {"code": "Endpoint validation", "message": "It failed: busy. Nothing was stored."}]}});
+        let api = FakeApi::answering(&[
+            ("PUT /topics/a ", 201, json!({})),
+            ("PUT /topics/a/eventSubscriptions/b ", 400, refusal.clone()),
+            ("PUT /topics/a/eventSubscriptions/c ", 200, json!({})),
+            ("PUT /topics/bad ", 400, refusal),
+            ("PUT /topics/late ", 0, json!({})),
+        ])
+        .await;
+        let api = ManageApi::connect(&api.url()).await.expect("a client");
+        let refused = async |document: Value| {
+            let error = Declared::of(document, |_| None).make(&api).await.expect_err("refused");
+            error.downcast::<InPart>().expect("told with what was made")
+        };
+
+        let topics = json!({"a": {"eventSubscriptions": {"b": {}, "c": {}}}});
+        let part = refused(json!({ "topics": topics })).await;
+        assert_eq!(
+            part.message,
+            "the file was applied in part: 1 topic and 1 event subscription, 1 of them new\n  \
+             new: topics.a\n  \
+             there before, now as in the file: topics.a.eventSubscriptions.c\n\
+             refused:\n  topics.a.eventSubscriptions.b: It failed: busy."
+        );
+        let members = json!({
+            "topics": 1, "eventSubscriptions": 1, "new": 1,
+            "created": ["topics.a"], "replaced": ["topics.a.eventSubscriptions.c"],
+            "refused": ["topics.a.eventSubscriptions.b: It failed: busy."],
+        });
+        assert_eq!((Value::Object(part.members), part.is_misuse), (members, false));
+
+        let all = refused(json!({"topics": {"bad": {}}})).await;
+        assert_eq!(
+            all.message,
+            "what the file declares is refused, and nothing of it was applied:\n  topics.bad: It failed: busy."
+        );
+
+        let both = refused(json!({"topics": {"bad": {}, "late": {}}})).await.message;
+        assert!(both.starts_with("the file was applied in part: 0 topics"), "{both}");
+
+        let cut = refused(json!({"topics": {"a": {}, "late": {}}})).await;
+        assert!(cut.message.contains("\n  new: topics.a\nrefused:\n  topics.late: "), "{cut}");
+        assert!(cut.message.ends_with("; it may be applied, and the rest was not tried"), "{cut}");
+    }
+
+    #[tokio::test]
+    async fn what_is_new_is_counted_and_buckets_are_renamed() {
+        let api = FakeApi::answering(&[
+            ("PUT /topics/a ", 201, json!({})),
+            ("PUT /topics/a/eventSubscriptions/s ", 201, json!({})),
+            ("PUT /topics/b ", 200, json!({})),
+        ])
+        .await;
+        let api = ManageApi::connect(&api.url()).await.expect("a client");
+        let dead_letters = json!({"properties": {"bucketName": "gridpost", "prefix": "gridpost"}});
+        let document = json!({"topics": {"a": {"eventSubscriptions": {"s": {"properties": {
+            "deadLetterDestination": dead_letters, "labels": ["gridpost"]}}}}, "b": {}}});
+        let declared = Declared::of(document, |_| None);
+        let made = declared.make(&api).await.expect("made");
+        let created = vec!["topics.a".to_owned(), "topics.a.eventSubscriptions.s".to_owned()];
+        let replaced = vec!["topics.b".to_owned()];
+        assert_eq!(made, Made { topics: 2, subscriptions: 1, created, replaced });
+        assert_eq!(made.told(), "2 topics and 1 event subscription, 2 of them new");
+
+        let other = [("gridpost".to_owned(), "letters".to_owned())];
+        let misspelt = [("lettres".to_owned(), "x".to_owned())];
+        assert!(declared.clone().with_buckets(&misspelt).is_err(), "it would keep its name");
+        let renamed = declared.with_buckets(&other).expect("it is there");
+        let properties = &renamed.topics[0].subscriptions["s"]["properties"];
+        let want = json!({"properties": {"bucketName": "letters", "prefix": "gridpost"}});
+        assert_eq!(
+            (&properties["deadLetterDestination"], &properties["labels"]),
+            (&want, &json!(["gridpost"]))
+        );
+    }
+}

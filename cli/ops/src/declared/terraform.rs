@@ -1,0 +1,262 @@
+//! A Terraform root for a deployment that has what was exported.
+//!
+//! Terraform has no resource for a topic. So the root deploys the module, and runs `gridpost
+//! apply` with the exported file whenever that changes; secrets stay in the environment, out of
+//! Terraform's state.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use serde_json::Value;
+use url::{Host, Url};
+
+use super::export::Export;
+
+/// The root but for what it must know of the export.
+const TEMPLATE: &str = include_str!("root.tf");
+
+/// The topic of events about dead letters, as `gridpost dev` has it.
+const DEAD_LETTER_TOPIC: &str = "dead-letters";
+
+/// A root, and what is to be known of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root {
+    /// The file.
+    pub text: String,
+    /// What is to be changed or decided before it is applied.
+    pub notes: Vec<String>,
+}
+
+/// What the deployment must name so that an event subscription may prove an identity of AWS.
+fn identity(document: &Value) -> Option<String> {
+    let by = document.pointer("/properties/destination/properties/authentication")?;
+    let text = |at: &str| by.pointer(at).and_then(Value::as_str);
+    match text("/type")? {
+        "AwsSigV4" => Some(match text("/properties/roleArn") {
+            Some(role) => format!(
+                "its requests are signed with {role}: name it in the variable endpoint_roles, with the \
+                 endpoint's host, and let it trust dispatch and manage"
+            ),
+            None => "its requests are signed: name the endpoint's host in the variable \
+                     endpoint_signed_hosts, with what is invoked there"
+                .to_owned(),
+        }),
+        "AwsWebIdentity" => {
+            let audience = text("/properties/audience").unwrap_or_default();
+            Some(format!(
+                "its requests carry AWS's tokens for {audience}: name it in the variable \
+                 endpoint_audiences, with the endpoint's host"
+            ))
+        }
+        _ => {
+            let properties = by.pointer("/properties/clientAssertion/properties")?;
+            let audience = properties.get("audience").and_then(Value::as_str);
+            Some(format!(
+                "AWS's tokens for {} prove its client: name that in the variable endpoint_audiences, with \
+                 the hosts of the token URL and of the endpoint",
+                audience.unwrap_or("api://AzureADTokenExchange")
+            ))
+        }
+    }
+}
+
+impl Root {
+    /// The root for an export, with the module at that source.
+    pub fn of(export: &Export, module: &str) -> Self {
+        let mut notes = Vec::new();
+        let mut networks = BTreeSet::new();
+        for (topic, name, document) in export.subscriptions() {
+            let at = "/properties/destination/properties/endpointUrl";
+            let url = document.pointer(at).and_then(|url| url.as_str());
+            match url.map_or(Needs::Nothing, needs) {
+                Needs::Nothing => {}
+                Needs::Network(network) => {
+                    networks.insert(network);
+                }
+                Needs::Change(why) => notes.push(format!("{topic}/{name}: {why}")),
+            }
+            notes.extend(identity(document).map(|note| format!("{topic}/{name}: {note}")));
+            let at = "/properties/destination/properties/authentication/properties";
+            let by = |member: &str| document.pointer(&format!("{at}/{member}"));
+            let tenant = "/properties/destination/properties/azureActiveDirectoryTenantId";
+            if document.pointer(tenant).is_some_and(|tenant| !tenant.is_null()) {
+                notes.push(format!("{topic}/{name}: set the variable endpoint_entra_client"));
+            }
+            let references = [
+                ("clientSecretReference", "client secret", "its token URL"),
+                ("privateKeyReference", "private key", "its token URL"),
+                ("certificateReference", "client certificate", "its endpoint"),
+            ];
+            for (_, what, of) in references.iter().filter(|(it, ..)| by(it).is_some()) {
+                notes.push(format!(
+                    "{topic}/{name}: its {what} is by reference: name it in the variable \
+                     endpoint_secrets, with the host of {of}; a reference to this machine's \
+                     environment must become an ARN"
+                ));
+            }
+        }
+        let buckets = export.texts("/properties/deadLetterDestination/properties/bucketName");
+        for bucket in &buckets {
+            notes.push(format!(
+                "dead letters of bucket {bucket} go to the deployment's own, unless the variable \
+                 dead_letter_buckets names another one"
+            ));
+        }
+        let resources = export.texts("/properties/destination/properties/resourceId");
+        let has_letters = export.document["topics"].get(DEAD_LETTER_TOPIC).is_some();
+        let topic = if has_letters { quoted(DEAD_LETTER_TOPIC) } else { "null".to_owned() };
+        let text = TEMPLATE
+            .replace("\"@module@\"", &quoted(module))
+            .replace("[\"@networks@\"]", &list(&networks))
+            .replace("[\"@buckets@\"]", &list(&buckets))
+            .replace("[\"@resources@\"]", &list(&resources))
+            .replace("\"@dead_letter_topic@\"", &topic);
+        Self { text, notes }
+    }
+}
+
+/// What an endpoint asks of a deployment on AWS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Needs {
+    Nothing,
+    /// That this network is allowed.
+    Network(String),
+    /// To be another one.
+    Change(String),
+}
+
+/// An endpoint on the public internet by https asks nothing.
+fn needs(url: &str) -> Needs {
+    let Ok(parsed) = Url::parse(url) else { return Needs::Nothing };
+    let base = url.split('?').next().unwrap_or(url);
+    let here = || Needs::Change(format!("AWS can't reach {base}, which is on this machine"));
+    let address: IpAddr = match parsed.host() {
+        Some(Host::Domain("localhost")) => return here(),
+        Some(Host::Domain(_)) if parsed.scheme() == "http" => {
+            return Needs::Change(format!(
+                "{base} is plain http, which goes only to networks that the variable \
+                 endpoint_allowed_networks names"
+            ));
+        }
+        Some(Host::Ipv4(address)) => address.into(),
+        Some(Host::Ipv6(address)) => address.into(),
+        Some(Host::Domain(_)) | None => return Needs::Nothing,
+    };
+    match address {
+        _ if address.is_loopback() => here(),
+        IpAddr::V4(v4) if v4.is_private() || parsed.scheme() == "http" => {
+            Needs::Network(format!("{v4}/32"))
+        }
+        IpAddr::V6(v6) if v6.is_unique_local() || parsed.scheme() == "http" => {
+            Needs::Network(format!("{v6}/128"))
+        }
+        _ => Needs::Nothing,
+    }
+}
+
+fn list(texts: &BTreeSet<String>) -> String {
+    let texts: Vec<_> = texts.iter().map(|text| quoted(text)).collect();
+    format!("[{}]", texts.join(", "))
+}
+
+/// A text as Terraform's language writes it.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    let mut rest = text.chars().peekable();
+    while let Some(one) = rest.next() {
+        match one {
+            '"' | '\\' => quoted.extend(['\\', one]),
+            '$' | '%' if rest.peek() == Some(&'{') => quoted.extend([one, one]),
+            _ => quoted.push(one),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    fn example() -> std::path::PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../infra/examples/exported")
+    }
+
+    #[test]
+    fn the_example_is_what_an_export_writes() {
+        let read = |name: &str| fs::read_to_string(example().join(name)).expect("a file");
+        let document: Value = serde_json::from_str(&read("topics.json")).expect("JSON");
+        let root = Root::of(&Export { document, ..Export::default() }, "../..");
+        assert_eq!(root.text, read("main.tf"));
+        assert_eq!(root.notes.len(), 2, "{:?}", root.notes);
+        assert!(root.notes[0].starts_with("orders/local: AWS can't reach"), "{:?}", root.notes);
+        assert!(root.notes[1].contains("of bucket gridpost go"), "{:?}", root.notes);
+    }
+
+    #[test]
+    fn nothing_is_left_of_the_template() {
+        let document = serde_json::json!({"topics": {}});
+        let root = Root::of(&Export { document, ..Export::default() }, "m\"${x}");
+        assert!(!root.text.contains('@'), "{}", root.text);
+        assert!(root.text.contains("source = \"m\\\"$${x}\""), "{}", root.text);
+        assert!(root.text.contains("dead_letter_topic         = null"), "{}", root.text);
+    }
+
+    #[test]
+    fn identities_that_a_deployment_must_name_are_told() {
+        let by = |kind: &str, properties: Value| {
+            let authentication = serde_json::json!({"type": kind, "properties": properties});
+            let destination = serde_json::json!({"properties": {"authentication": authentication}});
+            identity(&serde_json::json!({"properties": {"destination": destination}}))
+        };
+        let assertion = serde_json::json!({"type": "AwsWebIdentity", "properties": {}});
+        let table = [
+            (by("AwsSigV4", serde_json::json!({"roleArn": null})), Some("endpoint_signed_hosts")),
+            (by("AwsSigV4", serde_json::json!({"roleArn": "arn:r"})), Some("with arn:r: name it")),
+            (
+                by("AwsWebIdentity", serde_json::json!({"audience": "a"})),
+                Some("tokens for a: name"),
+            ),
+            (
+                by("EntraId", serde_json::json!({"clientAssertion": assertion})),
+                Some("tokens for api://AzureADTokenExchange prove"),
+            ),
+            (by("EntraId", serde_json::json!({"clientSecret": null})), None),
+        ];
+        for (told, want) in table {
+            match want {
+                Some(want) => {
+                    assert!(told.as_deref().is_some_and(|it| it.contains(want)), "{told:?}")
+                }
+                None => assert_eq!(told, None),
+            }
+        }
+    }
+
+    #[test]
+    fn endpoints_that_aws_does_not_reach_are_told() {
+        let network = |text: &str| Needs::Network(text.to_owned());
+        for (url, want) in [
+            ("https://example.com/hook?${SECRET_A}", Some(Needs::Nothing)),
+            ("https://203.0.113.7/hook", Some(Needs::Nothing)),
+            ("https://10.1.2.3/hook", Some(network("10.1.2.3/32"))),
+            ("http://203.0.113.7/hook", Some(network("203.0.113.7/32"))),
+            ("https://[fd00::1]/hook", Some(network("fd00::1/128"))),
+            ("http://example.com/hook", None),
+            ("http://localhost:3000/hook", None),
+            ("https://127.0.0.1/hook", None),
+            ("https://[::1]/hook", None),
+        ] {
+            let got = needs(url);
+            match want {
+                Some(want) => assert_eq!(got, want, "{url}"),
+                None => assert!(matches!(got, Needs::Change(_)), "{url}: {got:?}"),
+            }
+        }
+    }
+}

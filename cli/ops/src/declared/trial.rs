@@ -1,0 +1,85 @@
+//! What is wrong with a topic that was refused, and with its event subscriptions, as far as can be
+//! said without it.
+
+use gridpost_core::endpoint::Allowed;
+use gridpost_core::endpoint::arn::AllowedResources;
+use gridpost_core::endpoint::identities::Identities;
+use gridpost_core::endpoint::secrets::{ClientSecrets, EntraClient};
+use gridpost_core::subscription::resource as subscription;
+use gridpost_core::time::Timestamp;
+use gridpost_core::topic::resource as topic;
+use gridpost_core::topic::{Changes, Kind, Topic as Stored};
+use uuid::Uuid;
+
+use super::{Topic, path_of};
+
+/// Every problem of the topic's own document, by its path.
+pub(super) fn of_document(declared: &Topic) -> Vec<String> {
+    let problems = topic::read(&declared.document).err().unwrap_or_default();
+    problems.iter().map(|problem| format!("topics.{}: {problem}", declared.name)).collect()
+}
+
+/// A topic with these settings that is stored nowhere.
+pub fn unsaved(name: &str, settings: topic::Settings) -> Stored {
+    Stored {
+        name: name.to_owned(),
+        kind: settings.kind,
+        input_schema: settings.input_schema,
+        input_schema_mapping: settings.input_schema_mapping,
+        disable_local_auth: settings.disable_local_auth,
+        delivery_profile: settings.delivery_profile,
+        idempotency: settings.idempotency,
+        created_at: Timestamp::from_millis(0),
+        etag: Uuid::nil(),
+        revision: 0,
+        changes: Changes::default(),
+    }
+}
+
+/// Every problem of the topic's event subscriptions, by their paths.
+pub(super) fn problems(declared: &Topic) -> Vec<String> {
+    let settings = topic::read(&declared.document);
+    let settings = settings.unwrap_or_else(|_| topic::defaults(Kind::Custom));
+    let stored = unsaved(&declared.name, settings);
+    let allowed = everything();
+    let context = subscription::Context {
+        topic: &stored,
+        existing: None,
+        now: Timestamp::from_millis(0),
+        allowed: &allowed,
+    };
+    let each = declared.subscriptions.iter().flat_map(|(name, document)| {
+        let path = path_of(declared, name);
+        let name = subscription::check_name(name).err();
+        let read = subscription::read(document, &context).err();
+        let listed: Vec<_> = read.iter().flat_map(|all| all.iter().cloned()).collect();
+        name.into_iter().chain(listed).map(move |problem| format!("{path}: {problem}"))
+    });
+    each.collect()
+}
+
+/// What the deployment allows is for it to say.
+fn everything() -> Allowed {
+    let patterns = "*".parse().unwrap_or_default();
+    Allowed {
+        networks: "0.0.0.0/0,::/0".parse().unwrap_or_default(),
+        ports: "1-65535".parse().unwrap_or_default(),
+        resources: AllowedResources { region: String::new(), patterns },
+        secrets: any_secret(),
+        identities: any_identity(),
+    }
+}
+
+fn any_identity() -> Identities {
+    let any = || "*".to_owned();
+    let all = || [(any(), vec![any()])].into();
+    Identities { own: vec![any()], roles: all(), audiences: all() }
+}
+
+fn any_secret() -> ClientSecrets {
+    let any = || "*".to_owned();
+    ClientSecrets {
+        hosts: [(any(), vec![any()])].into(),
+        entra: Some(EntraClient { client_id: any(), secret: any() }),
+    }
+}

@@ -1,0 +1,67 @@
+//! Checks before a deployment is applied: a plan of Terraform, as JSON, against what AWS enforces and
+//! neither a plan nor an emulator does. Pure: no network, no credentials. What a plan does not know yet
+//! is not judged. With an account, [`names`] says which names are taken in it.
+
+pub mod account;
+pub mod aws;
+mod limits;
+pub mod names;
+mod plan;
+mod rules;
+mod spelling;
+pub mod waits;
+
+use serde::Serialize;
+use serde_json::Value;
+
+pub use plan::{Plan, PlanError, Regions};
+
+/// Something that AWS would refuse, or that can't work there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fault {
+    /// What kind it is, for programs: `role-policies`.
+    pub code: &'static str,
+    /// The resource's address in the plan, or those of several, with a comma between them.
+    pub address: String,
+    /// What AWS takes.
+    pub limit: String,
+    /// What the plan has.
+    pub found: String,
+    /// Where AWS says so.
+    pub source: &'static str,
+}
+
+/// What is known of the account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// Its quota of concurrent executions in the region.
+    pub concurrency: u64,
+    /// Its quota of requests a second to API Gateway.
+    pub api_rate: u64,
+    /// Its quota of a burst of them.
+    pub api_burst: u64,
+}
+
+impl Default for Account {
+    /// AWS's own defaults.
+    fn default() -> Self {
+        Self { concurrency: 1_000, api_rate: 10_000, api_burst: 5_000 }
+    }
+}
+
+/// How many resources a plan has that something is known of, and what is wrong with them, by address.
+///
+/// # Errors
+///
+/// The document is no plan as `terraform show -json` prints it.
+pub fn check(document: &Value, account: &Account) -> Result<(usize, Vec<Fault>), PlanError> {
+    let plan = Plan::read(document)?;
+    let mut faults = limits::check(&plan);
+    faults.extend(rules::check(&plan, account));
+    faults.extend(spelling::check(&plan));
+    faults.sort_by(|a, b| (&a.address, a.code, &a.found).cmp(&(&b.address, b.code, &b.found)));
+    Ok((plan.resources.len(), faults))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,386 @@
+use super::*;
+use crate::manage_api::fake::FakeApi;
+
+fn arguments() -> Question {
+    Question {
+        id: "e-1".to_owned(),
+        topic: "orders".to_owned(),
+        since: TimeToLive { minutes: 1_440 },
+    }
+}
+
+fn line(whose: &str, delivery: &str, ids: &str) -> AttemptLine {
+    let line = json!({"message": "attempt failed", "timestamp": "T", "subscription": whose,
+        "delivery.id": delivery, "event_ids": ids, "outcome": "Busy", "status": 503});
+    AttemptLine { id: "1".to_owned(), at_ms: 1, line }
+}
+
+#[test]
+fn lines_of_other_events_and_topics_are_left_out() {
+    let lines = vec![
+        line("orders/billing", "d-1", "[\"e-1\",\"e-2\"]"),
+        line("orders/billing", "d-1", "[\"e-1\",\"e-2\"]"),
+        line("orders/billing", "d-2", "[\"e-10\"]"),
+        line("clouds/billing", "d-3", "[\"e-1\"]"),
+    ];
+    let found = by_delivery(&arguments(), lines);
+    let found: Vec<_> = found.iter().map(|(key, lines)| (key.1.as_str(), lines.len())).collect();
+    assert_eq!(found, [("d-1", 2)]);
+}
+
+#[test]
+fn an_id_is_read_where_an_event_has_one() {
+    for (event, want) in [
+        (r#"[{"id": "e-1", "data": 1}]"#, Some("e-1")),
+        (r#"{"specversion": "1.0", "id": "e-2"}"#, Some("e-2")),
+        (r#"{"id": 3}"#, None),
+        (r#"[{"id": "a"}, {"id": "b"}]"#, None),
+        ("1", None),
+    ] {
+        let event = one_event(serde_json::from_str(event).expect("JSON"));
+        assert_eq!(id_of(&event).as_deref(), want, "{event}");
+    }
+}
+
+#[test]
+fn what_is_known_is_told() {
+    let names = ["audit", "billing"].map(str::to_owned);
+    let found = Found {
+        id: "d-1".to_owned(),
+        name: "billing".to_owned(),
+        state: None,
+        lines: vec![line("orders/billing", "d-1", "[\"e-1\"]")],
+    };
+    let mut told = Told {
+        arguments: arguments(),
+        given_id: Some("e-1".to_owned()),
+        verdicts: None,
+        notes: Vec::new(),
+        deliveries: vec![found],
+        names: names.into(),
+        filters: filters(&[json!({"name": "audit", "properties": {"filter": {
+            "subjectBeginsWith": "bank/", "subjectEndsWith": "", "includedEventTypes": ["All"]}}})]),
+        holding: vec![(
+            "audit".to_owned(),
+            json!({"state": "Probation", "until": "U", "cause": {"outcome": "Busy"}}),
+        )],
+        logs_successes: false,
+    };
+    let text = told.text();
+    for part in [
+        "logged:  billing",
+        "No log entries for:           audit\n  audit: subjectBeginsWith \"bank/\"\n",
+        "delivery d-1\n  T  Busy (503)",
+        "audit: attempts nothing until U (Probation, Busy)",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    assert!(!text.contains("has the id"), "{text}");
+    told.given_id = Some("e-2".to_owned());
+    assert!(told.text().contains("! the event that was given has the id e-2: "), "another event");
+    let state = json!({"id": "d-1", "standing": "Ended", "events": 1, "publishTime": "P"});
+    told.deliveries[0].state = Some(state);
+    let end = json!({"message": "events dropped", "timestamp": "E", "reason": "R"});
+    let lines = &mut told.deliveries[0].lines;
+    lines.push(AttemptLine { id: "2".to_owned(), at_ms: 2, line: end });
+    let text = told.text();
+    assert!(text.contains("1 event published at P\n  E  LOST FOR GOOD, dropped for R"), "{text}");
+    assert!(told.outcome().is_ok());
+    let mut again = told.deliveries[0].clone();
+    (again.id, again.lines) = ("d-2".to_owned(), Vec::new());
+    told.deliveries.push(again);
+    let text = told.text();
+    assert!(text.contains("billing: sent again after that end, by a redrive: delivery"), "{text}");
+    if let Some(state) = &mut told.deliveries[1].state {
+        state["redrivenTime"] = json!("AGAIN");
+    }
+    assert!(told.text().contains("sent again by a redrive at AGAIN: "));
+    told.verdicts = Some(json!({"value": [
+        {"eventSubscription": "audit", "matches": false, "state": "Expired", "refusedBy": [
+            {"path": "filter.subjectBeginsWith", "message": "no", "found": "s"},
+            {"path": "filter.advancedFilters[0]", "message": "M", "isThere": false}]},
+        {"eventSubscription": "billing", "matches": true, "state": "Active", "refusedBy": []},
+    ]}));
+    (told.deliveries, told.holding) = (Vec::new(), Vec::new());
+    assert!(told.outcome().is_ok(), "the filters say enough");
+    let verdicts = told.verdicts.take();
+    let nothing = told.outcome().expect_err("nothing is known");
+    assert!(nothing.is::<Unfinished>(), "neither done nor failed");
+    let nothing = nothing.to_string();
+    for (logs_successes, is_blamed) in [(true, false), (false, true)] {
+        told.logs_successes = logs_successes;
+        let error = told.outcome().expect_err("nothing is known");
+        let texts = [error.to_string(), told.text()];
+        let blames = |text: &String| text.contains("log_successful_attempts");
+        assert_eq!(texts.each_ref().map(blames), [is_blamed; 2], "{texts:?}");
+    }
+    for part in
+        ["nothing is known of an event `e-1` of topic orders", "first attempt", "--event FILE"]
+    {
+        assert!(nothing.contains(part), "{part} is not in {nothing}");
+    }
+    told.verdicts = verdicts;
+    let text = told.text();
+    for part in [
+        "audit               no       it is Expired",
+        "filter.subjectBeginsWith: no",
+        "filter.advancedFilters[0]: M",
+        "billing             yes",
+        "the last 24 hours",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    let text = |text: &str| RawValue::from_string(text.to_owned()).expect("JSON");
+    for (given, want) in [
+        (r#"[ {"id":1e400} ]"#, r#"{"id":1e400}"#),
+        (r#"{"id":1}"#, r#"{"id":1}"#),
+        ("[1,2]", "[1,2]"),
+        ("[]", "[]"),
+    ] {
+        assert_eq!(one_event(text(given)).get(), want);
+    }
+}
+
+#[test]
+fn what_waits_for_its_validation_gets_nothing() {
+    let one = |name: &str, state: &str| json!({"name": name, "properties": {"provisioningState": state, "filter": {}}});
+    let told = filters(&[one("ready", "Succeeded"), one("pending", "AwaitingManualAction")]);
+    assert_eq!(told["ready"], "wants every event");
+    assert_eq!(told["pending"], "wants every event, but gets none: it is AwaitingManualAction");
+}
+
+#[test]
+fn only_what_may_hold_the_event_back_is_told() {
+    let names = ["wants", "refuses", "has-it"].map(str::to_owned);
+    let has_it =
+        Found { id: "d".to_owned(), name: "has-it".to_owned(), state: None, lines: Vec::new() };
+    let verdicts = json!({"value": [
+        {"eventSubscription": "wants", "matches": true},
+        {"eventSubscription": "refuses", "matches": false},
+        {"eventSubscription": "has-it", "matches": true},
+    ]});
+    let deliveries = [has_it];
+    assert_eq!(may_wait(&names, &deliveries, Some(&verdicts)), ["wants"]);
+    assert_eq!(may_wait(&names, &deliveries, None), ["wants", "refuses"]);
+
+    let health = |effect: &str| json!({"newEvents": effect, "until": "2026-11-21T08:00:00.000Z"});
+    let until = Timestamp::parse_rfc_3339("2026-11-21T08:00:00Z").expect("a time");
+    let earlier = Timestamp::from_millis(until.as_millis() - 1);
+    for (effect, now, want) in [
+        ("Waits", earlier, true),
+        ("Waits", until, false),
+        ("Attempted", earlier, false),
+        ("Ends", earlier, false),
+    ] {
+        assert_eq!(is_held_back(&health(effect), now), want, "{effect} {now}");
+    }
+}
+
+#[test]
+fn what_a_pause_holds_is_told_as_held_and_not_as_unknown() {
+    let paused = |runs: bool| {
+        let pause = json!({"since": "S", "until": "U", "by": "arn:x", "timeToLiveRuns": runs});
+        json!({"state": "Healthy", "newEvents": "Held", "pause": pause})
+    };
+    for (runs, part, is_with_end) in [
+        (
+            true,
+            "billing: paused since S by arn:x, time-to-live runs. If it wants the event, ",
+            true,
+        ),
+        (false, "billing: paused since S by arn:x, time-to-live stands still. If", false),
+    ] {
+        let mut told = Told::noting("");
+        told.holding = vec![("billing".to_owned(), paused(runs))];
+        let text = told.text();
+        assert!(
+            text.contains(part) && text.contains("resumed") && text.contains("until U"),
+            "{text}"
+        );
+        assert_eq!(text.contains("ends undelivered if its time-to-live"), is_with_end, "{text}");
+        assert!(!text.contains("until -"), "{text}");
+        let error = told.outcome().expect_err("nothing is known for certain");
+        assert!(error.is::<Unfinished>(), "{error}");
+        let error = error.to_string();
+        assert!(error.contains("held by a pause (billing)"), "{error}");
+        let (pause, id) = (error.find("held by a pause"), error.find("check the id"));
+        assert!(pause < id, "the pause first: {error}");
+    }
+}
+
+/// A line that names the event, at that time.
+fn logged(at_ms: i64, mut line: Value) -> AttemptLine {
+    line["timestamp"] = json!(format!("T{at_ms}"));
+    AttemptLine { id: at_ms.to_string(), at_ms, line }
+}
+
+fn failed(at_ms: i64, events: u64) -> AttemptLine {
+    let line = json!({"message": "attempt failed", "outcome": "Busy", "decision": "Retry",
+        "due": "D", "events": events});
+    logged(at_ms, line)
+}
+
+fn delivered(at_ms: i64, attempt: u64) -> AttemptLine {
+    let line = json!({"message": "attempt succeeded", "outcome": "Delivered", "status": 200,
+        "decision": "Delivered", "events": 1, "attempt": attempt});
+    logged(at_ms, line)
+}
+
+/// The end of that many events after that many attempts.
+fn ended(at_ms: i64, events: u64, attempts: u64) -> AttemptLine {
+    let line = json!({"message": "ended undelivered, goes to its dead-letter destination",
+        "outcome": "EventRejected", "status": 200, "reason": "RejectedByEndpoint",
+        "events": events, "attempts": attempts});
+    logged(at_ms, line)
+}
+
+fn in_state(
+    standing: &str,
+    (events, made): (u64, u64),
+    attempts: &Value,
+    lines: &[AttemptLine],
+) -> Found {
+    let state = json!({"id": "d-1", "standing": standing, "events": events, "publishTime": "P",
+        "deliveryAttempts": made, "attempts": attempts});
+    Found {
+        id: "d-1".to_owned(),
+        name: "billing".to_owned(),
+        state: Some(state),
+        lines: lines.to_vec(),
+    }
+}
+
+#[test]
+fn an_event_stands_where_its_own_lines_say() {
+    let (whole, part) = (json!([{"attempt": 1}]), json!([{"attempt": 1, "events": 8}]));
+    let parts = |events: &[u32]| -> Value {
+        let attempt = |(at, events): (usize, &u32)| json!({"attempt": at + 1, "events": events});
+        events.iter().enumerate().map(attempt).collect()
+    };
+    let (alike, shared) = (parts(&[8, 4, 4]), parts(&[1, 1]));
+    // (the delivery's standing, its events and attempts, those, the event's lines,
+    // whether the events went different ways, the event's standing)
+    let table: [(_, _, _, &[AttemptLine], _, _); 16] = [
+        ("Waiting", (8, 1), &whole, &[failed(1, 8)], false, Some("Waiting")),
+        ("Delivered", (8, 1), &whole, &[failed(1, 8)], false, Some("Delivered")),
+        ("Ended", (8, 2), &whole, &[failed(1, 8), ended(2, 8, 2)], false, Some("Ended")),
+        ("Delivered", (1, 1), &whole, &[failed(1, 1), delivered(2, 2)], false, Some("Delivered")),
+        // All parts of its batch failed alike; a batch of deliveries of one event each was split.
+        ("Waiting", (8, 2), &alike, &[failed(1, 8)], false, Some("Waiting")),
+        ("Ended", (1, 2), &shared, &[ended(2, 1, 2)], false, Some("Ended")),
+        // It was delivered before the others, which ended, go on, or were delivered later.
+        ("Ended", (1, 1), &whole, &[delivered(1, 1)], true, Some("Delivered")),
+        ("Waiting", (1, 1), &whole, &[failed(1, 8), delivered(2, 2)], true, Some("Delivered")),
+        ("Delivered", (1, 1), &whole, &[delivered(1, 1)], true, Some("Delivered")),
+        // It ended before the others, which were delivered, go on, or ended later.
+        ("Delivered", (1, 1), &whole, &[ended(1, 1, 1)], true, Some("Ended")),
+        ("Waiting", (1, 1), &whole, &[ended(1, 1, 1)], true, Some("Ended")),
+        ("Ended", (1, 4), &whole, &[ended(1, 1, 1)], true, Some("Ended")),
+        // Another one ended before it.
+        ("Delivered", (1, 2), &whole, &[failed(1, 8), delivered(2, 3)], true, Some("Delivered")),
+        ("Waiting", (2, 2), &whole, &[failed(1, 8), failed(2, 2)], true, Some("Waiting")),
+        ("Ended", (1, 4), &part, &[failed(1, 1), ended(2, 1, 4)], true, Some("Ended")),
+        // Its end is in no line that was found.
+        ("Ended", (1, 4), &part, &[failed(1, 8)], true, None),
+    ];
+    for (standing, numbers, attempts, lines, is_divided, want) in table {
+        let found = in_state(standing, numbers, attempts, lines);
+        assert_eq!((found.is_divided(), found.event_standing()), (is_divided, want), "{found:?}");
+    }
+}
+
+#[test]
+fn an_event_that_went_its_own_way_is_told_by_its_own_lines() {
+    let attempts = json!([{"attempt": 2, "startTime": "LATER", "durationInMs": 3,
+        "outcome": "Delivered", "httpStatusCode": 200}]);
+    let mut told = Told::noting("");
+    told.deliveries = vec![in_state("Delivered", (1, 1), &attempts, &[ended(1, 1, 1)])];
+    let text = told.text();
+    let own = "billing: delivery d-1, whose events went different ways: this event ended undelivered\n  \
+               T1  to its dead-letter destination for RejectedByEndpoint (last attempt: EventRejected, \
+               200)\nwhat was left of that delivery";
+    assert!(text.contains(own), "{text}");
+    let of_others =
+        "other events alone:\ndelivery d-1: delivered, 1 event published at P\n  2  LATER";
+    assert!(text.contains(of_others), "{text}");
+    let document = &told.document()["deliveries"][0];
+    assert_eq!(
+        (&document["isDivided"], &document["eventStanding"]),
+        (&json!(true), &json!("Ended"))
+    );
+
+    told.deliveries = vec![in_state("Ended", (1, 2), &attempts, &[failed(1, 8)])];
+    let text = told.text();
+    assert!(text.contains("the log does not say what became of this event"), "{text}");
+    assert!(text.contains("\n  T1  Busy; again at D\nwhat was left"), "{text}");
+    // What ended in that delivery was another event: what follows need not be a redrive.
+    let mut next = in_state("Waiting", (1, 1), &attempts, &[]);
+    next.id = "d-2".to_owned();
+    told.deliveries.push(next);
+    assert!(!told.text().contains("by a redrive"), "{}", told.text());
+
+    // Without a state: one that was attempted has not waited behind its endpoint until its end.
+    for (attempts, has_waited) in [(0, true), (1, false)] {
+        let lines = [ended(1, 1, attempts)];
+        let found = Found { state: None, ..in_state("Ended", (1, 1), &json!([]), &lines) };
+        assert_eq!(found.told().contains("waited behind its endpoint"), has_waited, "{attempts}");
+    }
+}
+
+#[test]
+fn without_log_lines_every_dead_letter_folder_is_looked_into() {
+    let subscriptions = [
+        json!({"name": "audit", "properties": {"deadLetterDestination": null}}),
+        json!({"name": "billing", "properties": {"deadLetterDestination": {"properties": {}}}}),
+    ];
+    let of = |deliveries: &[Found]| -> Vec<String> {
+        may_have_dead_letter(deliveries, &subscriptions).into_iter().map(str::to_owned).collect()
+    };
+    assert_eq!(of(&[]), ["billing"]);
+    let found = |name: &str, standing: &str| Found {
+        id: "d".to_owned(),
+        name: name.to_owned(),
+        state: Some(json!({"standing": standing})),
+        lines: Vec::new(),
+    };
+    assert_eq!(of(&[found("audit", "Ended"), found("billing", "Waiting")]), ["audit"]);
+}
+
+/// The first three have no answer to give, each in its way; the fourth has the event.
+#[tokio::test]
+async fn dead_letters_that_can_not_be_read_keep_nothing_of_the_others_back() {
+    let of = |name: &str| format!("GET /topics/orders/eventSubscriptions/{name}/deadLetters");
+    let refused = |code: &str| json!({"error": {"code": code, "message": "no"}});
+    let list = json!({"value": [{"id": "l"}]});
+    let verdicts = json!({"value": [{"eventSubscription": "d", "matches": true}]});
+    let [a, b, c, d] = ["a", "b", "c", "d"].map(of);
+    let [letter_b, letter_d] = [&b, &d].map(|path| format!("{path}/l"));
+    let api = FakeApi::answering(&[
+        (a.as_str(), 404, refused("ResourceNotFound")),
+        (letter_b.as_str(), 404, refused("ResourceNotFound")),
+        (b.as_str(), 200, list.clone()),
+        (c.as_str(), 503, refused("ServiceUnavailable")),
+        (letter_d.as_str(), 200, json!({"event": "{}"})),
+        (d.as_str(), 200, list),
+        ("POST /topics/orders/explain ", 200, verdicts.clone()),
+    ])
+    .await;
+    let manage = ManageApi::connect(&api.url()).await.expect("a client");
+    let (arguments, since) = (arguments(), Timestamp::from_millis(0));
+    let found = async |names: &[&'static str]| {
+        let names = names.iter().copied().collect();
+        verdicts_on_dead_letter(&manage, &arguments, since, names).await.expect("no failure")
+    };
+    let note = "the dead letters of c can't be read: ServiceUnavailable (HTTP 503): no";
+    let notes = vec![note.to_owned()];
+    assert_eq!(found(&["a", "b", "c", "d"]).await, (Some(verdicts), notes.clone()));
+    assert_eq!(found(&["a", "b", "c"]).await, (None, notes));
+    assert_eq!(found(&["a", "b"]).await, (None, Vec::new()));
+
+    let told = Told::noting(note);
+    let text = told.text();
+    for part in [format!("! {note}\n").as_str(), "No dead letter that can be read has the event"] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    assert_eq!(told.document()["notes"], json!([note]));
+}

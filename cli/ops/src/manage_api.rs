@@ -1,0 +1,514 @@
+//! A client of the resource API: topics, keys, event subscriptions, what waits and what has ended.
+
+pub mod counted;
+pub mod dead_letters;
+pub mod events;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fake;
+#[cfg(test)]
+mod operations;
+pub mod pages;
+pub mod pauses;
+pub mod secrets;
+pub mod waiting;
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use anyhow::Context;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::{
+    failure::{Misuse, Refusal},
+    http_client,
+    signing::Signer,
+    wall_clock,
+};
+
+/// Pages followed in one list; a server that never ends is an error, not a hang.
+const PAGES_MAX: usize = 1_000;
+
+/// The same for deliveries: ten million of them.
+const DELIVERY_PAGES_MAX: usize = 100_000;
+
+/// What a request was answered with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    /// HTTP status, 200 to 299.
+    pub status: u16,
+    /// The JSON body; null when there was none.
+    pub document: Value,
+    /// The `ETag`, which names this state of the resource.
+    pub etag: Option<String>,
+}
+
+/// The resource API of one deployment.
+#[derive(Clone, Debug)]
+pub struct ManageApi {
+    base_url: String,
+    http: reqwest::Client,
+    signer: Option<Signer>,
+    if_match: Option<String>,
+    only_new: bool,
+    started_by: Option<&'static str>,
+}
+
+impl ManageApi {
+    /// The API at `base_url`. Requests are signed unless it is on this machine.
+    ///
+    /// # Errors
+    ///
+    /// When signing needs a region or credentials that are not there.
+    pub async fn connect(base_url: &str) -> anyhow::Result<Self> {
+        Self::connect_as(base_url, None, None).await
+    }
+
+    /// The same, signed with a profile of the AWS configuration, and trusting the CA in a file.
+    ///
+    /// # Errors
+    ///
+    /// The same; or the file can't be read.
+    pub async fn connect_as(
+        base_url: &str,
+        aws_profile: Option<&str>,
+        ca_file: Option<&Path>,
+    ) -> anyhow::Result<Self> {
+        let signer = match http_client::is_loopback(base_url) {
+            true => None,
+            false => Some(Signer::for_url(base_url, aws_profile).await?),
+        };
+        let http = http_client::trusting(base_url, ca_file)?;
+        let base_url = base_url.trim_end_matches('/').to_owned();
+        Ok(Self { base_url, http, signer, if_match: None, only_new: false, started_by: None })
+    }
+
+    /// The same API, whose changes are refused unless the resource still has this `ETag`.
+    #[must_use]
+    pub fn only_if(mut self, etag: Option<String>) -> Self {
+        self.if_match = etag;
+        self
+    }
+
+    /// The same API, whose `PUT` makes and never replaces.
+    #[must_use]
+    pub fn only_new(mut self) -> Self {
+        self.only_new = true;
+        self
+    }
+
+    /// The same API, which that command starts when it does not answer.
+    #[must_use]
+    pub fn started_by(mut self, command: &'static str) -> Self {
+        self.started_by = Some(command);
+        self
+    }
+
+    /// The base URL, without a slash at its end.
+    pub fn base_url(&self) -> &str {
+        &self.base_url
+    }
+
+    /// Creates or replaces a topic. 201 when it is new, 200 when it was there.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure. So for every request below.
+    pub async fn put_topic(&self, topic: &str, document: &Value) -> anyhow::Result<Reply> {
+        self.call(Method::PUT, &topic_path(topic)?, Some(document)).await
+    }
+
+    /// Changes what a patch names of a topic.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] 404 when there is none.
+    pub async fn patch_topic(&self, topic: &str, patch: &Value) -> anyhow::Result<Reply> {
+        self.call(Method::PATCH, &topic_path(topic)?, Some(patch)).await
+    }
+
+    /// Reads a topic, with its `ETag`.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] 404 when there is none.
+    pub async fn read_topic(&self, topic: &str) -> anyhow::Result<Reply> {
+        self.call(Method::GET, &topic_path(topic)?, None).await
+    }
+
+    /// Reads a topic.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] 404 when there is none.
+    pub async fn topic(&self, topic: &str) -> anyhow::Result<Value> {
+        Ok(self.read_topic(topic).await?.document)
+    }
+
+    /// Reads a topic, none when there is none.
+    ///
+    /// # Errors
+    ///
+    /// Any other refusal.
+    pub async fn find_topic(&self, topic: &str) -> anyhow::Result<Option<Value>> {
+        match self.topic(topic).await {
+            Err(err) if err.downcast_ref::<Refusal>().is_some_and(|r| r.status == 404) => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
+    /// Every topic.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn topics(&self) -> anyhow::Result<Vec<Value>> {
+        self.list("/topics").await
+    }
+
+    /// Deletes a topic and its event subscriptions.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn delete_topic(&self, topic: &str) -> anyhow::Result<Reply> {
+        self.call(Method::DELETE, &topic_path(topic)?, None).await
+    }
+
+    /// The two keys of a topic: `{"key1","key2"}`.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn keys(&self, topic: &str) -> anyhow::Result<Value> {
+        let path = format!("{}/listKeys", topic_path(topic)?);
+        Ok(self.call(Method::POST, &path, None).await?.document)
+    }
+
+    /// Replaces one key (`key1` or `key2`) by a new one and gives both.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn regenerate_key(&self, topic: &str, key_name: &str) -> anyhow::Result<Value> {
+        let path = format!("{}/regenerateKey", topic_path(topic)?);
+        let document = json!({ "keyName": key_name });
+        Ok(self.call(Method::POST, &path, Some(&document)).await?.document)
+    }
+
+    /// Creates or replaces an event subscription, handshake with its endpoint included.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn put_subscription(
+        &self,
+        topic: &str,
+        name: &str,
+        document: &Value,
+    ) -> anyhow::Result<Reply> {
+        self.call(Method::PUT, &subscription_path(topic, name)?, Some(document)).await
+    }
+
+    /// Changes what a patch names of an event subscription; a new endpoint is asked for its consent.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] 404 when there is none.
+    pub async fn patch_subscription(
+        &self,
+        topic: &str,
+        name: &str,
+        patch: &Value,
+    ) -> anyhow::Result<Reply> {
+        self.call(Method::PATCH, &subscription_path(topic, name)?, Some(patch)).await
+    }
+
+    /// Reads an event subscription, with its `ETag`.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] 404 when there is none.
+    pub async fn read_subscription(&self, topic: &str, name: &str) -> anyhow::Result<Reply> {
+        self.call(Method::GET, &subscription_path(topic, name)?, None).await
+    }
+
+    /// Reads an event subscription.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] 404 when there is none.
+    pub async fn subscription(&self, topic: &str, name: &str) -> anyhow::Result<Value> {
+        Ok(self.read_subscription(topic, name).await?.document)
+    }
+
+    /// Every event subscription of a topic.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn subscriptions(&self, topic: &str) -> anyhow::Result<Vec<Value>> {
+        self.list(&format!("{}/eventSubscriptions", topic_path(topic)?)).await
+    }
+
+    /// The health of an event subscription's endpoint.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn health(&self, topic: &str, name: &str) -> anyhow::Result<Value> {
+        let path = format!("{}/health", subscription_path(topic, name)?);
+        Ok(self.call(Method::GET, &path, None).await?.document)
+    }
+
+    /// Ends what keeps the endpoint from being asked; answers its health.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn reset_health(&self, topic: &str, name: &str) -> anyhow::Result<Value> {
+        let path = format!("{}/health:reset", subscription_path(topic, name)?);
+        Ok(self.call(Method::POST, &path, None).await?.document)
+    }
+
+    /// Deletes an event subscription.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn delete_subscription(&self, topic: &str, name: &str) -> anyhow::Result<Reply> {
+        self.call(Method::DELETE, &subscription_path(topic, name)?, None).await
+    }
+
+    /// Takes every delivery of an event subscription that has failed and not ended, however many they
+    /// are, one by one.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn each_delivery(
+        &self,
+        topic: &str,
+        name: &str,
+        take: impl FnMut(&Value),
+    ) -> anyhow::Result<()> {
+        let path = format!("{}/deliveries", subscription_path(topic, name)?);
+        self.each(&path, DELIVERY_PAGES_MAX, take).await
+    }
+
+    /// The same, as long as `take` says that it goes on; whether there was no more to take.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn deliveries_while(
+        &self,
+        topic: &str,
+        name: &str,
+        take: impl FnMut(&Value) -> ControlFlow<()>,
+    ) -> anyhow::Result<bool> {
+        let path = format!("{}/deliveries", subscription_path(topic, name)?);
+        self.each_while(&path, DELIVERY_PAGES_MAX, take).await
+    }
+
+    /// A delivery that has failed, with its attempts.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] 404 when none of that id has failed.
+    pub async fn delivery(&self, topic: &str, name: &str, id: &str) -> anyhow::Result<Value> {
+        let path = delivery_path(topic, name, id)?;
+        Ok(self.call(Method::GET, &path, None).await?.document)
+    }
+
+    /// Has a waiting delivery attempted now.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn resend(&self, topic: &str, name: &str, id: &str) -> anyhow::Result<Value> {
+        let path = format!("{}/resend", delivery_path(topic, name, id)?);
+        Ok(self.call(Method::POST, &path, None).await?.document)
+    }
+
+    /// Collects a list over its pages.
+    async fn list(&self, path: &str) -> anyhow::Result<Vec<Value>> {
+        let mut found = Vec::new();
+        self.each(path, PAGES_MAX, |item| found.push(item.clone())).await?;
+        Ok(found)
+    }
+
+    /// Takes every item of a list over its pages.
+    async fn each(
+        &self,
+        path: &str,
+        pages_max: usize,
+        mut take: impl FnMut(&Value),
+    ) -> anyhow::Result<()> {
+        let take = |item: &Value| {
+            take(item);
+            ControlFlow::Continue(())
+        };
+        self.each_while(path, pages_max, take).await.map(|_| ())
+    }
+
+    /// The same as long as `take` says that it goes on; whether there was no more to take.
+    async fn each_while(
+        &self,
+        path: &str,
+        pages_max: usize,
+        mut take: impl FnMut(&Value) -> ControlFlow<()>,
+    ) -> anyhow::Result<bool> {
+        let mut next = format!("{}{path}", self.base_url);
+        for _ in 0..pages_max {
+            let page = self.send(Method::GET, &next, None).await?.document;
+            let mut items = page.get("value").and_then(Value::as_array).into_iter().flatten();
+            if items.try_for_each(&mut take).is_break() {
+                return Ok(false);
+            }
+            match page.get("nextLink").and_then(Value::as_str) {
+                Some(link) if !link.is_empty() => next = self.resolve(link)?,
+                _ => return Ok(true),
+            }
+        }
+        anyhow::bail!("the list at {path} has over {pages_max} pages")
+    }
+
+    /// A `nextLink` as a whole URL. One that leads elsewhere is refused: our signature would go with it.
+    fn resolve(&self, link: &str) -> anyhow::Result<String> {
+        if link.starts_with('/') {
+            return Ok(format!("{}{link}", self.base_url));
+        }
+        let rest = link.strip_prefix(&self.base_url);
+        anyhow::ensure!(
+            rest.is_some_and(|rest| rest.starts_with('/')),
+            "the next page is at {link}, outside {}",
+            self.base_url
+        );
+        Ok(link.to_owned())
+    }
+
+    async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        document: Option<&Value>,
+    ) -> anyhow::Result<Reply> {
+        self.send(method, &format!("{}{path}", self.base_url), document).await
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        url: &str,
+        document: Option<&Value>,
+    ) -> anyhow::Result<Reply> {
+        self.send_text(method, url, document.map(Value::to_string)).await
+    }
+
+    async fn send_text(
+        &self,
+        method: Method,
+        url: &str,
+        document: Option<String>,
+    ) -> anyhow::Result<Reply> {
+        let (has_body, body) = (document.is_some(), document.unwrap_or_default());
+        let mut request = self.http.request(method.clone(), url);
+        if let Some(signer) = &self.signer {
+            let now = wall_clock::now();
+            for (name, value) in
+                signer.headers(method.as_str(), url, &[], body.as_bytes(), now).await?
+            {
+                request = request.header(name, value);
+            }
+        }
+        if let Some(etag) = self.if_match.as_ref().filter(|_| method != Method::GET) {
+            request = request.header("if-match", etag);
+        }
+        if self.only_new && method == Method::PUT {
+            request = request.header("if-none-match", "*");
+        }
+        if has_body {
+            request = request.header("content-type", "application/json").body(body);
+        }
+        let answer = request.send().await.with_context(|| self.no_answer(&method, url))?;
+        let status = answer.status().as_u16();
+        let etag = answer.headers().get("etag").and_then(|etag| etag.to_str().ok());
+        let etag = etag.map(str::to_owned);
+        let text =
+            answer.text().await.with_context(|| format!("{method} {url}: answer cut off"))?;
+        if !(200..300).contains(&status) {
+            return Err(Refusal::from_answer(status, &text).into());
+        }
+        let document = match text.trim() {
+            "" => Value::Null,
+            json => serde_json::from_str(json)
+                .with_context(|| format!("{method} {url} answered {status} with no JSON"))?,
+        };
+        Ok(Reply { status, document, etag })
+    }
+
+    fn no_answer(&self, method: &Method, url: &str) -> String {
+        if self.signer.is_some() {
+            return format!("{method} {url} got no answer");
+        }
+        let command = self.started_by.unwrap_or("gridpost dev");
+        format!(
+            "{method} {url} got no answer (is the local stack up? `gridpost status` says, `{command}` \
+             starts it)"
+        )
+    }
+}
+
+fn topic_path(topic: &str) -> anyhow::Result<String> {
+    Ok(format!("/topics/{}", path_segment(topic)?))
+}
+
+fn subscription_path(topic: &str, name: &str) -> anyhow::Result<String> {
+    Ok(format!("{}/eventSubscriptions/{}", topic_path(topic)?, path_segment(name)?))
+}
+
+fn delivery_path(topic: &str, name: &str, id: &str) -> anyhow::Result<String> {
+    Ok(format!("{}/deliveries/{}", subscription_path(topic, name)?, path_segment(id)?))
+}
+
+/// A name as it may stand in a path. Its length is for the server to judge.
+fn path_segment(name: &str) -> Result<&str, Misuse> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    if !name.is_empty() && name.bytes().all(fits) {
+        return Ok(name);
+    }
+    Err(Misuse(format!("`{name}` is no name: names are letters, digits and hyphens")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_leave_its_place_in_the_path() {
+        assert_eq!(
+            subscription_path("demo", "s-1").expect("fits"),
+            "/topics/demo/eventSubscriptions/s-1"
+        );
+        for name in ["", "..", "a/b", "a?b", "ä", "a b", "a%2f"] {
+            assert!(topic_path(name).is_err(), "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_next_page_must_be_of_the_same_deployment() {
+        let api = ManageApi::connect("http://127.0.0.1:1/_aws/execute-api/a/$default/")
+            .await
+            .expect("built");
+        let base = "http://127.0.0.1:1/_aws/execute-api/a/$default";
+        for (link, want) in [
+            ("/topics?$skiptoken=x", Some(format!("{base}/topics?$skiptoken=x"))),
+            (&format!("{base}/topics?x"), Some(format!("{base}/topics?x"))),
+            ("http://127.0.0.1:1/_aws/execute-api/a/$default2/topics", None),
+            ("https://elsewhere.example/topics", None),
+        ] {
+            assert_eq!(api.resolve(link).ok(), want, "{link}");
+        }
+    }
+}

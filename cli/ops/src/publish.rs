@@ -1,0 +1,203 @@
+//! What publishing needs: a topic's schema and URL, an event in that schema, the request.
+
+use anyhow::{Context, anyhow};
+use serde_json::{Value, json};
+
+use crate::{
+    failure::{Misuse, Refusal},
+    manage_api::events::with_text,
+    target::Target,
+};
+
+/// A topic's input schema, as far as it shapes a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputSchema {
+    /// Event Grid's own.
+    EventGrid,
+    /// CloudEvents 1.0.
+    CloudEvents,
+    /// The publishers' own.
+    Custom,
+}
+
+impl InputSchema {
+    /// The input schema of a topic's document.
+    ///
+    /// # Errors
+    ///
+    /// When it is one that this program does not know.
+    pub fn of_topic(topic: &Value) -> anyhow::Result<Self> {
+        match topic.pointer("/properties/inputSchema").and_then(Value::as_str) {
+            Some("EventGridSchema") | None => Ok(Self::EventGrid),
+            Some("CloudEventSchemaV1_0") => Ok(Self::CloudEvents),
+            Some("CustomEventSchema") => Ok(Self::Custom),
+            Some(other) => Err(anyhow!("the topic's schema {other} is not known to this gridpost")),
+        }
+    }
+
+    /// The content type for `body`: CloudEvents name a single event and a batch differently.
+    pub fn content_type(self, body: &[u8]) -> &'static str {
+        let is_array = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+        match self {
+            Self::CloudEvents if is_array => "application/cloudevents-batch+json; charset=utf-8",
+            Self::CloudEvents => "application/cloudevents+json; charset=utf-8",
+            Self::EventGrid | Self::Custom => "application/json; charset=utf-8",
+        }
+    }
+}
+
+/// The event that flags describe, ready to be sent.
+pub struct Event<'a> {
+    /// Its id.
+    pub id: &'a str,
+    /// Its event type.
+    pub event_type: &'a str,
+    /// Its subject.
+    pub subject: &'a str,
+    /// Where CloudEvents say that it comes from.
+    pub source: &'a str,
+    /// When it happened.
+    pub time: &'a str,
+    /// Its data, as the JSON text that is sent: a value would round long numbers, and drop members that stand
+    /// twice.
+    pub data: &'a str,
+}
+
+impl Event<'_> {
+    /// The request body in the topic's schema.
+    pub fn body(&self, schema: InputSchema) -> String {
+        let event = self.text(schema);
+        match schema {
+            InputSchema::CloudEvents => event,
+            InputSchema::EventGrid | InputSchema::Custom => format!("[{event}]"),
+        }
+    }
+
+    /// The event by itself.
+    pub fn text(&self, schema: InputSchema) -> String {
+        let others = match schema {
+            InputSchema::EventGrid => json!({
+                "id": self.id,
+                "eventType": self.event_type,
+                "subject": self.subject,
+                "eventTime": self.time,
+                "dataVersion": "1.0",
+            }),
+            InputSchema::CloudEvents => json!({
+                "specversion": "1.0",
+                "id": self.id,
+                "type": self.event_type,
+                "source": self.source,
+                "subject": self.subject,
+                "time": self.time,
+            }),
+            // A custom event is whatever its publisher makes it.
+            InputSchema::Custom => return self.data.to_owned(),
+        };
+        with_text(&others, "data", self.data)
+    }
+}
+
+/// Publishes a body; the status of the answer.
+///
+/// # Errors
+///
+/// A refusal by the server, or a transport failure.
+pub async fn post(
+    target: &Target,
+    url: &str,
+    key: &str,
+    content_type: &str,
+    body: Vec<u8>,
+) -> anyhow::Result<u16> {
+    let request = target.http_client(url)?.post(url).header("content-type", content_type);
+    let answer = request.header("aeg-sas-key", key).body(body).send().await;
+    let answer = answer.with_context(|| format!("POST {url} got no answer"))?;
+    match answer.status().as_u16() {
+        200 => Ok(200),
+        refused => {
+            let text = answer.text().await.unwrap_or_default();
+            Err(Refusal::from_answer(refused, &text).into())
+        }
+    }
+}
+
+/// How many events a body has; none where it is no JSON, which a binary publish need not be.
+pub fn count(body: &[u8]) -> Option<usize> {
+    match serde_json::from_slice(body).ok()? {
+        Value::Array(events) => Some(events.len()),
+        _ => Some(1),
+    }
+}
+
+/// Where events of a topic are posted.
+///
+/// # Errors
+///
+/// [`Misuse`] when neither flags nor the topic's document say it.
+pub fn events_url(name: &str, topic: &Value, target: &Target) -> anyhow::Result<String> {
+    let by_topic =
+        || topic.pointer("/properties/endpoint").and_then(Value::as_str).map(str::to_owned);
+    let is_namespace = topic.get("kind").and_then(Value::as_str) == Some("namespace");
+    target.events_url(name, is_namespace).or_else(by_topic).ok_or_else(|| {
+        Misuse("the publish API is not known: give --publish-url (GRIDPOST_PUBLISH_URL)".to_owned())
+            .into()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_content_type_follows_schema_and_shape() {
+        use InputSchema::*;
+        for (schema, body, want) in [
+            (EventGrid, "[]", "application/json; charset=utf-8"),
+            (Custom, "{}", "application/json; charset=utf-8"),
+            (CloudEvents, " {}", "application/cloudevents+json; charset=utf-8"),
+            (CloudEvents, "\n [", "application/cloudevents-batch+json; charset=utf-8"),
+        ] {
+            assert_eq!(schema.content_type(body.as_bytes()), want, "{schema:?} {body}");
+        }
+    }
+
+    #[test]
+    fn events_are_counted_where_they_can_be() {
+        for (body, want) in
+            [("[]", Some(0)), ("[{}, {}]", Some(2)), (" {\"a\": [1, 2]}", Some(1)), ("<a/>", None)]
+        {
+            assert_eq!(count(body.as_bytes()), want, "{body}");
+        }
+    }
+
+    #[test]
+    fn each_schema_has_its_envelope() {
+        let event = Event {
+            id: "1",
+            event_type: "T",
+            subject: "s",
+            source: "/src",
+            time: "2030-01-02T03:04:05Z",
+            data: r#"{"a":1}"#,
+        };
+        let body = |schema| -> Value { serde_json::from_str(&event.body(schema)).expect("JSON") };
+        let event_grid = json!([{"id": "1", "eventType": "T", "subject": "s", "data": {"a": 1},
+            "eventTime": "2030-01-02T03:04:05Z", "dataVersion": "1.0"}]);
+        let cloud_event = json!({"specversion": "1.0", "id": "1", "type": "T", "source": "/src",
+            "subject": "s", "time": "2030-01-02T03:04:05Z", "data": {"a": 1}});
+        assert_eq!(body(InputSchema::EventGrid), event_grid);
+        assert_eq!(body(InputSchema::CloudEvents), cloud_event);
+        assert_eq!(body(InputSchema::Custom), json!([{"a": 1}]));
+    }
+
+    #[test]
+    fn an_unknown_schema_is_no_guess() {
+        let topic = |schema: &str| json!({"properties": {"inputSchema": schema}});
+        assert_eq!(
+            InputSchema::of_topic(&topic("CustomEventSchema")).ok(),
+            Some(InputSchema::Custom)
+        );
+        assert!(InputSchema::of_topic(&topic("Other")).is_err());
+    }
+}

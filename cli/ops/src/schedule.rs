@@ -1,0 +1,367 @@
+//! The timeline of a retry policy, before it is saved, or of one that is. Works
+//! offline, by the same decisions that deliver.
+
+pub mod delayed;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use gridpost_core::{
+    retry::{
+        Rules,
+        health::{Durations, ProbationPolicy},
+        outcome::{Answer, Outcome},
+        policy::RetryPolicy,
+        profile::{EndpointKind, ProfileName},
+        timeline::{End, Question, Timeline, play},
+    },
+    subscription::resource,
+};
+use serde_json::{Value, json};
+
+use crate::{failure::Misuse, output};
+
+/// A row of the deployment's own probation durations.
+#[derive(Clone, Copy, Debug)]
+pub struct ProbationSeconds {
+    outcome: Outcome,
+    seconds: u32,
+}
+
+/// What the Terraform variable takes at most.
+const PROBATION_MAX_S: u32 = 86_400;
+
+impl std::str::FromStr for ProbationSeconds {
+    type Err = String;
+
+    fn from_str(given: &str) -> Result<Self, String> {
+        let refused = || {
+            format!(
+                "`{given}` is no probation: write an outcome that leads to one and 0 to \
+                 {PROBATION_MAX_S} seconds, as in Busy=20"
+            )
+        };
+        let (outcome, seconds) = given.split_once('=').ok_or_else(refused)?;
+        let outcome = outcome.parse::<Outcome>().map_err(|_| refused())?;
+        let seconds = seconds.parse().ok().filter(|seconds| *seconds <= PROBATION_MAX_S);
+        match (Durations::default().of(outcome), seconds) {
+            (Some(_), Some(seconds)) => Ok(Self { outcome, seconds }),
+            _ => Err(refused()),
+        }
+    }
+}
+
+/// Whose timeline it is.
+pub struct Subject {
+    /// The topic's delivery profile.
+    pub profile: ProfileName,
+    /// Which column of the status table applies.
+    pub kind: EndpointKind,
+    /// The policy as a document.
+    pub policy: Value,
+    /// Whether it waits for the end of a probation instead of ending at one.
+    pub delays_on_probation: bool,
+}
+
+/// A row of the status table of an event subscription's own.
+#[derive(Clone, Debug)]
+pub struct StatusRule {
+    /// Which row of the status table.
+    pub row: String,
+    /// What it says, as a document has it.
+    pub rule: Value,
+}
+
+impl std::str::FromStr for StatusRule {
+    type Err = String;
+
+    fn from_str(given: &str) -> Result<Self, String> {
+        let refused = || format!("`{given}` is no rule: write 404=60, 404=deadLetter or 5xx=10");
+        let (row, rule) = given.split_once('=').ok_or_else(refused)?;
+        let rule = match rule.parse::<u32>() {
+            Ok(seconds) => json!({ "retryAfterSeconds": seconds }),
+            Err(_) if rule == "deadLetter" => json!(rule),
+            Err(_) => return Err(refused()),
+        };
+        Ok(Self { row: row.to_owned(), rule })
+    }
+}
+
+/// An answer of the endpoint, as it was written.
+#[derive(Clone, Debug)]
+pub struct Response {
+    text: String,
+    answer: Answer,
+}
+
+impl std::str::FromStr for Response {
+    type Err = String;
+
+    fn from_str(given: &str) -> Result<Self, String> {
+        let answer = match given.parse::<u16>() {
+            Ok(status @ 200..=599) => Answer::of_status(status, None),
+            Ok(_) => return Err(format!("{given} is no final HTTP status: write 200 to 599")),
+            Err(_) => match given.parse::<Outcome>() {
+                Ok(Outcome::Delivered) => Answer::of_status(200, None),
+                Ok(outcome) => Answer::without_status(outcome),
+                Err(error) => return Err(error.to_string()),
+            },
+        };
+        Ok(Self { text: given.to_owned(), answer })
+    }
+}
+
+/// The circumstances of a timeline.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Circumstances<'c> {
+    /// The deployment's own durations of probation.
+    pub probations: &'c [ProbationSeconds],
+    /// What jitter draws, 0 to 1.
+    pub dice: f64,
+    /// Whether the number of attempts was asked for, and is not the profile's.
+    pub names_attempts: bool,
+}
+
+/// Plays a policy with these answers, and returns its timeline as JSON.
+///
+/// # Errors
+///
+/// [`Misuse`] names every setting that is outside its range.
+pub fn played(
+    subject: Subject,
+    responses: &[Response],
+    circumstances: Circumstances<'_>,
+) -> Result<Value, Misuse> {
+    let Subject { profile, kind, policy, delays_on_probation } = subject;
+    let Circumstances { probations, dice, names_attempts } = circumstances;
+    let policy = checked(policy, profile)?;
+    let rules = Rules { profile, kind, policy: &policy };
+    let answers: Vec<_> = responses.iter().map(|response| response.answer).collect();
+    let probation = Probation::of(delays_on_probation).with(probations);
+    let timeline = timeline(rules, &probation, &answers, dice);
+    let is_named = names_attempts || has_own_attempts(rules);
+    let warnings = warnings(rules, &probation, &timeline, is_named);
+    Ok(result(&timeline, &policy, responses, &warnings))
+}
+
+/// The timeline of an event subscription's policy, or of another one in its place, as JSON.
+///
+/// # Errors
+///
+/// [`Misuse`] names every setting, or answer, that is outside its range.
+pub fn preview(
+    topic: &Value,
+    subscription: &Value,
+    policy: Option<Value>,
+    answers: &str,
+) -> Result<Value, Misuse> {
+    let mut subject = saved(topic, subscription);
+    let answers = answers.split(',').map(|answer| answer.trim().parse::<Response>());
+    let answers: Vec<_> = answers.collect::<Result<_, _>>().map_err(Misuse)?;
+    subject.policy = policy.unwrap_or(subject.policy);
+    played(subject, &answers, Circumstances::default())
+}
+
+/// A policy, or all that is wrong with its document.
+fn checked(policy: Value, profile: ProfileName) -> Result<RetryPolicy, Misuse> {
+    resource::read_retry_policy(policy, profile).map_err(|problems| {
+        let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        Misuse(lines.join("\n"))
+    })
+}
+
+/// What a saved event subscription says, and its topic.
+pub fn saved(topic: &Value, subscription: &Value) -> Subject {
+    let properties = &subscription["properties"];
+    let profile = serde_json::from_value(topic["properties"]["deliveryProfile"].clone());
+    let kind = match output::text_at(subscription, "/properties/destination/endpointType") {
+        "WebHook" => EndpointKind::Webhook,
+        _ => EndpointKind::Resource,
+    };
+    Subject {
+        profile: profile.unwrap_or(ProfileName::Basic),
+        kind,
+        policy: properties["retryPolicy"].clone(),
+        delays_on_probation: properties["probationPolicy"] == "Delay",
+    }
+}
+
+/// What a failure does to the endpoint, and what that does to the delivery.
+struct Probation {
+    policy: ProbationPolicy,
+    durations: Durations,
+}
+
+impl Probation {
+    /// With the durations that a deployment has by default.
+    fn of(delays: bool) -> Self {
+        let policy = if delays { ProbationPolicy::Delay } else { ProbationPolicy::EventGrid };
+        Self { policy, durations: Durations::default() }
+    }
+
+    /// With the deployment's own.
+    fn with(self, own: &[ProbationSeconds]) -> Self {
+        let own = own.iter().map(|one| (one.outcome, one.seconds));
+        let durations = self.durations.with(own.collect::<BTreeMap<_, _>>());
+        Self { durations, ..self }
+    }
+}
+
+fn timeline(rules: Rules<'_>, probation: &Probation, answers: &[Answer], dice: f64) -> Timeline {
+    let Probation { policy: probation_policy, durations } = probation;
+    play(&Question { rules, probation_policy: *probation_policy, durations, answers, dice })
+}
+
+/// Whether a policy has other attempts than the profile's most. Those are the default, which is not to
+/// blame, and a saved policy names them, too.
+fn has_own_attempts(rules: Rules<'_>) -> bool {
+    rules.policy.max_attempts != RetryPolicy::default_of(rules.profile).max_attempts
+}
+
+/// Says which limits can never be reached, as even an endpoint that always fails with the shortest waits
+/// ends by the other limit; and where events may end without an attempt.
+fn warnings(
+    rules: Rules<'_>,
+    probation: &Probation,
+    shown: &Timeline,
+    names_attempts: bool,
+) -> Vec<String> {
+    let unreachable = names_attempts.then(|| unreachable_limit(rules, probation, shown)).flatten();
+    unreachable.into_iter().chain(delayed::warning(rules.policy)).collect()
+}
+
+fn unreachable_limit(rules: Rules<'_>, probation: &Probation, shown: &Timeline) -> Option<String> {
+    let RetryPolicy { max_attempts, time_to_live_minutes, .. } = rules.policy;
+    let always_fails = [Answer::of_status(500, None)];
+    let Probation { durations, .. } = probation;
+    let delaying = Probation { policy: ProbationPolicy::Delay, durations: durations.clone() };
+    let fastest = timeline(rules, &delaying, &always_fails, 0.0);
+    let made = fastest.attempts.len();
+    if made >= *max_attempts as usize {
+        return None;
+    }
+    let these = match shown.attempts.len() {
+        count if count == made => String::new(),
+        count => format!(" ({count} with these answers)"),
+    };
+    Some(format!(
+        "{max_attempts} attempts can never be made: the schedule has room for {made}{these} within a \
+         time-to-live of {}. Lower the attempts, or give an own schedule.",
+        hours(Duration::from_secs(u64::from(*time_to_live_minutes) * 60)),
+    ))
+}
+
+fn result(
+    timeline: &Timeline,
+    policy: &RetryPolicy,
+    responses: &[Response],
+    warnings: &[String],
+) -> Value {
+    let text_of = |position: usize| {
+        responses.get(position).or(responses.last()).map_or("200", |response| &response.text)
+    };
+    let attempts = timeline.attempts.iter().enumerate().map(|(position, attempt)| {
+        json!({
+            "number": attempt.number,
+            "atSeconds": seconds(attempt.at),
+            "response": text_of(position),
+            "waitBecause": attempt.because,
+        })
+    });
+    let reason = match timeline.end {
+        End::Delivered => "Delivered".to_owned(),
+        End::Undelivered(reason) => reason.to_string(),
+    };
+    let mut document = json!({
+        "attempts": attempts.collect::<Vec<_>>(),
+        "end": {"atSeconds": seconds(timeline.ends_at), "reason": reason},
+        "timeToLiveSeconds": u64::from(policy.time_to_live_minutes) * 60,
+    });
+    if !warnings.is_empty() {
+        document["warnings"] = json!(warnings);
+    }
+    document
+}
+
+/// Whole seconds as a whole number.
+fn seconds(offset: Duration) -> Value {
+    if offset.subsec_millis() == 0 { json!(offset.as_secs()) } else { json!(offset.as_secs_f64()) }
+}
+
+/// An offset as people write it: `0 s`, `12.8 s`, `1 min 30 s`, `1 h 30 min`. Parts of a second are told of
+/// less than a minute alone.
+pub fn hours(offset: Duration) -> String {
+    if offset.subsec_millis() != 0 && offset.as_secs() < 60 {
+        return format!("{:.1} s", offset.as_secs_f64());
+    }
+    let whole = offset.as_secs();
+    let (h, min, s) = (whole / 3_600, whole / 60 % 60, whole % 60);
+    let parts = [(h, "h"), (min, "min"), (s, "s")];
+    let parts: Vec<_> = parts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, unit)| format!("{count} {unit}"))
+        .collect();
+    if parts.is_empty() { "0 s".to_owned() } else { parts.join(" ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Attempts by default are not scolded, but a life that a wait outlasts is said in any case.
+    #[test]
+    fn a_short_life_is_said_whatever_the_attempts() {
+        let profile = ProfileName::Basic;
+        let policy = json!({"eventTimeToLiveInMinutes": 60});
+        let policy = resource::read_retry_policy(policy, profile).expect("in range");
+        let rules = Rules { profile, kind: EndpointKind::Webhook, policy: &policy };
+        let probation = Probation::of(false);
+        let shown = timeline(rules, &probation, &[], 0.0);
+        let told = |names_attempts| warnings(rules, &probation, &shown, names_attempts).join("; ");
+        assert!(!told(false).contains("can never be made"), "{}", told(false));
+        assert!(told(false).contains("delayed delivery"), "{}", told(false));
+        assert!(told(true).contains("can never be made"), "{}", told(true));
+    }
+
+    #[test]
+    fn offsets_are_written_in_one_way() {
+        let table = [
+            (0, "0 s"),
+            (12_800, "12.8 s"),
+            (90_000, "1 min 30 s"),
+            (1_912_800, "31 min 52 s"),
+            (3_720_500, "1 h 2 min"),
+        ];
+        for (ms, want) in table {
+            assert_eq!(hours(Duration::from_millis(ms)), want);
+        }
+    }
+
+    #[test]
+    fn a_saved_event_subscription_has_its_own_rules() {
+        let topic = json!({"properties": {"deliveryProfile": "namespace"}});
+        let subscription = json!({"properties": {
+            "destination": {"endpointType": "SqsQueue"}, "probationPolicy": "Delay",
+            "retryPolicy": {"maxDeliveryCount": 3}}});
+        let subject = saved(&topic, &subscription);
+        assert_eq!(
+            (subject.profile, subject.kind),
+            (ProfileName::Namespace, EndpointKind::Resource)
+        );
+        assert!(subject.delays_on_probation);
+        assert_eq!(subject.policy, json!({"maxDeliveryCount": 3}));
+    }
+
+    #[test]
+    fn what_a_saved_policy_has_by_default_is_not_scolded() {
+        let topic = json!({"properties": {"deliveryProfile": "basic"}});
+        // (attempts that are saved, whether they are too many to be made)
+        for (attempts, want) in [(30, false), (29, true), (3, false)] {
+            let subscription = json!({"properties": {
+                "destination": {"endpointType": "WebHook"},
+                "retryPolicy": {"maxDeliveryAttempts": attempts, "eventTimeToLiveInMinutes": 1440}}});
+            let document = preview(&topic, &subscription, None, "500").expect("in range");
+            assert_eq!(document.get("warnings").is_some(), want, "{attempts}: {document}");
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Signature Version 4: for the manage API, which API Gateway guards by IAM, and for AWS itself.
+
+use std::time::SystemTime;
+
+use anyhow::{Context, anyhow};
+use aws_credential_types::Credentials;
+use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
+use aws_sigv4::http_request::{
+    self, PayloadChecksumKind, PercentEncodingMode, SignableBody, SignableRequest, SigningSettings,
+    UriPathNormalizationMode,
+};
+use aws_sigv4::sign::v4;
+use time::OffsetDateTime;
+
+use crate::identity::{self, Environment, Identity};
+
+/// API Gateway's name in a signature.
+const API_GATEWAY: &str = "execute-api";
+
+/// S3's.
+pub const S3: &str = "s3";
+
+/// Works with every way of signing in that the AWS CLI knows, of which this program knows only some.
+const HINT: &str = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; after signing in with the \
+                    AWS CLI, run: eval \"$(aws configure export-credentials --format env)\"";
+
+/// Signs requests with the caller's AWS identity (environment, profile, container or instance role).
+#[derive(Clone, Debug)]
+pub struct Signer {
+    region: String,
+    service: &'static str,
+    credentials: SharedCredentialsProvider,
+}
+
+impl Signer {
+    /// The default chain's identity, or that of a profile, for the region of `url` or else of the environment.
+    ///
+    /// # Errors
+    ///
+    /// When neither names a region, or the AWS configuration cannot be read.
+    pub async fn for_url(url: &str, aws_profile: Option<&str>) -> anyhow::Result<Self> {
+        Self::for_service(API_GATEWAY, Some(url), aws_profile).await
+    }
+
+    /// The default chain's identity, or that of a profile, for an AWS service, in the region of API Gateway's `url` or else of
+    /// the environment.
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub async fn for_service(
+        service: &'static str,
+        url: Option<&str>,
+        aws_profile: Option<&str>,
+    ) -> anyhow::Result<Self> {
+        let environment = Environment::of_process();
+        Self::in_environment(environment, service, url, aws_profile).await
+    }
+
+    /// The caller's identity for a service of that region, whatever region the environment is in.
+    pub fn for_service_in(service: &'static str, region: &str) -> Self {
+        let identity = Identity::new(Environment::of_process(), None, region);
+        let credentials = SharedCredentialsProvider::new(identity);
+        Self { region: region.to_owned(), service, credentials }
+    }
+
+    async fn in_environment(
+        environment: Environment,
+        service: &'static str,
+        url: Option<&str>,
+        aws_profile: Option<&str>,
+    ) -> anyhow::Result<Self> {
+        let region = match url.and_then(region_of) {
+            Some(region) => Some(region),
+            None => identity::region(&environment, aws_profile).await?,
+        };
+        let region = region.ok_or_else(|| {
+            let url = url.map(|url| format!("{url} does not name one; ")).unwrap_or_default();
+            anyhow!("no AWS region: {url}set AWS_REGION or a profile with one")
+        })?;
+        let identity = Identity::new(environment, aws_profile, &region);
+        Ok(Self { region, service, credentials: SharedCredentialsProvider::new(identity) })
+    }
+
+    /// An identity for an emulator, which takes any but asks for which service and region.
+    pub fn of_emulator(service: &'static str, region: &str) -> Self {
+        Self::of(Credentials::new("test", "test", None, None, "emulator"), service, region)
+    }
+
+    /// The identity that has these credentials.
+    pub(crate) fn of(credentials: Credentials, service: &'static str, region: &str) -> Self {
+        let credentials = SharedCredentialsProvider::new(credentials);
+        Self { region: region.to_owned(), service, credentials }
+    }
+
+    /// The same identity for signatures of another region, as services have that are the same in all of them.
+    pub(crate) fn in_region(self, region: &str) -> Self {
+        Self { region: region.to_owned(), ..self }
+    }
+
+    /// The region of its signatures.
+    pub fn region(&self) -> &str {
+        &self.region
+    }
+
+    /// The headers that make a request of this method, URL, headers and body acceptable, signed at
+    /// `now`. Headers whose names begin with `x-amz-` must be given.
+    ///
+    /// # Errors
+    ///
+    /// When the identity cannot be had (no source of credentials, expired sign-in, unreachable role).
+    pub async fn headers(
+        &self,
+        method: &str,
+        url: &str,
+        given: &[(&str, &str)],
+        body: &[u8],
+        now: OffsetDateTime,
+    ) -> anyhow::Result<Vec<(String, String)>> {
+        let credentials = self.credentials.provide_credentials().await;
+        let credentials =
+            credentials.with_context(|| format!("AWS credentials could not be had: {HINT}"))?;
+        let identity = credentials.into();
+        let parameters = v4::SigningParams::builder()
+            .identity(&identity)
+            .region(&self.region)
+            .name(self.service)
+            .time(SystemTime::from(now))
+            .settings(settings(self.service))
+            .build()?
+            .into();
+        let request =
+            SignableRequest::new(method, url, given.iter().copied(), SignableBody::Bytes(body))?;
+        let (instructions, _) = http_request::sign(request, &parameters)?.into_parts();
+        let (headers, _) = instructions.into_parts();
+        Ok(headers
+            .iter()
+            .map(|header| (header.name().to_owned(), header.value().to_owned()))
+            .collect())
+    }
+}
+
+/// S3 takes a path as it stands, where other services encode and normalise it once more, and wants the body's hash.
+fn settings(service: &str) -> SigningSettings {
+    let mut settings = SigningSettings::default();
+    if service == S3 {
+        settings.percent_encoding_mode = PercentEncodingMode::Single;
+        settings.uri_path_normalization_mode = UriPathNormalizationMode::Disabled;
+        settings.payload_checksum_kind = PayloadChecksumKind::XAmzSha256;
+    }
+    settings
+}
+
+/// The region in the host of an API Gateway URL (`{id}.execute-api.{region}.amazonaws.com`).
+fn region_of(url: &str) -> Option<String> {
+    let url = url::Url::parse(url).ok()?;
+    let mut labels = url.host_str()?.split('.').skip_while(|label| *label != API_GATEWAY);
+    labels.next()?;
+    labels.next().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::*;
+
+    #[test]
+    fn the_region_stands_in_the_host() {
+        for (url, want) in [
+            ("https://a1b2.execute-api.eu-north-1.amazonaws.com", Some("eu-north-1")),
+            ("https://a1b2.execute-api.cn-north-1.amazonaws.com.cn/x", Some("cn-north-1")),
+            ("https://events.example.com/topics", None),
+        ] {
+            assert_eq!(region_of(url).as_deref(), want, "{url}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_signature_covers_method_path_and_body() {
+        let credentials =
+            Credentials::new("AKIDEXAMPLE", "secret", Some("session".into()), None, "test");
+        let signer = Signer {
+            region: "eu-north-1".into(),
+            service: API_GATEWAY,
+            credentials: SharedCredentialsProvider::new(credentials),
+        };
+        let now = datetime!(2030-01-02 03:04:05 UTC);
+        let url = "https://a1.execute-api.eu-north-1.amazonaws.com/topics/t";
+        let headers = |method, body: &'static [u8]| signer.headers(method, url, &[], body, now);
+        let one = headers("PUT", b"{}").await.expect("signed");
+        let value =
+            |name: &str| one.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone());
+        assert_eq!(value("x-amz-date").as_deref(), Some("20300102T030405Z"));
+        assert_eq!(value("x-amz-security-token").as_deref(), Some("session"));
+        let authorization = value("authorization").expect("signed");
+        let scope =
+            "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20300102/eu-north-1/execute-api/aws4_request";
+        assert!(authorization.starts_with(scope), "{authorization}");
+        assert_ne!(headers("PUT", b"{ }").await.expect("signed"), one);
+        assert_ne!(headers("GET", b"{}").await.expect("signed"), one);
+        let target = [("x-amz-target", "Logs_20140328.FilterLogEvents")];
+        let other = signer.headers("PUT", url, &target, b"{}", now).await.expect("signed");
+        let signed = "SignedHeaders=host;x-amz-date;x-amz-security-token;x-amz-target";
+        assert!(other.iter().any(|(_, value)| value.contains(signed)), "{other:?}");
+    }
+
+    /// Botocore 1.43 makes the same signatures (`S3SigV4Auth`).
+    #[tokio::test]
+    async fn s3_signs_a_path_as_it_stands_and_the_bodys_hash() {
+        let signer = Signer::of_emulator(S3, "us-east-1");
+        let now = datetime!(2030-01-02 03:04:05 UTC);
+        let hash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        for (path, want) in [
+            ("/a%20b%3Dc.json", "6e98357caf7738b15a314a865f44867df1bb82fe75507303f39b10db9b26cb74"),
+            (
+                "?list-type=2&max-keys=1&prefix=p%2Fq%20r",
+                "2e2b3a38675b88a860ce2dc899a2b6604651ca28783eed499f2965c0901a70d9",
+            ),
+        ] {
+            let url = format!("http://127.0.0.1:4566/bucket{path}");
+            let signed = signer.headers("GET", &url, &[], b"", now).await.expect("signed");
+            assert!(signed.contains(&("x-amz-content-sha256".into(), hash.into())), "{signed:?}");
+            assert!(signed.iter().any(|(_, value)| value.ends_with(want)), "{signed:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_region_is_the_urls_then_the_environments() {
+        let environment = Environment::of(&[
+            ("AWS_EC2_METADATA_DISABLED", "true"),
+            ("AWS_DEFAULT_REGION", "us-east-1"),
+        ]);
+        let signer = |environment, url| Signer::in_environment(environment, "logs", url, None);
+        let api = "https://a1.execute-api.eu-north-1.amazonaws.com";
+        let own = "https://events.example.com";
+        for (url, want) in
+            [(Some(api), "eu-north-1"), (Some(own), "us-east-1"), (None, "us-east-1")]
+        {
+            let signer = signer(environment.clone(), url).await.expect("a region");
+            assert_eq!(signer.region(), want);
+        }
+        let none = Environment::of(&[("AWS_EC2_METADATA_DISABLED", "true")]);
+        let error = signer(none, Some(own)).await.expect_err("no region");
+        let want = "no AWS region: https://events.example.com does not name one; set AWS_REGION or a profile with one";
+        assert_eq!(error.to_string(), want);
+    }
+
+    #[tokio::test]
+    async fn without_any_source_the_hint_is_told() {
+        let environment = Environment::of(&[("AWS_EC2_METADATA_DISABLED", "true")]);
+        let url = "https://a1.execute-api.eu-north-1.amazonaws.com";
+        let signer = Signer::in_environment(environment, API_GATEWAY, Some(url), None).await;
+        let now = datetime!(2030-01-02 03:04:05 UTC);
+        let headers = signer.expect("a region").headers("GET", url, &[], b"", now).await;
+        let told = format!("{:#}", headers.expect_err("no credentials"));
+        assert!(told.starts_with(&format!("AWS credentials could not be had: {HINT}: ")), "{told}");
+        assert!(told.ends_with(": no source of credentials is configured"), "{told}");
+    }
+}

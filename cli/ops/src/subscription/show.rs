@@ -1,0 +1,250 @@
+//! What `gridpost subscription show` and `list` print: everything that a read shows.
+
+use serde_json::Value;
+
+use crate::output::{self, text_at};
+
+/// Members of `properties` that have rows of their own; all others are told by their names.
+const TOLD: [&str; 15] = [
+    "/pause",
+    "/provisioningState",
+    "/deadLetterDestination/properties/bucketName",
+    "/deadLetterDestination/properties/prefix",
+    "/destination/properties/endpointBaseUrl",
+    "/destination/properties/endpointUrl",
+    "/destination/properties/resourceId",
+    "/filter/includedEventTypes",
+    "/retryPolicy/eventTimeToLive",
+    "/retryPolicy/maxDeliveryCount",
+    "/eventDeliverySchema",
+    "/retryPolicy/maxDeliveryAttempts",
+    "/retryPolicy/eventTimeToLiveInMinutes",
+    "/destination/properties/deliveryAttributeMappings",
+    "/filter/advancedFilters",
+];
+
+/// An event subscription for people.
+pub fn describe(subscription: &Value) -> String {
+    output::columns(&rows(subscription))
+}
+
+/// The same as names and values.
+pub fn rows(subscription: &Value) -> Vec<[String; 2]> {
+    let at = |pointer| text_at(subscription, pointer).to_owned();
+    let mut rows = vec![
+        row("event subscription", at("/name")),
+        row("etag", at("/etag")),
+        row("state", state(&at("/properties/provisioningState"))),
+        row("endpoint", destination(subscription)),
+        row("event types", event_types(subscription)),
+        row("delivery schema", at("/properties/eventDeliverySchema")),
+        row("retry policy", limits(subscription)),
+        row("dead letters", dead_letters(subscription)),
+    ];
+    if let Some(pause) = subscription.pointer("/properties/pause").filter(|it| it.is_object()) {
+        rows.push(row("paused", super::pause::told(pause)));
+        rows.push(row("pause ends by", text_at(pause, "/until").to_owned()));
+    }
+    let list = |pointer: &str| {
+        subscription.pointer(pointer).and_then(Value::as_array).cloned().unwrap_or_default()
+    };
+    for filter in list("/properties/filter/advancedFilters") {
+        rows.push(row("filter", filter.to_string()));
+    }
+    for header in list("/properties/destination/properties/deliveryAttributeMappings") {
+        rows.push(row("header", attribute(&header)));
+    }
+    let properties = subscription.get("properties").cloned().unwrap_or_default();
+    others(&mut rows, "", &properties);
+    rows
+}
+
+fn row(name: &str, value: String) -> [String; 2] {
+    [name.to_owned(), value]
+}
+
+/// A header of every request, without a secret's value.
+fn attribute(header: &Value) -> String {
+    let name = text_at(header, "/name");
+    match header.pointer("/properties/sourceField").and_then(Value::as_str) {
+        Some(field) => format!("{name} = the event's {field}"),
+        None if header.pointer("/properties/isSecret") == Some(&Value::Bool(true)) => {
+            format!("{name} (secret)")
+        }
+        None => format!("{name} = {}", text_at(header, "/properties/value")),
+    }
+}
+
+/// Everything that has no row of its own, by its name in the document. What is null, false or empty is
+/// not set.
+fn others(rows: &mut Vec<[String; 2]>, path: &str, value: &Value) {
+    match value {
+        _ if TOLD.contains(&path) => {}
+        Value::Object(members) => {
+            for (name, member) in members {
+                others(rows, &format!("{path}/{name}"), member);
+            }
+        }
+        Value::Null | Value::Bool(false) => {}
+        Value::String(text) if text.is_empty() => {}
+        Value::Array(elements) if elements.is_empty() => {}
+        value => {
+            let name = path.trim_start_matches('/').replace("/properties/", "/").replace('/', ".");
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            rows.push([name, text]);
+        }
+    }
+}
+
+/// The destination as a user knows it; a webhook's URL is shown without its query, which is a secret.
+pub fn destination(subscription: &Value) -> String {
+    let at = |member: &str| {
+        let pointer = format!("/properties/destination/properties/{member}");
+        subscription.pointer(&pointer).and_then(Value::as_str)
+    };
+    at("endpointBaseUrl").or(at("endpointUrl")).or(at("resourceId")).unwrap_or("-").to_owned()
+}
+
+fn event_types(subscription: &Value) -> String {
+    let types = subscription.pointer("/properties/filter/includedEventTypes");
+    let types = types.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    match types.collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => "all".to_owned(),
+        types => types,
+    }
+}
+
+fn limits(subscription: &Value) -> String {
+    let number = |name: &str| {
+        let found = subscription.pointer(&format!("/properties/retryPolicy/{name}"));
+        found.map_or_else(|| "-".to_owned(), Value::to_string)
+    };
+    let policy = subscription.pointer("/properties/retryPolicy");
+    match policy.is_some_and(|policy| policy.get("maxDeliveryCount").is_some()) {
+        true => format!(
+            "{} attempts, {}",
+            number("maxDeliveryCount"),
+            text_at(subscription, "/properties/retryPolicy/eventTimeToLive")
+        ),
+        false => format!(
+            "{} attempts, {} minutes",
+            number("maxDeliveryAttempts"),
+            number("eventTimeToLiveInMinutes")
+        ),
+    }
+}
+
+fn dead_letters(subscription: &Value) -> String {
+    let at = |member: &str| {
+        let pointer = format!("/properties/deadLetterDestination/properties/{member}");
+        subscription.pointer(&pointer).and_then(Value::as_str)
+    };
+    match at("bucketName") {
+        None => "none: an event that ends undelivered is dropped".to_owned(),
+        Some(bucket) => format!("s3://{bucket}/{}", at("prefix").unwrap_or_default()),
+    }
+}
+
+/// What a state asks for.
+fn state(name: &str) -> String {
+    match name {
+        "AwaitingManualAction" => {
+            "AwaitingManualAction: no events flow until the validation URL that the endpoint was sent has been \
+             opened, within 10 minutes"
+                .to_owned()
+        }
+        "Failed" => {
+            "Failed: the endpoint was not validated within 10 minutes; repeat \
+             `subscription create` with --replace".to_owned()
+        }
+        other => other.to_owned(),
+    }
+}
+
+/// The event subscriptions of a topic, each with the health of its endpoint, where that is known.
+pub fn list(topic: &str, subscriptions: &[(Value, Option<Value>)]) -> String {
+    if subscriptions.is_empty() {
+        return format!(
+            "no event subscriptions; create one: gridpost subscription create --topic {topic} --name <name> --endpoint <url>"
+        );
+    }
+    let row = |(subscription, health): &(Value, Option<Value>)| {
+        let at = |pointer| text_at(subscription, pointer).to_owned();
+        let health = health.as_ref().map_or("-", |health| text_at(health, "/state"));
+        let state = at("/properties/provisioningState");
+        [at("/name"), state, health.to_owned(), destination(subscription)]
+    };
+    let head = ["EVENT SUBSCRIPTION", "STATE", "HEALTH", "ENDPOINT"].map(str::to_owned);
+    output::columns(&std::iter::once(head).chain(subscriptions.iter().map(row)).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Every text and number of a document.
+    fn leaves(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(members) => members.values().for_each(|member| leaves(member, found)),
+            Value::Array(elements) => elements.iter().for_each(|one| leaves(one, found)),
+            Value::String(text) => found.push(text.clone()),
+            Value::Number(number) => found.push(number.to_string()),
+            Value::Bool(_) | Value::Null => {}
+        }
+    }
+
+    #[test]
+    fn everything_is_shown_but_secrets() {
+        let mut subscription = json!({"name": "billing", "etag": "tag-1", "properties": {
+            "provisioningState": "Succeeded",
+            "eventDeliverySchema": "EventGridSchema",
+            "destination": {"endpointType": "WebHook", "properties": {
+                "endpointBaseUrl": "https://e.example/hook", "maxEventsPerBatch": 77,
+                "preferredBatchSizeInKilobytes": 64,
+                "deliveryAttributeMappings": [
+                    {"name": "X-Plain", "type": "Static", "properties": {"value": "shown", "isSecret": false}},
+                    {"name": "X-Field", "type": "Dynamic", "properties": {"sourceField": "data.k"}},
+                ]}},
+            "filter": {"subjectBeginsWith": "/begin", "subjectEndsWith": "end",
+                "includedEventTypes": ["Type.A"], "isSubjectCaseSensitive": true,
+                "advancedFilters": [
+                    {"operatorType": "NumberIn", "key": "data.n", "values": [13, 17]}]},
+            "retryPolicy": {"maxDeliveryAttempts": 5, "eventTimeToLiveInMinutes": 99,
+                "schedule": [11, 12], "statusRules": {"404": "deadLetter"}},
+            "probationPolicy": "Delay",
+            "signing": {"scheme": "StandardWebhooks", "previousSecretValidUntil": null},
+            "deadLetterDestination": {"endpointType": "S3Bucket",
+                "properties": {"bucketName": "letters", "prefix": "dead/"}},
+            "labels": ["l-1"], "expirationTimeUtc": "2030-01-01T00:00:00Z", "allowedRate": 120,
+        }});
+        let text = describe(&subscription);
+        let mut wanted = Vec::new();
+        leaves(&subscription, &mut wanted);
+        // What kind a header is shows in how it is written.
+        for leaf in wanted.iter().filter(|leaf| !matches!(leaf.as_str(), "Static" | "Dynamic")) {
+            assert!(text.contains(leaf.as_str()), "{leaf} is not in\n{text}");
+        }
+        assert!(text.contains("filter.isSubjectCaseSensitive"), "{text}");
+        let secret = json!([{"name": "X-Key", "type": "Static", "properties": {"isSecret": true}}]);
+        subscription["properties"]["destination"]["properties"]["deliveryAttributeMappings"] =
+            secret;
+        assert!(describe(&subscription).contains("X-Key (secret)"));
+        subscription["properties"]["deadLetterDestination"] = Value::Null;
+        assert!(
+            describe(&subscription).contains("none: an event that ends undelivered is dropped")
+        );
+    }
+
+    #[test]
+    fn a_list_says_how_healthy_endpoints_are() {
+        let one = json!({"name": "a", "properties": {"provisioningState": "Succeeded",
+            "destination": {"properties": {"endpointBaseUrl": "https://e"}}}});
+        let text = list("t", &[(one.clone(), Some(json!({"state": "Probation"}))), (one, None)]);
+        let rows: Vec<Vec<_>> =
+            text.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows[0], ["a", "Succeeded", "Probation", "https://e"]);
+        assert_eq!(rows[1][2], "-");
+    }
+}

@@ -1,0 +1,438 @@
+//! Which deployment a command is for: the local stack, or one on AWS.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use gridpost_core::time::Timestamp;
+use serde_json::Value;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use url::Url;
+
+use crate::{
+    clock::Clock,
+    deployments::{self, Deployment, Deployments},
+    failure::Misuse,
+    given::TimeToLive,
+    home::{
+        self, Home,
+        connection::{Connection, is_in_process, key_list},
+    },
+    http_client,
+    manage_api::ManageApi,
+    wall_clock,
+};
+
+/// The default of the Terraform variable `name_prefix`.
+const NAME_PREFIX: &str = "gridpost";
+
+/// How long it counts what a deployment's clock showed: this machine's may be set meanwhile.
+const CLOCK_KEPT: Duration = Duration::from_secs(60);
+
+/// How long to wait for an answer that is to tell the time.
+const CLOCK_WAIT: Duration = Duration::from_secs(5);
+
+/// What chooses the deployment; one that is named keeps what the others do not say. Without any: the
+/// local stack that `gridpost dev` or `gridpost up` started.
+#[derive(Clone, Debug, Default)]
+pub struct TargetArguments {
+    /// Base URL of the manage API.
+    pub manage_url: Option<String>,
+    /// Base URL of the publish API.
+    pub publish_url: Option<String>,
+    /// A deployment by its name.
+    pub deployment: Option<String>,
+    /// What the names of the deployment's functions and queues begin with.
+    pub name_prefix: Option<String>,
+    /// The folder of the local stack.
+    pub home: Option<PathBuf>,
+}
+
+/// The deployment that a command is for.
+#[derive(Clone, Debug, Default)]
+pub struct Target {
+    manage_url: Option<String>,
+    publish_url: Option<String>,
+    emulator_url: Option<String>,
+    name_prefix: Option<String>,
+    aws_profile: Option<String>,
+    ca_file: Option<PathBuf>,
+    home: Option<Home>,
+    is_dev: bool,
+    /// What its clock was last seen to show, and when.
+    clock: Arc<Mutex<Option<(Instant, Clock)>>>,
+}
+
+impl TargetArguments {
+    /// Finds the deployment: what flags or environment name, else the local stack.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse`] when nothing is named and no local stack is up, or no deployment has that name.
+    pub fn resolve(&self) -> anyhow::Result<Target> {
+        let named = match &self.deployment {
+            Some(name) => Deployments::read(&deployments::file()?)?.named(name)?.clone(),
+            None => Deployment::default(),
+        };
+        let name_prefix = self.name_prefix.clone().or(named.name_prefix);
+        let manage_url = self.manage_url.clone().or(named.manage_url);
+        let publish_url = self.publish_url.clone().or(named.publish_url);
+        check_url("--manage-url", "manage_url", manage_url.as_deref())?;
+        check_url("--publish-url", "publish_url", publish_url.as_deref())?;
+        if manage_url.is_some() || publish_url.is_some() {
+            let emulator_url = env::var("AWS_ENDPOINT_URL").ok().filter(|url| !url.is_empty());
+            let aws_profile = named.aws_profile;
+            return Ok(Target {
+                manage_url,
+                publish_url,
+                emulator_url,
+                name_prefix,
+                aws_profile,
+                ..Target::default()
+            });
+        }
+        let home = self.existing_home()?;
+        let local = home.as_ref().map(Connection::read).transpose()?.flatten();
+        let Some(local) = local else {
+            return Err(Misuse(
+                "no local stack is up here: start one with `gridpost dev` (`cargo run -- dev`), or name a \
+                 deployment by --manage-url and --publish-url (GRIDPOST_MANAGE_URL, GRIDPOST_PUBLISH_URL) or by \
+                 --deployment (GRIDPOST_DEPLOYMENT)"
+                    .to_owned(),
+            )
+            .into());
+        };
+        Ok(Target {
+            is_dev: is_in_process(&local),
+            manage_url: Some(local.manage_url),
+            publish_url: Some(local.publish_url),
+            emulator_url: Some(local.emulator_url),
+            name_prefix,
+            aws_profile: None,
+            ca_file: local.ca_file,
+            home,
+            clock: Arc::default(),
+        })
+    }
+
+    /// The folder of an existing local stack, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// When the current folder cannot be read.
+    pub fn existing_home(&self) -> anyhow::Result<Option<Home>> {
+        if let Some(folder) = &self.home {
+            return Ok(Some(Home::at(&std::path::absolute(folder)?)));
+        }
+        let here = env::current_dir().context("the current folder cannot be read")?;
+        Ok(home::find_upwards(&here).or_else(home::of_this_build))
+    }
+}
+
+/// Refuses what is no URL of a service, before anything else is said of it.
+fn check_url(flag: &str, output: &str, given: Option<&str>) -> Result<(), Misuse> {
+    let Some(given) = given else { return Ok(()) };
+    let parsed = Url::parse(given).ok();
+    if parsed.is_some_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host()) {
+        return Ok(());
+    }
+    Err(Misuse(format!(
+        "{flag}: `{given}` is no URL: write https://… as the Terraform output {output} has it"
+    )))
+}
+
+impl Target {
+    /// A client of the deployment's resource API.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse`] when only a publish URL was given.
+    pub async fn manage_api(&self) -> anyhow::Result<ManageApi> {
+        let url = self.manage_url.as_deref().ok_or_else(|| {
+            Misuse(
+                "this needs the manage API, and --publish-url (or the variable GRIDPOST_PUBLISH_URL) alone \
+                 chooses a deployment without one: give --manage-url (GRIDPOST_MANAGE_URL) too, or unset \
+                 GRIDPOST_PUBLISH_URL to use the local stack"
+                    .to_owned(),
+            )
+        })?;
+        let api = ManageApi::connect_as(url, self.aws_profile(), self.ca_file.as_deref()).await?;
+        Ok(match (&self.home, self.is_dev) {
+            (None, _) => api,
+            (Some(_), true) => api.started_by("gridpost dev"),
+            (Some(_), false) => api.started_by("gridpost up"),
+        })
+    }
+
+    /// A client for one of the deployment's URLs.
+    ///
+    /// # Errors
+    ///
+    /// When certificates cannot be read.
+    pub fn http_client(&self, url: &str) -> anyhow::Result<reqwest::Client> {
+        http_client::trusting(url, self.ca_file.as_deref())
+    }
+
+    /// What the deployment's clock shows: that of `gridpost dev` is asked for, as `--speed` puts it
+    /// ahead of this machine's; that of AWS is told by the date of an answer. A local stack's is this
+    /// machine's.
+    ///
+    /// # Errors
+    ///
+    /// `gridpost dev` does not answer.
+    pub async fn now(&self) -> anyhow::Result<Timestamp> {
+        let document = self.dev_counts().await?;
+        let told = document["now"].as_str().and_then(Timestamp::parse_rfc_3339);
+        // Another program that has the port, or a `gridpost dev` of before: it tells no time.
+        let Some(told) = told else {
+            let ahead_ms = self.ahead_ms().await;
+            return Ok(Timestamp::from_millis(wall_clock::now_ms().saturating_add(ahead_ms)));
+        };
+        Ok(told)
+    }
+
+    /// How far the clock of a deployment on AWS is ahead of this machine's, in milliseconds.
+    async fn ahead_ms(&self) -> i64 {
+        let mut known = self.clock.lock().await;
+        match *known {
+            Some((seen, clock)) if seen.elapsed() < CLOCK_KEPT => clock.ahead_ms(),
+            _ => {
+                let clock = self.seen_clock().await;
+                *known = Some((Instant::now(), clock));
+                clock.ahead_ms()
+            }
+        }
+    }
+
+    /// Asks for nothing, unsigned: what refuses that tells the time, too. Without an answer the clocks are
+    /// taken to be the same; what needs the time asks the same URL next, and says what is wrong.
+    async fn seen_clock(&self) -> Clock {
+        let mut clock = Clock::default();
+        // Not the publish URL: behind a function URL, ingest would count a failed publish.
+        let url = self.manage_url.as_deref().filter(|_| self.home.is_none());
+        let Some(url) = url else { return clock };
+        let Ok(client) = self.http_client(url) else { return clock };
+        let begun_ms = wall_clock::now_ms();
+        if let Ok(answer) = client.get(url).timeout(CLOCK_WAIT).send().await
+            && let Some(date_ms) = http_client::date_ms(&answer)
+        {
+            clock.take((begun_ms, wall_clock::now_ms()), date_ms);
+        }
+        clock
+    }
+
+    /// How many times as fast as this machine's the deployment's clock runs: 1, but for
+    /// `gridpost dev --speed`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`now`](Self::now).
+    pub async fn speed(&self) -> anyhow::Result<u32> {
+        let told = self.dev_counts().await?["speed"].as_u64();
+        Ok(told.and_then(|speed| u32::try_from(speed).ok()).unwrap_or(1))
+    }
+
+    /// What `gridpost dev` counts, and what its clock shows; null for any other deployment.
+    async fn dev_counts(&self) -> anyhow::Result<Value> {
+        let Some(url) = self.dev_url() else { return Ok(Value::Null) };
+        let url = format!("{}/dev/counts", url.trim_end_matches('/'));
+        let answer = self.http_client(&url)?.get(&url).send().await;
+        let answer = answer.with_context(|| {
+            format!(
+                "GET {url} got no answer (does `gridpost dev` still run? `gridpost status` says)"
+            )
+        })?;
+        Ok(answer.json().await.unwrap_or_default())
+    }
+
+    /// What the deployment's clock showed so long ago.
+    ///
+    /// # Errors
+    ///
+    /// As for [`now`](Self::now).
+    pub async fn ago(&self, span: TimeToLive) -> anyhow::Result<Timestamp> {
+        Ok(before(self.now().await?, span))
+    }
+
+    /// The process, where the local stack is `gridpost dev`.
+    fn dev_url(&self) -> Option<&str> {
+        self.publish_url.as_deref().filter(|_| self.is_dev)
+    }
+
+    /// The folder of the local stack, where it is one.
+    pub fn home(&self) -> Option<&Home> {
+        self.home.as_ref()
+    }
+
+    /// Whether it is what `gridpost dev` runs, by `local.json`.
+    pub fn is_dev(&self) -> bool {
+        self.is_dev
+    }
+
+    /// The CA certificate that the deployment's URLs ask for, beside those of the system.
+    pub fn ca_file(&self) -> Option<&Path> {
+        self.ca_file.as_deref()
+    }
+
+    /// The URL of the resource API, where one is known.
+    pub fn manage_url(&self) -> Option<&str> {
+        self.manage_url.as_deref()
+    }
+
+    /// The emulator that stands for AWS, where one does.
+    pub fn emulator_url(&self) -> Option<&str> {
+        self.emulator_url.as_deref()
+    }
+
+    /// What names of the deployment's functions and queues begin with.
+    pub fn name_prefix(&self) -> &str {
+        self.name_prefix.as_deref().unwrap_or(NAME_PREFIX)
+    }
+
+    /// The profile of the AWS configuration that requests are signed with, where one was chosen.
+    pub fn aws_profile(&self) -> Option<&str> {
+        self.aws_profile.as_deref()
+    }
+
+    /// The URL of the publish API, where one is known.
+    pub fn publish_url(&self) -> Option<&str> {
+        self.publish_url.as_deref()
+    }
+
+    /// Whether a resource API is known.
+    pub fn has_manage_url(&self) -> bool {
+        self.manage_url.is_some()
+    }
+
+    /// Where events of `topic` are posted, if the publish URL is known.
+    pub fn events_url(&self, topic: &str, is_namespace: bool) -> Option<String> {
+        let base = self.publish_url.as_deref()?.trim_end_matches('/');
+        let path = if is_namespace { ":publish" } else { "/api/events" };
+        Some(format!("{base}/topics/{topic}{path}"))
+    }
+}
+
+/// Replaces a key, and notes it where programs read the keys of a local stack.
+pub async fn new_key(
+    api: &ManageApi,
+    target: &Target,
+    topic: &str,
+    key_name: &str,
+) -> anyhow::Result<Value> {
+    let keys = api.regenerate_key(topic, key_name).await?;
+    if let Some(home) = target.home() {
+        Connection::note_keys(home, topic, key_list(&keys))?;
+    }
+    Ok(keys)
+}
+
+/// So long before a time.
+pub fn before(time: Timestamp, span: TimeToLive) -> Timestamp {
+    Timestamp::from_millis(time.as_millis() - i64::from(span.minutes) * 60_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::manage_api::fake::FakeApi;
+
+    #[tokio::test]
+    async fn a_process_is_asked_what_its_clock_shows() {
+        let told =
+            [("GET /dev/counts", 200, json!({"now": "2100-01-01T00:00:00.000Z", "speed": 60}))];
+        let process = FakeApi::answering(&told).await;
+        let dev = Target { publish_url: Some(process.url()), is_dev: true, ..Target::default() };
+        assert_eq!(dev.now().await.expect("a time").to_iso_8601(), "2100-01-01T00:00:00.000Z");
+        assert_eq!(dev.speed().await.expect("a speed"), 60);
+        let ago = dev.ago(TimeToLive { minutes: 60 }).await.expect("a time");
+        assert_eq!(ago.to_iso_8601(), "2099-12-31T23:00:00.000Z");
+        // One whose clock is not known goes by this machine's.
+        let stack = Target { is_dev: false, ..dev.clone() };
+        let silent = FakeApi::answering(&[]).await;
+        let silent = Target { publish_url: Some(silent.url()), ..dev };
+        let of_2100 = Timestamp::from_millis(4_102_444_800_000);
+        for other in [stack, silent] {
+            assert!(other.now().await.expect("a time") < of_2100, "{other:?}");
+            assert_eq!(other.speed().await.expect("a speed"), 1, "{other:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_clock_of_aws_is_told_by_its_answers() {
+        // (their date, what the clock shows to a second)
+        let table = [
+            ("Fri, 01 Jan 2100 00:00:00 GMT", "2100-01-01T00:00:0"),
+            ("Sat, 01 Jan 2000 00:00:00 GMT", "2000-01-01T00:00:0"),
+        ];
+        for (date, want) in table {
+            let api = FakeApi::dated(date).await;
+            let away = Target { manage_url: Some(api.url()), ..Target::default() };
+            let told = away.now().await.expect("a time").to_iso_8601();
+            assert!(told.starts_with(want), "{told}");
+            // What was seen counts for a while, and for copies too.
+            drop(api);
+            let told = away.clone().now().await.expect("a time").to_iso_8601();
+            assert!(told.starts_with(want), "{told}");
+        }
+        let api = FakeApi::dated("Fri, 01 Jan 2100 00:00:00 GMT").await;
+        let home = Some(Home::at(Path::new("/nowhere")));
+        let stack = Target { manage_url: Some(api.url()), home, ..Target::default() };
+        let of_2100 = Timestamp::from_millis(4_102_444_800_000);
+        assert!(stack.now().await.expect("a time") < of_2100, "a local stack's is this machine's");
+    }
+
+    #[tokio::test]
+    async fn what_does_not_answer_is_started_again_by_what_started_it() {
+        // (the emulator's URL, what starts it again); nothing listens on port 1
+        let table = [
+            ("http://127.0.0.1:1", "`gridpost dev` starts it"),
+            ("http://127.0.0.1:2", "`gridpost up` starts it"),
+        ];
+        for (emulator_url, want) in table {
+            let folder = tempfile::tempdir().expect("a folder");
+            let connection = Connection {
+                publish_url: "http://127.0.0.1:1".to_owned(),
+                manage_url: "http://127.0.0.1:1".to_owned(),
+                emulator_url: emulator_url.to_owned(),
+                dead_letter_bucket: "gridpost".to_owned(),
+                ca_file: None,
+                topics: BTreeMap::new(),
+            };
+            connection.write(&Home::at(folder.path())).expect("written");
+            let home = Some(folder.path().to_owned());
+            let target = TargetArguments { home, ..TargetArguments::default() };
+            let api = target.resolve().expect("it is up").manage_api().await.expect("a client");
+            let told = format!("{:#}", api.topics().await.expect_err("no answer"));
+            assert!(told.contains(want), "{told}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_url_is_refused_as_such() {
+        for given in ["foo", "localhost:7070", "events.example.com", "ftp://a.example", ""] {
+            let manage_url = Some(given.to_owned());
+            let target = TargetArguments { manage_url, ..TargetArguments::default() };
+            let refused = target.resolve().expect_err(given);
+            assert!(refused.is::<Misuse>(), "{given}: {refused}");
+            assert!(refused.to_string().contains("is no URL"), "{given}: {refused}");
+        }
+        let manage_url = Some("http://127.0.0.1:7070".to_owned());
+        assert!(TargetArguments { manage_url, ..TargetArguments::default() }.resolve().is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_publish_url_alone_is_named_as_what_turned_the_command_away() {
+        let publish_url = Some("https://p.example".to_owned());
+        let target = TargetArguments { publish_url, ..TargetArguments::default() };
+        let refused = target.resolve().expect("a deployment").manage_api().await.expect_err("none");
+        let told = refused.to_string();
+        assert!(told.contains("GRIDPOST_PUBLISH_URL") && told.contains("local stack"), "{told}");
+        assert!(refused.is::<Misuse>());
+    }
+}

@@ -1,0 +1,178 @@
+//! An SQS queue that this program reads.
+
+use anyhow::Context;
+use serde_json::{Value, json};
+
+use crate::{
+    aws_api::{AwsApi, Service},
+    failure::Misuse,
+    target::Target,
+};
+
+/// Seconds that a receive waits for messages.
+const WAIT_S: u32 = 5;
+
+/// Seconds until a message that is not deleted shows again: one of another run.
+const HIDDEN_S: u32 = 20;
+
+/// A queue.
+#[derive(Clone, Debug)]
+pub(super) struct Queue {
+    sqs: AwsApi,
+    url: String,
+    arn: String,
+}
+
+/// A message of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Message {
+    pub(super) body: String,
+    receipt: String,
+}
+
+impl Queue {
+    /// The queue of that ARN or URL.
+    pub(super) async fn find(target: &Target, given: &str) -> anyhow::Result<Self> {
+        let sqs = AwsApi::connect(Service::Sqs, target).await?;
+        let url = match name(given)? {
+            Some((account, name)) => {
+                let ask = json!({"QueueName": name, "QueueOwnerAWSAccountId": account});
+                let answer = sqs.call("GetQueueUrl", &ask).await?;
+                answer["QueueUrl"].as_str().context("SQS told no URL of the queue")?.to_owned()
+            }
+            None => given.to_owned(),
+        };
+        let ask = json!({"QueueUrl": url, "AttributeNames": ["QueueArn", "RedrivePolicy"]});
+        let answer = sqs.call("GetQueueAttributes", &ask).await?;
+        if answer["Attributes"]["RedrivePolicy"].is_string() {
+            return Err(Misuse(format!(
+                "{given} moves what is received too often elsewhere, and each look here is a receive: name a \
+                 queue that nothing else uses, such as that of infra/modules/verify"
+            ))
+            .into());
+        }
+        let arn = answer["Attributes"]["QueueArn"].as_str();
+        let arn = arn.context("SQS told no ARN of the queue")?.to_owned();
+        Ok(Self { sqs, url, arn })
+    }
+
+    /// Its ARN.
+    pub(super) fn arn(&self) -> &str {
+        &self.arn
+    }
+
+    /// What it gives out, some seconds long.
+    pub(super) async fn receive(&self) -> anyhow::Result<Vec<Message>> {
+        let ask = json!({
+            "QueueUrl": self.url, "MaxNumberOfMessages": 10, "WaitTimeSeconds": WAIT_S,
+            "VisibilityTimeout": HIDDEN_S,
+        });
+        let answer = self.sqs.call("ReceiveMessage", &ask).await?;
+        Ok(messages(&answer))
+    }
+
+    /// Removes messages.
+    pub(super) async fn delete(&self, messages: &[Message]) -> anyhow::Result<()> {
+        if messages.is_empty() {
+            return Ok(());
+        }
+        let entry = |(index, message): (usize, &Message)| json!({"Id": index.to_string(), "ReceiptHandle": message.receipt});
+        let entries: Vec<_> = messages.iter().enumerate().map(entry).collect();
+        let ask = json!({"QueueUrl": self.url, "Entries": entries});
+        self.sqs.call("DeleteMessageBatch", &ask).await.map(drop)
+    }
+}
+
+/// Account and name of a queue by its ARN; `None` for a URL.
+fn name(given: &str) -> Result<Option<(&str, &str)>, Misuse> {
+    if given.starts_with("https://") || given.starts_with("http://") {
+        return Ok(None);
+    }
+    match given.split(':').collect::<Vec<_>>()[..] {
+        ["arn", _, "sqs", _, account, name] if !name.ends_with(".fifo") => {
+            Ok(Some((account, name)))
+        }
+        _ => Err(Misuse(format!(
+            "`{given}` is no standard queue: write arn:aws:sqs:REGION:ACCOUNT:NAME, or its URL"
+        ))),
+    }
+}
+
+fn messages(answer: &Value) -> Vec<Message> {
+    let message = |one: &Value| {
+        let text = |name: &str| one[name].as_str().map(str::to_owned);
+        Some(Message { body: text("Body")?, receipt: text("ReceiptHandle")? })
+    };
+    answer["Messages"].as_array().into_iter().flatten().filter_map(message).collect()
+}
+
+/// A queue that always has one message, for tests.
+#[cfg(test)]
+pub(super) mod fake {
+    use super::*;
+    use crate::{
+        home::{Home, connection::Connection},
+        manage_api::fake::FakeApi,
+        target::TargetArguments,
+    };
+
+    /// Its ARN.
+    pub(in crate::verify) const ARN: &str = "arn:aws:sqs:us-east-1:000000000000:probe";
+
+    /// The queue, and what answers for it.
+    pub(in crate::verify) async fn with(body: &str) -> (FakeApi, Queue) {
+        let answer = json!({
+            "QueueUrl": "http://queue", "Attributes": {"QueueArn": ARN},
+            "Messages": [{"Body": body, "ReceiptHandle": "r"}],
+        });
+        let fake = FakeApi::answering(&[("POST / ", 200, answer)]).await;
+        let folder = tempfile::tempdir().expect("a folder");
+        let connection = Connection {
+            publish_url: fake.url(),
+            manage_url: fake.url(),
+            emulator_url: fake.url(),
+            dead_letter_bucket: "b".to_owned(),
+            ca_file: None,
+            topics: Default::default(),
+        };
+        connection.write(&Home::at(folder.path())).expect("written");
+        let home = Some(folder.path().to_owned());
+        let target = TargetArguments { home, ..TargetArguments::default() };
+        let target = target.resolve().expect("a deployment");
+        let queue = Queue::find(&target, ARN).await.expect("a queue");
+        (fake, queue)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_queue_is_found_received_from_and_deleted_from() {
+        let (_fake, queue) = fake::with("b").await;
+        assert_eq!((queue.arn(), queue.url.as_str()), (fake::ARN, "http://queue"));
+        let received = queue.receive().await.expect("messages");
+        assert_eq!(received, [Message { body: "b".to_owned(), receipt: "r".to_owned() }]);
+        queue.delete(&received).await.expect("deleted");
+    }
+
+    #[test]
+    fn a_queue_is_named_by_arn_or_url() {
+        let arn = "arn:aws:sqs:eu-central-1:123456789012:probe";
+        assert_eq!(name(arn).ok(), Some(Some(("123456789012", "probe"))));
+        let url = "https://sqs.eu-central-1.amazonaws.com/123456789012/probe";
+        assert_eq!(name(url).ok(), Some(None));
+        for given in ["probe", "arn:aws:sns:r:1:t", "arn:aws:sqs:r:1:q.fifo", ""] {
+            assert!(name(given).is_err(), "{given}");
+        }
+    }
+
+    #[test]
+    fn messages_are_read_from_an_answer() {
+        let answer = json!({"Messages": [{"Body": "b", "ReceiptHandle": "r"}, {"Body": "x"}]});
+        let want = Message { body: "b".to_owned(), receipt: "r".to_owned() };
+        assert_eq!(messages(&answer), [want]);
+        assert!(messages(&Value::Null).is_empty());
+    }
+}

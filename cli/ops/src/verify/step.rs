@@ -1,0 +1,250 @@
+//! The steps, what each of them needs, and what became of it.
+
+use std::time::Duration;
+
+use strum::{IntoStaticStr, VariantArray};
+
+/// Something that is shown, in the order of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Step {
+    /// Events reach a webhook.
+    Webhook,
+    /// Events reach an SQS queue.
+    Queue,
+    /// A publish reaches many event subscriptions.
+    FanOut,
+    /// An event that no queue message carries arrives whole.
+    Large,
+    /// A webhook that fails sees the schedule.
+    Retry,
+    /// The event source mapping keeps the visibility timeouts that dispatch sets.
+    Visibility,
+    /// An event that is refused becomes a dead letter.
+    DeadLetter,
+    /// A dead letter is sent again.
+    Redrive,
+    /// An answer after 30 s takes the delivery out of retry.
+    Late,
+}
+
+impl Step {
+    /// Its name, as in `--only`.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+
+    /// What it shows, in a sentence.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Webhook => "events reach a webhook",
+            Self::Queue => "events reach an SQS queue",
+            Self::FanOut => "one publish reaches every event subscription of a topic",
+            Self::Large => "an event that is too large for a queue message arrives whole",
+            Self::Retry => "a webhook that fails gets its event again, when it is due",
+            Self::Visibility => "Lambda's mapping keeps the visibility timeouts that dispatch sets",
+            Self::DeadLetter => "a refused event becomes a dead letter after one attempt",
+            Self::Redrive => "a dead letter is sent again",
+            Self::Late => "an answer after 30 s cancels the retry",
+        }
+    }
+
+    /// The step without whose result it has nothing to look at.
+    pub fn rests_on(self) -> Option<Self> {
+        match self {
+            Self::Visibility => Some(Self::Retry),
+            Self::Redrive => Some(Self::DeadLetter),
+            _ => None,
+        }
+    }
+}
+
+/// Where the deployment runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// On AWS.
+    Aws,
+    /// On an emulator of AWS: `gridpost up`.
+    Stack,
+    /// In one process: `gridpost dev`.
+    Dev,
+}
+
+/// What there is to try things with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ground {
+    /// Where the deployment runs.
+    pub runs: Where,
+    /// How many times as fast as the machine's clock it runs.
+    pub speed: u32,
+    /// Whether there is a webhook.
+    pub has_webhook: bool,
+    /// Whether there is a queue.
+    pub has_queue: bool,
+    /// Whether a bucket for dead letters is known.
+    pub has_letters: bool,
+}
+
+impl Ground {
+    /// Why a step can't be tried here; `None` where it can. A step that is tried may still show nothing.
+    pub fn obstacle(&self, step: Step) -> Option<&'static str> {
+        const NO_WEBHOOK: &str = "there is no webhook that the deployment can reach: \
+            infra/modules/verify makes one, --webhook and --reports name it";
+        const NO_QUEUE: &str = "no queue was named: --queue takes the ARN or URL of one that \
+            resource_destinations allows; infra/modules/verify makes one";
+        const DEV_QUEUE: &str = "`gridpost dev` has no SQS";
+        const NO_LETTERS: &str = "no bucket for dead letters was named: --dead-letter-bucket takes \
+            the Terraform output dead_letter_bucket";
+        match step {
+            Step::Queue if self.has_queue => None,
+            Step::Queue if self.runs == Where::Dev => Some(DEV_QUEUE),
+            Step::Queue => Some(NO_QUEUE),
+            _ if !self.has_webhook => Some(NO_WEBHOOK),
+            Step::DeadLetter | Step::Redrive if !self.has_letters => Some(NO_LETTERS),
+            _ => None,
+        }
+    }
+
+    /// How long a time of the deployment's clock takes by this machine's.
+    pub fn really(&self, by_its_clock: Duration) -> Duration {
+        by_its_clock / self.speed.max(1)
+    }
+}
+
+/// Why steps are not tried: those that were not asked for, and those that can't be. The others are.
+pub fn plan(ground: &Ground, only: &[Step]) -> Vec<(Step, Option<&'static str>)> {
+    let wanted = |step: Step| only.is_empty() || only.contains(&step);
+    let is_wanted = |step: Step| {
+        wanted(step) || Step::VARIANTS.iter().any(|it| wanted(*it) && it.rests_on() == Some(step))
+    };
+    let why = |step: Step| match is_wanted(step) {
+        false => Some("left out by --only"),
+        true => ground.obstacle(step),
+    };
+    Step::VARIANTS.iter().map(|step| (*step, why(*step))).collect()
+}
+
+/// What became of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It was seen, line by line.
+    Shown(Vec<String>),
+    /// Something else was seen.
+    Failed(String),
+    /// It could not be seen, which says nothing of the deployment.
+    NotShown(String),
+}
+
+/// A step with what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tried {
+    /// The step.
+    pub step: Step,
+    /// What became of it.
+    pub verdict: Verdict,
+}
+
+/// What the webhook answers to an event subscription's requests, one by one; the last answer repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// The event subscription, and the last part of its endpoint's path.
+    pub name: &'static str,
+    /// Statuses.
+    pub answers: &'static str,
+    /// Seconds that it takes to answer, by the machine's clock.
+    pub delay_s: u64,
+}
+
+/// Seconds after which the late answer comes: the limit is 30.
+pub const LATE_ANSWER_S: u64 = 35;
+
+/// When the retry would be due that the late answer cancels, by the machine's clock.
+pub const LATE_DUE_S: u64 = 50;
+
+/// Offsets of the attempts that a failing webhook sees, in seconds of the deployment's clock. The second
+/// attempt comes from a delayed message, later ones from a hidden one.
+pub const RETRY_DUE_S: [u64; 4] = [0, 5, 15, 30];
+
+/// Every event subscription that is answered in its own way; others are answered 200.
+pub const SCRIPTS: [Script; 6] = [
+    Script { name: "webhook", answers: "200", delay_s: 0 },
+    Script { name: "large", answers: "200", delay_s: 0 },
+    Script { name: "retry", answers: "500,500,500,200", delay_s: 0 },
+    Script { name: "refused", answers: "400", delay_s: 0 },
+    Script { name: "mended", answers: "200", delay_s: 0 },
+    Script { name: "late", answers: "200", delay_s: LATE_ANSWER_S },
+];
+
+/// What the webhook answers to an event subscription.
+pub fn script(name: &str) -> (&'static str, u64) {
+    let found = SCRIPTS.iter().find(|script| script.name == name);
+    found.map_or(("200", 0), |script| (script.answers, script.delay_s))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ground(runs: Where, [has_webhook, has_queue, has_letters]: [bool; 3]) -> Ground {
+        Ground { runs, speed: 1, has_webhook, has_queue, has_letters }
+    }
+
+    fn untried(ground: &Ground, only: &[Step]) -> Vec<&'static str> {
+        let planned = plan(ground, only).into_iter();
+        planned.filter(|(_, why)| why.is_some()).map(|(step, _)| step.name()).collect()
+    }
+
+    #[test]
+    fn what_cannot_be_tried_is_not_tried() {
+        let table: [(Where, [bool; 3], &[&str]); 5] = [
+            (Where::Aws, [true, true, true], &[]),
+            (Where::Dev, [true, false, true], &["queue"]),
+            (Where::Aws, [true, true, false], &["dead-letter", "redrive"]),
+            (Where::Stack, [true, false, false], &["queue", "dead-letter", "redrive"]),
+            (
+                Where::Aws,
+                [false, true, true],
+                &[
+                    "webhook",
+                    "fan-out",
+                    "large",
+                    "retry",
+                    "visibility",
+                    "dead-letter",
+                    "redrive",
+                    "late",
+                ],
+            ),
+        ];
+        for (runs, has, want) in table {
+            let ground = ground(runs, has);
+            assert_eq!(untried(&ground, &[]), want, "{ground:?}");
+        }
+    }
+
+    #[test]
+    fn a_step_brings_the_one_that_it_rests_on() {
+        let all = ground(Where::Aws, [true, true, true]);
+        for (only, want) in [
+            (vec![Step::Visibility], vec!["retry", "visibility"]),
+            (vec![Step::Redrive, Step::Queue], vec!["queue", "dead-letter", "redrive"]),
+            (vec![Step::Late], vec!["late"]),
+        ] {
+            let tried = plan(&all, &only).into_iter().filter(|(_, why)| why.is_none());
+            let tried: Vec<_> = tried.map(|(step, _)| step.name()).collect();
+            assert_eq!(tried, want, "{only:?}");
+        }
+    }
+
+    #[test]
+    fn the_webhooks_script_is_consistent() {
+        for Script { name, answers, .. } in SCRIPTS {
+            assert!(answers.parse::<crate::answers::Answers>().is_ok(), "{name}");
+            assert_eq!(script(name).0, answers);
+        }
+        assert_eq!(script("fan-07"), ("200", 0));
+        // It answers after the limit, and before the retry.
+        const { assert!(30 < LATE_ANSWER_S && LATE_ANSWER_S < LATE_DUE_S) };
+        assert_eq!(script("retry").0.split(',').count(), RETRY_DUE_S.len());
+    }
+}

@@ -1,0 +1,325 @@
+//! Shows that it works: published events are delivered, retried on schedule, and dead-lettered. All cases
+//! run at once and take about half a minute.
+
+pub mod case;
+pub mod dead_letter;
+pub mod own;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use futures::future::{join_all, try_join_all};
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+
+use crate::demonstration::case::{CASES, Case, Seen};
+pub use crate::demonstration::dead_letter::Letters;
+use crate::{
+    child,
+    demonstration::dead_letter::{DeadLetters, Listed},
+    python::Environment,
+};
+use gridpost_ops::{
+    answers::Answers,
+    failure,
+    home::connection::{Connection, TopicConnection},
+    publish::{Event, InputSchema},
+};
+use gridpost_ops::{
+    http_client,
+    manage_api::ManageApi,
+    progress::Progress,
+    receiver::{Arrival, Behaviour, Purpose, Receiver},
+    wall_clock,
+};
+
+const PUBLISH: &str = include_str!("demonstration/publish.py");
+
+/// From the publish to the end of the last case; the schedule needs 33 s of it.
+const CASES_MAX: Duration = Duration::from_secs(90);
+/// For Azure's SDK to start and publish four events.
+const PUBLISH_MAX: Duration = Duration::from_secs(60);
+
+/// What a case showed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// What the case is about.
+    pub title: &'static str,
+    /// What was seen, line by line.
+    pub lines: Vec<String>,
+}
+
+/// Where it is shown, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Show<'a> {
+    /// What runs.
+    pub connection: &'a Connection,
+    /// Who publishes.
+    pub publisher: Publisher<'a>,
+    /// Where dead letters are read back.
+    pub letters: Letters<'a>,
+    /// How many times as fast as the machine's clock it runs, at least 1.
+    pub speed: u32,
+}
+
+/// Who publishes.
+#[derive(Clone, Copy, Debug)]
+pub enum Publisher<'a> {
+    /// Azure's SDK, in a Python environment.
+    AzureSdk(&'a Environment),
+    /// This program.
+    Own,
+}
+
+/// Runs all cases.
+///
+/// # Errors
+///
+/// When one does not show what it should; the message says what was seen instead.
+pub async fn run(show: Show<'_>, progress: &Progress) -> anyhow::Result<Vec<Shown>> {
+    let connection = show.connection;
+    let (sender, arrivals) = mpsc::unbounded_channel();
+    let scripts = CASES.iter().filter_map(|case| {
+        let answers: Answers = case.answers.parse().ok()?;
+        Some((case.path(), Behaviour::prompt(answers)))
+    });
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let otherwise = Behaviour::prompt(Answers::always(404));
+    let receiver = Receiver::start(address, scripts.collect(), otherwise, sender).await?;
+    let api = connection.manage_api().await?;
+    let run = Run { show, connection, api, receiver, run_id: wall_clock::random_id(), progress };
+    let shown = run.show(arrivals).await;
+    run.unsubscribe().await;
+    shown
+}
+
+struct Run<'a> {
+    show: Show<'a>,
+    connection: &'a Connection,
+    api: ManageApi,
+    receiver: Receiver,
+    /// Tells this run's events and dead letters from those of others.
+    run_id: String,
+    progress: &'a Progress,
+}
+
+impl Run<'_> {
+    async fn show(
+        &self,
+        mut arrivals: mpsc::UnboundedReceiver<Arrival>,
+    ) -> anyhow::Result<Vec<Shown>> {
+        let step = self.progress.step("Demonstrating: subscribing a built-in endpoint");
+        try_join_all(CASES.iter().map(|case| self.subscribe(case))).await?;
+        step.done("Subscribed a built-in endpoint; both handshakes passed");
+        let with = match self.show.publisher {
+            Publisher::AzureSdk(_) => " with Azure's SDK",
+            Publisher::Own => "",
+        };
+        let step = self.progress.step(&format!("Demonstrating: publishing{with}"));
+        self.publish().await?;
+        let published = Instant::now();
+        step.done(&format!("Published an event for each case{with}"));
+
+        let step =
+            self.progress.step("Demonstrating: delivering, retrying, dead-lettering (about 30 s)");
+        step.total(CASES.iter().map(|case| case.attempts() as u64).sum());
+        let deadline = published + CASES_MAX;
+        let follow = async {
+            let mut seen = Seen::default();
+            while !seen.is_complete() {
+                let Ok(Some(arrival)) = timeout_at(deadline, arrivals.recv()).await else { break };
+                if let Some(case) = self.case_of(&arrival) {
+                    let since = arrival.at.saturating_duration_since(published);
+                    let since = since * self.show.speed;
+                    self.progress.line(&log_line(&arrival, case, since));
+                    step.advance(case.title);
+                    seen.add(case, &arrival);
+                }
+            }
+            seen
+        };
+        let (letters, prefix) = (self.show.letters, self.dead_letter_prefix());
+        let dead_letters = DeadLetters::of(letters, self.connection, &prefix, self.listed())?;
+        let dead_letter = async {
+            let found = dead_letters.wait(deadline).await;
+            if found.is_ok() {
+                let since_s = (published.elapsed() * self.show.speed).as_secs_f64();
+                let place = dead_letters.place();
+                self.progress.line(&format!(
+                    "  {since_s:>5.1} s  {:<14} dead letter in {place}",
+                    "dead-lettered"
+                ));
+            }
+            found
+        };
+        let (seen, dead_letter) = tokio::join!(follow, dead_letter);
+        drop(step);
+        self.judge(&seen, dead_letter)
+    }
+
+    /// The dead letters of the last case.
+    fn listed(&self) -> Listed {
+        let [.., case] = &CASES;
+        let subscription = case.subscription_name();
+        Listed { api: self.api.clone(), topic: case.topic, subscription }
+    }
+
+    /// The case that an arrival belongs to; none for a handshake, or an event of somebody else.
+    fn case_of(&self, arrival: &Arrival) -> Option<&'static Case> {
+        let case = CASES.iter().find(|case| case.path() == arrival.path)?;
+        let id = self.event_id(case);
+        let is_ours = arrival.events().iter().any(|event| event["id"] == id.as_str());
+        (arrival.purpose == Purpose::Delivery && is_ours).then_some(case)
+    }
+
+    fn judge(&self, seen: &Seen, dead_letter: anyhow::Result<Value>) -> anyhow::Result<Vec<Shown>> {
+        let mut shown = Vec::new();
+        let mut problems = Vec::new();
+        for case in &CASES {
+            match case.judge(seen.of(case), self.show.speed) {
+                Ok(lines) => shown.push(Shown { title: case.title, lines }),
+                Err(problem) => problems.push(format!("{}: {problem}", case.title)),
+            }
+        }
+        let last = shown.last_mut();
+        match (dead_letter, last) {
+            (Ok(record), Some(last)) => last.lines.extend(dead_letter::describe(&record)),
+            (Err(err), _) => problems.push(failure::chain(&err)),
+            (Ok(_), None) => {}
+        }
+        if !problems.is_empty() {
+            bail!("the demonstration did not show what it should:\n  {}", problems.join("\n  "));
+        }
+        Ok(shown)
+    }
+
+    async fn subscribe(&self, case: &Case) -> anyhow::Result<()> {
+        let url = self.receiver.url(&case.path());
+        let bucket = &self.connection.dead_letter_bucket;
+        let document = case.subscription(&url, bucket, &self.dead_letter_prefix());
+        let name = case.subscription_name();
+        let created = self.api.put_subscription(case.topic, &name, &document).await;
+        created
+            .with_context(|| format!("event subscription {name} of topic {} failed", case.topic))?;
+        Ok(())
+    }
+
+    /// Removes the event subscriptions. One that cannot be removed is replaced by the next run.
+    async fn unsubscribe(&self) {
+        let names = CASES.iter().map(|case| (case.topic, case.subscription_name()));
+        let deletes = names.map(|(topic, name)| async move {
+            if let Err(err) = self.api.delete_subscription(topic, &name).await {
+                self.progress.line(&format!("event subscription {name} is left behind: {err:#}"));
+            }
+        });
+        join_all(deletes).await;
+    }
+
+    async fn publish(&self) -> anyhow::Result<()> {
+        match self.show.publisher {
+            Publisher::AzureSdk(environment) => self.publish_by_sdk(environment).await,
+            Publisher::Own => {
+                try_join_all(CASES.iter().map(|case| self.publish_one(case))).await.map(drop)
+            }
+        }
+    }
+
+    async fn publish_one(&self, case: &Case) -> anyhow::Result<()> {
+        let topic = self.topic_of(case)?;
+        let (id, time) = (self.event_id(case), wall_clock::now_rfc3339());
+        let schema = match case.schema {
+            "CloudEventSchemaV1_0" => InputSchema::CloudEvents,
+            _ => InputSchema::EventGrid,
+        };
+        let event = Event {
+            id: &id,
+            event_type: &case.event_type(),
+            subject: &format!("demonstration/{}", case.name),
+            source: "/gridpost/demonstration",
+            time: &time,
+            data: &json!({"message": "Hello from Gridpost", "case": case.name}).to_string(),
+        };
+        let body = event.body(schema);
+        let ca_file = self.connection.ca_file.as_deref();
+        let request = http_client::trusting(&topic.endpoint, ca_file)?.post(&topic.endpoint);
+        let request = request.header("content-type", schema.content_type(body.as_bytes()));
+        let request = request.header("aeg-sas-key", topic.keys.first().map_or("", String::as_str));
+        let answer = request.body(body).send().await?;
+        let status = answer.status();
+        if !status.is_success() {
+            bail!("publishing to {} failed: HTTP {}", case.topic, status.as_u16());
+        }
+        Ok(())
+    }
+
+    fn topic_of(&self, case: &Case) -> anyhow::Result<&TopicConnection> {
+        let topic = self.connection.topics.get(case.topic);
+        topic.with_context(|| format!("topic {} is not there", case.topic))
+    }
+
+    async fn publish_by_sdk(&self, environment: &Environment) -> anyhow::Result<()> {
+        let publishes =
+            CASES.iter().map(|case| self.publish_of(case)).collect::<anyhow::Result<Vec<_>>>()?;
+        let mut python = child::command(&environment.python());
+        python.args(["-c", PUBLISH]).env("NO_PROXY", "127.0.0.1").env("no_proxy", "127.0.0.1");
+        python.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut python = python.spawn().context("Python cannot be started")?;
+        if let Some(mut stdin) = python.stdin.take() {
+            stdin.write_all(Value::from(publishes).to_string().as_bytes()).await?;
+        }
+        let deadline = Instant::now() + PUBLISH_MAX;
+        let output = timeout_at(deadline, python.wait_with_output()).await;
+        let output = output.context("Azure's SDK did not end its publishing in time")??;
+        if !output.status.success() {
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            bail!("publishing with Azure's SDK failed:\n{}", stderr.trim_end());
+        }
+        Ok(())
+    }
+
+    fn publish_of(&self, case: &Case) -> anyhow::Result<Value> {
+        let topic = self.topic_of(case)?;
+        let key = topic.keys.first().with_context(|| format!("topic {} has no key", case.topic))?;
+        Ok(json!({
+            "endpoint": topic.endpoint,
+            "key": key,
+            "schema": case.schema,
+            "event": {
+                "id": self.event_id(case),
+                "type": case.event_type(),
+                "subject": format!("demonstration/{}", case.name),
+                "data": {"message": "Hello from Azure's SDK", "case": case.name},
+            },
+        }))
+    }
+
+    fn event_id(&self, case: &Case) -> String {
+        format!("{}-{}", self.run_id, case.name)
+    }
+
+    fn dead_letter_prefix(&self) -> String {
+        format!("demonstration/{}/", self.run_id)
+    }
+}
+
+/// One attempt in the live log.
+fn log_line(arrival: &Arrival, case: &Case, since_published: Duration) -> String {
+    let since_s = since_published.as_secs_f64();
+    let count = arrival.header("aeg-delivery-count").unwrap_or("-");
+    let events = arrival.events();
+    let text = |event: &Value, members: [&str; 2]| {
+        members.iter().find_map(|member| event[member].as_str()).unwrap_or("-").to_owned()
+    };
+    let event_type =
+        events.first().map_or_else(|| "-".to_owned(), |e| text(e, ["eventType", "type"]));
+    format!(
+        "  {since_s:>5.1} s  {:<14} attempt {}  {event_type:<37} aeg-delivery-count: {count}  → answered {}",
+        case.name,
+        count.parse::<u32>().map_or_else(|_| "?".to_owned(), |made| (made + 1).to_string()),
+        arrival.status,
+    )
+}

@@ -1,0 +1,114 @@
+//! Which event subscriptions are the demonstration's own: what one leaves behind that is broken
+//! off, and what it must not send events to.
+
+use futures::future::try_join_all;
+
+use super::case::CASES;
+use gridpost_ops::{manage_api::ManageApi, output::text_at};
+
+/// Whether an event subscription is one of the demonstration's.
+pub fn is_own(topic: &str, name: &str) -> bool {
+    CASES.iter().any(|case| case.topic == topic && case.subscription_name() == name)
+}
+
+/// Removes the event subscriptions of a demonstration that was broken off: their endpoint is gone,
+/// and what is under way to it would be retried for a day.
+///
+/// # Errors
+///
+/// A refusal by the manage API, or a transport failure.
+pub async fn forget(api: &ManageApi) -> anyhow::Result<()> {
+    let has_cases = |topic: &str| CASES.iter().any(|case| case.topic == topic);
+    let all = subscriptions(api, has_cases).await?;
+    let own = all.iter().filter(|(topic, name)| is_own(topic, name));
+    try_join_all(own.map(|(topic, name)| api.delete_subscription(topic, name))).await.map(drop)
+}
+
+/// An event subscription that is not the demonstration's, as `topic/name`; it might get events that
+/// its owner has not published.
+///
+/// # Errors
+///
+/// A refusal by the manage API, or a transport failure.
+pub async fn other(api: &ManageApi) -> anyhow::Result<Option<String>> {
+    let mut all = subscriptions(api, |_| true).await?.into_iter();
+    let other = all.find(|(topic, name)| !is_own(topic, name));
+    Ok(other.map(|(topic, name)| format!("{topic}/{name}")))
+}
+
+/// The event subscriptions of some topics, by topic and name.
+async fn subscriptions(
+    api: &ManageApi,
+    is_wanted: impl Fn(&str) -> bool,
+) -> anyhow::Result<Vec<(String, String)>> {
+    let mut found = Vec::new();
+    for topic in api.topics().await? {
+        let topic = text_at(&topic, "/name");
+        if !is_wanted(topic) {
+            continue;
+        }
+        let of_it = api.subscriptions(topic).await?;
+        let names = of_it.iter().map(|one| text_at(one, "/name").to_owned());
+        found.extend(names.map(|name| (topic.to_owned(), name)));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use gridpost_ops::manage_api::fake::FakeApi;
+
+    fn named(names: &[&str]) -> Value {
+        json!({"value": names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>()})
+    }
+
+    /// An API with these event subscriptions of the topic `demo`, and what it answers to a deletion
+    /// of `demonstration-retried`. Any other deletion fails.
+    async fn with(names: &[&str], deleted: u16) -> (FakeApi, ManageApi) {
+        let of_demo = "/topics/demo/eventSubscriptions";
+        let rows = [
+            (format!("DELETE {of_demo}/demonstration-retried "), deleted, json!({})),
+            (format!("GET {of_demo}"), 200, named(names)),
+            ("GET /topics ".to_owned(), 200, named(&["demo"])),
+        ];
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|(line, status, told)| (line.as_str(), *status, told.clone()))
+            .collect();
+        let fake = FakeApi::answering(&rows).await;
+        let api = ManageApi::connect(&fake.url()).await.expect("a client");
+        (fake, api)
+    }
+
+    #[tokio::test]
+    async fn what_was_left_behind_is_removed_and_nothing_else() {
+        let table: [(&[&str], u16, bool); 4] = [
+            (&["demonstration-retried", "own", "demonstration"], 200, true),
+            // The deletion was asked for.
+            (&["demonstration-retried"], 500, false),
+            (&["own"], 500, true),
+            (&[], 500, true),
+        ];
+        for (names, deleted, want) in table {
+            let (_fake, api) = with(names, deleted).await;
+            assert_eq!(forget(&api).await.is_ok(), want, "{names:?} {deleted}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_event_subscription_of_the_users_own_is_found() {
+        let table: [(&[&str], Option<&str>); 4] = [
+            (&["demonstration-retried", "own"], Some("demo/own")),
+            (&["demonstration-of-mine"], Some("demo/demonstration-of-mine")),
+            (&["demonstration-retried", "demonstration-delivered"], None),
+            (&[], None),
+        ];
+        for (names, want) in table {
+            let (_fake, api) = with(names, 200).await;
+            assert_eq!(other(&api).await.expect("known").as_deref(), want, "{names:?}");
+        }
+    }
+}

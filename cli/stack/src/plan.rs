@@ -1,0 +1,106 @@
+//! What may be kept of an earlier `up`: the only place that decides it. No IO.
+
+use gridpost_ops::home::state::State;
+
+/// What `up` finds.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'a> {
+    /// The record of the last run.
+    pub state: &'a State,
+    /// Whether the recorded emulator runs and answers.
+    pub running: bool,
+    /// Whether the recorded port could be used by a new emulator.
+    pub port_free: bool,
+    /// Version of the emulator that would be started now.
+    pub emulator_version: &'a str,
+    /// Fingerprint of what would be deployed now.
+    pub fingerprint: &'a str,
+}
+
+/// How the stack comes up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// Everything is wiped, the emulator started on any port, everything deployed. With it goes what an
+    /// earlier run deployed, if there is a reason to tell.
+    Afresh(Option<&'static str>),
+    /// The recorded deployment is kept.
+    Keep {
+        /// The emulator must be started again, on its saved state and port.
+        start: bool,
+        /// The deployment must be brought up to date.
+        update: bool,
+    },
+}
+
+/// Why what another version of Gridpost made is given up.
+const OTHER_EMULATOR: &str =
+    "another version of Gridpost made it, whose emulator keeps its data in its own way";
+/// Why an unfinished deployment is.
+const CUT_SHORT: &str = "its last deployment did not come to its end";
+/// Why one is that can't have its port.
+const PORT_TAKEN: &str = "another program has taken its port";
+
+/// Decides how the stack comes up. What another version deployed is brought up to date, as a change of the
+/// code is: topics, event subscriptions and events stay.
+///
+/// Queue URLs and the functions' environment contain the port, so a deployment is worth nothing on
+/// another one. A deployment that was not finished cannot be told from a broken one, so neither is it.
+pub fn decide(found: Found<'_>) -> Plan {
+    let State { emulator: Some(emulator), deployment: Some(deployment) } = found.state else {
+        return Plan::Afresh(found.state.emulator.as_ref().map(|_| CUT_SHORT));
+    };
+    if emulator.version != found.emulator_version {
+        return Plan::Afresh(Some(OTHER_EMULATOR));
+    }
+    if !(found.running || found.port_free) {
+        return Plan::Afresh(Some(PORT_TAKEN));
+    }
+    Plan::Keep { start: !found.running, update: deployment.fingerprint != found.fingerprint }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gridpost_ops::home::state::{Deployment, EmulatorRecord, Outputs};
+
+    fn state(emulator: bool, deployment: bool) -> State {
+        let outputs = Outputs {
+            publish_url: "p".into(),
+            manage_url: "m".into(),
+            dead_letter_bucket: "b".into(),
+        };
+        State {
+            emulator: emulator.then(|| EmulatorRecord { pid: 1, port: 2, version: "v1".into() }),
+            deployment: deployment.then(|| Deployment { fingerprint: "f1".into(), outputs }),
+        }
+    }
+
+    #[test]
+    fn decide_table() {
+        let keep = |start, update| Plan::Keep { start, update };
+        let (nothing, half, whole) = (state(false, false), state(true, false), state(true, true));
+        let table = [
+            // (row, state, running, port free, emulator version, fingerprint, plan)
+            ("first run", &nothing, false, true, "v1", "f1", Plan::Afresh(None)),
+            ("apply was cut short", &half, true, false, "v1", "f1", Plan::Afresh(Some(CUT_SHORT))),
+            ("nothing changed", &whole, true, false, "v1", "f1", keep(false, false)),
+            ("code or infra changed", &whole, true, false, "v1", "f2", keep(false, true)),
+            ("emulator died", &whole, false, true, "v1", "f1", keep(true, false)),
+            ("emulator died, code changed", &whole, false, true, "v1", "f2", keep(true, true)),
+            ("port taken", &whole, false, false, "v1", "f1", Plan::Afresh(Some(PORT_TAKEN))),
+            (
+                "another emulator",
+                &whole,
+                true,
+                false,
+                "v2",
+                "f1",
+                Plan::Afresh(Some(OTHER_EMULATOR)),
+            ),
+        ];
+        for (row, state, running, port_free, emulator_version, fingerprint, want) in table {
+            let found = Found { state, running, port_free, emulator_version, fingerprint };
+            assert_eq!(decide(found), want, "{row}");
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! `terraform apply` of the repository's `infra/deploy` onto the emulator. State, variables and providers
+//! are kept with the stack: nothing is written into `infra/`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::{
+    build::Functions, child, emulator::Emulator, fingerprint::Fingerprint, prerequisites::Tools,
+};
+use gridpost_ops::aws_api::REGION;
+use gridpost_ops::{
+    home::{Home, remove_file, remove_folder, state::Outputs},
+    progress::{Progress, Step},
+};
+
+/// The folder of `infra/` that is applied: the module's own is applied by others.
+pub(super) const ROOT: &str = "deploy";
+
+/// Terraform over one infrastructure folder, for one stack.
+#[derive(Clone, Debug)]
+pub struct Terraform {
+    program: PathBuf,
+    infra: PathBuf,
+    home: Home,
+    emulator_url: String,
+    variables: Value,
+}
+
+/// One change that a plan would make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The resource's address.
+    pub address: String,
+    /// Its type; `output` for an output.
+    pub resource_type: String,
+    /// What would be done: `create`, `update`, `delete`.
+    pub actions: Vec<String>,
+    /// The top-level attributes that would differ, sorted.
+    pub attributes: Vec<String>,
+}
+
+impl Terraform {
+    /// Terraform over the root module in `infra`, deploying `functions` to the emulator on `port`.
+    pub fn new(tools: &Tools, infra: &Path, home: &Home, functions: &Functions, port: u16) -> Self {
+        let emulator_url = Emulator::url(port);
+        Self {
+            program: tools.terraform.clone(),
+            infra: infra.to_owned(),
+            home: home.clone(),
+            variables: variables(&emulator_url, functions),
+            emulator_url,
+        }
+    }
+
+    /// A value that changes when anything that would be deployed changes.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be read.
+    pub fn fingerprint(&self, functions: &Functions) -> anyhow::Result<String> {
+        let start = Fingerprint::default().text(&self.variables.to_string());
+        let mut fingerprint = start.terraform_files(&self.infra)?;
+        for zip in &functions.zips {
+            fingerprint = fingerprint.text(&zip.to_string_lossy()).file(zip)?;
+        }
+        Ok(fingerprint.value())
+    }
+
+    /// Works out what [`Self::apply`] will change. Nothing is changed yet: a configuration with a fault
+    /// in it fails here, and leaves what is deployed as it is.
+    ///
+    /// # Errors
+    ///
+    /// When Terraform fails; its diagnostics are in the message.
+    pub async fn prepare(&self, step: &Step) -> anyhow::Result<()> {
+        self.write_variables()?;
+        let mut plan = self.command("plan");
+        plan.args(["-input=false", "-json"]).arg(format!("-out={}", self.plan_file().display()));
+        plan.arg(self.state_flag()).arg(self.variables_flag());
+        self.run("terraform-plan", plan, step).await
+    }
+
+    /// Carries out what was prepared and gives the outputs.
+    ///
+    /// # Errors
+    ///
+    /// When Terraform fails; its diagnostics are in the message.
+    pub async fn apply(&self, step: &Step) -> anyhow::Result<Outputs> {
+        let mut apply = self.command("apply");
+        apply.args(["-input=false", "-json"]).arg(self.state_flag()).arg(self.plan_file());
+        self.run("terraform-apply", apply, step).await?;
+        // It holds every variable, and is of no use any more.
+        remove_file(&self.plan_file())?;
+        self.outputs().await
+    }
+
+    /// Runs a command that speaks JSON, following it on `step`.
+    async fn run(&self, name: &str, command: Command, step: &Step) -> anyhow::Result<()> {
+        let log = self.log(name);
+        let mut diagnostics = Vec::new();
+        let name = name.replace('-', " ");
+        let ran =
+            child::run(&name, command, &log, |line| follow(line, step, &mut diagnostics)).await;
+        match ran {
+            Err(_) if !diagnostics.is_empty() => {
+                bail!("{name} failed ({}):\n{}", log.display(), diagnostics.join("\n"))
+            }
+            ran => ran,
+        }
+    }
+
+    /// The same deployment with another value of a variable.
+    #[must_use]
+    pub fn with_variable(mut self, name: &str, value: Value) -> Self {
+        self.variables[name] = value;
+        self
+    }
+
+    /// Forgets what was deployed.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be removed.
+    pub fn wipe(home: &Home) -> anyhow::Result<()> {
+        remove_folder(&home.terraform())
+    }
+
+    /// What a new plan would change.
+    ///
+    /// # Errors
+    ///
+    /// When Terraform fails.
+    pub async fn plan_changes(&self) -> anyhow::Result<Vec<Change>> {
+        self.prepare(&Progress::silent().step("terraform plan")).await?;
+        let mut show = self.command("show");
+        show.args(["-json", "-no-color"]).arg(self.plan_file());
+        let output = show.output().await.context("terraform cannot be started")?;
+        if !output.status.success() {
+            bail!("terraform show failed:\n{}", String::from_utf8_lossy(&output.stderr));
+        }
+        let document = serde_json::from_slice(&output.stdout).context("the plan is no JSON")?;
+        Ok(read_changes(&document))
+    }
+
+    /// Destroys everything that was deployed.
+    ///
+    /// # Errors
+    ///
+    /// When Terraform fails.
+    pub async fn destroy(&self) -> anyhow::Result<()> {
+        let mut destroy = self.command("destroy");
+        destroy.args(["-input=false", "-auto-approve", "-no-color"]);
+        destroy.arg(self.state_flag()).arg(self.variables_flag());
+        child::run("terraform destroy", destroy, &self.log("terraform-destroy"), |_| ()).await
+    }
+
+    async fn outputs(&self) -> anyhow::Result<Outputs> {
+        let mut output = self.command("output");
+        output.args(["-json", "-no-color"]).arg(self.state_flag());
+        let output = output.output().await.context("terraform cannot be started")?;
+        if !output.status.success() {
+            bail!("terraform output failed:\n{}", String::from_utf8_lossy(&output.stderr));
+        }
+        read_outputs(&output.stdout)
+    }
+
+    fn command(&self, name: &str) -> Command {
+        command(&self.program, &self.infra.join(ROOT), &self.home.terraform_data(), name)
+    }
+
+    /// A Terraform command over another configuration, in `folder`, for the same emulator. An `init`
+    /// takes the providers that are there.
+    pub fn command_in(&self, folder: &Path, name: &str) -> Command {
+        let mut command = command(&self.program, folder, &folder.join(".terraform"), name);
+        if name == "init" {
+            // What the environment adds to an init would name another folder of them.
+            command.env_remove("TF_CLI_ARGS_init");
+            let providers = self.home.terraform_data().join("providers");
+            command.arg(format!("-plugin-dir={}", providers.display()));
+        }
+        command
+    }
+
+    fn write_variables(&self) -> anyhow::Result<()> {
+        fs::create_dir_all(self.home.terraform())?;
+        // A record of an earlier state is of no use: the stack is made afresh instead.
+        remove_file(&self.home.terraform().join("terraform.tfstate.backup"))?;
+        let text = serde_json::to_string_pretty(&self.variables)?;
+        fs::write(self.variables_file(), text).context("Terraform's variables cannot be written")
+    }
+
+    fn variables_file(&self) -> PathBuf {
+        self.home.terraform().join("local.tfvars.json")
+    }
+
+    fn plan_file(&self) -> PathBuf {
+        self.home.terraform().join("plan")
+    }
+
+    fn variables_flag(&self) -> String {
+        format!("-var-file={}", self.variables_file().display())
+    }
+
+    fn state_flag(&self) -> String {
+        format!("-state={}", self.home.terraform().join("terraform.tfstate").display())
+    }
+
+    fn log(&self, name: &str) -> PathBuf {
+        self.home.logs().join(format!("{name}.log"))
+    }
+
+    /// The folder of the functions that it deploys.
+    pub fn functions(&self) -> &Value {
+        &self.variables["functions_dir"]
+    }
+
+    /// The emulator that it deploys to.
+    pub fn emulator_url(&self) -> &str {
+        &self.emulator_url
+    }
+}
+
+/// A Terraform command that reaches nothing but the emulator.
+pub(super) fn command(program: &Path, folder: &Path, data: &Path, name: &str) -> Command {
+    let mut command = child::command(program);
+    for variable in
+        ["AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "TF_WORKSPACE", "TF_CLI_ARGS"]
+    {
+        command.env_remove(variable);
+    }
+    // Variables of a deployment on AWS are none of this one's.
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(|name| name.starts_with("TF_VAR_")) {
+            command.env_remove(&name);
+        }
+    }
+    let no_proxy = env::var("NO_PROXY").or_else(|_| env::var("no_proxy")).unwrap_or_default();
+    let no_proxy = format!("127.0.0.1,localhost,{no_proxy}");
+    command.env("NO_PROXY", &no_proxy).env("no_proxy", &no_proxy);
+    // Real ones must not be used by mistake, whatever the provider's settings are.
+    command.envs([("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")]);
+    command.env("AWS_REGION", REGION).env("AWS_EC2_METADATA_DISABLED", "true");
+    command.env("TF_DATA_DIR", data).env("TF_IN_AUTOMATION", "1");
+    command.env("CHECKPOINT_DISABLE", "1");
+    command.arg(format!("-chdir={}", folder.display())).arg(name);
+    command
+}
+
+/// The account that the emulator's credentials are of.
+pub const ACCOUNT: &str = "000000000000";
+
+/// AWS resources that a local stack may deliver to: those whose names begin with `local-`.
+const RESOURCES: [(&str, &str); 5] = [
+    ("events", "event-bus/"),
+    ("kinesis", "stream/"),
+    ("lambda", "function:"),
+    ("sns", ""),
+    ("sqs", ""),
+];
+
+/// The variables of `infra/deploy` for a local stack: the emulator instead of AWS, endpoints on this machine
+/// allowed, and waits that exist for cost or protection shortened.
+fn variables(emulator_url: &str, functions: &Functions) -> Value {
+    json!({
+        "region": REGION,
+        "architecture": if env::consts::ARCH == "aarch64" { "arm64" } else { "x86_64" },
+        "functions_dir": functions.folder,
+        "functions_sha256": functions.sha256,
+        "aws_endpoint_url": emulator_url,
+        "manage_authorization": "NONE",
+        // Nothing but a log group, until a configuration of one's own adds sources.
+        "aws_sources": true,
+        "endpoint_allowed_networks": ["127.0.0.0/8", "::1/128"],
+        "resource_destinations": RESOURCES.map(|resource| {
+            let (service, resource) = resource;
+            format!("arn:aws:{service}:{REGION}:{ACCOUNT}:{resource}local-*")
+        }),
+        // Enough for a late response; what a killed function was at is seen again 30 s after that.
+        "dispatch_timeout_seconds": 60,
+        // An emulator takes seconds for what SQS takes at once.
+        "inline_fan_out": 100,
+        "dead_letter_delay_seconds": 5,
+        // Nobody is told before somebody creates that topic.
+        "dead_letter_topic": "dead-letters",
+        // The least that goes with batches of over ten records.
+        "dead_letter_window_seconds": 1,
+        // Every long wait is parked: on one machine nobody waits for 60,000 before a parked one is seen.
+        "retry_in_flight_limit": 0,
+        "protect_data": false,
+        "config_cache_ms": 500,
+        "dispatch_config_cache_ms": 500,
+        // Nobody pays for these lines here, and `gridpost tail` shows them.
+        "log_successful_attempts": true,
+        "latency_metrics": true,
+    })
+}
+
+/// Follows one line of Terraform's JSON stream.
+fn follow(line: &str, step: &Step, diagnostics: &mut Vec<String>) {
+    let message: Value = serde_json::from_str(line).unwrap_or_default();
+    let resource =
+        || message.pointer("/hook/resource/addr").and_then(Value::as_str).unwrap_or_default();
+    match message["type"].as_str() {
+        Some("change_summary") if message["changes"]["operation"] == "plan" => {
+            let count = |kind: &str| message["changes"][kind].as_u64().unwrap_or(0);
+            step.total(count("add") + count("change") + count("remove"));
+        }
+        // Data sources are read while planning; the count is of changes.
+        Some("apply_start" | "apply_complete") if message["hook"]["action"] == "read" => {}
+        Some("apply_start") => step.detail(resource()),
+        Some("apply_complete") => step.advance(resource()),
+        Some("diagnostic") if message["@level"] == "error" => {
+            diagnostics.push(diagnostic(&message))
+        }
+        _ => {}
+    }
+}
+
+/// One error as a paragraph.
+fn diagnostic(message: &Value) -> String {
+    let text = |pointer: &str| message.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let place = message.pointer("/diagnostic/range/start/line").map_or_else(String::new, |line| {
+        format!(" ({}:{line})", text("/diagnostic/range/filename"))
+    });
+    let detail = text("/diagnostic/detail").replace('\n', "\n    ");
+    let address = match text("/diagnostic/address") {
+        "" => String::new(),
+        address => format!("{address}: "),
+    };
+    format!("  {address}{}{place}\n    {detail}", text("/diagnostic/summary"))
+}
+
+/// Reads what would change out of `terraform show -json` of a plan.
+fn read_changes(plan: &Value) -> Vec<Change> {
+    let resources = plan["resource_changes"].as_array().into_iter().flatten();
+    let resources = resources.map(|resource| {
+        let text = |member: &str| resource[member].as_str().unwrap_or_default().to_owned();
+        (text("address"), text("type"), &resource["change"])
+    });
+    let outputs = plan["output_changes"].as_object().into_iter().flatten();
+    let outputs = outputs.map(|(name, change)| (name.clone(), "output".to_owned(), change));
+    let changes = resources.chain(outputs).map(|(address, resource_type, change)| {
+        let actions = change["actions"].as_array().into_iter().flatten();
+        let actions = actions.filter_map(Value::as_str).map(str::to_owned).collect();
+        Change { address, resource_type, actions, attributes: changed_attributes(change) }
+    });
+    changes.filter(|change| change.actions != ["no-op"] && change.actions != ["read"]).collect()
+}
+
+/// The attributes that differ before and after, or whose value after is not known yet.
+fn changed_attributes(change: &Value) -> Vec<String> {
+    let parts = ["before", "after", "after_unknown"].map(|part| change[part].as_object());
+    let names: BTreeSet<&String> = parts.iter().flatten().flat_map(|part| part.keys()).collect();
+    let is_changed = |name: &&String| {
+        let at = |part: &str| change[part].get(name.as_str()).unwrap_or(&Value::Null);
+        at("before") != at("after") || at("after_unknown") == &Value::Bool(true)
+    };
+    names.into_iter().filter(is_changed).cloned().collect()
+}
+
+fn read_outputs(json: &[u8]) -> anyhow::Result<Outputs> {
+    let document: Value = serde_json::from_slice(json).context("terraform output gave no JSON")?;
+    let output = |name: &str| {
+        let value = document.get(name).and_then(|output| output.get("value")?.as_str());
+        value.map(str::to_owned).with_context(|| format!("infra/deploy has no output `{name}`"))
+    };
+    Ok(Outputs {
+        publish_url: output("publish_url")?.trim_end_matches('/').to_owned(),
+        manage_url: output("manage_url")?.trim_end_matches('/').to_owned(),
+        dead_letter_bucket: output("dead_letter_bucket")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_are_read_or_named_when_missing() {
+        let json = br#"{"publish_url":{"value":"http://p/"},"manage_url":{"value":"http://m"},
+            "dead_letter_bucket":{"value":"b"},"queue_urls":{"value":{}}}"#;
+        let want = Outputs {
+            publish_url: "http://p".into(),
+            manage_url: "http://m".into(),
+            dead_letter_bucket: "b".into(),
+        };
+        assert_eq!(read_outputs(json).expect("complete"), want);
+        let missing = read_outputs(b"{}").expect_err("incomplete").to_string();
+        assert_eq!(missing, "infra/deploy has no output `publish_url`");
+    }
+
+    #[test]
+    fn changes_are_read_with_their_attributes() {
+        let plan = json!({
+            "resource_changes": [
+                {"address": "a.same", "type": "a", "change": {"actions": ["no-op"],
+                    "before": {"x": 1}, "after": {"x": 1}, "after_unknown": {}}},
+                {"address": "a.other", "type": "a", "change": {"actions": ["update"],
+                    "before": {"x": 1, "y": null, "z": 1}, "after": {"x": 2, "y": null},
+                    "after_unknown": {"z": true, "w": []}}},
+            ],
+            "output_changes": {"url": {"actions": ["create"], "before": null, "after": "u"}},
+        });
+        let change =
+            |address: &str, resource_type: &str, action: &str, attributes: &[&str]| Change {
+                address: address.to_owned(),
+                resource_type: resource_type.to_owned(),
+                actions: vec![action.to_owned()],
+                attributes: attributes.iter().map(|name| (*name).to_owned()).collect(),
+            };
+        let want =
+            [change("a.other", "a", "update", &["x", "z"]), change("url", "output", "create", &[])];
+        assert_eq!(read_changes(&plan), want);
+    }
+
+    #[test]
+    fn errors_of_the_stream_become_paragraphs() {
+        let line = r#"{"@level":"error","type":"diagnostic","diagnostic":{"severity":"error",
+            "summary":"Invalid value","detail":"one\ntwo","address":"aws_sqs_queue.x",
+            "range":{"filename":"queues.tf","start":{"line":7}}}}"#;
+        let mut diagnostics = Vec::new();
+        let step = Progress::silent().step("apply");
+        follow(line, &step, &mut diagnostics);
+        follow(
+            r#"{"type":"apply_complete","hook":{"resource":{"addr":"a"}}}"#,
+            &step,
+            &mut diagnostics,
+        );
+        follow("no json", &step, &mut diagnostics);
+        assert_eq!(
+            diagnostics,
+            ["  aws_sqs_queue.x: Invalid value (queues.tf:7)\n    one\n    two"]
+        );
+    }
+}
