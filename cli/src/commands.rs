@@ -96,7 +96,7 @@ fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// [`Misuse`] when it is no JSON, or a member stands twice; or it can't be read.
+/// [`Misuse`] when it is no JSON, or a member stands twice.
 fn read_document(path: &Path) -> anyhow::Result<Value> {
     read_json(&read_input(path)?)
         .map_err(|problem| Misuse(format!("{} is refused: {problem}", path.display())).into())

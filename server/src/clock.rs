@@ -37,10 +37,6 @@ impl Speed {
     pub const MAX: u32 = 600;
 
     /// So many times as fast.
-    ///
-    /// # Errors
-    ///
-    /// The number is not from 1 to [`Speed::MAX`].
     pub fn new(times: u32) -> Result<Self, SpeedError> {
         (1..=Self::MAX).contains(&times).then_some(Self(times)).ok_or(SpeedError)
     }
@@ -148,10 +144,6 @@ impl DevClock {
     }
 
     /// Notes from where it goes on, once this process alone has the folder.
-    ///
-    /// # Errors
-    ///
-    /// Its file can't be written.
     pub(crate) fn begin(&self) -> io::Result<()> {
         self.keep(self.anchor)
     }

@@ -144,10 +144,6 @@ pub struct Dev {
 
 impl Dev {
     /// Opens the stores and starts to listen, to read the queues and to wake what is parked.
-    ///
-    /// # Errors
-    ///
-    /// The port is taken, or the folder can't be used.
     pub async fn start(options: Options) -> Result<Self, StartError> {
         let Options { port, .. } = options;
         let listener = TcpListener::bind(("127.0.0.1", port)).await;

@@ -52,10 +52,6 @@ impl Log {
 
     /// A file, which is made or appended to, and made again when it was removed. At 256 MiB it
     /// becomes `{name}.1`, and a new one begins.
-    ///
-    /// # Errors
-    ///
-    /// It can't be written.
     pub fn file(path: &Path) -> io::Result<Self> {
         Self::file_of(path, FILE_BYTES_MAX)
     }
@@ -73,10 +69,6 @@ impl Log {
     /// Makes this the log of the whole process, filtered by level: `info`, or what `filter` says,
     /// such as `warn,gridpost_dispatch=debug`. Times are those of the process's own clock,
     /// whose troubles are told first.
-    ///
-    /// # Errors
-    ///
-    /// The process logs elsewhere already.
     pub fn start(&self, filter: Option<Targets>, clock: DevClock) -> Result<(), TryInitError> {
         let filter = filter.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
         let lines = layer().json().flatten_event(true).with_current_span(false);

@@ -72,10 +72,6 @@ pub(crate) struct Tls {
 
 impl Tls {
     /// Takes the CA of that folder, or makes one, and a certificate by it.
-    ///
-    /// # Errors
-    ///
-    /// [`TlsError`].
     pub(crate) fn open(folder: &Path) -> Result<Self, TlsError> {
         let now = SystemClock.now().as_millis();
         let now = OffsetDateTime::UNIX_EPOCH + Duration::milliseconds(now);

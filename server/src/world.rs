@@ -109,10 +109,6 @@ struct Parts {
 
 impl World {
     /// Opens the stores and wires the functions to them.
-    ///
-    /// # Errors
-    ///
-    /// The stores can't be opened, or the system's certificates not be read.
     pub(crate) fn open(options: &Options, address: SocketAddr) -> Result<Self, StartError> {
         // Only now is the folder this process's own, with the clock's file in it.
         let waiting = Embedded::prepare(store_options(options))?;

@@ -105,10 +105,6 @@ pub struct Found {
 }
 
 /// Makes one run on a running stack, and leaves the stack as it was.
-///
-/// # Errors
-///
-/// An event is lost, or the run could not be made.
 pub async fn run(world: &World, plan: Plan, roll_out: Option<&RollOut>) -> anyhow::Result<Found> {
     let began = Instant::now();
     let sink = Arc::new(Sink::default());

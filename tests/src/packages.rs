@@ -26,10 +26,6 @@ pub struct Server {
 
 /// Installs the packages and starts the program, which prints its port, and after a space what its
 /// test needs to know. Logs go to `logs`.
-///
-/// # Errors
-///
-/// A package can't be installed, or the program does not start.
 pub async fn serve(
     name: &str,
     requirements: &str,
@@ -70,10 +66,6 @@ pub async fn serve(
 
 /// Makes an environment in `folder` with these packages, unless it exists. The tools' output goes
 /// to `log`.
-///
-/// # Errors
-///
-/// A package can't be installed; the message has pip's last lines.
 pub async fn install(
     python: &Path,
     folder: &Path,

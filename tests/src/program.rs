@@ -13,10 +13,6 @@ static BUILT: OnceCell<PathBuf> = OnceCell::const_new();
 
 /// Builds the program `gridpost` by the profile of the program that runs, and returns its path. Cargo
 /// compiles nothing that `cargo test` has compiled.
-///
-/// # Errors
-///
-/// It does not compile.
 pub async fn gridpost() -> anyhow::Result<&'static Path> {
     Ok(BUILT.get_or_try_init(build).await?)
 }

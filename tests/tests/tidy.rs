@@ -71,7 +71,8 @@ fn every_module_says_what_it_is() {
 
 #[test]
 fn modules_lie_beside_their_folders() {
-    let sources = ["shared", "functions", "server", "cli", "tests"].iter().flat_map(|f| files(f, &[".rs"]));
+    let sources =
+        ["shared", "functions", "server", "cli", "tests"].iter().flat_map(|f| files(f, &[".rs"]));
     none(
         sources.filter(|path| path.ends_with("mod.rs")).map(|p| p.display().to_string()).collect(),
     );
@@ -79,7 +80,8 @@ fn modules_lie_beside_their_folders() {
 
 #[test]
 fn files_are_about_one_thing() {
-    let sources = ["shared", "functions", "server", "cli", "tests"].iter().flat_map(|f| files(f, &[".rs"]));
+    let sources =
+        ["shared", "functions", "server", "cli", "tests"].iter().flat_map(|f| files(f, &[".rs"]));
     let long = sources.filter_map(|path| {
         if path.ends_with("tests.rs") {
             return None;

@@ -96,10 +96,6 @@ type App = Arc<Shared>;
 
 impl Console {
     /// Takes the port.
-    ///
-    /// # Errors
-    ///
-    /// The port is taken, or the manage API needs credentials that are not there.
     pub async fn bind(mut settings: Settings) -> anyhow::Result<Self> {
         let api = settings.target.manage_api().await?;
         let listener = TcpListener::bind(("127.0.0.1", settings.port)).await;
@@ -128,10 +124,6 @@ impl Console {
     }
 
     /// Serves it until it fails.
-    ///
-    /// # Errors
-    ///
-    /// The listener has failed.
     pub async fn serve(self) -> anyhow::Result<()> {
         axum::serve(self.listener, router(self.shared)).await.context("the console has stopped")
     }

@@ -51,10 +51,6 @@ pub struct AttemptLine {
 
 impl AttemptLog {
     /// The logs of the deployment of that name prefix.
-    ///
-    /// # Errors
-    ///
-    /// When signing needs a region or credentials that are not there.
     pub async fn connect(target: &Target) -> anyhow::Result<Self> {
         Ok(Self::of(AwsApi::connect(Service::Logs, target).await?, target.name_prefix()))
     }
@@ -71,10 +67,6 @@ impl AttemptLog {
 
     /// The lines from `since_ms` on that contain a text, in their order; without one all that are
     /// about a delivery.
-    ///
-    /// # Errors
-    ///
-    /// When there is no such log, or it can't be read.
     pub async fn read(
         &self,
         since_ms: i64,
@@ -85,10 +77,6 @@ impl AttemptLog {
     }
 
     /// The lines about deliveries from one time on and before another one, in their order.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub async fn between(&self, from_ms: i64, to_ms: i64) -> anyhow::Result<Vec<AttemptLine>> {
         let ask = json!({
             "startTime": from_ms, "endTime": to_ms, "filterPattern": OF_A_DELIVERY,

@@ -55,10 +55,6 @@ impl AuditOptions {
 }
 
 /// Looks until the ledger balances, or for as long as was asked.
-///
-/// # Errors
-///
-/// When something that it needs can't be read.
 pub async fn look_until(arguments: &AuditOptions, target: &Target) -> anyhow::Result<Audit> {
     let last_look = Instant::now() + Duration::from_secs(arguments.wait);
     loop {
@@ -71,10 +67,6 @@ pub async fn look_until(arguments: &AuditOptions, target: &Target) -> anyhow::Re
 }
 
 /// Looks at all topics once, so far back, with so much effort.
-///
-/// # Errors
-///
-/// When something that it needs can't be read.
 pub async fn look_back(
     target: &Target,
     since: TimeToLive,

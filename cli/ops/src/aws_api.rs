@@ -155,10 +155,6 @@ struct Request<'a> {
 
 impl AwsApi {
     /// The service where the deployment is.
-    ///
-    /// # Errors
-    ///
-    /// When signing needs a region or credentials that are not there.
     pub async fn connect(service: Service, target: &Target) -> anyhow::Result<Self> {
         let name = service.name();
         let (url, signer) = match target.emulator_url() {
@@ -175,10 +171,6 @@ impl AwsApi {
 
     /// The service in the account of the caller's environment, before there is a deployment: in that region, or
     /// in the environment's.
-    ///
-    /// # Errors
-    ///
-    /// The same.
     pub async fn of_environment(service: Service, region: Option<&str>) -> anyhow::Result<Self> {
         let signer = match region {
             Some(region) => Signer::for_service_in(service.name(), region),
@@ -203,10 +195,6 @@ impl AwsApi {
     }
 
     /// Makes a call of a service that speaks JSON; one that AWS asks to make later is made later.
-    ///
-    /// # Errors
-    ///
-    /// [`AwsRefusal`], or a transport failure.
     pub async fn call(&self, operation: &str, ask: &Value) -> anyhow::Result<Value> {
         let call = self.permission(operation);
         let Some((prefix, content_type)) = self.service.json() else {
@@ -219,10 +207,6 @@ impl AwsApi {
     }
 
     /// Makes a call that is a method of a path, which begins with a slash; `operation` is its permission.
-    ///
-    /// # Errors
-    ///
-    /// [`AwsRefusal`], or a transport failure.
     pub async fn call_path(
         &self,
         operation: &str,
@@ -238,10 +222,6 @@ impl AwsApi {
     }
 
     /// Whether a call that is a form, answered in XML, finds what it names.
-    ///
-    /// # Errors
-    ///
-    /// The same.
     pub async fn call_form(&self, operation: &str, form: String) -> anyhow::Result<()> {
         let call = self.permission(operation);
         let headers = vec![("content-type", "application/x-www-form-urlencoded")];
@@ -361,10 +341,6 @@ fn asks_to_wait(error: &anyhow::Error) -> bool {
 }
 
 /// Bails with what is wrong where a call was refused for what it names, `None` where that is not there.
-///
-/// # Errors
-///
-/// Any other failure.
 pub fn if_found(answer: anyhow::Result<Value>) -> anyhow::Result<Option<Value>> {
     match answer {
         Ok(answer) => Ok(Some(answer)),

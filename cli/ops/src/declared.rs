@@ -108,8 +108,8 @@ impl Declared {
     ///
     /// # Errors
     ///
-    /// [`Misuse`] when it is neither; or it can't be read. What else is wrong with it is told by
-    /// [`make`](Self::make), with what the manage API refuses.
+    /// [`Misuse`] when it is neither. What else is wrong with it is told by [`make`](Self::make),
+    /// with what the manage API refuses.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let text = fs::read_to_string(path);
         let text = text.with_context(|| format!("{} cannot be read", path.display()))?;
@@ -320,8 +320,7 @@ fn rename_buckets<'o>(
 ///
 /// # Errors
 ///
-/// What is no refusal: whatever follows would fail in the same way. But for a name that fits no
-/// path.
+/// What is no refusal: whatever follows would fail in the same way.
 fn told(path: &str, error: anyhow::Error) -> anyhow::Result<Vec<String>> {
     if error.is::<Misuse>() {
         return Ok(vec![format!("{path}: {}", failure::chain(&error))]);

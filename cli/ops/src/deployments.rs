@@ -61,10 +61,6 @@ pub fn file() -> anyhow::Result<PathBuf> {
 
 impl Deployments {
     /// Reads the file; none is an empty one.
-    ///
-    /// # Errors
-    ///
-    /// When it is there and no such file.
     pub fn read(file: &Path) -> anyhow::Result<Self> {
         match fs::read_to_string(file) {
             Ok(text) => {
@@ -76,10 +72,6 @@ impl Deployments {
     }
 
     /// Writes the file, and its folder.
-    ///
-    /// # Errors
-    ///
-    /// When it can't be written.
     pub fn write(&self, file: &Path) -> anyhow::Result<()> {
         let write = || -> anyhow::Result<()> {
             if let Some(folder) = file.parent() {

@@ -50,10 +50,6 @@ impl Default for Account {
 }
 
 /// How many resources a plan has that something is known of, and what is wrong with them, by address.
-///
-/// # Errors
-///
-/// The document is no plan as `terraform show -json` prints it.
 pub fn check(document: &Value, account: &Account) -> Result<(usize, Vec<Fault>), PlanError> {
     let plan = Plan::read(document)?;
     let mut faults = limits::check(&plan);

@@ -34,10 +34,6 @@ pub struct Question {
 }
 
 /// Finds out all that is known of an event; as it was published, where that was given.
-///
-/// # Errors
-///
-/// As for [`run`].
 pub async fn look_up(
     target: &Target,
     arguments: Question,

@@ -60,10 +60,6 @@ fn one_of(given: &str, all: &[impl ToString]) -> Result<String, String> {
 
 /// Reads a JSON document. A member that stands twice is refused, as the manage API refuses it: it would never
 /// see the first one.
-///
-/// # Errors
-///
-/// What is wrong, and where.
 pub fn read_json(text: &[u8]) -> Result<Value, String> {
     let read = gridpost_core::document::parse(text);
     read.map_err(|error| {

@@ -134,10 +134,6 @@ impl Home {
 
     /// Makes the folder itself, for the owner alone, and marks it as a stack's. One in which others have
     /// something gets no mark: `down` would take for the stack's what has a stack's names.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be made.
     pub fn create_root(&self) -> anyhow::Result<()> {
         // What others have there may get a stack's names later.
         let is_made = !self.root.exists() || self.holds_only(&[]);
@@ -146,10 +142,6 @@ impl Home {
     }
 
     /// Makes the folders, for the owner alone: keys and deployed state are in them.
-    ///
-    /// # Errors
-    ///
-    /// When a folder cannot be made.
     pub fn create(&self) -> anyhow::Result<()> {
         let is_free = self.in_the_way().is_empty();
         self.create_root()?;
@@ -166,10 +158,6 @@ impl Home {
 
 /// Makes a folder for the owner alone that Git passes over, wherever it is: keys and events are in
 /// it. One that is there stays as it is.
-///
-/// # Errors
-///
-/// When it cannot be made.
 pub fn create_ignored(folder: &Path) -> anyhow::Result<()> {
     let is_new = !folder.exists();
     let make = || -> io::Result<()> {
@@ -227,10 +215,6 @@ pub fn of_this_build() -> Option<Home> {
 }
 
 /// Writes a file for the owner alone, whole or not at all.
-///
-/// # Errors
-///
-/// When the folder cannot be written to.
 pub fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
     let draft = draft_of(path);
     let write = || -> io::Result<()> {
@@ -250,10 +234,6 @@ fn draft_of(path: &Path) -> PathBuf {
 }
 
 /// Removes a file; none there is as good.
-///
-/// # Errors
-///
-/// When it is there and cannot be removed.
 pub fn remove_file(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(err) if err.kind() != io::ErrorKind::NotFound => Err(err),
@@ -262,10 +242,6 @@ pub fn remove_file(path: &Path) -> io::Result<()> {
 }
 
 /// Removes a folder with all that is in it; none there is as good.
-///
-/// # Errors
-///
-/// When it is there and cannot be removed.
 pub fn remove_folder(path: &Path) -> anyhow::Result<()> {
     match fs::remove_dir_all(path) {
         Err(err) if err.kind() != io::ErrorKind::NotFound => {

@@ -14,20 +14,12 @@ const ANSWER_MAX: Duration = Duration::from_secs(40);
 
 /// Builds the client for the service at `url`. A proxy of the environment is not used for loopback,
 /// where it could not reach the local stack. No service redirects; who does shall not get what the request carries.
-///
-/// # Errors
-///
-/// When the platform's TLS roots cannot be loaded.
 pub fn for_url(url: &str) -> anyhow::Result<reqwest::Client> {
     trusting(url, None)
 }
 
 /// The same, which trusts the CA in that file and no other: the one of `gridpost dev --tls`. Without a
 /// file, those of the system.
-///
-/// # Errors
-///
-/// The same; or the file can't be read.
 pub fn trusting(url: &str, ca_file: Option<&Path>) -> anyhow::Result<reqwest::Client> {
     let builder = reqwest::Client::builder().timeout(ANSWER_MAX).redirect(Policy::none());
     let builder = if is_loopback(url) { builder.no_proxy() } else { builder };

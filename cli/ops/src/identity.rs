@@ -150,10 +150,6 @@ fn profile_name<'a>(environment: &'a Environment, explicit: Option<&'a str>) -> 
 }
 
 /// The region that the environment, the profile or the instance is in.
-///
-/// # Errors
-///
-/// When the AWS configuration cannot be read.
 pub async fn region(
     environment: &Environment,
     profile: Option<&str>,

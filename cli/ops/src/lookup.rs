@@ -37,7 +37,7 @@ pub fn no_such<N: AsRef<str>>(
 ///
 /// # Errors
 ///
-/// [`Misuse`], which says what there is; or a refusal by the server.
+/// [`Misuse`], which says what there is.
 pub async fn check_exists(
     api: &ManageApi,
     topic: Option<&str>,

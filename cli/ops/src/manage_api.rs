@@ -56,19 +56,11 @@ pub struct ManageApi {
 
 impl ManageApi {
     /// The API at `base_url`. Requests are signed unless it is on this machine.
-    ///
-    /// # Errors
-    ///
-    /// When signing needs a region or credentials that are not there.
     pub async fn connect(base_url: &str) -> anyhow::Result<Self> {
         Self::connect_as(base_url, None, None).await
     }
 
     /// The same, signed with a profile of the AWS configuration, and trusting the CA in a file.
-    ///
-    /// # Errors
-    ///
-    /// The same; or the file can't be read.
     pub async fn connect_as(
         base_url: &str,
         aws_profile: Option<&str>,
@@ -113,43 +105,27 @@ impl ManageApi {
     ///
     /// # Errors
     ///
-    /// [`Refusal`], or a transport failure. So for every request below.
+    /// [`Refusal`] when the API refuses. So for every request below.
     pub async fn put_topic(&self, topic: &str, document: &Value) -> anyhow::Result<Reply> {
         self.call(Method::PUT, &topic_path(topic)?, Some(document)).await
     }
 
     /// Changes what a patch names of a topic.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`] 404 when there is none.
     pub async fn patch_topic(&self, topic: &str, patch: &Value) -> anyhow::Result<Reply> {
         self.call(Method::PATCH, &topic_path(topic)?, Some(patch)).await
     }
 
     /// Reads a topic, with its `ETag`.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`] 404 when there is none.
     pub async fn read_topic(&self, topic: &str) -> anyhow::Result<Reply> {
         self.call(Method::GET, &topic_path(topic)?, None).await
     }
 
     /// Reads a topic.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`] 404 when there is none.
     pub async fn topic(&self, topic: &str) -> anyhow::Result<Value> {
         Ok(self.read_topic(topic).await?.document)
     }
 
     /// Reads a topic, none when there is none.
-    ///
-    /// # Errors
-    ///
-    /// Any other refusal.
     pub async fn find_topic(&self, topic: &str) -> anyhow::Result<Option<Value>> {
         match self.topic(topic).await {
             Err(err) if err.downcast_ref::<Refusal>().is_some_and(|r| r.status == 404) => Ok(None),
@@ -158,38 +134,22 @@ impl ManageApi {
     }
 
     /// Every topic.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`], or a transport failure.
     pub async fn topics(&self) -> anyhow::Result<Vec<Value>> {
         self.list("/topics").await
     }
 
     /// Deletes a topic and its event subscriptions.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`], or a transport failure.
     pub async fn delete_topic(&self, topic: &str) -> anyhow::Result<Reply> {
         self.call(Method::DELETE, &topic_path(topic)?, None).await
     }
 
     /// The two keys of a topic: `{"key1","key2"}`.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`], or a transport failure.
     pub async fn keys(&self, topic: &str) -> anyhow::Result<Value> {
         let path = format!("{}/listKeys", topic_path(topic)?);
         Ok(self.call(Method::POST, &path, None).await?.document)
     }
 
     /// Replaces one key (`key1` or `key2`) by a new one and gives both.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`], or a transport failure.
     pub async fn regenerate_key(&self, topic: &str, key_name: &str) -> anyhow::Result<Value> {
         let path = format!("{}/regenerateKey", topic_path(topic)?);
         let document = json!({ "keyName": key_name });
@@ -197,10 +157,6 @@ impl ManageApi {
     }
 
     /// Creates or replaces an event subscription, handshake with its endpoint included.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`], or a transport failure.
     pub async fn put_subscription(
         &self,
         topic: &str,
@@ -211,10 +167,6 @@ impl ManageApi {
     }
 
     /// Changes what a patch names of an event subscription; a new endpoint is asked for its consent.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`] 404 when there is none.
     pub async fn patch_subscription(
         &self,
         topic: &str,
@@ -225,67 +177,39 @@ impl ManageApi {
     }
 
     /// Reads an event subscription, with its `ETag`.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`] 404 when there is none.
     pub async fn read_subscription(&self, topic: &str, name: &str) -> anyhow::Result<Reply> {
         self.call(Method::GET, &subscription_path(topic, name)?, None).await
     }
 
     /// Reads an event subscription.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`] 404 when there is none.
     pub async fn subscription(&self, topic: &str, name: &str) -> anyhow::Result<Value> {
         Ok(self.read_subscription(topic, name).await?.document)
     }
 
     /// Every event subscription of a topic.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`], or a transport failure.
     pub async fn subscriptions(&self, topic: &str) -> anyhow::Result<Vec<Value>> {
         self.list(&format!("{}/eventSubscriptions", topic_path(topic)?)).await
     }
 
     /// The health of an event subscription's endpoint.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`], or a transport failure.
     pub async fn health(&self, topic: &str, name: &str) -> anyhow::Result<Value> {
         let path = format!("{}/health", subscription_path(topic, name)?);
         Ok(self.call(Method::GET, &path, None).await?.document)
     }
 
     /// Ends what keeps the endpoint from being asked; answers its health.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`], or a transport failure.
     pub async fn reset_health(&self, topic: &str, name: &str) -> anyhow::Result<Value> {
         let path = format!("{}/health:reset", subscription_path(topic, name)?);
         Ok(self.call(Method::POST, &path, None).await?.document)
     }
 
     /// Deletes an event subscription.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`], or a transport failure.
     pub async fn delete_subscription(&self, topic: &str, name: &str) -> anyhow::Result<Reply> {
         self.call(Method::DELETE, &subscription_path(topic, name)?, None).await
     }
 
     /// Takes every delivery of an event subscription that has failed and not ended, however many they
     /// are, one by one.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`], or a transport failure.
     pub async fn each_delivery(
         &self,
         topic: &str,
@@ -297,10 +221,6 @@ impl ManageApi {
     }
 
     /// The same, as long as `take` says that it goes on; whether there was no more to take.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`], or a transport failure.
     pub async fn deliveries_while(
         &self,
         topic: &str,
@@ -322,10 +242,6 @@ impl ManageApi {
     }
 
     /// Has a waiting delivery attempted now.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`], or a transport failure.
     pub async fn resend(&self, topic: &str, name: &str, id: &str) -> anyhow::Result<Value> {
         let path = format!("{}/resend", delivery_path(topic, name, id)?);
         Ok(self.call(Method::POST, &path, None).await?.document)

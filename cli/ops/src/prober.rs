@@ -61,7 +61,7 @@ pub struct ProberOptions {
 ///
 /// # Errors
 ///
-/// Nothing could be published or received.
+/// Missing events are no error here: the result counts them.
 pub async fn probe(
     arguments: &ProberOptions,
     target: &Target,

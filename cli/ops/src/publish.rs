@@ -22,10 +22,6 @@ pub enum InputSchema {
 
 impl InputSchema {
     /// The input schema of a topic's document.
-    ///
-    /// # Errors
-    ///
-    /// When it is one that this program does not know.
     pub fn of_topic(topic: &Value) -> anyhow::Result<Self> {
         match topic.pointer("/properties/inputSchema").and_then(Value::as_str) {
             Some("EventGridSchema") | None => Ok(Self::EventGrid),
@@ -99,10 +95,6 @@ impl Event<'_> {
 }
 
 /// Publishes a body; the status of the answer.
-///
-/// # Errors
-///
-/// A refusal by the server, or a transport failure.
 pub async fn post(
     target: &Target,
     url: &str,

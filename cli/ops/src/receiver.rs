@@ -101,10 +101,6 @@ pub struct Receiver {
 impl Receiver {
     /// Listens on `address` (port 0: a free one). Paths in `by_path` behave in their own way, all
     /// others as `otherwise`. Arrivals are sent to `arrivals` before they are answered.
-    ///
-    /// # Errors
-    ///
-    /// When the port is taken or may not be used.
     pub async fn start(
         address: SocketAddr,
         by_path: HashMap<String, Behaviour>,

@@ -34,20 +34,12 @@ pub struct Signer {
 
 impl Signer {
     /// The default chain's identity, or that of a profile, for the region of `url` or else of the environment.
-    ///
-    /// # Errors
-    ///
-    /// When neither names a region, or the AWS configuration cannot be read.
     pub async fn for_url(url: &str, aws_profile: Option<&str>) -> anyhow::Result<Self> {
         Self::for_service(API_GATEWAY, Some(url), aws_profile).await
     }
 
     /// The default chain's identity, or that of a profile, for an AWS service, in the region of API Gateway's `url` or else of
     /// the environment.
-    ///
-    /// # Errors
-    ///
-    /// The same.
     pub async fn for_service(
         service: &'static str,
         url: Option<&str>,
@@ -105,10 +97,6 @@ impl Signer {
 
     /// The headers that make a request of this method, URL, headers and body acceptable, signed at
     /// `now`. Headers whose names begin with `x-amz-` must be given.
-    ///
-    /// # Errors
-    ///
-    /// When the identity cannot be had (no source of credentials, expired sign-in, unreachable role).
     pub async fn headers(
         &self,
         method: &str,

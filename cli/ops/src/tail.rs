@@ -76,10 +76,6 @@ pub struct CaughtUp {
 
 impl Follower {
     /// One that begins so long ago.
-    ///
-    /// # Errors
-    ///
-    /// When the deployment's clock or log can't be reached.
     pub async fn of(target: &Target, filter: Filter, since: TimeToLive) -> anyhow::Result<Self> {
         let log = AttemptLog::connect(target).await?;
         let began_ms = target.ago(since).await?.as_millis();
@@ -89,10 +85,6 @@ impl Follower {
 
     /// One that goes on where another one was, and a little before: lines may be found late. So it
     /// gives some lines again.
-    ///
-    /// # Errors
-    ///
-    /// When the deployment's log can't be reached.
     pub async fn resumed(
         target: &Target,
         filter: Filter,
@@ -115,10 +107,6 @@ impl Follower {
     }
 
     /// What is new since the last look.
-    ///
-    /// # Errors
-    ///
-    /// When the log can't be read.
     pub async fn look(&mut self) -> anyhow::Result<Vec<AttemptLine>> {
         let now_ms = self.target.now().await?.as_millis();
         let lines = self.log.read(self.seen.next_from(), None).await?;
@@ -128,10 +116,6 @@ impl Follower {
 
     /// The newest `most` of what was logged since it was left: the log of a busy deployment is read no
     /// further back than they reach.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub async fn catch_up(&mut self, most: usize) -> anyhow::Result<CaughtUp> {
         let began_ms = self.seen.began_ms;
         let now_ms = self.target.now().await?.as_millis();

@@ -119,10 +119,6 @@ impl TargetArguments {
     }
 
     /// The folder of an existing local stack, if there is one.
-    ///
-    /// # Errors
-    ///
-    /// When the current folder cannot be read.
     pub fn existing_home(&self) -> anyhow::Result<Option<Home>> {
         if let Some(folder) = &self.home {
             return Ok(Some(Home::at(&std::path::absolute(folder)?)));
@@ -168,10 +164,6 @@ impl Target {
     }
 
     /// A client for one of the deployment's URLs.
-    ///
-    /// # Errors
-    ///
-    /// When certificates cannot be read.
     pub fn http_client(&self, url: &str) -> anyhow::Result<reqwest::Client> {
         http_client::trusting(url, self.ca_file.as_deref())
     }
@@ -179,10 +171,6 @@ impl Target {
     /// What the deployment's clock shows: that of `gridpost dev` is asked for, as `--speed` puts it
     /// ahead of this machine's; that of AWS is told by the date of an answer. A local stack's is this
     /// machine's.
-    ///
-    /// # Errors
-    ///
-    /// `gridpost dev` does not answer.
     pub async fn now(&self) -> anyhow::Result<Timestamp> {
         let document = self.dev_counts().await?;
         let told = document["now"].as_str().and_then(Timestamp::parse_rfc_3339);
@@ -226,10 +214,6 @@ impl Target {
 
     /// How many times as fast as this machine's the deployment's clock runs: 1, but for
     /// `gridpost dev --speed`.
-    ///
-    /// # Errors
-    ///
-    /// As for [`now`](Self::now).
     pub async fn speed(&self) -> anyhow::Result<u32> {
         let told = self.dev_counts().await?["speed"].as_u64();
         Ok(told.and_then(|speed| u32::try_from(speed).ok()).unwrap_or(1))
@@ -249,10 +233,6 @@ impl Target {
     }
 
     /// What the deployment's clock showed so long ago.
-    ///
-    /// # Errors
-    ///
-    /// As for [`now`](Self::now).
     pub async fn ago(&self, span: TimeToLive) -> anyhow::Result<Timestamp> {
         Ok(before(self.now().await?, span))
     }

@@ -30,8 +30,8 @@ fn renamed(given: &str) -> Result<(String, String), &'static str> {
 ///
 /// # Errors
 ///
-/// Every problem of the file and everything that the server refuses, in one list behind what was made
-/// all the same; or a transport failure.
+/// Every problem of the file and everything that the server refuses, in one list behind what was
+/// made all the same.
 pub async fn run(
     arguments: &ApplyArguments,
     target: &TargetArguments,

@@ -44,7 +44,7 @@ impl AuditArguments {
 ///
 /// # Errors
 ///
-/// When it does not balance, or something it needs can't be read.
+/// It also fails when it does not balance.
 pub async fn run(
     arguments: &AuditArguments,
     target: &TargetArguments,

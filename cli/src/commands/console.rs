@@ -31,10 +31,6 @@ pub struct ConsoleArguments {
 }
 
 /// Runs `gridpost console`, until it is interrupted.
-///
-/// # Errors
-///
-/// There is no deployment, its manage API needs credentials that are not there, or the port is taken.
 pub async fn run(
     arguments: ConsoleArguments,
     target: &TargetArguments,

@@ -180,8 +180,8 @@ impl Chosen {
 ///
 /// # Errors
 ///
-/// A refusal by the server, a misuse, a transport failure, a job that did not come to its end, or event
-/// subscriptions whose dead letters could not be read, behind what was read of the others.
+/// It also fails when a job did not come to its end, or dead letters of some event subscriptions
+/// could not be read: what was read of the others is printed before.
 pub async fn run(
     command: DeadLetterCommand,
     target: &TargetArguments,

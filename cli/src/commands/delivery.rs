@@ -52,10 +52,6 @@ pub struct OneArguments {
 }
 
 /// Runs `gridpost delivery`.
-///
-/// # Errors
-///
-/// A refusal by the server, or a transport failure.
 pub async fn run(
     command: DeliveryCommand,
     target: &TargetArguments,

@@ -46,10 +46,6 @@ pub struct AddArguments {
 }
 
 /// Runs `gridpost deployment`.
-///
-/// # Errors
-///
-/// A misuse, or a file that can't be read or written.
 pub fn run(
     command: DeploymentCommand,
     target: &TargetArguments,

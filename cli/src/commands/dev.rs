@@ -132,11 +132,6 @@ async fn identity() -> anyhow::Result<Option<Identity>> {
 }
 
 /// Runs `gridpost dev`, until it is interrupted.
-///
-/// # Errors
-///
-/// The port is taken, the folder can't be used, what `--config` declares is refused, or a part of
-/// the process has failed for good.
 pub async fn run(
     arguments: DevArguments,
     target: &TargetArguments,

@@ -57,7 +57,7 @@ pub struct DoctorArguments {
 ///
 /// # Errors
 ///
-/// The file can't be read or is no plan ([`Misuse`]); AWS refuses to tell quotas; there are faults.
+/// [`Misuse`] when the file is no plan. It also fails when the plan has faults.
 pub async fn run(arguments: &DoctorArguments, output: Output) -> anyhow::Result<()> {
     let path = arguments.plan.display();
     let text = if arguments.plan.as_os_str() == "-" {

@@ -24,8 +24,7 @@ pub struct DownArguments {
 ///
 /// # Errors
 ///
-/// When a process cannot be ended or a file not removed. [`Misuse`] when `gridpost dev` runs, or the folder
-/// is not a local stack's.
+/// [`Misuse`] when `gridpost dev` runs, or the folder is not a local stack's.
 pub async fn run(
     arguments: &DownArguments,
     target: &TargetArguments,

@@ -31,10 +31,6 @@ pub struct ExplainArguments {
 }
 
 /// Runs `gridpost explain`.
-///
-/// # Errors
-///
-/// A refusal by the server, a log that can't be read, or a transport failure.
 pub async fn run(
     arguments: ExplainArguments,
     target: &TargetArguments,

@@ -58,7 +58,7 @@ pub struct ExportArguments {
 ///
 /// # Errors
 ///
-/// A refusal by the server, a transport failure, or a folder that has such files already.
+/// It also fails when the folder has such files already.
 pub async fn run(
     arguments: &ExportArguments,
     target: &TargetArguments,

@@ -40,10 +40,6 @@ pub struct ListenArguments {
 }
 
 /// Listens until it is interrupted.
-///
-/// # Errors
-///
-/// When the port is taken.
 pub async fn run(arguments: ListenArguments, output: Output) -> anyhow::Result<()> {
     let (sender, mut arrivals) = mpsc::unbounded_channel();
     let behaviour = Behaviour { answers: arguments.answer, delay: arguments.delay.0 };

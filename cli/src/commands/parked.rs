@@ -85,7 +85,7 @@ impl Filter {
 ///
 /// # Errors
 ///
-/// A refusal by the server, a transport failure, or deliveries that were not handled.
+/// It also fails when deliveries were not handled.
 pub async fn run(
     command: ParkedCommand,
     target: &TargetArguments,

@@ -69,7 +69,7 @@ pub struct Chosen {
 ///
 /// # Errors
 ///
-/// A refusal by the server, a misuse, a transport failure, or messages that were not handled.
+/// It also fails when messages were not handled.
 pub async fn run(
     command: PoisonCommand,
     target: &TargetArguments,

@@ -44,7 +44,7 @@ pub struct ProberArguments {
 ///
 /// # Errors
 ///
-/// Events are missing, or it could not publish.
+/// It also fails when events are missing.
 pub async fn run(
     arguments: ProberArguments,
     target: &TargetArguments,

@@ -63,10 +63,6 @@ pub struct PublishArguments {
 }
 
 /// Runs `gridpost publish`.
-///
-/// # Errors
-///
-/// A refusal by the server, a misuse, or a transport failure.
 pub async fn run(
     arguments: PublishArguments,
     target: &TargetArguments,

@@ -62,7 +62,8 @@ pub struct RolloutArguments {
 ///
 /// # Errors
 ///
-/// An alias is not ours to lead ([`Misuse`]), AWS refuses a call, or what was shifted was taken back.
+/// [`Misuse`] when an alias is not ours to lead. It also fails when what was shifted was taken
+/// back.
 pub async fn run(
     arguments: &RolloutArguments,
     target: &TargetArguments,

@@ -92,10 +92,6 @@ enum EndpointArgument {
 }
 
 /// Prints the timeline.
-///
-/// # Errors
-///
-/// A setting is outside its range: all of them are named with their ranges.
 pub async fn run(
     arguments: &ScheduleArguments,
     target: &TargetArguments,

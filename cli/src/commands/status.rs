@@ -14,10 +14,6 @@ use gridpost_ops::home::{
 use gridpost_stack::{emulator::Emulator, stack};
 
 /// Runs `gridpost status`. It changes nothing, and a stack that does not run is no error.
-///
-/// # Errors
-///
-/// When `local.json` is damaged.
 pub async fn run(target: &TargetArguments, output: Output) -> anyhow::Result<()> {
     let home = target.existing_home()?;
     let running = match &home {
@@ -47,10 +43,6 @@ pub async fn run(target: &TargetArguments, output: Output) -> anyhow::Result<()>
 }
 
 /// What `gridpost dev` runs in another process; none where nothing answers.
-///
-/// # Errors
-///
-/// When `local.json` is damaged.
 pub(super) async fn in_process(home: &Home) -> anyhow::Result<Option<Value>> {
     let Some(connection) = Connection::read(home)?.filter(is_in_process) else { return Ok(None) };
     let Ok(topics) = topics(&connection).await else { return Ok(None) };

@@ -170,10 +170,6 @@ fn delivery_profile(topic: &Value) -> ProfileName {
 }
 
 /// Runs `gridpost subscription`.
-///
-/// # Errors
-///
-/// A refusal by the server, a misuse, or a transport failure.
 pub async fn run(
     command: SubscriptionCommand,
     target: &TargetArguments,

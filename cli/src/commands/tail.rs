@@ -58,10 +58,6 @@ impl FilterArguments {
 }
 
 /// Runs `gridpost tail`, until it is stopped, or once with `--no-follow`.
-///
-/// # Errors
-///
-/// When the log can't be read.
 pub async fn run(
     arguments: TailArguments,
     target: &TargetArguments,

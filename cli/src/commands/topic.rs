@@ -178,10 +178,6 @@ impl CreateArguments {
 }
 
 /// Runs `gridpost topic`.
-///
-/// # Errors
-///
-/// A refusal by the server, a misuse, or a transport failure.
 pub async fn run(
     command: TopicCommand,
     target: &TargetArguments,

@@ -38,10 +38,6 @@ pub struct UpArguments {
 }
 
 /// Runs `gridpost up`. The stack stays up, also when its demonstration fails.
-///
-/// # Errors
-///
-/// What is missing on this machine, the step that failed, or the case that did not show what it should.
 pub async fn run(
     arguments: UpArguments,
     target: &TargetArguments,

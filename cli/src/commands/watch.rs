@@ -21,10 +21,6 @@ pub struct WatchArguments {
 }
 
 /// Brings the stack up and watches the functions until it is interrupted. The stack stays up.
-///
-/// # Errors
-///
-/// What is missing on this machine, the step that failed, or how cargo-lambda ended.
 pub async fn run(arguments: WatchArguments, target: &TargetArguments) -> anyhow::Result<()> {
     let workspace = stack::workspace()?;
     let settings = Settings::of_workspace(target.home.as_deref(), Profile::default())?;

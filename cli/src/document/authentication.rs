@@ -214,10 +214,6 @@ impl AuthenticationFlags {
     }
 
     /// Checks that the files could be read.
-    ///
-    /// # Errors
-    ///
-    /// [`Misuse`] names the first that could not.
     pub fn check(&self) -> Result<(), Misuse> {
         let files = [
             ("--oauth-private-key", &self.oauth_private_key),

@@ -84,10 +84,6 @@ fn unpacked(folder: &Path, name: String) -> anyhow::Result<PathBuf> {
 }
 
 /// Lambda's name of this machine's architecture.
-///
-/// # Errors
-///
-/// When Lambda does not run it.
 pub fn architecture() -> anyhow::Result<&'static str> {
     match env::consts::ARCH {
         "x86_64" => Ok("x86_64"),

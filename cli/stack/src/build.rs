@@ -54,10 +54,6 @@ struct Workspace {
 
 /// Builds the functions of the workspace at `root` by `profile`, in its target folder. What is up to
 /// date is not built again, and its zip file stays the same to the byte.
-///
-/// # Errors
-///
-/// When they do not compile; the compiler's last lines are in the message.
 pub async fn build(
     (root, profile): (&Path, Profile),
     home: &Home,

@@ -38,7 +38,7 @@ fn is_set_by_cargo(variable: &str) -> bool {
 ///
 /// # Errors
 ///
-/// When it cannot be started or does not exit with 0; its last lines are then in the message.
+/// It also fails when it does not exit with 0; its last lines are then in the message.
 pub async fn run(
     name: &str,
     mut command: Command,

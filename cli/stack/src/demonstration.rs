@@ -76,10 +76,6 @@ pub enum Publisher<'a> {
 }
 
 /// Runs all cases.
-///
-/// # Errors
-///
-/// When one does not show what it should; the message says what was seen instead.
 pub async fn run(show: Show<'_>, progress: &Progress) -> anyhow::Result<Vec<Shown>> {
     let connection = show.connection;
     let (sender, arrivals) = mpsc::unbounded_channel();

@@ -112,10 +112,6 @@ impl Emulator {
     }
 
     /// Stops it, its functions included. Not running is as good.
-    ///
-    /// # Errors
-    ///
-    /// When a process cannot be ended.
     pub async fn stop(&self) -> anyhow::Result<()> {
         processes::stop(&self.home.emulator(), &self.launcher(), STOP_MAX).await.map(drop)
     }
@@ -124,7 +120,7 @@ impl Emulator {
     ///
     /// # Errors
     ///
-    /// When it had not ended after three minutes, or a process cannot be ended.
+    /// When it did not save its state within three minutes.
     pub async fn stop_saved(&self) -> anyhow::Result<()> {
         let (folder, launcher) = (self.home.emulator(), self.launcher());
         let has_saved = processes::stop(&folder, &launcher, SAVED_WITHIN).await?;
@@ -134,10 +130,6 @@ impl Emulator {
     }
 
     /// Removes its state. It must be stopped.
-    ///
-    /// # Errors
-    ///
-    /// When a folder cannot be removed.
     pub fn wipe(&self) -> anyhow::Result<()> {
         remove_folder(&self.home.emulator())
     }
@@ -194,10 +186,6 @@ pub fn is_free(port: u16) -> bool {
 }
 
 /// A free port on 127.0.0.1.
-///
-/// # Errors
-///
-/// When all that are tried are taken.
 pub fn free_port() -> anyhow::Result<u16> {
     let mut ports = PORT_FIRST..PORT_FIRST + PORTS_TRIED;
     let last = PORT_FIRST + PORTS_TRIED - 1;

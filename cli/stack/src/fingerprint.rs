@@ -19,10 +19,6 @@ impl Fingerprint {
     }
 
     /// Adds a file's content.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be read.
     pub fn file(mut self, path: &Path) -> anyhow::Result<Self> {
         let bytes = fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
         self.part(&bytes);
@@ -30,10 +26,6 @@ impl Fingerprint {
     }
 
     /// Adds every file that Terraform reads below `folder`, by its path in it.
-    ///
-    /// # Errors
-    ///
-    /// When one cannot be read.
     pub fn terraform_files(mut self, folder: &Path) -> anyhow::Result<Self> {
         for path in terraform_files(folder)? {
             let name = path.strip_prefix(folder).unwrap_or(&path);

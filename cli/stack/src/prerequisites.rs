@@ -72,10 +72,6 @@ pub async fn find(compiles: bool) -> anyhow::Result<Tools> {
 }
 
 /// Finds Python alone, for what needs nothing else.
-///
-/// # Errors
-///
-/// When it is missing or too old, with how to install it.
 pub async fn find_python() -> anyhow::Result<PathBuf> {
     let python = PathBuf::from("python3");
     match check_python(&python).await {

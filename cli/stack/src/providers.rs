@@ -16,10 +16,6 @@ const ADVICE: &str = "Terraform could not get the providers that infra/deploy/ve
     export TF_CLI_CONFIG_FILE=FILE";
 
 /// Gets the providers of `infra`, unless those that its lock file names are there.
-///
-/// # Errors
-///
-/// When Terraform fails: what to do about it, and its last lines.
 pub async fn get(
     tools: &Tools,
     infra: &Path,

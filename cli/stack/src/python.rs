@@ -43,10 +43,6 @@ impl Environment {
 }
 
 /// Installs the environment, unless the one that is there is complete and of the same packages.
-///
-/// # Errors
-///
-/// When a package cannot be had; pip's last lines are in the message.
 pub async fn install(
     home: &Home,
     python: &Path,

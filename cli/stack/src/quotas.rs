@@ -37,10 +37,6 @@ impl fmt::Display for Broken {
 }
 
 /// What broke a limit on the emulator of this stack since it was wiped, the oldest first.
-///
-/// # Errors
-///
-/// When the record can't be read.
 pub fn broken(home: &Home) -> anyhow::Result<Vec<Broken>> {
     let path = home.quota_log();
     let text = match fs::read_to_string(&path) {

@@ -55,10 +55,6 @@ pub struct Facts {
 }
 
 /// Writes the samples and the environment for `cargo lambda watch`, for the owner alone.
-///
-/// # Errors
-///
-/// When the event subscription can't be made, or a file not be read or written.
 pub async fn write(
     workspace: &Path,
     home: &Home,

@@ -78,10 +78,6 @@ pub struct Stack {
 
 impl Settings {
     /// The stack of the repository that this is run in, or of the one that this program was built from.
-    ///
-    /// # Errors
-    ///
-    /// When neither is there.
     pub fn of_workspace(home: Option<&Path>, profile: Profile) -> anyhow::Result<Self> {
         let workspace = workspace()?;
         let home = match home {
@@ -92,10 +88,6 @@ impl Settings {
     }
 
     /// The stack of the release whose archives are unpacked in `folder`, kept in the current folder.
-    ///
-    /// # Errors
-    ///
-    /// When they are not there, or not of this program's release.
     pub fn of_release(home: Option<&Path>, folder: &Path) -> anyhow::Result<Self> {
         let home = std::path::absolute(home.unwrap_or(Path::new(FOLDER)))?;
         Ok(Self { source: Source::Release(Artefacts::find(folder)?), home: Home::at(&home) })
@@ -110,10 +102,6 @@ impl Settings {
 }
 
 /// Root of the repository that this is run in, or of the one that this program was built from.
-///
-/// # Errors
-///
-/// When neither is there.
 pub fn workspace() -> anyhow::Result<PathBuf> {
     let here = env::current_dir().context("the current folder cannot be read")?;
     let is_workspace = |folder: &Path| {
@@ -134,9 +122,9 @@ pub fn workspace() -> anyhow::Result<PathBuf> {
 ///
 /// # Errors
 ///
-/// What is missing on this machine, or the step that failed with its tool's last lines. A failed run
-/// leaves nothing that the next one would trust. [`Misuse`](gridpost_ops::failure::Misuse) where the folder
-/// has something of others in it that would be wiped.
+/// A failed run leaves nothing that the next one would trust.
+/// [`Misuse`](gridpost_ops::failure::Misuse) where the folder has something of others in it that
+/// would be wiped.
 pub async fn up(settings: &Settings, progress: &Progress) -> anyhow::Result<Stack> {
     let home = &settings.home;
     home.check_free()?;
@@ -167,8 +155,7 @@ pub async fn up(settings: &Settings, progress: &Progress) -> anyhow::Result<Stac
 ///
 /// # Errors
 ///
-/// [`Misuse`](gridpost_ops::failure::Misuse) when the folder is not a local stack's; a process cannot be ended or
-/// a file not removed.
+/// [`Misuse`](gridpost_ops::failure::Misuse) when the folder is not a local stack's.
 pub async fn down(home: &Home, purge: bool) -> anyhow::Result<bool> {
     if !home.root().exists() {
         return Ok(false);
@@ -402,10 +389,6 @@ impl Run<'_> {
 }
 
 /// Creates a topic unless it is there, and reads its keys.
-///
-/// # Errors
-///
-/// A refusal by the manage API, or a transport failure.
 pub async fn reach_topic(
     api: &ManageApi,
     publish_url: &str,
@@ -448,10 +431,6 @@ async fn wait_for_answer(outputs: &Outputs) -> anyhow::Result<()> {
 }
 
 /// The stack that is up in `home`: its record and how to connect, none when it does not run.
-///
-/// # Errors
-///
-/// When `local.json` is damaged.
 pub async fn running(home: &Home) -> anyhow::Result<Option<(EmulatorRecord, Connection)>> {
     let (Some(record), Some(connection)) = (State::read(home).emulator, Connection::read(home)?)
     else {

@@ -58,10 +58,6 @@ impl Terraform {
     }
 
     /// A value that changes when anything that would be deployed changes.
-    ///
-    /// # Errors
-    ///
-    /// When a file cannot be read.
     pub fn fingerprint(&self, functions: &Functions) -> anyhow::Result<String> {
         let start = Fingerprint::default().text(&self.variables.to_string());
         let mut fingerprint = start.terraform_files(&self.infra)?;
@@ -73,10 +69,6 @@ impl Terraform {
 
     /// Works out what [`Self::apply`] will change. Nothing is changed yet: a configuration with a fault
     /// in it fails here, and leaves what is deployed as it is.
-    ///
-    /// # Errors
-    ///
-    /// When Terraform fails; its diagnostics are in the message.
     pub async fn prepare(&self, step: &Step) -> anyhow::Result<()> {
         self.write_variables()?;
         let mut plan = self.command("plan");
@@ -86,10 +78,6 @@ impl Terraform {
     }
 
     /// Carries out what was prepared and gives the outputs.
-    ///
-    /// # Errors
-    ///
-    /// When Terraform fails; its diagnostics are in the message.
     pub async fn apply(&self, step: &Step) -> anyhow::Result<Outputs> {
         let mut apply = self.command("apply");
         apply.args(["-input=false", "-json"]).arg(self.state_flag()).arg(self.plan_file());
@@ -122,19 +110,11 @@ impl Terraform {
     }
 
     /// Forgets what was deployed.
-    ///
-    /// # Errors
-    ///
-    /// When a file cannot be removed.
     pub fn wipe(home: &Home) -> anyhow::Result<()> {
         remove_folder(&home.terraform())
     }
 
     /// What a new plan would change.
-    ///
-    /// # Errors
-    ///
-    /// When Terraform fails.
     pub async fn plan_changes(&self) -> anyhow::Result<Vec<Change>> {
         self.prepare(&Progress::silent().step("terraform plan")).await?;
         let mut show = self.command("show");
@@ -148,10 +128,6 @@ impl Terraform {
     }
 
     /// Destroys everything that was deployed.
-    ///
-    /// # Errors
-    ///
-    /// When Terraform fails.
     pub async fn destroy(&self) -> anyhow::Result<()> {
         let mut destroy = self.command("destroy");
         destroy.args(["-input=false", "-auto-approve", "-no-color"]);

@@ -34,10 +34,6 @@ const INVOCATION_MAX: Duration = Duration::from_secs(900);
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// `cargo lambda NAME` of the stack's environment, in the workspace, for functions at that port.
-///
-/// # Errors
-///
-/// When `PATH` can't be extended.
 pub fn cargo_lambda(
     workspace: &Path,
     environment: &Environment,
@@ -62,10 +58,6 @@ pub struct Relay {
 
 impl Relay {
     /// Makes the queue, unless it is there.
-    ///
-    /// # Errors
-    ///
-    /// When the stack's emulator refuses.
     pub async fn open(target: &Target, port: u16) -> anyhow::Result<Self> {
         let sqs = AwsApi::connect(Service::Sqs, target).await?;
         let attributes = json!({"VisibilityTimeout": INVOCATION_MAX.as_secs().to_string()});

@@ -62,7 +62,7 @@ pub struct Written<'w> {
 ///
 /// # Errors
 ///
-/// A call failed: it is to be told again.
+/// The caller must tell it again.
 pub async fn tell(context: &Context, written: Written<'_>) -> Result<(), PortError> {
     let Some(notifier) = &context.notifier else { return Ok(()) };
     let Some(first) = written.ended.first() else { return Ok(()) };

@@ -32,7 +32,7 @@ pub enum Acquired<T> {
 ///
 /// # Errors
 ///
-/// A call of a port failed. Nothing was attempted.
+/// Nothing was attempted.
 pub async fn events(
     context: &Context,
     mut hand: DeliveryInHand,
@@ -60,7 +60,7 @@ pub async fn events(
 ///
 /// # Errors
 ///
-/// The count could not be written. Nothing was attempted.
+/// Nothing was attempted.
 pub async fn slot(
     context: &Context,
     hands: &mut [DeliveryInHand],
@@ -82,7 +82,7 @@ pub async fn slot(
 ///
 /// # Errors
 ///
-/// The endpoint's health could not be read or written. Nothing was attempted.
+/// Nothing was attempted.
 pub async fn probe(
     context: &Context,
     hand: &DeliveryInHand,

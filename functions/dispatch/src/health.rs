@@ -88,10 +88,6 @@ impl HealthCache {
 
     /// The health of a subscription's endpoint, about a second old at most. Each read of the table
     /// also writes what this copy has seen itself, if that is newer.
-    ///
-    /// # Errors
-    ///
-    /// The table could not be read.
     pub async fn look(
         &self,
         subscription: &EventSubscription,
@@ -119,10 +115,6 @@ impl HealthCache {
     }
 
     /// Writes a health that was derived from one just read; `false` if another copy was faster.
-    ///
-    /// # Errors
-    ///
-    /// The table could not be written.
     pub async fn write(
         &self,
         subscription: &EventSubscription,
@@ -137,7 +129,7 @@ impl HealthCache {
     ///
     /// # Errors
     ///
-    /// The table could not be read or written, or others wrote every time.
+    /// It also fails when others wrote first every time.
     pub async fn note_success(
         &self,
         subscription: &EventSubscription,
@@ -163,7 +155,7 @@ impl HealthCache {
     ///
     /// # Errors
     ///
-    /// The table could not be read or written, or others wrote every time.
+    /// It also fails when others wrote first every time.
     pub async fn note_failure(
         &self,
         subscription: &EventSubscription,
@@ -196,7 +188,7 @@ impl HealthCache {
     ///
     /// # Errors
     ///
-    /// The table could not be read or written, or others wrote every time.
+    /// It also fails when others wrote first every time.
     pub async fn vote(
         &self,
         subscription: &EventSubscription,
@@ -215,7 +207,7 @@ impl HealthCache {
     ///
     /// # Errors
     ///
-    /// The table could not be read or written, or others wrote every time: no request may begin.
+    /// It also fails when others wrote first every time. No request may begin.
     pub async fn take(
         &self,
         subscription: &EventSubscription,

@@ -23,10 +23,6 @@ pub enum Found {
 }
 
 /// Fetches a delivery's events.
-///
-/// # Errors
-///
-/// The payload bucket could not be read, or holds something else.
 pub async fn take(context: &Context, delivery: &mut Delivery) -> Result<Found, PortError> {
     if !delivery.is_claimed() {
         return Ok(Found::InHand);
@@ -44,10 +40,6 @@ pub async fn take(context: &Context, delivery: &mut Delivery) -> Result<Found, P
 }
 
 /// Moves the events of a delivery from its message to the payload bucket.
-///
-/// # Errors
-///
-/// They could not be stored.
 pub async fn set_apart(context: &Context, delivery: Delivery) -> Result<Delivery, PortError> {
     if delivery.is_claimed() {
         return Ok(delivery);
@@ -58,10 +50,6 @@ pub async fn set_apart(context: &Context, delivery: Delivery) -> Result<Delivery
 
 /// The text of a message that carries a delivery. Events that do not fit are set apart: since they were
 /// packed, the limit may have been lowered.
-///
-/// # Errors
-///
-/// They could not be stored.
 pub async fn fitting(context: &Context, delivery: Delivery) -> Result<String, PortError> {
     let body = delivery.encode();
     if body.len() <= context.settings.queue_message_bytes_max {

@@ -23,10 +23,6 @@ use crate::{
 };
 
 /// The plans for deliveries of one event subscription.
-///
-/// # Errors
-///
-/// The endpoint's health could not be read.
 pub async fn plan_all(
     context: &Context,
     owner: &Owner,
@@ -64,10 +60,6 @@ fn plan_for(context: &Context, hand: &DeliveryInHand, health: &Health, spread: D
 }
 
 /// The plan for one delivery by what is known now.
-///
-/// # Errors
-///
-/// The endpoint's health could not be read.
 pub async fn plan_one(context: &Context, hand: &DeliveryInHand) -> Result<Plan, PortError> {
     let now = context.clock.now();
     let health = context.healths.look(hand.subscription(), now).await?;

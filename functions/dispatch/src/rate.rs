@@ -92,7 +92,7 @@ impl Rates {
 ///
 /// # Errors
 ///
-/// The count could not be written. Nothing was attempted.
+/// Nothing was attempted.
 pub async fn turn(
     context: &Context,
     subscription: &EventSubscription,

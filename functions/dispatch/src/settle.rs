@@ -196,7 +196,7 @@ pub enum Marked {
 ///
 /// # Errors
 ///
-/// The mark could not be written. The delivery is delivered and counted all the same.
+/// The delivery is delivered and counted all the same.
 pub async fn mark_delivered(context: &Context, known: &DeliveryState) -> Result<Marked, PortError> {
     let mut counted = false;
     for _ in 0..3 {

@@ -30,8 +30,8 @@ pub struct Outlet<'o> {
 ///
 /// # Errors
 ///
-/// A delivery could not be sent, twice. Others have been sent then, and nothing takes them back:
-/// the publisher's retry makes them duplicates, which are allowed; losses are not.
+/// Other deliveries have been sent then, and nothing takes them back: the publisher's retry makes
+/// them duplicates, which are allowed; losses are not.
 pub async fn enqueue(
     outlet: Outlet<'_>,
     packed: &Packed<'_>,
@@ -44,10 +44,6 @@ pub async fn enqueue(
 }
 
 /// Sends the deliveries of one wave.
-///
-/// # Errors
-///
-/// As [`enqueue`].
 pub async fn enqueue_wave(
     outlet: Outlet<'_>,
     packed: &Packed<'_>,
@@ -63,10 +59,6 @@ pub async fn enqueue_wave(
 }
 
 /// Sends pieces of a stored publish to the fan-out queue. Topics are its fair-queue groups.
-///
-/// # Errors
-///
-/// A message was not sent, twice.
 pub async fn send_pieces(
     outlet: Outlet<'_>,
     topic: &str,
@@ -91,10 +83,6 @@ async fn store(
 }
 
 /// Stores an object; a call that fails is made once more.
-///
-/// # Errors
-///
-/// It failed twice.
 pub async fn put(payloads: &dyn Payloads, key: &str, object: Vec<u8>) -> Result<(), PortError> {
     match payloads.put(key, object.clone()).await {
         Ok(()) => Ok(()),
@@ -109,7 +97,7 @@ pub async fn put(payloads: &dyn Payloads, key: &str, object: Vec<u8>) -> Result<
 ///
 /// # Errors
 ///
-/// One failed twice. Others have been sent then.
+/// The other messages have been sent then.
 pub async fn send<T>(
     sender: &dyn QueueSender,
     queue: Queue,

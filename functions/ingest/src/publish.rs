@@ -37,7 +37,7 @@ pub struct Way<'w> {
 ///
 /// # Errors
 ///
-/// A call failed twice. Some deliveries may have been sent then; what is repeated makes duplicates.
+/// Some deliveries may have been sent then; what is repeated makes duplicates.
 pub async fn send(
     way: Way<'_>,
     matched: &Matched,
@@ -54,10 +54,6 @@ pub async fn send(
 
 /// Stores the publish under that id, which no other request has, and sends a message for each of its pieces. A crash leaves an object that
 /// nobody asks for, or pieces of a publish that was not confirmed.
-///
-/// # Errors
-///
-/// The publish was not stored, or a message was not sent, twice.
 async fn store(way: Way<'_>, packed: &Packed<'_>, publish: Uuid) -> Result<(), PortError> {
     put(way.outlet.payloads, &fan_out::key(publish), fan_out::encode(packed)).await?;
     let pieces = fan_out::cut(packed, publish, way.piece_deliveries_max);

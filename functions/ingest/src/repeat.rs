@@ -17,9 +17,8 @@ const LOOKS_MAX: u32 = 4;
 ///
 /// # Errors
 ///
-/// The key was used with another body, another copy is at this publish, or the table failed twice.
-/// Without the table, a publish is refused: the publisher asked for no second delivery, and sends it
-/// again.
+/// It also fails when the table failed twice: the publisher asked for no second delivery, and sends
+/// the publish again.
 pub(crate) async fn begin(
     context: &Context,
     keyed: &Keyed,

@@ -122,10 +122,6 @@ pub(crate) enum Refused {
 }
 
 /// Asks the endpoint, a second time if it takes long to answer.
-///
-/// # Errors
-///
-/// [`Refused`] when the endpoint did not consent.
 pub(crate) async fn ask(
     client: &dyn HandshakeClient,
     handshake: &Handshake,

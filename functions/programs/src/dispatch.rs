@@ -40,10 +40,6 @@ use serde::{Deserialize, Serialize};
 const CHECK_WAIT: Duration = Duration::from_secs(8);
 
 /// Runs the function. `resources` makes the client that delivers to AWS resources.
-///
-/// # Errors
-///
-/// The environment lacks a setting, or the Runtime API can't be reached.
 pub async fn run(resources: impl FnOnce(&Clients) -> Arc<dyn ResourceClient>) -> Result<(), Error> {
     start_logging();
     let meter = Arc::new(EmbeddedMeter::from_env()?);

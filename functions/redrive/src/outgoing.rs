@@ -9,10 +9,6 @@ use gridpost_ports::{Outgoing, PortError};
 use crate::Context;
 
 /// The message of a delivery; events that are too large for it are stored before.
-///
-/// # Errors
-///
-/// They could not be stored.
 pub(crate) async fn outgoing(
     context: &Context,
     delivery: &Delivery,

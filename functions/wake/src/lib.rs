@@ -95,8 +95,7 @@ const READS_MAX: u32 = 3;
 ///
 /// # Errors
 ///
-/// Parked deliveries or the cursor could not be read or written. What could be read was sent, and
-/// the next run begins where this one failed.
+/// What could be read was sent, and the next run begins where this one failed.
 pub async fn wake(context: &Context, until: Timestamp) -> Result<Woken, PortError> {
     let this_minute = context.clock.now().as_minutes();
     let noted = context.cursor.load().await?;

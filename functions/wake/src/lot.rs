@@ -157,8 +157,8 @@ async fn keep(context: &Context, mut watch: Box<Watch>, next: Parked) -> Result<
 ///
 /// # Errors
 ///
-/// Partitions of the lot could not be read, or what was sent of them could not be removed: it is sent
-/// again by the next run. The others were emptied.
+/// What was sent and could not be removed is sent again by the next run. The other partitions were
+/// emptied.
 pub(crate) async fn take_turn(
     context: &Context,
     mut lot: Lot,

@@ -53,10 +53,6 @@ impl Clients {
     ///
     /// The SDK's default credential chain also reads files and calls services. A function on Lambda
     /// needs none of that, so it is not compiled in.
-    ///
-    /// # Errors
-    ///
-    /// [`SettingError`] when the environment holds no region or no credentials.
     pub fn from_env() -> Result<Self, SettingError> {
         let credentials = Credentials::new(
             text("AWS_ACCESS_KEY_ID")?,

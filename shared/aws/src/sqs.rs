@@ -39,10 +39,6 @@ pub struct QueueUrls {
 
 impl QueueUrls {
     /// Reads the URLs that the environment sets for this function.
-    ///
-    /// # Errors
-    ///
-    /// [`SettingError`] if a value is not text.
     pub fn from_env() -> Result<Self, SettingError> {
         Ok(Self {
             dispatch: queue_url(Queue::Dispatch)?,

@@ -335,10 +335,6 @@ impl Delivery {
     }
 
     /// Reads the queue form.
-    ///
-    /// # Errors
-    ///
-    /// [`DecodeError`] when the text is no delivery, one of another version, or one without events.
     pub fn decode(text: &str) -> Result<Self, DecodeError> {
         let delivery: Self = serde_json::from_str(text).map_err(DecodeError::NotADelivery)?;
         delivery.checked()

@@ -110,10 +110,6 @@ impl Problems {
     }
 
     /// The value, if it was read whole and without a problem.
-    ///
-    /// # Errors
-    ///
-    /// The problems, at least one.
     pub fn or<T>(self, read: Option<T>) -> Result<T, Self> {
         read.filter(|_| self.is_empty()).ok_or(self)
     }
@@ -385,10 +381,6 @@ fn whole_part(number: f64) -> Option<u64> {
 }
 
 /// Checks a resource's name: its length, and `[A-Za-z0-9-]`. `what` names it in the message.
-///
-/// # Errors
-///
-/// [`Problem`] at `name`.
 pub fn check_name(name: &str, what: &str, length: RangeInclusive<usize>) -> Result<(), Problem> {
     let of_the_alphabet = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     if of_the_alphabet && length.contains(&name.len()) {

@@ -172,10 +172,6 @@ pub enum Refusal {
 
 /// Parses an endpoint's URL into the form that requests carry, and checks everything that the URL
 /// alone shows. Host names are checked again when they are resolved.
-///
-/// # Errors
-///
-/// [`Refusal`] says what is not allowed.
 pub fn check_url(text: &str, allowed: &Allowed) -> Result<Uri, Refusal> {
     // The URL standard's parser would drop or repair these characters, but the endpoint's owner
     // meant something.

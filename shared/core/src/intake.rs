@@ -90,10 +90,6 @@ pub enum Unmappable {
 }
 
 /// Reads the events of a message.
-///
-/// # Errors
-///
-/// [`Unmappable`] where the message does not have the form that its source says.
 pub fn map<'m>(source: &'m Source, message: &Message<'m>) -> Result<Mapped<'m>, Unmappable> {
     let content = message::content(source, message)?;
     let events = match source.carries {

@@ -105,10 +105,6 @@ fn only(mut keys: Vec<PrivateKey>) -> Result<PrivateKey, PemProblem> {
 }
 
 /// Certificates, at least one, and nothing else.
-///
-/// # Errors
-///
-/// [`PemProblem`] says what the text has instead.
 pub fn certificates(text: &str) -> Result<Vec<Certificate>, PemProblem> {
     let Parts { certificates, keys } = parts(text)?;
     match (certificates.is_empty(), keys.is_empty()) {
@@ -119,10 +115,6 @@ pub fn certificates(text: &str) -> Result<Vec<Certificate>, PemProblem> {
 }
 
 /// One private key, and nothing else.
-///
-/// # Errors
-///
-/// [`PemProblem`] says what the text has instead.
 pub fn private_key(text: &str) -> Result<PrivateKey, PemProblem> {
     let Parts { certificates, keys } = parts(text)?;
     if !certificates.is_empty() {
@@ -132,10 +124,6 @@ pub fn private_key(text: &str) -> Result<PrivateKey, PemProblem> {
 }
 
 /// A chain of certificates and one private key, in any order.
-///
-/// # Errors
-///
-/// [`PemProblem`] says what the text has instead.
 pub fn chain_and_key(text: &str) -> Result<(Vec<Certificate>, PrivateKey), PemProblem> {
     let Parts { certificates, keys } = parts(text)?;
     if certificates.is_empty() {

@@ -155,10 +155,6 @@ pub enum NotResendable {
 /// The queue that a message goes back to: a delivery to its retry queue, where its state is read
 /// before it is attempted; an ended one to the dead-letter queue; a piece of a publish to the
 /// fan-out queue; an unreadable one to the queue named by `to`.
-///
-/// # Errors
-///
-/// [`NotResendable`] for an unreadable one without `to`, and a readable one that belongs elsewhere.
 pub fn resend_queue(
     content: &Content,
     to: Option<ResendTarget>,

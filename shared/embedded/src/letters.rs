@@ -67,10 +67,6 @@ impl Letters {
     }
 
     /// Creates a bucket if necessary.
-    ///
-    /// # Errors
-    ///
-    /// The folder can't be created, or the stores are closed.
     pub async fn create(&self, bucket: &str) -> Result<(), PortError> {
         const CALL: &str = "dead letters: making a bucket";
         self.database.check(CALL)?;

@@ -55,10 +55,6 @@ impl Waiting {
     }
 
     /// Opens them.
-    ///
-    /// # Errors
-    ///
-    /// The database can't be read or written.
     pub fn open(self, clock: Arc<dyn Clock>) -> Result<Embedded, OpenError> {
         let Self { options, prepared } = self;
         let database = Arc::new(Database::open(prepared, Arc::clone(&clock))?);
@@ -74,10 +70,6 @@ impl Waiting {
 
 impl Embedded {
     /// Locks the folder, creating it if necessary, before there is a clock for it.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`open`](Self::open).
     pub fn prepare(options: Options) -> Result<Waiting, OpenError> {
         let prepared = Prepared::of(&options)?;
         Ok(Waiting { options, prepared })
@@ -85,10 +77,6 @@ impl Embedded {
 
     /// Opens the folder, creating it if necessary; without one, everything is kept in memory and
     /// lost at the end.
-    ///
-    /// # Errors
-    ///
-    /// Another process has it open, another version has written it, or it can't be read or written.
     pub fn open(options: Options, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         Self::prepare(options)?.open(clock)
     }
@@ -128,29 +116,17 @@ impl Embedded {
     /// Receives up to `most` visible messages, the longest-waiting first. Each is hidden for its
     /// queue's visibility timeout; one that was received too often goes to the poison queue
     /// instead.
-    ///
-    /// # Errors
-    ///
-    /// The database can't be read, or the stores are closed.
     pub async fn receive(&self, queue: Queue, most: usize) -> Result<Vec<Received>, PortError> {
         self.queues.receive(queue, most).await
     }
 
     /// Deletes received messages, as `QueueReceiver` does. One that is gone counts as deleted.
-    ///
-    /// # Errors
-    ///
-    /// The database can't be written, or the stores are closed.
     pub async fn delete(&self, queue: Queue, receipts: Vec<String>) -> Result<(), PortError> {
         gridpost_ports::QueueReceiver::delete(&*self.queues, queue, receipts).await
     }
 
     /// When the next message of the queue is visible, which may be in the past; `None` when it holds
     /// nothing.
-    ///
-    /// # Errors
-    ///
-    /// There is no such queue, or the stores are closed.
     pub async fn next_visible(&self, queue: Queue) -> Result<Option<Timestamp>, PortError> {
         self.queues.next_visible(queue)
     }

@@ -150,10 +150,6 @@ impl ConfigurationCache {
 
     /// The same, at that revision or newer. Returns an older one if there is no newer one, or if it
     /// can't be read.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::topic`].
     pub async fn topic_at_least(
         &self,
         name: &str,
@@ -172,10 +168,6 @@ impl ConfigurationCache {
 
     /// The same, as of a read that began at or after that time: what it lacks does not exist.
     /// Memory would be no evidence of that.
-    ///
-    /// # Errors
-    ///
-    /// The table could not be read.
     pub async fn topic_read_after(
         &self,
         name: &str,

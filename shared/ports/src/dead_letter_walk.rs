@@ -91,7 +91,7 @@ impl<'w> Walk<'w> {
     ///
     /// # Errors
     ///
-    /// A list or an object could not be read; see [`Self::look`].
+    /// The walk can be asked again: see [`Self::look`].
     pub async fn next(&mut self) -> Result<Option<Item>, BucketError> {
         while self.items.is_empty() {
             if !self.look().await? {

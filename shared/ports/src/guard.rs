@@ -11,19 +11,11 @@ use crate::PortError;
 
 /// Does the work and turns a panic in it into an error. `what` is what it is doing, as in "settling a
 /// record".
-///
-/// # Errors
-///
-/// The work panicked.
 pub fn caught<T>(what: &'static str, work: impl FnOnce() -> T) -> Result<T, PortError> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| error_of(what, panic))
 }
 
 /// The same for work that waits.
-///
-/// # Errors
-///
-/// As above.
 pub fn guarded<T>(
     what: &'static str,
     work: impl Future<Output = T>,

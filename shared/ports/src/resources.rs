@@ -24,9 +24,5 @@ pub trait ResourceClient: Send + Sync {
 #[async_trait]
 pub trait ResourceChecker: Send + Sync {
     /// The function's finding.
-    ///
-    /// # Errors
-    ///
-    /// The function could not be asked.
     async fn check(&self, resource: &Resource) -> Result<Finding, PortError>;
 }

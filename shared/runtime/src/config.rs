@@ -39,19 +39,11 @@ pub enum SettingError {
 }
 
 /// A setting as text.
-///
-/// # Errors
-///
-/// [`SettingError::Missing`] when the variable is not set.
 pub fn text(name: &'static str) -> Result<String, SettingError> {
     env::var(name).map_err(|_| SettingError::Missing(name))
 }
 
 /// A setting of another type, or its default where the variable is not set.
-///
-/// # Errors
-///
-/// [`SettingError::Wrong`] when it is set and can't be read.
 pub fn parsed_or<T>(name: &'static str, default: T) -> Result<T, SettingError>
 where
     T: FromStr<Err: Display>,
@@ -91,75 +83,43 @@ pub mod default {
 }
 
 /// Whether and what functions log: `GRIDPOST_LOG`, a level or levels by module.
-///
-/// # Errors
-///
-/// [`SettingError::Wrong`] when it can't be read, as for every setting below.
 pub fn log<T: FromStr<Err: Display>>(default: T) -> Result<T, SettingError> {
     parsed_or("GRIDPOST_LOG", default)
 }
 
 /// CloudWatch's namespace of all metrics, from `GRIDPOST_METRIC_NAMESPACE`.
-///
-/// # Errors
-///
-/// As [`log`].
 pub fn metric_namespace() -> Result<String, SettingError> {
     parsed_or("GRIDPOST_METRIC_NAMESPACE", NAMESPACE.to_owned())
 }
 
 /// Whether there are metrics by topic and event subscription, from
 /// `GRIDPOST_METRICS_BY_EVENT_SUBSCRIPTION`.
-///
-/// # Errors
-///
-/// As [`log`].
 pub fn metrics_by_event_subscription() -> Result<bool, SettingError> {
     parsed_or("GRIDPOST_METRICS_BY_EVENT_SUBSCRIPTION", false)
 }
 
 /// Whether durations are metrics, from `GRIDPOST_LATENCY_METRICS`.
-///
-/// # Errors
-///
-/// As [`log`].
 pub fn latency_metrics() -> Result<bool, SettingError> {
     parsed_or("GRIDPOST_LATENCY_METRICS", false)
 }
 
 /// The table of topics and event subscriptions, from `GRIDPOST_CONFIG_TABLE`.
-///
-/// # Errors
-///
-/// [`SettingError::Missing`] when it is not set.
 pub fn config_table() -> Result<String, SettingError> {
     text("GRIDPOST_CONFIG_TABLE")
 }
 
 /// The table of states, from `GRIDPOST_STATE_TABLE`.
-///
-/// # Errors
-///
-/// As [`config_table`].
 pub fn state_table() -> Result<String, SettingError> {
     text("GRIDPOST_STATE_TABLE")
 }
 
 /// The bucket of what no message can carry, from `GRIDPOST_PAYLOAD_BUCKET`.
-///
-/// # Errors
-///
-/// As [`config_table`].
 pub fn payload_bucket() -> Result<String, SettingError> {
     text("GRIDPOST_PAYLOAD_BUCKET")
 }
 
 /// The URL of a queue that is no retry queue, from `GRIDPOST_…_QUEUE_URL`; empty where the function has
 /// nothing to do with it.
-///
-/// # Errors
-///
-/// As [`log`].
 pub fn queue_url(queue: Queue) -> Result<String, SettingError> {
     let name = match queue {
         Queue::Dispatch => "GRIDPOST_DISPATCH_QUEUE_URL",
@@ -176,19 +136,11 @@ pub fn queue_url(queue: Queue) -> Result<String, SettingError> {
 
 /// The source that intake takes messages from, from `GRIDPOST_SOURCE`, a JSON object that
 /// `infra/modules/aws-source` writes.
-///
-/// # Errors
-///
-/// [`SettingError::Missing`] when it is not set, [`SettingError::Wrong`] when it can't be read.
 pub fn source() -> Result<Source, SettingError> {
     parsed("GRIDPOST_SOURCE", &text("GRIDPOST_SOURCE")?)
 }
 
 /// The URLs of the retry queues in shard order, from `GRIDPOST_RETRY_QUEUE_URLS` (comma separated).
-///
-/// # Errors
-///
-/// As [`log`].
 pub fn retry_queue_urls() -> Result<Vec<String>, SettingError> {
     let urls = parsed_or("GRIDPOST_RETRY_QUEUE_URLS", String::new())?;
     Ok(urls.split(',').filter(|url| !url.is_empty()).map(str::to_owned).collect())
@@ -196,37 +148,21 @@ pub fn retry_queue_urls() -> Result<Vec<String>, SettingError> {
 
 /// How many of the retry queues get messages, from `GRIDPOST_RETRY_QUEUES_SENT_TO`; without it all. Those
 /// behind them are being emptied.
-///
-/// # Errors
-///
-/// As [`log`].
 pub fn retry_queues_sent_to() -> Result<usize, SettingError> {
     parsed_or("GRIDPOST_RETRY_QUEUES_SENT_TO", usize::MAX)
 }
 
 /// The largest message that the queues take, in bytes, from `GRIDPOST_QUEUE_MESSAGE_BYTES_MAX`.
-///
-/// # Errors
-///
-/// As [`log`].
 pub fn queue_message_bytes_max() -> Result<usize, SettingError> {
     parsed_or("GRIDPOST_QUEUE_MESSAGE_BYTES_MAX", default::QUEUE_MESSAGE_BYTES_MAX)
 }
 
 /// Most deliveries that a publish's own request enqueues, from `GRIDPOST_INLINE_FAN_OUT`.
-///
-/// # Errors
-///
-/// As [`log`].
 pub fn inline_fan_out() -> Result<usize, SettingError> {
     parsed_or("GRIDPOST_INLINE_FAN_OUT", default::INLINE_FAN_OUT)
 }
 
 /// Who may publish, from `GRIDPOST_PUBLISH_AUTHORIZATION`.
-///
-/// # Errors
-///
-/// As [`log`].
 pub fn publish_authorization<T>() -> Result<T, SettingError>
 where
     T: Default + FromStr<Err: Display>,
@@ -235,10 +171,6 @@ where
 }
 
 /// Who may call the manage API, from `GRIDPOST_MANAGE_AUTHORIZATION`.
-///
-/// # Errors
-///
-/// As [`log`].
 pub fn manage_authorization<T>() -> Result<T, SettingError>
 where
     T: Default + FromStr<Err: Display>,
@@ -247,56 +179,32 @@ where
 }
 
 /// Base URL of the publish API, from `GRIDPOST_PUBLISH_URL`.
-///
-/// # Errors
-///
-/// As [`config_table`].
 pub fn publish_url() -> Result<String, SettingError> {
     text("GRIDPOST_PUBLISH_URL")
 }
 
 /// Base URL of the manage API without a slash at its end, from `GRIDPOST_MANAGE_URL`.
-///
-/// # Errors
-///
-/// As [`config_table`].
 pub fn manage_url() -> Result<String, SettingError> {
     Ok(text("GRIDPOST_MANAGE_URL")?.trim_end_matches('/').to_owned())
 }
 
 /// The function dispatch, whose account is the deployment's; from `GRIDPOST_DISPATCH_ARN`.
-///
-/// # Errors
-///
-/// [`SettingError::Missing`] when it is not set, [`SettingError::Wrong`] when it is no ARN.
 pub fn dispatch_arn() -> Result<Arn, SettingError> {
     parsed("GRIDPOST_DISPATCH_ARN", &text("GRIDPOST_DISPATCH_ARN")?)
 }
 
 /// How the deployment names itself to CloudEvents endpoints, from `GRIDPOST_VALIDATION_ORIGIN`.
-///
-/// # Errors
-///
-/// As [`log`].
 pub fn validation_origin() -> Result<String, SettingError> {
     parsed_or("GRIDPOST_VALIDATION_ORIGIN", default::VALIDATION_ORIGIN.to_owned())
 }
 
 /// How much of a failed response is kept, from `GRIDPOST_FAILED_RESPONSE_BYTES`.
-///
-/// # Errors
-///
-/// As [`log`].
 pub fn failed_response_bytes() -> Result<ResponseBytes, SettingError> {
     parsed_or("GRIDPOST_FAILED_RESPONSE_BYTES", ResponseBytes::default())
 }
 
 /// How long outcomes put an event subscription on probation, where that is not the core's default:
 /// `GRIDPOST_PROBATION_SECONDS`, a JSON object of seconds by outcome.
-///
-/// # Errors
-///
-/// As [`log`].
 pub fn probation() -> Result<Durations, SettingError> {
     const NAME: &str = "GRIDPOST_PROBATION_SECONDS";
     let text = parsed_or(NAME, "{}".to_owned())?;
@@ -306,10 +214,6 @@ pub fn probation() -> Result<Durations, SettingError> {
 }
 
 /// When endpoints count as slow, from `GRIDPOST_SLOW_AFTER_MS`, and what they may hold then.
-///
-/// # Errors
-///
-/// As [`log`].
 pub fn lanes() -> Result<LaneSettings, SettingError> {
     let own = LaneSettings::default();
     let default = u64::try_from(own.slow_after.as_millis()).unwrap_or(u64::MAX);
@@ -319,10 +223,6 @@ pub fn lanes() -> Result<LaneSettings, SettingError> {
 
 /// How many runs may listen for late responses at the same time: those for first attempts, from
 /// `GRIDPOST_FIRST_ATTEMPT_LISTENERS`, and those of a retry queue, from `GRIDPOST_RETRY_LISTENERS`.
-///
-/// # Errors
-///
-/// As [`log`].
 pub fn listeners_max() -> Result<(usize, usize), SettingError> {
     let first = parsed_or("GRIDPOST_FIRST_ATTEMPT_LISTENERS", 55)?;
     Ok((first, parsed_or("GRIDPOST_RETRY_LISTENERS", 5)?))
@@ -330,78 +230,46 @@ pub fn listeners_max() -> Result<(usize, usize), SettingError> {
 
 /// Above so many messages in flight in a retry queue, long waits are parked; from
 /// `GRIDPOST_RETRY_IN_FLIGHT_LIMIT`.
-///
-/// # Errors
-///
-/// As [`log`].
 pub fn retry_in_flight_limit() -> Result<u64, SettingError> {
     parsed_or("GRIDPOST_RETRY_IN_FLIGHT_LIMIT", 60_000)
 }
 
 /// How long an ended delivery waits for others to share its object, from
 /// `GRIDPOST_DEAD_LETTER_DELAY_SECONDS`.
-///
-/// # Errors
-///
-/// As [`log`].
 pub fn dead_letter_delay_s() -> Result<u32, SettingError> {
     parsed_or("GRIDPOST_DEAD_LETTER_DELAY_SECONDS", 300)
 }
 
 /// How long a destination for dead letters may refuse, from `GRIDPOST_DEAD_LETTER_GIVE_UP_SECONDS`.
-///
-/// # Errors
-///
-/// As [`log`].
 pub fn dead_letter_give_up_after() -> Result<Duration, SettingError> {
     let default = default::DEAD_LETTER_GIVE_UP_AFTER.as_secs();
     Ok(Duration::from_secs(parsed_or("GRIDPOST_DEAD_LETTER_GIVE_UP_SECONDS", default)?))
 }
 
 /// The topic that is told of dead letters, from `GRIDPOST_DEAD_LETTER_TOPIC`, if one is.
-///
-/// # Errors
-///
-/// As [`log`].
 pub fn dead_letter_topic() -> Result<Option<String>, SettingError> {
     let topic = parsed_or("GRIDPOST_DEAD_LETTER_TOPIC", String::new())?;
     Ok(Some(topic).filter(|topic| !topic.is_empty()))
 }
 
 /// Whether first attempts that succeed are logged, from `GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS`.
-///
-/// # Errors
-///
-/// As [`log`].
 pub fn log_successful_attempts() -> Result<bool, SettingError> {
     parsed_or("GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS", false)
 }
 
 /// How long configuration is kept in memory, from `GRIDPOST_CONFIG_CACHE_MS` (milliseconds).
-///
-/// # Errors
-///
-/// [`SettingError::Wrong`] when it is no number.
 pub fn configuration_kept_for() -> Result<Duration, SettingError> {
     Ok(Duration::from_millis(parsed_or("GRIDPOST_CONFIG_CACHE_MS", 2_000)?))
 }
 
 /// How long dispatch keeps configuration in memory, for the functions that must know it, from
 /// `GRIDPOST_DISPATCH_CONFIG_CACHE_MS` (milliseconds).
-///
-/// # Errors
-///
-/// [`SettingError::Wrong`] when it is no number.
 pub fn dispatch_keeps_configuration() -> Result<Duration, SettingError> {
     Ok(Duration::from_millis(parsed_or("GRIDPOST_DISPATCH_CONFIG_CACHE_MS", 10_000)?))
 }
 
 /// How long functions may go on with the configuration that they have where the table can't be read,
 /// from `GRIDPOST_CONFIG_STALE_SECONDS`.
-///
-/// # Errors
-///
-/// [`SettingError::Wrong`] when it is no number.
 pub fn configuration_stale_for() -> Result<Duration, SettingError> {
     let stale_s = default::CONFIGURATION_STALE_FOR.as_secs();
     Ok(Duration::from_secs(parsed_or("GRIDPOST_CONFIG_STALE_SECONDS", stale_s)?))
@@ -409,10 +277,6 @@ pub fn configuration_stale_for() -> Result<Duration, SettingError> {
 
 /// For how long and how much configuration a function keeps in memory:
 /// [`configuration_kept_for`], [`configuration_stale_for`], and an eighth of its memory.
-///
-/// # Errors
-///
-/// [`SettingError::Wrong`] when one of them is no number.
 pub fn configuration_limits() -> Result<Limits, SettingError> {
     let memory_mb: usize = parsed_or("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", 512)?;
     Ok(Limits {
@@ -425,10 +289,6 @@ pub fn configuration_limits() -> Result<Limits, SettingError> {
 /// What endpoints are allowed to be, from `GRIDPOST_ENDPOINT_ALLOWED_NETWORKS`,
 /// `GRIDPOST_ENDPOINT_ALLOWED_PORTS`, `GRIDPOST_RESOURCE_DESTINATIONS` (all comma separated),
 /// `GRIDPOST_ENDPOINT_SECRETS` and `GRIDPOST_ENDPOINT_IDENTITIES` (JSON objects).
-///
-/// # Errors
-///
-/// [`SettingError::Wrong`] when one of them can't be read.
 pub fn allowed_endpoints() -> Result<Allowed, SettingError> {
     Ok(Allowed {
         networks: parsed_or("GRIDPOST_ENDPOINT_ALLOWED_NETWORKS", AllowedNetworks::default())?,
@@ -444,10 +304,6 @@ pub fn allowed_endpoints() -> Result<Allowed, SettingError> {
 
 /// The identities of AWS that requests to endpoints may prove, from `GRIDPOST_ENDPOINT_IDENTITIES` (a
 /// JSON object).
-///
-/// # Errors
-///
-/// [`SettingError::Wrong`] when it can't be read.
 pub fn endpoint_identities() -> Result<Identities, SettingError> {
     parsed_or("GRIDPOST_ENDPOINT_IDENTITIES", Identities::default())
 }

@@ -34,10 +34,6 @@ const REQUEST_ID: &str = "lambda-runtime-aws-request-id";
 
 /// Answers every invocation, given its event and when Lambda stops it. What was counted is written
 /// when it is answered.
-///
-/// # Errors
-///
-/// The Runtime API can't be reached, or answers with what is no invocation.
 pub async fn serve<E, R, D, F>(
     meter: &EmbeddedMeter,
     answer: impl Fn(E, Timestamp) -> F,
@@ -62,10 +58,6 @@ where
 /// [`serve`] for a function whose one invoker is the mapping of a queue; `handle` answers which
 /// messages SQS keeps, by id. Messages of another queue, as from a mapping that an update has not led
 /// away yet, are kept: the function that they are for gets them.
-///
-/// # Errors
-///
-/// As [`serve`], or the queue's URL is not set.
 pub async fn serve_queue<F>(
     meter: &EmbeddedMeter,
     queue: Queue,
@@ -86,10 +78,6 @@ where
 
 /// [`serve`] for intake, whose one invoker is the mapping of a source's queue; `take` answers which
 /// messages SQS keeps, by id. Messages of another queue are kept.
-///
-/// # Errors
-///
-/// As [`serve`].
 pub async fn serve_source<F>(
     meter: &EmbeddedMeter,
     queue_arn: &str,
@@ -112,10 +100,6 @@ where
 /// and leaves out one thing: that sets `_X_AMZN_TRACE_ID` anew for each invocation, and glibc keeps
 /// every value that a variable ever had. A process that is invoked a million times had grown by
 /// some 100 MB. What the SDK reads there, its clients are given by [`lineage`] instead.
-///
-/// # Errors
-///
-/// The Runtime API can't be reached, or answers with what is no invocation.
 async fn run<S>(runtime: Runtime<S>) -> Result<(), Error>
 where
     S: Service<LambdaInvocation, Response = (), Error = Error>,

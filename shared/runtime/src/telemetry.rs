@@ -165,10 +165,6 @@ impl Default for EmbeddedMeter {
 impl EmbeddedMeter {
     /// A meter for the namespace that `GRIDPOST_METRIC_NAMESPACE` names (default [`NAMESPACE`]), by topic
     /// and event subscription where `GRIDPOST_METRICS_BY_EVENT_SUBSCRIPTION` is `true` (default `false`).
-    ///
-    /// # Errors
-    ///
-    /// One of the variables is set and can't be read.
     pub fn from_env() -> Result<Self, SettingError> {
         let namespace = config::metric_namespace()?;
         let by_name = config::metrics_by_event_subscription()?;

@@ -56,10 +56,6 @@ impl Services {
     }
 
     /// The program's own credentials, within [`SECRET_WAIT`].
-    ///
-    /// # Errors
-    ///
-    /// Why no credentials came.
     pub async fn credentials(&self) -> Result<Credentials, String> {
         let provider = self.credentials.as_ref().ok_or("no credentials")?;
         let provided = timeout(SECRET_WAIT, provider.provide_credentials()).await;
@@ -68,10 +64,6 @@ impl Services {
     }
 
     /// Makes a call within [`SECRET_WAIT`], and returns its answer, whatever it says.
-    ///
-    /// # Errors
-    ///
-    /// It can't be signed, or there is no answer.
     pub async fn call(&self, call: Call<'_>) -> Result<HandshakeResponse, PortError> {
         // Who asks must not give up before: what fails here is kept, and what is given up is not.
         let answered = timeout(SECRET_WAIT, self.answer(call)).await;

@@ -134,10 +134,6 @@ struct ErrorCode {
 }
 
 /// Reads a role's credentials.
-///
-/// # Errors
-///
-/// [`NoToken`] says what the answer lacks.
 pub(crate) fn read_role(answer: &HandshakeResponse, now: Timestamp) -> Result<Assumed, NoToken> {
     let given: AssumeRoleResponse = read(ASSUME_ROLE, answer, "credentials")?;
     let Given { access_key_id, secret_access_key, session_token, expiration } =
@@ -158,10 +154,6 @@ pub(crate) fn read_role(answer: &HandshakeResponse, now: Timestamp) -> Result<As
 }
 
 /// Reads a token.
-///
-/// # Errors
-///
-/// [`NoToken`] says what the answer lacks.
 pub(crate) fn read_token(
     answer: &HandshakeResponse,
     now: Timestamp,

@@ -21,10 +21,6 @@ struct Marked {
 
 /// What identifies an event: the mark in its data if it has one, otherwise its id. Ids may be
 /// equal: a publisher that repeats a publish sends the same.
-///
-/// # Errors
-///
-/// The text is not an event.
 pub fn name(text: &str) -> serde_json::Result<String> {
     let Named { id, data } = serde_json::from_str(text)?;
     let data = data.map(RawValue::get).filter(|data| data.starts_with('{'));

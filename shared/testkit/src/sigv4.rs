@@ -40,10 +40,6 @@ impl Received<'_> {
 }
 
 /// Makes the signature of a request again, with the secret of the key that it names.
-///
-/// # Errors
-///
-/// What is wrong with it.
 pub fn verify(request: Received<'_>, secret: &str) -> Result<Signed, String> {
     let authorization = request.header("authorization").ok_or("no authorization")?;
     let rest = authorization.strip_prefix("AWS4-HMAC-SHA256 ").ok_or("another algorithm")?;

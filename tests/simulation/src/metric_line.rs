@@ -11,10 +11,6 @@ const VALUE_CHARS_MAX: usize = 1_024;
 
 /// Checks a line that may be a metric: names, units, dimensions and their values must match the
 /// table. Returns the metric's name, or `None` for another kind of line.
-///
-/// # Errors
-///
-/// What is wrong with it.
 pub fn check(line: &str) -> Result<Option<String>, String> {
     let Ok(document) = serde_json::from_str::<Value>(line) else { return Ok(None) };
     let Some(metadata) = document.get("_aws") else { return Ok(None) };

@@ -80,10 +80,6 @@ impl Target {
 }
 
 /// Runs a mix once.
-///
-/// # Errors
-///
-/// The process does not start, or refuses a publish.
 pub async fn run(mix: &'static Mix, host: Host, options: &Options) -> anyhow::Result<Run> {
     let folder = options.logs.join(mix.name);
     // Removes what an earlier run has left there.

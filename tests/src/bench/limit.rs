@@ -72,10 +72,6 @@ pub struct Cost {
 pub const FLAG: &str = "--bare";
 
 /// Measures a task in a process of `program`, which is this one.
-///
-/// # Errors
-///
-/// The process fails.
 pub async fn measure(program: &Path, task: &Task) -> anyhow::Result<Cost> {
     let name = task.bare.to_possible_value().context("every one has a name")?;
     let output = Command::new(program)
@@ -91,10 +87,6 @@ pub async fn measure(program: &Path, task: &Task) -> anyhow::Result<Cost> {
 }
 
 /// Does a task in this process, on a current-thread runtime, and returns its cost.
-///
-/// # Errors
-///
-/// A request fails, or its answer is no success.
 pub async fn perform(task: &Task) -> anyhow::Result<Cost> {
     let warming = Task { times: (task.times / 10).max(task.concurrency), ..task.clone() };
     match task.bare {
@@ -231,10 +223,6 @@ fn parse_loop(task: &Task) -> anyhow::Result<()> {
 }
 
 /// Runs a Lambda function that reads its event as raw JSON and answers with `{}`.
-///
-/// # Errors
-///
-/// The runtime stops.
 pub async fn empty_function() -> Result<(), lambda_runtime::Error> {
     let nothing = |_: lambda_runtime::LambdaEvent<Box<RawValue>>| async {
         Ok::<_, lambda_runtime::Error>(serde_json::Map::new())

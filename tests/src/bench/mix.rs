@@ -268,10 +268,6 @@ impl Mix {
     }
 
     /// The items of the configuration table, in the form in which the product stores them.
-    ///
-    /// # Errors
-    ///
-    /// The product's types can't read an item that is to be stored.
     pub fn items(&self, url: impl Fn(&Endpoint) -> String) -> serde_json::Result<Vec<Value>> {
         let item = |pk: String, sk: String, document: String| {
             json!({
@@ -298,10 +294,6 @@ impl Mix {
     }
 
     /// The event subscription of an endpoint, as it is stored.
-    ///
-    /// # Errors
-    ///
-    /// The product's type can't read the item that is to be stored.
     pub fn subscription(
         &self,
         endpoint: &Endpoint,

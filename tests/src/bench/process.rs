@@ -24,10 +24,6 @@ pub struct Usage {
 
 impl Usage {
     /// Of a running process: all its threads together, including those that have ended.
-    ///
-    /// # Errors
-    ///
-    /// There is no such process, or this is not Linux.
     pub fn of(process: u32) -> anyhow::Result<Self> {
         let read = |file: &str| {
             let path = format!("/proc/{process}/{file}");
@@ -96,10 +92,6 @@ pub struct Machine {
 
 impl Machine {
     /// This machine now.
-    ///
-    /// # Errors
-    ///
-    /// This is not Linux.
     pub fn now() -> anyhow::Result<Self> {
         let read = |path: &str| fs::read_to_string(path).with_context(|| path.to_owned());
         let cpus = read("/proc/cpuinfo")?;

@@ -349,10 +349,6 @@ impl Report {
     }
 
     /// Writes the JSON to `file`, and the plots beside it.
-    ///
-    /// # Errors
-    ///
-    /// A file can't be written.
     pub fn write(&self, file: &Path) -> anyhow::Result<()> {
         // A line for each figure.
         let json = serde_json::to_string(self)?.replace("},", "},\n");

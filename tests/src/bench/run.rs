@@ -227,10 +227,6 @@ fn environment(mix: &Mix, url: &str, trusted: &Path) -> BTreeMap<String, String>
 }
 
 /// Runs a mix once.
-///
-/// # Errors
-///
-/// The deployment does not come up, or a function fails or dies.
 pub async fn run(mix: &'static Mix, options: &Options) -> anyhow::Result<Run> {
     if let Some(host) = mix.dev {
         return dev::run(mix, host, options).await;

@@ -172,10 +172,6 @@ impl Drop for Sandbox {
 
 impl Sandbox {
     /// Starts a program and waits for its first question for work. Its output goes to `log`.
-    ///
-    /// # Errors
-    ///
-    /// It can't be started, or does not ask for work.
     pub async fn start(program: &Program, log: &Path) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -209,10 +205,6 @@ impl Sandbox {
     }
 
     /// Hands one invocation in and waits for its answer. `on_hand` is called just before.
-    ///
-    /// # Errors
-    ///
-    /// The function has failed, or died.
     pub async fn invoke(
         &self,
         payload: Bytes,
@@ -236,10 +228,6 @@ impl Sandbox {
     }
 
     /// What its process has used so far.
-    ///
-    /// # Errors
-    ///
-    /// It is gone.
     pub fn usage(&self) -> anyhow::Result<Usage> {
         Usage::of(self.process)
     }
@@ -254,10 +242,6 @@ pub struct Function {
 
 impl Function {
     /// Starts this many sandboxes of a program.
-    ///
-    /// # Errors
-    ///
-    /// One of them does not start.
     pub async fn start(program: &Program, count: usize, logs: &Path) -> anyhow::Result<Self> {
         let mut all = Vec::new();
         for number in 0..count {
@@ -278,10 +262,6 @@ impl Function {
     }
 
     /// Invokes it in the sandbox that was idle for the shortest time, as soon as one is idle.
-    ///
-    /// # Errors
-    ///
-    /// The function has failed, or died.
     pub async fn invoke(
         &self,
         payload: Bytes,
@@ -296,10 +276,6 @@ impl Function {
     }
 
     /// What its sandboxes have used so far: the sum of their times, and the highest peak.
-    ///
-    /// # Errors
-    ///
-    /// One of them is gone.
     pub fn usage(&self) -> anyhow::Result<Usage> {
         let mut sum = Usage::default();
         for sandbox in &self.all {

@@ -71,10 +71,6 @@ impl Drop for Sinks {
 
 impl Sinks {
     /// Starts them, over plain HTTP and over TLS. Each answers after the given time.
-    ///
-    /// # Errors
-    ///
-    /// No port is free.
     pub async fn start(
         endpoints: &[Endpoint],
         book: Arc<Book>,
@@ -120,10 +116,6 @@ impl Sinks {
 
 /// Makes a certificate for this machine, writes it to `file` for clients to trust, and returns what
 /// servers need.
-///
-/// # Errors
-///
-/// It can't be made or written.
 pub fn certificate(file: &Path) -> anyhow::Result<TlsAcceptor> {
     let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
     let mut parameters = CertificateParams::new(names)?;

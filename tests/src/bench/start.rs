@@ -24,10 +24,6 @@ use super::{
 
 /// Starts both functions afresh with AWS and endpoints over TLS, and makes two publishes one after
 /// the other: the first one opens all connections, the second one uses them.
-///
-/// # Errors
-///
-/// A function does not start, or fails.
 pub async fn start(options: &Options) -> anyhow::Result<Figures> {
     let mix = Mix::named("https").context("there is a mix over TLS")?;
     let options = Options { sandboxes: 1, ..options.clone() };
@@ -54,10 +50,6 @@ pub async fn start(options: &Options) -> anyhow::Result<Figures> {
 }
 
 /// The cost of invoking a function that does nothing: the runtime alone.
-///
-/// # Errors
-///
-/// It does not start, or fails.
 pub async fn empty_function(program: &Path, logs: &Path) -> anyhow::Result<f64> {
     const TIMES: u32 = 5_000;
     let program = Program {
@@ -81,10 +73,6 @@ pub async fn empty_function(program: &Path, logs: &Path) -> anyhow::Result<f64> 
 }
 
 /// The size of a program zipped as Lambda takes it, in MB (1,000,000 bytes).
-///
-/// # Errors
-///
-/// Python, which zips it, is missing.
 pub async fn zipped_mb(program: &Path, folder: &Path) -> anyhow::Result<f64> {
     let zip: PathBuf = folder.join("bootstrap.zip");
     let script = "import sys, zipfile\n\

@@ -47,10 +47,6 @@ impl Tables {
     }
 
     /// Answers a call by its name.
-    ///
-    /// # Errors
-    ///
-    /// DynamoDB would refuse the call, or this stand-in does not know it or its expressions.
     pub fn call(&self, name: &str, body: &[u8]) -> Result<Value, Refusal> {
         let call: Call =
             serde_json::from_slice(body).map_err(|error| invalid(&error.to_string()))?;

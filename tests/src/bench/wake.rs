@@ -83,10 +83,6 @@ impl fmt::Display for Outcome {
 }
 
 /// Parks the load, runs wake until nothing is left, and returns the result.
-///
-/// # Errors
-///
-/// The program can't be started, fails, dies, or makes an unknown call.
 pub async fn run(program: &Path, load: Load, logs: &Path) -> anyhow::Result<Outcome> {
     let trusted = logs.join("trusted.pem");
     let tls = certificate(&trusted)?;

@@ -46,10 +46,6 @@ pub struct Deployment<'a> {
 
 impl<'a> Deployment<'a> {
     /// Reads those of these functions.
-    ///
-    /// # Errors
-    ///
-    /// Something is not as it was deployed.
     pub async fn of(world: &'a World, functions: &[&'static str]) -> anyhow::Result<Self> {
         let sqs = sqs(&world.ground.connection.emulator_url);
         let (environments, visibilities) = (BTreeMap::new(), BTreeMap::new());
@@ -75,10 +71,6 @@ impl<'a> Deployment<'a> {
 
     /// Makes the functions call AWS through the proxy, and a killed function's messages come back
     /// soon. Without a proxy, restores everything.
-    ///
-    /// # Errors
-    ///
-    /// When the emulator refuses.
     pub async fn turn_to(&self, proxy: Option<&Proxy>) -> anyhow::Result<()> {
         for (url, visibility) in &self.visibilities {
             let seconds = proxy.map_or_else(|| visibility.clone(), |_| VISIBILITY_S.to_string());
@@ -108,10 +100,6 @@ impl<'a> Deployment<'a> {
     }
 
     /// Makes a function run that program, a zip file, from now on.
-    ///
-    /// # Errors
-    ///
-    /// When the emulator refuses it.
     pub async fn run(&self, function: &str, zip: &[u8]) -> anyhow::Result<()> {
         let url = self.lambda(&format!("functions/{}/code", name(function)));
         let body = json!({"ZipFile": BASE64_STANDARD.encode(zip)});

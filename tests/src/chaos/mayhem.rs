@@ -112,10 +112,6 @@ impl<'a> Mayhem<'a> {
     }
 
     /// Rages until some time after everything is published.
-    ///
-    /// # Errors
-    ///
-    /// The emulator does not start again, or refuses a program.
     pub async fn rage(&self) -> anyhow::Result<Damage> {
         let began = Instant::now();
         let mut damage = Damage::default();

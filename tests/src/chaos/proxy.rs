@@ -160,10 +160,6 @@ pub struct Proxy {
 
 impl Proxy {
     /// Listens on a free loopback port, in front of the emulator.
-    ///
-    /// # Errors
-    ///
-    /// No port is free.
     pub async fn start(emulator_url: &str, seed: u64) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("no port")?;
         let address = listener.local_addr()?;

@@ -28,10 +28,6 @@ pub struct RollOut {
 
 impl RollOut {
     /// Builds the functions of `commit` in a clone of its own in `folder`, and those of this tree.
-    ///
-    /// # Errors
-    ///
-    /// The commit does not exist, or one of the two does not compile.
     pub async fn of(commit: &str, folder: &Path, ground: &Ground) -> anyhow::Result<Self> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace")?;
         check_out(root, commit, folder)?;
@@ -45,10 +41,6 @@ impl RollOut {
     }
 
     /// Switches every function to the earlier commit.
-    ///
-    /// # Errors
-    ///
-    /// When the emulator refuses a program.
     pub async fn begin(&self, deployment: &Deployment<'_>) -> anyhow::Result<Turns> {
         self.give(&self.earlier, deployment).await?;
         Ok(Turns::default())
@@ -56,10 +48,6 @@ impl RollOut {
 
     /// Switches a function to the other commit; a function that the earlier commit does not have
     /// stays as it is.
-    ///
-    /// # Errors
-    ///
-    /// When the emulator refuses its program.
     pub async fn turn(
         &self,
         function: &'static str,
@@ -74,10 +62,6 @@ impl RollOut {
     }
 
     /// Switches every function back to this tree, as it was deployed.
-    ///
-    /// # Errors
-    ///
-    /// When the emulator refuses a program.
     pub async fn end(&self, deployment: &Deployment<'_>) -> anyhow::Result<()> {
         self.give(&self.present, deployment).await
     }

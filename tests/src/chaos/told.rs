@@ -87,10 +87,6 @@ pub struct Reduced {
 
 impl Reduced {
     /// Takes the entry with that text out.
-    ///
-    /// # Errors
-    ///
-    /// It is not a batch, or does not have exactly one such entry.
     pub fn of(operation: &'static str, body: &str, text: &str) -> anyhow::Result<Self> {
         if operation == "PublishBatch" {
             return Self::of_form(operation, body, text);
@@ -151,10 +147,6 @@ impl Reduced {
     }
 
     /// The emulator's answer, with the failure of the entry in it.
-    ///
-    /// # Errors
-    ///
-    /// The answer is not one of that operation.
     pub fn tell(&self, answer: &[u8]) -> anyhow::Result<String> {
         let text = std::str::from_utf8(answer)?;
         let id = &self.id;

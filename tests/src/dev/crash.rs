@@ -92,10 +92,6 @@ struct Run {
 }
 
 /// Carries out a plan on that program, with its data in `folder`; returns the result.
-///
-/// # Errors
-///
-/// The process ends by itself, does not start, or refuses a publish.
 pub async fn run(program: &Path, folder: &Path, plan: Plan) -> anyhow::Result<Told> {
     let began = Instant::now();
     let endpoints = Arc::new(Endpoints::new(plan.hangs_for));

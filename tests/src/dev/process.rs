@@ -62,10 +62,6 @@ impl Program {
     }
 
     /// Starts it and waits until it is ready.
-    ///
-    /// # Errors
-    ///
-    /// It can't be started, ends, or is not ready in time.
     pub async fn start(&self) -> anyhow::Result<Dev> {
         fs::create_dir_all(self.home())?;
         let connection = self.home().join("local.json");
@@ -107,19 +103,11 @@ fn last_lines(file: &Path) -> String {
 
 impl Dev {
     /// What the process has used so far.
-    ///
-    /// # Errors
-    ///
-    /// It has ended, or this is not Linux.
     pub fn usage(&self) -> anyhow::Result<Usage> {
         Usage::of(self.child.id().context("it has ended")?)
     }
 
     /// Ends it with SIGKILL, whatever it is doing.
-    ///
-    /// # Errors
-    ///
-    /// It had ended by itself.
     pub async fn kill(mut self) -> anyhow::Result<()> {
         if let Some(status) = self.child.try_wait()? {
             bail!("gridpost dev had ended by itself ({status})");
@@ -128,29 +116,17 @@ impl Dev {
     }
 
     /// Creates or replaces a resource.
-    ///
-    /// # Errors
-    ///
-    /// It is refused.
     pub async fn put(&self, path: &str, document: &Value) -> anyhow::Result<()> {
         let request = self.http.put(format!("{}{path}", self.url)).json(document);
         answered(request, path).await.map(drop)
     }
 
     /// Reads a document.
-    ///
-    /// # Errors
-    ///
-    /// It is refused.
     pub async fn get(&self, path: &str) -> anyhow::Result<Value> {
         answered(self.http.get(format!("{}{path}", self.url)), path).await
     }
 
     /// The first key of a topic, which is created from that document.
-    ///
-    /// # Errors
-    ///
-    /// The process refuses.
     pub async fn topic(&self, name: &str, document: &Value) -> anyhow::Result<String> {
         self.put(&format!("/topics/{name}"), document).await?;
         let path = format!("/topics/{name}/listKeys");
@@ -159,10 +135,6 @@ impl Dev {
     }
 
     /// An event subscription with a webhook, and these further properties.
-    ///
-    /// # Errors
-    ///
-    /// The process refuses.
     pub async fn subscribe(
         &self,
         topic: &str,

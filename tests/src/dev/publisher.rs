@@ -28,10 +28,6 @@ pub struct Publisher {
 
 impl Publisher {
     /// For the process at that base URL.
-    ///
-    /// # Errors
-    ///
-    /// It is no URL of an address with a port.
     pub fn new(url: &str) -> anyhow::Result<Self> {
         let address = url.strip_prefix("http://").context("an http URL")?;
         Ok(Self { address: address.parse()?, free: Mutex::default() })

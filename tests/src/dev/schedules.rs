@@ -60,10 +60,6 @@ struct End {
 }
 
 /// All schedules of the tables.
-///
-/// # Errors
-///
-/// The file does not have the expected form.
 pub fn scenarios() -> anyhow::Result<Vec<Scenario>> {
     #[derive(Deserialize)]
     struct Table {
@@ -185,10 +181,6 @@ pub struct Pace {
 }
 
 /// Plays scenarios on one process, all at the same time.
-///
-/// # Errors
-///
-/// The process does not start, or refuses something.
 pub async fn play(
     program: &Path,
     folder: &Path,

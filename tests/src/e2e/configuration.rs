@@ -57,10 +57,6 @@ pub struct Configuration {
 
 impl Configuration {
     /// Writes and initialises it. `{infra}` in `text` is the folder of the module.
-    ///
-    /// # Errors
-    ///
-    /// When Terraform fails; what it said is in the message.
     pub async fn new(terraform: &Terraform, text: &str) -> anyhow::Result<Self> {
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("a workspace")?;
         let infra = workspace.join("infra").display().to_string();
@@ -77,39 +73,23 @@ impl Configuration {
     }
 
     /// Sets the variables and plans; returns what Terraform said.
-    ///
-    /// # Errors
-    ///
-    /// When Terraform fails; what it said is in the message.
     pub async fn plan(&self, variables: &Value) -> anyhow::Result<String> {
         self.set(variables)?;
         self.run("plan", &["-input=false"]).await
     }
 
     /// Sets the variables and applies them; returns what Terraform said.
-    ///
-    /// # Errors
-    ///
-    /// When Terraform fails; what it said is in the message.
     pub async fn apply(&self, variables: &Value) -> anyhow::Result<String> {
         self.set(variables)?;
         self.run("apply", &["-input=false", "-auto-approve", AT_ONCE]).await
     }
 
     /// Destroys what was applied.
-    ///
-    /// # Errors
-    ///
-    /// When Terraform fails; what it said is in the message.
     pub async fn destroy(&self) -> anyhow::Result<()> {
         self.run("destroy", &["-input=false", "-auto-approve", AT_ONCE]).await.map(drop)
     }
 
     /// What the applied configuration puts out, by name.
-    ///
-    /// # Errors
-    ///
-    /// When Terraform fails.
     pub async fn outputs(&self) -> anyhow::Result<Value> {
         let told: Value = serde_json::from_str(&self.run("output", &["-json"]).await?)?;
         let outputs = told.as_object().into_iter().flatten();
@@ -117,10 +97,6 @@ impl Configuration {
     }
 
     /// What its state holds.
-    ///
-    /// # Errors
-    ///
-    /// When it can't be read.
     pub fn resources(&self) -> anyhow::Result<Vec<Value>> {
         resources(&self.folder.path().join("terraform.tfstate"))
     }
@@ -143,10 +119,6 @@ impl Configuration {
 }
 
 /// What a state of Terraform holds.
-///
-/// # Errors
-///
-/// When it is not there.
 pub fn resources(state: &Path) -> anyhow::Result<Vec<Value>> {
     let text = fs::read_to_string(state).with_context(|| state.display().to_string())?;
     let state: Value = serde_json::from_str(&text)?;

@@ -47,10 +47,6 @@ pub type Lock = File;
 
 impl Ground {
     /// Brings the stack up in a folder below `temporary`. Caches are those of `gridpost up`.
-    ///
-    /// # Errors
-    ///
-    /// What is missing on this machine and how to install it, or the step that failed.
     pub async fn up(temporary: &Path) -> anyhow::Result<Self> {
         let workspace = workspace()?;
         let home = home_below(temporary)?;
@@ -70,10 +66,6 @@ impl Ground {
     }
 
     /// Starts a process of `gridpost dev` in a `folder` of its own.
-    ///
-    /// # Errors
-    ///
-    /// When it does not start.
     pub async fn on_dev(folder: &Path, environment: Option<Environment>) -> anyhow::Result<Self> {
         remove_folder(folder)?;
         let home = Home::at(folder).with_cache(&cache()?);
@@ -85,19 +77,11 @@ impl Ground {
     }
 
     /// The Python environment with Azure's SDK.
-    ///
-    /// # Errors
-    ///
-    /// When it was not made, because no case needs it.
     pub fn environment(&self) -> anyhow::Result<&Environment> {
         self.environment.as_ref().context("the list of cases must say that this one needs Python")
     }
 
     /// Terraform over what is deployed.
-    ///
-    /// # Errors
-    ///
-    /// When nothing is, because no case needs it.
     pub fn terraform(&self) -> anyhow::Result<&Terraform> {
         match &self.under {
             Under::Stack { terraform, .. } => Ok(terraform),
@@ -114,10 +98,6 @@ impl Ground {
     }
 
     /// Takes the stack down, unless it is to be kept; ends the process, whose folder stays.
-    ///
-    /// # Errors
-    ///
-    /// When something of the stack cannot be removed, or the process ends badly.
     pub async fn down(&self) -> anyhow::Result<()> {
         if let Under::Process(process) = &self.under {
             return process.stop().await;
@@ -138,10 +118,6 @@ impl Ground {
     }
 
     /// What Terraform's state holds.
-    ///
-    /// # Errors
-    ///
-    /// When it can't be read.
     pub fn terraform_resources(&self) -> anyhow::Result<Vec<Value>> {
         configuration::resources(&self.home.terraform().join("terraform.tfstate"))
     }
@@ -153,19 +129,11 @@ impl Ground {
 }
 
 /// Takes down what an interrupted run left behind.
-///
-/// # Errors
-///
-/// When something of it cannot be removed.
 pub async fn clean(temporary: &Path) -> anyhow::Result<()> {
     take_down(&home_below(temporary)?).await
 }
 
 /// Installs the Python environment, unless it is there.
-///
-/// # Errors
-///
-/// When a package cannot be had.
 pub async fn install_python(temporary: &Path) -> anyhow::Result<Environment> {
     let home = home_below(temporary)?;
     home.create()?;
@@ -187,10 +155,6 @@ fn home_below(temporary: &Path) -> anyhow::Result<Home> {
 }
 
 /// Waits until no other run has that lock.
-///
-/// # Errors
-///
-/// When its file cannot be made.
 pub fn lock(temporary: &Path, name: &str) -> anyhow::Result<Lock> {
     fs::create_dir_all(temporary)?;
     let file = File::create(temporary.join(name))?;

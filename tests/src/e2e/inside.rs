@@ -49,10 +49,6 @@ pub fn sqs(emulator_url: &str) -> aws_sdk_sqs::Client {
 }
 
 /// The bodies of all messages in all queues, hidden and delayed ones included.
-///
-/// # Errors
-///
-/// When the emulator does not tell them.
 pub async fn queued_bodies(
     http: &reqwest::Client,
     emulator_url: &str,
@@ -76,10 +72,6 @@ pub async fn queued_bodies(
 const POLICY: &str = "end-to-end-tests";
 
 /// Asks IAM to put or delete the tests' policy in the role of a function.
-///
-/// # Errors
-///
-/// When it refuses.
 pub async fn iam(
     http: &reqwest::Client,
     emulator_url: &str,
@@ -127,10 +119,6 @@ pub fn s3(emulator_url: &str) -> Client {
 }
 
 /// The dead-letter objects below `prefix`.
-///
-/// # Errors
-///
-/// When the bucket cannot be read, or an object is no JSON array.
 pub async fn dead_letters(s3: &Client, bucket: &str, prefix: &str) -> anyhow::Result<Vec<Object>> {
     let mut objects = Vec::new();
     for (key, content_type, text) in stored(s3, bucket, prefix).await? {
@@ -141,10 +129,6 @@ pub async fn dead_letters(s3: &Client, bucket: &str, prefix: &str) -> anyhow::Re
 }
 
 /// Key, content type and text of the objects below `prefix`.
-///
-/// # Errors
-///
-/// When the bucket cannot be read, or an object is no text.
 pub async fn stored(
     s3: &Client,
     bucket: &str,
@@ -163,10 +147,6 @@ pub async fn stored(
 }
 
 /// The same where the bucket is a folder of `gridpost dev`.
-///
-/// # Errors
-///
-/// When a file cannot be read, or is no JSON array.
 pub fn dead_letter_files(folder: &Path, prefix: &str) -> anyhow::Result<Vec<Object>> {
     let mut found = Vec::new();
     let mut open = vec![folder.to_owned()];
@@ -195,10 +175,6 @@ pub fn dead_letter_files(folder: &Path, prefix: &str) -> anyhow::Result<Vec<Obje
 }
 
 /// The lines that a function logged which contain `text`.
-///
-/// # Errors
-///
-/// When the log group cannot be read.
 pub async fn log_lines(
     http: &reqwest::Client,
     emulator_url: &str,

@@ -26,10 +26,6 @@ const KINDS: [(&str, &str); 10] = [
 pub type Named = BTreeSet<(&'static str, String)>;
 
 /// The resources of a state that exist in the emulator.
-///
-/// # Errors
-///
-/// When it does not tell, or a resource has no name.
 pub async fn still_there(world: &World, resources: &[Value]) -> anyhow::Result<Named> {
     let mut found = BTreeSet::new();
     for (kind, attribute) in KINDS {
@@ -49,10 +45,6 @@ pub async fn still_there(world: &World, resources: &[Value]) -> anyhow::Result<N
 
 /// Whether there is something of every kind. Otherwise a misread list would look as if nothing were
 /// left.
-///
-/// # Errors
-///
-/// The kind that is missing.
 pub fn has_every_kind(there: &Named) -> anyhow::Result<()> {
     for (kind, _) in KINDS {
         let has = there.iter().any(|(of, _)| *of == kind);

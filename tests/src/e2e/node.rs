@@ -33,10 +33,6 @@ const RUN_MAX: Duration = Duration::from_secs(120);
 static FOLDER: OnceCell<PathBuf> = OnceCell::const_new();
 
 /// Runs a program.
-///
-/// # Errors
-///
-/// When it fails, with what it wrote to standard error; when Node.js or a package can't be had.
 pub async fn run(home: &Home, program: &str, input: &Value) -> anyhow::Result<Value> {
     let folder = FOLDER.get_or_try_init(|| installed(home)).await?;
     let mut node = child::command(Path::new("node"));

@@ -39,10 +39,6 @@ pub struct DevProcess {
 impl DevProcess {
     /// Starts `program` with everything it keeps in `home`, on a free port; waits until other commands
     /// find it.
-    ///
-    /// # Errors
-    ///
-    /// When it ends instead, with what it said.
     pub async fn start(program: &Path, home: &Home) -> anyhow::Result<(Self, Connection)> {
         home.create_root()?;
         let said = home.root().join("dev.out");
@@ -87,10 +83,6 @@ impl DevProcess {
     }
 
     /// Ends it as Ctrl-C would.
-    ///
-    /// # Errors
-    ///
-    /// When it had ended before, or does not end well.
     pub async fn stop(&self) -> anyhow::Result<()> {
         let mut child = self.child.lock().await;
         if let Some(status) = child.try_wait()? {

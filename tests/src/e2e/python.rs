@@ -31,10 +31,6 @@ const RECEIVER: &str = include_str!("../../e2e/receiver.py");
 const RUN_MAX: Duration = Duration::from_secs(120);
 
 /// Runs a program.
-///
-/// # Errors
-///
-/// When it fails; what it wrote to standard error is in the message.
 pub async fn run(environment: &Environment, program: &str, input: &Value) -> anyhow::Result<Value> {
     let mut python = command(environment, program);
     python.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -66,10 +62,6 @@ pub struct SampleReceiver {
 
 impl SampleReceiver {
     /// Starts it on a free loopback port.
-    ///
-    /// # Errors
-    ///
-    /// When it does not start.
     pub async fn start(environment: &Environment, http: &reqwest::Client) -> anyhow::Result<Self> {
         let mut process = command(environment, RECEIVER).stdout(Stdio::piped()).spawn()?;
         let output = process.stdout.take().context("its output is piped")?;
@@ -86,20 +78,12 @@ impl SampleReceiver {
     }
 
     /// What an endpoint has seen: its `handshakes`, its `events`, its `problems`.
-    ///
-    /// # Errors
-    ///
-    /// When the receiver has ended.
     pub async fn seen(&self, name: &str) -> anyhow::Result<Value> {
         let answer = self.http.get(format!("{}/seen/{name}", self.url)).send().await?;
         Ok(answer.error_for_status()?.json().await?)
     }
 
     /// Waits until an endpoint has parsed `count` events, and returns them.
-    ///
-    /// # Errors
-    ///
-    /// When it has not within `limit`, or a parser has refused one.
     pub async fn events(
         &self,
         name: &str,

@@ -152,10 +152,6 @@ pub struct Receiver {
 
 impl Receiver {
     /// Listens on a free loopback port.
-    ///
-    /// # Errors
-    ///
-    /// When no port can be had.
     pub async fn start() -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -232,20 +228,12 @@ impl Endpoint {
     }
 
     /// Waits for `count` deliveries and returns all that arrived by then.
-    ///
-    /// # Errors
-    ///
-    /// When fewer arrive within `limit`.
     pub async fn wait_for(&self, count: usize, limit: Duration) -> anyhow::Result<Vec<Arrival>> {
         let what = format!("{count} deliveries");
         self.wait_until(&what, limit, |deliveries| deliveries.len() >= count).await
     }
 
     /// Waits until `is_enough` and returns all deliveries that arrived by then.
-    ///
-    /// # Errors
-    ///
-    /// When that is not so within `limit`; the message says what arrived.
     pub async fn wait_until(
         &self,
         what: &str,

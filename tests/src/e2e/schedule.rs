@@ -15,10 +15,6 @@ const LATE: Duration = Duration::from_secs(5);
 
 /// Checks that attempts came when they were due: at `due_s` seconds after the first, plus at most a
 /// tenth of the wait and 5 s; and that `aeg-delivery-count` counts the earlier attempts.
-///
-/// # Errors
-///
-/// What is wrong, with the times of all attempts.
 pub fn check(attempts: &[Arrival], due_s: &[u64]) -> anyhow::Result<()> {
     let all = || describe(attempts);
     ensure!(

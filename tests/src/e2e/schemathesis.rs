@@ -25,7 +25,7 @@ const OF_PUBLISHING: u64 = 2;
 ///
 /// # Errors
 ///
-/// What it found, with the request that shows it; that it left out an operation or a phase.
+/// It also fails when it left out an operation or a phase.
 pub async fn run(
     home: &Home,
     python: &Environment,

@@ -10,10 +10,6 @@ use super::{inside, world::World};
 
 impl World {
     /// Creates a queue with attributes; returns its URL.
-    ///
-    /// # Errors
-    ///
-    /// When SQS refuses.
     pub async fn queue(&self, name: &str, attributes: &[(&str, &str)]) -> anyhow::Result<String> {
         let attributes: HashMap<_, _> = attributes
             .iter()
@@ -24,10 +20,6 @@ impl World {
     }
 
     /// Lets other services send to a queue.
-    ///
-    /// # Errors
-    ///
-    /// When SQS refuses.
     pub async fn allow_all_to_send(&self, url: &str, arn: &str) -> anyhow::Result<()> {
         let policy = json!({"Version": "2012-10-17", "Statement": [
             {"Effect": "Allow", "Principal": "*", "Action": "sqs:SendMessage", "Resource": arn}]});
@@ -37,10 +29,6 @@ impl World {
     }
 
     /// Denies an action on one resource to the role of a function, with a policy of that name.
-    ///
-    /// # Errors
-    ///
-    /// When IAM refuses.
     pub async fn deny_on(
         &self,
         function: &str,
@@ -58,10 +46,6 @@ impl World {
     }
 
     /// Removes the denial in the policy of that name.
-    ///
-    /// # Errors
-    ///
-    /// When IAM refuses.
     pub async fn deny_on_no_more(&self, function: &str, policy: &str) -> anyhow::Result<()> {
         let role = inside::role(&format!("gridpost-{function}"));
         let names = [("RoleName", role.as_str()), ("PolicyName", policy)];
@@ -69,10 +53,6 @@ impl World {
     }
 
     /// Calls a service that takes forms; returns its answer.
-    ///
-    /// # Errors
-    ///
-    /// When it refuses.
     pub async fn aws_query(
         &self,
         service: &str,
@@ -93,10 +73,6 @@ impl World {
     }
 
     /// Calls a service that takes JSON with a target header; returns its answer.
-    ///
-    /// # Errors
-    ///
-    /// When it refuses.
     pub async fn aws_json(
         &self,
         service: &str,
@@ -114,10 +90,6 @@ impl World {
     }
 
     /// Calls a service that has a path for each resource; returns its answer.
-    ///
-    /// # Errors
-    ///
-    /// When it refuses.
     pub async fn aws_rest(
         &self,
         service: &str,

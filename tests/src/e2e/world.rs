@@ -54,10 +54,6 @@ pub struct World {
 
 impl World {
     /// The world on a running stack or process.
-    ///
-    /// # Errors
-    ///
-    /// When the receiver finds no port.
     pub async fn on(ground: Ground) -> anyhow::Result<Self> {
         let api = ManageApi::connect(&ground.connection.manage_url).await?;
         let http =
@@ -81,19 +77,11 @@ impl World {
     }
 
     /// Creates a topic of the case's own.
-    ///
-    /// # Errors
-    ///
-    /// When the resource API refuses.
     pub async fn topic(&self, case: &str, schema: &'static str) -> anyhow::Result<Topic<'_>> {
         self.topic_as(case, schema, &json!({"properties": {"inputSchema": schema}})).await
     }
 
     /// Creates a topic of the case's own by a document; its event subscriptions deliver in `schema`.
-    ///
-    /// # Errors
-    ///
-    /// When the resource API refuses.
     pub async fn topic_as(
         &self,
         case: &str,
@@ -109,10 +97,6 @@ impl World {
     }
 
     /// Waits for `count` dead letters below `prefix`, and returns their objects.
-    ///
-    /// # Errors
-    ///
-    /// When they are not written in time.
     pub async fn dead_letters(&self, prefix: &str, count: usize) -> anyhow::Result<Vec<Object>> {
         let bucket = &self.ground.connection.dead_letter_bucket;
         let deadline = Instant::now() + DEAD_LETTER_SOON;
@@ -131,10 +115,6 @@ impl World {
     }
 
     /// The large fan-outs that are stored.
-    ///
-    /// # Errors
-    ///
-    /// When the payload bucket cannot be read.
     pub async fn stored_publishes(&self) -> anyhow::Result<Vec<String>> {
         let bucket = self.ground.connection.dead_letter_bucket.replace("dead-letters", "payloads");
         let stored = inside::stored(&self.s3, &bucket, "publishes/").await?;
@@ -142,10 +122,6 @@ impl World {
     }
 
     /// What `gridpost audit` finds of a topic, looking again for so many seconds while it does not balance.
-    ///
-    /// # Errors
-    ///
-    /// When it can't look.
     pub async fn audit(&self, topic: &str, wait_s: u64) -> anyhow::Result<Value> {
         let options = AuditOptions {
             topic: Some(topic.to_owned()),
@@ -157,10 +133,6 @@ impl World {
     }
 
     /// The deployment, as the command line finds it.
-    ///
-    /// # Errors
-    ///
-    /// When it is not up.
     pub fn target(&self) -> anyhow::Result<Target> {
         let home = Some(self.ground.home().root().to_owned());
         TargetArguments { home, ..TargetArguments::default() }.resolve()
@@ -170,7 +142,7 @@ impl World {
     ///
     /// # Errors
     ///
-    /// When it is not so [`SOON`].
+    /// When it is not so within [`SOON`].
     pub async fn health_when(
         &self,
         topic: &str,
@@ -189,29 +161,17 @@ impl World {
     }
 
     /// The lines of a function's log that contain `text`.
-    ///
-    /// # Errors
-    ///
-    /// When the log cannot be read.
     pub async fn log_lines(&self, function: &str, text: &str) -> anyhow::Result<Vec<String>> {
         self.lines_of(&format!("gridpost-{function}"), text).await
     }
 
     /// The lines of any function's log that contain `text`.
-    ///
-    /// # Errors
-    ///
-    /// When the log cannot be read.
     pub async fn lines_of(&self, function: &str, text: &str) -> anyhow::Result<Vec<String>> {
         let emulator = &self.ground.connection.emulator_url;
         inside::log_lines(&self.http, emulator, function, (self.began_ms, text)).await
     }
 
     /// Sends a message to a queue of the deployment, which otherwise only its functions do.
-    ///
-    /// # Errors
-    ///
-    /// When the queue does not take it.
     pub async fn send_to(&self, queue: &str, body: &str) -> anyhow::Result<()> {
         let emulator = &self.ground.connection.emulator_url;
         let url = format!("{emulator}/{ACCOUNT}/gridpost-{queue}");
@@ -220,10 +180,6 @@ impl World {
     }
 
     /// Denies an action to the role of a function, whatever else it is allowed.
-    ///
-    /// # Errors
-    ///
-    /// When IAM refuses.
     pub async fn deny(&self, function: &str, action: &str) -> anyhow::Result<()> {
         let policy = json!({"Version": "2012-10-17",
             "Statement": [{"Effect": "Deny", "Action": action, "Resource": "*"}]});
@@ -232,10 +188,6 @@ impl World {
     }
 
     /// Removes the denial.
-    ///
-    /// # Errors
-    ///
-    /// When IAM refuses.
     pub async fn deny_no_more(&self, function: &str) -> anyhow::Result<()> {
         self.iam("DeleteRolePolicy", function, &[]).await
     }
@@ -246,55 +198,31 @@ impl World {
     }
 
     /// The bodies of all messages in all queues.
-    ///
-    /// # Errors
-    ///
-    /// When the emulator does not tell them.
     pub async fn queued_bodies(&self) -> anyhow::Result<Vec<String>> {
         inside::queued_bodies(&self.http, &self.ground.connection.emulator_url).await
     }
 
     /// Sends with Azure's SDK; returns the result of each send.
-    ///
-    /// # Errors
-    ///
-    /// When the program itself fails.
     pub async fn sdk_send(&self, sends: Value) -> anyhow::Result<Value> {
         python::run(self.ground.environment()?, python::SEND, &sends).await
     }
 
     /// Posts CloudEvents of the CloudEvents SDK; returns status and body of each answer.
-    ///
-    /// # Errors
-    ///
-    /// When the program itself fails.
     pub async fn cloud_events_post(&self, posts: Value) -> anyhow::Result<Value> {
         python::run(self.ground.environment()?, python::POST, &posts).await
     }
 
     /// Starts a receiver that is written as the samples for Event Grid are.
-    ///
-    /// # Errors
-    ///
-    /// When it does not start.
     pub async fn sample_receiver(&self) -> anyhow::Result<SampleReceiver> {
         SampleReceiver::start(self.ground.environment()?, &self.http).await
     }
 
     /// Passes event subscriptions through the models of Azure's management SDK.
-    ///
-    /// # Errors
-    ///
-    /// When the program itself fails.
     pub async fn through_azures_models(&self, documents: Value) -> anyhow::Result<Value> {
         python::run(self.ground.environment()?, python::MODELS, &documents).await
     }
 
     /// Asks the resource API for something that has its own route, such as `getFullUrl`.
-    ///
-    /// # Errors
-    ///
-    /// When it does not answer 200.
     pub async fn manage_post(
         &self,
         topic: &str,
@@ -309,19 +237,11 @@ impl World {
 
     /// Verifies signatures with the library of Standard Webhooks; returns why each is refused, or
     /// null.
-    ///
-    /// # Errors
-    ///
-    /// When the program itself fails.
     pub async fn verify_signatures(&self, deliveries: Value) -> anyhow::Result<Value> {
         python::run(self.ground.environment()?, python::VERIFY, &deliveries).await
     }
 
     /// Parses delivered events with the SDKs of receivers.
-    ///
-    /// # Errors
-    ///
-    /// When one of them is refused.
     pub async fn sdk_parse(&self, delivered: Value) -> anyhow::Result<Vec<Value>> {
         let parsed = python::run(self.ground.environment()?, python::PARSE, &delivered).await?;
         Ok(serde_json::from_value(parsed)?)
@@ -344,10 +264,6 @@ pub struct Topic<'a> {
 
 impl Topic<'_> {
     /// Opens an endpoint that answers `replies`, and subscribes it with more `properties`.
-    ///
-    /// # Errors
-    ///
-    /// When the resource API refuses.
     pub async fn subscribe(
         &self,
         name: &str,
@@ -396,10 +312,6 @@ impl Topic<'_> {
     }
 
     /// Publishes events and expects them to be accepted.
-    ///
-    /// # Errors
-    ///
-    /// When they are not.
     pub async fn publish(&self, events: &[Value]) -> anyhow::Result<()> {
         let (status, body) = self.post(Value::from(events).to_string()).await?;
         ensure!(status == 200 && body.is_empty(), "a publish was answered {status}: {body}");
@@ -407,10 +319,6 @@ impl Topic<'_> {
     }
 
     /// Posts a body as it is; returns status and body of the answer.
-    ///
-    /// # Errors
-    ///
-    /// When there is no answer.
     pub async fn post(&self, body: String) -> anyhow::Result<(u16, String)> {
         post(&self.world.http, &self.endpoint, &self.key, self.content_type(), body).await
     }
@@ -443,10 +351,6 @@ impl Topic<'_> {
 }
 
 /// Posts a publish request.
-///
-/// # Errors
-///
-/// When there is no answer.
 pub async fn post(
     http: &reqwest::Client,
     url: &str,
@@ -460,10 +364,6 @@ pub async fn post(
 }
 
 /// The refusal in a result that must be one.
-///
-/// # Errors
-///
-/// When it is a success or another failure.
 pub fn refusal<T>(result: anyhow::Result<T>) -> anyhow::Result<Refusal> {
     match result {
         Ok(_) => anyhow::bail!("it was not refused"),

@@ -23,10 +23,6 @@ const SOURCES: &str = "intake";
 
 /// Reads what all functions counted of events that were published in the audit's time, before its
 /// cut-off and from then on.
-///
-/// # Errors
-///
-/// A log that can't be read, or none is there.
 pub(super) async fn read(target: &Target, audit: &mut Audit) -> anyhow::Result<()> {
     let logs = AwsApi::connect(Service::Logs, target).await?;
     let since = audit.since;
@@ -36,10 +32,6 @@ pub(super) async fn read(target: &Target, audit: &mut Audit) -> anyhow::Result<(
 }
 
 /// The first hour that the log groups still hold whole: the least of them all.
-///
-/// # Errors
-///
-/// How long they keep lines can't be read.
 pub(super) async fn kept_since(target: &Target, now: Timestamp) -> anyhow::Result<Timestamp> {
     let logs = AwsApi::connect(Service::Logs, target).await?;
     let days = kept_days(&logs, target.name_prefix(), &FUNCTIONS).await?;
@@ -72,10 +64,6 @@ async fn kept_days(logs: &AwsApi, prefix: &str, functions: &[&str]) -> anyhow::R
 }
 
 /// Event subscriptions that manage has created or changed since then.
-///
-/// # Errors
-///
-/// As above.
 pub(super) async fn changed(
     target: &Target,
     since: Timestamp,
@@ -102,19 +90,11 @@ fn changed_one(line: &str) -> Option<SubscriptionKey> {
 
 /// What all functions counted of events that were published since the beginning of the hour so long ago,
 /// without what waits.
-///
-/// # Errors
-///
-/// As above.
 pub async fn counted(target: &Target, since: TimeToLive) -> anyhow::Result<Ledger> {
     counted_by(&FUNCTIONS, target, since).await
 }
 
 /// The ends among them: delivered, dead-lettered, dropped.
-///
-/// # Errors
-///
-/// As above.
 pub(crate) async fn ended(target: &Target, since: TimeToLive) -> anyhow::Result<Ledger> {
     counted_by(&FUNCTIONS[2..], target, since).await
 }

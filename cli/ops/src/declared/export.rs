@@ -25,10 +25,6 @@ pub struct Export {
 impl Export {
     /// Reads topics, all of them or those that are named. Secrets are left to the environment
     /// unless they are asked for.
-    ///
-    /// # Errors
-    ///
-    /// A refusal by the manage API, or a transport failure.
     pub async fn read(
         api: &ManageApi,
         names: &[String],

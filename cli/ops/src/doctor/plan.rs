@@ -45,10 +45,6 @@ pub struct Resource<'a> {
 
 impl<'a> Plan<'a> {
     /// Reads a plan.
-    ///
-    /// # Errors
-    ///
-    /// [`PlanError::NoPlan`].
     pub fn read(document: &'a Value) -> Result<Self, PlanError> {
         let root = document.pointer("/planned_values/root_module").ok_or(PlanError::NoPlan)?;
         let configuration = &document["configuration"];

@@ -9,10 +9,6 @@ use crate::schedule::delayed;
 
 /// What to know of the event subscriptions that the module `event-subscription` makes: their documents are
 /// inputs of `terraform_data`.
-///
-/// # Errors
-///
-/// [`PlanError::NoPlan`].
 pub fn notes(document: &Value) -> Result<Vec<Note>, PlanError> {
     let plan = Plan::read(document)?;
     let notes = plan.of("terraform_data").filter_map(|resource| {

@@ -33,10 +33,6 @@ pub(super) fn may_have_dead_letter<'a>(
 /// What event subscriptions make of the event as a dead letter has it, where one does, and has it in
 /// the schema in which it was published; and a note of each whose dead letters were refused until then.
 /// These keep nothing of the others back.
-///
-/// # Errors
-///
-/// A transport failure.
 pub(super) async fn verdicts_on_dead_letter(
     api: &ManageApi,
     arguments: &Question,

@@ -44,10 +44,6 @@ pub struct TopicConnection {
 
 impl Connection {
     /// Reads the file; none when no stack is up.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be read or is not what `up` writes.
     pub fn read(home: &Home) -> anyhow::Result<Option<Self>> {
         let path = home.connection_file();
         let text = match fs::read_to_string(&path) {
@@ -64,19 +60,11 @@ impl Connection {
     }
 
     /// A client of the manage API.
-    ///
-    /// # Errors
-    ///
-    /// The CA certificate can't be read.
     pub async fn manage_api(&self) -> anyhow::Result<ManageApi> {
         ManageApi::connect_as(&self.manage_url, None, self.ca_file.as_deref()).await
     }
 
     /// Notes a topic's new keys in the file, where it has the topic.
-    ///
-    /// # Errors
-    ///
-    /// When the file is damaged, or the folder cannot be written to.
     pub fn note_keys(home: &Home, topic: &str, keys: Vec<String>) -> anyhow::Result<()> {
         let Some(mut connection) = Self::read(home)? else { return Ok(()) };
         let Some(known) = connection.topics.get_mut(topic) else { return Ok(()) };
@@ -85,10 +73,6 @@ impl Connection {
     }
 
     /// Writes the file, for the owner alone.
-    ///
-    /// # Errors
-    ///
-    /// When the folder cannot be written to.
     pub fn write(&self, home: &Home) -> anyhow::Result<()> {
         write_private(&home.connection_file(), &serde_json::to_string_pretty(self)?)
     }

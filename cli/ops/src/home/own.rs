@@ -31,10 +31,6 @@ impl Home {
     }
 
     /// Refuses to take down what is not a stack's.
-    ///
-    /// # Errors
-    ///
-    /// [`Misuse`] when the folder is not.
     pub fn check_own(&self) -> Result<(), Misuse> {
         if self.is_own() {
             return Ok(());
@@ -53,10 +49,6 @@ impl Home {
     }
 
     /// Refuses to bring a stack up where it would wipe what is not a stack's.
-    ///
-    /// # Errors
-    ///
-    /// [`Misuse`] when the folder has something like that.
     pub fn check_free(&self) -> Result<(), Misuse> {
         let found = self.in_the_way();
         if found.is_empty() {
@@ -98,10 +90,6 @@ impl Home {
     }
 
     /// Removes the folder itself once it holds nothing but what says whose it is.
-    ///
-    /// # Errors
-    ///
-    /// When a file in it cannot be removed.
     pub fn remove_unused(&self) -> anyhow::Result<()> {
         let rest = [self.dev_lock_file(), self.ignore_file(), self.mark_file()];
         let is_ignored = self.is_ignored();

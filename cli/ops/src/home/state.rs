@@ -55,19 +55,11 @@ impl State {
     }
 
     /// Replaces the record.
-    ///
-    /// # Errors
-    ///
-    /// When the folder cannot be written to.
     pub fn write(&self, home: &Home) -> anyhow::Result<()> {
         write_private(&home.state_file(), &serde_json::to_string_pretty(self)?)
     }
 
     /// Removes the record.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be removed.
     pub fn remove(home: &Home) -> anyhow::Result<()> {
         Ok(remove_file(&home.state_file())?)
     }

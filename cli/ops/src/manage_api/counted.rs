@@ -45,10 +45,6 @@ impl Waiting {
 
 impl ManageApi {
     /// The health of each event subscription of a topic: objects with `name` and `health`.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`](crate::failure::Refusal), or a transport failure. So for every request below.
     pub async fn healths(&self, topic: &str) -> anyhow::Result<Vec<Value>> {
         let all = self.list(&format!("{}/healths", topic_path(topic)?)).await;
         self.unless_earlier(topic, all).await
@@ -70,20 +66,12 @@ impl ManageApi {
     }
 
     /// A page of them: of the same event subscriptions as their own page has.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub async fn healths_page(&self, topic: &str, after: Option<&str>) -> anyhow::Result<Page> {
         let page = self.page(&format!("{}/healths", topic_path(topic)?), after).await;
         self.unless_earlier(topic, page).await
     }
 
     /// The names of the first topics, about `most` of them, and whether these are all.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub async fn topic_names(&self, most: usize) -> anyhow::Result<(Vec<String>, bool)> {
         let (mut names, mut after) = (Vec::new(), None);
         loop {
@@ -98,10 +86,6 @@ impl ManageApi {
 
     /// Counts an event subscription's deliveries that have failed and not ended, by the hour of their
     /// publish, as far as the budget goes; whether these are all.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub async fn count_waiting(
         &self,
         topic: &str,

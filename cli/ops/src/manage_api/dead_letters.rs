@@ -63,10 +63,6 @@ impl LetterChoice {
 
 impl ManageApi {
     /// The first `most` dead letters of an event subscription.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`](crate::failure::Refusal), or a transport failure. So for every request below.
     pub async fn dead_letters(
         &self,
         topic: &str,
@@ -87,10 +83,6 @@ impl ManageApi {
     }
 
     /// Counts dead letters; takes the answer of each request.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub async fn count_dead_letters(
         &self,
         topic: &str,
@@ -104,10 +96,6 @@ impl ManageApi {
     }
 
     /// Deletes objects all of whose dead letters are chosen; takes the answer of each request.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub async fn purge_dead_letters(
         &self,
         topic: &str,
@@ -144,10 +132,6 @@ impl ManageApi {
     }
 
     /// One dead letter with its event.
-    ///
-    /// # Errors
-    ///
-    /// 404 when there is none.
     pub async fn dead_letter(&self, topic: &str, name: &str, id: &str) -> anyhow::Result<Value> {
         let path = format!("{}/deadLetters/{}", subscription_path(topic, name)?, path_segment(id)?);
         Ok(self.call(Method::GET, &path, None).await?.document)
@@ -164,19 +148,11 @@ impl ManageApi {
     }
 
     /// Every redrive of an event subscription, the newest first.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub async fn redrives(&self, topic: &str, name: &str) -> anyhow::Result<Vec<Value>> {
         self.list(&format!("{}/redrives", subscription_path(topic, name)?)).await
     }
 
     /// One redrive.
-    ///
-    /// # Errors
-    ///
-    /// 404 when there is none.
     pub async fn redrive_job(&self, topic: &str, name: &str, id: &str) -> anyhow::Result<Value> {
         let path = format!("{}/redrives/{}", subscription_path(topic, name)?, path_segment(id)?);
         Ok(self.call(Method::GET, &path, None).await?.document)
@@ -184,10 +160,6 @@ impl ManageApi {
 
     /// Stops a redrive (`cancel`), or has it go on (`resume`, at another pace where the document says
     /// so).
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub async fn change_redrive(
         &self,
         topic: &str,

@@ -10,10 +10,6 @@ use super::{ManageApi, subscription_path, topic_path};
 
 impl ManageApi {
     /// Tests sample events, an array or one by itself, against a filter: `{"name"} or {"properties"}`.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`](crate::failure::Refusal), or a transport failure. So for every request below.
     pub async fn test_subscription(
         &self,
         topic: &str,
@@ -25,20 +21,12 @@ impl ManageApi {
     }
 
     /// Which event subscriptions of a topic want an event, and why the others do not.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub async fn explain(&self, topic: &str, event: &RawValue) -> anyhow::Result<Value> {
         let path = format!("{}/explain", topic_path(topic)?);
         self.ask_about("event", event, &json!({}), &path).await
     }
 
     /// Sends one event to an event subscription alone; what its endpoint answered.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub async fn send_test_event(
         &self,
         topic: &str,

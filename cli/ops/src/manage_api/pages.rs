@@ -32,19 +32,11 @@ impl Page {
 
 impl ManageApi {
     /// A page of the topics, by name; the first one without a token.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`](crate::failure::Refusal), or a transport failure. So for every request below.
     pub async fn topics_page(&self, after: Option<&str>) -> anyhow::Result<Page> {
         self.page("/topics", after).await
     }
 
     /// A page of a topic's event subscriptions.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub async fn subscriptions_page(
         &self,
         topic: &str,
@@ -54,10 +46,6 @@ impl ManageApi {
     }
 
     /// A page of the deliveries that have failed and not ended.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub async fn deliveries_page(
         &self,
         topic: &str,
@@ -68,10 +56,6 @@ impl ManageApi {
     }
 
     /// A page of an event subscription's dead letters.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub async fn dead_letters_page(
         &self,
         topic: &str,
@@ -84,10 +68,6 @@ impl ManageApi {
     }
 
     /// What one request counts of the dead letters; there may be more where it has a next page.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub async fn count_some_dead_letters(
         &self,
         topic: &str,
@@ -100,10 +80,6 @@ impl ManageApi {
     }
 
     /// A page of the redrives, the newest first.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub async fn redrives_page(
         &self,
         topic: &str,
@@ -114,10 +90,6 @@ impl ManageApi {
     }
 
     /// A page of the parked deliveries, in no order.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub async fn parked_page(
         &self,
         choice: &ParkedChoice,

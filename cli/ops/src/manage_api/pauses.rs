@@ -7,10 +7,6 @@ use super::{ManageApi, subscription_path};
 
 impl ManageApi {
     /// Pauses an event subscription. Returns how it stands.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`](crate::failure::Refusal), or a transport failure. So for the request below.
     pub async fn pause(
         &self,
         topic: &str,
@@ -23,10 +19,6 @@ impl ManageApi {
     }
 
     /// Resumes an event subscription. Returns how it stands.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub async fn resume(&self, topic: &str, name: &str) -> anyhow::Result<Value> {
         let path = format!("{}/resume", subscription_path(topic, name)?);
         Ok(self.call(Method::POST, &path, None).await?.document)

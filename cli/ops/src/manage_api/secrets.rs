@@ -8,10 +8,6 @@ use super::{ManageApi, subscription_path};
 
 impl ManageApi {
     /// The URL of an event subscription's webhook, query included.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`](crate::failure::Refusal), or a transport failure. So for every request below.
     pub async fn full_url(&self, topic: &str, name: &str) -> anyhow::Result<String> {
         let path = format!("{}/getFullUrl", subscription_path(topic, name)?);
         let answer = self.call(Method::POST, &path, None).await?.document;
@@ -20,30 +16,18 @@ impl ManageApi {
     }
 
     /// An event subscription's delivery attributes, secret values included.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub async fn delivery_attributes(&self, topic: &str, name: &str) -> anyhow::Result<Value> {
         let path = format!("{}/getDeliveryAttributes", subscription_path(topic, name)?);
         Ok(self.call(Method::POST, &path, None).await?.document["value"].take())
     }
 
     /// The secrets with which an event subscription's requests are signed.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub async fn signing_secrets(&self, topic: &str, name: &str) -> anyhow::Result<Value> {
         let path = format!("{}/getSigningSecrets", subscription_path(topic, name)?);
         Ok(self.call(Method::POST, &path, None).await?.document)
     }
 
     /// Makes a new signing secret; the one until now stays valid for so many seconds.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub async fn rotate_signing_secret(
         &self,
         topic: &str,

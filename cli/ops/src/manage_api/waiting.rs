@@ -57,10 +57,6 @@ impl ParkedChoice {
 
 impl ManageApi {
     /// Up to `most` messages of the poison queue.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`](crate::failure::Refusal), or a transport failure. So for every request below.
     pub async fn poison(&self, most: u32) -> anyhow::Result<Value> {
         Ok(self.call(Method::GET, &format!("/poison?$top={most}"), None).await?.document)
     }
@@ -75,10 +71,6 @@ impl ManageApi {
     }
 
     /// Sends messages of the poison queue back: those ids, or without any, the next hundred.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub async fn resend_poison(&self, ids: &[String], to: Option<&str>) -> anyhow::Result<Value> {
         let mut document = chosen(ids);
         if let Some(to) = to {
@@ -88,19 +80,11 @@ impl ManageApi {
     }
 
     /// Removes messages of the poison queue: those ids, or without any, the next hundred.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub async fn purge_poison(&self, ids: &[String]) -> anyhow::Result<Value> {
         Ok(self.call(Method::POST, "/poison:purge", Some(&chosen(ids))).await?.document)
     }
 
     /// Parked deliveries, all that the choice has.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub async fn parked(&self, choice: &ParkedChoice) -> anyhow::Result<Vec<Value>> {
         self.list(&choice.list_path()).await
     }

@@ -136,10 +136,6 @@ pub fn left_out(
 }
 
 /// The alias of a function, if a rollout may lead it.
-///
-/// # Errors
-///
-/// [`Misuse`], which says what to do.
 pub fn ours<'a>(prefix: &str, function: &'a Function) -> Result<&'a Alias, Misuse> {
     let name = format!("{prefix}-{}", function.role);
     let Some(alias) = &function.alias else {

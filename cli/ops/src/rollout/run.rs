@@ -61,7 +61,7 @@ impl<A: Account> Rollout<'_, A> {
     ///
     /// # Errors
     ///
-    /// They can't be read, or are not those that were expected ([`Misuse`]).
+    /// [`Misuse`] when they are not those that were expected.
     pub async fn alarms(&self) -> anyhow::Result<Vec<Alarm>> {
         if self.may_be_unwatched {
             return Ok(Vec::new());

@@ -19,10 +19,6 @@ use crate::{
 };
 
 /// A topic's event subscriptions with their healths, by name; without one, deleted just now.
-///
-/// # Errors
-///
-/// A refusal by the server, or a transport failure.
 pub async fn of_topic(api: &ManageApi, topic: &str) -> anyhow::Result<Vec<(Value, Option<Value>)>> {
     let (all, healths) = tokio::try_join!(api.subscriptions(topic), api.healths(topic))?;
     Ok(joined(all, &healths))
@@ -89,10 +85,6 @@ impl Health {
 }
 
 /// Adds what became of events that were published in that time.
-///
-/// # Errors
-///
-/// When the functions' logs can't be read.
 pub async fn add_counts(
     all: &mut [Health],
     target: &Target,
@@ -118,10 +110,6 @@ fn told_by_reason(reasons: &BTreeMap<String, u64>) -> String {
 }
 
 /// All healths, of a topic or of all topics.
-///
-/// # Errors
-///
-/// As above.
 pub async fn of_all(api: &ManageApi, topic: Option<&str>) -> anyhow::Result<Vec<Health>> {
     let topics = match topic {
         Some(topic) => vec![topic.to_owned()],

@@ -89,10 +89,6 @@ pub fn attempts<'a>(seen: &[&'a Seen]) -> Vec<&'a Seen> {
 
 /// Whether attempts came when they were due, in seconds of a clock that runs `speed` times as fast: how
 /// much later each was, and a line that tells.
-///
-/// # Errors
-///
-/// What came instead.
 pub fn on_time(
     seen: &[&Seen],
     due_s: &[u64],
@@ -128,10 +124,6 @@ pub fn on_time(
 }
 
 /// Whether every event reached every event subscription; how many requests were repetitions.
-///
-/// # Errors
-///
-/// What is missing.
 pub fn fanned_out(seen: &[Seen], names: &[String], ids: &[String]) -> Result<usize, String> {
     let mut got: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let mut arrived = 0;
@@ -160,10 +152,6 @@ const RECEIVES: u64 = 2;
 
 /// Whether visibility timeouts were kept, by how often the message had been received when its third
 /// attempt was made: in a retry queue, received for the second and for the third attempt.
-///
-/// # Errors
-///
-/// They were not.
 pub fn kept_hidden(receives: u64) -> Result<String, String> {
     if receives <= RECEIVES + 1 {
         return Ok(format!(

@@ -40,8 +40,8 @@ pub struct ExportArguments {
 ///
 /// # Errors
 ///
-/// A refusal by the server, a transport failure, or a file that is there already or can't be written. Behind
-/// what was written: dead letters or event subscriptions that can't be read, or not whole.
+/// It also fails when a file is there already. Dead letters or event subscriptions that can't be
+/// read, or not whole, fail it after the rest was written.
 pub(super) async fn run(
     arguments: &ExportArguments,
     api: &ManageApi,

@@ -57,8 +57,8 @@ struct Planned {
 ///
 /// # Errors
 ///
-/// [`Misuse`] without consent; a refusal or a transport failure, behind what was done before it; event
-/// subscriptions that could not be read, of which nothing is deleted.
+/// [`Misuse`] without consent. What was done before a failure stays done. Nothing is deleted of
+/// event subscriptions that could not be read.
 pub(super) async fn run(
     arguments: &PurgeArguments,
     api: &ManageApi,

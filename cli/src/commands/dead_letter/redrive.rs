@@ -134,7 +134,7 @@ impl RedriveArguments {
 ///
 /// # Errors
 ///
-/// A refusal by the server, a transport failure, or a job that failed or was canceled.
+/// It also fails when a job failed or was canceled.
 pub(super) async fn run(
     arguments: &RedriveArguments,
     api: &ManageApi,

@@ -50,10 +50,6 @@ struct Group {
 }
 
 /// Prints what those that the arguments choose have in common.
-///
-/// # Errors
-///
-/// A refusal by the server, or a transport failure; event subscriptions that could not be read.
 pub(super) async fn run(
     arguments: &SummaryArguments,
     api: &ManageApi,

@@ -80,10 +80,6 @@ impl Unread {
     }
 
     /// Fails the command behind what it printed of the others.
-    ///
-    /// # Errors
-    ///
-    /// When one could not be read.
     pub(super) fn ended(&self) -> anyhow::Result<()> {
         self.told().map_or(Ok(()), |told| Err(anyhow::Error::msg(told)))
     }

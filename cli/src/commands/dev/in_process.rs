@@ -23,10 +23,6 @@ use gridpost_stack::stack::{TOPICS, reach_topic};
 const TOPICS_TAKEN: usize = 2;
 
 /// Makes the topics that a local stack has.
-///
-/// # Errors
-///
-/// A refusal by the manage API, or a transport failure.
 pub(super) async fn make_topics(api: &ManageApi) -> anyhow::Result<()> {
     for (topic, schema) in TOPICS.into_iter().take(TOPICS_TAKEN) {
         reach_topic(api, api.base_url(), topic, schema).await?;
@@ -35,10 +31,6 @@ pub(super) async fn make_topics(api: &ManageApi) -> anyhow::Result<()> {
 }
 
 /// How to connect to the process at that URL, with all of its topics.
-///
-/// # Errors
-///
-/// A refusal by the manage API, or a transport failure.
 pub(super) async fn connection(
     api: &ManageApi,
     url: &str,
@@ -76,8 +68,7 @@ impl Alone {
     ///
     /// # Errors
     ///
-    /// [`Misuse`] when another process runs, of which commands would find one alone; or the folder
-    /// cannot be written to.
+    /// [`Misuse`] when another process runs, of which commands would find one alone.
     pub(super) fn hold(home: &Home) -> anyhow::Result<Self> {
         let path = home.dev_lock_file();
         let file = File::options().create(true).write(true).truncate(false).open(&path);
@@ -124,10 +115,6 @@ pub(super) struct Written {
 
 impl Written {
     /// Writes the file.
-    ///
-    /// # Errors
-    ///
-    /// When the folder cannot be written to.
     pub(super) fn write(connection: &Connection, home: &Home) -> anyhow::Result<Self> {
         let path = home.connection_file();
         let before = fs::read_to_string(&path).ok().filter(|text| is_of_a_stack(text));

@@ -7,10 +7,6 @@ use gridpost_ops::failure::Misuse;
 
 /// Clients with the AWS credentials that this machine has, or at the emulator that `AWS_ENDPOINT_URL`
 /// names, which takes any.
-///
-/// # Errors
-///
-/// There are no credentials, or no region.
 #[cfg(feature = "aws")]
 pub(super) async fn clients() -> anyhow::Result<Resources> {
     use std::{env, sync::Arc};

@@ -29,7 +29,7 @@ pub struct SendTestArguments {
 ///
 /// # Errors
 ///
-/// A refusal by the server, a misuse, a transport failure, or an endpoint that did not accept the event.
+/// It also fails when the endpoint did not accept the event.
 pub(super) async fn run(
     arguments: &SendTestArguments,
     api: &ManageApi,

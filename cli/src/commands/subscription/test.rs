@@ -47,10 +47,6 @@ pub struct TestArguments {
 }
 
 /// Runs `gridpost subscription test`.
-///
-/// # Errors
-///
-/// A refusal of the document or of an event, a misuse, or a transport failure.
 pub(super) async fn run(
     arguments: TestArguments,
     target: &TargetArguments,

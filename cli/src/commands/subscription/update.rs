@@ -105,8 +105,7 @@ impl UpdateArguments {
     ///
     /// # Errors
     ///
-    /// A refusal by the server, a document that can't be read, or [`Misuse`] where a header is to be
-    /// removed that does not exist.
+    /// [`Misuse`] where a header is to be removed that does not exist.
     pub(super) async fn patch(&self, api: &ManageApi) -> anyhow::Result<Patch> {
         if let Some(file) = &self.file {
             return Ok(Patch { document: read_document(file)?, etag: self.if_match.clone() });

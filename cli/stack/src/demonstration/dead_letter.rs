@@ -71,10 +71,6 @@ pub struct Objects {
 
 impl DeadLetters {
     /// Those in the deployment's own bucket.
-    ///
-    /// # Errors
-    ///
-    /// When the platform's TLS roots cannot be loaded.
     pub fn of(
         letters: Letters<'_>,
         connection: &Connection,
@@ -101,10 +97,6 @@ impl DeadLetters {
     }
 
     /// Waits for the first one and gives it as `{"place","records"}`.
-    ///
-    /// # Errors
-    ///
-    /// When it has not come by `deadline`, or is no JSON array.
     pub async fn wait(&self, deadline: Instant) -> anyhow::Result<Value> {
         match self {
             Self::Objects(objects) => objects.wait(deadline).await,

@@ -13,10 +13,6 @@ pub fn is_own(topic: &str, name: &str) -> bool {
 
 /// Removes the event subscriptions of a demonstration that was broken off: their endpoint is gone,
 /// and what is under way to it would be retried for a day.
-///
-/// # Errors
-///
-/// A refusal by the manage API, or a transport failure.
 pub async fn forget(api: &ManageApi) -> anyhow::Result<()> {
     let has_cases = |topic: &str| CASES.iter().any(|case| case.topic == topic);
     let all = subscriptions(api, has_cases).await?;
@@ -26,10 +22,6 @@ pub async fn forget(api: &ManageApi) -> anyhow::Result<()> {
 
 /// An event subscription that is not the demonstration's, as `topic/name`; it might get events that
 /// its owner has not published.
-///
-/// # Errors
-///
-/// A refusal by the manage API, or a transport failure.
 pub async fn other(api: &ManageApi) -> anyhow::Result<Option<String>> {
     let mut all = subscriptions(api, |_| true).await?.into_iter();
     let other = all.find(|(topic, name)| !is_own(topic, name));

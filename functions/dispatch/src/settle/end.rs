@@ -60,10 +60,6 @@ pub(super) async fn carry_out_unwritten(
 
 /// Ends some events of a delivery before the others. Nothing records yet that they have ended: a
 /// copy that gets here again ends them again.
-///
-/// # Errors
-///
-/// Their dead letter could not be sent.
 pub(super) async fn end_part(
     context: &Context,
     hand: &DeliveryInHand,

@@ -72,10 +72,6 @@ pub fn shown_attributes(
 
 impl Ended {
     /// Reads the queue form.
-    ///
-    /// # Errors
-    ///
-    /// [`DecodeError`] if the text is not an ended delivery, or its delivery can't be read.
     pub fn decode(text: &str) -> Result<Self, DecodeError> {
         let ended: Self = serde_json::from_str(text).map_err(DecodeError::NotEnded)?;
         Ok(Self { delivery: ended.delivery.checked()?, ..ended })

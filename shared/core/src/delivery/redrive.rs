@@ -334,10 +334,6 @@ impl Job {
 
     /// The delivery of a letter. Its id derives from the job and the letter's position, so a
     /// repeated batch makes recognizable duplicates.
-    ///
-    /// # Errors
-    ///
-    /// The event is not JSON.
     pub fn delivery(&self, found: &Found, now: Timestamp) -> Result<Delivery, serde_json::Error> {
         let mut hash = Sha256::new();
         hash.update(self.id.as_bytes());

@@ -17,10 +17,6 @@ use super::quoted;
 pub struct NotJson(#[source] serde_json::Error);
 
 /// Reads a JSON document.
-///
-/// # Errors
-///
-/// [`NotJson`], whose source names line and column.
 pub fn parse(text: &[u8]) -> Result<Value, NotJson> {
     serde_json::from_slice::<Strict>(text).map(|Strict(value)| value).map_err(NotJson)
 }
@@ -28,10 +24,6 @@ pub fn parse(text: &[u8]) -> Result<Value, NotJson> {
 /// Parses a JSON document in which one member is another party's JSON: that member is returned as
 /// its text, and the rules of documents do not apply inside. In the value it is an empty array, or
 /// null if it is null.
-///
-/// # Errors
-///
-/// [`NotJson`], as for [`parse`].
 pub fn parse_around<'t>(
     text: &'t [u8],
     member: &str,

@@ -82,29 +82,17 @@ pub enum IdentityRefused {
 
 impl Identities {
     /// Checks that the function itself may sign requests to that URL.
-    ///
-    /// # Errors
-    ///
-    /// [`IdentityRefused::Own`].
     pub fn check_own(&self, url: &str) -> Result<(), IdentityRefused> {
         named_host(&self.own, url).map_err(IdentityRefused::Own)
     }
 
     /// Checks that requests to that URL may be signed with a role.
-    ///
-    /// # Errors
-    ///
-    /// [`IdentityRefused`] says what the deployment does not allow.
     pub fn check_role(&self, role: &str, url: &str) -> Result<(), IdentityRefused> {
         let hosts = of(&self.roles, role).ok_or(IdentityRefused::Role)?;
         named_host(hosts, url).map_err(IdentityRefused::RoleHost)
     }
 
     /// Checks that a token for an audience, or what it is exchanged for, may go to that URL.
-    ///
-    /// # Errors
-    ///
-    /// [`IdentityRefused`] says what the deployment does not allow.
     pub fn check_audience(&self, audience: &str, url: &str) -> Result<(), IdentityRefused> {
         let hosts = of(&self.audiences, audience).ok_or(IdentityRefused::Audience)?;
         named_host(hosts, url).map_err(IdentityRefused::AudienceHost)

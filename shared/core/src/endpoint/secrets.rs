@@ -61,10 +61,6 @@ pub enum SecretRefused {
 
 impl ClientSecrets {
     /// Checks that a secret may be sent to that token URL.
-    ///
-    /// # Errors
-    ///
-    /// [`SecretRefused`] says what the deployment does not allow.
     pub fn check(&self, name: &str, token_url: &str) -> Result<(), SecretRefused> {
         let named = self.hosts.get(name).or_else(|| self.hosts.get("*"));
         let hosts = named.ok_or(SecretRefused::Unknown)?;

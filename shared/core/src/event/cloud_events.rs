@@ -34,10 +34,6 @@ pub fn parse(body: &[u8]) -> Result<Vec<ParsedEvent<'_>>, ParseError> {
 }
 
 /// The same, for at most `events_max` events.
-///
-/// # Errors
-///
-/// [`ParseError`], as for [`parse`].
 pub fn parse_up_to(body: &[u8], events_max: usize) -> Result<Vec<ParsedEvent<'_>>, ParseError> {
     reader::read(body, Shape::ArrayOrObject, events_max, event)
 }

@@ -162,10 +162,6 @@ fn name(first: Option<u8>) -> &'static str {
 }
 
 /// The members of a JSON object in order. A value's text is part of the object's.
-///
-/// # Errors
-///
-/// The text is not a JSON object.
 pub(crate) fn members(object: &str) -> Result<Vec<Member<'_>>, serde_json::Error> {
     serde_json::from_str::<Members<'_>>(object).map(|members| members.0)
 }

@@ -80,10 +80,6 @@ impl Piece {
     }
 
     /// Reads a message's body.
-    ///
-    /// # Errors
-    ///
-    /// [`DecodeError`] if it is malformed or of another version.
     pub fn decode(text: &str) -> Result<Self, DecodeError> {
         let piece: Self =
             serde_json::from_str(text).map_err(|error| DecodeError::Form("a piece", error))?;
@@ -213,10 +209,6 @@ fn events(bodies: &[Body]) -> Vec<StoredEvent<'_>> {
 }
 
 /// Reads a stored publish; no queue message may exceed `message_bytes_max`.
-///
-/// # Errors
-///
-/// [`DecodeError`] if it is malformed or of another version.
 pub fn decode(object: &[u8], message_bytes_max: usize) -> Result<Packed<'static>, DecodeError> {
     let stored: Stored<'_> = serde_json::from_slice(object)
         .map_err(|error| DecodeError::Form("a stored publish", error))?;

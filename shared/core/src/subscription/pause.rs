@@ -94,10 +94,6 @@ impl Pause {
 }
 
 /// Reads what a pause must say: whether time-to-live runs meanwhile.
-///
-/// # Errors
-///
-/// Every problem of the document.
 pub fn read(document: &Value) -> Result<bool, Problems> {
     const RUNS: &str = "timeToLiveRuns";
     let mut problems = Problems::default();
@@ -148,10 +144,6 @@ impl Pauses {
     }
 
     /// Paused from `now` on. One that is already paused in that way stays as it is.
-    ///
-    /// # Errors
-    ///
-    /// It is paused in the other way, or earlier pauses have used up what they may add to a life.
     pub fn paused(
         &self,
         time_to_live_runs: bool,

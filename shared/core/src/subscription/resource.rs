@@ -180,10 +180,6 @@ impl Settings {
 
 /// Checks an event subscription's name: 2 to 64 of `[A-Za-z0-9-]`. Event Grid's minimum is 3, but
 /// `s1` is too common a name to refuse.
-///
-/// # Errors
-///
-/// [`Problem`] at `name`.
 pub fn check_name(name: &str) -> Result<(), Problem> {
     document::check_name(name, "an event subscription's name", 2..=64)
 }
@@ -214,10 +210,6 @@ pub fn read_filter(properties: &Value) -> Result<Filter, Problems> {
 }
 
 /// Reads an event subscription's document.
-///
-/// # Errors
-///
-/// Every problem of the document.
 pub fn read(document: &Value, context: &Context<'_>) -> Result<Settings, Problems> {
     let mut problems = Problems::default();
     let settings = Object::root(document, &mut problems).and_then(|mut root| {

@@ -55,10 +55,6 @@ pub struct Settings {
 
 /// Checks a topic's name: 3 to 50 of `[A-Za-z0-9-]`, no reserved first word.
 ///
-/// # Errors
-///
-/// [`Problem`] at `name`.
-///
 /// Source: Event Grid, "Troubleshoot errors".
 pub fn check_name(name: &str) -> Result<(), Problem> {
     crate::document::check_name(name, "a topic's name", 3..=50)?;
@@ -79,10 +75,6 @@ pub fn check_name(name: &str) -> Result<(), Problem> {
 }
 
 /// Reads a topic's document.
-///
-/// # Errors
-///
-/// Every problem of the document.
 pub fn read(document: &Value) -> Result<Settings, Problems> {
     let mut problems = Problems::default();
     let settings = Object::root(document, &mut problems).map(|mut root| {
@@ -97,10 +89,6 @@ pub fn read(document: &Value) -> Result<Settings, Problems> {
 
 /// Reads a patch of an existing topic: its members replace the old ones, `null` restores the
 /// default, and the whole is checked like any document.
-///
-/// # Errors
-///
-/// Every problem of the changed document.
 pub fn read_patch(patch: &Value, existing: &Topic) -> Result<Settings, Problems> {
     let mut problems = Problems::default();
     if Object::root(patch, &mut problems).is_none() {
@@ -224,10 +212,6 @@ pub fn write_keys(AccessKeys([key1, key2]): &AccessKeys) -> Value {
 }
 
 /// Reads `{"keyName": "key1"}`: the index of the key to regenerate.
-///
-/// # Errors
-///
-/// Every problem of the document.
 pub fn read_key_name(document: &Value) -> Result<usize, Problems> {
     let mut problems = Problems::default();
     let index = Object::root(document, &mut problems).and_then(|mut root| {

@@ -128,10 +128,6 @@ impl<K: Clone + Eq + Hash, V: Lasting> Kept<K, V> {
     }
 
     /// What is kept for `key`, or else what `fetch` brings.
-    ///
-    /// # Errors
-    ///
-    /// [`NoToken`] says what failed.
     pub async fn get<F>(&self, key: &K, fetch: impl FnOnce() -> F) -> Result<V, NoToken>
     where
         F: Future<Output = Result<V, NoToken>>,

@@ -67,20 +67,12 @@ impl Tokens {
     }
 
     /// Checks that requests to that URL may be authenticated so.
-    ///
-    /// # Errors
-    ///
-    /// What the deployment does not allow.
     pub fn check(&self, by: &Authentication, url: &Secret) -> Result<(), NoToken> {
         let checked: Result<(), IdentityRefused> = by.check(url.expose(), &self.identities);
         checked.map_err(NoToken::NotNamed)
     }
 
     /// A token to send a request with.
-    ///
-    /// # Errors
-    ///
-    /// [`NoToken`] says what failed.
     pub async fn get(&self, by: &Authentication) -> Result<Token, NoToken> {
         self.kept.get(by, || self.fetch(by)).await
     }
@@ -93,10 +85,6 @@ impl Tokens {
     }
 
     /// A token other than one that the endpoint has refused.
-    ///
-    /// # Errors
-    ///
-    /// [`NoToken`] says what failed.
     pub async fn instead_of(&self, by: &Authentication, refused: &Token) -> Result<Token, NoToken> {
         self.forget(by, refused);
         let token = self.get(by).await?;
@@ -109,10 +97,6 @@ impl Tokens {
     }
 
     /// The headers that sign a request.
-    ///
-    /// # Errors
-    ///
-    /// [`NoToken`] says what failed.
     pub async fn signature(
         &self,
         by: &SigV4,

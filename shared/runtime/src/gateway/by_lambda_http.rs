@@ -101,10 +101,6 @@ impl Kept {
 }
 
 /// Answers a request. One whose body is not the base64 that it is said to be gets a 400.
-///
-/// # Errors
-///
-/// The event is not an HTTP request.
 pub async fn answer<F>(
     event: Event,
     mut respond: impl FnMut(Request) -> F,

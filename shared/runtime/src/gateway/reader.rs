@@ -56,10 +56,6 @@ struct Iam {
 
 impl Event {
     /// The request; `None` if its body is not the base64 that it is said to be.
-    ///
-    /// # Errors
-    ///
-    /// Its method is not an HTTP method.
     fn into_request(self) -> Result<Option<Request>, http::method::InvalidMethod> {
         let Context { http, route_key, stage, authorizer } = self.request_context;
         let body = self.body.unwrap_or_default();
@@ -120,10 +116,6 @@ impl Serialize for AnswerHeaders {
 }
 
 /// Answers a request. One whose body is not the base64 that it is said to be gets a 400.
-///
-/// # Errors
-///
-/// The event's method is not an HTTP method.
 pub async fn answer<F>(
     event: Event,
     respond: impl FnOnce(Request) -> F,

@@ -121,10 +121,6 @@ fn rate(text: &str) -> Result<f64, String> {
 
 impl Arguments {
     /// The world that they ask for.
-    ///
-    /// # Errors
-    ///
-    /// What does not fit together.
     pub fn plan(&self) -> Result<Plan, String> {
         if self.bad.len() > BAD_MAX {
             return Err(format!("{} times --bad; at most {BAD_MAX}", self.bad.len()));

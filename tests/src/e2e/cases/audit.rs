@@ -18,10 +18,6 @@ const EVENTS: usize = 6;
 const SETTLED_WITHIN: Duration = Duration::from_secs(90);
 
 /// Events are delivered, dead-lettered, dropped or waiting; the audit finds all of them.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn a_ledger_balances_over_every_kind_of_end(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("audit", EVENT_GRID).await?;
     let dead_letters = json!({"deadLetterDestination": topic.dead_letter_destination()});
@@ -65,10 +61,6 @@ pub async fn a_ledger_balances_over_every_kind_of_end(world: &World) -> anyhow::
 }
 
 /// The audit once nothing more ends after its cut-off. Dead letters take their time.
-///
-/// # Errors
-///
-/// When none can be made.
 pub(super) async fn settled(world: &World, topic: &str) -> anyhow::Result<Value> {
     let deadline = Instant::now() + SETTLED_WITHIN;
     loop {

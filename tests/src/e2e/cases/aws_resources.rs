@@ -178,9 +178,6 @@ async fn not_there(world: &World, target: &Target) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// # Errors
-///
-/// When that does not hold. The same goes for every case.
 pub async fn a_queue_gets_messages(world: &World) -> anyhow::Result<()> {
     let target = Target::new(world, "SqsQueue", ("sqs", "sqs:SendMessage")).with(attributes());
     not_there(world, &target).await?;
@@ -193,10 +190,6 @@ pub async fn a_queue_gets_messages(world: &World) -> anyhow::Result<()> {
 }
 
 /// A FIFO queue gets the events of a group in one group; an event without one does not reach it.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn a_fifo_queue_gets_groups(world: &World) -> anyhow::Result<()> {
     let mut target = Target::new(world, "SqsQueue", ("sqs", "sqs:SendMessage"));
     target.name = format!("{}-2.fifo", target.name);
@@ -236,9 +229,6 @@ pub async fn a_fifo_queue_gets_groups(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// # Errors
-///
-/// When that does not hold.
 pub async fn a_topic_gets_messages(world: &World) -> anyhow::Result<()> {
     let target = Target::new(world, "SnsTopic", ("sns", "sns:Publish*")).with(attributes());
     let place = Place::make(world, target).await?;
@@ -249,9 +239,6 @@ pub async fn a_topic_gets_messages(world: &World) -> anyhow::Result<()> {
     refused_and_gone(world, &place).await
 }
 
-/// # Errors
-///
-/// When that does not hold.
 pub async fn a_stream_gets_records(world: &World) -> anyhow::Result<()> {
     let target = Target::new(world, "KinesisStream", ("kinesis", "kinesis:PutRecords"));
     let place = Place::make(world, target).await?;
@@ -262,9 +249,6 @@ pub async fn a_stream_gets_records(world: &World) -> anyhow::Result<()> {
     refused_and_gone(world, &place).await
 }
 
-/// # Errors
-///
-/// When that does not hold.
 pub async fn a_bus_gets_events(world: &World) -> anyhow::Result<()> {
     let target = Target::new(world, "EventBridgeBus", ("events", "events:PutEvents"));
     let place = Place::make(world, target).await?;
@@ -282,10 +266,6 @@ pub async fn a_bus_gets_events(world: &World) -> anyhow::Result<()> {
 
 /// A function gets what a webhook would get. If it fails, that is the endpoint's failure; if its
 /// concurrency lets it not run at all, the outcome is `Full`.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn a_function_is_invoked(world: &World) -> anyhow::Result<()> {
     let properties = {
         let mut properties = attributes();
@@ -326,10 +306,6 @@ pub async fn a_function_is_invoked(world: &World) -> anyhow::Result<()> {
 }
 
 /// An ARN that is not allowed is refused, and the message says what to add.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn an_arn_outside_the_allowance_is_refused(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("outside", EVENT_GRID).await?;
     let mut target = Target::new(world, "SqsQueue", ("sqs", "sqs:SendMessage"));

@@ -88,10 +88,6 @@ impl<'w> Taken<'w> {
 /// What AWS's clients send to a bus, a bucket, an SNS topic and a queue arrives at webhooks, as
 /// CloudEvents or in Event Grid's schema; objects arrive as blobs. What can't be mapped is in the
 /// source's poison queue. The ledger of each topic balances.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn events_of_aws_services_arrive(world: &World) -> anyhow::Result<()> {
     let rule = Taken::of(world, "rule", CLOUD_EVENTS).await?;
     let bucket = Taken::of(world, "bucket", EVENT_GRID).await?;

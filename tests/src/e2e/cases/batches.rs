@@ -36,10 +36,6 @@ fn accepted(deliveries: &[Arrival]) -> BTreeSet<String> {
 }
 
 /// One event of twenty is refused: it ends alone, and each other one arrives once.
-///
-/// # Errors
-///
-/// When that does not hold. The same goes for every case.
 pub async fn a_refused_batch_is_split_until_its_bad_event_stands_alone(
     world: &World,
 ) -> anyhow::Result<()> {

@@ -55,10 +55,6 @@ const SAMPLES: [(&str, &str); 14] = [
 /// Under `gridpost watch`'s `cargo lambda watch` every sample that `up` has written works. Events
 /// that curl and Azure's SDK publish to the local URL go through the watched ingest and the watched
 /// dispatch, since no deployed function reads their queue. The log is quiet.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn watch_serves_every_sample_and_publishers(world: &World) -> anyhow::Result<()> {
     let endpoint = world.receiver.endpoint("watched", &[Reply::prompt(200)]);
     let destination =

@@ -70,10 +70,6 @@ struct Told {
 
 /// An event subscription that existed when an event was accepted, and still exists, gets the event
 /// at its endpoint of that time.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn nothing_is_lost_while_event_subscriptions_come_and_go(
     world: &World,
 ) -> anyhow::Result<()> {

@@ -14,10 +14,6 @@ use crate::e2e::{
 
 /// The SDK's clients, sync and aio, send every kind of event that they support, by key and by
 /// token: all events are accepted and delivered.
-///
-/// # Errors
-///
-/// When that does not hold. The same goes for every case.
 pub async fn azures_sdk_sends_every_kind_of_event_by_key_and_token(
     world: &World,
 ) -> anyhow::Result<()> {
@@ -115,10 +111,6 @@ async fn arrived(endpoint: &Endpoint, count: usize) -> anyhow::Result<Vec<Value>
 type Row = (&'static str, Value, &'static str, Option<u64>);
 
 /// Every client raises the same class for a refusal as with Event Grid.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn azures_sdk_raises_its_classes_for_every_client(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("classes", EVENT_GRID).await?;
     let namespace = json!({"kind": "namespace"});
@@ -173,10 +165,6 @@ fn error_rows(title: &'static str, good: &Value) -> Vec<Row> {
 
 /// CloudEvents of the CloudEvents project's SDK, over plain HTTP: with attributes in headers, or
 /// with everything in the body.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn cloud_events_come_in_binary_and_structured_form(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("cncf", CLOUD_EVENTS).await?;
     let endpoint = topic.subscribe("all", &[Reply::prompt(200)], json!({})).await?;
@@ -210,10 +198,6 @@ pub async fn cloud_events_come_in_binary_and_structured_form(world: &World) -> a
 }
 
 /// curl publishes: by header and by query, a CloudEvent in headers, a namespace's request.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn curl_publishes(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("curl", EVENT_GRID).await?;
     let cloud = world.topic("curl-ce", CLOUD_EVENTS).await?;

@@ -18,10 +18,6 @@ const VISIBLE_AGAIN: Duration = Duration::from_secs(90);
 
 /// `kill -9` of every dispatch process while first attempts and retries are under way: everything
 /// is delivered once the queues show it again, and the interrupted attempt was not counted.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn killed_functions_lose_nothing(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("crash", EVENT_GRID).await?;
     let slow = Reply::late(200, 20);

@@ -13,10 +13,6 @@ use crate::e2e::{
 };
 
 /// 400 is one attempt and then a dead letter, with Event Grid's object name and members.
-///
-/// # Errors
-///
-/// When that does not hold. The same goes for every case.
 pub async fn a_bad_request_becomes_a_dead_letter_in_event_grid_schema(
     world: &World,
 ) -> anyhow::Result<()> {
@@ -39,10 +35,6 @@ pub async fn a_bad_request_becomes_a_dead_letter_in_event_grid_schema(
 }
 
 /// The same for CloudEvents, whose extensions are all lower case.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn a_bad_request_becomes_a_dead_letter_in_cloud_events_schema(
     world: &World,
 ) -> anyhow::Result<()> {
@@ -64,10 +56,6 @@ pub async fn a_bad_request_becomes_a_dead_letter_in_cloud_events_schema(
 }
 
 /// An event that no queue message can carry is attempted and dead-lettered whole.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn a_large_event_is_sent_and_dead_lettered_whole(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("dead-letter-large", EVENT_GRID).await?;
     let properties = json!({"deadLetterDestination": topic.dead_letter_destination()});
@@ -134,10 +122,6 @@ fn check_times(record: &Value, published: &str, attempted: &str) -> anyhow::Resu
 }
 
 /// Without a dead-letter destination an ended event is dropped, which is logged with its reason.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn without_a_destination_events_are_dropped_and_logged(
     world: &World,
 ) -> anyhow::Result<()> {

@@ -52,10 +52,6 @@ output "urls" {
 /// Two deployments by `for_each` are applied beside the one of the other cases. An event of either
 /// reaches only its own receiver, although topics and event subscriptions have the same names. Each
 /// refuses the other's key. After a destroy, nothing is left in the emulator.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn two_in_one_account_keep_apart(world: &World) -> anyhow::Result<()> {
     let terraform = world.ground.terraform()?;
     let configuration = Configuration::new(terraform, CONFIGURATION).await?;

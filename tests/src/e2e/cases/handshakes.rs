@@ -9,10 +9,6 @@ use crate::e2e::{
 };
 
 /// EventGridSchema is validated by an event with a code, CloudEvents by `OPTIONS`.
-///
-/// # Errors
-///
-/// When that does not hold. The same goes for every case.
 pub async fn both_handshakes_are_made_before_any_event(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("handshake-eg", EVENT_GRID).await?;
     let endpoint = topic.subscribe("validated", &[Reply::prompt(200)], json!({})).await?;
@@ -43,10 +39,6 @@ pub async fn both_handshakes_are_made_before_any_event(world: &World) -> anyhow:
 
 /// An endpoint that answers 200 but gives no proof gets no event before its owner has used the
 /// validation URL; one that answers otherwise is refused with 400.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn an_endpoint_that_gives_no_proof_is_refused(world: &World) -> anyhow::Result<()> {
     for (case, schema) in [("no-proof-eg", EVENT_GRID), ("no-proof-ce", CLOUD_EVENTS)] {
         let topic = world.topic(case, schema).await?;

@@ -16,10 +16,6 @@ const MISREPORTS: &str = include_str!("../../../../infra/tests/emulator-misrepor
 
 /// A plan after the apply changes nothing but what the emulator reports wrongly, by resource type
 /// and attribute, exactly as `infra/tests/emulator-misreports.json` lists it.
-///
-/// # Errors
-///
-/// When that does not hold. The same goes for every case.
 pub async fn a_second_plan_shows_only_the_listed_misreports(world: &World) -> anyhow::Result<()> {
     let listed: Value = serde_json::from_str(MISREPORTS)?;
     let listed: BTreeMap<String, BTreeSet<String>> =
@@ -37,10 +33,6 @@ pub async fn a_second_plan_shows_only_the_listed_misreports(world: &World) -> an
 
 /// The functions of this stack may only do what their roles allow: if an action is denied to a
 /// role, its function can't do it. So every other case shows that the policies suffice.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn permissions_are_enforced(world: &World) -> anyhow::Result<()> {
     world.api.poison(1).await?;
     world.deny("manage", "sqs:ReceiveMessage").await?;
@@ -54,10 +46,6 @@ pub async fn permissions_are_enforced(world: &World) -> anyhow::Result<()> {
 
 /// A denied call is refused, for several functions and services, and succeeds again once it is allowed: a scan of a table, a
 /// message that is sent.
-///
-/// # Errors
-///
-/// When it is not so.
 pub async fn a_denied_read_and_a_denied_send_are_refused(world: &World) -> anyhow::Result<()> {
     let all = ParkedChoice::default();
     world.deny("manage", "dynamodb:Scan").await?;
@@ -82,10 +70,6 @@ pub async fn a_denied_read_and_a_denied_send_are_refused(world: &World) -> anyho
 
 /// `terraform destroy` removes everything that was deployed: nothing is left in Terraform's state
 /// or in the emulator, from queues and tables to APIs and alarms.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn destroy_leaves_nothing(world: &World) -> anyhow::Result<()> {
     if world.ground.is_kept() {
         return Ok(());

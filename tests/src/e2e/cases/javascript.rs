@@ -13,10 +13,6 @@ use crate::e2e::{
 
 /// Azure's and the CloudEvents SDK send every kind of event that they support, by key and by token,
 /// and all events arrive as they were sent.
-///
-/// # Errors
-///
-/// When that does not hold. The same goes for every case.
 pub async fn every_client_sends_every_kind_of_event(world: &World) -> anyhow::Result<()> {
     let event_grid = world.topic("js-eg", EVENT_GRID).await?;
     let cloud = world.topic("js-ce", CLOUD_EVENTS).await?;
@@ -77,10 +73,6 @@ pub async fn every_client_sends_every_kind_of_event(world: &World) -> anyhow::Re
 }
 
 /// Each client raises its own class of error for each problem.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn every_client_raises_its_error(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("js-classes", EVENT_GRID).await?;
     let namespace = json!({"kind": "namespace"});
@@ -113,10 +105,6 @@ pub async fn every_client_raises_its_error(world: &World) -> anyhow::Result<()> 
 
 /// The CloudEvents and Azure's parser for JavaScript read every form of delivery: both schemas,
 /// alone and in batches, and what was published in binary mode.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn parsers_read_what_is_delivered(world: &World) -> anyhow::Result<()> {
     let event_grid = world.topic("js-read-eg", EVENT_GRID).await?;
     let cloud = world.topic("js-read-ce", CLOUD_EVENTS).await?;

@@ -32,10 +32,6 @@ const P99_MAX: Duration = Duration::from_secs(10);
 
 /// An endpoint that never answers gets 10 events a second; five healthy ones beside it get theirs as if
 /// it were not there.
-///
-/// # Errors
-///
-/// When that does not hold. The same goes for every case.
 pub async fn one_that_never_answers_delays_nobody(world: &World) -> anyhow::Result<()> {
     let never = [Reply::late(200, 3_600)];
     let hanging = world.topic("hanging", EVENT_GRID).await?;

@@ -18,10 +18,6 @@ const POLL: Duration = Duration::from_millis(500);
 
 /// 404 puts the event subscription on probation for 5 min: its health says so and why. After a
 /// reset the next event is attempted at once.
-///
-/// # Errors
-///
-/// When that does not hold. The same goes for every case.
 pub async fn an_endpoints_health_is_told_and_reset(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("health", EVENT_GRID).await?;
     let replies = [Reply::prompt(404), Reply::prompt(200)];
@@ -51,10 +47,6 @@ pub async fn an_endpoints_health_is_told_and_reset(world: &World) -> anyhow::Res
 
 /// A failed attempt and the success after it are self-contained log lines; both contain the
 /// publisher's trace, and both requests carried it to the endpoint.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn attempts_are_logged_with_their_trace(world: &World) -> anyhow::Result<()> {
     const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let topic = world.topic("traced", CLOUD_EVENTS).await?;
@@ -102,10 +94,6 @@ pub async fn attempts_are_logged_with_their_trace(world: &World) -> anyhow::Resu
 
 /// A delivery that waits for a minute after its second attempt is shown with both attempts and with
 /// the next one; when resent, it is attempted now.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn a_delivery_is_shown_and_resent(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("resent", EVENT_GRID).await?;
     let policy = json!({"retryPolicy": {"schedule": [1, 7_200]}});
@@ -152,10 +140,6 @@ pub async fn a_delivery_is_shown_and_resent(world: &World) -> anyhow::Result<()>
 }
 
 /// One event subscription matches an event, another does not, and explain says why.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn an_event_is_explained(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("explained", EVENT_GRID).await?;
     topic.subscribe("all", &[Reply::prompt(200)], json!({})).await?;
@@ -172,10 +156,6 @@ pub async fn an_event_is_explained(world: &World) -> anyhow::Result<()> {
 
 /// All metrics that the deployment's functions have written match the table, and they include a
 /// delivery that fails, is retried and succeeds.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn metrics_are_those_of_the_table(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("metrics", EVENT_GRID).await?;
     let replies = [Reply::prompt(503), Reply::prompt(200)];

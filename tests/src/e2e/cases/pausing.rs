@@ -19,10 +19,6 @@ const RESUMED: Duration = Duration::from_secs(60 + 30);
 
 /// What comes during a pause is accepted, held and seen, and nothing is attempted. A change of the
 /// document does not end the pause; a resumption brings everything back within about a minute.
-///
-/// # Errors
-///
-/// When it is not so.
 pub async fn what_a_pause_holds_comes_back(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("paused", EVENT_GRID).await?;
     let endpoint = topic.subscribe("all", &[Reply::prompt(200)], json!({})).await?;

@@ -14,10 +14,6 @@ use crate::e2e::{
 
 /// 429 puts the subscription on probation for 10 s: an event that is published meanwhile waits
 /// before its first attempt.
-///
-/// # Errors
-///
-/// When that does not hold. The same goes for every case.
 pub async fn a_busy_answer_holds_everything_ten_seconds(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("busy", EVENT_GRID).await?;
     let replies = [Reply::prompt(429), Reply::prompt(200)];
@@ -43,10 +39,6 @@ pub async fn a_busy_answer_holds_everything_ten_seconds(world: &World) -> anyhow
 
 /// Ten failed attempts in a row make the endpoint unhealthy: the eleventh event waits a minute
 /// without an attempt, then one delivery probes.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn ten_failures_in_a_row_delay_delivery(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("unhealthy", EVENT_GRID).await?;
     let mut replies = vec![Reply::prompt(500); 10];

@@ -13,10 +13,6 @@ use crate::e2e::{
 
 /// `EventGridPublisherClient` sends EventGrid events with a topic key, unchanged, and a receiver
 /// parses what arrives with the same SDK.
-///
-/// # Errors
-///
-/// When that does not hold. The same goes for every case.
 pub async fn azures_sdk_sends_event_grid_events(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("sdk-event-grid", EVENT_GRID).await?;
     let endpoint = topic.subscribe("all", &[Reply::prompt(200)], json!({})).await?;
@@ -53,10 +49,6 @@ pub async fn azures_sdk_sends_event_grid_events(world: &World) -> anyhow::Result
 }
 
 /// The same for CloudEvents, parsed by Azure's and by the CloudEvents SDK.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn azures_sdk_sends_cloud_events(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("sdk-cloud", CLOUD_EVENTS).await?;
     let endpoint = topic.subscribe("all", &[Reply::prompt(204)], json!({})).await?;
@@ -112,10 +104,6 @@ fn delivered(schema: &str, deliveries: &[Arrival]) -> Value {
 
 /// 200 events from concurrent publishers reach all of the three event subscriptions that match
 /// them, and no other.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn two_hundred_events_reach_three_subscriptions(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("two-hundred", EVENT_GRID).await?;
     let prompt = [Reply::prompt(200)];
@@ -154,10 +142,6 @@ pub async fn two_hundred_events_reach_three_subscriptions(world: &World) -> anyh
 
 /// 40 events for four event subscriptions are more deliveries than a request on the stack enqueues:
 /// they are accepted and stored, and all arrive in each event subscription's batches.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn a_large_fan_out_arrives_whole(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("fan-out", EVENT_GRID).await?;
     let prompt = [Reply::prompt(200)];
@@ -189,10 +173,6 @@ fn arrived(deliveries: &[Arrival]) -> BTreeSet<String> {
 }
 
 /// Events that are published together are sent together, up to the event subscription's batch size.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn a_hundred_events_published_together_are_one_request(
     world: &World,
 ) -> anyhow::Result<()> {

@@ -11,10 +11,6 @@ use crate::e2e::world::{ACCOUNT, World};
 const BEYOND: &str = "beyond-quotas";
 
 /// Nothing on this stack exceeded a limit, except on purpose.
-///
-/// # Errors
-///
-/// A call exceeded a limit.
 pub fn kept(world: &World) -> anyhow::Result<()> {
     let broken = quotas::broken(world.ground.home())?;
     let meant = |broken: &&quotas::Broken| !broken.resource.contains(BEYOND);
@@ -26,10 +22,6 @@ pub fn kept(world: &World) -> anyhow::Result<()> {
 }
 
 /// A request beyond a limit gets AWS's error for it, and is recorded.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn the_emulator_refuses_what_aws_refuses(world: &World) -> anyhow::Result<()> {
     let queue = format!("{}/{ACCOUNT}/{BEYOND}", world.ground.connection.emulator_url);
     let send = |more: Value| {

@@ -30,10 +30,6 @@ const NAME: &str = "billing";
 
 /// The command line lists, counts and shows dead letters with their events, redrives them exactly
 /// once, and purges them; the ledger closes.
-///
-/// # Errors
-///
-/// When that does not hold. The same goes for every case.
 pub async fn dead_letters_are_seen_sent_again_and_purged(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("redrive", EVENT_GRID).await?;
     let endpoint = refused(world, &topic, FEW, 6).await?;
@@ -78,10 +74,6 @@ pub async fn dead_letters_are_seen_sent_again_and_purged(world: &World) -> anyho
 /// letters. It comes back, and they are redriven. Meanwhile the redrive function is killed, and the
 /// job is canceled and resumed. Everything arrives, and only events that were in flight at the kill
 /// arrive twice; the ledger closes.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn an_outage_is_recovered_from(world: &World) -> anyhow::Result<()> {
     const RATE: usize = 100;
     let topic = world.topic("outage", EVENT_GRID).await?;
@@ -137,10 +129,6 @@ pub async fn an_outage_is_recovered_from(world: &World) -> anyhow::Result<()> {
 
 /// The local stack's topic for dead letters gets events that say whose they are, where, how many
 /// and why.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn a_topic_is_told_of_dead_letters(world: &World) -> anyhow::Result<()> {
     const TOLD: &str = "dead-letters";
     let topic = world.topic("told", EVENT_GRID).await?;

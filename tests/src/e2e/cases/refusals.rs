@@ -16,10 +16,6 @@ type Row = (&'static str, String, u16, &'static [&'static str]);
 
 /// Every refusal has its status and Event Grid's error shape, and names what is wrong. No event of
 /// the request is delivered.
-///
-/// # Errors
-///
-/// When that does not hold. The same goes for every case.
 pub async fn nothing_of_a_refused_request_is_delivered(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("refusals", EVENT_GRID).await?;
     let endpoint = topic.subscribe("all", &[Reply::prompt(200)], json!({})).await?;
@@ -124,10 +120,6 @@ async fn check_access(world: &World, topic: &Topic<'_>) -> anyhow::Result<()> {
 }
 
 /// `EventGridPublisherClient` raises the exceptions that it raises with Event Grid itself.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn azures_sdk_raises_its_own_error_classes(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("sdk-errors", EVENT_GRID).await?;
     let event = |data: Value| json!([{"id": "1", "type": "T", "subject": "s", "data": data}]);
@@ -155,10 +147,6 @@ pub async fn azures_sdk_raises_its_own_error_classes(world: &World) -> anyhow::R
 }
 
 /// Unknown members and values out of range of an event subscription are all listed, by path.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn an_unknown_subscription_member_is_named_by_its_path(
     world: &World,
 ) -> anyhow::Result<()> {

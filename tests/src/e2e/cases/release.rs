@@ -13,10 +13,6 @@ use crate::{e2e::world::World, program};
 /// folder, with an empty home folder and without Rust, a C compiler or Git on the PATH. Functions
 /// and command line are those of this run. The timed steps of `gridpost verify` can't be shown on a
 /// busy machine: [`super::verify`] shows them.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn it_is_deployed_and_proven_without_rust(world: &World) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let packed = folder.path().join("dist");

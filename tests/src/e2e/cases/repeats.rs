@@ -115,10 +115,6 @@ async fn forward(
 
 /// A publisher that gets no answer sends again under the same key, until one comes: the event is
 /// delivered once.
-///
-/// # Errors
-///
-/// When it is not so. So for every case.
 pub async fn a_publish_whose_answer_was_lost_is_delivered_once(
     world: &World,
 ) -> anyhow::Result<()> {
@@ -153,10 +149,6 @@ pub async fn a_publish_whose_answer_was_lost_is_delivered_once(
 
 /// Azure's SDKs repeat a publish by themselves, under the same `x-ms-client-request-id`, when a
 /// gateway answers 503 for a publish that was accepted.
-///
-/// # Errors
-///
-/// When it is not so.
 pub async fn azures_sdk_repeats_and_is_delivered_once(world: &World) -> anyhow::Result<()> {
     for client in ["sync", "aio"] {
         let topic = heeding(world, &format!("sdk-repeats-{client}")).await?;

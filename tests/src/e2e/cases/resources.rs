@@ -48,10 +48,6 @@ fn etag(headers: &HeaderMap) -> anyhow::Result<String> {
 
 /// A document goes through the models of Azure's management SDK and back without a change. (Those
 /// models don't know dead-letter destinations on S3 and our own members.)
-///
-/// # Errors
-///
-/// When that does not hold. The same goes for every case.
 pub async fn azures_management_models_round_trip_documents(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("models", EVENT_GRID).await?;
     let cloud = world.topic("models-ce", CLOUD_EVENTS).await?;
@@ -124,10 +120,6 @@ fn without_etag(document: &Value) -> Value {
 
 /// A patch changes only the members that it names. With the ETag of an older read it is refused,
 /// and nothing changes.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn a_patch_is_guarded_by_its_etag(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("patched", EVENT_GRID).await?;
     let properties = json!({"labels": ["old"], "filter": {"subjectBeginsWith": "/shop"}});
@@ -163,10 +155,6 @@ pub async fn a_patch_is_guarded_by_its_etag(world: &World) -> anyhow::Result<()>
 }
 
 /// A list comes in pages of the size asked for, and the links lead through all of it once.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn lists_come_in_pages(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("pages", EVENT_GRID).await?;
     let mut want = Vec::new();
@@ -193,10 +181,6 @@ pub async fn lists_come_in_pages(world: &World) -> anyhow::Result<()> {
 
 /// For sample events, the API says which part of a filter refuses them, both for an existing
 /// subscription and for a new document; nothing is delivered.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn a_sample_event_is_tested_against_a_filter(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("tested", EVENT_GRID).await?;
     let filter = json!({
@@ -249,10 +233,6 @@ pub async fn a_sample_event_is_tested_against_a_filter(world: &World) -> anyhow:
 
 /// All requests that schemathesis generates from `docs/openapi.json`, alone or in chains, are
 /// answered as the document says, and without a server error.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn what_openapi_says_is_what_is_answered(world: &World) -> anyhow::Result<()> {
     let endpoint = world.receiver.endpoint("schemathesis", &[Reply::prompt(200)]);
     let ground = &world.ground;

@@ -13,10 +13,6 @@ use crate::e2e::{
 };
 
 /// A webhook that answers 500 sees attempts at 0, 10, 30 and 60 s.
-///
-/// # Errors
-///
-/// When that does not hold. The same goes for every case.
 pub async fn a_failing_webhook_sees_the_schedule(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("failing", EVENT_GRID).await?;
     let endpoint = topic.subscribe("all", &[Reply::prompt(500)], json!({})).await?;
@@ -29,10 +25,6 @@ pub async fn a_failing_webhook_sees_the_schedule(world: &World) -> anyhow::Resul
 }
 
 /// A webhook that answers 500 twice and then 200 is left alone afterwards.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn two_failures_then_success(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("twice", EVENT_GRID).await?;
     let replies = [Reply::prompt(500), Reply::prompt(500), Reply::prompt(200)];
@@ -48,10 +40,6 @@ pub async fn two_failures_then_success(world: &World) -> anyhow::Result<()> {
 }
 
 /// `retryPolicy.schedule` replaces the profile's steps, and its last gap repeats.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn an_own_schedule_is_kept(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("own-schedule", EVENT_GRID).await?;
     let policy = json!({"retryPolicy": {"schedule": [1, 2, 3]}});
@@ -74,10 +62,6 @@ pub async fn an_own_schedule_is_kept(world: &World) -> anyhow::Result<()> {
 }
 
 /// `maxDeliveryAttempts` is the number of attempts, and then the event ends.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn the_last_attempt_ends_delivery(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("max-attempts", EVENT_GRID).await?;
     let properties = json!({
@@ -101,10 +85,6 @@ pub async fn the_last_attempt_ends_delivery(world: &World) -> anyhow::Result<()>
 
 /// An answer of 200 after 35 s comes too late for its attempt, which counts as timed out, but takes
 /// the delivery out of retry: no second request.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn a_late_success_cancels_the_retry(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("late", EVENT_GRID).await?;
     let replies = [Reply::late(200, 35), Reply::prompt(200)];

@@ -51,10 +51,6 @@ const TOKEN: &str = "hush-hush";
 /// An event subscription made by the module delivers with a dynamic and a secret header in either
 /// schema. A plan lists every problem of a document; a change that an endpoint refused is tried
 /// again; a new name replaces the event subscription, a removal deletes it.
-///
-/// # Errors
-///
-/// When that does not hold. The same goes for every case.
 pub async fn a_subscription_of_the_module_lives_and_goes(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("terraform", EVENT_GRID).await?;
     let configuration = Configuration::new(world.ground.terraform()?, CONFIGURATION).await?;

@@ -14,10 +14,6 @@ use crate::e2e::world::World;
 
 /// `gridpost prober` finds every event while Terraform rolls out a version of the functions, and
 /// then goes back to the previous one.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn a_new_version_loses_nothing(world: &World) -> anyhow::Result<()> {
     // On AWS a version's first copies begin in a fraction of a second. Here they take seconds of two processors,
     // and each publish that comes meanwhile asks for another one: at 20 a second none was ever done.

@@ -11,10 +11,6 @@ use crate::e2e::world::{ACCOUNT, World};
 
 /// The test plays the webhook, and the queue is the emulator's. The report does not claim steps
 /// that only Lambda's own mapping can show. The topic of the run is gone at its end.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn a_deployment_is_proven_with_a_queue(world: &World) -> anyhow::Result<()> {
     // A name that a local stack allows.
     let name = format!("local-verify-{}", world.run());

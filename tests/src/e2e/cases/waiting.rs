@@ -24,10 +24,6 @@ const POLL: Duration = Duration::from_millis(500);
 /// A message that dispatch cannot read goes to the poison queue, is listed with its origin, is sent
 /// back only by name, and is purged. A readable message goes back to its queue and is delivered, or
 /// written as a dead letter.
-///
-/// # Errors
-///
-/// When that does not hold. The same goes for every case.
 pub async fn poison_is_seen_sent_back_and_purged(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("poison", EVENT_GRID).await?;
     let policy = json!({"retryPolicy": {"schedule": [3_600]}});
@@ -134,10 +130,6 @@ async fn wait_for(
 
 /// A wait of an hour is parked (the stack parks every long one), listed, and ended early in both
 /// ways: a released delivery is attempted, a canceled one becomes a dead letter.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn parked_deliveries_are_released_and_canceled(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("parked", EVENT_GRID).await?;
     let failing = [Reply::prompt(500), Reply::prompt(500), Reply::prompt(200)];

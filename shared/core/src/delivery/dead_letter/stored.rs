@@ -132,10 +132,6 @@ struct Wrapped<'r> {
 
 /// Reads an object's records in order; a record that can't be read says why. `schema` is the one in
 /// which their events were delivered.
-///
-/// # Errors
-///
-/// The object is not a JSON array.
 pub fn letters(
     object: &[u8],
     schema: DeliverySchema,

@@ -81,10 +81,6 @@ impl SigV4 {
     }
 
     /// Checks that the deployment lets requests to that URL be signed so.
-    ///
-    /// # Errors
-    ///
-    /// [`IdentityRefused`] says what it does not allow.
     pub fn check(&self, url: &str, named: &Identities) -> Result<(), IdentityRefused> {
         match &self.role {
             Some(role) => named.check_role(role, url)?,
@@ -104,10 +100,6 @@ impl SigV4 {
 
 impl WebIdentity {
     /// Checks that a token for this audience may itself go to an endpoint at that URL.
-    ///
-    /// # Errors
-    ///
-    /// [`IdentityRefused`] says what is not allowed.
     pub fn check_bearer(&self, url: &str, named: &Identities) -> Result<(), IdentityRefused> {
         // Its receiver could exchange it as well. The hosts of this audience are named for what it is
         // exchanged for.
@@ -118,10 +110,6 @@ impl WebIdentity {
     }
 
     /// Checks that a token for this audience may be exchanged at that URL.
-    ///
-    /// # Errors
-    ///
-    /// [`IdentityRefused`] says what is not allowed.
     pub fn check_exchange(
         &self,
         token_url: &str,
@@ -156,10 +144,6 @@ impl ClientCredentials {
 impl Authentication {
     /// Checks that the deployment lets requests to that URL prove an identity of AWS, if they do.
     /// Settings may have changed since the event subscription was written.
-    ///
-    /// # Errors
-    ///
-    /// [`IdentityRefused`] says what it does not allow.
     pub fn check(&self, url: &str, named: &Identities) -> Result<(), IdentityRefused> {
         match self {
             Self::ClientCertificate(_) => Ok(()),

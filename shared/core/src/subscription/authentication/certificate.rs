@@ -33,10 +33,6 @@ pub enum Material {
 
 impl Material {
     /// The texts, where `read` is what the secret has.
-    ///
-    /// # Errors
-    ///
-    /// [`PemProblem`] says what they have instead.
     pub fn parts(
         &self,
         read: Option<&Secret>,

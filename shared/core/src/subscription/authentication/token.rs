@@ -172,10 +172,6 @@ pub enum NoToken {
 
 /// Reads the token endpoint's answer.
 ///
-/// # Errors
-///
-/// [`NoToken`] says what the answer lacks.
-///
 /// Source: RFC 6749, sections 5.1 and 5.2; RFC 6750, section 2.1.
 pub fn read(status: u16, body: &[u8], now: Timestamp) -> Result<Token, NoToken> {
     let answer = serde_json::from_slice::<Value>(body).unwrap_or_default();

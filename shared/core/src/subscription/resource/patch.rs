@@ -20,10 +20,6 @@ const FILTER: &str = "filter";
 /// The patch has Event Grid's flat shape (`{"labels": [], "retryPolicy": {…}}`); one with
 /// `properties` around it, like a document, works too. Paths of problems are the patch's.
 ///
-/// # Errors
-///
-/// Every problem of the changed document.
-///
 /// Source: Event Grid's resource model, `EventSubscriptionUpdateParameters`.
 pub fn read_patch(
     patch: &Value,

@@ -28,10 +28,6 @@ pub enum Of<'d> {
 
 /// Reads `{"name"}` or `{"properties"}`, with `"events"`. Only the filter of the properties is
 /// read, so that a whole document may be given.
-///
-/// # Errors
-///
-/// Every problem.
 pub fn read(document: &Value) -> Result<Sample<'_>, Problems> {
     let mut problems = Problems::default();
     let sample = Object::root(document, &mut problems).and_then(|mut root| {

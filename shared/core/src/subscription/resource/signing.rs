@@ -41,10 +41,6 @@ pub fn write_secrets(signing: &Signing) -> Value {
 }
 
 /// Reads the request of `rotateSigningSecret`: for how long the replaced secret stays valid.
-///
-/// # Errors
-///
-/// Every problem of the document.
 pub fn read_rotation(document: &Value) -> Result<Duration, Problems> {
     let seconds = |duration: Duration| u32::try_from(duration.as_secs()).unwrap_or(u32::MAX);
     let (longest, default) = (seconds(OVERLAP_MAX), seconds(OVERLAP_DEFAULT));

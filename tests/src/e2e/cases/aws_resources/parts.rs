@@ -65,10 +65,6 @@ const SERVICES: [Service; 5] = [
 /// A throttled call is `Busy`, and is delivered later. If one entry of a batch was refused, only
 /// that entry is sent again; an entry that is refused for good becomes a dead letter, and the
 /// others arrive.
-///
-/// # Errors
-///
-/// When that does not hold.
 pub async fn throttled_calls_and_parts_of_batches_come_again(world: &World) -> anyhow::Result<()> {
     let deployment = Deployment::of(world, &["dispatch"]).await?;
     let proxy = Proxy::start(&world.ground.connection.emulator_url, 1).await?;
