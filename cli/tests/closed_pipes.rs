@@ -43,7 +43,7 @@ fn answer(mut stream: TcpStream) {
 
 #[test]
 fn a_failure_is_one_whether_it_is_read_or_not() {
-    let plan = concat!(env!("CARGO_MANIFEST_DIR"), "/src/doctor/plan.json");
+    let plan = concat!(env!("CARGO_MANIFEST_DIR"), "/ops/src/doctor/plan.json");
     let api = failing_api();
     let table = [
         (format!("doctor --plan {plan}"), 0),

@@ -8,8 +8,7 @@ use std::{
     time::Duration,
 };
 
-use gridpost_ops::answers::Answers;
-use gridpost_ops::receiver::{Arrival, Behaviour, Purpose, Receiver};
+use gridpost_ops::receiver::{Answers, Arrival, Behaviour, Purpose, Receiver};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::App;
 use super::failure::{self, Answer};
-use super::forms::given;
+use super::form::given;
 use super::page::{self, Frame, Tab};
 use gridpost_ops::{
     audit,

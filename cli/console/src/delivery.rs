@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::App;
 use super::failure::Answer;
-use super::forms::{Look, Nothing};
+use super::form::{Look, Nothing};
 use super::page::{self, Frame, Tab, subscription_url};
 use super::picture::{self, Kind, Point};
 use gridpost_ops::{

@@ -9,10 +9,10 @@ use serde_json::Value;
 use super::App;
 use super::delivery::{attempt_now, outcome};
 use super::failure::{self, Answer};
-use super::forms::given;
+use super::form::given;
 use super::page::{self, Frame, Tab, subscription_url};
 use super::publish::{json_text, table_of_verdicts};
-use super::sought::{EXACT, LeftOut, is_exact};
+use super::sought::{EXACT, LeftOut};
 use gridpost_ops::{
     attempt_lines::because_of,
     explain::{self, Question, Told, ends_meanwhile},
@@ -52,12 +52,6 @@ impl From<Typed> for Asked {
         }
         Self { typed, left_out }
     }
-}
-
-/// The page of an event.
-pub(super) fn url(topic: &str, id: &str) -> String {
-    let exact = if is_exact(id) { "yes" } else { "" };
-    page::with_query("/events", &[("topic", topic), ("id", id), (EXACT, exact)])
 }
 
 impl Typed {
@@ -275,6 +269,7 @@ fn event_form(app: &App, topic: &str, id: &str, since: &str, asked: &Typed) -> M
 
 #[cfg(test)]
 mod tests {
+    use super::super::sought::event_url;
     use super::*;
 
     #[test]
@@ -288,8 +283,8 @@ mod tests {
         assert_ne!(typed.left_out, LeftOut::default());
         let exact = of("order-1\u{200b}", Some("yes"));
         assert_eq!(exact.typed.id.as_deref(), Some("order-1\u{200b}"));
-        assert_eq!(url("t", "order-1"), "/events?topic=t&id=order-1");
-        assert!(url("t", "order-1\u{a0}").ends_with("&exact=yes"));
+        assert_eq!(event_url("t", "order-1"), "/events?topic=t&id=order-1");
+        assert!(event_url("t", "order-1\u{a0}").ends_with("&exact=yes"));
     }
 
     #[test]

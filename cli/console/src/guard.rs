@@ -21,7 +21,7 @@ use subtle::ConstantTimeEq;
 
 use super::App;
 use super::failure::Refused;
-use gridpost_ops::wall_clock;
+use gridpost_ops::clock;
 
 /// The longest form: an event of 1 MiB, every byte of which is percent-encoded, and some more.
 const FORM_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -97,7 +97,7 @@ fn cookies(headers: &HeaderMap) -> Vec<String> {
 
 /// 244 random bits as text.
 fn secret() -> String {
-    format!("{}{}", wall_clock::random_id(), wall_clock::random_id()).replace('-', "")
+    format!("{}{}", clock::random_id(), clock::random_id()).replace('-', "")
 }
 
 fn is_same(given: &str, wanted: &str) -> bool {

@@ -7,50 +7,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::failure::Answer;
-use super::forms::{Look, Nothing, agreed};
-use super::page::{self, topic_url};
+use super::form::{Look, Nothing, agreed};
+use super::page;
 use super::{App, topics};
-use gridpost_ops::{failure::Misuse, output::text_at, target};
-
-/// What a topic's page says of its keys.
-pub(super) fn section(app: &App, topic: &str, document: &Value, keys: Option<&Value>) -> Markup {
-    let is_shut = document.pointer("/properties/disableLocalAuth") == Some(&Value::Bool(true));
-    let url = topic_url(topic);
-    html! {
-        h2 id="keys" { "Keys" }
-        @if is_shut { p.warn { "Keys are refused: the topic has disableLocalAuth." } }
-        @if let Some(keys) = keys {
-            dl.facts {
-                div { dt { "key1" } dd { code { (text_at(keys, "/key1")) } } }
-                div { dt { "key2" } dd { code { (text_at(keys, "/key2")) } } }
-            }
-        }
-        @if app.may_change() {
-            @if keys.is_none() {
-                form method="post" action={ (url) "/keys#keys" } {
-                    (app.token())
-                    button.second { "Show both keys" }
-                }
-            }
-            @for key in ["key1", "key2"] {
-                details {
-                    summary { "Replace " (key) }
-                    form method="post" action={ (url) "/keys/rotate#keys" } {
-                        (app.token())
-                        input type="hidden" name="key" value=(key);
-                        label.check {
-                            input type="checkbox" name="agreed" value="yes" required;
-                            "Publishers that use " (key) " are refused from now on. The other key stays."
-                        }
-                        button.danger { "Replace " (key) }
-                    }
-                }
-            }
-        } @else {
-            p.muted { "This console is read-only: it shows no keys." }
-        }
-    }
-}
+use gridpost_ops::{failure::Misuse, target};
 
 /// The page with both keys.
 pub(super) async fn reveal(

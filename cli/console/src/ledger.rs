@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::App;
 use super::failure::{self, Answer};
-use super::forms::given;
+use super::form::given;
 use super::page::{self, Frame, Tab, number, subscription_url};
 use super::picture::{self, Bar};
 use gridpost_ops::{

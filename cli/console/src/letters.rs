@@ -1,21 +1,25 @@
 //! Dead letters of an event subscription, by reason, type and time.
 
-use axum::extract::{Path, Query, State};
-use axum::response::Response;
+use axum::{
+    extract::{Path, Query, State},
+    response::Response,
+};
 use futures::{StreamExt, stream};
+use gridpost_ops::{
+    lookup::if_there,
+    manage_api::{dead_letters::LetterChoice, pages::Page},
+    output::{self, indented, text_at},
+};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::App;
-use super::failure::{self, Answer};
-use super::forms::{Look, given};
-use super::page::{self, Frame, Tab, subscription_url, with_query};
-use super::sought::{EXACT, LeftOut, is_exact};
-use gridpost_ops::{
-    lookup::if_there,
-    manage_api::{dead_letters::LetterChoice, pages::Page},
-    output::{self, text_at},
+use super::{
+    App,
+    failure::{self, Answer},
+    form::{Look, given},
+    page::{self, Frame, Tab, subscription_url, with_query},
+    sought::{EXACT, LeftOut, is_exact},
 };
 
 /// Event subscriptions that are looked at for those with a place for dead letters, and topics at the same time.
@@ -332,6 +336,42 @@ fn table(url: &str, page: &Page) -> Markup {
         (true, true) => html! { p { "None on this page; the next one may have some." } },
         (true, false) => page::empty("There is no such dead letter.", ""),
     }
+}
+
+/// The page of one dead letter, with its event.
+pub(super) async fn show_one(
+    State(app): State<App>,
+    Path((topic, name, id)): Path<(String, String, String)>,
+) -> Answer {
+    let mut letter = app.api.dead_letter(&topic, &name, &id).await?;
+    let event = letter.as_object_mut().and_then(|members| members.remove("event"));
+    let event = event.as_ref().and_then(Value::as_str).unwrap_or_default();
+    let told = indented(event).unwrap_or_else(|| event.to_owned());
+    let row = |(name, value): (&String, &Value)| {
+        [name.clone(), value.as_str().map_or_else(|| value.to_string(), page::visible)]
+    };
+    let rows: Vec<_> = letter.as_object().into_iter().flatten().map(row).collect();
+    let event_id = text_at(&letter, "/eventId");
+    let found = super::sought::event_url(&topic, event_id);
+    let redrive = with_query(&subscription_url(&topic, &name, "/redrive"), &[("event", event_id)]);
+    let body = html! {
+        (page::facts(&rows))
+        ul.links {
+            @if event_id != "-" {
+                li { a href=(found) { "What became of it" } }
+                @if app.may_change() { li { a href=(redrive) { "Send it again" } } }
+            }
+        }
+        h2 { "The event as it was delivered" }
+        @if letter["isEventCut"] == true { p.warn { "It is longer: this is its beginning." } }
+        (page::block("The event", &told))
+    };
+    let command =
+        format!("dead-letter show {} --topic {topic} --subscription {name}", output::word(&id));
+    let mut above = page::above(&topic, &name);
+    above.push((subscription_url(&topic, &name, "/dead-letters"), "Dead letters".to_owned()));
+    let frame = Frame { tab: Tab::DeadLetters, title: "Dead letter", above, command };
+    Ok(app.page(&frame, &body))
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@
 mod assets;
 mod cost;
 mod create_topic;
-mod dead_letter;
 mod delete;
 mod delivery;
 mod edit;
@@ -18,7 +17,6 @@ mod event;
 mod failure;
 mod filter;
 mod form;
-mod forms;
 mod guard;
 mod keys;
 mod ledger;
@@ -180,7 +178,7 @@ fn of_subscription() -> Router<App> {
         .route("/deliveries/{id}", get(delivery::show))
         .route("/deliveries/{id}/resend", post(delivery::resend))
         .route("/dead-letters", get(letters::list))
-        .route("/dead-letters/{id}", get(dead_letter::show))
+        .route("/dead-letters/{id}", get(letters::show_one))
         .route("/redrive", get(redrive::form).post(redrive::begin))
         .route("/redrives/{id}", get(redrive::show))
         .route("/redrives/{id}/cancel", post(redrive::cancel))

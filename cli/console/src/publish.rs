@@ -18,11 +18,11 @@ use super::form::{Fields, Posted};
 use super::page::{self, Frame, Tab, subscription_url, topic_url};
 use draft::{Draft, WHOLE};
 use gridpost_ops::{
+    clock,
     failure::Misuse,
     output::{pretty, text_at},
     publish,
     subscription::send_test,
-    wall_clock,
 };
 
 /// The page of a topic.
@@ -33,7 +33,7 @@ pub(super) fn url(topic: &str) -> String {
 /// An event to begin with, in the topic's schema.
 pub(super) fn sample(topic: &Value) -> String {
     let schema = text_at(topic, "/properties/inputSchema");
-    let made = send_test::made(schema, wall_clock::random_id());
+    let made = send_test::made(schema, clock::random_id());
     pretty(&made.unwrap_or_else(|_| json!({"test": true})))
 }
 
@@ -184,7 +184,7 @@ async fn publish(app: &App, topic: &str, document: &Value, event: &str) -> anyho
     publish::post(target, &url, text_at(&keys, "/key1"), content_type, body.into_bytes()).await?;
     let id = serde_json::from_str::<Value>(event).ok();
     let id = id.as_ref().and_then(|event| event["id"].as_str()).unwrap_or_default();
-    let found = super::event::url(topic, id);
+    let found = super::sought::event_url(topic, id);
     Ok(html! {
         div.done role="status" {
             p { "Accepted: Gridpost has stored it. " @if !id.is_empty() { a href=(found) { "What becomes of it" } } }

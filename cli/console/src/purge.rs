@@ -12,7 +12,9 @@ use super::failure::{self, Answer};
 use super::letters::Chosen;
 use super::page::{self, Frame, Tab, subscription_url};
 use gridpost_ops::{
-    dead_letters::until_counted, failure::Misuse, manage_api::pages::Page, output::text_at,
+    failure::Misuse,
+    manage_api::{dead_letters::until_counted, pages::Page},
+    output::text_at,
 };
 
 type Names = Path<(String, String)>;

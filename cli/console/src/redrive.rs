@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 
 use super::App;
 use super::failure::{self, Answer};
-use super::forms::{Look, Nothing, given};
+use super::form::{Look, Nothing, given};
 use super::letters::Chosen;
 use super::page::{self, Frame, Tab, subscription_url};
 use gridpost_ops::{
-    dead_letters::refusal_by_probation,
     failure::Misuse,
+    manage_api::dead_letters::refusal_by_probation,
     output::{self, text_at},
 };
 

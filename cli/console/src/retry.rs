@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::App;
 use super::failure::{self, Answer};
-use super::forms::given;
+use super::form::given;
 use super::made::{self, Made, is_conflict};
 use super::page::{self, Frame, Tab, subscription_url};
 use super::picture::{self, Kind, Point};

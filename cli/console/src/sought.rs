@@ -84,6 +84,12 @@ fn numbered(text: &str) -> String {
     text.chars().map(one).collect()
 }
 
+/// The page of an event.
+pub(super) fn event_url(topic: &str, id: &str) -> String {
+    let exact = if is_exact(id) { "yes" } else { "" };
+    with_query("/events", &[("topic", topic), ("id", id), (EXACT, exact)])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

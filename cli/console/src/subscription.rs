@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::failure::{self, Answer};
-use super::forms::{Agreed, Look, Nothing};
+use super::form::{Agreed, Look, Nothing};
 use super::page::{self, Frame, Tab, subscription_url, with_query};
 use super::{App, keys};
 use gridpost_ops::{

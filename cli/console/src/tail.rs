@@ -17,7 +17,7 @@ use tokio::time::sleep;
 
 use super::App;
 use super::failure::Answer;
-use super::forms::given;
+use super::form::given;
 use super::page::{self, Frame, Tab, subscription_url, with_query};
 use super::sought::LeftOut;
 use gridpost_ops::{

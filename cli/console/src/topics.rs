@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::App;
 use super::failure::{self, Answer};
-use super::forms::Look;
+use super::form::Look;
 use super::overview::{effect, why};
 use super::page::{self, Frame, Tab, subscription_url, topic_url};
-use super::{create_topic, edit_topic, keys, publish, subscribe};
+use super::{create_topic, edit_topic, publish, subscribe};
 use gridpost_ops::{
     manage_api::pages::Page,
     output::text_at,
@@ -74,7 +74,7 @@ pub(super) async fn of_topic(app: &App, topic: &str, look: Look, keys: Option<&V
         }
         h2 { "Event subscriptions" }
         (subscriptions(topic, page, healths))
-        (keys::section(app, topic, &document, keys))
+        (key_section(app, topic, &document, keys))
         @if app.may_change() {
             h2 { "End it" }
             ul.links { li { a href={ (topic_url(topic)) "/delete" } { "Delete this topic" } } }
@@ -83,6 +83,46 @@ pub(super) async fn of_topic(app: &App, topic: &str, look: Look, keys: Option<&V
     let above = vec![("/topics".to_owned(), "Topics".to_owned())];
     let command = format!("topic show {topic}");
     Ok(app.page(&Frame { tab: Tab::Topics, title: topic, above, command }, &body))
+}
+
+/// What a topic's page says of its keys.
+fn key_section(app: &App, topic: &str, document: &Value, keys: Option<&Value>) -> Markup {
+    let is_shut = document.pointer("/properties/disableLocalAuth") == Some(&Value::Bool(true));
+    let url = topic_url(topic);
+    html! {
+        h2 id="keys" { "Keys" }
+        @if is_shut { p.warn { "Keys are refused: the topic has disableLocalAuth." } }
+        @if let Some(keys) = keys {
+            dl.facts {
+                div { dt { "key1" } dd { code { (text_at(keys, "/key1")) } } }
+                div { dt { "key2" } dd { code { (text_at(keys, "/key2")) } } }
+            }
+        }
+        @if app.may_change() {
+            @if keys.is_none() {
+                form method="post" action={ (url) "/keys#keys" } {
+                    (app.token())
+                    button.second { "Show both keys" }
+                }
+            }
+            @for key in ["key1", "key2"] {
+                details {
+                    summary { "Replace " (key) }
+                    form method="post" action={ (url) "/keys/rotate#keys" } {
+                        (app.token())
+                        input type="hidden" name="key" value=(key);
+                        label.check {
+                            input type="checkbox" name="agreed" value="yes" required;
+                            "Publishers that use " (key) " are refused from now on. The other key stays."
+                        }
+                        button.danger { "Replace " (key) }
+                    }
+                }
+            }
+        } @else {
+            p.muted { "This console is read-only: it shows no keys." }
+        }
+    }
 }
 
 fn facts(topic: &Value) -> Markup {

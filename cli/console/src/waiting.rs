@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::App;
 use super::delivery::outcome;
 use super::failure::{self, Answer};
-use super::forms::{Look, agreed, given};
+use super::form::{Look, agreed, given};
 use super::page::{self, Frame, Tab, subscription_url};
 use gridpost_ops::{
     failure::chain,

@@ -9,7 +9,8 @@ use std::sync::{
 use serde_json::{Value, json};
 
 use crate::{
-    aws_api::{AwsApi, AwsRefusal, Service, if_found},
+    aws_api::{AwsApi, Service},
+    aws_refusal::{AwsRefusal, if_found},
     failure::Misuse,
     progress::Progress,
     target::Target,

@@ -1,6 +1,8 @@
 //! How far the clock of a deployment is ahead of this machine's: its logs and its storage have times of the
 //! former, and what a command does is timed by the latter.
 
+use time::{OffsetDateTime, macros::format_description};
+
 /// By the `Date` of answers, which has whole seconds: each bounds the difference, and several bound it
 /// closely.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,9 +44,42 @@ impl Clock {
     }
 }
 
+/// The current date and time, UTC.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the command line's one clock: event times, signatures"
+)]
+pub fn now() -> OffsetDateTime {
+    OffsetDateTime::now_utc()
+}
+
+/// The current time in milliseconds since the Unix epoch.
+pub fn now_ms() -> i64 {
+    i64::try_from(now().unix_timestamp_nanos() / 1_000_000).unwrap_or(i64::MAX)
+}
+
+/// The current date and time as events carry it.
+pub fn now_rfc3339() -> String {
+    rfc3339(now())
+}
+
+/// A date and time, UTC, such as `2030-01-02T03:04:05.670Z`.
+pub fn rfc3339(time: OffsetDateTime) -> String {
+    let format =
+        format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+    time.format(format).unwrap_or_else(|_| time.to_string())
+}
+
+/// A random id for an event that was given none.
+#[expect(clippy::disallowed_methods, reason = "the command line's one source of ids")]
+pub fn random_id() -> String {
+    uuid::Uuid::new_v4().to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use time::macros::datetime;
 
     /// Begun, ended, date.
     type Answer = (i64, i64, i64);
@@ -99,5 +134,11 @@ mod tests {
             }
             assert_eq!(clock.there(100_000, 200_000), want, "{row}");
         }
+    }
+
+    #[test]
+    fn milliseconds_are_always_there() {
+        assert_eq!(rfc3339(datetime!(2030-01-02 03:04:05.67 UTC)), "2030-01-02T03:04:05.670Z");
+        assert_eq!(rfc3339(datetime!(2030-01-02 03:04:05 UTC)), "2030-01-02T03:04:05.000Z");
     }
 }

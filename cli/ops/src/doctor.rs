@@ -9,10 +9,12 @@ pub mod names;
 mod plan;
 mod rules;
 mod spelling;
-pub mod waits;
 
 use serde::Serialize;
 use serde_json::Value;
+
+use self::names::Note;
+use crate::schedule::delay_warning_of;
 
 pub use plan::{Plan, PlanError, Regions};
 
@@ -57,6 +59,18 @@ pub fn check(document: &Value, account: &Account) -> Result<(usize, Vec<Fault>),
     faults.extend(spelling::check(&plan));
     faults.sort_by(|a, b| (&a.address, a.code, &a.found).cmp(&(&b.address, b.code, &b.found)));
     Ok((plan.resources.len(), faults))
+}
+
+/// What to know of the event subscriptions that the module `event-subscription` makes: their documents are
+/// inputs of `terraform_data`.
+pub fn notes(document: &Value) -> Result<Vec<Note>, PlanError> {
+    let plan = Plan::read(document)?;
+    let notes = plan.of("terraform_data").filter_map(|resource| {
+        let told = delay_warning_of(&resource.values["input"])?;
+        let message = format!("{}: {told}", resource.address);
+        Some(Note { code: "short-time-to-live", message })
+    });
+    Ok(notes.collect())
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 mod environment;
 mod metadata;
 mod profiles;
+mod signer;
 mod sts;
 #[cfg(test)]
 mod tests;
@@ -28,7 +29,7 @@ use time::format_description::well_known::Rfc3339;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-use crate::wall_clock;
+use crate::clock;
 
 /// How long before their expiry credentials are fetched anew. Longer than any request takes.
 const MARGIN: Duration = Duration::from_secs(120);
@@ -67,13 +68,13 @@ impl Identity {
         // Held over the fetch: requests made at the same time must not fetch twice.
         let mut found = self.found.lock().await;
         let lasting = |time| found.clone().filter(|known| outlasts(known, time));
-        if let Some(known) = lasting(wall_clock::now() + MARGIN) {
+        if let Some(known) = lasting(clock::now() + MARGIN) {
             return Ok(known);
         }
         match self.find().await {
             Ok(fetched) => Ok(found.insert(fetched).clone()),
             // Trouble in the margin takes nothing from those that are still valid.
-            Err(error) => lasting(wall_clock::now()).ok_or(error),
+            Err(error) => lasting(clock::now()).ok_or(error),
         }
     }
 

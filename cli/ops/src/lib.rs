@@ -13,13 +13,12 @@
 // `println!` and `eprintln!` panic where the reader went away: [`output`] does not.
 #![warn(clippy::print_stderr, clippy::print_stdout)]
 
-pub mod answers;
 pub mod attempt_lines;
 pub mod audit;
 pub mod aws_api;
+pub mod aws_refusal;
 pub mod clock;
 pub mod cost;
-pub mod dead_letters;
 pub mod declared;
 pub mod delivery;
 pub mod deployments;
@@ -45,6 +44,4 @@ pub mod signing;
 pub mod subscription;
 pub mod tail;
 pub mod target;
-pub mod time_span;
 pub mod verify;
-pub mod wall_clock;

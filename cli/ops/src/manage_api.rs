@@ -8,22 +8,19 @@ pub mod fake;
 #[cfg(test)]
 mod operations;
 pub mod pages;
-pub mod pauses;
-pub mod secrets;
 pub mod waiting;
 
-use std::ops::ControlFlow;
-use std::path::Path;
+use std::{ops::ControlFlow, path::Path};
 
 use anyhow::Context;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::{
+    clock,
     failure::{Misuse, Refusal},
     http_client,
     signing::Signer,
-    wall_clock,
 };
 
 /// Pages followed in one list; a server that never ends is an error, not a hang.
@@ -331,7 +328,7 @@ impl ManageApi {
         let (has_body, body) = (document.is_some(), document.unwrap_or_default());
         let mut request = self.http.request(method.clone(), url);
         if let Some(signer) = &self.signer {
-            let now = wall_clock::now();
+            let now = clock::now();
             for (name, value) in
                 signer.headers(method.as_str(), url, &[], body.as_bytes(), now).await?
             {
@@ -395,6 +392,60 @@ fn path_segment(name: &str) -> Result<&str, Misuse> {
         return Ok(name);
     }
     Err(Misuse(format!("`{name}` is no name: names are letters, digits and hyphens")))
+}
+
+impl ManageApi {
+    /// Pauses an event subscription. Returns how it stands.
+    pub async fn pause(
+        &self,
+        topic: &str,
+        name: &str,
+        time_to_live_runs: bool,
+    ) -> anyhow::Result<Value> {
+        let path = format!("{}/pause", subscription_path(topic, name)?);
+        let document = json!({ "timeToLiveRuns": time_to_live_runs });
+        Ok(self.call(Method::POST, &path, Some(&document)).await?.document)
+    }
+
+    /// Resumes an event subscription. Returns how it stands.
+    pub async fn resume(&self, topic: &str, name: &str) -> anyhow::Result<Value> {
+        let path = format!("{}/resume", subscription_path(topic, name)?);
+        Ok(self.call(Method::POST, &path, None).await?.document)
+    }
+}
+
+impl ManageApi {
+    /// The URL of an event subscription's webhook, query included.
+    pub async fn full_url(&self, topic: &str, name: &str) -> anyhow::Result<String> {
+        let path = format!("{}/getFullUrl", subscription_path(topic, name)?);
+        let answer = self.call(Method::POST, &path, None).await?.document;
+        let url = answer["endpointUrl"].as_str().context("the manage API gave no endpointUrl")?;
+        Ok(url.to_owned())
+    }
+
+    /// An event subscription's delivery attributes, secret values included.
+    pub async fn delivery_attributes(&self, topic: &str, name: &str) -> anyhow::Result<Value> {
+        let path = format!("{}/getDeliveryAttributes", subscription_path(topic, name)?);
+        Ok(self.call(Method::POST, &path, None).await?.document["value"].take())
+    }
+
+    /// The secrets with which an event subscription's requests are signed.
+    pub async fn signing_secrets(&self, topic: &str, name: &str) -> anyhow::Result<Value> {
+        let path = format!("{}/getSigningSecrets", subscription_path(topic, name)?);
+        Ok(self.call(Method::POST, &path, None).await?.document)
+    }
+
+    /// Makes a new signing secret; the one until now stays valid for so many seconds.
+    pub async fn rotate_signing_secret(
+        &self,
+        topic: &str,
+        name: &str,
+        overlap: Option<u32>,
+    ) -> anyhow::Result<Value> {
+        let path = format!("{}/rotateSigningSecret", subscription_path(topic, name)?);
+        let document = json!({ "overlapInSeconds": overlap });
+        Ok(self.call(Method::POST, &path, Some(&document)).await?.document)
+    }
 }
 
 #[cfg(test)]

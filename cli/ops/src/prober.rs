@@ -13,16 +13,15 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout_at};
 
 use crate::{
-    answers::Answers,
+    clock,
     failure::{self, Misuse, Refusal},
+    given::TimeSpan,
     manage_api::ManageApi,
     probe::Probe,
     progress::Progress,
     publish::{self, InputSchema},
-    receiver::{Arrival, Behaviour, Purpose, Receiver},
+    receiver::{Answers, Arrival, Behaviour, Purpose, Receiver},
     target::Target,
-    time_span::TimeSpan,
-    wall_clock,
 };
 
 /// Where its events arrive.
@@ -102,7 +101,7 @@ struct Place {
 
 impl Place {
     async fn make(topic: Option<&str>, api: &ManageApi, endpoint: &str) -> anyhow::Result<Self> {
-        let id = wall_clock::random_id();
+        let id = clock::random_id();
         let name = format!("prober-{}", &id[..8]);
         let place = Self {
             topic: topic.unwrap_or(&name).to_owned(),
@@ -163,7 +162,7 @@ impl Publisher {
                           give another --topic, or none";
             return Err(Misuse(advice.to_owned()).into());
         }
-        Ok(Self { http: target.http_client(&url)?, url, key, schema, run: wall_clock::random_id() })
+        Ok(Self { http: target.http_client(&url)?, url, key, schema, run: clock::random_id() })
     }
 
     /// Publishes event `number` until it is accepted.
@@ -192,7 +191,7 @@ impl Publisher {
             event_type: "Gridpost.Probe",
             subject: &format!("{SUBJECT}{number}"),
             source: "/gridpost/prober",
-            time: &wall_clock::now_rfc3339(),
+            time: &clock::now_rfc3339(),
             data: &json!({"run": self.run, "number": number}).to_string(),
         };
         let body = event.body(self.schema);

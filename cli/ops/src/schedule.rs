@@ -1,14 +1,12 @@
 //! The timeline of a retry policy, before it is saved, or of one that is. Works
 //! offline, by the same decisions that deliver.
 
-pub mod delayed;
-
 use std::{collections::BTreeMap, time::Duration};
 
 use gridpost_core::{
     retry::{
         Rules,
-        health::{Durations, ProbationPolicy},
+        health::{DELAYED_WAITS_S, Durations, ProbationPolicy, UNHEALTHY_AFTER},
         outcome::{Answer, Outcome},
         policy::RetryPolicy,
         profile::{EndpointKind, ProfileName},
@@ -226,7 +224,7 @@ fn warnings(
     names_attempts: bool,
 ) -> Vec<String> {
     let unreachable = names_attempts.then(|| unreachable_limit(rules, probation, shown)).flatten();
-    unreachable.into_iter().chain(delayed::warning(rules.policy)).collect()
+    unreachable.into_iter().chain(delay_warning(rules.policy)).collect()
 }
 
 fn unreachable_limit(rules: Rules<'_>, probation: &Probation, shown: &Timeline) -> Option<String> {
@@ -304,9 +302,45 @@ pub fn hours(offset: Duration) -> String {
     if parts.is_empty() { "0 s".to_owned() } else { parts.join(" ") }
 }
 
+/// What is wrong with a policy whose events live shorter than its endpoint may not be asked.
+fn delay_warning(policy: &RetryPolicy) -> Option<String> {
+    let lives = Duration::from_secs(u64::from(policy.time_to_live_minutes) * 60);
+    let waits = DELAYED_WAITS_S.map(|seconds| Duration::from_secs(u64::from(seconds)));
+    let over = waits.iter().position(|wait| *wait > lives)?;
+    let longest = waits[waits.len() - 1];
+    let probes = match over {
+        0 => String::new(),
+        1 => " and a failed probe".to_owned(),
+        probes => format!(" and {probes} failed probes"),
+    };
+    let later = match waits[over] == longest {
+        true => String::new(),
+        false => format!(", later up to {}", hours(longest)),
+    };
+    Some(format!(
+        "a time-to-live of {} is shorter than a wait of delayed delivery: after {UNHEALTHY_AFTER} failures in a \
+         row{probes} the endpoint is not asked for {}{later}, and an event that is published meanwhile may end \
+         without an attempt",
+        hours(lives),
+        hours(waits[over]),
+    ))
+}
+
+/// The same of an event subscription's document, as it is saved or is to be; none where it has no policy that
+/// can be read.
+pub fn delay_warning_of(subscription: &Value) -> Option<String> {
+    let policy = subscription.pointer("/properties/retryPolicy").filter(|it| it.is_object())?;
+    let is_namespace = ["maxDeliveryCount", "eventTimeToLive"]
+        .iter()
+        .any(|member| policy.get(member).is_some_and(|value| !value.is_null()));
+    let profile = if is_namespace { ProfileName::Namespace } else { ProfileName::Basic };
+    delay_warning(&checked(policy.clone(), profile).ok()?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     /// Attempts by default are not scolded, but a life that a wait outlasts is said in any case.
     #[test]
@@ -362,6 +396,31 @@ mod tests {
                 "retryPolicy": {"maxDeliveryAttempts": attempts, "eventTimeToLiveInMinutes": 1440}}});
             let document = preview(&topic, &subscription, None, "500").expect("in range");
             assert_eq!(document.get("warnings").is_some(), want, "{attempts}: {document}");
+        }
+    }
+
+    #[test]
+    fn a_time_to_live_that_is_shorter_than_a_wait_is_told_with_both() {
+        let of = |policy: Value| delay_warning_of(&json!({"properties": {"retryPolicy": policy}}));
+        let minutes = |minutes: u32| of(json!({"eventTimeToLiveInMinutes": minutes}));
+        let table = [
+            (minutes(1), Some(["1 min is", "a failed probe", "for 5 min, later up to 3 h"])),
+            (minutes(30), Some(["30 min is", "4 failed probes", "for 1 h, later up to 3 h"])),
+            (minutes(179), Some(["2 h 59 min is", "5 failed probes", "for 3 h, and"])),
+            (minutes(180), None),
+            (of(json!({})), None),
+            (of(json!({"eventTimeToLive": "PT2H"})), Some(["2 h is", "5 failed", "for 3 h, and"])),
+            (of(json!({"eventTimeToLive": "P7D"})), None),
+            (delay_warning_of(&json!({"properties": {}})), None),
+        ];
+        for (told, want) in table {
+            match (&told, want) {
+                (None, None) => {}
+                (Some(told), Some(parts)) => {
+                    assert!(parts.iter().all(|part| told.contains(part)), "{parts:?}: {told}");
+                }
+                (told, want) => panic!("{told:?} in place of {want:?}"),
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
 use aws_sigv4::http_request::{
@@ -12,16 +12,11 @@ use aws_sigv4::http_request::{
 use aws_sigv4::sign::v4;
 use time::OffsetDateTime;
 
-use crate::identity::{self, Environment, Identity};
-
-/// API Gateway's name in a signature.
-const API_GATEWAY: &str = "execute-api";
-
 /// S3's.
 pub const S3: &str = "s3";
 
 /// Works with every way of signing in that the AWS CLI knows, of which this program knows only some.
-const HINT: &str = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; after signing in with the \
+pub(crate) const HINT: &str = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; after signing in with the \
                     AWS CLI, run: eval \"$(aws configure export-credentials --format env)\"";
 
 /// Signs requests with the caller's AWS identity (environment, profile, container or instance role).
@@ -33,56 +28,24 @@ pub struct Signer {
 }
 
 impl Signer {
-    /// The default chain's identity, or that of a profile, for the region of `url` or else of the environment.
-    pub async fn for_url(url: &str, aws_profile: Option<&str>) -> anyhow::Result<Self> {
-        Self::for_service(API_GATEWAY, Some(url), aws_profile).await
-    }
-
-    /// The default chain's identity, or that of a profile, for an AWS service, in the region of API Gateway's `url` or else of
-    /// the environment.
-    pub async fn for_service(
-        service: &'static str,
-        url: Option<&str>,
-        aws_profile: Option<&str>,
-    ) -> anyhow::Result<Self> {
-        let environment = Environment::of_process();
-        Self::in_environment(environment, service, url, aws_profile).await
-    }
-
-    /// The caller's identity for a service of that region, whatever region the environment is in.
-    pub fn for_service_in(service: &'static str, region: &str) -> Self {
-        let identity = Identity::new(Environment::of_process(), None, region);
-        let credentials = SharedCredentialsProvider::new(identity);
-        Self { region: region.to_owned(), service, credentials }
-    }
-
-    async fn in_environment(
-        environment: Environment,
-        service: &'static str,
-        url: Option<&str>,
-        aws_profile: Option<&str>,
-    ) -> anyhow::Result<Self> {
-        let region = match url.and_then(region_of) {
-            Some(region) => Some(region),
-            None => identity::region(&environment, aws_profile).await?,
-        };
-        let region = region.ok_or_else(|| {
-            let url = url.map(|url| format!("{url} does not name one; ")).unwrap_or_default();
-            anyhow!("no AWS region: {url}set AWS_REGION or a profile with one")
-        })?;
-        let identity = Identity::new(environment, aws_profile, &region);
-        Ok(Self { region, service, credentials: SharedCredentialsProvider::new(identity) })
-    }
-
     /// An identity for an emulator, which takes any but asks for which service and region.
     pub fn of_emulator(service: &'static str, region: &str) -> Self {
         Self::of(Credentials::new("test", "test", None, None, "emulator"), service, region)
     }
 
+    /// An identity that is asked for its credentials at each signature.
+    pub(crate) fn asking(
+        identity: impl ProvideCredentials + 'static,
+        service: &'static str,
+        region: &str,
+    ) -> Self {
+        let credentials = SharedCredentialsProvider::new(identity);
+        Self { region: region.to_owned(), service, credentials }
+    }
+
     /// The identity that has these credentials.
     pub(crate) fn of(credentials: Credentials, service: &'static str, region: &str) -> Self {
-        let credentials = SharedCredentialsProvider::new(credentials);
-        Self { region: region.to_owned(), service, credentials }
+        Self::asking(credentials, service, region)
     }
 
     /// The same identity for signatures of another region, as services have that are the same in all of them.
@@ -128,6 +91,16 @@ impl Signer {
     }
 }
 
+/// Where AWS has a service. China and the European Sovereign Cloud have domains of their own.
+pub(crate) fn endpoint(service: &str, region: &str) -> String {
+    let domain = match region.split('-').next() {
+        Some("cn") => "amazonaws.com.cn",
+        Some("eusc") => "amazonaws.eu",
+        _ => "amazonaws.com",
+    };
+    format!("https://{service}.{region}.{domain}/")
+}
+
 /// S3 takes a path as it stands, where other services encode and normalise it once more, and wants the body's hash.
 fn settings(service: &str) -> SigningSettings {
     let mut settings = SigningSettings::default();
@@ -139,40 +112,17 @@ fn settings(service: &str) -> SigningSettings {
     settings
 }
 
-/// The region in the host of an API Gateway URL (`{id}.execute-api.{region}.amazonaws.com`).
-fn region_of(url: &str) -> Option<String> {
-    let url = url::Url::parse(url).ok()?;
-    let mut labels = url.host_str()?.split('.').skip_while(|label| *label != API_GATEWAY);
-    labels.next()?;
-    labels.next().map(str::to_owned)
-}
-
 #[cfg(test)]
 mod tests {
     use time::macros::datetime;
 
     use super::*;
 
-    #[test]
-    fn the_region_stands_in_the_host() {
-        for (url, want) in [
-            ("https://a1b2.execute-api.eu-north-1.amazonaws.com", Some("eu-north-1")),
-            ("https://a1b2.execute-api.cn-north-1.amazonaws.com.cn/x", Some("cn-north-1")),
-            ("https://events.example.com/topics", None),
-        ] {
-            assert_eq!(region_of(url).as_deref(), want, "{url}");
-        }
-    }
-
     #[tokio::test]
     async fn a_signature_covers_method_path_and_body() {
         let credentials =
             Credentials::new("AKIDEXAMPLE", "secret", Some("session".into()), None, "test");
-        let signer = Signer {
-            region: "eu-north-1".into(),
-            service: API_GATEWAY,
-            credentials: SharedCredentialsProvider::new(credentials),
-        };
+        let signer = Signer::of(credentials, "execute-api", "eu-north-1");
         let now = datetime!(2030-01-02 03:04:05 UTC);
         let url = "https://a1.execute-api.eu-north-1.amazonaws.com/topics/t";
         let headers = |method, body: &'static [u8]| signer.headers(method, url, &[], body, now);
@@ -211,38 +161,5 @@ mod tests {
             assert!(signed.contains(&("x-amz-content-sha256".into(), hash.into())), "{signed:?}");
             assert!(signed.iter().any(|(_, value)| value.ends_with(want)), "{signed:?}");
         }
-    }
-
-    #[tokio::test]
-    async fn the_region_is_the_urls_then_the_environments() {
-        let environment = Environment::of(&[
-            ("AWS_EC2_METADATA_DISABLED", "true"),
-            ("AWS_DEFAULT_REGION", "us-east-1"),
-        ]);
-        let signer = |environment, url| Signer::in_environment(environment, "logs", url, None);
-        let api = "https://a1.execute-api.eu-north-1.amazonaws.com";
-        let own = "https://events.example.com";
-        for (url, want) in
-            [(Some(api), "eu-north-1"), (Some(own), "us-east-1"), (None, "us-east-1")]
-        {
-            let signer = signer(environment.clone(), url).await.expect("a region");
-            assert_eq!(signer.region(), want);
-        }
-        let none = Environment::of(&[("AWS_EC2_METADATA_DISABLED", "true")]);
-        let error = signer(none, Some(own)).await.expect_err("no region");
-        let want = "no AWS region: https://events.example.com does not name one; set AWS_REGION or a profile with one";
-        assert_eq!(error.to_string(), want);
-    }
-
-    #[tokio::test]
-    async fn without_any_source_the_hint_is_told() {
-        let environment = Environment::of(&[("AWS_EC2_METADATA_DISABLED", "true")]);
-        let url = "https://a1.execute-api.eu-north-1.amazonaws.com";
-        let signer = Signer::in_environment(environment, API_GATEWAY, Some(url), None).await;
-        let now = datetime!(2030-01-02 03:04:05 UTC);
-        let headers = signer.expect("a region").headers("GET", url, &[], b"", now).await;
-        let told = format!("{:#}", headers.expect_err("no credentials"));
-        assert!(told.starts_with(&format!("AWS credentials could not be had: {HINT}: ")), "{told}");
-        assert!(told.ends_with(": no source of credentials is configured"), "{told}");
     }
 }

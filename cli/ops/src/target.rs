@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use crate::{
-    clock::Clock,
+    clock::{self, Clock},
     deployments::{self, Deployment, Deployments},
     failure::Misuse,
     given::TimeToLive,
@@ -23,7 +23,6 @@ use crate::{
     },
     http_client,
     manage_api::ManageApi,
-    wall_clock,
 };
 
 /// The default of the Terraform variable `name_prefix`.
@@ -177,7 +176,7 @@ impl Target {
         // Another program that has the port, or a `gridpost dev` of before: it tells no time.
         let Some(told) = told else {
             let ahead_ms = self.ahead_ms().await;
-            return Ok(Timestamp::from_millis(wall_clock::now_ms().saturating_add(ahead_ms)));
+            return Ok(Timestamp::from_millis(clock::now_ms().saturating_add(ahead_ms)));
         };
         Ok(told)
     }
@@ -203,11 +202,11 @@ impl Target {
         let url = self.manage_url.as_deref().filter(|_| self.home.is_none());
         let Some(url) = url else { return clock };
         let Ok(client) = self.http_client(url) else { return clock };
-        let begun_ms = wall_clock::now_ms();
+        let begun_ms = clock::now_ms();
         if let Ok(answer) = client.get(url).timeout(CLOCK_WAIT).send().await
             && let Some(date_ms) = http_client::date_ms(&answer)
         {
-            clock.take((begun_ms, wall_clock::now_ms()), date_ms);
+            clock.take((begun_ms, clock::now_ms()), date_ms);
         }
         clock
     }

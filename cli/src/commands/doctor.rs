@@ -15,11 +15,10 @@ use serde_json::json;
 use crate::output::Output;
 use gridpost_ops::{
     doctor::{
-        Account, Fault,
+        self, Account, Fault,
         account::{Asked, ask},
         check,
         names::Note,
-        waits,
     },
     failure::Misuse,
 };
@@ -84,7 +83,7 @@ pub async fn run(arguments: &DoctorArguments, output: Output) -> anyhow::Result<
         check(&document, &asked.account).map_err(|error| Misuse(format!("{path}: {error}")))?;
     faults.extend(asked.taken);
     let mut notes = asked.notes;
-    notes.extend(waits::notes(&document).map_err(|error| Misuse(format!("{path}: {error}")))?);
+    notes.extend(doctor::notes(&document).map_err(|error| Misuse(format!("{path}: {error}")))?);
     let told = json!({
         "resources": resources, "faults": faults, "notes": notes, "region": asked.region,
     });

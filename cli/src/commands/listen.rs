@@ -10,10 +10,9 @@ use tokio::sync::mpsc;
 
 use crate::output::{self, Output};
 use gridpost_ops::{
-    answers::Answers,
-    receiver::{Arrival, Behaviour, Purpose, Receiver},
-    time_span::TimeSpan,
-    wall_clock,
+    clock,
+    given::TimeSpan,
+    receiver::{Answers, Arrival, Behaviour, Purpose, Receiver},
 };
 
 /// Characters of a body printed as text.
@@ -55,7 +54,7 @@ pub async fn run(arguments: ListenArguments, output: Output) -> anyhow::Result<(
         tokio::select! {
             arrival = arrivals.recv() => match arrival {
                 Some(arrival) => {
-                    let time = wall_clock::now_rfc3339();
+                    let time = clock::now_rfc3339();
                     if output.is_json() {
                         output::line(&as_json(&arrival, &time)?);
                     } else {

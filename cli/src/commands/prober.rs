@@ -6,9 +6,9 @@ use clap::Args;
 
 use crate::{output::Output, target::TargetArguments};
 use gridpost_ops::{
+    given::TimeSpan,
     prober::{ProberOptions, probe},
     progress::Progress,
-    time_span::TimeSpan,
 };
 
 /// What to publish, and for how long.

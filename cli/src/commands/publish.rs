@@ -12,9 +12,9 @@ use crate::{
     target::{Target, TargetArguments},
 };
 use gridpost_ops::{
+    clock,
     failure::Misuse,
     publish::{Event, InputSchema, count, events_url, post},
-    wall_clock,
 };
 
 /// What to publish.
@@ -71,7 +71,7 @@ pub async fn run(
     let target = target.resolve()?;
     let topic = describe_topic(&arguments, &target).await?;
     let schema = InputSchema::of_topic(&topic)?;
-    let id = arguments.id.clone().unwrap_or_else(wall_clock::random_id);
+    let id = arguments.id.clone().unwrap_or_else(clock::random_id);
     let body = body(&arguments, schema, &id)?;
     let content_type = arguments.content_type.as_deref().unwrap_or(schema.content_type(&body));
     let url = events_url(&arguments.topic, &topic, &target)?;
@@ -127,7 +127,7 @@ fn body(arguments: &PublishArguments, schema: InputSchema, id: &str) -> anyhow::
     let data: &RawValue =
         serde_json::from_slice(&data).map_err(|err| Misuse(format!("--data is no JSON: {err}")))?;
     let data = data.get();
-    let time = wall_clock::now_rfc3339();
+    let time = clock::now_rfc3339();
     let PublishArguments { event_type, subject, source, .. } = arguments;
     let event = Event { id, event_type, subject, source, time: &time, data };
     Ok(event.body(schema).into_bytes())

@@ -7,7 +7,7 @@ use gridpost_core::{publish::sas, time::Timestamp};
 use serde_json::json;
 
 use crate::output::Output;
-use gridpost_ops::{failure::Misuse, given::TimeToLive, wall_clock};
+use gridpost_ops::{clock, failure::Misuse, given::TimeToLive};
 
 /// What the token is for.
 #[derive(Args, Debug)]
@@ -35,7 +35,7 @@ pub struct SasArguments {
 ///
 /// [`Misuse`] when the end or the key can't be read, or the end has passed.
 pub fn run(arguments: &SasArguments, output: Output) -> anyhow::Result<()> {
-    let now = Timestamp::parse_rfc_3339(&wall_clock::now_rfc3339()).unwrap_or_default();
+    let now = Timestamp::parse_rfc_3339(&clock::now_rfc3339()).unwrap_or_default();
     let (token, expires_at) = token(arguments, now)?;
     let document = json!({"token": token, "expires": expires_at.to_iso_8601()});
     output.print(&document, |_| token.clone());

@@ -22,7 +22,7 @@ use gridpost_ops::{
     lookup::if_there,
     manage_api::{ManageApi, Reply},
     progress::Progress,
-    schedule::delayed,
+    schedule::delay_warning_of,
     subscription::{
         health::{self, Health},
         holds_back, pause,
@@ -322,7 +322,7 @@ fn policy_of(patch: &Value) -> Option<&Value> {
 
 /// Says beside the answer where events may end without an attempt.
 fn warn_of_waits(subscription: &Value) {
-    if let Some(warning) = delayed::warning_of(subscription) {
+    if let Some(warning) = delay_warning_of(subscription) {
         Progress::on_stderr().line(&format!("! {warning}"));
     }
 }

@@ -13,9 +13,9 @@ use crate::{
 };
 use gridpost_ops::{
     failure::{Misuse, SoFar},
+    given::TimeSpan,
     http_client,
     manage_api::ManageApi,
-    time_span::TimeSpan,
 };
 use gridpost_stack::demonstration::own;
 

@@ -24,17 +24,13 @@ use crate::{
     python::Environment,
 };
 use gridpost_ops::{
-    answers::Answers,
-    failure,
+    clock, failure,
     home::connection::{Connection, TopicConnection},
-    publish::{Event, InputSchema},
-};
-use gridpost_ops::{
     http_client,
     manage_api::ManageApi,
     progress::Progress,
-    receiver::{Arrival, Behaviour, Purpose, Receiver},
-    wall_clock,
+    publish::{Event, InputSchema},
+    receiver::{Answers, Arrival, Behaviour, Purpose, Receiver},
 };
 
 const PUBLISH: &str = include_str!("demonstration/publish.py");
@@ -87,7 +83,7 @@ pub async fn run(show: Show<'_>, progress: &Progress) -> anyhow::Result<Vec<Show
     let otherwise = Behaviour::prompt(Answers::always(404));
     let receiver = Receiver::start(address, scripts.collect(), otherwise, sender).await?;
     let api = connection.manage_api().await?;
-    let run = Run { show, connection, api, receiver, run_id: wall_clock::random_id(), progress };
+    let run = Run { show, connection, api, receiver, run_id: clock::random_id(), progress };
     let shown = run.show(arrivals).await;
     run.unsubscribe().await;
     shown
@@ -226,7 +222,7 @@ impl Run<'_> {
 
     async fn publish_one(&self, case: &Case) -> anyhow::Result<()> {
         let topic = self.topic_of(case)?;
-        let (id, time) = (self.event_id(case), wall_clock::now_rfc3339());
+        let (id, time) = (self.event_id(case), clock::now_rfc3339());
         let schema = match case.schema {
             "CloudEventSchemaV1_0" => InputSchema::CloudEvents,
             _ => InputSchema::EventGrid,

@@ -12,15 +12,14 @@ use tokio::sync::mpsc;
 
 use crate::watched::{self, Relay};
 use gridpost_ops::{
-    answers::Answers,
     aws_api::REGION,
+    clock,
     home::{Home, connection::Connection, write_private},
     http_client,
     manage_api::ManageApi,
-    receiver::{Behaviour, Receiver},
+    receiver::{Answers, Behaviour, Receiver},
     signing::Signer,
     target::TargetArguments,
-    wall_clock,
 };
 
 /// The topic of the samples.
@@ -67,13 +66,13 @@ pub async fn write(
         key: key.context("the samples' topic has a key")?.clone(),
         subscription_uid: subscription_uid(&connection.emulator_url).await?,
         bucket: connection.dead_letter_bucket.clone(),
-        now_ms: wall_clock::now_ms(),
+        now_ms: clock::now_ms(),
     };
     for (path, text) in samples(&workspace.join("functions"))? {
         let sample = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
         let to = home.samples().join(&path);
         fs::create_dir_all(to.parent().unwrap_or(&to))?;
-        let fitted = fit(sample, &facts, wall_clock::random_id);
+        let fitted = fit(sample, &facts, clock::random_id);
         write_private(&to, &format!("{fitted:#}\n"))?;
     }
     let of_stack = TargetArguments { home: Some(home.root().to_owned()), ..Default::default() };
@@ -195,8 +194,7 @@ async fn subscription_uid(emulator_url: &str) -> anyhow::Result<String> {
         ("x-amz-target", "DynamoDB_20120810.GetItem"),
     ];
     let signer = Signer::of_emulator("dynamodb", REGION);
-    let signed =
-        signer.headers("POST", emulator_url, &given, ask.as_bytes(), wall_clock::now()).await?;
+    let signed = signer.headers("POST", emulator_url, &given, ask.as_bytes(), clock::now()).await?;
     let mut request = http_client::for_url(emulator_url)?.post(emulator_url);
     for (name, value) in given {
         request = request.header(name, value);

@@ -5,9 +5,10 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use gridpost_console::{Console, Settings};
-use gridpost_ops::answers::Answers;
-use gridpost_ops::receiver::{Arrival, Behaviour, Receiver};
-use gridpost_ops::target::TargetArguments;
+use gridpost_ops::{
+    receiver::{Answers, Arrival, Behaviour, Receiver},
+    target::TargetArguments,
+};
 use reqwest::header::{CONTENT_TYPE, COOKIE, HOST, LOCATION, ORIGIN, SET_COOKIE};
 use reqwest::redirect::Policy;
 use serde_json::{Value, json};

@@ -8,7 +8,7 @@ use gridpost_ops::manage_api::ManageApi;
 use gridpost_ops::target::{Target, TargetArguments};
 use gridpost_ops::{
     audit::{self, AuditOptions},
-    wall_clock,
+    clock,
 };
 pub use gridpost_stack::terraform::ACCOUNT;
 use serde_json::{Value, json};
@@ -61,8 +61,8 @@ impl World {
         let s3 = inside::s3(&ground.connection.emulator_url);
         let sqs = inside::sqs(&ground.connection.emulator_url);
         let receiver = Receiver::start().await?;
-        let run = wall_clock::random_id()[..6].to_owned();
-        let began_ms = wall_clock::now_ms();
+        let run = clock::random_id()[..6].to_owned();
+        let began_ms = clock::now_ms();
         Ok(Self { ground, api, receiver, http, s3, sqs, run, began_ms })
     }
 
@@ -335,11 +335,11 @@ impl Topic<'_> {
         match self.schema {
             CLOUD_EVENTS => json!({
                 "specversion": "1.0", "id": id, "source": "/gridpost/e2e", "type": event_type,
-                "subject": subject, "time": wall_clock::now_rfc3339(), "data": {"of": id},
+                "subject": subject, "time": clock::now_rfc3339(), "data": {"of": id},
             }),
             _ => json!({
                 "id": id, "eventType": event_type, "subject": subject,
-                "eventTime": wall_clock::now_rfc3339(), "data": {"of": id}, "dataVersion": "1.0",
+                "eventTime": clock::now_rfc3339(), "data": {"of": id}, "dataVersion": "1.0",
             }),
         }
     }

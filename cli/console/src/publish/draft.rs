@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::form::{Fields, meant, placed::Placed, written};
 use gridpost_ops::{
-    declared::trial, failure::Misuse, output::text_at, subscription::send_test, wall_clock,
+    clock, declared::trial, failure::Misuse, output::text_at, subscription::send_test,
 };
 
 /// The field that has a whole event as JSON.
@@ -99,7 +99,7 @@ pub(super) fn fields(schema: &str) -> Fields {
 }
 
 fn made(schema: &str) -> Value {
-    send_test::made(schema, wall_clock::random_id()).unwrap_or_default()
+    send_test::made(schema, clock::random_id()).unwrap_or_default()
 }
 
 /// An event as it was typed.

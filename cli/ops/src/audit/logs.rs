@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::verdict::Audit;
 use crate::{
-    aws_api::{AwsApi, Service, if_found},
+    aws_api::{AwsApi, Service},
+    aws_refusal::if_found,
     failure::Misuse,
     given::TimeToLive,
     output::text_at,

@@ -9,7 +9,8 @@ use super::{
     names::{Look, Note, judge, look_up, wanted},
 };
 use crate::{
-    aws_api::{AwsApi, AwsRefusal, Service},
+    aws_api::{AwsApi, Service},
+    aws_refusal::AwsRefusal,
     failure::Misuse,
 };
 

@@ -4,7 +4,10 @@ use anyhow::Context;
 use serde_json::{Value, json};
 
 use super::names::{Found, Kind, Look};
-use crate::aws_api::{AwsApi, AwsRefusal, Service};
+use crate::{
+    aws_api::{AwsApi, Service},
+    aws_refusal::AwsRefusal,
+};
 
 /// The account of the caller's environment, in one region.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Fault;
-use crate::{aws_api::AwsRefusal, failure::chain};
+use crate::{aws_refusal::AwsRefusal, failure::chain};
 
 /// What has a name that can be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -273,3 +273,23 @@ fn what_is_no_plan_is_refused() {
         assert_eq!(check(&document, &Account::default()), Err(PlanError::NoPlan));
     }
 }
+
+#[test]
+fn an_event_subscription_of_a_plan_is_told_of() {
+    let of = |name: &str, minutes: u32| {
+        json!({"address": format!("module.{name}.terraform_data.document"),
+            "type": "terraform_data", "values": {"input":
+                {"properties": {"retryPolicy": {"eventTimeToLiveInMinutes": minutes}}}}})
+    };
+    let other = json!({"address": "terraform_data.other", "type": "terraform_data",
+        "values": {"input": "text"}});
+    let plan = json!({"planned_values": {"root_module": {"resources":
+        [of("short", 60), of("long", 1_440), other]}}});
+    let found = notes(&plan).expect("a plan");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].code, "short-time-to-live");
+    for part in ["module.short.terraform_data.document: ", "of 1 h is", "for 3 h"] {
+        assert!(found[0].message.contains(part), "{part} is not in {}", found[0].message);
+    }
+    assert!(notes(&json!({})).is_err());
+}

@@ -6,8 +6,6 @@ use std::{env, fmt};
 
 use aws_credential_types::Credentials;
 
-use crate::identity::sts::Role;
-
 /// Environment variables.
 #[derive(Clone)]
 pub struct Environment(HashMap<String, String>);
@@ -73,4 +71,11 @@ impl Environment {
         let session_name = self.get("AWS_ROLE_SESSION_NAME");
         Some((Role { arn, external_id: None, session_name }, token_file))
     }
+}
+
+/// A role to assume.
+pub(super) struct Role<'a> {
+    pub(super) arn: &'a str,
+    pub(super) external_id: Option<&'a str>,
+    pub(super) session_name: Option<&'a str>,
 }

@@ -9,7 +9,10 @@ use std::io::ErrorKind;
 use anyhow::{Context, anyhow, bail};
 use aws_credential_types::Credentials;
 
-use crate::identity::{DEFAULT_PROFILE, environment::Environment, sts::Role};
+use crate::identity::{
+    DEFAULT_PROFILE,
+    environment::{Environment, Role},
+};
 
 /// Names of settings, in lower case, and their values.
 type Profile = HashMap<String, String>;

@@ -6,24 +6,19 @@ use serde::Deserialize;
 use url::form_urlencoded::Serializer;
 
 use crate::{
-    aws_api::{endpoint, xml_refusal},
-    http_client,
-    identity::{environment::Environment, send, session},
-    signing::Signer,
-    wall_clock,
+    aws_refusal::xml_refusal,
+    clock, http_client,
+    identity::{
+        environment::{Environment, Role},
+        send, session,
+    },
+    signing::{Signer, endpoint},
 };
 
 const CONTENT_TYPE: &str = "application/x-www-form-urlencoded";
 
 /// What CloudTrail shows where no name is configured.
 const SESSION_NAME: &str = "gridpost-cli";
-
-/// A role to assume.
-pub(super) struct Role<'a> {
-    pub(super) arn: &'a str,
-    pub(super) external_id: Option<&'a str>,
-    pub(super) session_name: Option<&'a str>,
-}
 
 /// The service in a region.
 pub(super) struct Sts<'a> {
@@ -85,7 +80,7 @@ impl<'a> Sts<'a> {
             http_client::for_url(&self.url)?.post(&self.url).header("content-type", CONTENT_TYPE);
         if let Some(signer) = signer {
             let given = [("content-type", CONTENT_TYPE)];
-            let now = wall_clock::now();
+            let now = clock::now();
             let headers = signer.headers("POST", &self.url, &given, form.as_bytes(), now);
             for (name, value) in headers.await? {
                 request = request.header(name, value);

@@ -407,7 +407,7 @@ async fn no_redirect_is_followed() {
 #[tokio::test]
 async fn a_failed_refresh_leaves_what_has_not_expired() {
     for (seconds, want) in [(60, true), (-1, false)] {
-        let expiry = wall_clock::rfc3339(wall_clock::now() + time::Duration::seconds(seconds));
+        let expiry = clock::rfc3339(clock::now() + time::Duration::seconds(seconds));
         let (status, answer) = container("");
         let answers = vec![(status, answer.replace(FAR, &expiry)), (403, String::new())];
         let service = Service::in_turn(answers).await;

@@ -8,7 +8,8 @@ use super::Account;
 use super::alarms::{Alarm, is_of};
 use super::plan::{ALIAS, Alias, Route};
 use crate::{
-    aws_api::{AwsApi, Service, if_found},
+    aws_api::{AwsApi, Service},
+    aws_refusal::if_found,
     target::Target,
 };
 

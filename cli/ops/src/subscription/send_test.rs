@@ -4,15 +4,15 @@ use serde_json::{Value, json};
 
 use crate::{
     attempt_lines::met,
+    clock,
     failure::Misuse,
     output::{self, text_at},
-    wall_clock,
 };
 
 /// An event that says what it is.
 pub fn made(schema: &str, id: String) -> Result<Value, Misuse> {
     let (subject, kind) = ("gridpost/test", "Gridpost.TestEvent");
-    let at = wall_clock::now_rfc3339();
+    let at = clock::now_rfc3339();
     match schema {
         "EventGridSchema" => Ok(json!({"id": id, "subject": subject, "eventType": kind,
             "eventTime": at, "dataVersion": "1", "data": {"test": true}})),

@@ -9,9 +9,9 @@ use tokio::time::sleep;
 use crate::{
     audit::logs::{group, lines_between},
     aws_api::{AwsApi, Service},
+    clock,
     target::Target,
     verify::bill::{Account, Runs},
-    wall_clock,
 };
 
 /// Lines can be found some seconds after they were written.
@@ -35,7 +35,7 @@ pub(super) struct Span {
 
 /// What ran in that time, or why it is not known.
 pub(super) async fn account(target: &Target, span: &Span) -> (Account, Option<String>) {
-    let left_ms = span.to_ms + SETTLED_MS - wall_clock::now_ms();
+    let left_ms = span.to_ms + SETTLED_MS - clock::now_ms();
     sleep(Duration::from_millis(left_ms.try_into().unwrap_or(0))).await;
     let read = async {
         let logs = AwsApi::connect(Service::Logs, target).await?;

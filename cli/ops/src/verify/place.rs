@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::{
+    clock,
     failure::{Refusal, chain},
     http_client::date_ms,
     lookup::if_there,
@@ -15,7 +16,6 @@ use crate::{
     progress::Progress,
     publish::{self, InputSchema},
     target::Target,
-    wall_clock,
 };
 
 /// What the names of probe topics begin with; nothing else may be named so.
@@ -35,7 +35,7 @@ const REMOVALS_MAX: u32 = 15;
 
 /// What tells a run from others.
 pub(super) fn run_id() -> String {
-    wall_clock::random_id()[..8].to_owned()
+    clock::random_id()[..8].to_owned()
 }
 
 /// The probe topics that there are.
@@ -144,7 +144,7 @@ impl Place {
         let body = format!("[{}]", events.join(","));
         let give_up = Instant::now() + ACCEPT_MAX;
         loop {
-            let (begun, begun_ms) = (Instant::now(), wall_clock::now_ms());
+            let (begun, begun_ms) = (Instant::now(), clock::now_ms());
             match self.publish_once(&body).await {
                 Ok(date_ms) => return Ok(Published { begun_ms, took: begun.elapsed(), date_ms }),
                 Err(error) if is_final(&error) || Instant::now() >= give_up => {
@@ -178,7 +178,7 @@ fn event(subject: &str, id: &str, filler: &str) -> String {
         event_type: "Gridpost.Verify",
         subject,
         source: "/gridpost/verify",
-        time: &wall_clock::now_rfc3339(),
+        time: &clock::now_rfc3339(),
         data: &json!({ "filler": filler }).to_string(),
     };
     event.text(InputSchema::EventGrid)

@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn the_webhooks_script_is_consistent() {
         for Script { name, answers, .. } in SCRIPTS {
-            assert!(answers.parse::<crate::answers::Answers>().is_ok(), "{name}");
+            assert!(answers.parse::<crate::receiver::Answers>().is_ok(), "{name}");
             assert_eq!(script(name).0, answers);
         }
         assert_eq!(script("fan-07"), ("200", 0));

@@ -15,15 +15,14 @@ use url::Url;
 
 use super::queue::Queue;
 use crate::{
-    answers::Answers,
+    clock,
     failure::Misuse,
-    receiver::{Arrival, Behaviour, Purpose, Receiver},
+    receiver::{Answers, Arrival, Behaviour, Purpose, Receiver},
     target::Target,
     verify::{
         judge::{Filler, Seen},
         step::{SCRIPTS, script},
     },
-    wall_clock,
 };
 
 /// Receives of reports under way at once.
@@ -150,7 +149,7 @@ impl Webhook {
 async fn listen(mut arrivals: mpsc::UnboundedReceiver<Arrival>, seen: watch::Sender<Vec<Seen>>) {
     while let Some(arrival) = arrivals.recv().await {
         if arrival.purpose == Purpose::Delivery {
-            let one = of_arrival(&arrival, wall_clock::now_ms());
+            let one = of_arrival(&arrival, clock::now_ms());
             seen.send_modify(|all| all.push(one));
         }
     }
@@ -209,11 +208,11 @@ async fn ahead_ms(target: &Target, url: &Url) -> anyhow::Result<i64> {
     let mut nearest: Option<(i64, i64)> = None;
     // The first request may have to start the function.
     for _ in 0..3 {
-        let before_ms = wall_clock::now_ms();
+        let before_ms = clock::now_ms();
         let answer = http.get(url.clone()).send().await.map_err(reqwest::Error::without_url)?;
         let status = answer.status().as_u16();
         let told: Value = answer.json().await.unwrap_or_default();
-        let after_ms = wall_clock::now_ms();
+        let after_ms = clock::now_ms();
         let now_ms = told["nowMs"].as_i64();
         let now_ms = now_ms.with_context(|| {
             format!("the webhook answers {status} and no time: is --webhook the output webhook_url of infra/modules/verify?")

@@ -12,9 +12,11 @@ use crate::{
     output::{self, Output, count},
 };
 use gridpost_ops::{
-    dead_letters::until_counted,
     failure::{Misuse, chain},
-    manage_api::{ManageApi, dead_letters::LetterChoice},
+    manage_api::{
+        ManageApi,
+        dead_letters::{LetterChoice, until_counted},
+    },
 };
 
 /// What an answer counts.

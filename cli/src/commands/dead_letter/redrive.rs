@@ -15,11 +15,10 @@ use crate::{
     output::{self, Output, text_at},
 };
 use gridpost_ops::{
-    dead_letters::refusal_by_probation,
     failure::{Misuse, Refusal, chain},
     given::TimeToLive,
     http_client::is_loopback,
-    manage_api::ManageApi,
+    manage_api::{ManageApi, dead_letters::refusal_by_probation},
     progress::{Progress, Step},
 };
 

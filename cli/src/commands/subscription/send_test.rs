@@ -11,7 +11,7 @@ use crate::{
     commands::read_events,
     output::{Output, text_at},
 };
-use gridpost_ops::{manage_api::ManageApi, subscription::send_test::made, wall_clock};
+use gridpost_ops::{clock, manage_api::ManageApi, subscription::send_test::made};
 
 /// To which event subscription, and which event.
 #[derive(Args, Debug)]
@@ -41,7 +41,7 @@ pub(super) async fn run(
         Some(file) => read_events(file)?,
         None => {
             let schema = api.topic(topic).await?;
-            let event = made(text_at(&schema, "/properties/inputSchema"), wall_clock::random_id())?;
+            let event = made(text_at(&schema, "/properties/inputSchema"), clock::random_id())?;
             RawValue::from_string(event.to_string())?
         }
     };

@@ -259,7 +259,7 @@ mod tests {
         for case in &CASES {
             assert!((3..=64).contains(&case.subscription_name().len()), "{}", case.name);
             assert!(
-                case.answers.parse::<gridpost_ops::answers::Answers>().is_ok(),
+                case.answers.parse::<gridpost_ops::receiver::Answers>().is_ok(),
                 "{}",
                 case.name
             );

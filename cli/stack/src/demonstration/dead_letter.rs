@@ -11,12 +11,12 @@ use tokio::time::{Instant, sleep};
 
 use gridpost_ops::{
     aws_api::REGION,
+    clock,
     home::connection::Connection,
     http_client,
     manage_api::{ManageApi, dead_letters::LetterChoice},
     output::text_at,
     signing::{S3, Signer},
-    wall_clock,
 };
 
 const POLL: Duration = Duration::from_millis(500);
@@ -197,7 +197,7 @@ impl Objects {
 
     async fn get(&self, url: &str) -> anyhow::Result<Vec<u8>> {
         let mut request = self.http.get(url);
-        for (name, value) in self.signer.headers("GET", url, &[], b"", wall_clock::now()).await? {
+        for (name, value) in self.signer.headers("GET", url, &[], b"", clock::now()).await? {
             request = request.header(name, value);
         }
         let answer = request.send().await?;

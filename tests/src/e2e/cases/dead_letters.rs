@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use gridpost_ops::wall_clock;
+use gridpost_ops::clock;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -94,7 +94,7 @@ async fn dead_letter(world: &World, topic: &Topic<'_>) -> anyhow::Result<Value> 
 /// `{prefix}{SUBSCRIPTION}/{yyyy}/{M}/{d}/{H}/{uuid}.json`, UTC, without leading zeros.
 fn check_key(key: &str, prefix: &str) -> anyhow::Result<()> {
     let rest = key.strip_prefix(prefix).with_context(|| format!("{key} is not below {prefix}"))?;
-    let now = wall_clock::now();
+    let now = clock::now();
     let hour = |at: time::OffsetDateTime| {
         format!("{}/{}/{}/{}/", at.year(), u8::from(at.month()), at.day(), at.hour())
     };
@@ -117,7 +117,7 @@ fn check_times(record: &Value, published: &str, attempted: &str) -> anyhow::Resu
     };
     let (published, attempted) = (at(published)?, at(attempted)?);
     ensure!(published <= attempted, "attempted before it was published: {record}");
-    ensure!(wall_clock::now() - published < time::Duration::minutes(5), "{record}");
+    ensure!(clock::now() - published < time::Duration::minutes(5), "{record}");
     Ok(())
 }
 

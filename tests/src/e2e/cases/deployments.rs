@@ -135,7 +135,7 @@ impl Deployed {
     async fn post(&self, world: &World, id: &str, with: &TopicConnection) -> anyhow::Result<u16> {
         let event = json!([{
             "id": id, "eventType": "Gridpost.Test", "subject": "e2e/two", "data": {},
-            "eventTime": gridpost_ops::wall_clock::now_rfc3339(), "dataVersion": "1.0",
+            "eventTime": gridpost_ops::clock::now_rfc3339(), "dataVersion": "1.0",
         }]);
         let key = with.keys.first().context("a topic has keys")?;
         let url = &self.topic.endpoint;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use gridpost_ops::given::TimeSpan;
 use gridpost_ops::prober::{self, ProberOptions};
 use gridpost_ops::progress::Progress;
-use gridpost_ops::time_span::TimeSpan;
 use gridpost_stack::terraform::Terraform;
 use serde_json::json;
 use tokio::sync::oneshot;

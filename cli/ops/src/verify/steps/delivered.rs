@@ -209,7 +209,7 @@ async fn taken(
     let wanted: BTreeSet<_> = ids.iter().map(String::as_str).collect();
     while arrived.len() < ids.len() && Instant::now() < until {
         let received = queue.receive().await.context("the queue can't be read")?;
-        let now_ms = crate::wall_clock::now_ms();
+        let now_ms = crate::clock::now_ms();
         let mut own = Vec::new();
         for message in received {
             let event: Value = serde_json::from_str(&message.body).unwrap_or_default();

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::{ARRIVED_MAX, Shown, Trial, between};
 use crate::{
     attempt_lines::AttemptLog,
+    clock,
     manage_api::dead_letters::LetterChoice,
     output::text_at,
     verify::{
@@ -17,7 +18,6 @@ use crate::{
         place::REFUSED,
         step::{LATE_ANSWER_S, LATE_DUE_S, RETRY_DUE_S, Step, Tried, Verdict},
     },
-    wall_clock,
 };
 
 /// How long dispatch's log is looked at for the line of an attempt: CloudWatch has it some seconds later.
@@ -134,7 +134,7 @@ impl Trial<'_> {
         let missing = || webhook.explain("the event did not arrive".to_owned());
         let refused_ms = of(&seen, REFUSED).first().with_context(missing)?.at_ms;
         let letter = self.letter().await?;
-        let took = between(refused_ms, wall_clock::now_ms());
+        let took = between(refused_ms, clock::now_ms());
         self.measured(Stage::DeadLetter, took);
         let seen = webhook.until(Instant::now(), |_| true).await;
         let requests = attempts(&of(&seen, REFUSED)).len();
@@ -174,7 +174,7 @@ impl Trial<'_> {
             "eventsPerSecond": 10, "maxRedrives": 3, "sendAgain": false, "dryRun": false,
             "target": {"eventSubscription": MENDED},
         });
-        let asked_ms = wall_clock::now_ms();
+        let asked_ms = clock::now_ms();
         let job = self.api.redrive(topic, REFUSED, &ask).await?;
         let is_there = |seen: &[Seen]| !of(seen, MENDED).is_empty();
         let seen = webhook.until(Instant::now() + ARRIVED_MAX + WORK_MAX, is_there).await;
@@ -218,7 +218,7 @@ impl Trial<'_> {
         let first_ms = of(&seen, "late").first().with_context(missing)?.at_ms;
         // A tenth of the wait is jitter.
         let over = Duration::from_secs(LATE_DUE_S + LATE_DUE_S / 10) + SLACK;
-        let passed = between(first_ms, wall_clock::now_ms());
+        let passed = between(first_ms, clock::now_ms());
         let until = Instant::now() + over.saturating_sub(passed);
         let seen = webhook.until(until, |seen| attempts(&of(seen, "late")).len() > 1).await;
         let requests = attempts(&of(&seen, "late")).len();
