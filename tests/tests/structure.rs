@@ -1,5 +1,8 @@
-//! Which crate may use which, as tests: the picture in ARCHITECTURE is the real one, the core reaches
-//! nothing of the world, and what needs no AWS SDK has none.
+//! Which crate may use which, and which file which, as tests: the picture in ARCHITECTURE is the real
+//! one, no arrow points up, the core reaches nothing of the world, and what needs no AWS SDK has none.
+
+#[path = "structure/imports.rs"]
+mod imports;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,81 +14,51 @@ use serde_json::Value;
 /// Crates of the workspace with those of it that they use, tests aside. Names without `gridpost-`.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// Most that a crate may use of the workspace, from the core outwards. `tests` may use all of it.
-const MAY_USE: [(&str, &[&str]); 21] = [
+/// What handlers are made of.
+const BASE: &[&str] = &["core", "ports"];
+
+/// The handlers.
+const HANDLERS: &[&str] =
+    &["ingest", "intake", "expand", "dispatch", "dead-letter", "redrive", "manage", "wake"];
+
+/// Most that a crate may use of the workspace, in the order of the layers: each uses only those before
+/// it.
+const MAY_USE: [(&str, &[&[&str]]); 25] = [
     ("core", &[]),
-    ("what-is-left", &[]),
-    ("ports", &["core"]),
-    ("runtime", &["core", "ports"]),
-    ("embedded", &["core", "ports"]),
-    ("webhook", &["core", "ports"]),
-    ("signing", &["core", "ports"]),
-    ("testkit", &["core", "ports"]),
-    ("aws", &["core", "ports", "runtime", "signing"]),
-    ("ingest", &["core", "ports"]),
+    ("ports", &[&["core"]]),
+    ("runtime", &[BASE]),
+    ("embedded", &[BASE]),
+    ("webhook", &[BASE]),
+    ("signing", &[BASE]),
+    ("testkit", &[BASE]),
+    ("aws", &[BASE, &["runtime", "signing"]]),
+    ("ingest", &[BASE]),
     // What large publishes are made of, and events of sources, are sent as ingest sends.
-    ("expand", &["core", "ports", "ingest"]),
-    ("intake", &["core", "ports", "ingest"]),
-    ("dispatch", &["core", "ports"]),
-    ("dead-letter", &["core", "ports"]),
-    ("redrive", &["core", "ports"]),
-    ("manage", &["core", "ports"]),
-    ("wake", &["core", "ports"]),
+    ("expand", &[BASE, &["ingest"]]),
+    ("intake", &[BASE, &["ingest"]]),
+    ("dispatch", &[BASE]),
+    ("dead-letter", &[BASE]),
+    ("redrive", &[BASE]),
+    ("manage", &[BASE]),
+    ("wake", &[BASE]),
+    ("programs", &[BASE, HANDLERS, &["runtime", "aws", "webhook"]]),
+    ("server", &[BASE, HANDLERS, &["runtime", "embedded", "webhook", "signing"]]),
+    // The command line knows the resource API, and no handler.
+    ("ops", &[&["core"]]),
+    ("console", &[&["core", "ops"]]),
+    ("stack", &[&["core", "ops"]]),
+    ("cli", &[BASE, &["runtime", "server", "ops", "console", "stack"]]),
+    ("simulation", &[BASE, HANDLERS, &["runtime", "testkit", "embedded"]]),
     (
-        "programs",
+        "tests",
         &[
-            "core",
-            "ports",
-            "runtime",
-            "aws",
-            "webhook",
-            "ingest",
-            "intake",
-            "expand",
-            "dispatch",
-            "dead-letter",
-            "redrive",
-            "manage",
-            "wake",
+            BASE,
+            HANDLERS,
+            &["runtime", "aws", "webhook", "signing", "testkit", "programs"],
+            &["ops", "stack", "simulation"],
         ],
     ),
-    (
-        "server",
-        &[
-            "core",
-            "ports",
-            "runtime",
-            "embedded",
-            "webhook",
-            "signing",
-            "ingest",
-            "expand",
-            "dispatch",
-            "dead-letter",
-            "redrive",
-            "manage",
-            "wake",
-        ],
-    ),
-    ("cli", &["core", "ports", "runtime", "server"]),
-    (
-        "simulation",
-        &[
-            "core",
-            "ports",
-            "runtime",
-            "testkit",
-            "embedded",
-            "ingest",
-            "intake",
-            "expand",
-            "dispatch",
-            "dead-letter",
-            "redrive",
-            "manage",
-            "wake",
-        ],
-    ),
+    ("what-is-left", &[]),
 ];
 
 /// All that the core may depend on: nothing of it reaches AWS, a network, a runtime, a clock or dice.
@@ -110,7 +83,10 @@ const OF_THE_CORE: [&str; 17] = [
 ];
 
 /// What tests of a crate use besides the testkit.
-const BESIDES: [(&str, &str); 4] = [
+const BESIDES: [(&str, &str); 7] = [
+    ("gridpost-console", "gridpost-ops"),
+    ("gridpost-stack", "gridpost-ops"),
+    ("gridpost-cli", "gridpost-ops"),
     ("gridpost-webhook", "gridpost-runtime"),
     ("gridpost-ingest", "gridpost-runtime"),
     ("gridpost-manage", "gridpost-runtime"),
@@ -248,15 +224,40 @@ fn tests_use_the_testkit_and_little_besides() {
 }
 
 #[test]
-fn crates_use_what_lies_further_in() {
+fn no_arrow_points_up() {
     let graph = graph();
+    let layer = |name: &str| MAY_USE.iter().position(|(known, _)| *known == name);
     for (name, may) in MAY_USE {
-        let extra: Vec<_> =
-            graph[name].iter().filter(|used| !may.contains(&used.as_str())).collect();
-        assert!(extra.is_empty(), "{name} uses {extra:?}");
+        for used in &graph[name] {
+            let is_allowed = may.iter().any(|some| some.contains(&used.as_str()));
+            assert!(is_allowed, "{name} uses {used}");
+            assert!(layer(used) < layer(name), "{name} uses {used}, which lies above it");
+        }
     }
-    let known = MAY_USE.len() + 1;
-    assert_eq!(graph.len(), known, "a crate without a rule: {:?}", graph.keys());
+    assert_eq!(graph.len(), MAY_USE.len(), "a crate without a rule: {:?}", graph.keys());
+}
+
+/// A module and those inside it may use each other; any other two files are about one thing, or one has
+/// an item of the other.
+#[test]
+fn no_two_files_import_each_other() {
+    let mut read = 0;
+    let mut problems = Vec::new();
+    for package in packages() {
+        let manifest = Path::new(package["manifest_path"].as_str().expect("a path"));
+        let folder = manifest.parent().expect("a package's folder").join("src");
+        if !folder.exists() {
+            continue;
+        }
+        let graph = imports::graph(&folder);
+        read += graph.len();
+        for circle in imports::circles(&graph) {
+            let lines = imports::lines(&graph, &circle);
+            problems.extend(lines.into_iter().map(|line| format!("{}: {line}", package["name"])));
+        }
+    }
+    assert!(read > 500, "{read} files are not all");
+    assert!(problems.is_empty(), "files that import each other:\n{}", problems.join("\n"));
 }
 
 /// The programs of the functions are wiring: `shared/runtime` reads their settings and runs them.
@@ -281,7 +282,7 @@ fn every_function_has_the_same_edge() {
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
 }
 
-/// What the core has for tests must reach no function: testkit alone turns it on.
+/// What crates have for tests of others must reach no program: those that only tests have turn it on.
 #[test]
 fn fixtures_are_for_tests() {
     for package in packages() {
@@ -289,7 +290,8 @@ fn fixtures_are_for_tests() {
             let features = used["features"].as_array().expect("features");
             let has_fixtures = features.iter().any(|feature| feature == "fixtures");
             let name = package["name"].as_str().expect("a name");
-            assert!(!has_fixtures || name == "gridpost-testkit", "{name}: {used}");
+            let is_for_tests = ["gridpost-testkit", "gridpost-tests"].contains(&name);
+            assert!(!has_fixtures || is_for_tests || used["kind"] == "dev", "{name}: {used}");
         }
     }
 }
@@ -301,14 +303,15 @@ fn the_core_reaches_nothing_of_the_world() {
 
 #[test]
 fn handlers_and_command_line_have_no_aws_sdk() {
-    for handler in
-        ["ingest", "intake", "expand", "dispatch", "dead-letter", "redrive", "manage", "wake"]
-    {
-        none_of(&format!("gridpost-{handler}"), &["aws-sdk", "aws-config", "lambda_runtime"]);
+    for handler in HANDLERS {
+        let package = format!("gridpost-{handler}");
+        none_of(&package, &["aws-sdk", "aws-config", "lambda_runtime"]);
     }
     none_of("gridpost-embedded", &["aws-", "lambda_runtime"]);
     none_of("gridpost-server", &["aws-sdk", "aws-config", "lambda_runtime"]);
     none_of("gridpost-cli", &["aws-sdk", "lambda_runtime"]);
+    // Arguments are the command line's.
+    none_of("gridpost-ops", &["aws-sdk", "clap", "lambda_runtime"]);
 }
 
 /// The modules of the core, in the order of its `lib.rs`: each uses those before it.
@@ -319,69 +322,16 @@ fn modules_of_the_core_go_round_in_no_circle() {
     let modules = list.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
     let modules: Vec<&str> = modules.collect();
     assert!(modules.len() > 10, "the modules are not where this test looks");
-    let mut problems = Vec::new();
-    let mut open = vec![folder.clone()];
-    while let Some(next) = open.pop() {
-        for entry in fs::read_dir(&next).expect("a folder").flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                open.push(path);
-                continue;
-            }
-            let inside = path.strip_prefix(&folder).expect("inside").with_extension("");
-            let first = inside.iter().next().expect("a name").to_string_lossy().into_owned();
-            let tests = inside.iter().any(|part| part == "tests");
-            let Some(own) = modules.iter().position(|name| *name == first).filter(|_| !tests)
-            else {
-                continue;
-            };
-            let text = fs::read_to_string(&path).expect("a file");
-            let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
-            for used in modules_named(code) {
-                if modules.iter().position(|name| *name == used).is_some_and(|at| at > own) {
-                    problems.push(format!("{} uses {used}, which builds on it", inside.display()));
-                }
-            }
+    let place = |module: &imports::Module| {
+        modules.iter().position(|name| module.first().is_some_and(|first| first == name))
+    };
+    let graph = imports::graph(&folder);
+    for (own, used) in &graph {
+        for other in used.keys() {
+            let (builds, on) = (own.join("/"), other.join("/"));
+            assert!(place(own).is_none() || place(other) <= place(own), "{builds} uses {on}");
         }
     }
-    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
-}
-
-/// The modules of its crate that code names: in `crate::name` and `use crate::{name…, name…}`.
-fn modules_named(code: &str) -> BTreeSet<&str> {
-    let word =
-        |text: &str| text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
-    let mut found = BTreeSet::new();
-    for rest in code.split("crate::").skip(1) {
-        let Some(list) = rest.strip_prefix('{') else {
-            found.insert(&rest[..word(rest)]);
-            continue;
-        };
-        let mut depth = 1;
-        let mut begins = true;
-        for (at, c) in list.char_indices() {
-            match c {
-                '{' => depth += 1,
-                '}' => depth -= 1,
-                ',' if depth == 1 => begins = true,
-                _ if begins && c.is_alphabetic() => {
-                    found.insert(&list[at..at + word(&list[at..])]);
-                    begins = false;
-                }
-                _ => {}
-            }
-            if depth == 0 {
-                break;
-            }
-        }
-    }
-    found
-}
-
-#[test]
-fn modules_are_found_in_every_form() {
-    let code = "use crate::{\n    a::{b, c},\n    d,\n};\nuse crate::e::f;\nlet x = crate::g::h();";
-    assert_eq!(modules_named(code).into_iter().collect::<Vec<_>>(), ["a", "d", "e", "g"]);
 }
 
 /// Otherwise `cargo run`, and `cargo lambda watch` below it, would compile most of what `cargo test` has

@@ -13,8 +13,8 @@ use gridpost_core::retry::{
     profile::{EndpointKind, ProfileName, Rule},
 };
 
-/// Longer files are about two things.
-const FILE_LINES_MAX: usize = 480;
+/// Where code lies.
+const SOURCES: [&str; 5] = ["cli", "functions", "server", "shared", "tests"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
@@ -63,33 +63,17 @@ fn every_module_says_what_it_is() {
     let undocumented = |path: &&PathBuf| {
         !path.ends_with("tests.rs") && !read(path).trim_start().starts_with("//!")
     };
-    let sources = ["shared", "functions", "server", "cli", "tests"];
-    let sources = sources.iter().flat_map(|folder| files(folder, &[".rs"])).collect::<Vec<_>>();
+    let sources = SOURCES.iter().flat_map(|folder| files(folder, &[".rs"])).collect::<Vec<_>>();
     let undocumented = sources.iter().filter(undocumented);
     none(undocumented.map(|path| format!("{} has no doc comment", path.display())).collect());
 }
 
 #[test]
 fn modules_lie_beside_their_folders() {
-    let sources =
-        ["shared", "functions", "server", "cli", "tests"].iter().flat_map(|f| files(f, &[".rs"]));
+    let sources = SOURCES.iter().flat_map(|f| files(f, &[".rs"]));
     none(
         sources.filter(|path| path.ends_with("mod.rs")).map(|p| p.display().to_string()).collect(),
     );
-}
-
-#[test]
-fn files_are_about_one_thing() {
-    let sources =
-        ["shared", "functions", "server", "cli", "tests"].iter().flat_map(|f| files(f, &[".rs"]));
-    let long = sources.filter_map(|path| {
-        if path.ends_with("tests.rs") {
-            return None;
-        }
-        let lines = read(&path).split("#[cfg(test)]").next().unwrap_or_default().lines().count();
-        (lines > FILE_LINES_MAX).then(|| format!("{} has {lines} lines", path.display()))
-    });
-    none(long.collect());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use gridpost_tests::e2e::{cases, needs::Needs};
 
-use super::{files, none, read, root};
+use super::{SOURCES, files, none, read, root};
 
 /// What needs Rust alone, and what needs more.
 const COMMANDS: [&str; 2] = ["cargo test", "tests/complete"];
@@ -52,8 +52,7 @@ fn what_is_left_counts_the_cases() {
 /// They would be tests that are not run: `tests/structure.rs` says why.
 #[test]
 fn no_comment_has_code_for_a_doc_test() {
-    let sources =
-        ["shared", "functions", "server", "cli", "tests"].iter().flat_map(|f| files(f, &[".rs"]));
+    let sources = SOURCES.iter().flat_map(|f| files(f, &[".rs"]));
     let is_fence = |line: &str| {
         let line = line.trim_start();
         let comment = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));

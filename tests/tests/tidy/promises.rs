@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{files, none, read, root};
+use super::{SOURCES, files, none, read, root};
 
 /// The test functions of a source that are run: those with a `test` attribute and none that leaves
 /// them out.
@@ -77,7 +77,7 @@ fn runs_of_terraform() -> BTreeSet<String> {
 fn every_promise_has_its_tests() {
     let text = read(&root().join("SEMANTICS.md"));
     let mut tests = BTreeSet::new();
-    for folder in ["cli", "functions", "shared", "tests"] {
+    for folder in SOURCES {
         files(folder, &[".rs"]).iter().for_each(|path| tests.extend(tests_of(&read(path))));
     }
     tests.extend(runs_of_terraform());
@@ -150,7 +150,7 @@ fn declaring(path: &Path) -> Vec<PathBuf> {
 #[test]
 fn every_file_is_part_of_its_crate() {
     let mut problems = Vec::new();
-    let sources = ["shared", "functions", "cli", "tests"].iter().flat_map(|f| files(f, &[".rs"]));
+    let sources = SOURCES.iter().flat_map(|f| files(f, &[".rs"]));
     for path in sources.filter(|path| !is_root(path)) {
         let stem = path.file_stem().expect("a name").to_string_lossy();
         let declares = |line: &str| {
