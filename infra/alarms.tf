@@ -15,7 +15,7 @@ locals {
     dead_letter = { queue = local.dead_letter_queue_name, seconds = var.dead_letter_delay_seconds + var.dead_letter_window_seconds + 300 }
   }
 
-  # A dead letter that S3 refuses is hidden for 10 s, 60 s, and then for so long each time (dead-letter's gather.rs); expand and
+  # A dead letter that S3 refuses is hidden for 10 s, 60 s, and then for so long each time (functions/dead-letter); expand and
   # redrive keep their messages no longer than five minutes. Then Lambda may wait to fill a batch.
   longest_comeback_seconds = max(300, var.dead_letter_give_up_seconds / 500) + var.dead_letter_window_seconds
 

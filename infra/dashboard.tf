@@ -2,7 +2,7 @@
 
 locals {
   # Each deployment of an account and region has its own namespace, because alarms watch metrics without dimensions. The default
-  # name is also in shared/runtime/src/telemetry.rs.
+  # name is also in shared/runtime/src/config.rs.
   metric_namespace = var.name_prefix == "gridpost" ? "Gridpost" : "Gridpost/${var.name_prefix}"
 
   # Quoted, because names may contain a hyphen or a slash. Searches show what exists when the dashboard is opened.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use gridpost_core::{delivery::queue::Queue, error::chain, time::Timestamp};
-use gridpost_dead_letter::gather::gather;
+use gridpost_dead_letter::gather;
 use gridpost_dispatch::handler::handle;
 use gridpost_embedded::Received;
 use gridpost_expand::expand;

@@ -1,11 +1,11 @@
 //! All of Gridpost in one process: the functions' real handlers on embedded stores, for one machine.
 //!
-//! [`Dev`] wires the handlers to SQLite and files as the functions' programs wire them to AWS. [`mapping`]
-//! reads the queues in Lambda's place and [`functions`] invokes the handlers; [`http`] hands requests over
-//! as API Gateway would. One [`clock`] drives everything and may run faster than the machine's. [`log`]
-//! keeps what the functions log, [`counts`] what became of events, and [`emulated`] answers the few calls of CloudWatch Logs and SQS that
-//! the command line makes, so that its commands work here as they do on AWS. [`tls`] is for clients that
-//! insist on https.
+//! [`Dev`] wires the handlers to SQLite and files as the functions' programs wire them to AWS ([`world`]).
+//! [`poll`] reads the queues in Lambda's place, as [`mapping`] says, and [`functions`] invokes the handlers;
+//! [`http`] hands requests over as API Gateway would. One [`clock`] drives everything and may run faster
+//! than the machine's. [`log`] keeps what the functions log, [`counts`] what became of events, and
+//! [`emulated`] answers the few calls of CloudWatch Logs and SQS that the command line makes, so that its
+//! commands work here as they do on AWS. [`tls`] is for clients that insist on https.
 
 pub mod clock;
 mod counts;
@@ -15,6 +15,7 @@ mod http;
 pub mod log;
 mod mapping;
 mod meter;
+mod poll;
 mod secrets;
 mod tasks;
 pub mod tls;
@@ -156,7 +157,7 @@ impl Dev {
         let mut running = JoinSet::new();
         for mapping in mapping::all() {
             let task = format!("what reads the queue {}", mapping.queue);
-            running.spawn(guarded(task, mapping::poll(Arc::clone(&world), mapping)));
+            running.spawn(guarded(task, poll::poll(Arc::clone(&world), mapping)));
         }
         let wake = functions::wake_each_minute(Arc::clone(&world));
         running.spawn(guarded("what wakes parked deliveries".to_owned(), wake));

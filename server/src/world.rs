@@ -34,7 +34,10 @@ use gridpost_runtime::{
 };
 use gridpost_signing::{Services, Signer};
 use gridpost_wake as wake;
-use gridpost_webhook::{http::HttpClient, keys::PrivateKeys, services::client_for_services};
+use gridpost_webhook::{
+    http::{HttpClient, client_for_services},
+    keys::PrivateKeys,
+};
 
 use crate::{
     Identity, Options, Resources, StartError,

@@ -1,7 +1,7 @@
 //! The benchmark: the real programs of ingest and dispatch, with a stand-in for AWS and endpoints
 //! that answer at once. `docs/benchmarks.md` says what is measured and how to run it.
 //!
-//! [`dev`] measures `gridpost dev` instead: one process, no stand-in.
+//! [`run::dev`] measures `gridpost dev` instead: one process, no stand-in.
 //!
 //! [`sandbox`] plays Lambda's Runtime API, [`mapping`] the event source mapping, [`aws`] SQS,
 //! DynamoDB and S3, [`sink`] the endpoints; [`run`] puts them together for a [`mix`]. The driver is
@@ -9,7 +9,6 @@
 
 pub mod aws;
 pub mod book;
-pub mod dev;
 pub mod driver;
 pub mod figures;
 pub mod filters;

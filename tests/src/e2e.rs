@@ -11,6 +11,7 @@
 //! and processes, [`inventory`] at what is left of a deployment. Third-party publishers and parsers
 //! run in [`python`].
 
+pub mod case;
 pub mod cases;
 pub mod configuration;
 pub mod driver;

@@ -17,10 +17,9 @@ use gridpost_aws::{
     configuration::ConfigurationTable,
     late_listeners::ListenerTable,
     parking::ParkingTable,
-    payloads::PayloadBucket,
     publishes::PublishTable,
     redrives::RedriveTable,
-    s3::S3Bucket,
+    s3::{PayloadBucket, S3Bucket},
     sqs::{QueueUrls, SqsQueues},
     state::StateTable,
 };

@@ -4,12 +4,47 @@
 //! ended together arrives together; [`gather`] makes one object of what shares a subscription, and
 //! [`notify`] tells of it.
 
-pub mod gather;
 pub mod notify;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use gridpost_ports::{Bucket, Clock, Meter, Payloads, QueueReceiver, QueueSender};
+use futures::future::join_all;
+use gridpost_core::{
+    delivery::{
+        DecodeError,
+        claim::{self, Payload},
+        dead_letter::{Ended, Folder},
+        parking::RECEIVES_MAX,
+        queue::Queue,
+    },
+    error::chain,
+    metric::{self, DEAD_LETTER_REASON, DROP_REASON, of},
+    poison,
+    time::Timestamp,
+};
+use gridpost_ports::{
+    Bucket, BucketError, Clock, Meter, Outgoing, Payloads, PortError, QueueReceiver, QueueSender,
+    Record,
+};
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use self::notify::{Written, tell};
+
+/// How long a refused record is hidden, by how often it was received: 10 s, 1 min, then 5 min.
+///
+/// Source: Event Grid, "Dead lettering for event subscriptions to namespace topics".
+const REFUSED_WAITS_S: [u32; 3] = [10, 60, 300];
+
+/// A record is not given up before it was received so often, however old its events are.
+const RECEIVES_MIN: u32 = 4;
+
+/// Waits before somebody who could not be told is told again.
+const TELL_AGAIN_AFTER: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
 
 /// What dead-letter needs of the world, made once for the life of the function.
 pub struct Context {
@@ -30,4 +65,283 @@ pub struct Context {
     /// From when a delivery ended until it is dropped because its destination refuses. Event Grid:
     /// 4 hours.
     pub give_up_after: Duration,
+}
+
+/// Stores the records' dead letters and answers which records SQS keeps, by message id.
+///
+/// A record is let go only when its object is stored, or its events were dropped and counted.
+pub async fn gather(context: &Context, records: Vec<Record>) -> Vec<String> {
+    let (mut kept, mut claimed) = (Vec::new(), Vec::new());
+    let mut folders: BTreeMap<Folder, Vec<(Record, Ended)>> = BTreeMap::new();
+    let again = records.iter().filter(|record| record.receive_count > 1);
+    let again: BTreeSet<_> = again.map(|record| record.message_id.to_string()).collect();
+    for record in records {
+        match Ended::decode(&record.body) {
+            Ok(ended) if ended.delivery.is_claimed() => claimed.push((record, ended)),
+            Ok(ended) => folders.entry(ended.folder()).or_default().push((record, ended)),
+            Err(error) => kept.extend(poison(context, record, &error).await),
+        }
+    }
+    let stored = folders.into_iter().map(|(folder, ended)| store(context, folder, ended));
+    kept.extend(join_all(stored).await.into_iter().flatten());
+    // Behind the others, which would wait for them; and one after the other: a hundred of these would not
+    // fit the function's memory.
+    // What is known is counted before: S3 may hang until the function's time is up.
+    note_kept(context, &again, &kept);
+    for (record, ended) in claimed {
+        let more = store_claimed(context, record, ended).await;
+        note_kept(context, &again, &more);
+        kept.extend(more);
+    }
+    kept
+}
+
+/// Counts records that come back and have come back before: a single failure happens.
+fn note_kept(context: &Context, again: &BTreeSet<String>, kept: &[String]) {
+    let count = kept.iter().filter(|id| again.contains(*id)).count();
+    if count > 0 {
+        context.meter.count(metric::KEPT_COUNT, &[], count as u64);
+        context.meter.flush(context.clock.now());
+    }
+}
+
+/// Stores the dead letters of one delivery whose events lie in the payload bucket, and lets them go
+/// there; answers whether the record is kept.
+async fn store_claimed(context: &Context, record: Record, mut ended: Ended) -> Vec<String> {
+    let id = ended.delivery.id;
+    match take(context, &ended).await {
+        Ok(Some(Payload::Events(events))) => {
+            ended.delivery.claim(events);
+            let kept = store(context, ended.folder(), vec![(record, ended)]).await;
+            if kept.is_empty() {
+                release(context, id).await;
+            }
+            kept
+        }
+        // A second copy: the first one has been stored, or dropped and counted.
+        Ok(Some(Payload::Ended)) => Vec::new(),
+        Ok(None) => {
+            drop_events(context, &ended, "PayloadMissing");
+            Vec::new()
+        }
+        Err(error) => {
+            tracing::warn!(delivery.id = %id, error = %chain(&error), "a payload could not be read");
+            let now = context.clock.now();
+            // Where it is given up its payload stays until the bucket's age limit: it was not read.
+            refused(context, (record, ended), now).await.into_iter().collect()
+        }
+    }
+}
+
+async fn take(context: &Context, ended: &Ended) -> Result<Option<Payload>, PortError> {
+    let object = context.payloads.get(&claim::key(ended.delivery.id)).await?;
+    let payload = object.map(|object| claim::decode(&object)).transpose();
+    payload.map_err(|error| PortError::new("reading a payload", error))
+}
+
+/// Best effort: what stays is removed by the bucket's age limit. The end is counted first: nobody counts
+/// what is let go already.
+async fn release(context: &Context, delivery: Uuid) {
+    context.meter.flush(context.clock.now());
+    let released = context.payloads.put(&claim::key(delivery), claim::ENDED.to_vec()).await;
+    if let Err(error) = released {
+        tracing::warn!(delivery.id = %delivery, error = %chain(&error), "a payload was not released");
+    }
+}
+
+/// Tells of an object, and tries that again in place: records that are kept for it come back among others,
+/// and are written once more in another object.
+async fn tell_at_last(context: &Context, written: Written<'_>) -> Result<(), PortError> {
+    for wait in TELL_AGAIN_AFTER {
+        match tell(context, written).await {
+            Ok(()) => return Ok(()),
+            Err(_) => tokio::time::sleep(wait).await,
+        }
+    }
+    tell(context, written).await
+}
+
+/// Stores one folder's dead letters as one object; answers which records are kept.
+async fn store(context: &Context, folder: Folder, ended: Vec<(Record, Ended)>) -> Vec<String> {
+    let now = context.clock.now();
+    let id = object_id(&ended);
+    let key = folder.key(now, id);
+    let records: Vec<String> = ended.iter().flat_map(|(_, ended)| ended.records()).collect();
+    let body = format!("[{}]", records.join(","));
+    let events = records.len();
+    match context.bucket.put(&folder.bucket, &key, &folder.labels, body.into_bytes()).await {
+        Ok(()) => {
+            let all: Vec<_> = ended.iter().map(|(_, ended)| ended).collect();
+            let written = Written { id, folder: &folder, key: &key, ended: &all };
+            if let Err(error) = tell_at_last(context, written).await {
+                let (bucket, error) = (&folder.bucket, chain(&error));
+                let is_old = |(_, ended): &(Record, Ended)| is_given_up(context, ended, now);
+                if !ended.iter().all(is_old) {
+                    tracing::warn!(
+                        bucket,
+                        key,
+                        error,
+                        "nobody was told of dead letters; it is tried again"
+                    );
+                    return hide_all(context, ended, now).await;
+                }
+                tracing::error!(bucket, key, error, "nobody will be told of dead letters");
+            }
+            for (_, ended) in &ended {
+                let reason = ended.reason.to_string();
+                count(context, metric::DEAD_LETTERED_COUNT, (DEAD_LETTER_REASON, &reason), ended);
+            }
+            tracing::info!(bucket = folder.bucket, key, events, "dead letters written");
+            Vec::new()
+        }
+        Err(BucketError::NotFound) => {
+            for (_, ended) in &ended {
+                drop_events(context, ended, "DeadLetterDestinationNotFound");
+            }
+            Vec::new()
+        }
+        Err(BucketError::Unavailable(error) | BucketError::Unreadable(error)) => {
+            tracing::error!(
+                bucket = folder.bucket,
+                events,
+                error = %chain(&error),
+                "the dead-letter destination refuses; it is tried again until the events are too old",
+            );
+            let kept = ended.into_iter().map(|ended| refused(context, ended, now));
+            join_all(kept).await.into_iter().flatten().collect()
+        }
+    }
+}
+
+/// Keeps a record whose destination refuses, until it has refused for too long.
+async fn refused(
+    context: &Context,
+    (record, ended): (Record, Ended),
+    now: Timestamp,
+) -> Option<String> {
+    // What comes late, after an outage of this function, is tried as well, and more than once.
+    if record.receive_count >= RECEIVES_MIN && is_given_up(context, &ended, now) {
+        drop_events(context, &ended, "DeadLetterDestinationUnavailable");
+        return None;
+    }
+    hide(context, &record, &ended, now).await;
+    Some(record.message_id.to_string())
+}
+
+/// Whether an ended delivery has been tried for too long.
+fn is_given_up(context: &Context, ended: &Ended, now: Timestamp) -> bool {
+    now.since(ended.at) >= context.give_up_after
+}
+
+/// Keeps records whose object is to be told of later; it is written again then, under its name.
+async fn hide_all(context: &Context, ended: Vec<(Record, Ended)>, now: Timestamp) -> Vec<String> {
+    let hidden = ended.iter().map(|(record, ended)| hide(context, record, ended, now));
+    join_all(hidden).await;
+    ended.into_iter().map(|(record, _)| record.message_id.to_string()).collect()
+}
+
+/// Hides a record for a while, longer each time.
+async fn hide(context: &Context, record: &Record, ended: &Ended, now: Timestamp) {
+    let left = context.give_up_after.saturating_sub(now.since(ended.at));
+    let wait = refused_wait(record.receive_count, context.give_up_after);
+    let wait = if left.is_zero() { wait } else { wait.min(left) };
+    let seconds = u32::try_from(wait.as_secs()).unwrap_or(0).max(1);
+    if let Err(error) = context.receiver.hide(Queue::DeadLetter, &record.receipt, seconds).await {
+        tracing::warn!(message.id = %record.message_id, error = %chain(&error), "not hidden");
+    }
+}
+
+/// How long a refused record waits. The last wait is long enough that giving up comes before SQS takes
+/// the record for one that our code can't settle.
+fn refused_wait(receives: u32, give_up_after: Duration) -> Duration {
+    let index = usize::try_from(receives.max(1) - 1).unwrap_or(usize::MAX);
+    let last = REFUSED_WAITS_S.len() - 1;
+    let wait = Duration::from_secs(u64::from(REFUSED_WAITS_S[index.min(last)]));
+    if index < last { wait } else { wait.max(give_up_after / RECEIVES_MAX) }
+}
+
+/// The same deliveries make the same object: a batch that is handed over twice is stored once. Parts of
+/// one delivery that ended apart are told by what else of it was done with.
+fn object_id(ended: &[(Record, Ended)]) -> Uuid {
+    let part = |(_, ended): &(Record, Ended)| {
+        (ended.delivery.id, String::from(ended.delivery.done.clone()))
+    };
+    let mut parts: Vec<_> = ended.iter().map(part).collect();
+    parts.sort_unstable();
+    let mut hash = Sha256::new();
+    for (id, done) in &parts {
+        hash.update(id.as_bytes());
+        hash.update(done);
+    }
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash.finalize()[..16]);
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
+}
+
+fn drop_events(context: &Context, ended: &Ended, reason: &str) {
+    count(context, metric::DROPPED_EVENT_COUNT, (DROP_REASON, reason), ended);
+    tracing::error!(
+        delivery.id = %ended.delivery.id,
+        subscription = %ended.delivery.subscription,
+        bucket = ended.destination.bucket,
+        events = ended.delivery.event_count(),
+        event_ids = ended.delivery.event_ids(),
+        ended_by = %ended.reason,
+        reason,
+        "events dropped instead of dead-lettered",
+    );
+}
+
+fn count(context: &Context, metric: &'static str, reason: (&'static str, &str), ended: &Ended) {
+    let delivery = &ended.delivery;
+    let [topic, name] = of(&delivery.subscription);
+    let events = delivery.event_count() as u64;
+    context.meter.count_events(metric, &[reason, topic, name], delivery.publish_time, events);
+}
+
+/// Moves a record that this code can't read to the poison queue; `Some` if that failed.
+async fn poison(context: &Context, record: Record, error: &DecodeError) -> Option<String> {
+    tracing::error!(
+        message.id = %record.message_id,
+        error = %chain(error),
+        "a message is no ended delivery and goes to the poison queue; look at it there",
+    );
+    let group = poison::group(Queue::DeadLetter);
+    let message = Outgoing { body: record.body, group, delay_s: 0 };
+    let sent = context.sender.send(Queue::Poison, vec![message]).await.pop();
+    let sent = sent.unwrap_or_else(|| Err(PortError::new("sending a message", "no answer came")));
+    match sent {
+        Ok(()) => {
+            context.meter.count(metric::POISON_COUNT, &[("Queue", "DeadLetter")], 1);
+            None
+        }
+        Err(error) => {
+            tracing::warn!(error = %chain(&error), "not moved to the poison queue; it comes back");
+            Some(record.message_id.to_string())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_wait_table() {
+        let (four_hours, week) = (4 * 60 * 60, 7 * 24 * 60 * 60);
+        let table = [
+            (0, four_hours, 10),
+            (1, four_hours, 10),
+            (2, four_hours, 60),
+            (3, four_hours, 300),
+            (1_000, four_hours, 300),
+            (2, week, 60),
+            // At five minutes a week would take 2,016 receives, of which SQS allows 1,000.
+            (3, week, 1_209),
+        ];
+        for (receives, give_up_s, want) in table {
+            let wait = refused_wait(receives, Duration::from_secs(give_up_s));
+            assert_eq!(wait.as_secs(), want, "{receives} receives");
+        }
+    }
 }

@@ -12,11 +12,10 @@ use gridpost_ports::PortError;
 
 use crate::{
     Context,
-    in_hand::DeliveryInHand,
+    in_hand::{DeliveryInHand, Disposition},
     payload::{self, Found},
     planned::plan_one,
     rate,
-    record::Disposition,
     settle::{self, Hold},
 };
 

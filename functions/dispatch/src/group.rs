@@ -17,11 +17,10 @@ use gridpost_core::{
 
 use crate::{
     Context,
-    in_hand::{DeliveryInHand, Owner, Received, catch_up, lane_of},
+    in_hand::{DeliveryInHand, Owner, Received, Settled, catch_up, lane_of, without_bodies},
     late_response::Late,
     load::{Loaded, load},
     planned::{carry_out_all, plan_all},
-    record::{Settled, without_bodies},
     report::Report,
     requests::{Admitted, attempts},
     settle,

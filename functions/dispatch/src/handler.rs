@@ -1,4 +1,5 @@
-//! Handles one SQS batch; returns the ids of the messages that SQS keeps.
+//! Handles one SQS batch: splits it into groups of deliveries, one per event subscription, which is the
+//! first step, and lets each group take the others. Returns the ids of the messages that SQS keeps.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -10,16 +11,22 @@ use futures::{
     FutureExt,
     future::{join, join_all},
 };
-use gridpost_core::{delivery::queue::Queue, error::chain, time::Timestamp};
+use gridpost_core::{
+    delivery::{Delivery, queue::Queue},
+    error::chain,
+    subscription::SubscriptionKey,
+    time::Timestamp,
+};
 use gridpost_ports::{Record, guard::guarded};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
+use uuid::Uuid;
 
 use crate::{
     Context, group,
-    in_hand::Received,
+    in_hand::{Received, Settled},
     late_response::{self, Late},
-    receive::{self, receive},
     report::Report,
+    settle,
 };
 
 /// The time kept free for the end of an invocation after it has stopped listening.
@@ -41,7 +48,7 @@ pub async fn handle(context: &Context, records: Vec<Record>, deadline: Timestamp
     let report = Report { context, gone, deadline };
     let work = async {
         let report = report;
-        let receive::Batch { groups, poisoned } = receive(context, records).await;
+        let Batch { groups, poisoned } = receive(context, records).await;
         report.all(poisoned).await;
         let works = groups.into_iter().map(|group| one_group(context, group, &report));
         join_all(works).await.into_iter().flatten().collect::<Vec<_>>()
@@ -57,6 +64,35 @@ pub async fn handle(context: &Context, records: Vec<Record>, deadline: Timestamp
     }
     let kept = all.iter().filter(|id| !gone.ids.contains(*id));
     kept.map(ToString::to_string).collect()
+}
+
+/// A batch, decoded.
+#[derive(Default)]
+struct Batch {
+    /// One group per event subscription, deliveries in the order they came. A group shares what is
+    /// loaded, and may share a request. Groups are independent of each other.
+    groups: Vec<Vec<Received>>,
+    /// Records that could not be decoded. They are settled: they went to the poison queue.
+    poisoned: Vec<(Record, Settled)>,
+}
+
+async fn receive(context: &Context, records: Vec<Record>) -> Batch {
+    let mut groups: BTreeMap<(SubscriptionKey, Uuid), Vec<Received>> = BTreeMap::new();
+    let mut poisoned = Vec::new();
+    for mut record in records {
+        match Delivery::decode(&record.body) {
+            Ok(delivery) => {
+                record.body = String::new();
+                let of = (delivery.subscription.clone(), delivery.subscription_uid);
+                groups.entry(of).or_default().push(Received { record, delivery, state: None });
+            }
+            Err(error) => {
+                let settled = settle::poison(context, &record, &error).await;
+                poisoned.push((record, settled));
+            }
+        }
+    }
+    Batch { groups: groups.into_values().collect(), poisoned }
 }
 
 async fn one_group(context: &Context, group: Vec<Received>, report: &Report<'_>) -> Vec<Late> {

@@ -1,4 +1,5 @@
-//! A received delivery with everything that decisions about it need. Data only.
+//! A received delivery with everything that decisions about it need, and what becomes of its record. Data
+//! only.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use gridpost_core::{
     subscription::{DeadLetterDestination, EventSubscription},
     time::Timestamp,
 };
-use gridpost_ports::{Record, configuration::TopicSnapshot};
+use gridpost_ports::{PortError, Record, configuration::TopicSnapshot};
 
 /// A received delivery, and its state if it has one.
 #[derive(Clone, Debug)]
@@ -51,6 +52,18 @@ pub struct DeliveryInHand {
     /// When it took a slot of its endpoint's rate, if it has one.
     pub slot_at: Option<Timestamp>,
 }
+
+/// What SQS does with a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disposition {
+    /// SQS may delete it: its delivery has ended, or its successor is stored elsewhere.
+    Delete,
+    /// SQS keeps it: it was hidden until it is due, or it comes back by itself.
+    Keep,
+}
+
+/// A disposition, or the error of a failed call: then the record comes back by itself.
+pub type Settled = Result<Disposition, PortError>;
 
 impl Received {
     /// The lane it was received from.
@@ -224,4 +237,9 @@ pub fn catch_up(delivery: &mut Delivery, state: &DeliveryState) {
     if state.attempts.made >= delivery.attempts.made {
         delivery.attempts = state.attempts.clone();
     }
+}
+
+/// Copies without the bodies, enough to settle them.
+pub fn without_bodies<'r>(records: impl Iterator<Item = &'r Record>) -> Vec<Record> {
+    records.map(Record::without_body).collect()
 }

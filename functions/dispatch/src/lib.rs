@@ -1,13 +1,12 @@
 //! dispatch: makes the delivery attempts.
 //!
 //! It consumes the dispatch queue (first attempts only) and the retry queues (everything later). A
-//! batch takes six steps: [`receive`] decodes it, [`load`] reads configuration and state, the
+//! batch takes six steps: [`handler`] decodes it, [`load`] reads configuration and state, the
 //! core's [`plan`](gridpost_core::delivery::plan) chooses what happens to each delivery
 //! ([`planned`] reads the health and carries out every plan but an attempt), [`attempt`] makes the
 //! requests, [`decide`] chooses what follows, and [`settle`] carries it out: it alone writes states
-//! and sends deliveries on. [`handler`] takes a batch through the steps, [`group`] the deliveries
-//! of one event subscription, [`requests`] those that share a request. The steps pass [`in_hand`]'s
-//! data on.
+//! and sends deliveries on. [`group`] takes the deliveries of one event subscription through the steps,
+//! [`requests`] those that share a request. The steps pass [`in_hand`]'s data on.
 //!
 //! Beside them: [`bisect`] splits a batch that was refused, where that is asked for, [`acquire`]
 //! gets what an attempt needs besides permission, [`health`] caches endpoints' health, [`lane`]
@@ -34,8 +33,6 @@ pub mod load;
 pub mod payload;
 pub mod planned;
 pub mod rate;
-pub mod receive;
-pub mod record;
 pub mod report;
 pub mod requests;
 pub mod resources;

@@ -15,9 +15,8 @@ use gridpost_ports::{PortError, Record};
 
 use crate::{
     Context, health,
-    in_hand::{DeliveryInHand, Owner},
+    in_hand::{DeliveryInHand, Owner, Settled},
     lane,
-    record::Settled,
     report::Report,
     settle::{self, Hold},
 };

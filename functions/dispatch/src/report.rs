@@ -8,7 +8,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::{
     Context,
-    record::{Disposition, Settled},
+    in_hand::{Disposition, Settled},
     settle,
 };
 

@@ -26,9 +26,8 @@ use gridpost_ports::{Outgoing, PortError, Record, Saved};
 use crate::{
     Context, attempt_log, count,
     decide::{NextStep, Verdict},
-    in_hand::DeliveryInHand,
+    in_hand::{DeliveryInHand, Disposition, Settled},
     payload,
-    record::{Disposition, Settled},
     response::{Response, Try},
 };
 

@@ -1,11 +1,11 @@
-//! What becomes of requests: `api` tells the routes, `router` finds them, and each resource has a file.
+//! What becomes of requests: `api` tells the routes, `router` sends requests to them through the `gate`, and
+//! each resource has a file.
 
 mod api;
 mod dead_letters;
 mod deliveries;
 mod gate;
 mod health;
-mod keys;
 mod openapi;
 mod parked;
 mod pauses;
@@ -35,7 +35,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 #[cfg(test)]
-pub(crate) use self::router::{all, paths};
+pub(crate) use self::api::{all, paths};
 pub use self::router::{answer, respond};
 pub(crate) use self::router::{carry_out, check_subscription};
 use crate::{Context, Reply};

@@ -3,9 +3,9 @@
 mod changes;
 mod dead_letters;
 mod deliveries;
-mod fakes;
 mod gate;
 mod health;
+mod letters;
 mod openapi;
 mod pages;
 mod parked;
@@ -22,7 +22,7 @@ mod world;
 
 use std::time::Duration;
 
-use gridpost_core::{subscription::SubscriptionKey, topic::Topic};
+use gridpost_core::{subscription::SubscriptionKey, time::Timestamp, topic::Topic};
 use gridpost_testkit::consent::ConsentAnswer;
 use http::{Method, header::RETRY_AFTER};
 use serde_json::{Value, json};
@@ -30,6 +30,9 @@ use tokio::time::Instant;
 
 use self::world::{KEPT_FOR, World, create, touch};
 use crate::{Reply, TRIES_MAX};
+
+/// When the tests happen.
+const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_000);
 
 const S1: &str = "PUT /topics/demo/eventSubscriptions/s-1";
 const S1_GET: &str = "GET /topics/demo/eventSubscriptions/s-1";

@@ -1,3 +1,164 @@
-//! What more than one program needs: [`dispatch`] runs with AWS resources as endpoints and without.
+//! What more than one program needs: wires up and runs dispatch, which has a program with AWS resources as
+//! endpoints and one without. Reads settings, builds the ports, and translates Lambda's events and replies.
 
-pub mod dispatch;
+use std::{sync::Arc, time::Duration};
+
+use gridpost_aws::{
+    Clients,
+    authentication::{self, AwsSecrets},
+    configuration::ConfigurationTable,
+    late_listeners::ListenerTable,
+    parking::ParkingTable,
+    s3::PayloadBucket,
+    sqs::{QueueUrls, SqsQueues},
+    state::StateTable,
+};
+use gridpost_core::{
+    delivery::resource_check::Finding, retry::outcome::Outcome, subscription::Resource,
+};
+use gridpost_dispatch::{
+    Context, Settings, handler::handle, health::HealthCache, in_flight::InFlight, rate::Rates,
+};
+use gridpost_ports::{
+    Clock, Configuration, EndpointClient, ResourceClient,
+    authentication::{Authenticated, Tokens},
+    configuration::ConfigurationCache,
+};
+use gridpost_runtime::{
+    config::{self, SettingError, configuration_limits},
+    lambda,
+    sqs::{self, BatchReply, Message},
+    system::{SystemClock, SystemDice},
+    telemetry::{EmbeddedMeter, start_logging},
+};
+use gridpost_webhook::{
+    http::{HttpClient, client_for_services},
+    keys::PrivateKeys,
+};
+use lambda_runtime::Error;
+use serde::{Deserialize, Serialize};
+
+/// How long a check of a resource may wait for its service: a user waits for the answer.
+const CHECK_WAIT: Duration = Duration::from_secs(8);
+
+/// Runs dispatch. `resources` makes the client that delivers to AWS resources.
+pub async fn run_dispatch(
+    resources: impl FnOnce(&Clients) -> Arc<dyn ResourceClient>,
+) -> Result<(), Error> {
+    start_logging();
+    let meter = Arc::new(EmbeddedMeter::from_env()?);
+    let urls = QueueUrls::from_env()?;
+    let clients = Clients::from_env()?;
+    let resources = resources(&clients);
+    let context = context(clients, urls.clone(), resources, Arc::clone(&meter)).await?;
+    let (context, urls, meter) = (&context, &urls, &meter);
+    lambda::serve(meter, move |event: Event, deadline| async move {
+        if let Some(resource) = &event.check {
+            return Ok::<_, Error>(Reply::Check(check(context, resource).await));
+        }
+        let (records, mut reply) =
+            sqs::records(event.messages, context.clock.now(), |name| urls.named(name));
+        reply.extend(handle(context, records, deadline).await);
+        Ok(Reply::Batch(reply))
+    })
+    .await
+}
+
+async fn context(
+    clients: Clients,
+    urls: QueueUrls,
+    resources: Arc<dyn ResourceClient>,
+    meter: Arc<EmbeddedMeter>,
+) -> Result<Context, Error> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let queues = Arc::new(SqsQueues::new(clients.sqs(), urls));
+    let retry_shards = queues.retry_shards();
+    let config_table = config::config_table()?;
+    let state_table = config::state_table()?;
+    let configuration = ConfigurationTable::new(clients.dynamodb(), config_table);
+    configuration.connect().await;
+    let configuration: Arc<dyn Configuration> = Arc::new(configuration);
+    let states = Arc::new(StateTable::new(clients.dynamodb(), state_table.clone()));
+    let listeners = Arc::new(ListenerTable::new(clients.dynamodb(), state_table.clone()));
+    Ok(Context {
+        clock: Arc::clone(&clock),
+        dice: Arc::new(SystemDice),
+        sender: Arc::clone(&queues) as _,
+        in_flight: InFlight::new(Arc::clone(&queues) as _),
+        receiver: queues,
+        states: Arc::clone(&states) as _,
+        parking: Arc::new(ParkingTable::new(clients.dynamodb(), state_table)),
+        healths: HealthCache::new(Arc::clone(&states) as _, Arc::new(SystemDice)),
+        rates: Rates::new(states),
+        listeners,
+        configuration: ConfigurationCache::new(
+            configuration,
+            Arc::clone(&clock),
+            Arc::new(SystemDice),
+            configuration_limits()?,
+        ),
+        client: endpoint_client(&clients, clock)?,
+        resources,
+        payloads: Arc::new(PayloadBucket::new(clients, config::payload_bucket()?)),
+        meter,
+        settings: settings(retry_shards)?,
+    })
+}
+
+fn endpoint_client(
+    clients: &Clients,
+    clock: Arc<dyn Clock>,
+) -> Result<Arc<dyn EndpointClient>, Error> {
+    let (kept, allowed) = (config::failed_response_bytes()?, config::allowed_endpoints()?);
+    let make_client = Box::new(client_for_services(&clock));
+    let services = authentication::services(clients.config(), &clock, make_client);
+    let secrets = Arc::new(AwsSecrets::new(Arc::clone(&services)));
+    let signer = authentication::signer(clients.config(), services);
+    let (named, identities) = (allowed.secrets.clone(), allowed.identities.clone());
+    let client = HttpClient::new(allowed, Arc::clone(&clock))?;
+    let client = client.reading(Arc::clone(&secrets) as _);
+    let tokens = Tokens::new(Arc::new(client.clone()), secrets, named, clock);
+    let tokens = tokens.signing(Arc::new(PrivateKeys), Arc::new(SystemDice));
+    let tokens = tokens.proving(Arc::new(signer), identities);
+    Ok(Arc::new(Authenticated::new(client.keeping(kept), Arc::new(tokens))))
+}
+
+fn settings(retry_shards: usize) -> Result<Settings, SettingError> {
+    let (first_listeners_max, retry_listeners_max) = config::listeners_max()?;
+    Ok(Settings {
+        probation: config::probation()?,
+        retry_shards,
+        lanes: config::lanes()?,
+        first_listeners_max,
+        retry_listeners_max,
+        retry_in_flight_limit: config::retry_in_flight_limit()?,
+        queue_message_bytes_max: config::queue_message_bytes_max()?,
+        dead_letter_delay_s: config::dead_letter_delay_s()?,
+        log_successful_attempts: config::log_successful_attempts()?,
+        latency_metrics: config::latency_metrics()?,
+        origin: config::validation_origin()?,
+    })
+}
+
+/// What the function is invoked with: by the mapping of a queue, or by manage, which wants a resource to
+/// be checked. No mapping says such a thing.
+#[derive(Deserialize)]
+struct Event {
+    #[serde(default, rename = "Records")]
+    messages: Vec<Message>,
+    #[serde(default)]
+    check: Option<Resource>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Reply {
+    Batch(BatchReply),
+    Check(Finding),
+}
+
+/// Checks a resource before an event subscription may deliver to it.
+async fn check(context: &Context, resource: &Resource) -> Finding {
+    let found = tokio::time::timeout(CHECK_WAIT, context.resources.check(resource)).await;
+    found.unwrap_or_else(|_| Finding { outcome: Outcome::TimedOut, says: String::new() })
+}

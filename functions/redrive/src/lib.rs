@@ -9,12 +9,13 @@ use std::{collections::BTreeSet, ops::RangeInclusive, sync::Arc, time::Duration}
 
 use gridpost_core::{
     delivery::{
-        Delivery,
+        Delivery, claim,
         queue::{POISON_RECEIVES, Queue},
         redrive::{Job, Lease, Phase, RedriveMessage, Status, Verdict},
     },
     error::chain,
     metric::{self, of},
+    publish::pack::HEADROOM_BYTES,
     time::Timestamp,
     topic::Revision,
 };
@@ -25,10 +26,6 @@ use gridpost_ports::{
 };
 use tokio::time::sleep;
 use uuid::Uuid;
-
-use self::outgoing::outgoing;
-
-mod outgoing;
 
 /// What a batch takes at most, its repetition included: none is begun that could not be finished.
 const BATCH_WAIT: Duration = Duration::from_secs(10);
@@ -467,6 +464,19 @@ impl Worker<'_> {
         }
         NextStep::Failed
     }
+}
+
+/// The message of a delivery; events that are too large for it are stored before.
+async fn outgoing(context: &Context, delivery: &Delivery) -> Result<Outgoing, PortError> {
+    let group = delivery.subscription.to_string();
+    let body = delivery.encode();
+    if body.len() + HEADROOM_BYTES <= context.queue_message_bytes_max {
+        return Ok(Outgoing { body, group, delay_s: 0 });
+    }
+    let object = claim::encode(delivery.events());
+    context.payloads.put(&claim::key(delivery.id), object).await?;
+    let body = delivery.clone().into_claimed().encode();
+    Ok(Outgoing { body, group, delay_s: 0 })
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 mod lot;
 mod page;
+mod send;
 mod strands;
 
 use std::{

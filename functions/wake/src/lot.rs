@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use crate::{
     Context,
-    page::{SendResult, SendTimes, fit_all, send_all},
+    send::{SendResult, SendTimes, fit_all, send_all},
 };
 
 /// How far ahead of its due time a delivery leaves its lot, as parked ones leave their minutes.

@@ -15,29 +15,30 @@
 //! revision in the same transaction. On all other items `revision` is the topic's at which they
 //! were written. All reads are strongly consistent.
 
-mod read;
-
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::{
     Client,
     error::{BuildError, SdkError},
-    operation::transact_write_items::TransactWriteItemsError,
+    operation::{
+        query::builders::QueryFluentBuilder, transact_write_items::TransactWriteItemsError,
+    },
     types::{Delete, Put, TransactWriteItem, Update},
 };
+use futures::future::try_join_all;
+use gridpost_core::{
+    subscription::{EventSubscription, SubscriptionKey},
+    topic::{AccessKeys, Change, Topic},
+};
+use gridpost_ports::{Configuration, PortError, Saved, SubscriptionStore, TopicKeys, TopicStore};
 use serde::Serialize;
 use tokio::time::timeout;
 
 use super::{
     port_error,
-    table::{Table, number, text},
+    table::{Table, document, number, text},
 };
-use gridpost_core::{
-    subscription::{EventSubscription, SubscriptionKey},
-    topic::{AccessKeys, Change, Topic},
-};
-use gridpost_ports::{Configuration, PortError, Saved, SubscriptionStore, TopicStore};
 
 /// The partition of all topics' names.
 const TOPICS: &str = "TOPICS";
@@ -80,6 +81,55 @@ impl ConfigurationTable {
         if timeout(CONNECT_WAIT, self.topic(NO_TOPIC)).await.is_err() {
             tracing::warn!("DynamoDB has not answered yet");
         }
+    }
+
+    /// Reads a partition by sort key.
+    fn partition(&self, pk: String) -> QueryFluentBuilder {
+        let query = self.table.client.query().table_name(&self.table.name).consistent_read(true);
+        query.key_condition_expression("pk = :pk").expression_attribute_values(":pk", text(pk))
+    }
+
+    /// All event subscriptions of a topic, however many pages they take.
+    async fn all(&self, topic: &str) -> Result<Vec<(EventSubscription, u64)>, PortError> {
+        let items = self
+            .partition(topic_pk(topic))
+            .key_condition_expression("pk = :pk AND begins_with(sk, :subscription)")
+            .expression_attribute_values(":subscription", text(SUBSCRIPTION))
+            .into_paginator()
+            .items()
+            .send()
+            .collect::<Result<Vec<_>, _>>()
+            .await
+            .map_err(|error| port_error("dynamodb:Query", error))?;
+        items.iter().map(document).collect()
+    }
+
+    /// The first `most` topics, from the start or after the name `after`.
+    async fn topics_after(
+        &self,
+        after: Option<&str>,
+        most: usize,
+    ) -> Result<Vec<Topic>, PortError> {
+        let mut query = self.partition(TOPICS.to_owned());
+        if let Some(after) = after {
+            query = query
+                .key_condition_expression("pk = :pk AND sk > :after")
+                .expression_attribute_values(":after", text(after));
+        }
+        let limit = i32::try_from(most).unwrap_or(i32::MAX);
+        let mut pages = query.limit(limit).into_paginator().send();
+        let mut topics = Vec::new();
+        while topics.len() < most
+            && let Some(page) = pages.next().await
+        {
+            let page = page.map_err(|error| port_error("dynamodb:Query", error))?;
+            let names = page.items().iter().filter_map(|item| item.get("sk")?.as_s().ok());
+            // A topic may have been deleted since its name was read.
+            let found = try_join_all(names.map(|name| self.topic(name))).await?;
+            topics.extend(found.into_iter().flatten());
+        }
+        topics.truncate(most);
+        Ok(topics)
     }
 
     /// Makes the writes and moves the topic to its next revision: all of it, or nothing if the topic
@@ -181,6 +231,38 @@ impl ConfigurationTable {
             .item("sk", text(&topic.name))
             .build();
         put.map(|put| TransactWriteItem::builder().put(put).build()).map_err(unbuilt)
+    }
+}
+
+#[async_trait]
+impl Configuration for ConfigurationTable {
+    async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError> {
+        const CALL: &str = "dynamodb: reading a topic";
+        let Some(item) = self.table.item(topic_pk(name), TOPIC).await? else { return Ok(None) };
+        let (topic, revision) = document::<Topic>(&item)?;
+        let changes = item.get("changes").and_then(|changes| changes.as_s().ok());
+        let changes = changes.ok_or_else(|| PortError::new(CALL, "it has no changes"))?;
+        let changes = serde_json::from_str(changes).map_err(|error| PortError::new(CALL, error))?;
+        Ok(Some(Topic { revision, changes, ..topic }))
+    }
+
+    async fn written(
+        &self,
+        topic: &str,
+        names: Option<&BTreeSet<&str>>,
+    ) -> Result<Vec<(EventSubscription, u64)>, PortError> {
+        let Some(names) = names else { return self.all(topic).await };
+        let found = names.iter().map(|name| async move {
+            self.table.load(topic_pk(topic), &subscription_sk(name)).await
+        });
+        Ok(try_join_all(found).await?.into_iter().flatten().collect())
+    }
+}
+
+#[async_trait]
+impl TopicKeys for ConfigurationTable {
+    async fn keys(&self, topic: &str) -> Result<Option<(AccessKeys, u64)>, PortError> {
+        self.table.load(keys_pk(topic), KEYS).await
     }
 }
 

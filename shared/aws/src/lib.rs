@@ -1,29 +1,24 @@
 //! The ports on AWS: they translate and call, without any rule of delivery. SDK types stay inside.
+//! [`Clients`] makes what calls.
 
+#[cfg(feature = "secrets")]
+pub mod authentication;
 pub mod configuration;
 #[cfg(feature = "resources")]
 pub mod dispatch_function;
-#[cfg(feature = "secrets")]
-pub mod identity;
 pub mod late_listeners;
-pub mod lineage;
 pub mod parking;
-#[cfg(feature = "s3")]
-pub mod payloads;
 pub mod publishes;
 pub mod redrives;
 #[cfg(feature = "resources")]
 pub mod resources;
 #[cfg(feature = "s3")]
 pub mod s3;
-#[cfg(feature = "secrets")]
-pub mod secrets;
 pub mod sqs;
 pub mod state;
 mod table;
-pub mod timeouts;
 
-use std::env;
+use std::{env, time::Duration};
 
 use aws_credential_types::{Credentials, provider::SharedCredentialsProvider};
 use aws_sdk_dynamodb::error::DisplayErrorContext;
@@ -31,12 +26,21 @@ use aws_smithy_http_client::{
     Builder,
     tls::{Provider, rustls_provider::CryptoMode},
 };
-use aws_smithy_runtime_api::client::http::SharedHttpClient;
+use aws_smithy_runtime_api::{
+    box_error::BoxError,
+    client::{
+        http::SharedHttpClient,
+        interceptors::{Intercept, context::BeforeTransmitInterceptorContextMut},
+        runtime_components::RuntimeComponents,
+    },
+};
+use aws_smithy_types::{config_bag::ConfigBag, timeout::TimeoutConfig};
 use aws_types::{SdkConfig, region::Region};
-
-use self::{lineage::Lineage, timeouts::Timeouts};
 use gridpost_ports::PortError;
-use gridpost_runtime::config::{SettingError, text};
+use gridpost_runtime::{
+    config::{SettingError, text},
+    lineage,
+};
 
 /// Clients of the services, which share connections and TLS.
 #[derive(Clone, Debug)]
@@ -136,15 +140,59 @@ impl Clients {
     }
 }
 
-/// Reads the bytes of an object. The SDK's own timeouts end at the head of the response.
-#[cfg(feature = "s3")]
-async fn whole(
-    call: &'static str,
-    body: aws_sdk_s3::primitives::ByteStream,
-) -> Result<Vec<u8>, PortError> {
-    let all = tokio::time::timeout(Timeouts::OBJECT.operation, body.collect()).await;
-    let all = all.map_err(|_| PortError::new(call, "the object did not come in time"))?;
-    Ok(all.map_err(|error| port_error(call, error))?.to_vec())
+/// How long the calls of a client may take.
+///
+/// A connection that went stale while its function was frozen swallows a request silently. Without
+/// a timeout, one such call would block its whole invocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// The limit of one attempt; the SDK makes up to three.
+    pub attempt: Duration,
+    /// The limit of all attempts of a call together, with the pauses between them.
+    pub operation: Duration,
+}
+
+impl Timeouts {
+    /// For calls to SQS and DynamoDB, which answer within milliseconds: at most 1 MiB goes either way.
+    pub const CALL: Self =
+        Self { attempt: Duration::from_secs(2), operation: Duration::from_secs(6) };
+
+    /// For calls to S3, whose objects may have some MB.
+    pub const OBJECT: Self =
+        Self { attempt: Duration::from_secs(5), operation: Duration::from_secs(15) };
+
+    /// The configuration of a client.
+    fn config(self) -> TimeoutConfig {
+        TimeoutConfig::builder()
+            .operation_attempt_timeout(self.attempt)
+            .operation_timeout(self.operation)
+            .build()
+    }
+}
+
+/// Adds the invocation's trace to every call of a client: Lambda detects recursive loops by it.
+///
+/// The SDK reads it from the environment, where [`gridpost_runtime::lambda`] does not put it.
+#[derive(Clone, Copy, Debug)]
+struct Lineage;
+
+impl Intercept for Lineage {
+    fn name(&self) -> &'static str {
+        "Lineage"
+    }
+
+    fn modify_before_signing(
+        &self,
+        context: &mut BeforeTransmitInterceptorContextMut<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        if let Some(trace) = lineage::current() {
+            // A trace that can't be a header is not Lambda's.
+            let _ = context.request_mut().headers_mut().try_insert("x-amzn-trace-id", trace);
+        }
+        Ok(())
+    }
 }
 
 /// Converts an SDK error, with its causes, to a port's error.

@@ -33,7 +33,7 @@ use gridpost_core::{
 };
 use gridpost_ports::ResourceClient;
 
-use crate::lineage::Lineage;
+use crate::Lineage;
 
 /// How long a service may take that only takes events in. They answer within milliseconds; a batch may
 /// have 5 MB.

@@ -1,19 +1,21 @@
-//! Dead-letter objects in S3.
+//! Objects in S3: dead letters in any bucket, and the payload bucket.
+
+use std::sync::OnceLock;
 
 use async_trait::async_trait;
 use aws_sdk_s3::{
     Client,
     error::{ProvideErrorMetadata, SdkError},
     operation::get_object::GetObjectError,
-    primitives::DateTime,
+    primitives::{ByteStream, DateTime},
 };
-
-use super::{port_error, whole};
 use gridpost_core::{
     delivery::dead_letter::{Labels, Origin},
     time::Timestamp,
 };
-use gridpost_ports::{Bucket, BucketError, DeadLetters, Listed};
+use gridpost_ports::{Bucket, BucketError, DeadLetters, Listed, Payloads, PortError};
+
+use super::{Clients, Timeouts, port_error};
 
 /// Buckets of S3.
 #[derive(Clone, Debug)]
@@ -121,4 +123,52 @@ impl DeadLetters for S3Bucket {
 
 fn timestamp(time: &DateTime) -> Option<Timestamp> {
     time.to_millis().ok().map(Timestamp::from_millis)
+}
+
+/// Events that are too large for a queue message, in their bucket.
+#[derive(Debug)]
+pub struct PayloadBucket {
+    clients: Clients,
+    name: String,
+    /// Created for the first large delivery: most functions never see one.
+    client: OnceLock<Client>,
+}
+
+impl PayloadBucket {
+    pub fn new(clients: Clients, name: String) -> Self {
+        Self { clients, name, client: OnceLock::new() }
+    }
+
+    fn client(&self) -> &Client {
+        self.client.get_or_init(|| self.clients.s3())
+    }
+}
+
+#[async_trait]
+impl Payloads for PayloadBucket {
+    async fn put(&self, key: &str, object: Vec<u8>) -> Result<(), PortError> {
+        let put = self.client().put_object().bucket(&self.name).key(key).body(object.into());
+        put.send().await.map_err(|error| port_error("s3:PutObject", error))?;
+        Ok(())
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, PortError> {
+        const CALL: &str = "s3:GetObject";
+        let get = self.client().get_object().bucket(&self.name).key(key).send().await;
+        let object = match get {
+            Ok(object) => object,
+            Err(error) if error.as_service_error().is_some_and(GetObjectError::is_no_such_key) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(port_error(CALL, error)),
+        };
+        Ok(Some(whole(CALL, object.body).await?))
+    }
+}
+
+/// Reads the bytes of an object. The SDK's own timeouts end at the head of the response.
+async fn whole(call: &'static str, body: ByteStream) -> Result<Vec<u8>, PortError> {
+    let all = tokio::time::timeout(Timeouts::OBJECT.operation, body.collect()).await;
+    let all = all.map_err(|_| PortError::new(call, "the object did not come in time"))?;
+    Ok(all.map_err(|error| port_error(call, error))?.to_vec())
 }

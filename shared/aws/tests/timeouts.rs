@@ -4,10 +4,9 @@ use std::{net::Ipv4Addr, time::Duration};
 
 use aws_credential_types::Credentials;
 use gridpost_aws::{
-    Clients,
+    Clients, Timeouts,
     parking::ParkingTable,
     sqs::{QueueUrls, SqsQueues},
-    timeouts::Timeouts,
 };
 use gridpost_core::delivery::queue::Queue;
 use gridpost_ports::{Outgoing, PortError, QueueSender, WakeCursor};
@@ -60,7 +59,7 @@ async fn a_call_to_sqs_that_is_never_answered_ends() {
 #[cfg(feature = "s3")]
 #[tokio::test]
 async fn a_call_to_s3_that_is_never_answered_ends() {
-    use gridpost_aws::payloads::PayloadBucket;
+    use gridpost_aws::s3::PayloadBucket;
     use gridpost_ports::Payloads;
 
     let bucket = PayloadBucket::new(clients_of_silence().await, "bucket".to_owned());

@@ -1,13 +1,11 @@
 //! The database: one connection writes, and commits together what waits at the same time; others
-//! read.
+//! read. Its folder is held by one process at a time.
 //!
 //! On disk, a dedicated thread writes. In memory there is one connection, and every call runs on
 //! the caller's thread: nothing waits for a disk there, and tokio's paused clock stays still.
 
-mod folder;
-mod job;
-
 use std::{
+    fs::{self, File, TryLockError},
     marker,
     path::{Path, PathBuf},
     sync::{
@@ -28,8 +26,6 @@ use crate::{
     expiry::{self, Sweeps},
     options::{OpenError, Options, Sync},
 };
-use folder::Held;
-use job::{Job, Task};
 
 /// The schema version of the tables, in `user_version`.
 const FORM: i64 = 1;
@@ -39,6 +35,9 @@ const ADDITIONS: &str = include_str!("additions.sql");
 
 /// The name of the database in its folder.
 const FILE: &str = "gridpost.sqlite";
+
+/// The file whose lock marks the folder as open.
+const LOCK: &str = "lock";
 
 /// The most writes of one commit.
 const TOGETHER_MAX: usize = 1_024;
@@ -80,6 +79,12 @@ pub(crate) struct Prepared {
     opened: i64,
 }
 
+/// A folder locked by this process. The operating system releases the lock when the process ends,
+/// in whatever way.
+struct Held {
+    _file: File,
+}
+
 enum Access {
     Memory(Mutex<Option<Connection>>),
     Disk {
@@ -100,6 +105,22 @@ struct Writer {
     /// When expired rows are removed.
     sweeps: Mutex<Sweeps>,
     commits: AtomicU64,
+}
+
+impl Held {
+    /// Creates the folder if necessary, and locks it.
+    fn of(folder: &Path) -> Result<Self, OpenError> {
+        let failed = |error| OpenError::Folder(folder.to_owned(), error);
+        fs::create_dir_all(folder).map_err(failed)?;
+        let mut options = File::options();
+        let file = options.create(true).write(true).truncate(false).open(folder.join(LOCK));
+        let file = file.map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self { _file: file }),
+            Err(TryLockError::WouldBlock) => Err(OpenError::InUse(folder.to_owned())),
+            Err(TryLockError::Error(error)) => Err(failed(error)),
+        }
+    }
 }
 
 impl Prepared {
@@ -249,6 +270,59 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+/// Something to write, with others, in one transaction.
+trait Job: Send {
+    /// Writes without committing. A failure is reported when the job is settled.
+    fn run(&mut self, connection: &Connection);
+
+    /// Reports the result once the transaction was committed or has failed.
+    fn settle(self: Box<Self>, committed: Result<(), &str>);
+}
+
+/// A write, the callback after its commit, and the waiting caller.
+struct Task<W, T, A, U> {
+    call: &'static str,
+    work: Option<W>,
+    worked: Option<rusqlite::Result<T>>,
+    then: A,
+    answer: oneshot::Sender<Result<U, PortError>>,
+}
+
+impl<W, T, A, U> Task<W, T, A, U> {
+    fn new(
+        call: &'static str,
+        work: W,
+        then: A,
+        answer: oneshot::Sender<Result<U, PortError>>,
+    ) -> Self {
+        Self { call, work: Some(work), worked: None, then, answer }
+    }
+}
+
+impl<W, T, A, U> Job for Task<W, T, A, U>
+where
+    W: FnOnce(&Connection) -> rusqlite::Result<T> + Send,
+    T: Send,
+    A: FnOnce(T) -> U + Send,
+    U: Send,
+{
+    fn run(&mut self, connection: &Connection) {
+        self.worked = self.work.take().map(|work| work(connection));
+    }
+
+    fn settle(self: Box<Self>, committed: Result<(), &str>) {
+        let Self { call, worked, then, answer, .. } = *self;
+        let answered = match (committed, worked) {
+            (Ok(()), Some(Ok(worked))) => Ok(then(worked)),
+            (_, Some(Err(error))) => Err(PortError::new(call, error)),
+            (Err(reason), _) => Err(PortError::new(call, reason)),
+            (Ok(()), None) => Err(PortError::new(call, "it was not written")),
+        };
+        // The caller may have gone; the write was done all the same.
+        let _ = answer.send(answered);
     }
 }
 

@@ -1,14 +1,44 @@
-//! The ports for listing and redriving dead letters.
+//! Dead letters: where they are kept, how they are listed, and the jobs that redrive them.
 
 use async_trait::async_trait;
-use uuid::Uuid;
-
-use super::{BucketError, PortError, Saved};
 use gridpost_core::{
-    delivery::{dead_letter::Origin, redrive::Job},
+    delivery::{
+        dead_letter::{Labels, Origin},
+        redrive::Job,
+    },
     subscription::SubscriptionKey,
     time::Timestamp,
 };
+use uuid::Uuid;
+
+use crate::{PortError, Saved};
+
+/// Why an object was not stored.
+#[derive(Debug, thiserror::Error)]
+pub enum BucketError {
+    /// There is no such bucket.
+    #[error("the bucket does not exist")]
+    NotFound,
+    /// This object alone, until its owner does something: it is archived, or its key is disabled.
+    #[error(transparent)]
+    Unreadable(PortError),
+    /// Any other failure; a retry may succeed.
+    #[error(transparent)]
+    Unavailable(#[from] PortError),
+}
+
+/// Where dead letters are kept.
+#[async_trait]
+pub trait Bucket: Send + Sync {
+    /// Stores a JSON object with its labels under that key, whole or not at all.
+    async fn put(
+        &self,
+        bucket: &str,
+        key: &str,
+        labels: &Labels,
+        body: Vec<u8>,
+    ) -> Result<(), BucketError>;
+}
 
 /// An object in a bucket's listing.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,8 +18,6 @@ use gridpost_core::{
 };
 use gridpost_ports::configuration::Limits;
 
-use crate::telemetry::NAMESPACE;
-
 /// A setting that is missing or can't be read. The function then refuses to start.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingError {
@@ -66,6 +64,9 @@ where
 pub mod default {
     use std::time::Duration;
 
+    /// The CloudWatch namespace of all metrics: each deployment of an account and region has its own.
+    pub const NAMESPACE: &str = "Gridpost";
+
     /// The largest message of a queue, in bytes.
     pub const QUEUE_MESSAGE_BYTES_MAX: usize = 262_144;
 
@@ -89,7 +90,7 @@ pub fn log<T: FromStr<Err: Display>>(default: T) -> Result<T, SettingError> {
 
 /// CloudWatch's namespace of all metrics, from `GRIDPOST_METRIC_NAMESPACE`.
 pub fn metric_namespace() -> Result<String, SettingError> {
-    parsed_or("GRIDPOST_METRIC_NAMESPACE", NAMESPACE.to_owned())
+    parsed_or("GRIDPOST_METRIC_NAMESPACE", default::NAMESPACE.to_owned())
 }
 
 /// Whether there are metrics by topic and event subscription, from

@@ -16,17 +16,13 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-use crate::config::{self, SettingError};
+use crate::config::{self, SettingError, default::NAMESPACE};
 use gridpost_core::{
     ledger::latencies::Latencies,
     metric::{DELIVERY_SUCCESS_COUNT, LATENCY_MS, NAMES, PUBLISH_HOUR},
     time::Timestamp,
 };
 use gridpost_ports::Meter;
-
-/// The CloudWatch namespace of all metrics, where `GRIDPOST_METRIC_NAMESPACE` names no other one: each
-/// deployment of an account and region has its own.
-pub const NAMESPACE: &str = "Gridpost";
 
 /// Starts logging: JSON lines, filtered by `GRIDPOST_LOG` (default `info`), which is a level, or levels
 /// by module: `warn,gridpost_dispatch=debug`.

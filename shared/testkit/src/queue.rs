@@ -34,10 +34,9 @@ use uuid::Uuid;
 pub use carried::Carried;
 
 use self::{
-    contents::{Contents, Message},
+    contents::{Contents, Message, Note},
     fair::Groups,
     log::Log,
-    poison::Note,
     real::Real,
     receipt::{read_receipt, received},
     sample::Samples,

@@ -4,10 +4,9 @@
 use std::{
     io,
     net::IpAddr,
-    pin::Pin,
     sync::{
-        Arc, Mutex,
-        atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering},
+        Arc,
+        atomic::{AtomicU8, Ordering},
     },
     task::{Context, Poll},
     time::Duration,
@@ -19,21 +18,16 @@ use futures::{
 };
 use http::{Uri, uri::Scheme};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::{
-    client::legacy::connect::{Connected, Connection},
-    rt::TokioIo,
-};
+use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::{Instant, sleep, timeout},
-};
+use tokio::time::{sleep, timeout};
 use tower_service::Service;
 
 use super::{
     guard::{self, CheckedAddress},
     metered_stream::MeteredStream,
     network::{Io, Network},
+    sockets::{OpenSockets, Socket},
 };
 use gridpost_core::endpoint::AllowedNetworks;
 
@@ -113,87 +107,6 @@ impl Way {
     fn reaches(stage: Stage) {
         // Most requests are not looked at.
         let _ = WAY.try_with(|way| way.0.store(stage as u8, Ordering::Relaxed));
-    }
-}
-
-/// Beyond so many open connections, idle ones are closed: a Lambda function has 1,024 file
-/// descriptors, and a copy of dispatch may call any number of hosts. The rest is for calls to AWS, for
-/// looking names up, and for requests under way. Source: AWS, "Lambda quotas".
-pub(super) const OPEN_MAX: usize = 400;
-
-/// Pools begin anew so often at most: what they close is counted off a moment later.
-const RENEWED_EVERY: Duration = Duration::from_secs(1);
-
-/// How many connections to endpoints are open, over all pools of a client.
-#[derive(Clone, Debug, Default)]
-pub(super) struct OpenSockets(Arc<Counted>);
-
-#[derive(Debug, Default)]
-struct Counted {
-    open: AtomicUsize,
-    /// Requests that have no response head yet.
-    under_way: AtomicUsize,
-    /// How often pools were to begin anew.
-    renewals: AtomicU64,
-    /// When the last time was.
-    renewed_at: Mutex<Option<Instant>>,
-}
-
-impl OpenSockets {
-    #[cfg(test)]
-    pub(super) fn count(&self) -> usize {
-        self.0.open.load(Ordering::Relaxed)
-    }
-
-    /// Counts one more, until that is dropped.
-    pub(super) fn one_more(&self) -> OpenSocket {
-        self.0.open.fetch_add(1, Ordering::Relaxed);
-        OpenSocket(self.clone())
-    }
-
-    /// Counts a request as under way, until that is dropped.
-    pub(super) fn request(&self) -> RequestUnderWay {
-        self.0.under_way.fetch_add(1, Ordering::Relaxed);
-        RequestUnderWay(self.clone())
-    }
-
-    /// Whether so many requests are under way that what they leave open would keep later ones from
-    /// connecting: they have their pool already, so that beginning it anew closes nothing.
-    pub(super) fn is_crowded(&self) -> bool {
-        self.0.under_way.load(Ordering::Relaxed) > OPEN_MAX
-    }
-
-    /// How often pools were to begin anew: a pool that began before closes what is idle in it. Only when
-    /// too many are open is it once more, for all pools.
-    pub(super) fn renewals(&self) -> u64 {
-        let Counted { open, renewals, renewed_at, .. } = &*self.0;
-        if open.load(Ordering::Relaxed) > OPEN_MAX {
-            let mut last = renewed_at.lock().expect("no panic while held");
-            if last.is_none_or(|last| last.elapsed() >= RENEWED_EVERY) {
-                *last = Some(Instant::now());
-                renewals.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        renewals.load(Ordering::Relaxed)
-    }
-}
-
-/// One of them.
-#[derive(Debug)]
-pub(super) struct OpenSocket(OpenSockets);
-
-impl Drop for OpenSocket {
-    fn drop(&mut self) {
-        self.0.0.open.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// One request that is under way.
-pub(super) struct RequestUnderWay(OpenSockets);
-
-impl Drop for RequestUnderWay {
-    fn drop(&mut self) {
-        self.0.0.under_way.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -343,58 +256,12 @@ impl Service<Uri> for Dialler {
     }
 }
 
-/// A dialled connection, adapted for the pool.
-pub(super) struct Socket(Box<dyn Io>, #[expect(dead_code, reason = "it is counted")] OpenSocket);
-
-impl Connection for Socket {
-    fn connected(&self) -> Connected {
-        Connected::new()
-    }
-}
-
-impl AsyncRead for Socket {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Socket {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
     use async_trait::async_trait;
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -436,19 +303,5 @@ mod tests {
             let waited = u32::try_from(names + connections).expect("few");
             assert_eq!(began.elapsed(), DESCRIPTOR_WAIT * waited);
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn pools_begin_anew_once_a_second_while_too_many_are_open() {
-        let open = OpenSockets::default();
-        let mut held: Vec<_> = (0..OPEN_MAX).map(|_| open.one_more()).collect();
-        assert_eq!(open.renewals(), 0);
-        held.push(open.one_more());
-        assert_eq!([open.renewals(), open.renewals()], [1, 1], "once for all pools");
-        sleep(RENEWED_EVERY).await;
-        assert_eq!(open.renewals(), 2);
-        sleep(RENEWED_EVERY).await;
-        held.pop();
-        assert_eq!((open.renewals(), open.count()), (2, OPEN_MAX));
     }
 }

@@ -54,9 +54,10 @@ use self::{
     shown::{Shown, Unanswered},
 };
 use super::{
-    connect::{Connector, OpenSockets, ResolutionError},
+    connect::{Connector, ResolutionError},
     metered_stream::{EXCHANGE_BYTES_MAX, Exchange, ReadBudget},
     network::{Network, SystemNetwork},
+    sockets::OpenSockets,
 };
 use gridpost_core::{
     endpoint::{self, Allowed, Refusal},
@@ -327,6 +328,20 @@ async fn send_once(
         };
         Failed { error, again }
     })
+}
+
+/// Makes a client of services wherever they are: also in private networks, where a VPC has its
+/// endpoints. Nothing that a user wrote may be called by it.
+pub fn client_for_services(
+    clock: &Arc<dyn Clock>,
+) -> impl Fn() -> Result<Arc<dyn HandshakeClient>, String> + Send + Sync + 'static {
+    let clock = Arc::clone(clock);
+    move || {
+        let networks = "0.0.0.0/0,::/0".parse().unwrap_or_default();
+        let allowed = Allowed { networks, ..Allowed::default() };
+        let made = HttpClient::new(allowed, Arc::clone(&clock)).map_err(|error| chain(&error))?;
+        Ok(Arc::new(made))
+    }
 }
 
 /// TLS 1.2 and 1.3, with the program's only cryptography implementation.

@@ -6,4 +6,4 @@ pub mod http;
 pub mod keys;
 mod metered_stream;
 pub mod network;
-pub mod services;
+mod sockets;

@@ -21,7 +21,7 @@ use hyper_util::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::connect::Socket;
+use super::sockets::Socket;
 
 /// How much one exchange may read: a head and a body at their limits take half of it.
 pub(super) const EXCHANGE_BYTES_MAX: usize = 256 * 1024;

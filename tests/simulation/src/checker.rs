@@ -31,7 +31,7 @@ use std::{
 use gridpost_core::{
     delivery::{claim, state::DeliveryStatus},
     retry::outcome::{Answer, Outcome},
-    subscription::{EventSubscription, SubscriptionKey},
+    subscription::{BatchFailure, EventSubscription, SubscriptionKey},
     time::Timestamp,
     topic::Topic,
 };
@@ -292,7 +292,7 @@ impl<'a> Check<'a> {
         for (index, request) in requests.iter().enumerate() {
             self.within_limits(delivery, request);
             let (_, subscription) = self.owners[&request.subscription];
-            if batches::ends_in_parts(subscription) {
+            if ends_in_parts(subscription) {
                 // What a part's number and time follow from is another part.
                 continue;
             }
@@ -451,4 +451,9 @@ impl<'a> Check<'a> {
 /// A time so long before another one.
 fn before(at: Timestamp, by: Duration) -> Timestamp {
     Timestamp::from_millis(at.as_millis() - i64::try_from(by.as_millis()).unwrap_or(0))
+}
+
+/// Whether deliveries of an event subscription may end in parts although it is no AWS resource's.
+fn ends_in_parts(subscription: &EventSubscription) -> bool {
+    subscription.batch_failure != BatchFailure::default()
 }

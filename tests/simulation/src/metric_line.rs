@@ -3,7 +3,7 @@
 //! Source: Amazon CloudWatch user guide, "Embedded metric format specification".
 
 use gridpost_core::metric;
-use gridpost_runtime::telemetry::NAMESPACE;
+use gridpost_runtime::config::default::NAMESPACE;
 use serde_json::{Value, json};
 
 /// Most characters of a dimension's value. Source: as above.

@@ -3,12 +3,16 @@
 mod configuration;
 mod copies;
 mod embedded;
+mod invoke;
+mod mapping;
 mod meter;
 mod operators;
 mod pace;
+mod pool;
 mod publisher;
 mod repeats;
 mod sources;
+mod wake;
 
 use std::{
     cell::{Cell, RefCell},
@@ -34,7 +38,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use super::{
-    lambda::{self, Function, Mapping, Pools, Readings, Usage, Wakes},
+    lambda::{Function, Mapping, Readings, Usage, Wakes},
     log::LogReader,
     scenario::{
         Changed, Consent, DEAD_LETTER_TIMEOUT, DISPATCH_TIMEOUT, INGEST_TIMEOUT, Operation, Pace,
@@ -55,7 +59,7 @@ use gridpost_testkit::{
 };
 
 pub use self::embedded::Stores;
-use self::{embedded::EmbeddedQueues, sources::Sources};
+use self::{embedded::EmbeddedQueues, pool::Pools, sources::Sources};
 
 /// In a world that lasts longer than this, something waits for ever.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -76,7 +80,7 @@ pub struct World {
     pub queues: Arc<Queues>,
     pub tables: Arc<Tables>,
     /// Copies of functions that wait for work.
-    pub pools: Pools,
+    pools: Pools,
     pub dice: SeededDice,
     pub injector: Arc<Injector>,
     /// How often a fresh copy is started.
@@ -275,12 +279,12 @@ impl World {
         self.begin();
         self.note_first();
         for mapping in self.mappings() {
-            tokio::task::spawn_local(lambda::poll(Rc::clone(&self), mapping));
+            tokio::task::spawn_local(mapping::poll(Rc::clone(&self), mapping));
         }
         for topic in self.sources.keys() {
             tokio::task::spawn_local(Rc::clone(&self).read_source(topic.clone()));
         }
-        tokio::task::spawn_local(lambda::schedule_wake(Rc::clone(&self)));
+        tokio::task::spawn_local(wake::schedule_wake(Rc::clone(&self)));
         if self.operates() {
             tokio::task::spawn_local(Rc::clone(&self).operate());
         }

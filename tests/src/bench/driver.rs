@@ -17,14 +17,13 @@ use tokio::runtime;
 use super::{
     aws::Cloud,
     book::Book,
-    dev,
     figures::{Figures, Spread, spreads},
     http::serve,
     limit::{self, Bare, Cost, Task},
     mix::{MIXES, Mix},
     process::Machine,
     report::Report,
-    run::{Distance, Options, run},
+    run::{Distance, Options, dev, run},
     sink::{Sinks, certificate},
     start,
 };

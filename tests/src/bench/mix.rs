@@ -3,7 +3,7 @@
 use gridpost_core::{subscription::EventSubscription, topic::Topic};
 use serde_json::{Value, json};
 
-use super::{dev::Host, filters::Values};
+use super::filters::Values;
 
 /// How publishes follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,15 @@ pub enum Conduct {
     Fails,
     /// Nothing listens at its port.
     Dead,
+}
+
+/// How `gridpost dev` is built and started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Whether it is a debug build, as `cargo run -- dev` makes it.
+    pub is_debug: bool,
+    /// Whether every commit waits for the disk.
+    pub is_synced: bool,
 }
 
 /// One thing to measure.

@@ -1,5 +1,7 @@
 //! One run of one mix: its own deployment is warmed up, loaded, drained, and summed up.
 
+pub mod dev;
+
 use std::{
     collections::{BTreeMap, HashSet},
     path::{Path, PathBuf},
@@ -18,7 +20,6 @@ use tokio::{
 use super::{
     aws::Cloud,
     book::{Book, Sum, endpoint_number, event_numbers},
-    dev,
     figures::{Figures, percentile},
     http::serve,
     mapping::{Mapping, poll},

@@ -33,7 +33,7 @@ pub mod verify;
 pub mod waiting;
 
 use super::{
-    driver::{Case, Phase},
+    case::{Case, Phase},
     needs::{
         Needs::{self, Nothing},
         Program,

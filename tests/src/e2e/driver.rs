@@ -1,6 +1,6 @@
 //! Runs the cases and prints like Rust's own test harness.
 //!
-//! Cases are independent and wait most of their time, so many of a [`Phase`] run at once.
+//! Cases are independent and wait most of their time, so many of a phase run at once.
 
 mod beside;
 mod run;
@@ -9,66 +9,12 @@ use std::env;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::anyhow;
-use futures::future::BoxFuture;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-use super::{
-    cases, ground,
-    needs::{Needs, Place},
-    world::World,
-};
-
-/// One case, named after what it shows.
-#[derive(Clone, Copy)]
-pub struct Case {
-    /// `module::fact`.
-    pub name: &'static str,
-    /// When it runs.
-    pub phase: Phase,
-    /// What it needs besides Rust.
-    pub needs: Needs,
-    /// Runs it.
-    pub run: fn(Arc<World>) -> BoxFuture<'static, anyhow::Result<()>>,
-}
-
-/// Phases run one after the other. On `gridpost dev`, where another process costs nothing, all
-/// cases run at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
-    /// It disturbs no other case.
-    Together,
-    /// It kills functions or keeps the emulator busy, or tolerates both: no timed case may run
-    /// beside it.
-    Disturbing,
-    /// It restarts the emulator or changes the deployment, so it runs alone. On `gridpost dev` it
-    /// has its own process.
-    Alone,
-    /// It runs alone like those, in its place among them, and measures how long others take.
-    Timed,
-    /// It removes the deployment.
-    Last,
-}
-
-impl Phase {
-    /// Whether its cases run one by one.
-    fn is_alone(self) -> bool {
-        matches!(self, Self::Alone | Self::Timed)
-    }
-
-    /// Whether nothing else may keep the machine busy meanwhile.
-    fn needs_quiet(self) -> bool {
-        matches!(self, Self::Together | Self::Timed)
-    }
-
-    /// The phases of what runs one by one are one: their cases keep their order.
-    fn order(self) -> Self {
-        if self.is_alone() { Self::Alone } else { self }
-    }
-}
+use super::{case::Case, cases, ground, needs::Place};
 
 /// The command line. Flags of Rust's harness that have no meaning here are ignored.
 #[derive(Debug, Default, PartialEq, Eq)]

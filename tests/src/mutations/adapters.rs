@@ -152,9 +152,9 @@ pub(super) const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "an object that is refused counts as gone",
-        file: "shared/aws/src/payloads.rs",
-        old: "Err(error) if error.as_service_error().is_some_and(GetObjectError::is_no_such_key) => {",
-        new: "Err(error) if error.as_service_error().is_some() => {",
+        file: AWS_S3,
+        old: "match get {\n            Ok(object) => object,\n            Err(error) if error.as_service_error().is_some_and(GetObjectError::is_no_such_key) => {",
+        new: "match get {\n            Ok(object) => object,\n            Err(error) if error.as_service_error().is_some() => {",
     },
     Mutation {
         name: "a bucket that refuses counts as missing",

@@ -40,7 +40,7 @@ pub(super) const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "refused dead letters let go",
-        file: "functions/dead-letter/src/gather.rs",
+        file: "functions/dead-letter/src/lib.rs",
         old: r#"            let kept = ended.into_iter().map(|ended| refused(context, ended, now));
             join_all(kept).await.into_iter().flatten().collect()"#,
         new: "            let _ = refused;\n            Vec::new()",
@@ -77,13 +77,13 @@ pub(super) const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "events let go before their dead letter is stored",
-        file: "functions/dead-letter/src/gather.rs",
+        file: "functions/dead-letter/src/lib.rs",
         old: "            ended.delivery.claim(events);",
         new: "            ended.delivery.claim(events);\n            release(context, id).await;",
     },
     Mutation {
         name: "a dead letter given up at its fourth refusal",
-        file: "functions/dead-letter/src/gather.rs",
+        file: "functions/dead-letter/src/lib.rs",
         old: "    if record.receive_count >= RECEIVES_MIN && is_given_up(context, &ended, now) {",
         new: "    if record.receive_count >= RECEIVES_MIN {",
     },

@@ -4,13 +4,13 @@ use super::Mutation;
 
 const REDRIVE_LIB: &str = "functions/redrive/src/lib.rs";
 const DEAD_LETTER_NOTIFY: &str = "functions/dead-letter/src/notify.rs";
-const DEAD_LETTER_GATHER: &str = "functions/dead-letter/src/gather.rs";
+const DEAD_LETTER_LIB: &str = "functions/dead-letter/src/lib.rs";
 
 /// Those of dead-letter.
 pub(super) const DEAD_LETTER: &[Mutation] = &[
     Mutation {
         name: "dead letters that come back are not counted",
-        file: DEAD_LETTER_GATHER,
+        file: DEAD_LETTER_LIB,
         old: "kept.iter().filter(|id| again.contains(*id)).count();",
         new: "kept.iter().filter(|id| !again.contains(*id) && again.len() > 1_000).count();",
     },
@@ -36,7 +36,7 @@ pub(super) const DEAD_LETTER: &[Mutation] = &[
     },
     Mutation {
         name: "payloads are let go before their dead letters are stored",
-        file: DEAD_LETTER_GATHER,
+        file: DEAD_LETTER_LIB,
         old: r#"            if kept.is_empty() {
                 release(context, id).await;
             }
@@ -46,7 +46,7 @@ pub(super) const DEAD_LETTER: &[Mutation] = &[
     },
     Mutation {
         name: "a second copy of what was stored counts as dropped",
-        file: DEAD_LETTER_GATHER,
+        file: DEAD_LETTER_LIB,
         old: "        Ok(Some(Payload::Ended)) => Vec::new(),",
         new: r#"        Ok(Some(Payload::Ended)) => {
             drop_events(context, &ended, "PayloadMissing");
@@ -55,7 +55,7 @@ pub(super) const DEAD_LETTER: &[Mutation] = &[
     },
     Mutation {
         name: "what has no bucket is dropped without a count",
-        file: DEAD_LETTER_GATHER,
+        file: DEAD_LETTER_LIB,
         old: r#"            for (_, ended) in &ended {
                 drop_events(context, ended, "DeadLetterDestinationNotFound");
             }

@@ -85,7 +85,7 @@ pub(super) const WAKE: &[Mutation] = &[
     },
     Mutation {
         name: "a call that hangs keeps what others sent from a lot",
-        file: "functions/wake/src/page.rs",
+        file: "functions/wake/src/send.rs",
         old: "tokio::time::timeout(at.since(now), call)",
         new: "tokio::time::timeout(10 * at.since(now), call)",
     },

@@ -117,13 +117,13 @@ pub(super) const DISPATCH: &[Mutation] = &[
 pub(super) const WEBHOOK: &[Mutation] = &[
     Mutation {
         name: "connections to any number of hosts are kept",
-        file: "shared/webhook/src/connect.rs",
+        file: "shared/webhook/src/sockets.rs",
         old: "if open.load(Ordering::Relaxed) > OPEN_MAX {",
         new: "if open.load(Ordering::Relaxed) > usize::MAX - OPEN_MAX {",
     },
     Mutation {
         name: "connections of many requests at once are all kept",
-        file: "shared/webhook/src/connect.rs",
+        file: "shared/webhook/src/sockets.rs",
         old: "self.0.under_way.load(Ordering::Relaxed) > OPEN_MAX",
         new: "self.0.under_way.load(Ordering::Relaxed) > usize::MAX - OPEN_MAX",
     },

@@ -15,7 +15,7 @@ use gridpost_ports::{
 };
 use gridpost_runtime::system::SystemClock;
 use gridpost_signing::{Credentials, Services, SharedCredentialsProvider, Signer};
-use gridpost_webhook::{http::HttpClient, services::client_for_services};
+use gridpost_webhook::http::{HttpClient, client_for_services};
 
 use super::server;
 

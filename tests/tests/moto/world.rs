@@ -15,9 +15,8 @@ use aws_sdk_sqs::{
     types::{MessageSystemAttributeName, QueueAttributeName as Attribute},
 };
 use gridpost_aws::{
-    Clients,
+    Clients, Timeouts,
     sqs::{QueueUrls, SqsQueues},
-    timeouts::Timeouts,
 };
 use gridpost_core::{delivery::queue::Queue, time::Timestamp};
 use gridpost_testkit::{

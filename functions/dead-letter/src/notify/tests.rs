@@ -17,7 +17,7 @@ use gridpost_testkit::{
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::gather::gather;
+use crate::gather;
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_000);
 

@@ -20,9 +20,8 @@ use gridpost_ports::{Outgoing, PortError};
 use super::send_one;
 use crate::{
     Context, count,
-    in_hand::DeliveryInHand,
+    in_hand::{DeliveryInHand, Disposition, Settled},
     payload,
-    record::{Disposition, Settled},
 };
 
 /// Up to this size, a part with an id of its own fits any queue message.

@@ -22,9 +22,8 @@ use uuid::Uuid;
 use super::{RESENT_MAX, send_one};
 use crate::{
     Context,
-    in_hand::DeliveryInHand,
+    in_hand::{DeliveryInHand, Disposition, Settled},
     payload,
-    record::{Disposition, Settled},
 };
 
 /// The longest time that another copy needs for an attempt: to connect, to wait for the response and

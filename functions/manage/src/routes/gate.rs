@@ -15,7 +15,7 @@ use gridpost_core::gateway::Authorizer;
 use http::Method;
 
 use super::{
-    router::{Route, is_route, methods, route},
+    api::{Route, is_route, methods, route},
     sent::Names,
 };
 use crate::{Authorization, Context, Reply, request::Arrival};

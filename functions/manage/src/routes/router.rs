@@ -1,7 +1,7 @@
 //! The router: every route as `api` tells it, behind the gate. All requests go through it, by
 //! whatever way they come.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use axum::{
     Router,
@@ -18,84 +18,12 @@ use gridpost_core::{
 use http::{Method, header::CONTENT_LENGTH};
 use serde_json::Value;
 use tower::ServiceExt;
-#[cfg(test)]
-use utoipa::openapi::Paths;
-use utoipa::openapi::{
-    path::{Operation, PathItem},
-    security::SecurityRequirement,
-};
 
-use super::{api, gate, subscriptions};
+use super::{api::API, gate, subscriptions};
 use crate::{
     Context, Reply,
     request::{Arrival, into_http},
 };
-
-/// A route, as API Gateway knows it.
-pub(crate) struct Route {
-    method: Method,
-    /// The path with its variables.
-    path: String,
-    /// Both, as in `routeKey`.
-    pub(crate) key: String,
-    /// Whether it asks for no IAM identity.
-    pub(crate) is_open: bool,
-}
-
-/// What `api` says: the routes with their handlers, and what is said of them.
-struct Api {
-    router: Router<Arc<Context>>,
-    routes: Vec<Route>,
-    #[cfg(test)]
-    paths: Paths,
-}
-
-static API: LazyLock<Api> = LazyLock::new(|| {
-    let (router, document) = api::routes().split_for_parts();
-    let paths = document.paths;
-    let routes = paths.paths.iter().flat_map(|(path, item)| {
-        operations(item).map(move |(method, operation)| Route {
-            path: path.clone(),
-            key: format!("{method} {path}"),
-            is_open: operation.security.as_deref() == Some(&[SecurityRequirement::default()]),
-            method,
-        })
-    });
-    Api {
-        router,
-        routes: routes.collect(),
-        #[cfg(test)]
-        paths,
-    }
-});
-
-/// The operations of a path.
-fn operations(item: &PathItem) -> impl Iterator<Item = (Method, &Operation)> {
-    let all = [
-        (Method::PUT, &item.put),
-        (Method::GET, &item.get),
-        (Method::PATCH, &item.patch),
-        (Method::DELETE, &item.delete),
-        (Method::POST, &item.post),
-    ];
-    all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_ref()?)))
-}
-
-/// The route of this method at a path that has been matched.
-pub(super) fn route(method: &Method, path: &str) -> Option<&'static Route> {
-    API.routes.iter().find(|route| route.path == path && route.method == *method)
-}
-
-/// The methods of a path that has been matched.
-pub(super) fn methods(path: &str) -> impl Iterator<Item = Method> {
-    let all = API.routes.iter().filter(move |route| route.path == path);
-    all.map(|route| route.method.clone())
-}
-
-/// Whether API Gateway has a route of that key.
-pub(super) fn is_route(key: &str) -> bool {
-    API.routes.iter().any(|route| route.key == key)
-}
 
 /// Every route. A method that a path does not have is the gate's to refuse.
 fn router(context: Arc<Context>) -> Router {
@@ -180,16 +108,4 @@ pub(crate) async fn check_subscription(
         subscriptions::check(context, &key, document).await
     };
     check.await.unwrap_or_else(|refusal| refusal)
-}
-
-/// Every route of the API.
-#[cfg(test)]
-pub(crate) fn all() -> &'static [Route] {
-    &API.routes
-}
-
-/// What the routes say of themselves.
-#[cfg(test)]
-pub(crate) fn paths() -> &'static Paths {
-    &API.paths
 }

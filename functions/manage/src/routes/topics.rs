@@ -1,4 +1,4 @@
-//! Topics.
+//! Topics and their access keys.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use gridpost_core::{
@@ -130,13 +130,45 @@ pub(super) async fn delete(context: &Context, name: &str, precondition: &Precond
     Err(Reply::too_many_changes())
 }
 
+/// Both access keys of a topic.
+pub(super) async fn list_keys(context: &Context, topic: &str) -> Answer {
+    existing(context, topic).await?;
+    Ok(Reply::ok(resource::write_keys(&stored_keys(context, topic).await?)))
+}
+
+/// Replaces one access key; the other stays valid, so that publishers can be moved over.
+pub(super) async fn regenerate_key(context: &Context, name: &str, document: &Value) -> Answer {
+    let index = resource::read_key_name(document)?;
+    let key = new_key(context.dice.as_ref());
+    for _ in 0..TRIES_MAX {
+        // The topic first: if the keys change after that, it changes too.
+        let topic = existing(context, name).await?;
+        let mut keys = stored_keys(context, name).await?;
+        keys.0[index] = key.clone();
+        if context.topics.save(&topic, Some(&keys)).await? == Saved::Conflict {
+            context.back_off().await;
+            continue;
+        }
+        tracing::info!(topic.name = %name, "key {} of topic {name} regenerated", index + 1);
+        context.until_seen().await;
+        return Ok(Reply::ok(resource::write_keys(&keys)));
+    }
+    Err(Reply::too_many_changes())
+}
+
+/// The keys of a topic that is there.
+async fn stored_keys(context: &Context, topic: &str) -> Result<AccessKeys, Reply> {
+    let found = context.keys.keys(topic).await?;
+    found.map(|(keys, _)| keys).ok_or_else(|| Reply::no_topic(topic))
+}
+
 /// The topic of that name.
 pub(super) async fn existing(context: &Context, name: &str) -> Result<Topic, Reply> {
     context.configuration.topic(name).await?.ok_or_else(|| Reply::no_topic(name))
 }
 
 /// A new access key: 32 bytes, base64, as Event Grid's are.
-pub(super) fn new_key(dice: &dyn Dice) -> Secret {
+fn new_key(dice: &dyn Dice) -> Secret {
     Secret::new(BASE64_STANDARD.encode(dice.key()))
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     S1, World, body, code,
-    fakes::dead_letters::{BUCKET, id, record, store, store_at},
+    letters::{BUCKET, id, record, store, store_at},
     webhook,
 };
 
@@ -67,7 +67,7 @@ async fn events(world: &World, query: &str) -> Vec<u64> {
 async fn every_dead_letter_is_on_one_page() {
     let world = filled().await;
     let hours_ago = |hours: i64| {
-        let at = super::fakes::NOW.as_millis() - hours * 3_600_000;
+        let at = super::NOW.as_millis() - hours * 3_600_000;
         gridpost_core::time::Timestamp::from_millis(at).to_iso_8601()
     };
     let (two, four) = (hours_ago(2), hours_ago(4));
@@ -225,7 +225,7 @@ async fn a_purge_that_goes_on_failing_says_so() {
 
 /// Has a redrive send every dead letter written an hour ago or earlier, and come to its end.
 async fn redriven(world: &World) {
-    let before = super::fakes::NOW.as_millis() - 3_600_000;
+    let before = super::NOW.as_millis() - 3_600_000;
     let to = gridpost_core::time::Timestamp::from_millis(before).to_iso_8601();
     let redrive = format!("POST {LETTERS}:redrive");
     assert_eq!(world.send(&redrive, json!({"to": to})).await.status, 201);
@@ -274,7 +274,7 @@ async fn a_look_ends_in_time_though_pages_are_passed_over_whole() {
         let mut world = World::with_subscription().await;
         assert_eq!(world.prepare(S1, with_destination()).await.status, 200);
         // The first object takes longer than a request may look; behind it are four pages of others.
-        let from = super::fakes::NOW.as_millis() - 3_600_000 + 60_000;
+        let from = super::NOW.as_millis() - 3_600_000 + 60_000;
         let from = gridpost_core::time::Timestamp::from_millis(from).to_iso_8601();
         for number in 0..12 {
             let minutes = if number == 0 { 2 } else { 0 };

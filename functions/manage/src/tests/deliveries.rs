@@ -20,7 +20,7 @@ use gridpost_ports::{Outgoing, QueueSender};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{World, body, code, fakes::NOW, key, poison};
+use super::{NOW, World, body, code, key, poison};
 
 const LIST: &str = "GET /topics/demo/eventSubscriptions/s-1/deliveries";
 

@@ -14,7 +14,7 @@ use gridpost_core::{
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{World, body, code, fakes::NOW, key};
+use super::{NOW, World, body, code, key};
 
 const SHOW: &str = "GET /topics/demo/eventSubscriptions/s-1/health";
 const RESET: &str = "POST /topics/demo/eventSubscriptions/s-1/health:reset";

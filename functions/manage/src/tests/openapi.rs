@@ -336,8 +336,7 @@ async fn what_waits_has_the_form_that_it_says() {
     world.lay("m-2", "rubbish", None, Some("poison:dispatch"));
     for id in 1..=3 {
         let body = if id == 3 { "rubbish".to_owned() } else { delivery.encode() };
-        let (id, due, group) =
-            (uuid::Uuid::from_u128(id), super::fakes::NOW, "demo/s-1".to_owned());
+        let (id, due, group) = (uuid::Uuid::from_u128(id), super::NOW, "demo/s-1".to_owned());
         let parked = gridpost_core::delivery::parking::Parked {
             id,
             due,
@@ -384,8 +383,8 @@ async fn what_waits_has_the_form_that_it_says() {
 #[tokio::test(start_paused = true)]
 async fn dead_letters_have_the_form_that_it_says() {
     let world = super::dead_letters::filled().await;
-    super::fakes::dead_letters::store(&world.letters, 20, 1, &["7".to_owned()]);
-    let id = super::fakes::dead_letters::id(3, 3, 1);
+    super::letters::store(&world.letters, 20, 1, &["7".to_owned()]);
+    let id = super::letters::id(3, 3, 1);
     let s = "/topics/demo/eventSubscriptions/s-1";
     let reason = json!({"reason": "TimeToLiveExceeded", "from": "2026-01-01T00:00:00Z"});
     let redrive = json!({"target": {"eventSubscription": "s-1"}, "dryRun": true, "eventType": "A"});

@@ -10,9 +10,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{
-    World, body, code,
-    fakes::NOW,
-    key,
+    NOW, World, body, code, key,
     poison::{delivery, state},
 };
 

@@ -3,7 +3,7 @@
 use gridpost_ports::DueDeliveries;
 use serde_json::{Value, json};
 
-use super::{S1, S1_DELETE, S1_GET, World, body, code, fakes::NOW, message, webhook};
+use super::{NOW, S1, S1_DELETE, S1_GET, World, body, code, message, webhook};
 
 const PAUSE: &str = "POST /topics/demo/eventSubscriptions/s-1/pause";
 const RESUME: &str = "POST /topics/demo/eventSubscriptions/s-1/resume";

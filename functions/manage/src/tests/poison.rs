@@ -26,7 +26,7 @@ use gridpost_testkit::meter::Count;
 use serde_json::{Value, json, value::RawValue};
 use uuid::Uuid;
 
-use super::{World, body, code, fakes::NOW, key, message};
+use super::{NOW, World, body, code, key, message};
 
 const EVENT: &str = r#"{"id":"e-1","data":"confidential"}"#;
 

@@ -12,7 +12,7 @@ use gridpost_core::{
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{World, body, code, dead_letters::filled, fakes::NOW, key, message, webhook};
+use super::{NOW, World, body, code, dead_letters::filled, key, message, webhook};
 use crate::Reply;
 
 const S: &str = "/topics/demo/eventSubscriptions/s-1";

@@ -17,11 +17,7 @@ use http::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{
-    S1,
-    fakes::{self, NOW},
-    key, webhook,
-};
+use super::{NOW, S1, key, letters, webhook};
 use crate::{Authorization, Context, Reply, Request, Settings, answer};
 
 /// How long the data plane keeps configuration in memory.
@@ -44,7 +40,7 @@ impl World {
         let tables = deployment.of(&deployment.tables);
         let queues = deployment.of(&deployment.queues);
         let consents = deployment.of(&deployment.consents);
-        let letters = fakes::dead_letters::deployment();
+        let letters = letters::deployment();
         let context = Context {
             configuration: Arc::clone(&tables) as _,
             keys: Arc::clone(&tables) as _,

@@ -5,12 +5,11 @@ use std::sync::{Arc, atomic::AtomicBool};
 use gridpost_aws::{
     Clients,
     configuration::ConfigurationTable,
-    payloads::PayloadBucket,
-    s3::S3Bucket,
+    s3::{PayloadBucket, S3Bucket},
     sqs::{QueueUrls, SqsQueues},
 };
 use gridpost_core::delivery::queue::Queue;
-use gridpost_dead_letter::{Context, gather::gather, notify::Notifier};
+use gridpost_dead_letter::{Context, gather, notify::Notifier};
 use gridpost_ports::configuration::ConfigurationCache;
 use gridpost_runtime::{
     config::{self, SettingError},

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use gridpost_aws::resources::AwsResources;
-use gridpost_programs::dispatch::run;
+use gridpost_programs::run_dispatch;
 use lambda_runtime::Error;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
-    run(|clients| Arc::new(AwsResources::new(clients.config()))).await
+    run_dispatch(|clients| Arc::new(AwsResources::new(clients.config()))).await
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use gridpost_dispatch::resources::NoResources;
-use gridpost_programs::dispatch::run;
+use gridpost_programs::run_dispatch;
 use lambda_runtime::Error;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
-    run(|_| Arc::new(NoResources)).await
+    run_dispatch(|_| Arc::new(NoResources)).await
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gridpost_aws::{
     Clients,
-    payloads::PayloadBucket,
+    s3::PayloadBucket,
     sqs::{QueueUrls, SqsQueues},
 };
 use gridpost_core::delivery::queue::Queue;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use gridpost_aws::{
     Clients,
     configuration::ConfigurationTable,
-    payloads::PayloadBucket,
     publishes::PublishTable,
+    s3::PayloadBucket,
     sqs::{QueueUrls, SqsQueues},
 };
 use gridpost_core::publish::fan_out::PIECE_DELIVERIES_MAX;

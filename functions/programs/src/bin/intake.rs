@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gridpost_aws::{
     Clients,
     configuration::ConfigurationTable,
-    payloads::PayloadBucket,
+    s3::PayloadBucket,
     sqs::{QueueUrls, SqsQueues},
 };
 use gridpost_core::publish::fan_out::PIECE_DELIVERIES_MAX;

@@ -4,14 +4,12 @@ use std::sync::Arc;
 
 use gridpost_aws::{
     Clients,
+    authentication::{self, AwsSecrets},
     configuration::ConfigurationTable,
     dispatch_function::DispatchFunction,
-    identity,
     parking::ParkingTable,
-    payloads::PayloadBucket,
     redrives::RedriveTable,
-    s3::S3Bucket,
-    secrets::AwsSecrets,
+    s3::{PayloadBucket, S3Bucket},
     sqs::{QueueUrls, SqsQueues},
     state::StateTable,
 };
@@ -28,7 +26,10 @@ use gridpost_runtime::{
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
 };
-use gridpost_webhook::{http::HttpClient, keys::PrivateKeys, services::client_for_services};
+use gridpost_webhook::{
+    http::{HttpClient, client_for_services},
+    keys::PrivateKeys,
+};
 use lambda_runtime::{Diagnostic, Error};
 use serde_json::Value;
 
@@ -54,7 +55,7 @@ fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let checker = DispatchFunction::new(clients.config(), &dispatch);
     let make_client = Box::new(client_for_services(&clock));
-    let services = identity::services(clients.config(), &clock, make_client);
+    let services = authentication::services(clients.config(), &clock, make_client);
     let client = HttpClient::new(settings.allowed.clone(), Arc::clone(&clock))?;
     let client = client.reading(Arc::new(AwsSecrets::new(Arc::clone(&services))));
     let tokens = tokens(&clients, services, &client, &settings, &clock);
@@ -88,13 +89,13 @@ fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
 /// The tokens of authenticated endpoints.
 fn tokens(
     clients: &Clients,
-    services: Arc<identity::Services>,
+    services: Arc<authentication::Services>,
     client: &HttpClient,
     settings: &Settings,
     clock: &Arc<dyn Clock>,
 ) -> Arc<Tokens> {
     let secrets = Arc::new(AwsSecrets::new(Arc::clone(&services)));
-    let signer = identity::signer(clients.config(), services);
+    let signer = authentication::signer(clients.config(), services);
     let named = settings.allowed.secrets.clone();
     let tokens = Tokens::new(Arc::new(client.clone()), secrets, named, Arc::clone(clock));
     let tokens = tokens.signing(Arc::new(PrivateKeys), Arc::new(SystemDice));

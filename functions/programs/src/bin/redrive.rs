@@ -5,9 +5,8 @@ use std::sync::Arc;
 use gridpost_aws::{
     Clients,
     configuration::ConfigurationTable,
-    payloads::PayloadBucket,
     redrives::RedriveTable,
-    s3::S3Bucket,
+    s3::{PayloadBucket, S3Bucket},
     sqs::{QueueUrls, SqsQueues},
 };
 use gridpost_core::delivery::queue::Queue;

@@ -6,7 +6,7 @@ use gridpost_aws::{
     Clients,
     configuration::ConfigurationTable,
     parking::ParkingTable,
-    payloads::PayloadBucket,
+    s3::PayloadBucket,
     sqs::{QueueUrls, SqsQueues},
 };
 use gridpost_runtime::{

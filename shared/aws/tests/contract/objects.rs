@@ -1,6 +1,6 @@
 //! S3.
 
-use gridpost_aws::{payloads::PayloadBucket, s3::S3Bucket};
+use gridpost_aws::s3::{PayloadBucket, S3Bucket};
 use gridpost_core::{delivery::dead_letter::Origin, event::DeliverySchema};
 use gridpost_ports::{Bucket, BucketError, DeadLetters, Payloads};
 use gridpost_testkit::contract;

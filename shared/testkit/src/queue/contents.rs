@@ -8,7 +8,7 @@ use std::{
 
 use gridpost_core::{delivery::queue::Queue, time::Timestamp};
 
-use super::{Carried, RETENTION, Received, fair::Groups, poison::Note, receipt::received};
+use super::{Carried, RETENTION, Received, fair::Groups, receipt::received};
 use crate::dice::SeededDice;
 
 /// More visible messages are not counted: callers ask whether there are many.
@@ -154,5 +154,27 @@ impl Contents {
         let (receipt, body) = (message.receipt, message.body.clone());
         let carried = message.carried;
         Received { carried, ..received(queue, id, receipt, body, message.receives, now) }
+    }
+}
+
+/// The details of a message in the poison queue.
+#[derive(Debug, Default)]
+pub(super) struct Note {
+    /// The id given by [`Queues::lay`], if any.
+    pub(super) id: Option<String>,
+    /// The name in SQS of the queue that SQS moved it from.
+    pub(super) moved_from: Option<String>,
+    pub(super) group: Option<String>,
+}
+
+impl Note {
+    /// Of a message that our code sent.
+    pub(super) fn sent(group: String) -> Self {
+        Self { group: Some(group), ..Self::default() }
+    }
+
+    /// Of a message that SQS moved.
+    pub(super) fn moved(from: Queue) -> Self {
+        Self { moved_from: Some(format!("gridpost-{from}")), ..Self::default() }
     }
 }

@@ -12,7 +12,7 @@ use gridpost_ports::{Clock, PoisonQueue, PortError};
 
 use super::{
     Carried, Queues,
-    contents::{Contents, Message},
+    contents::{Contents, Message, Note},
 };
 use crate::dice::SeededDice;
 
@@ -21,28 +21,6 @@ const ENTRIES_MAX: usize = 10;
 
 /// How soon a message that an operator sends back is received.
 const RETURNED_WITHIN: Duration = Duration::from_secs(5);
-
-/// The details of a message in the poison queue.
-#[derive(Debug, Default)]
-pub(super) struct Note {
-    /// The id given by [`Queues::lay`], if any.
-    id: Option<String>,
-    /// The name in SQS of the queue that SQS moved it from.
-    moved_from: Option<String>,
-    group: Option<String>,
-}
-
-impl Note {
-    /// Of a message that our code sent.
-    pub(super) fn sent(group: String) -> Self {
-        Self { group: Some(group), ..Self::default() }
-    }
-
-    /// Of a message that SQS moved.
-    pub(super) fn moved(from: Queue) -> Self {
-        Self { moved_from: Some(format!("gridpost-{from}")), ..Self::default() }
-    }
-}
 
 impl Queues {
     /// Takes all messages out of the poison queue that SQS moved there, as an operator does who

@@ -40,10 +40,7 @@ use tokio::time::timeout;
 use webpki::{EndEntityCert, KeyUsage};
 
 use super::{Pools, tls_versions};
-use crate::{
-    connect::{Connector, OpenSockets},
-    network::Network,
-};
+use crate::{connect::Connector, network::Network, sockets::OpenSockets};
 
 const IDENTITIES_MAX: usize = 128;
 

@@ -7,7 +7,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::connect::OPEN_MAX;
+use crate::sockets::OPEN_MAX;
 use gridpost_core::delivery::request::Request;
 use gridpost_ports::{Attempted, EndpointClient};
 use gridpost_runtime::system::SystemClock;

@@ -1,18 +1,10 @@
 //! Batches that may end in parts: a bad event ends alone, and the others do not end with it.
 
-use gridpost_core::{
-    retry::outcome::Outcome,
-    subscription::{BatchFailure, EventSubscription},
-};
+use gridpost_core::{retry::outcome::Outcome, subscription::EventSubscription};
 use gridpost_testkit::history::Request;
 use uuid::Uuid;
 
-use super::{Check, model, records};
-
-/// Whether deliveries of an event subscription may end in parts although it is no AWS resource's.
-pub(super) fn ends_in_parts(subscription: &EventSubscription) -> bool {
-    subscription.batch_failure != BatchFailure::default()
-}
+use super::{Check, ends_in_parts, model, records};
 
 /// Whether an outcome may be about what is in a request.
 fn is_about_events(outcome: Outcome) -> bool {

@@ -7,7 +7,7 @@ use gridpost_core::{retry::outcome::Outcome, time::Timestamp};
 use uuid::Uuid;
 
 use super::{
-    Check, batches, model,
+    Check, ends_in_parts, model,
     waits::{self, Waits},
 };
 use crate::scenario::{DEAD_LETTER_DELAY_S, GIVE_UP_AFTER};
@@ -58,7 +58,7 @@ pub(super) fn check(check: &mut Check<'_>) {
 fn one(check: &Check<'_>, waits: &Waits, written: &Written, delivery: Uuid) -> Option<String> {
     let accepted = &check.remains.history.accepted[&delivery];
     let (_, subscription) = check.owners[&accepted.subscription];
-    if subscription.allowed_rate.is_some() || batches::ends_in_parts(subscription) {
+    if subscription.allowed_rate.is_some() || ends_in_parts(subscription) {
         // How long it waits for its turn is checked elsewhere, and a part's due time follows from
         // other parts.
         return None;

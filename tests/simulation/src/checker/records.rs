@@ -14,7 +14,7 @@ use gridpost_core::{
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{Check, batches, model, operated};
+use super::{Check, ends_in_parts, model, operated};
 use crate::scenario::{DEAD_LETTER_DELAY_S, GIVE_UP_AFTER};
 use gridpost_testkit::history::{DeadLetter, Drop, Request};
 
@@ -62,7 +62,7 @@ pub(super) fn check(check: &mut Check<'_>) {
                     check.fail(format!("{} dropped instead of dead-lettered", drop.delivery));
                 }
                 let requests = check.requests_of(drop.delivery);
-                let is_part = batches::ends_in_parts(settings);
+                let is_part = ends_in_parts(settings);
                 let dropped =
                     &drop.events[..drop.events.len().min(if is_part { usize::MAX } else { 1 })];
                 let attempts = requests.iter().filter(|made| {
@@ -166,7 +166,7 @@ fn record(check: &mut Check<'_>, event: &str, dead_letter: &DeadLetter) {
     // Each disturbance may have kept an attempt from being recorded.
     let disturbances = check.disturbances(*delivery) as u64;
     // Of what ends together, one event has had the most attempts.
-    let is_part = batches::ends_in_parts(subscription);
+    let is_part = ends_in_parts(subscription);
     let all = check.requests_of(*delivery).iter().map(|made| u64::from(made.number)).max();
     let numbers = if is_part { all.unwrap_or(0) } else { numbers };
     // Attempts of other copies, after this one had ended, do not count.

@@ -14,8 +14,9 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{Case, Failures, Phase, Turn, beside::Beside};
+use super::{Failures, Turn, beside::Beside};
 use crate::e2e::{
+    case::{Case, Phase},
     cases::quotas,
     ground::{self, Ground},
     needs::{Needs, Place, Program},

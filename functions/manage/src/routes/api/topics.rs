@@ -9,7 +9,7 @@ use super::Routes;
 use crate::{
     Context,
     routes::{
-        Answer, Change, keys,
+        Answer, Change,
         openapi::{
             Conflicts, ExplainInput, Explained, Guard, InTopics, KeyName, Keys, Missing,
             NotDocument, Paging, Refused, Stale, TestInput, TestResult, Topic, TopicList,
@@ -124,7 +124,7 @@ async fn delete(
     responses((status = 200, description = "Both keys.", body = Keys), Refused, Missing)
 )]
 async fn list_keys(State(context): State<Arc<Context>>, InTopic(topic): InTopic) -> Answer {
-    keys::list(&context, &topic).await
+    topics::list_keys(&context, &topic).await
 }
 
 /// Replace one access key
@@ -145,7 +145,7 @@ async fn regenerate_key(
     sent: Sent,
 ) -> Answer {
     sent.check_query()?;
-    keys::regenerate(&context, &topic, &sent.document()?).await
+    topics::regenerate_key(&context, &topic, &sent.document()?).await
 }
 
 /// Whether a filter wants sample events, and which part of it refuses them

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, ops::Range};
 
 use gridpost_core::{delivery::queue::Queue, time::Timestamp};
-use gridpost_dead_letter::gather::gather;
+use gridpost_dead_letter::gather;
 use gridpost_dispatch::handler::handle;
 use gridpost_expand::expand;
 use gridpost_ports::{Clock, QueueReceiver, Record};
@@ -11,11 +11,10 @@ use gridpost_redrive::work;
 use gridpost_testkit::queue::Received;
 
 use super::{
-    mapping::Mapping,
+    World,
     pool::{self, Copy},
-    usage::Function,
 };
-use crate::world::World;
+use crate::lambda::{Function, Mapping};
 
 /// Invokes a queue's function with a batch, and deletes what its reply does not name.
 pub(super) async fn invoke(world: &World, mapping: Mapping, received: Vec<Received>) {

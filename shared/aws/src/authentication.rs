@@ -1,17 +1,41 @@
-//! Secrets of Secrets Manager and parameters of Systems Manager, which only authenticated endpoints
-//! need: one signed request each, because a client of each service would make every function larger.
+//! What only authenticated endpoints need: the function's identity, for what it signs itself, and secrets
+//! of Secrets Manager and parameters of Systems Manager. Those are one signed request each, because a
+//! client of each service would make every function larger.
 //!
 //! Source: API references of both, `GetSecretValue` and `GetParameter`.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use aws_types::SdkConfig;
 use gridpost_core::{endpoint::arn::Arn, secret::Secret};
-use gridpost_ports::{PortError, authentication::SecretReader};
-use gridpost_signing::{Services, services::Call};
+use gridpost_ports::{Clock, PortError, authentication::SecretReader};
+use gridpost_signing::{MakeClient, Signer, services::Call};
 use serde_json::{Value, json};
 
+pub use gridpost_signing::Services;
+
 const CONTENT_TYPE: &str = "application/x-amz-json-1.1";
+
+/// AWS's services, with the credentials and the endpoint of `config`. Credentials are had anew for each
+/// call: the provider knows when they end.
+pub fn services(
+    config: &SdkConfig,
+    clock: &Arc<dyn Clock>,
+    make_client: MakeClient,
+) -> Arc<Services> {
+    let endpoint = config.endpoint_url().map(str::to_owned);
+    let (own, clock) = (config.credentials_provider(), Arc::clone(clock));
+    Arc::new(Services::new(own, endpoint, clock, make_client))
+}
+
+/// Signs requests to endpoints as the function, or as a role that it may assume, and has tokens that
+/// say who the function is. The Security Token Service is that of its region: the global one has no
+/// tokens.
+pub fn signer(config: &SdkConfig, services: Arc<Services>) -> Signer {
+    let region = config.region().map(ToString::to_string).unwrap_or_default();
+    Signer::new(services, region)
+}
 
 /// Reads secrets by their ARNs, in whatever region they are.
 pub struct AwsSecrets(Arc<Services>);

@@ -5,8 +5,8 @@ use std::{rc::Rc, time::Duration};
 use gridpost_ports::{Clock, Dice};
 use gridpost_testkit::{clock::BEGINNING, faults::Instance};
 
-use super::usage::Function;
-use crate::world::World;
+use super::World;
+use crate::lambda::{Function, Wakes};
 
 /// How long a run of wake begins new pages: its timeout (55 s), less what it keeps for its last
 /// calls.
@@ -14,29 +14,9 @@ const WAKE_RUN: Duration = Duration::from_secs(40);
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// How a schedule keeps time. EventBridge Scheduler invokes once at least, at some second of the
-/// minute, and a throttled invocation is made later or not at all.
-#[derive(Clone, Copy, Debug)]
-pub struct Wakes {
-    /// Seconds after the full minute.
-    pub phase: Duration,
-    /// How much later an invocation may be.
-    pub late_max: Duration,
-    /// How often one is not made.
-    pub skipped: f64,
-    /// How often one is made twice, so that two runs overlap.
-    pub twice: f64,
-}
-
-impl Wakes {
-    /// To the second, however long the runs take.
-    pub const PUNCTUAL: Self =
-        Self { phase: Duration::ZERO, late_max: Duration::ZERO, skipped: 0.0, twice: 0.0 };
-}
-
 /// Invokes wake once a minute, as its schedule does, or a minute after its last run in worlds whose
 /// schedule is not told. If nothing is parked, only its cursor is written, to save time.
-pub async fn schedule_wake(world: Rc<World>) {
+pub(super) async fn schedule_wake(world: Rc<World>) {
     if let Some(wakes) = world.wakes {
         return loosely(world, wakes).await;
     }

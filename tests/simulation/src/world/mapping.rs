@@ -1,14 +1,14 @@
 //! Event source mappings: how Lambda reads a queue, and how many batches at the same time.
 
-use std::{cell::Cell, rc::Rc, time::Duration};
+use std::{cell::Cell, rc::Rc};
 
-use gridpost_core::{delivery::queue::Queue, time::Timestamp};
+use gridpost_core::time::Timestamp;
 use gridpost_ports::Clock;
 use gridpost_testkit::queue::Received;
 use tokio::sync::Semaphore;
 
-use super::invoke::invoke;
-use crate::world::World;
+use super::{World, invoke::invoke};
+use crate::lambda::{Mapping, Reading};
 
 /// Most messages that one `ReceiveMessage` gives.
 const RECEIVED_MAX: usize = 10;
@@ -20,104 +20,6 @@ const BATCH_BYTES_MAX: usize = 6 * 1_024 * 1_024;
 /// The initial and minimum number of concurrent batches of a mapping with a maximum. Source: AWS
 /// Lambda developer guide, "Configuring scaling behavior for SQS event source mappings".
 const BATCHES_AT_FIRST: usize = 5;
-
-/// The most that this number grows per minute, while there are messages. Source: as above.
-const MORE_A_MINUTE: usize = 300;
-
-/// How a queue is read.
-#[derive(Clone, Copy, Debug)]
-pub struct Reading {
-    /// Most records of one invocation: 1 to 10,000.
-    pub batch: usize,
-    /// How long a batch waits to be filled, from its first message: up to 300 s, at least 1 s for more
-    /// than 10 records. Zero: it goes as soon as there is one.
-    pub window: Duration,
-    /// Most invocations at the same time.
-    pub concurrency: usize,
-}
-
-/// How Lambda reads the queues.
-#[derive(Clone, Copy, Debug)]
-pub struct Readings {
-    pub dispatch: Reading,
-    pub retry: Reading,
-    pub dead_letter: Reading,
-    pub fan_out: Reading,
-    /// How mappings grow to their maximum; `None` if they start there.
-    pub ramp: Option<Ramp>,
-    pub hop: Hop,
-}
-
-/// How long a batch takes from its poller to a copy of the function, in milliseconds: at least, and
-/// less than.
-#[derive(Clone, Copy, Debug)]
-pub struct Hop {
-    /// To a copy that has run before.
-    pub warm: (u64, u64),
-    /// To a copy that must be started.
-    pub fresh: (u64, u64),
-}
-
-impl Hop {
-    /// As on a usual day: a copy that has run is called at once, and one that must be started takes a
-    /// few tenths of a second.
-    pub const NEAR: Self = Self { warm: (2, 40), fresh: (100, 400) };
-
-    /// Worse than it is: any copy may be far away, and batches overtake each other.
-    pub const FAR: Self = Self { warm: (2, 300), fresh: (2, 300) };
-}
-
-/// How a mapping grows while messages are left over. The guide says "up to 300 more a minute",
-/// which has two readings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ramp {
-    /// One more each fifth of a second.
-    Continuous,
-    /// 300 more at the end of each minute.
-    Steps,
-}
-
-/// A queue that a function is invoked with.
-#[derive(Clone, Copy, Debug)]
-pub struct Mapping {
-    pub queue: Queue,
-    pub reading: Reading,
-    pub ramp: Option<Ramp>,
-    pub hop: Hop,
-    pub timeout: Duration,
-}
-
-impl Readings {
-    /// The settings of a small world: no batch waits, and each queue has this many concurrent
-    /// invocations.
-    pub fn of(concurrency: usize) -> Self {
-        let reading = |batch| Reading { batch, window: Duration::ZERO, concurrency };
-        Self {
-            dispatch: reading(10),
-            retry: reading(10),
-            dead_letter: reading(100),
-            fan_out: reading(1),
-            ramp: None,
-            hop: Hop::FAR,
-        }
-    }
-}
-
-impl Ramp {
-    fn every(self) -> Duration {
-        match self {
-            Self::Continuous => Duration::from_secs(60) / MORE_A_MINUTE as u32,
-            Self::Steps => Duration::from_secs(60),
-        }
-    }
-
-    fn step(self) -> usize {
-        match self {
-            Self::Continuous => 1,
-            Self::Steps => MORE_A_MINUTE,
-        }
-    }
-}
 
 /// The concurrent batches of a mapping.
 struct Slots {
@@ -183,7 +85,7 @@ impl Slots {
 /// Polls a queue for ever and invokes its function. Batches that wait to be filled are filled
 /// concurrently, by as many processes as Lambda begins with: they share the messages of a quiet
 /// queue.
-pub async fn poll(world: Rc<World>, mapping: Mapping) {
+pub(super) async fn poll(world: Rc<World>, mapping: Mapping) {
     let slots = Slots::of(&mapping, world.clock.now());
     let processes = match mapping.reading.window.is_zero() {
         true => 1,

@@ -12,10 +12,10 @@ use uuid::Uuid;
 use super::NOW;
 
 /// The bucket that they are in.
-pub(crate) const BUCKET: &str = "letters";
+pub(super) const BUCKET: &str = "letters";
 
 /// A deployment whose lists have pages of three objects.
-pub(crate) fn deployment() -> Deployment {
+pub(super) fn deployment() -> Deployment {
     let deployment = Deployment::at(NOW);
     deployment.buckets.settings().page_max = 3;
     deployment
@@ -29,19 +29,19 @@ fn name(number: u128, hours_ago: i64) -> String {
 }
 
 /// A record of Event Grid's form.
-pub(crate) fn record(id: u64, event_type: &str, reason: &str) -> String {
+pub(super) fn record(id: u64, event_type: &str, reason: &str) -> String {
     format!(
         r#"{{"id":"{id}","eventType":"{event_type}","n":1.50,"data":"confidential","deadLetterReason":"{reason}","deliveryAttempts":2,"lastDeliveryOutcome":"Busy","lastHttpStatusCode":503,"publishTime":"2026-11-20T08:00:00.000Z"}}"#
     )
 }
 
 /// Stores records as an object that was written so many hours ago.
-pub(crate) fn store(world: &Deployment, number: u128, hours_ago: i64, records: &[String]) {
+pub(super) fn store(world: &Deployment, number: u128, hours_ago: i64, records: &[String]) {
     store_at(world, number, (hours_ago, 0), records);
 }
 
 /// The same, so many minutes behind that.
-pub(crate) fn store_at(world: &Deployment, number: u128, at: (i64, i64), records: &[String]) {
+pub(super) fn store_at(world: &Deployment, number: u128, at: (i64, i64), records: &[String]) {
     let (hours_ago, minutes_later) = at;
     let written_ms = NOW.as_millis() - hours_ago * 3_600_000 + minutes_later * 60_000;
     let subscription = SubscriptionKey { topic: "demo".to_owned(), name: "s-1".to_owned() };
@@ -54,7 +54,7 @@ pub(crate) fn store_at(world: &Deployment, number: u128, at: (i64, i64), records
 }
 
 /// The id of a record in such an object.
-pub(crate) fn id(number: u128, hours_ago: i64, index: usize) -> String {
+pub(super) fn id(number: u128, hours_ago: i64, index: usize) -> String {
     let position = Position::first_of("dead/S-1", &name(number, hours_ago));
     position.expect("a position").at(index).to_string()
 }

@@ -9,7 +9,7 @@ use gridpost_core::delivery::queue::Queue;
 use gridpost_ports::Meter;
 use gridpost_testkit::faults::Instance;
 
-use crate::world::World;
+use super::World;
 
 /// A running copy of a function: what it has in memory lives until it dies.
 #[derive(Clone)]
@@ -24,7 +24,7 @@ type Idle = Mutex<Vec<(Arc<Instance>, Copy)>>;
 
 /// Copies that wait for work, by function.
 #[derive(Default)]
-pub struct Pools {
+pub(super) struct Pools {
     dispatch: Idle,
     dead_letter: Idle,
     redrive: Idle,

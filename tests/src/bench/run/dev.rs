@@ -16,18 +16,20 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-use super::{
-    book::{Book, Sum},
-    figures::{Figures, percentile},
-    mix::{Conduct, Load, Mix, topic_name},
-    payload::Publishes,
-    process::{Usage, own_cpu_ms},
-    run::{Options, Run},
-    sink::{Sinks, certificate},
-};
-use crate::dev::{
-    process::{Dev, Program},
-    publisher::Publisher,
+use super::{Options, Run};
+use crate::{
+    bench::{
+        book::{Book, Sum},
+        figures::{Figures, percentile},
+        mix::{Conduct, Host, Load, Mix, topic_name},
+        payload::Publishes,
+        process::{Usage, own_cpu_ms},
+        sink::{Sinks, certificate},
+    },
+    dev::{
+        process::{Dev, Program},
+        publisher::Publisher,
+    },
 };
 
 /// Time without an arrival after which the rest counts as missing.
@@ -38,15 +40,6 @@ const SETTLE_WAIT: Duration = Duration::from_millis(200);
 
 /// Concurrent publishes that warm it up, and how often they are made.
 const WARMING: (usize, usize) = (32, 8);
-
-/// How the process is built and started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Host {
-    /// Whether it is a debug build, as `cargo run -- dev` makes it.
-    pub is_debug: bool,
-    /// Whether every commit waits for the disk.
-    pub is_synced: bool,
-}
 
 /// What publishes go to.
 struct Target {

@@ -1,0 +1,144 @@
+//! Failing deliveries: their states, the health and the rates of their endpoints, and who listens for late
+//! responses.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use gridpost_core::{
+    delivery::{queue::Queue, state::DeliveryState},
+    retry::health::Health,
+    subscription::SubscriptionKey,
+    time::Timestamp,
+};
+use uuid::Uuid;
+
+use crate::{PortError, Saved};
+
+/// The states of failing deliveries.
+#[async_trait]
+pub trait DeliveryStates: Send + Sync {
+    /// The state of a delivery, if an attempt has failed. Strongly consistent.
+    async fn load(&self, id: Uuid) -> Result<Option<DeliveryState>, PortError>;
+
+    /// Writes a state as revision `state.revision + 1`, if the stored one still is
+    /// `state.revision` (0: there is none).
+    async fn save(&self, state: &DeliveryState) -> Result<Saved, PortError>;
+}
+
+/// Finds failing deliveries.
+#[async_trait]
+pub trait WaitingDeliveries: Send + Sync {
+    /// The first `most` deliveries of this event subscription that have failed and not ended, by
+    /// their [place](DeliveryState::place), from the start or after `after`. What was written in
+    /// the last second may be missing.
+    async fn waiting(
+        &self,
+        uid: Uuid,
+        after: Option<&str>,
+        most: usize,
+    ) -> Result<Vec<DeliveryState>, PortError>;
+
+    /// How many deliveries of it have failed and not ended, counted up to about `most`.
+    async fn count(&self, uid: Uuid, most: usize) -> Result<usize, PortError>;
+
+    /// Counts at most `most` of them by the hour of their publish, from the start or after the
+    /// place `after`, without giving them out. [`WaitingTally::next`], followed to its end, counts
+    /// each once.
+    async fn tally(
+        &self,
+        uid: Uuid,
+        after: Option<&str>,
+        most: usize,
+    ) -> Result<WaitingTally, PortError>;
+}
+
+/// Deliveries that have failed and not ended, and the events in them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WaitingCount {
+    pub deliveries: u64,
+    pub events: u64,
+}
+
+impl WaitingCount {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            deliveries: self.deliveries.saturating_add(other.deliveries),
+            events: self.events.saturating_add(other.events),
+        }
+    }
+}
+
+/// Some of an event subscription's waiting deliveries, by the hour (UTC) of their publish.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WaitingTally {
+    pub hours: BTreeMap<Timestamp, WaitingCount>,
+    /// The place after which those come that were not counted; `None` when all were.
+    pub next: Option<String>,
+}
+
+impl WaitingTally {
+    /// Counts one more.
+    pub fn add(&mut self, state: &DeliveryState) {
+        let one = WaitingCount { deliveries: 1, events: u64::from(state.events) };
+        let hour = self.hours.entry(state.publish_time.hour()).or_default();
+        *hour = hour.plus(one);
+    }
+
+    /// All hours together.
+    pub fn total(&self) -> WaitingCount {
+        self.hours.values().copied().fold(WaitingCount::default(), WaitingCount::plus)
+    }
+}
+
+/// The health of endpoints.
+#[async_trait]
+pub trait EndpointHealths: Send + Sync {
+    /// The health of a subscription's endpoint; healthy if nothing is stored.
+    async fn load(&self, key: &SubscriptionKey, uid: Uuid) -> Result<Health, PortError>;
+
+    /// Writes a health as revision `health.revision + 1`, if the stored one still is
+    /// `health.revision` (0: there is none).
+    async fn save(
+        &self,
+        key: &SubscriptionKey,
+        uid: Uuid,
+        health: &Health,
+    ) -> Result<Saved, PortError>;
+}
+
+/// Counts requests to endpoints that limit them per minute.
+#[async_trait]
+pub trait RequestRates: Send + Sync {
+    /// Counts `requests` more for this event subscription in that minute (since the Unix epoch).
+    /// Returns the total, these included. No two calls get the same numbers. A failed call may have
+    /// counted: then fewer requests can be made in that minute.
+    async fn count(&self, uid: Uuid, minute: i64, requests: u64) -> Result<u64, PortError>;
+}
+
+/// An invocation that wants to listen for late responses.
+#[derive(Clone, Copy, Debug)]
+pub struct Listener {
+    /// The queue whose slot it holds.
+    pub queue: Queue,
+    pub id: Uuid,
+    /// How long it listens at most.
+    pub until: Timestamp,
+}
+
+/// The invocations that listen for late responses, across all copies of dispatch.
+#[async_trait]
+pub trait LateListeners: Send + Sync {
+    /// Lets one more listen; `false` if `most` already do at `now`, or others join at the same
+    /// moment.
+    async fn join(
+        &self,
+        listener: Listener,
+        most: usize,
+        now: Timestamp,
+    ) -> Result<bool, PortError>;
+
+    /// Records that it has stopped listening. Otherwise it expires by its time.
+    async fn leave(&self, listener: Listener) -> Result<(), PortError>;
+}

@@ -1,0 +1,178 @@
+//! Endpoints: the clients that ask webhooks for consent, attempt at them and at AWS resources, and what came
+//! of it.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use gridpost_core::{
+    delivery::{
+        partial_results::ResponseBody,
+        probe::{Failure, Stage},
+        request::Request,
+        resource_check::Finding,
+        resource_request::Entry,
+    },
+    retry::outcome::{Answer, Outcome},
+    subscription::{
+        Authentication, Resource,
+        authentication::{certificate::NoCertificate, token::NoToken},
+    },
+};
+use tokio::time::{Instant, timeout_at};
+
+use crate::PortError;
+
+/// Sends requests to endpoints.
+#[async_trait]
+pub trait EndpointClient: Send + Sync {
+    /// Makes one attempt. It never fails: any error is the answer's outcome.
+    async fn attempt(&self, request: Request) -> Attempted;
+
+    /// Makes one that also finds out what fails. What is not done by `until` has failed there.
+    async fn probe(&self, request: Request, until: Instant) -> Probed {
+        let began_at = Instant::now();
+        match timeout_at(until, self.attempt(request)).await {
+            Ok(attempted) => attempted.into(),
+            Err(_) => Probed::late(Stage::Answer, began_at),
+        }
+    }
+}
+
+/// The result of an attempt.
+pub enum Attempted {
+    Answered {
+        answer: Answer,
+        /// The beginning of a response that failed, or that says something about single events;
+        /// escaped, if it is kept.
+        response_text: Option<String>,
+        /// The body of an accepted response, if its request asks for it.
+        body: Option<Box<ResponseBody>>,
+    },
+    /// No response head within [`RESPONSE_WAIT`](gridpost_core::retry::outcome::RESPONSE_WAIT). The connection is kept: the future resolves to
+    /// the late answer, or to `None` if none came within [`LATE_RESPONSE_WAIT`](gridpost_core::retry::outcome::LATE_RESPONSE_WAIT) of sending.
+    TimedOut { late: BoxFuture<'static, Option<Answer>> },
+}
+
+impl From<Answer> for Attempted {
+    fn from(answer: Answer) -> Self {
+        Self::Answered { answer, response_text: None, body: None }
+    }
+}
+
+/// The result of a request that is made to find out what fails.
+pub struct Probed {
+    pub attempted: Attempted,
+    /// What failed on the way to an answer.
+    pub failure: Option<Failure>,
+}
+
+impl From<Attempted> for Probed {
+    fn from(attempted: Attempted) -> Self {
+        Self { attempted, failure: None }
+    }
+}
+
+impl Probed {
+    /// Of a request that failed there.
+    pub fn failed(answer: Answer, failure: Failure) -> Self {
+        Self { attempted: answer.into(), failure: Some(failure) }
+    }
+
+    /// Of a request whose time was over in that stage.
+    pub fn late(stage: Stage, began_at: Instant) -> Self {
+        let answer = Answer::without_status(Outcome::TimedOut);
+        Self::failed(answer, Failure::under_way(stage, began_at.elapsed()))
+    }
+}
+
+/// A request by which an endpoint is asked whether it wants events. Headers and body carry secrets,
+/// so they never print.
+#[derive(Clone)]
+pub struct HandshakeRequest {
+    /// `POST` or `OPTIONS`.
+    pub method: http::Method,
+    /// The endpoint's URL, query included.
+    pub url: gridpost_core::secret::Secret,
+    /// Headers in the order they are sent.
+    pub headers: Vec<(&'static str, String)>,
+    /// The user's delivery attributes, sent after them.
+    pub attributes: Vec<(String, gridpost_core::secret::Secret)>,
+    /// The body; empty for `OPTIONS`.
+    pub body: Vec<u8>,
+    /// How it proves who sends it, if it does.
+    pub authentication: Option<Arc<Authentication>>,
+    /// Whether the other side may see it once alone: it is sent on a connection of its own, because
+    /// one that was kept may turn out to be gone when the request has arrived.
+    pub is_sent_once: bool,
+    /// How long the whole response may take.
+    pub wait: Duration,
+}
+
+impl fmt::Debug for HandshakeRequest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { method, wait, .. } = self;
+        formatter
+            .debug_struct("HandshakeRequest")
+            .field("method", method)
+            .field("wait", wait)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The endpoint's response.
+#[derive(Clone, Debug)]
+pub struct HandshakeResponse {
+    pub status: u16,
+    pub headers: http::HeaderMap,
+    /// The body, up to [`HANDSHAKE_BODY_BYTES_MAX`]; what exceeds it is not read.
+    pub body: Vec<u8>,
+}
+
+/// How much of a handshake's response body is read. The answer is below a hundred bytes.
+pub const HANDSHAKE_BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// Why a handshake got no response.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HandshakeError {
+    /// Not within the request's wait.
+    #[error("no response within {} s", .0.as_secs())]
+    TimedOut(Duration),
+    /// The connection failed; the text says how, without secrets.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The request can't be authenticated, so nothing was sent.
+    #[error("nothing was sent, for the request can't be authenticated: {0}")]
+    Unauthenticated(NoToken),
+    /// There is no client certificate to show, or the endpoint does not take it.
+    #[error("{0}")]
+    NoCertificate(NoCertificate),
+}
+
+/// Asks endpoints whether they want events.
+#[async_trait]
+pub trait HandshakeClient: Send + Sync {
+    /// Sends one request and reads its response. Redirects are not followed.
+    async fn exchange(
+        &self,
+        request: HandshakeRequest,
+    ) -> Result<HandshakeResponse, HandshakeError>;
+}
+
+/// Sends events to AWS resources.
+#[async_trait]
+pub trait ResourceClient: Send + Sync {
+    /// Makes one call; answers are in the order of its entries. It never fails: an error is the
+    /// answer of every entry that it affects.
+    async fn send(&self, resource: &Resource, entries: Vec<Entry>) -> Vec<Answer>;
+
+    /// Checks the resource without changing anything. It never fails: an error is the finding.
+    async fn check(&self, resource: &Resource) -> Finding;
+}
+
+/// Asks the function that will deliver to check a resource, with its own role, clients and network.
+#[async_trait]
+pub trait ResourceChecker: Send + Sync {
+    /// The function's finding.
+    async fn check(&self, resource: &Resource) -> Result<Finding, PortError>;
+}
