@@ -73,13 +73,13 @@ async fn connect(stream: TcpStream, tls: Option<TlsAcceptor>, world: Arc<World>)
 async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, world: Arc<World>) {
     let service = service_fn(|request| {
         let world = Arc::clone(&world);
-        async move { Ok::<_, Infallible>(answer(&world, request).await) }
+        async move { Ok::<_, Infallible>(answer(world, request).await) }
     });
     // A client that breaks off mid-request is no error of ours.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn answer(world: &World, request: hyper::Request<Incoming>) -> Reply {
+async fn answer(world: Arc<World>, request: hyper::Request<Incoming>) -> Reply {
     let (parts, body) = request.into_parts();
     if let Err(refusal) = admit(&parts.headers, &parts.uri) {
         return message(StatusCode::FORBIDDEN, refusal);
@@ -101,10 +101,15 @@ async fn answer(world: &World, request: hyper::Request<Incoming>) -> Reply {
         return json(StatusCode::OK, world.counts.document(now, speed).to_string());
     }
     let request = gateway_request(&parts.method, &parts.uri, &parts.headers, body);
-    if is_publish(&parts.method, parts.uri.path()) {
-        return publish(world, request).await;
-    }
-    managed(world, request).await
+    // A client that leaves ends this future, and must not end half way what it has asked for.
+    let carried_out = match is_publish(&parts.method, parts.uri.path()) {
+        true => tokio::spawn(async move { publish(&world, request).await }),
+        false => tokio::spawn(async move { managed(&world, request).await }),
+    };
+    carried_out.await.unwrap_or_else(|error| {
+        tracing::error!(%error, "a request could not be carried out to its end");
+        message(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error")
+    })
 }
 
 /// Lets a request through, unless it may come from a page of another origin.

@@ -375,3 +375,36 @@ async fn hostile_token_endpoints_change_nothing_but_their_own_outcome() {
     issuer.state().refuses = None;
     assert_eq!(world.test("safe", "at last").await["outcome"], "Delivered");
 }
+
+/// A client may go before it is answered. What it has sent is published all the same, whole: the same
+/// publish, repeated, is answered at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_publish_is_carried_out_though_its_client_has_left() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let world = World::start(Some(folder.path())).await;
+    let receiver = Receiver::start().await;
+    world.put("/topics/orders", &json!({"properties": {"idempotency": {"windowInSeconds": 86_400}}})).await;
+    world.subscribe("kept", &receiver.named("kept"), DEAD_LETTER_BUCKET).await;
+    let keys = world.http.post(world.url("/topics/orders/listKeys")).send().await;
+    let keys: Value = keys.expect("an answer").json().await.expect("keys");
+    let body = event("kept", "k-1").to_string();
+    let request = world.http.post(world.url("/topics/orders/api/events"));
+    let request = request
+        .header("aeg-sas-key", keys["key1"].as_str().expect("a key"))
+        .header("idempotency-key", "left")
+        .header("content-type", "application/json")
+        .body(body);
+    // What writes must wait meanwhile.
+    let held = rusqlite::Connection::open(folder.path().join("gridpost.sqlite")).expect("the file");
+    held.execute_batch("BEGIN IMMEDIATE").expect("the writer's lock");
+    let again = request.try_clone().expect("the same request");
+    let left = request.timeout(Duration::from_millis(300)).send().await;
+    assert!(left.expect_err("no answer in time").is_timeout());
+    sleep(Duration::from_millis(200)).await;
+    held.execute_batch("ROLLBACK").expect("the lock is given back");
+    world.counted("kept", "delivered").await;
+    let answer = again.send().await.expect("an answer");
+    assert_eq!(answer.status(), StatusCode::OK);
+    assert_eq!(receiver.seen("kept").len(), 1);
+    world.dev.stop().await;
+}
