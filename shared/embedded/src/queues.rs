@@ -29,6 +29,9 @@ use crate::{
 use contents::{Contents, Message, Taken};
 use rows::Ids;
 
+/// How long after a read that failed its message is received again.
+const READ_AGAIN: Duration = Duration::from_secs(1);
+
 /// The memory for bodies of messages not received yet, in bytes.
 const BODY_BYTES_MAX: usize = 32 * 1_048_576;
 
@@ -176,33 +179,46 @@ impl Queues {
             Queue::Poison => u32::MAX,
             _ => self.max_receives,
         };
-        let (taken, worn_out) =
-            self.line(CALL, queue)?.contents().take(now, until, most, max_receives);
-        if !worn_out.is_empty() {
-            self.poison(queue, worn_out).await?;
+        let line = self.line(CALL, queue)?;
+        let (taken, worn_out) = line.contents().take(now, until, most, max_receives);
+        // Those are hidden, and worn out at their next receive, too: the others are received.
+        if !worn_out.is_empty()
+            && let Err(error) = self.poison(queue, worn_out).await
+        {
+            tracing::warn!(%error, %queue, "messages that were received too often stay");
         }
-        self.with_bodies(CALL, queue, taken)
+        self.with_bodies(CALL, line, taken, now + READ_AGAIN)
     }
 
-    /// Reads the bodies that are not in memory.
+    /// Reads the bodies that are not in memory. Messages whose body can't be read are received `again`;
+    /// it is an error if that is so for all of them.
     fn with_bodies(
         &self,
         call: &'static str,
-        queue: Queue,
+        line: &Line,
         taken: Vec<Taken>,
+        again: Timestamp,
     ) -> Result<Vec<(Received, Option<String>)>, PortError> {
         let mut received = Vec::with_capacity(taken.len());
+        let mut failed = None;
         for message in taken {
             let body = match message.body {
                 Some(body) => {
                     self.room.release(Some(&body));
                     Some(body)
                 }
-                None => self.database.read(call, |database| rows::body(database, message.id))?,
+                None => match self.database.read(call, |it| rows::body(it, message.id)) {
+                    Ok(body) => body,
+                    Err(error) => {
+                        line.contents().give_back(message.id, message.receives, again);
+                        failed = Some(error);
+                        continue;
+                    }
+                },
             };
             // It was deleted at this very moment.
             let Some(body) = body else {
-                self.line(call, queue)?.contents().remove(message.id);
+                line.contents().remove(message.id);
                 continue;
             };
             let whole = Received {
@@ -215,7 +231,14 @@ impl Queues {
             };
             received.push((whole, message.moved_from));
         }
-        Ok(received)
+        match failed {
+            Some(error) if received.is_empty() => Err(error),
+            Some(error) => {
+                tracing::warn!(%error, "messages could not be read, and are received again");
+                Ok(received)
+            }
+            None => Ok(received),
+        }
     }
 
     /// Moves messages that were received too often.

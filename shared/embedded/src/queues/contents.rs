@@ -109,6 +109,16 @@ impl Contents {
         (taken, worn_out)
     }
 
+    /// Takes a receive back that came to nothing: the message is visible then, as if it had not been
+    /// received.
+    pub(super) fn give_back(&mut self, id: i64, receives: u32, visible_at: Timestamp) {
+        let is_same = self.hide(id, receives, visible_at).is_ok();
+        if let Some(message) = self.messages.get_mut(&id).filter(|_| is_same) {
+            message.receives -= 1;
+            self.received.remove(&(visible_at, id));
+        }
+    }
+
     /// Whether a receipt is valid: the message is in flight, and was not received again.
     pub(super) fn check(&self, id: i64, receives: u32, now: Timestamp) -> Result<(), ReceiptError> {
         let message = self.messages.get(&id).ok_or(ReceiptError::Gone)?;

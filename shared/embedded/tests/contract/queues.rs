@@ -1,7 +1,7 @@
 //! Queues.
 
 use gridpost_core::delivery::queue::Queue;
-use gridpost_embedded::Received;
+use gridpost_embedded::{Received, Visibility};
 use gridpost_ports::{Clock, Outgoing, PoisonQueue, QueueReceiver, QueueSender};
 use gridpost_testkit::contract::{self, poison};
 
@@ -147,6 +147,43 @@ async fn a_message_that_is_received_too_often_is_poison() {
         let world = world.set(|options| options.max_receives = 2).await;
         poison::a_message_that_is_received_too_often_is_poison(&world, 2).await;
     }
+}
+
+#[tokio::test]
+async fn what_can_not_be_read_holds_up_nothing_beside_it() {
+    let world = World::on_disk();
+    send(&world, DISPATCH, &["a", "b", "c"]).await;
+    // Bodies are no longer in memory.
+    let world = world.again().await;
+    world.tamper("UPDATE messages SET body = x'ff' WHERE body = 'b'");
+    assert_eq!(bodies(&receive(&world, DISPATCH).await), ["a", "c"]);
+    world.clock.pass_s(1);
+    world.stores.receive(DISPATCH, 10).await.expect_err("it is the only one");
+    world.tamper("UPDATE messages SET body = 'b' WHERE body = x'ff'");
+    assert!(receive(&world, DISPATCH).await.is_empty(), "not at once");
+    world.clock.pass_s(1);
+    let received = receive(&world, DISPATCH).await;
+    assert_eq!((bodies(&received), received[0].receives), (vec!["b"], 2), "as after any restart");
+}
+
+#[tokio::test]
+async fn a_message_that_can_not_be_given_up_holds_up_nothing_beside_it() {
+    let world = World::on_disk().set(|options| options.max_receives = 1).await;
+    send(&world, DISPATCH, &["worn"]).await;
+    assert_eq!(receive(&world, DISPATCH).await.len(), 1);
+    let visibility = Visibility::default().delivery;
+    world.clock.pass_s(visibility.as_secs());
+    send(&world, DISPATCH, &["fresh"]).await;
+    world.tamper(
+        "CREATE TRIGGER refuse BEFORE UPDATE ON messages \
+         BEGIN SELECT RAISE(ABORT, 'refused'); END",
+    );
+    assert_eq!(bodies(&receive(&world, DISPATCH).await), ["fresh"]);
+    world.tamper("DROP TRIGGER refuse");
+    world.clock.pass_s(visibility.as_secs());
+    assert!(receive(&world, DISPATCH).await.is_empty());
+    let poison = receive(&world, Queue::Poison).await;
+    assert!(bodies(&poison).contains(&"worn"), "{poison:?}");
 }
 
 #[tokio::test]
