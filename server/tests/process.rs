@@ -383,7 +383,9 @@ async fn a_publish_is_carried_out_though_its_client_has_left() {
     let folder = tempfile::tempdir().expect("a folder");
     let world = World::start(Some(folder.path())).await;
     let receiver = Receiver::start().await;
-    world.put("/topics/orders", &json!({"properties": {"idempotency": {"windowInSeconds": 86_400}}})).await;
+    world
+        .put("/topics/orders", &json!({"properties": {"idempotency": {"windowInSeconds": 86_400}}}))
+        .await;
     world.subscribe("kept", &receiver.named("kept"), DEAD_LETTER_BUCKET).await;
     let keys = world.http.post(world.url("/topics/orders/listKeys")).send().await;
     let keys: Value = keys.expect("an answer").json().await.expect("keys");

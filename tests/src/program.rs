@@ -33,6 +33,7 @@ async fn build() -> anyhow::Result<PathBuf> {
     ensure!(built.status.success(), "the program gridpost does not compile");
     let told = String::from_utf8(built.stdout)?;
     let messages = told.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let paths = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
-    paths.last().context("cargo named no program")
+    let mut paths =
+        messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
+    paths.next_back().context("cargo named no program")
 }

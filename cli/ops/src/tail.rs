@@ -199,9 +199,7 @@ impl Seen {
     }
 }
 
-/// One line: when, whose, which, what.
-
-/// A line of the log in words.
+/// Returns a line of the log in words: when, whose, which, what.
 pub fn told(line: &AttemptLine) -> String {
     let text = |name| line.text(name).unwrap_or("-");
     let attempt = match line.line["attempt"].as_u64() {
