@@ -29,6 +29,11 @@ use crate::{
 use contents::{Contents, Message, Taken};
 use rows::Ids;
 
+/// A batch with so many bytes of bodies gets no further message: the receiver holds all of them.
+///
+/// Source: AWS Lambda, "Quotas": 6 MB in an invocation, which bounds a batch of a queue's mapping.
+const BATCH_BYTES_MAX: usize = 6 * 1_048_576;
+
 /// How long after a read that failed its message is received again.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
@@ -187,21 +192,28 @@ impl Queues {
         {
             tracing::warn!(%error, %queue, "messages that were received too often stay");
         }
-        self.with_bodies(CALL, line, taken, now + READ_AGAIN)
+        self.with_bodies(CALL, line, taken, now)
     }
 
-    /// Reads the bodies that are not in memory. Messages whose body can't be read are received `again`;
-    /// it is an error if that is so for all of them.
+    /// Reads the bodies that are not in memory, as many as one batch may have: the other messages stay.
+    /// Messages whose body can't be read are received a little later; it is an error if that is so for
+    /// all of them.
     fn with_bodies(
         &self,
         call: &'static str,
         line: &Line,
         taken: Vec<Taken>,
-        again: Timestamp,
+        now: Timestamp,
     ) -> Result<Vec<(Received, Option<String>)>, PortError> {
         let mut received = Vec::with_capacity(taken.len());
-        let mut failed = None;
-        for message in taken {
+        let (mut bytes, mut failed) = (0, None);
+        for mut message in taken {
+            if bytes >= BATCH_BYTES_MAX {
+                line.contents().give_back(&mut message, now);
+                // What was deleted meanwhile takes no body back.
+                self.room.release(message.body.as_ref());
+                continue;
+            }
             let body = match message.body {
                 Some(body) => {
                     self.room.release(Some(&body));
@@ -210,7 +222,7 @@ impl Queues {
                 None => match self.database.read(call, |it| rows::body(it, message.id)) {
                     Ok(body) => body,
                     Err(error) => {
-                        line.contents().give_back(message.id, message.receives, again);
+                        line.contents().give_back(&mut message, now + READ_AGAIN);
                         failed = Some(error);
                         continue;
                     }
@@ -221,6 +233,7 @@ impl Queues {
                 line.contents().remove(message.id);
                 continue;
             };
+            bytes += body.len();
             let whole = Received {
                 message_id: receipt::message_id(message.id),
                 receipt: receipt::write(message.id, message.receives),

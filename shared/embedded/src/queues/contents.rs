@@ -111,11 +111,12 @@ impl Contents {
 
     /// Takes a receive back that came to nothing: the message is visible then, as if it had not been
     /// received.
-    pub(super) fn give_back(&mut self, id: i64, receives: u32, visible_at: Timestamp) {
-        let is_same = self.hide(id, receives, visible_at).is_ok();
-        if let Some(message) = self.messages.get_mut(&id).filter(|_| is_same) {
+    pub(super) fn give_back(&mut self, taken: &mut Taken, visible_at: Timestamp) {
+        let is_same = self.hide(taken.id, taken.receives, visible_at).is_ok();
+        if let Some(message) = self.messages.get_mut(&taken.id).filter(|_| is_same) {
             message.receives -= 1;
-            self.received.remove(&(visible_at, id));
+            message.body = taken.body.take();
+            self.received.remove(&(visible_at, taken.id));
         }
     }
 

@@ -149,6 +149,27 @@ async fn a_message_that_is_received_too_often_is_poison() {
     }
 }
 
+/// A batch of Lambda has no more, either.
+#[tokio::test]
+async fn a_batch_has_no_more_bytes_than_an_invocation_takes() {
+    for world in World::both() {
+        let body = "x".repeat(250_000);
+        for _ in 0..10 {
+            send(&world, DISPATCH, &[body.as_str(); 10]).await;
+        }
+        // Some bodies are in memory and some are not.
+        let mut left = 100;
+        while left > 0 {
+            let received = world.stores.receive(DISPATCH, 100).await.expect("messages");
+            let bytes: usize = received.iter().map(|message| message.body.len()).sum();
+            assert!((1..=6_500_000).contains(&bytes), "{bytes} bytes with {left} messages left");
+            assert!(received.iter().all(|message| message.receives == 1), "{left}");
+            left -= received.len();
+        }
+        assert!(receive(&world, DISPATCH).await.is_empty());
+    }
+}
+
 #[tokio::test]
 async fn what_can_not_be_read_holds_up_nothing_beside_it() {
     let world = World::on_disk();
