@@ -58,6 +58,7 @@ async fn park(world: &World) {
         standing: DeliveryStatus::Waiting { due: NOW + LONG },
         past: vec![AttemptRecord::of(answer, (NOW, NOW), Some(DelayReason::Schedule))],
         receipt: None,
+        copies_until: None,
         resend: None,
         revision: 1,
     });

@@ -45,6 +45,8 @@ pub struct DeliveryInHand {
     pub revision: u64,
     /// The attempts that its state remembers.
     pub past: Vec<AttemptRecord>,
+    /// When the last copy of its message comes back that its state knows of.
+    pub copies_until: Option<Timestamp>,
     /// An operator's request for an attempt now, whatever its endpoint's health.
     pub resend: Option<Resend>,
     /// Whether its state was written while it was in hand: by an operator, or by another copy.
@@ -81,6 +83,7 @@ impl Received {
             status: None,
             revision: 0,
             past: Vec::new(),
+            copies_until: None,
             resend: None,
             is_contended: false,
             slot_at: None,
@@ -146,6 +149,10 @@ impl DeliveryInHand {
             standing: status,
             past: self.past.clone(),
             receipt: self.receipt(status),
+            copies_until: match status {
+                DeliveryStatus::Waiting { due } => self.copies_until.filter(|at| *at > due),
+                _ => self.copies_until,
+            },
             resend: None,
             revision: self.revision,
         }
@@ -166,6 +173,7 @@ impl DeliveryInHand {
             && matches!(state.standing, DeliveryStatus::Waiting { .. });
         self.status = (!is_behind).then_some(state.standing);
         self.revision = state.revision;
+        self.copies_until = state.last_copy_at();
         self.resend = state.resend;
         self.past.clone_from(&state.past);
         catch_up(&mut self.delivery, state);
@@ -184,6 +192,7 @@ impl DeliveryInHand {
         status: DeliveryStatus,
     ) -> Option<DeliveryState> {
         self.is_contended = true;
+        self.copies_until = self.copies_until.max(stored.last_copy_at());
         let is_answered = stored.resend.is_some() && stored.resend == self.resend;
         let is_behind = stored.attempts.made >= self.delivery.attempts.made;
         let is_asked = matches!(stored.standing, DeliveryStatus::Waiting { .. });

@@ -214,9 +214,11 @@ pub async fn mark_delivered(context: &Context, known: &DeliveryState) -> Result<
             counted = true;
         }
         let Some(stored) = stored? else { return Ok(Marked::Delivered) };
+        let copies_until = stored.last_copy_at();
         // `known` includes the attempt that succeeded, unless others have written meanwhile.
         let state = if stored.revision == known.revision { known.clone() } else { stored };
-        let state = DeliveryState { standing: DeliveryStatus::Delivered, ..state };
+        let state = DeliveryState { copies_until, ..state };
+        let state = state.over(DeliveryStatus::Delivered, context.clock.now());
         if context.states.save(&state).await? == Saved::Written {
             return Ok(Marked::Delivered);
         }

@@ -110,6 +110,7 @@ fn first_state(delivery: &Delivery, standing: DeliveryStatus) -> DeliveryState {
         standing,
         past: Vec::new(),
         receipt: None,
+        copies_until: None,
         resend: None,
         revision: 0,
     }

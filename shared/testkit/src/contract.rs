@@ -91,6 +91,7 @@ pub fn state(number: u128) -> DeliveryState {
         standing: DeliveryStatus::Waiting { due: Timestamp::from_millis(90_000) },
         past: Vec::new(),
         receipt: None,
+        copies_until: None,
         resend: None,
         revision: 0,
     }

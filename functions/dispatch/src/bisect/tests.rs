@@ -325,6 +325,7 @@ fn waiting(of: &Delivery, past: &[u16]) -> DeliveryState {
         standing: DeliveryStatus::Waiting { due: NOW },
         past: records,
         receipt: None,
+        copies_until: None,
         resend: None,
         revision: 0,
     }

@@ -39,6 +39,7 @@ fn state(of: &Delivery, resend_requested: bool) -> DeliveryState {
         past: vec![AttemptRecord::of(answer, (NOW, NOW), Some(DelayReason::MinimumDelay))],
         receipt: None,
         redriven_at: None,
+        copies_until: None,
         resend: resend_requested.then_some(Resend { at: NOW, was_due: NOW }),
         revision: 0,
     }

@@ -149,7 +149,7 @@ fn mapping(hand: &DeliveryInHand) -> Option<InputSchemaMapping> {
 /// end is never counted again.
 async fn note_end(context: &Context, state: DeliveryState) {
     context.meter.flush(context.clock.now());
-    let state = DeliveryState { standing: DeliveryStatus::Ended, ..state };
+    let state = state.over(DeliveryStatus::Ended, context.clock.now());
     if let Err(error) = context.states.save(&state).await {
         tracing::warn!(delivery.id = %state.id, error = %chain(&error), "failed to record an end");
     }

@@ -171,6 +171,7 @@ async fn a_success_beside_an_end_leaves_the_dead_letter_its_events() {
         standing,
         past: Vec::new(),
         receipt: None,
+        copies_until: None,
         resend: None,
         revision,
     };

@@ -37,6 +37,7 @@ fn state(world: &World, id: u128, seconds_ago: i64, standing: DeliveryStatus) ->
         standing,
         past: Vec::new(),
         receipt: None,
+        copies_until: None,
         resend: None,
         redriven_at: None,
         revision: 1,

@@ -65,6 +65,7 @@ async fn a_health_says_why_and_until_when() {
         standing: DeliveryStatus::Waiting { due: NOW },
         past: Vec::new(),
         receipt: None,
+        copies_until: None,
         resend: None,
         redriven_at: None,
         revision: 1,

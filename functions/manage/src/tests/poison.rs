@@ -72,6 +72,7 @@ pub(super) fn state(id: u128, standing: DeliveryStatus, revision: u64) -> Delive
         standing,
         past: Vec::new(),
         receipt: None,
+        copies_until: None,
         resend: None,
         redriven_at: None,
         revision,

@@ -51,6 +51,10 @@ pub struct DeliveryState {
     /// is received again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<String>,
+    /// The latest time at which a copy of its message is known to come back: longer than any wait, if
+    /// it was cut short by a late success or an operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies_until: Option<Timestamp>,
     /// An operator's request for an attempt now. The next attempt clears it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resend: Option<Resend>,
@@ -201,6 +205,23 @@ impl DeliveryState {
         self.redriven_at.unwrap_or(self.publish_time)
     }
 
+    /// When the last copy of its message comes back that this state knows of.
+    pub fn last_copy_at(&self) -> Option<Timestamp> {
+        let due = match self.standing {
+            DeliveryStatus::Waiting { due } => Some(due),
+            _ => None,
+        };
+        self.copies_until.max(due).max(self.resend.map(|resend| resend.was_due))
+    }
+
+    /// The same delivery, over since `now`: delivered or ended. Its mark outlives the copies of its
+    /// message that are known of.
+    #[must_use]
+    pub fn over(self, standing: DeliveryStatus, now: Timestamp) -> Self {
+        let copies_until = self.last_copy_at().max(Some(now));
+        Self { standing, copies_until, ..self }
+    }
+
     /// When the table may delete it: two days after the last moment at which a copy could matter.
     ///
     /// While a delivery waits for its endpoint, or for the end of a pause that makes it live longer,
@@ -218,7 +239,7 @@ impl DeliveryState {
                 self.attempts.last_at.unwrap_or(self.ttl_starts_at())
             }
         };
-        last + KEPT_FOR
+        last.max(self.copies_until.unwrap_or_default()) + KEPT_FOR
     }
 }
 
@@ -299,6 +320,34 @@ mod tests {
             state.attempts.last_at = last.map(day);
             state.redriven_at = redriven.map(day);
             assert_eq!(state.forget_at(), day(forgotten), "{row}");
+        }
+    }
+
+    /// What takes a delivery out of its wait leaves the message that waits: the mark is there for it.
+    #[test]
+    fn a_mark_outlives_the_copies_of_its_message() {
+        let day = |days: u64| Timestamp::default() + Duration::from_secs(days * 24 * 60 * 60);
+        let json = r#"{"id":"00000000-0000-0000-0000-000000000007","subscription":{"topic":"t",
+            "name":"s"},"publishTime":0,"attempts":{"made":1,"firstAt":0,"lastAt":0},
+            "standing":{"is":"ended"}}"#;
+        let ended: DeliveryState = serde_json::from_str(json).expect("a state");
+        let waits = |days: u64| DeliveryStatus::Waiting { due: day(days) };
+        let resend = |was_due| Some(Resend { at: day(0), was_due: day(was_due) });
+        // How it stands, an operator's request, a copy that is known of; when it is over and when the mark
+        // may go.
+        let table = [
+            (waits(5), None, None, 0, 5 + 2),
+            (waits(5), None, None, 6, 6 + 2),
+            (waits(1), resend(5), None, 1, 5 + 2),
+            (waits(1), None, Some(day(5)), 1, 5 + 2),
+            (DeliveryStatus::Ended, None, Some(day(5)), 1, 5 + 2),
+        ];
+        for (standing, resend, copies_until, over_at, forgotten) in table {
+            for over in [DeliveryStatus::Delivered, DeliveryStatus::Ended] {
+                let state = DeliveryState { standing, resend, copies_until, ..ended.clone() };
+                let state = state.over(over, day(over_at));
+                assert_eq!(state.forget_at(), day(forgotten), "{state:?}");
+            }
         }
     }
 }

@@ -9,7 +9,12 @@ mod trouble;
 use std::{num::NonZeroU32, time::Duration};
 
 use gridpost_core::{
-    delivery::parking::RECEIVES_MAX, retry::profile::ProfileName, subscription::Batching,
+    delivery::parking::RECEIVES_MAX,
+    retry::{
+        outcome::Outcome,
+        profile::{ProfileName, Rule},
+    },
+    subscription::Batching,
 };
 use gridpost_simulation::{
     checker,
@@ -162,6 +167,24 @@ fn a_late_200_takes_the_retry_away() {
 
 /// Every wait ends for all, and all but a few wait again: messages are received many hundreds of
 /// times. SQS gives up one that was received 1,000 times.
+/// Its message is parked for days, and finds the mark of the success when it comes.
+#[test]
+fn a_late_200_takes_a_retry_away_that_is_days_off() {
+    let late = Reaction::status(200).after(Duration::from_secs(45));
+    let answers = vec![Reaction::status(500), late, Reaction::status(200)];
+    let mut scenario = Scenario::default()
+        .with("orders", ProfileName::Namespace, Some(Script::Answers(answers)), |subscription| {
+            let policy = &mut subscription.retry_policy;
+            policy.schedule_s = Some(vec![60, 400_000]);
+            policy.status_rules.outcomes.insert(Outcome::TimedOut, Rule::Retry { min_s: 10 });
+        })
+        .publish("orders", 0, &[10]);
+    // All that waits for more than a quarter of an hour is parked.
+    scenario.retry_in_flight_limit = 0;
+    let remains = lived(&scenario);
+    assert_attempts(&remains, &[0, 60]);
+}
+
 #[test]
 fn a_backlog_behind_a_rate_limit_wears_no_message_out() {
     let limited = Script::Limited { per_second: 1, retry_after: None };

@@ -129,10 +129,8 @@ async fn count_piece(context: &Context, piece: &Piece) -> Result<u64, PortError>
 /// Lets copies of the message that are elsewhere delete themselves. Best effort: without it they go
 /// on, and what was counted as dropped may be delivered.
 async fn note_end(context: &Context, delivery: &Delivery, state: Option<DeliveryState>) {
-    let ended = DeliveryState {
-        standing: DeliveryStatus::Ended,
-        ..state.unwrap_or_else(|| first_state(delivery, DeliveryStatus::Ended))
-    };
+    let state = state.unwrap_or_else(|| first_state(delivery, DeliveryStatus::Ended));
+    let ended = state.over(DeliveryStatus::Ended, context.clock.now());
     let saved = context.states.save(&ended).await;
     if !matches!(saved, Ok(Saved::Written)) {
         tracing::warn!(delivery.id = %delivery.id, "the end of a purged delivery was not noted");
