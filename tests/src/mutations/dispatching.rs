@@ -161,8 +161,8 @@ pub(super) const ALL: &[Mutation] = &[
         name: "end noted before its count is written",
         file: END,
         old: r#"    context.meter.flush(context.clock.now());
-    let state = DeliveryState { standing: DeliveryStatus::Ended"#,
-        new: "    let state = DeliveryState { standing: DeliveryStatus::Ended",
+    let state = state.over(DeliveryStatus::Ended"#,
+        new: "    let state = state.over(DeliveryStatus::Ended",
     },
     Mutation {
         name: "delivered in the hour of the delivery, not of the publish",
