@@ -5,6 +5,9 @@
 //! subject's pages. Everything is rendered here; the browser gets no data but what it shows. The pages
 //! call what the commands call, with the caller's AWS identity, so the console may do what its user may.
 
+// `println!` and `eprintln!` panic where the reader went away: `gridpost_ops::output` does not.
+#![warn(clippy::print_stderr, clippy::print_stdout)]
+
 mod assets;
 mod cost;
 mod create_topic;

@@ -232,7 +232,7 @@ resource "aws_lambda_alias" "live" {
   }
 }
 
-# The command line shifts only aliases with this description (cli/src/rollout/plan.rs).
+# The command line shifts only aliases with this description (cli/ops/src/rollout/plan.rs).
 resource "aws_lambda_alias" "shifted" {
   count = var.settings.versions && var.settings.rollout ? 1 : 0
 

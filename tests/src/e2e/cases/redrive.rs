@@ -236,7 +236,8 @@ async fn redrive(world: &World, topic: &Topic<'_>, flags: &[&str]) -> anyhow::Re
     let mut command = tokio::process::Command::new(program::gridpost().await?);
     command.arg("--home").arg(world.ground.home().root());
     command.args(["--json", "dead-letter", "redrive", "--topic", &topic.name]);
-    let ended = command.args(["--subscription", NAME]).args(flags).output().await?;
+    let ended =
+        command.args(["--subscription", NAME]).args(flags).kill_on_drop(true).output().await?;
     let told = String::from_utf8_lossy(&ended.stderr);
     ensure!(ended.status.success(), "gridpost dead-letter redrive: {}: {told}", ended.status);
     Ok(())
