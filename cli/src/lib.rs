@@ -22,7 +22,7 @@ use output::Output;
 ///
 /// # Errors
 ///
-/// What [`failure::report`] prints.
+/// What [`gridpost_ops::failure::report`] prints.
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let output = Output::new(arguments.json);
     let target = arguments.target.arguments();

@@ -1,6 +1,10 @@
 //! The command line's program, as a process that tests start.
 
-use std::env;
+use std::env::{
+    self,
+    consts::{ARCH, OS},
+};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -11,23 +15,57 @@ use tokio::sync::OnceCell;
 
 static BUILT: OnceCell<PathBuf> = OnceCell::const_new();
 
-/// Builds the program `gridpost` by the profile of the program that runs, and returns its path. Cargo
-/// compiles nothing that `cargo test` has compiled.
+/// Builds the program `gridpost` by the profile of the program that runs and into its target folder, and
+/// returns its path. Cargo compiles nothing that `cargo test` has compiled.
 pub async fn gridpost() -> anyhow::Result<&'static Path> {
     Ok(BUILT.get_or_try_init(build).await?)
 }
 
+/// How a program was built, by its path: `FOLDER[/TARGET]/PROFILE[/deps]/NAME`.
+#[derive(Debug, PartialEq, Eq)]
+struct Place<'p> {
+    folder: &'p Path,
+    /// Where one was named, even this machine's.
+    target: Option<&'p str>,
+    profile: &'p str,
+}
+
+impl<'p> Place<'p> {
+    fn of(program: &'p Path) -> Option<Self> {
+        let beside = program.parent()?;
+        // `cargo test` puts its programs a folder deeper than `cargo run`.
+        let built = if beside.ends_with("deps") { beside.parent()? } else { beside };
+        let profile = match built.file_name()?.to_str()? {
+            "debug" => "dev",
+            name => name,
+        };
+        let above = built.parent()?;
+        let name = above.file_name().and_then(OsStr::to_str);
+        match name.filter(|name| is_target(name)) {
+            Some(target) => Some(Self { folder: above.parent()?, target: Some(target), profile }),
+            None => Some(Self { folder: above, target: None, profile }),
+        }
+    }
+}
+
+/// Whether it is the name of a target whose programs run here, such as `x86_64-unknown-linux-gnu`.
+fn is_target(name: &str) -> bool {
+    let mut parts = name.split('-');
+    parts.next() == Some(ARCH) && parts.any(|part| part == OS)
+}
+
 async fn build() -> anyhow::Result<PathBuf> {
     let own = env::current_exe()?;
-    let folders = own.ancestors().skip(1).filter_map(|folder| folder.file_name()?.to_str());
-    // `cargo test` puts its programs a folder deeper than `cargo run`.
-    let profile = folders.into_iter().find(|name| *name != "deps").context("a profile's folder")?;
-    let profile = if profile == "debug" { "dev" } else { profile };
+    let place = Place::of(&own).context("a profile's folder")?;
     let cargo = env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace")?;
     let mut build = child::command(&cargo);
     // Not by its package: features are those of all packages together then, as `cargo test` has them.
-    build.args(["build", "--quiet", "--bin", "gridpost", "--profile", profile]);
+    build.args(["build", "--quiet", "--bin", "gridpost", "--profile", place.profile]);
+    build.arg("--target-dir").arg(place.folder);
+    if let Some(target) = place.target {
+        build.args(["--target", target]);
+    }
     build.args(["--message-format", "json-render-diagnostics"]).current_dir(root);
     let built = build.stderr(Stdio::inherit()).output().await.context("cargo can't be started")?;
     ensure!(built.status.success(), "the program gridpost does not compile");
@@ -36,4 +74,27 @@ async fn build() -> anyhow::Result<PathBuf> {
     let mut paths =
         messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
     paths.next_back().context("cargo named no program")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_programs_path_tells_how_it_was_built() {
+        let target = format!("{ARCH}-unknown-{OS}-gnu");
+        let named = Some(target.as_str());
+        for (path, folder, want, profile) in [
+            ("/w/target/debug/deps/e2e-0f".to_owned(), "/w/target", None, "dev"),
+            ("/w/target/debug/crash".to_owned(), "/w/target", None, "dev"),
+            ("/tmp/fast-one/fast/crash".to_owned(), "/tmp/fast-one", None, "fast"),
+            (format!("/w/target/{target}/debug/deps/e2e-0f"), "/w/target", named, "dev"),
+            (format!("/t/{target}/release/crash"), "/t", named, "release"),
+            ("/debug/crash".to_owned(), "/", None, "dev"),
+        ] {
+            let want = Place { folder: Path::new(folder), target: want, profile };
+            assert_eq!(Place::of(Path::new(&path)), Some(want), "{path}");
+        }
+        assert_eq!(Place::of(Path::new("crash")), None);
+    }
 }
