@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use gridpost_core::time::Timestamp;
+use gridpost_core::time::{Pace, Timestamp};
 use gridpost_ports::Clock;
 use gridpost_runtime::system::SystemClock;
 use serde::{Deserialize, Serialize};
@@ -46,14 +46,9 @@ impl Speed {
         self.0
     }
 
-    /// What a time of the machine's is by the clock.
-    pub fn by_the_clock(self, real: Duration) -> Duration {
-        real.saturating_mul(self.0)
-    }
-
-    /// What a time of the clock's takes on the machine.
-    pub fn really(self, by_the_clock: Duration) -> Duration {
-        by_the_clock / self.0
+    /// The same of a clock.
+    pub fn pace(self) -> Pace {
+        Pace::times(self.0)
     }
 }
 
@@ -164,10 +159,9 @@ impl DevClock {
 
     /// Waits until the clock shows that time.
     pub async fn sleep_until(&self, until: Timestamp) {
-        let left = until.since(self.now());
-        if !left.is_zero() {
+        if until > self.now() {
             // What is less than a millisecond would end before the clock shows the time.
-            sleep(self.speed.really(left).max(Duration::from_millis(1))).await;
+            sleep(self.left(until).max(Duration::from_millis(1))).await;
         }
     }
 
@@ -188,6 +182,10 @@ impl DevClock {
 impl Clock for DevClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.anchor.at(machine_ms()))
+    }
+
+    fn pace(&self) -> Pace {
+        self.speed.pace()
     }
 }
 
@@ -219,9 +217,9 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Speed>(), want, "{text}");
         }
-        let speed = Speed(60);
-        assert_eq!(speed.really(Duration::from_secs(60)), Duration::from_secs(1));
-        assert_eq!(speed.by_the_clock(Duration::from_secs(1)), Duration::from_secs(60));
+        let pace = Speed(60).pace();
+        assert_eq!(pace.really(Duration::from_secs(60)), Duration::from_secs(1));
+        assert_eq!(pace.by_the_clock(Duration::from_secs(1)), Duration::from_secs(60));
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(crate) async fn invoke(
     batch: Vec<Received>,
 ) -> Option<BTreeSet<String>> {
     let now = world.clock.now();
-    let deadline = now + world.clock.speed().by_the_clock(mapping.timeout);
+    let deadline = now + world.clock.pace().by_the_clock(mapping.timeout);
     let run = run(world, mapping.queue, batch, (now, deadline));
     let Ok(kept) = timeout(mapping.timeout, run).await else {
         tracing::error!(queue = %mapping.queue, "an invocation ran into its timeout");
@@ -69,9 +69,7 @@ async fn run(
 /// minutes that it takes: no two overlap.
 pub(crate) async fn wake_each_minute(world: Arc<World>) {
     loop {
-        let now = world.clock.now();
-        let until = now + world.clock.speed().by_the_clock(WAKE_RUN);
-        let failed = match caught(wake(&world.wake, until)).await {
+        let failed = match caught(wake(&world.wake, world.clock.after(WAKE_RUN))).await {
             Ok(Ok(_)) => None,
             Ok(Err(error)) => Some(chain(&error)),
             Err(panic) => Some(panic),

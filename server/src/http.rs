@@ -5,7 +5,12 @@
 //! this machine as its host, so that a name which an attacker points here opens nothing, and one that a
 //! page of another origin sends is refused. No answer has a CORS header.
 
-use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    net::IpAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use gridpost_core::gateway::Request;
 use gridpost_ingest::{handler::handle, route::Route};
@@ -24,6 +29,7 @@ use serde_json::Value;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
+    sync::oneshot,
     task::JoinSet,
     time::{sleep, timeout},
 };
@@ -44,15 +50,23 @@ const TLS_BEGINS_WITHIN: Duration = Duration::from_secs(10);
 
 type Reply = Response<Full<Bytes>>;
 
+/// What answers requests, and the requests under way: a client that leaves ends its connection, and
+/// must not end half way what it has asked for.
+struct Answering {
+    world: Arc<World>,
+    under_way: Mutex<JoinSet<()>>,
+}
+
 /// Answers requests for ever.
 pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, world: Arc<World>) {
-    // Dropped with this task, which ends every connection.
+    let answering = Arc::new(Answering { world, under_way: Mutex::default() });
+    // Dropped with this task, which ends every connection and every request.
     let mut connections = JoinSet::new();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
                 let _ = stream.set_nodelay(true);
-                connections.spawn(connect(stream, tls.clone(), Arc::clone(&world)));
+                connections.spawn(connect(stream, tls.clone(), Arc::clone(&answering)));
             }
             // A failed accept is one client's trouble; the pause keeps a lasting one from spinning.
             Err(_) => sleep(Duration::from_millis(50)).await,
@@ -62,24 +76,22 @@ pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, world
 }
 
 /// Answers the requests of one connection.
-async fn connect(stream: TcpStream, tls: Option<TlsAcceptor>, world: Arc<World>) {
-    let Some(tls) = tls else { return converse(stream, world).await };
+async fn connect(stream: TcpStream, tls: Option<TlsAcceptor>, answering: Arc<Answering>) {
+    let Some(tls) = tls else { return converse(stream, &answering).await };
     // A client that does not trust the CA breaks off here.
     if let Ok(Ok(stream)) = timeout(TLS_BEGINS_WITHIN, tls.accept(stream)).await {
-        converse(stream, world).await;
+        converse(stream, &answering).await;
     }
 }
 
-async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, world: Arc<World>) {
-    let service = service_fn(|request| {
-        let world = Arc::clone(&world);
-        async move { Ok::<_, Infallible>(answer(world, request).await) }
-    });
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, answering: &Answering) {
+    let service = service_fn(async |request| Ok::<_, Infallible>(answer(answering, request).await));
     // A client that breaks off mid-request is no error of ours.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn answer(world: Arc<World>, request: hyper::Request<Incoming>) -> Reply {
+async fn answer(answering: &Answering, request: hyper::Request<Incoming>) -> Reply {
+    let world = &answering.world;
     let (parts, body) = request.into_parts();
     if let Err(refusal) = admit(&parts.headers, &parts.uri) {
         return message(StatusCode::FORBIDDEN, refusal);
@@ -101,15 +113,26 @@ async fn answer(world: Arc<World>, request: hyper::Request<Incoming>) -> Reply {
         return json(StatusCode::OK, world.counts.document(now, speed).to_string());
     }
     let request = gateway_request(&parts.method, &parts.uri, &parts.headers, body);
-    // A client that leaves ends this future, and must not end half way what it has asked for.
-    let carried_out = match is_publish(&parts.method, parts.uri.path()) {
-        true => tokio::spawn(async move { publish(&world, request).await }),
-        false => tokio::spawn(async move { managed(&world, request).await }),
-    };
-    carried_out.await.unwrap_or_else(|error| {
-        tracing::error!(%error, "a request could not be carried out to its end");
+    answering.carry_out(request).await.unwrap_or_else(|_| {
+        tracing::error!("a request could not be carried out to its end");
         message(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error")
     })
+}
+
+impl Answering {
+    /// Carries a request out to its end, whether or not its reply is still waited for.
+    fn carry_out(&self, request: Request) -> oneshot::Receiver<Reply> {
+        let (world, (replies, reply)) = (Arc::clone(&self.world), oneshot::channel());
+        let mut under_way = self.under_way.lock().expect("no panic while held");
+        while under_way.try_join_next().is_some() {}
+        under_way.spawn(async move {
+            let _ = replies.send(match is_publish(&request.method, &request.path) {
+                true => publish(&world, request).await,
+                false => managed(&world, request).await,
+            });
+        });
+        reply
+    }
 }
 
 /// Lets a request through, unless it may come from a page of another origin.

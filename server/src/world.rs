@@ -11,7 +11,11 @@ use gridpost_core::{
         identities::Identities,
     },
     publish::fan_out::PIECE_DELIVERIES_MAX,
-    retry::{health::Durations, lane::LaneSettings, response_text::ResponseBytes},
+    retry::{
+        health::Durations,
+        lane::{LEASE, LaneSettings},
+        response_text::ResponseBytes,
+    },
     subscription::Resource,
 };
 use gridpost_dead_letter as dead_letter;
@@ -196,7 +200,8 @@ pub(crate) fn url(address: SocketAddr, is_https: bool) -> String {
 
 fn store_options(options: &Options) -> StoreOptions {
     // What protects a message in hand is a time of the machine: an attempt takes as long as it takes.
-    let hidden = |timeout: Duration| options.speed.by_the_clock(timeout + mapping::VISIBLE_AFTER);
+    let hidden =
+        |timeout: Duration| options.speed.pace().by_the_clock(timeout + mapping::VISIBLE_AFTER);
     StoreOptions {
         folder: options.data.clone(),
         sync: options.sync,
@@ -242,14 +247,18 @@ impl Parts {
     }
 
     fn cache(&self) -> ConfigurationCache {
-        let speed = self.clock.speed();
+        let pace = self.clock.pace();
         let limits = Limits {
-            fresh_for: speed.by_the_clock(CONFIGURATION_KEPT_FOR),
-            stale_for: speed.by_the_clock(default::CONFIGURATION_STALE_FOR),
+            fresh_for: pace.by_the_clock(CONFIGURATION_KEPT_FOR),
+            stale_for: pace.by_the_clock(default::CONFIGURATION_STALE_FOR),
             bytes_max: CONFIGURATION_BYTES_MAX,
         };
         let tables: Arc<dyn Configuration> = self.store.tables();
         ConfigurationCache::new(tables, self.clock(), Arc::new(SystemDice), limits)
+    }
+
+    fn lanes(&self) -> LaneSettings {
+        LaneSettings { lease: self.clock.pace().by_the_clock(LEASE), ..LaneSettings::default() }
     }
 
     fn ingest(&self) -> ingest::Context {
@@ -300,7 +309,7 @@ impl Parts {
             settings: dispatch::Settings {
                 probation: Durations::default(),
                 retry_shards: RETRY_QUEUES,
-                lanes: LaneSettings::default(),
+                lanes: self.lanes(),
                 first_listeners_max: LISTENERS_MAX,
                 retry_listeners_max: RETRY_LISTENERS_MAX,
                 // Every long wait is parked, as `gridpost up` has it: then it can be seen.

@@ -10,9 +10,10 @@ mod server;
 mod world;
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use gridpost_core::time::Timestamp;
@@ -24,7 +25,7 @@ use process::{
 };
 use reqwest::{Certificate, Client, StatusCode};
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::{net::TcpListener, time::sleep};
 use world::{FAST, World, event, until};
 
 impl World {
@@ -113,6 +114,75 @@ async fn an_event_is_delivered_retried_and_dead_lettered() {
     // What was settled is attempted no more.
     assert_eq!((receiver.seen("fine").len(), receiver.seen("bad").len()), (1, 1));
     world.dev.stop().await;
+}
+
+/// What guards real calls takes as long as they do, however fast the clock is.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_that_a_pause_has_held_comes_once() {
+    const EVENTS: usize = 4_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let world = World::start(Some(folder.path())).await;
+    let receiver = Receiver::start().await;
+    world.subscribe("held", &receiver.named("held"), DEAD_LETTER_BUCKET).await;
+    let path = "/topics/orders/eventSubscriptions/held";
+    let change = async |verb: &str| {
+        let asked = world
+            .http
+            .post(world.url(&format!("{path}/{verb}")))
+            .json(&json!({"timeToLiveRuns": true}));
+        let answer = asked.send().await.expect("an answer");
+        assert_eq!(answer.status(), StatusCode::OK, "{verb}");
+    };
+    change("pause").await;
+    for hundred in 0..EVENTS / 100 {
+        let events =
+            (0..100).map(|number| event("held", &format!("h-{hundred}-{number}"))[0].take());
+        world.publish_all(&events.collect()).await;
+    }
+    let parked = async || {
+        let (mut count, mut path) = (0, "/parked".to_owned());
+        loop {
+            let page = world.get(&path).await;
+            count += page["value"].as_array().map_or(0, Vec::len);
+            let Some(next) = page["nextLink"].as_str() else { return count };
+            path = next.trim_start_matches(&world.url("")).to_owned();
+        }
+    };
+    until("what is held", async || (parked().await == EVENTS).then_some(())).await;
+    assert_eq!(receiver.seen("held").len(), 0);
+    change("resume").await;
+    until("all of it", async || (receiver.seen("held").len() >= EVENTS).then_some(())).await;
+    // A minute of the clock is a tenth of a second: wake has run often enough to send more.
+    sleep(Duration::from_secs(3)).await;
+    let seen = receiver.seen("held");
+    let once: BTreeSet<_> = seen.iter().map(|attempt| &attempt.event_id).collect();
+    assert_eq!((seen.len(), once.len(), parked().await), (EVENTS, EVENTS, 0));
+    world.dev.stop().await;
+}
+
+/// What is dropped holds nothing: not for as long as a request takes that is under way.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_is_dropped_leaves_its_folder() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let world = World::start(Some(folder.path())).await;
+    let silent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let endpoint = format!("http://{}", silent.local_addr().expect("an address"));
+    let http = world.http.clone();
+    let path = world.url("/topics/orders/eventSubscriptions/silent");
+    let document = json!({"properties": {"destination": {"endpointType": "WebHook",
+        "properties": {"endpointUrl": endpoint}}}});
+    // Its handshake is never answered.
+    let asked = tokio::spawn(async move { http.put(path).json(&document).send().await });
+    let _unanswered = silent.accept().await.expect("a handshake");
+    let dropped_at = Instant::now();
+    drop(world);
+    asked.await.expect("no panic").expect_err("it ends with the process");
+    until("the folder", async || {
+        let options = Options { data: Some(folder.path().to_owned()), ..Options::default() };
+        Dev::start(options).await.ok()
+    })
+    .await;
+    assert!(dropped_at.elapsed() < Duration::from_secs(10), "a handshake takes longer");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -107,6 +107,7 @@ async fn parked_deliveries_wait_for_wake() {
     let (_, parked) = tables_of("parked").await;
     parking::parked_deliveries_are_found_when_they_are_due(&parked).await;
     parking::a_lot_is_found_in_the_order_of_its_ends(&parked).await;
+    parking::what_is_parked_again_is_not_removed(&parked, OF_MOTO).await;
     parking::how_far_wake_has_come_is_noted(&parked).await;
     let (states, parked) = tables_of("listed").await;
     parking::a_list_finds_each_parked_delivery_once(&states, &parked).await;

@@ -71,6 +71,7 @@ async fn park(world: &World) {
         group,
         postponed: 0,
         lot: None,
+        parked_at: Timestamp::default(),
         watch: None,
         body,
     };

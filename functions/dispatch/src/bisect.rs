@@ -123,7 +123,8 @@ impl Batch<'_> {
             let now = self.context.clock.now();
             bisection.leave_out(|delivery| now >= self.hands[delivery].expires_at());
             let Some(group) = bisection.next_part() else { break };
-            let is_late = self.context.clock.now().since(parts_began_at) >= longest;
+            let passed = self.context.clock.now().since(parts_began_at);
+            let is_late = self.context.clock.pace().really(passed) >= longest;
             if (is_late && parts >= PARTS_LEAST) || !self.may_go_on().await {
                 break;
             }
@@ -150,13 +151,12 @@ impl Batch<'_> {
     /// Whether another part may be sent: there is time for it, and the endpoint's rate allows it.
     async fn may_go_on(&self) -> bool {
         let (context, subscription) = (self.context, self.hands[0].subscription());
-        let now = context.clock.now();
         let is_authenticated = subscription.authentication.is_some();
         let token = if is_authenticated { AUTHENTICATED_WITHIN } else { Duration::ZERO };
-        if self.deadline.since(now) < token + RESPONSE_WAIT + BESIDES_RESPONSE {
+        if context.clock.left(self.deadline) < token + RESPONSE_WAIT + BESIDES_RESPONSE {
             return false;
         }
-        let is_left = |until: Timestamp| until.since(now) >= RESPONSE_WAIT + NOTED_WITHIN;
+        let is_left = |until: Timestamp| context.clock.left(until) >= RESPONSE_WAIT + NOTED_WITHIN;
         if !self.held_until.is_none_or(is_left) {
             return false;
         }

@@ -95,7 +95,7 @@ fn wave<'a>(
             if resting.is_empty() {
                 return Vec::new();
             }
-            tokio::time::sleep(rest).await;
+            tokio::time::sleep(context.clock.pace().really(rest)).await;
             wave(context, owner, resting, report).await
         };
         let (mut late, resting, ()) = futures::join!(

@@ -58,8 +58,7 @@ pub async fn handle(context: &Context, records: Vec<Record>, deadline: Timestamp
         gone.delete(context).await;
         // Flush the counts of failures too: listening takes long.
         context.meter.flush(context.clock.now());
-        let now = context.clock.now();
-        let deadline = now + deadline.since(now).saturating_sub(END_WAIT);
+        let deadline = context.clock.after(context.clock.left(deadline).saturating_sub(END_WAIT));
         late_response::listen_all(context, queue, late, deadline).boxed().await;
     }
     let kept = all.iter().filter(|id| !gone.ids.contains(*id));

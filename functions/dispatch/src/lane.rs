@@ -14,7 +14,7 @@ use gridpost_core::{
     delivery::parking::IN_FLIGHT_HIGH_WATER,
     error::chain,
     retry::{
-        lane::{self, BeyondBound, HANGS_AFTER, LEASE, LaneReport},
+        lane::{self, BeyondBound, HANGS_AFTER, LaneReport},
         outcome::Outcome,
     },
     subscription::EventSubscription,
@@ -95,7 +95,7 @@ impl<'c> Lease<'c> {
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
         let granted = context.healths.take(subscription, holder, wanted, now, settings).await?;
         let learned = Mutex::new(LaneReport { under_way: granted, ..LaneReport::default() });
-        let (subscription, until) = (Arc::clone(subscription), now + LEASE);
+        let (subscription, until) = (Arc::clone(subscription), now + settings.lease);
         let lease = Self { context, subscription, holder, until, learned };
         Ok((lease, granted as usize))
     }
@@ -108,7 +108,7 @@ impl<'c> Lease<'c> {
     /// Records the result of a request.
     pub fn note(&self, response: &Response) {
         let (began_at, ended_at) = response.times;
-        let took = ended_at.since(began_at);
+        let took = self.context.clock.pace().really(ended_at.since(began_at));
         let mut learned = self.learned.lock().expect("no panic while held");
         learned.took += took;
         if response.results.iter().any(is_silent) {

@@ -122,7 +122,7 @@ async fn is_quiet(context: &Context, queue: Queue) -> bool {
 /// Resolves when the listener's time is over or its lane has no more slots to spare.
 async fn fills(context: &Context, listener: Listener) {
     loop {
-        let left = listener.until.since(context.clock.now());
+        let left = context.clock.left(listener.until);
         tokio::time::sleep(left.min(LOOK_AGAIN)).await;
         if left <= LOOK_AGAIN || !is_quiet(context, listener.queue).await {
             return;
@@ -133,7 +133,7 @@ async fn fills(context: &Context, listener: Listener) {
 /// Listens for a late response. A success marks the deliveries, so that their retries delete
 /// themselves; a failure changes nothing.
 async fn listen(context: &Context, late: Late, mut stopped: watch::Receiver<bool>) {
-    let left = late.until.since(context.clock.now());
+    let left = context.clock.left(late.until);
     let answer = tokio::select! {
         biased;
         answer = tokio::time::timeout(left, late.answer) => answer,

@@ -50,6 +50,7 @@ fn plan_for(context: &Context, hand: &DeliveryInHand, health: &Health, spread: D
     let asking = AdmissionRequest {
         delivery: hand.delivery.id,
         now,
+        pace: context.clock.pace(),
         admitted: context.healths.admitted(subscription, now),
         spread,
         dice: context.dice.roll(),

@@ -215,7 +215,7 @@ async fn send_and_settle(
     deadline: Timestamp,
 ) -> Result<SentAndSettled, PortError> {
     let Some(first) = hands.first() else { return Ok((Vec::new(), None)) };
-    let left = deadline.since(context.clock.now());
+    let left = context.clock.left(deadline);
     let is_authenticated = first.subscription().authentication.is_some();
     let token = if is_authenticated { AUTHENTICATED_WITHIN } else { Duration::ZERO };
     if left < token + RESPONSE_WAIT + BESIDES_RESPONSE {

@@ -24,9 +24,9 @@ pub(crate) async fn begin(
     keyed: &Keyed,
     by: Uuid,
 ) -> Result<Option<Record>, PublishError> {
-    let mut stored = None;
+    let (clock, mut stored) = (&context.clock, None);
     for _ in 0..LOOKS_MAX {
-        let record = match keyed.next(stored.as_ref(), by, context.clock.now())? {
+        let record = match keyed.next(stored.as_ref(), by, clock.now(), clock.pace())? {
             Next::Begin(record) => record,
             Next::Begun(record) => return Ok(Some(record)),
             Next::Repeated => {

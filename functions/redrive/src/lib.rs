@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, ops::RangeInclusive, sync::Arc, time::Duration}
 
 use gridpost_core::{
     delivery::{
-        Delivery, claim,
+        Delivery, claim, parking,
         queue::{POISON_RECEIVES, Queue},
         redrive::{Job, Lease, Phase, RedriveMessage, Status, Verdict},
     },
@@ -209,11 +209,17 @@ async fn take(
     if job.status != Status::Running {
         return Ok(Err(NextStep::Done));
     }
+    let begins_at = job.begins_at(context.clock.pace());
+    if now < begins_at {
+        // No delay of a message is as long where the clock runs fast.
+        return Ok(Err(NextStep::GoOn(parking::delay_s(begins_at.since(now)))));
+    }
     if let Some(lease) = job.lease.as_ref().filter(|lease| lease.until > now) {
         let seconds = lease.until.since(now).as_secs() + 1;
         return Ok(Err(NextStep::GoOn(u32::try_from(seconds).unwrap_or(*FAILED_WAIT_S.end()))));
     }
-    job.lease = Some(Lease { holder, until: deadline + LEASE_SLACK });
+    let slack = context.clock.pace().by_the_clock(LEASE_SLACK);
+    job.lease = Some(Lease { holder, until: deadline + slack });
     Ok(match context.redrives.save(&job).await? {
         Saved::Written => Ok(Job { revision: job.revision + 1, ..job }),
         Saved::Conflict => Err(NextStep::GoOn(1)),
@@ -251,7 +257,7 @@ impl Worker<'_> {
     }
 
     fn has_time(&self) -> bool {
-        self.deadline.since(self.context.clock.now()) >= BATCH_WAIT
+        self.context.clock.left(self.deadline) >= BATCH_WAIT
     }
 
     /// Events for an event subscription that is gone would be dropped; their dead letters stay.
@@ -314,7 +320,7 @@ impl Worker<'_> {
                 return Ok(false);
             }
             let paced_until = began_at + self.job.pace(events);
-            sleep(paced_until.since(context.clock.now())).await;
+            sleep(context.clock.left(paced_until)).await;
             began_at = context.clock.now();
         }
     }

@@ -59,7 +59,8 @@ async fn world(letters: usize) -> Deployment {
         send_again: false,
         dry_run: false,
         source_schema: None,
-        created_at: START,
+        // What it is to send can be seen.
+        created_at: Timestamp::from_millis(START.as_millis() - 5_000),
         updated_at: START,
         status: Status::Running,
         phase: Phase::Counting,

@@ -135,16 +135,19 @@ async fn keep(context: &Context, mut watch: Box<Watch>, next: Parked) -> Result<
     if is_known {
         watch.over_since = if is_paused { None } else { watch.over_since.or(Some(now)) };
     }
-    let watched_for = context.settings.configuration_stale_for + WATCHED_BESIDES;
+    let pace = context.clock.pace();
+    let watched_for = pace.by_the_clock(context.settings.configuration_stale_for + WATCHED_BESIDES);
     let is_over = |since: Timestamp| now.since(since) >= watched_for;
     let is_closed = is_known && watch.over_since.is_some_and(is_over);
     // Copies of dispatch that have not heard of it would hold again what comes before.
-    let (ended_at, soonest) =
-        (stored.and_then(|stored| stored.pauses.ended_at(now)), now + REMOVED_WITHIN);
-    let heard_at =
-        ended_at.map_or(soonest, |at| soonest.max(at + context.settings.configuration_kept_for));
+    let (ended_at, soonest) = (
+        stored.and_then(|stored| stored.pauses.ended_at(now)),
+        now + pace.by_the_clock(REMOVED_WITHIN),
+    );
+    let kept_for = context.settings.configuration_kept_for;
+    let heard_at = ended_at.map_or(soonest, |at| soonest.max(at + pace.by_the_clock(kept_for)));
     let from = (!is_paused).then_some(heard_at);
-    let next = Parked { watch: Some(watch), ..next };
+    let next = Parked { parked_at: now, watch: Some(watch), ..next };
     context.parking.park(&next).await?;
     let strands = (0..PARKED_PARTITIONS).map(|partition| (partition, None)).collect();
     let (sent, is_empty, failed) = (0, true, None);
@@ -244,7 +247,8 @@ async fn release(
     let mut places: BTreeMap<_, Vec<_>> = BTreeMap::new();
     let (fitted, refused) = fit_all(context, leaving, until).await;
     let now = context.clock.now();
-    let soonest = now + REMOVED_WITHIN;
+    let pace = context.clock.pace();
+    let soonest = now + pace.by_the_clock(REMOVED_WITHIN);
     let spread = fitted.into_iter().zip(before..).map(|((queue, held), count)| {
         places.entry(held.id).or_default().push(held.due);
         // Where nothing is known of the pause, all that waits for its end may have one due time.
@@ -253,8 +257,8 @@ async fn release(
     });
     let spread: Vec<_> = spread.collect();
     let times = SendTimes {
-        begin_until: until.min(now + SENT_WITHIN),
-        answered_until: Some(now + ANSWERED_WITHIN),
+        begin_until: until.min(now + pace.by_the_clock(SENT_WITHIN)),
+        answered_until: Some(now + pace.by_the_clock(ANSWERED_WITHIN)),
     };
     let (mut sent, mut is_whole) = (Vec::with_capacity(spread.len()), true);
     for result in send_all(context, spread, times).await.into_iter().chain(refused) {
@@ -295,7 +299,7 @@ async fn remove_before(
     soonest: Timestamp,
 ) -> Result<(), PortError> {
     let late = || PortError::new("removing held deliveries", "too slow: they are sent once more");
-    let left = soonest.since(context.clock.now()).saturating_sub(GIVEN_UP_FOR);
+    let left = context.clock.left(soonest).saturating_sub(GIVEN_UP_FOR);
     if left.is_zero() {
         return Err(late());
     }

@@ -137,7 +137,7 @@ async fn send_batch(
     let answers = match times.answered_until {
         None => call.await,
         // It may have been sent: it stays, and a duplicate follows at worst.
-        Some(at) => tokio::time::timeout(at.since(now), call).await.unwrap_or_default(),
+        Some(at) => tokio::time::timeout(context.clock.left(at), call).await.unwrap_or_default(),
     };
     let mut answers = answers.into_iter();
     let result = |parked| match answers.next() {

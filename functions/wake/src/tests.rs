@@ -36,7 +36,17 @@ fn at_minute(minute: i64) -> Timestamp {
 
 fn parked(id: u128, minute: i64, shard: usize, body: String) -> Parked {
     let (id, group) = (Uuid::from_u128(id), "g".to_owned());
-    Parked { id, due: at_minute(minute), shard, group, postponed: 0, lot: None, watch: None, body }
+    Parked {
+        id,
+        due: at_minute(minute),
+        parked_at: Timestamp::default(),
+        shard,
+        group,
+        postponed: 0,
+        lot: None,
+        watch: None,
+        body,
+    }
 }
 
 /// The message of a delivery with one event of about so many bytes.
@@ -202,8 +212,7 @@ async fn what_can_never_be_sent_is_parked_anew_and_holds_up_no_minute() {
     let want = Parked {
         due: later,
         postponed: 1,
-        lot: None,
-        watch: None,
+        parked_at: page.due[0].parked_at,
         ..parked(1, 101, 0, unreadable)
     };
     assert_eq!(page.due, [want], "nothing of it is lost, and there is one of it");

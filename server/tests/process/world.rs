@@ -34,11 +34,15 @@ impl World {
     }
 
     pub(crate) async fn publish(&self, event_type: &str, id: &str) {
+        self.publish_all(&event(event_type, id)).await;
+    }
+
+    pub(crate) async fn publish_all(&self, events: &Value) {
         let keys = self.http.post(self.url("/topics/orders/listKeys")).send().await;
         let keys: Value = keys.expect("an answer").json().await.expect("keys");
         let key = keys["key1"].as_str().expect("a key");
         let request = self.http.post(self.url("/topics/orders/api/events"));
-        let answer = request.header("aeg-sas-key", key).json(&event(event_type, id)).send().await;
+        let answer = request.header("aeg-sas-key", key).json(events).send().await;
         assert_eq!(answer.expect("an answer").status(), StatusCode::OK);
     }
 

@@ -263,7 +263,17 @@ fn parked(item: &Item) -> Option<Parked> {
             );
             let (due, id, lot) = told_by(&place)?;
             let group = "unreadable".to_owned();
-            Some(Parked { id, due, shard: 0, group, postponed: 0, lot, watch: None, body })
+            Some(Parked {
+                id,
+                due,
+                parked_at: Timestamp::default(),
+                shard: 0,
+                group,
+                postponed: 0,
+                lot,
+                watch: None,
+                body,
+            })
         }
     }
 }
@@ -313,6 +323,7 @@ mod tests {
             group: group.to_owned(),
             postponed: 0,
             lot: None,
+            parked_at: Timestamp::default(),
             watch: None,
             body: "b".to_owned(),
         };

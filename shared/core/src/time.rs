@@ -23,6 +23,31 @@ pub struct Timestamp(i64);
 const ISO_8601: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
+/// How many times as fast as the machine's a clock runs. What guards a call or a request lasts as long
+/// as that takes on the machine, by whatever clock it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace(u32);
+
+impl Pace {
+    /// The machine's own.
+    pub const REAL: Self = Self(1);
+
+    /// So many times as fast; at least once.
+    pub const fn times(times: u32) -> Self {
+        Self(if times == 0 { 1 } else { times })
+    }
+
+    /// What a time of the machine's is by the clock.
+    pub fn by_the_clock(self, real: Duration) -> Duration {
+        real.saturating_mul(self.0)
+    }
+
+    /// What a time of the clock's takes on the machine.
+    pub fn really(self, by_the_clock: Duration) -> Duration {
+        by_the_clock / self.0
+    }
+}
+
 impl Timestamp {
     /// The earliest time that all formats can write: the beginning of the year 0.
     pub const MIN: Self = Self(-62_167_219_200_000);

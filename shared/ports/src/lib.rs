@@ -22,7 +22,7 @@ use std::{fmt, time::Duration};
 use async_trait::async_trait;
 use gridpost_core::{
     publish::idempotency::{Record as PublishRecord, RecordKey},
-    time::Timestamp,
+    time::{Pace, Timestamp},
 };
 use uuid::Uuid;
 
@@ -47,6 +47,21 @@ pub use topics::{Configuration, DELETED_AT_ONCE_MAX, SubscriptionStore, TopicKey
 /// The time.
 pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
+
+    /// How fast it runs.
+    fn pace(&self) -> Pace {
+        Pace::REAL
+    }
+
+    /// The time at which so much of the machine's will have passed.
+    fn after(&self, real: Duration) -> Timestamp {
+        self.now() + self.pace().by_the_clock(real)
+    }
+
+    /// How much of the machine's time is left until then; zero if that has passed.
+    fn left(&self, until: Timestamp) -> Duration {
+        self.pace().really(until.since(self.now()))
+    }
 }
 
 /// Randomness.

@@ -49,6 +49,8 @@ pub enum Difference {
     /// A message moved to the poison queue becomes a new one. SQS keeps its id, its send time, its
     /// receive count and its group.
     MovesAsNew,
+    /// What was parked again since it was read is not removed. DynamoDB removes what has its key.
+    KeepsWhatIsParkedAgain,
     /// Items are kept for ever. DynamoDB deletes them within two days after they expire.
     KeepsItems,
 }
@@ -57,7 +59,8 @@ pub enum Difference {
 pub const OF_FAKES: &[Difference] = &[Difference::MovesAsNew];
 
 /// The differences of the stores of one machine.
-pub const OF_EMBEDDED: &[Difference] = &[Difference::HidesForLonger, Difference::KeepsMessages];
+pub const OF_EMBEDDED: &[Difference] =
+    &[Difference::HidesForLonger, Difference::KeepsMessages, Difference::KeepsWhatIsParkedAgain];
 
 /// The differences of moto, a second AWS emulator.
 pub const OF_MOTO: &[Difference] = &[
@@ -121,6 +124,7 @@ pub fn parked(number: u128) -> Parked {
         group: "t/s".to_owned(),
         postponed: 0,
         lot: None,
+        parked_at: Timestamp::default(),
         watch: None,
         body: "{}".to_owned(),
     }

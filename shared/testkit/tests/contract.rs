@@ -133,6 +133,7 @@ async fn tables_keep_what_was_written() {
     tables::jobs_are_kept_by_event_subscription(&*tables()).await;
     parking::parked_deliveries_are_found_when_they_are_due(&*tables()).await;
     parking::a_lot_is_found_in_the_order_of_its_ends(&*tables()).await;
+    parking::what_is_parked_again_is_not_removed(&*tables(), OF_FAKES).await;
     let both = tables();
     parking::a_list_finds_each_parked_delivery_once(&*both, &*both).await;
     parking::how_far_wake_has_come_is_noted(&*tables()).await;

@@ -237,6 +237,7 @@ impl Lot {
             group: "orders/warehouse".to_owned(),
             postponed: 0,
             lot: None,
+            parked_at: Timestamp::default(),
             watch: None,
             body: String::new(),
         };

@@ -151,7 +151,7 @@ pub(super) const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "a redrive begins before all that it is to send can be seen",
-        file: "functions/manage/src/routes/redrives.rs",
+        file: "shared/core/src/delivery/redrive.rs",
         old: "SEEN_AFTER: Duration = Duration::from_secs(5)",
         new: "SEEN_AFTER: Duration = Duration::ZERO",
     },

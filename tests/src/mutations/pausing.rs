@@ -50,7 +50,7 @@ pub(super) const WAKE: &[Mutation] = &[
     Mutation {
         name: "what is let go comes before dispatch has heard of it",
         file: LOT,
-        old: "soonest.max(at + context.settings.configuration_kept_for)",
+        old: "soonest.max(at + pace.by_the_clock(kept_for))",
         new: "soonest.max(at)",
     },
     Mutation {
@@ -86,8 +86,8 @@ pub(super) const WAKE: &[Mutation] = &[
     Mutation {
         name: "a call that hangs keeps what others sent from a lot",
         file: "functions/wake/src/send.rs",
-        old: "tokio::time::timeout(at.since(now), call)",
-        new: "tokio::time::timeout(10 * at.since(now), call)",
+        old: "tokio::time::timeout(context.clock.left(at), call)",
+        new: "tokio::time::timeout(10 * context.clock.left(at), call)",
     },
     Mutation {
         name: "a lot takes what another one holds",

@@ -16,8 +16,8 @@ pub(super) const SIMULATION: &[Mutation] = &[
     Mutation {
         name: "a publish that is under way answered as done",
         file: CORE,
-        old: "Err(PublishError::UnderWay { retry_after_s: wait_s(lease_until, now) })",
-        new: "Ok(wait_s(lease_until, now)).map(|_| Next::Repeated)",
+        old: "Err(PublishError::UnderWay { retry_after_s: wait_s(left) })",
+        new: "Ok(wait_s(left)).map(|_| Next::Repeated)",
     },
     Mutation {
         name: "no lease: two copies at the same publish",

@@ -93,7 +93,8 @@ pub(super) async fn beside_another(
     due: Timestamp,
 ) -> Settled {
     let now = context.clock.now();
-    let left = parking::held(due.since(now).min(ATTEMPT_MAX));
+    let attempt_max = context.clock.pace().by_the_clock(ATTEMPT_MAX);
+    let left = parking::held(due.since(now).min(attempt_max));
     let seconds = parking::hidden_s(left, now.since(hand.record.received_at));
     let Record { queue, receipt, .. } = &hand.record;
     if let Err(error) = context.receiver.hide(*queue, receipt, seconds).await {
@@ -263,8 +264,17 @@ async fn store(
     if body.len() > parking::BODY_BYTES_MAX {
         body = payload::set_apart(context, message).await?.encode();
     }
-    let (id, group) = (hand.delivery.id, hand.subscription().key.to_string());
-    let parked = Parked { id, due, shard, group, postponed: 0, lot, watch: None, body };
+    let parked = Parked {
+        id: hand.delivery.id,
+        due,
+        parked_at: context.clock.now(),
+        shard,
+        group: hand.subscription().key.to_string(),
+        postponed: 0,
+        lot,
+        watch: None,
+        body,
+    };
     context.parking.park(&parked).await?;
     context.meter.count(metric::PARKED_COUNT, &[], 1);
     Ok(Disposition::Delete)

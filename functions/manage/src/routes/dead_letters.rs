@@ -111,7 +111,7 @@ struct Look<'l> {
 impl<'l> Look<'l> {
     fn new(context: &'l Context, choice: &'l Choice, from: Option<Position>) -> Self {
         let walk = Walk::from(&*context.dead_letters, &choice.source, &choice.wanted, from);
-        Self { context, walk, until: context.clock.now() + LOOK_MAX, given: None }
+        Self { context, walk, until: context.clock.after(LOOK_MAX), given: None }
     }
 
     /// The next letter; none at the end of them, or of the time.

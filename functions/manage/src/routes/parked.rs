@@ -9,7 +9,7 @@ use futures::{StreamExt, stream};
 use gridpost_core::{
     delivery::{
         Delivery,
-        parking::Parked,
+        parking::{self, Parked},
         state::{DeliveryState, DeliveryStatus},
     },
     document::{Code, Object, Problems},
@@ -28,10 +28,15 @@ use crate::{
 const TOPIC: &str = "topic";
 const SUBSCRIPTION: &str = "eventSubscription";
 
-/// What is sent back comes after so many seconds: surely after it was removed from the parking lot, which
+/// What is sent back comes after so long: surely after it was removed from the parking lot, which
 /// takes six seconds at most. dispatch may park it again, under the same key where it is due in the same
 /// minute, and that must not be what is removed.
-pub(super) const REMOVED_WITHIN_S: u32 = 10;
+const REMOVED_WITHIN: Duration = Duration::from_secs(10);
+
+/// The delay of a parked delivery that is sent back.
+pub(super) fn delay_s(context: &Context) -> u32 {
+    parking::delay_s(context.clock.pace().by_the_clock(REMOVED_WITHIN))
+}
 
 /// What the query of the list may have.
 pub(super) const LIST: Form =
@@ -186,7 +191,7 @@ async fn search(
     page: &Page,
     chosen: &Chosen,
 ) -> Result<(Vec<One>, Option<ParkedCursor>), PortError> {
-    let until = context.clock.now() + LOOK_MAX;
+    let until = context.clock.after(LOOK_MAX);
     let mut place = page.after.as_deref().and_then(place_of);
     let mut found = Vec::new();
     loop {
@@ -310,7 +315,7 @@ async fn carry_out(
         }
         Err(_) => (one.parked.body.clone(), wanted),
     };
-    let outgoing = Outgoing { body, group: one.parked.group.clone(), delay_s: REMOVED_WITHIN_S };
+    let outgoing = Outgoing { body, group: one.parked.group.clone(), delay_s: delay_s(context) };
     send_back(context, super::retry_queue(context, &one.parked)?, outgoing).await?;
     context.parking.remove(&one.parked).await?;
     Ok(standing)

@@ -32,7 +32,7 @@ pub(super) const LIST: Form = Form { filters: &[], is_token: None };
 const LOOK_MAX: Duration = Duration::from_secs(12);
 
 /// How long what is looked at stays hidden if it is not shown again: longer than the request lasts.
-const HIDDEN_S: u32 = 60;
+const HIDDEN_FOR: Duration = Duration::from_secs(60);
 
 /// Messages that one request sends back or purges, and that it may name.
 const REMOVED_MAX: usize = 100;
@@ -59,14 +59,16 @@ struct Look<'c> {
 
 impl<'c> Look<'c> {
     fn new(context: &'c Context) -> Self {
-        let until = context.clock.now() + LOOK_MAX;
+        let until = context.clock.after(LOOK_MAX);
         Self { context, until, seen: BTreeSet::new(), hidden: Vec::new(), is_complete: false }
     }
 
     /// Some messages more, or none at the end of the queue or of the time.
     async fn next(&mut self) -> Result<Vec<Poisoned>, PortError> {
+        let hidden_for = self.context.clock.pace().by_the_clock(HIDDEN_FOR);
+        let hidden_s = u32::try_from(hidden_for.as_secs()).unwrap_or(u32::MAX);
         while self.context.clock.now() < self.until {
-            let received = self.context.poison.receive(HIDDEN_S).await?;
+            let received = self.context.poison.receive(hidden_s).await?;
             if received.is_empty() {
                 self.is_complete = true;
                 break;
@@ -159,7 +161,7 @@ fn not_found_message(id: &str, count: usize, is_complete: bool) -> String {
     if is_complete {
         format!(
             "There is no message {id} in the poison queue now. One that somebody else looks at is \
-             hidden for up to {HIDDEN_S} s; one that was sent back has another id."
+             hidden for up to a minute; one that was sent back has another id."
         )
     } else {
         format!(

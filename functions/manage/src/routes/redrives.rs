@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use gridpost_core::{
     delivery::{
+        parking,
         queue::Queue,
         redrive::{Counts, Job, Phase, RedriveMessage, Status},
     },
     document::{Object, Problems, quoted, text},
     subscription::{SubscriptionKey, resource as subscription_resource},
-    time::Timestamp,
+    time::{Pace, Timestamp},
     topic::resource as topic_resource,
 };
 use gridpost_ports::{Outgoing, PortError, Saved};
@@ -41,11 +42,7 @@ pub(super) const LIST: Form =
 
 /// What was written so shortly before a job began is left to the next one: S3 tells times in whole
 /// seconds.
-const SETTLED_AFTER_MS: i64 = 2_000;
-
-/// A job is worked at so long after it began, at the soonest. S3 may date an object to the begin of
-/// its writing, which has 5 s: one that the job did not see yet would count as sent by it.
-const SEEN_AFTER: Duration = Duration::from_secs(5);
+const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
 /// What a request that begins a job says.
 struct Asked {
@@ -84,7 +81,7 @@ pub(super) async fn start(context: &Context, key: &SubscriptionKey, input: &Valu
         lease: None,
         revision: 0,
     };
-    let Asked { mut job, target } = read(input, base)?;
+    let Asked { mut job, target } = read(input, base, context.clock.pace())?;
     if let Some(target) = target {
         let (_, target) = subscriptions::existing(context, &target).await?;
         (job.to, job.to_uid, job.schema) = (target.key, target.uid, target.delivery_schema);
@@ -109,12 +106,14 @@ pub(super) async fn start(context: &Context, key: &SubscriptionKey, input: &Valu
     Ok(Reply::created(document(&job)))
 }
 
-fn read(input: &Value, base: Job) -> Result<Asked, Problems> {
+fn read(input: &Value, base: Job, pace: Pace) -> Result<Asked, Problems> {
     let mut problems = Problems::default();
     let read = Object::root(input, &mut problems).map(|mut root| {
         let mut wanted = dead_letters::wanted_of(&mut root, &mut problems);
         // What is written from now on may be what it sends itself.
-        let settled = Timestamp::from_millis(base.created_at.as_millis() - SETTLED_AFTER_MS);
+        let unsettled = pace.by_the_clock(SETTLED_AFTER).as_millis();
+        let settled = base.created_at.as_millis() - i64::try_from(unsettled).unwrap_or(i64::MAX);
+        let settled = Timestamp::from_millis(settled);
         wanted.to = Some(wanted.to.map_or(settled, |to| to.min(settled)));
         let target = target(&mut root, &base.subscription, &mut problems);
         let pace = 1..=EVENTS_PER_SECOND_MAX;
@@ -191,9 +190,8 @@ async fn give_way(context: &Context, job: &Job) -> Result<(), Reply> {
 
 /// Has the job worked at, once all that it is to send can be seen.
 async fn tick(context: &Context, job: &Job) -> Result<(), PortError> {
-    let wait = (job.created_at + SEEN_AFTER).since(context.clock.now());
-    let wait_s = u32::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(0);
-    let delay_s = if job.dry_run { 0 } else { wait_s };
+    let (now, pace) = (context.clock.now(), context.clock.pace());
+    let delay_s = parking::delay_s(job.begins_at(pace).since(now));
     let (body, group) = (RedriveMessage::of(job).encode(), job.subscription.to_string());
     send_back(context, Queue::Redrive, Outgoing { body, group, delay_s }).await
 }

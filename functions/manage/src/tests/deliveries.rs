@@ -289,6 +289,7 @@ fn parked() -> Parked {
         shard: 2,
         postponed: 0,
         lot: None,
+        parked_at: Timestamp::default(),
         watch: None,
         group: "demo/s-1".to_owned(),
         body,

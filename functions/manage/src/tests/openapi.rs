@@ -343,6 +343,7 @@ async fn what_waits_has_the_form_that_it_says() {
             shard: 0,
             postponed: 0,
             lot: None,
+            parked_at: gridpost_core::time::Timestamp::default(),
             watch: None,
             group,
             body,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use gridpost_core::{
     delivery::{Delivery, parking::Parked, queue::Queue, state::DeliveryStatus},
     retry::EndReason,
+    time::Timestamp,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -25,6 +26,7 @@ async fn park(world: &World, id: u128, name: &str, body: Option<&str>) {
         shard: 2,
         postponed: 0,
         lot: None,
+        parked_at: Timestamp::default(),
         watch: None,
         group: format!("demo/{name}"),
         body: body.map_or_else(|| delivery.due_at(NOW + LONG).encode(), str::to_owned),
@@ -131,6 +133,7 @@ async fn what_is_parked_for_a_queue_that_is_gone_is_released_to_another_one() {
             shard: 9,
             postponed: 2,
             lot: None,
+            parked_at: Timestamp::default(),
             watch: None,
             group,
             body,

@@ -28,8 +28,8 @@ async fn main() -> Result<(), Error> {
     let context = context(Clients::from_env()?, Arc::clone(&meter))?;
     let context = &context;
     lambda::serve(&meter, move |_schedule: Value, deadline| async move {
-        let now = context.clock.now();
-        let woken = wake(context, now + deadline.since(now).saturating_sub(LAST_CALLS)).await?;
+        let left = context.clock.left(deadline).saturating_sub(LAST_CALLS);
+        let woken = wake(context, context.clock.after(left)).await?;
         Ok::<_, Error>(json!({ "sent": woken.sent, "postponed": woken.postponed }))
     })
     .await

@@ -70,6 +70,9 @@ pub const SPREAD_MAX: Duration = Duration::from_secs(10 * 60);
 pub struct Parked {
     pub id: Uuid,
     pub due: Timestamp,
+    /// When it was parked: tells it from one that is parked in its place later.
+    #[serde(default)]
+    pub parked_at: Timestamp,
     /// The retry queue it goes back to.
     pub shard: usize,
     /// The fair-queue group it goes back with.
@@ -111,7 +114,7 @@ impl Parked {
     pub fn postponed(self, now: Timestamp) -> Self {
         let wait = POSTPONED_FIRST * (1 << self.postponed.min(4));
         let postponed = self.postponed.saturating_add(1);
-        Self { due: now + wait.min(POSTPONED_MAX), postponed, ..self }
+        Self { due: now + wait.min(POSTPONED_MAX), parked_at: now, postponed, ..self }
     }
 }
 
@@ -163,6 +166,7 @@ impl Parked {
         Self {
             id,
             due: now + WATCHED_FROM,
+            parked_at: now,
             shard: 0,
             group: subscription.to_string(),
             postponed: 0,
@@ -328,6 +332,7 @@ mod tests {
             group: "t/s".to_owned(),
             postponed: 0,
             lot: None,
+            parked_at: Timestamp::default(),
             watch: None,
             body: "b".to_owned(),
         };

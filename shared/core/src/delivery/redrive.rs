@@ -19,11 +19,19 @@ use super::{
         stored::Letter,
     },
 };
-use crate::{event::DeliverySchema, subscription::SubscriptionKey, time::Timestamp};
+use crate::{
+    event::DeliverySchema,
+    subscription::SubscriptionKey,
+    time::{Pace, Timestamp},
+};
 
 /// How long a job, and with it the record of what it has sent, is kept after its last change: 400
 /// days.
 pub const KEPT_FOR: Duration = Duration::from_secs(400 * 24 * 60 * 60);
+
+/// A job is worked at so long after it began, at the soonest. S3 may date an object to the begin of
+/// its writing, which has 5 s: one that the job did not see yet would count as sent by it.
+const SEEN_AFTER: Duration = Duration::from_secs(5);
 
 /// So many runs of objects that could not be read are kept by a job: it is written after each batch.
 const UNREAD_MAX: usize = 100;
@@ -194,6 +202,12 @@ pub struct Found {
 }
 
 impl Job {
+    /// When it may be worked at: once all that it is to send can be seen.
+    pub fn begins_at(&self, pace: Pace) -> Timestamp {
+        let unseen = if self.dry_run { Duration::ZERO } else { pace.by_the_clock(SEEN_AFTER) };
+        self.created_at + unseen
+    }
+
     /// Decides about a letter; `earlier` are the other jobs of the event subscription.
     pub fn verdict(&self, found: &Found, earlier: &[Job]) -> Verdict {
         let Found { letter, written_at, schema, .. } = found;

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::PublishError;
 use crate::{
-    time::Timestamp,
+    time::{Pace, Timestamp},
     topic::{Revision, Topic},
 };
 
@@ -151,13 +151,15 @@ impl Keyed {
         stored: Option<&Record>,
         by: Uuid,
         now: Timestamp,
+        pace: Pace,
     ) -> Result<Next, PublishError> {
+        let lease = pace.by_the_clock(LEASE);
         let fresh = |publish, revision| Record {
             publish,
             by,
             content: self.content.clone(),
-            until: now + self.window,
-            standing: Standing::Begun { lease_until: now + LEASE },
+            until: now + self.window.max(lease),
+            standing: Standing::Begun { lease_until: now + lease },
             revision,
         };
         let Some(stored) = stored else { return Ok(Next::Begin(fresh(by, 0))) };
@@ -173,7 +175,8 @@ impl Keyed {
             // Its write was answered by an error, and yet took effect.
             Standing::Begun { .. } if stored.by == by => Ok(Next::Begun(stored.clone())),
             Standing::Begun { lease_until } if lease_until > now => {
-                Err(PublishError::UnderWay { retry_after_s: wait_s(lease_until, now) })
+                let left = pace.really(lease_until.since(now));
+                Err(PublishError::UnderWay { retry_after_s: wait_s(left) })
             }
             Standing::Begun { .. } => Ok(Next::Begin(fresh(stored.publish, stored.revision))),
         }
@@ -206,9 +209,8 @@ impl Record {
     }
 }
 
-/// How long a repetition is told to wait.
-fn wait_s(lease_until: Timestamp, now: Timestamp) -> u32 {
-    let left = lease_until.since(now);
+/// How long a repetition is told to wait that finds so much of the lease left.
+fn wait_s(left: Duration) -> u32 {
     if left > LEASE.saturating_sub(USUAL) {
         return 1;
     }

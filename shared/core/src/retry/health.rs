@@ -19,7 +19,10 @@ use super::{
     outcome::{Outcome, RESPONSE_WAIT},
     profile::Rule,
 };
-use crate::{retry::Rules, time::Timestamp};
+use crate::{
+    retry::Rules,
+    time::{Pace, Timestamp},
+};
 
 pub use change::{
     FailedAttempt, SeenAttempts, SuccessfulAttempt, after_failure, after_failures, after_success,
@@ -386,6 +389,8 @@ impl Recovery {
 pub struct AdmissionRequest {
     pub delivery: Uuid,
     pub now: Timestamp,
+    /// How fast the clock runs that says so.
+    pub pace: Pace,
     /// How many deliveries this copy of dispatch has admitted for the subscription in this second.
     pub admitted: u64,
     /// The spread of the end of a wait, by the size of the backlog: see
@@ -436,11 +441,12 @@ pub fn admit(
     }
     match health.probe {
         // A second copy of the probing delivery waits too: one request probes, not two.
-        Some(probe) if now < probe.lease_until => {
-            Admission::Wait { until: now + PROBED_LOOK_AGAIN + asking.moment(health) }
-        }
+        Some(probe) if now < probe.lease_until => Admission::Wait {
+            until: now + asking.pace.by_the_clock(PROBED_LOOK_AGAIN) + asking.moment(health),
+        },
         _ => {
-            let probe = Probe { delivery: asking.delivery, lease_until: now + PROBE_LEASE };
+            let lease_until = now + asking.pace.by_the_clock(PROBE_LEASE);
+            let probe = Probe { delivery: asking.delivery, lease_until };
             Admission::Probe(Box::new(Health { probe: Some(probe), ..health.clone() }))
         }
     }

@@ -66,6 +66,9 @@ pub struct LaneSettings {
     pub slow_after: Duration,
     /// How long a mark lasts unless it is renewed.
     pub mark: Duration,
+    /// How long a request may be under way before its lease is another's: [`LEASE`] by the machine's
+    /// clock.
+    pub lease: Duration,
     /// The window in which votes are added up.
     pub window: Duration,
     /// The votes that mark an unknown endpoint; at least 1.
@@ -84,6 +87,7 @@ impl Default for LaneSettings {
     fn default() -> Self {
         Self {
             slow_after: Duration::from_millis(500),
+            lease: LEASE,
             mark: Duration::from_secs(10),
             window: Duration::from_secs(10),
             first_budget: 2,
@@ -252,7 +256,7 @@ pub fn take(
         next.leases = slow.leases_of_others(holder, now);
     }
     if granted > 0 {
-        next.leases.push(Lease { holder, requests: granted, until: now + LEASE });
+        next.leases.push(Lease { holder, requests: granted, until: now + settings.lease });
     }
     (renewed(&next, now, settings), granted)
 }

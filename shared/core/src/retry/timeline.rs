@@ -16,7 +16,7 @@ use crate::{
         self, Decision, DelayReason, EndReason, Failure, Rules, attempts::Attempts,
         outcome::RESPONSE_WAIT,
     },
-    time::Timestamp,
+    time::{Pace, Timestamp},
 };
 
 /// The scenario to simulate.
@@ -76,8 +76,14 @@ pub fn play(question: &Question<'_>) -> Timeline {
         if retry::is_expired(question.rules.policy, start, now) {
             break End::Undelivered(EndReason::TimeToLiveExceeded);
         }
-        let asking =
-            AdmissionRequest { delivery: id, now, admitted: 0, spread: Duration::ZERO, dice: 0.0 };
+        let asking = AdmissionRequest {
+            delivery: id,
+            now,
+            pace: Pace::REAL,
+            admitted: 0,
+            spread: Duration::ZERO,
+            dice: 0.0,
+        };
         match health::admit(&health, question.rules, question.probation_policy, asking) {
             Admission::Attempt => {}
             Admission::Probe(claimed) => health = *claimed,

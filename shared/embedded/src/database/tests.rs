@@ -1,6 +1,10 @@
 use std::sync::atomic::AtomicU32;
 
+use gridpost_core::delivery::queue::Queue;
+use gridpost_ports::{Outgoing, QueueSender};
+
 use super::*;
+use crate::queues::Queues;
 
 struct Still;
 
@@ -18,6 +22,12 @@ fn database(folder: &Path) -> Arc<Database> {
 
 fn note(connection: &Connection, number: i64) -> rusqlite::Result<()> {
     set_note(connection, &format!("note {number}"), number)
+}
+
+/// Lets the file grow by so many pages.
+fn limit(connection: &Connection, pages: i64) -> rusqlite::Result<()> {
+    let now: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
+    connection.pragma_update_and_check(None, "max_page_count", now + pages, |_| Ok(()))
 }
 
 fn notes(database: &Database) -> Vec<i64> {
@@ -110,12 +120,7 @@ async fn one_that_fails_fails_alone() {
 async fn what_is_answered_on_a_full_disk_is_there() {
     let folder = tempfile::tempdir().expect("a folder");
     let database = database(folder.path());
-    let pages = |connection: &Connection| {
-        let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
-        let most = pages + 20;
-        connection.pragma_update_and_check(None, "max_page_count", most, |_| Ok(()))
-    };
-    database.write("limit", pages).await.expect("a limit");
+    database.write("limit", |connection| limit(connection, 20)).await.expect("a limit");
     let put = |number: i64| {
         let database = Arc::clone(&database);
         let work = move |connection: &Connection| {
@@ -142,6 +147,24 @@ async fn what_is_answered_on_a_full_disk_is_there() {
     for number in &answered {
         assert!(stored.contains(number), "{number} was answered");
     }
+}
+
+#[tokio::test]
+async fn a_send_that_fills_the_disk_leaves_no_message() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let database = database(folder.path());
+    let options = Options { folder: Some(folder.path().to_owned()), ..Options::default() };
+    let queues = Queues::open(&database, Arc::new(Still), &options).expect("queues");
+    database.write("limit", |connection| limit(connection, 20)).await.expect("a limit");
+    let message = |bytes| Outgoing { body: "x".repeat(bytes), group: "g".to_owned(), delay_s: 0 };
+    // The last ones would have room, once what was before them is rolled back.
+    let sizes = [1_000, 200_000, 1_000, 1_000];
+    let answers = queues.send(Queue::Dispatch, sizes.map(message).into()).await;
+    assert!(answers.iter().all(Result::is_err), "{answers:?}");
+    let count = "SELECT COUNT(*) FROM messages";
+    let count = |connection: &Connection| connection.query_row(count, [], |row| row.get(0));
+    let stored: i64 = database.read("messages", count).expect("readable");
+    assert_eq!(stored, 0, "they come after the next start, and were sent again");
 }
 
 #[tokio::test]

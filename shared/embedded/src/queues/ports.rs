@@ -54,10 +54,17 @@ impl QueueSender for Queues {
                 (Arc::clone(&self.all), Arc::clone(&self.ids), Arc::clone(&self.room));
             let write = move |connection: &Connection| {
                 let write = |message| {
-                    let (id, refused) = (ids.next(), limits.refuse(&message));
-                    refused.map_or_else(|| written(connection, queue, id, now, message), Err)
+                    let id = ids.next();
+                    if let Some(reason) = limits.refuse(&message) {
+                        return Ok(Err(reason));
+                    }
+                    match written(connection, queue, id, now, message) {
+                        // All was rolled back: a later insert would be committed by itself.
+                        Err(error) if connection.is_autocommit() => Err(error),
+                        written => Ok(written.map_err(|error| error.to_string())),
+                    }
                 };
-                Ok(messages.into_iter().map(write).collect::<Vec<Written>>())
+                messages.into_iter().map(write).collect::<rusqlite::Result<Vec<Written>>>()
             };
             let then = move |written: Vec<Written>| {
                 let line = &all[&queue];
@@ -90,11 +97,10 @@ fn written(
     id: i64,
     now: Timestamp,
     message: Outgoing,
-) -> Written {
+) -> rusqlite::Result<(i64, Message)> {
     let visible_at = now + Duration::from_secs(u64::from(message.delay_s));
     let texts = (message.group.as_str(), message.body.as_str());
-    let inserted = rows::insert(connection, id, queue, (now, visible_at), texts);
-    inserted.map_err(|error| error.to_string())?;
+    rows::insert(connection, id, queue, (now, visible_at), texts)?;
     let message = Message {
         sent_at: now,
         visible_at,

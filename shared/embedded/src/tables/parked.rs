@@ -20,6 +20,9 @@ const PAGE_BYTES_MAX: usize = 1_048_576;
 /// The name of wake's cursor.
 const WAKE: &str = "wake";
 
+/// When a row was parked that does not say so.
+const UNREADABLE: Timestamp = Timestamp::from_millis(0);
+
 const READING: &str = "parked: reading";
 
 /// The columns that queries read, in this order.
@@ -55,8 +58,8 @@ impl Found {
                 tracing::error!(minute, id, %error, "unreadable parked row; its message goes to the first retry queue");
                 let due = Timestamp::from_millis(minute.checked_mul(60_000)?);
                 let (id, group) = (id.parse().ok()?, "unreadable".to_owned());
-                let (lot, watch) = (None, None);
-                Some(Parked { id, due, shard: 0, group, postponed: 0, lot, watch, body })
+                let (lot, watch, parked_at) = (None, None, UNREADABLE);
+                Some(Parked { id, due, parked_at, shard: 0, group, postponed: 0, lot, watch, body })
             }
         }
     }
@@ -83,9 +86,22 @@ fn key_of(parked: &Parked) -> Key {
     (parked.due_minute(), parked_partition(parked.id), parked.place())
 }
 
-fn remove(connection: &Connection, values: Key) -> rusqlite::Result<()> {
-    let delete = "DELETE FROM parked WHERE minute = ?1 AND part = ?2 AND id = ?3";
-    connection.prepare_cached(delete)?.execute(values).map(drop)
+/// Removes a row, unless it was parked anew since it was read: its message may be received, and be
+/// parked again in the same place, before what has sent it comes to this.
+fn remove(
+    connection: &Connection,
+    ((minute, part, id), parked_at): (Key, Timestamp),
+) -> rusqlite::Result<()> {
+    let key = (minute, part, id.as_str());
+    let of_key = "FROM parked WHERE minute = ?1 AND part = ?2 AND id = ?3";
+    let mut select = connection.prepare_cached(&format!("SELECT document {of_key}"))?;
+    let document: Option<String> = select.query_row(key, |row| row.get(0)).optional()?;
+    let Some(document) = document else { return Ok(()) };
+    let stored = serde_json::from_str::<Parked>(&document).map(|parked| parked.parked_at);
+    if stored.unwrap_or(UNREADABLE) != parked_at {
+        return Ok(());
+    }
+    connection.prepare_cached(&format!("DELETE {of_key}"))?.execute(key).map(drop)
 }
 
 #[async_trait]
@@ -104,8 +120,8 @@ impl ParkingLot for Tables {
     }
 
     async fn remove(&self, parked: &Parked) -> Result<(), PortError> {
-        let key = key_of(parked);
-        let write = move |connection: &Connection| remove(connection, key);
+        let read = (key_of(parked), parked.parked_at);
+        let write = move |connection: &Connection| remove(connection, read);
         self.database.write("parked: removing", write).await
     }
 }
@@ -131,9 +147,9 @@ impl DueDeliveries for Tables {
     }
 
     async fn remove_all(&self, parked: &[Parked]) -> Result<(), PortError> {
-        let all: Vec<_> = parked.iter().map(key_of).collect();
+        let all: Vec<_> = parked.iter().map(|it| (key_of(it), it.parked_at)).collect();
         let write = move |connection: &Connection| {
-            all.into_iter().try_for_each(|key| remove(connection, key))
+            all.into_iter().try_for_each(|read| remove(connection, read))
         };
         self.database.write("parked: removing", write).await
     }
@@ -178,8 +194,17 @@ impl ParkedDeliveries for Tables {
 
 #[async_trait]
 impl WakeCursor for Tables {
+    /// The first minute that holds something is never behind it: where the clock runs fast, a row may be
+    /// written after its minute was read.
     async fn load(&self) -> Result<Option<i64>, PortError> {
-        self.database.read("wake: reading", |connection| note_of(connection, WAKE))
+        self.database.read("wake: reading", |connection| {
+            let Some(noted) = note_of(connection, WAKE)? else { return Ok(None) };
+            // Below zero are lots.
+            let first = "SELECT MIN(minute) FROM parked WHERE minute >= 0";
+            let first: Option<i64> =
+                connection.prepare_cached(first)?.query_row([], |row| row.get(0))?;
+            Ok(Some(first.map_or(noted, |first| first.min(noted))))
+        })
     }
 
     async fn save(&self, minute: i64) -> Result<(), PortError> {

@@ -11,7 +11,7 @@ use gridpost_core::{
 use gridpost_embedded::Tables;
 use gridpost_ports::{
     Clock, Configuration, DeliveryStates, DueDeliveries, EndpointHealths, ParkedDeliveries,
-    ParkingLot, Saved, SubscriptionStore, TopicStore,
+    ParkingLot, Saved, SubscriptionStore, TopicStore, WakeCursor,
 };
 use gridpost_testkit::{
     contract::{self, OF_EMBEDDED, configuration, parking, publishes},
@@ -103,11 +103,30 @@ async fn parked_deliveries_wait_for_wake() {
         let tables = world.stores.tables();
         parking::parked_deliveries_are_found_when_they_are_due(&*tables).await;
         parking::a_lot_is_found_in_the_order_of_its_ends(&*tables).await;
+        parking::what_is_parked_again_is_not_removed(&*tables, OF_EMBEDDED).await;
         parking::how_far_wake_has_come_is_noted(&*tables).await;
     }
     for world in World::both() {
         let tables = world.stores.tables();
         parking::a_list_finds_each_parked_delivery_once(&*tables, &*tables).await;
+    }
+}
+
+/// By a fast clock, wake may have passed a minute when a row that is due in it is written.
+#[tokio::test]
+async fn wake_begins_at_what_lies_behind_it() {
+    for world in World::both() {
+        let tables = world.stores.tables();
+        let due = Timestamp::from_millis(7 * 60_000);
+        let late = Parked { due, ..contract::parked(1) };
+        let held = Parked { lot: Some(Uuid::from_u128(77)), ..contract::parked(2) };
+        WakeCursor::save(&*tables, 9).await.expect("noted");
+        for parked in [&late, &held] {
+            tables.park(parked).await.expect("parked");
+        }
+        assert_eq!(WakeCursor::load(&*tables).await.expect("an answer"), Some(7));
+        ParkingLot::remove(&*tables, &late).await.expect("removed");
+        assert_eq!(WakeCursor::load(&*tables).await.expect("an answer"), Some(9));
     }
 }
 

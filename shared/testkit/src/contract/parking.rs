@@ -13,7 +13,7 @@ use gridpost_ports::{
 };
 use uuid::Uuid;
 
-use super::{parked, state};
+use super::{Difference, parked, state};
 
 /// Most bytes of a page of due deliveries, without its last one.
 const PAGE_BYTES_MAX: usize = 1_048_576;
@@ -155,6 +155,30 @@ where
     assert_eq!(found, (0..7).collect::<Vec<_>>());
     let one = tables.find(Uuid::from_u128(4), 1).await.expect("an answer");
     assert_eq!(one.map(|parked| parked.body.len()), Some(large.len()));
+}
+
+/// What was read is removed. Parked anew meanwhile, it stays where that is known: its message may have
+/// come to be parked again in the same place, by another, before what has sent it removes it.
+pub async fn what_is_parked_again_is_not_removed<T>(tables: &T, differences: &[Difference])
+where
+    T: ParkingLot + DueDeliveries,
+{
+    let (lot, later) = (Some(Uuid::from_u128(79)), Timestamp::from_millis(60_000));
+    let read = [due(1, 27, "b"), Parked { lot, ..due(2, 27, "b") }, due(3, 27, "b")];
+    let again = read.clone().map(|parked| Parked { parked_at: later, ..parked });
+    let left = async || {
+        let mut left = all_due(tables, 27).await;
+        left.extend(all_due(tables, parking::lot_minute(Uuid::from_u128(79))).await);
+        left
+    };
+    for parked in read.iter().chain(&again) {
+        tables.park(parked).await.expect("parked");
+    }
+    ParkingLot::remove(tables, &read[0]).await.expect("an answer");
+    tables.remove_all(&read[1..]).await.expect("an answer");
+    Difference::KeepsWhatIsParkedAgain.holds(differences, left().await.is_empty());
+    tables.remove_all(&again).await.expect("removed");
+    assert_eq!(left().await, [] as [u128; 0]);
 }
 
 /// At first there is no cursor; then the last one saved is returned.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gridpost_core::{
     publish::idempotency::{Keyed, Next, Record, RecordKey},
-    time::Timestamp,
+    time::{Pace, Timestamp},
     topic::{Idempotency, Topic},
 };
 use gridpost_ports::{Kept, PublishRecords};
@@ -20,7 +20,7 @@ pub fn keyed(key: &str, at: Timestamp) -> (RecordKey, Record) {
     let value = HeaderValue::from_str(key).expect("a value");
     let headers = HeaderMap::from_iter([(http::HeaderName::from_static("idempotency-key"), value)]);
     let keyed = Keyed::of(&topic, &headers, b"[]").expect("usable").expect("a key");
-    match keyed.next(None, Uuid::from_u128(1), at) {
+    match keyed.next(None, Uuid::from_u128(1), at, Pace::REAL) {
         Ok(Next::Begin(record)) => (keyed.key().clone(), record),
         other => panic!("{other:?}"),
     }

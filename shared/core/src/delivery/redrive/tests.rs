@@ -235,3 +235,13 @@ fn a_worker_keeps_its_place_and_takes_over_whether_it_goes_on() {
     assert!(!own.take_over(&Job { lease: lease("b"), ..job(1) }));
     assert!(!own.take_over(&job(1)));
 }
+
+#[test]
+fn a_job_begins_when_what_it_sends_can_be_seen() {
+    let job = job(1);
+    let fast = Pace::times(600);
+    for (dry_run, pace, want_s) in [(false, Pace::REAL, 5), (false, fast, 3_000), (true, fast, 0)] {
+        let begins_at = Job { dry_run, ..job.clone() }.begins_at(pace);
+        assert_eq!(begins_at.since(job.created_at), Duration::from_secs(want_s), "{pace:?}");
+    }
+}

@@ -33,7 +33,7 @@ fn by(number: u128) -> Uuid {
 
 /// The record that request 1 wrote at the beginning.
 fn begun() -> Record {
-    match one().next(None, by(1), NOW) {
+    match one().next(None, by(1), NOW, Pace::REAL) {
         Ok(Next::Begin(record)) => Record { revision: 1, ..record },
         other => panic!("{other:?}"),
     }
@@ -129,7 +129,7 @@ fn what_follows_is_a_table() {
         ("its own", one(), &begun, 500, 1, "begun"),
     ];
     for (name, keyed, stored, at, request, want) in table {
-        let got = match keyed.next(Some(stored), by(request), after(at)) {
+        let got = match keyed.next(Some(stored), by(request), after(at), Pace::REAL) {
             Ok(Next::Repeated) => "repeated".to_owned(),
             Ok(Next::Begun(record)) if record == *stored => "begun".to_owned(),
             Ok(Next::Begin(record)) => {
@@ -147,18 +147,39 @@ fn what_follows_is_a_table() {
 }
 
 #[test]
+fn a_lease_lasts_as_long_on_the_machine_by_a_fast_clock() {
+    let pace = Pace::times(600);
+    let begun = match one().next(None, by(1), NOW, pace) {
+        Ok(Next::Begin(record)) => Record { revision: 1, ..record },
+        other => panic!("{other:?}"),
+    };
+    for (real_ms, want) in [(0, Some(1)), (2_001, Some(33)), (34_999, Some(1)), (35_000, None)] {
+        let at = NOW + pace.by_the_clock(Duration::from_millis(real_ms));
+        let got = match one().next(Some(&begun), by(2), at, pace) {
+            Ok(Next::Begin(_)) => None,
+            Err(PublishError::UnderWay { retry_after_s }) => Some(retry_after_s),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(got, want, "after {real_ms} ms");
+    }
+}
+
+#[test]
 fn three_repetitions_of_an_sdk_reach_past_the_lease() {
     let begun = begun();
     let mut at = after(100);
     for _ in 0..3 {
-        match one().next(Some(&begun), by(2), at) {
+        match one().next(Some(&begun), by(2), at, Pace::REAL) {
             Err(PublishError::UnderWay { retry_after_s }) => {
                 at = at + Duration::from_secs(retry_after_s.into());
             }
             other => panic!("{at:?}: {other:?}"),
         }
     }
-    assert!(matches!(one().next(Some(&begun), by(2), at), Ok(Next::Begin(_))), "{at:?}");
+    assert!(
+        matches!(one().next(Some(&begun), by(2), at, Pace::REAL), Ok(Next::Begin(_))),
+        "{at:?}"
+    );
 }
 
 #[test]
@@ -225,7 +246,7 @@ proptest! {
                 Act::Die { by } => drop(held.remove(&by)),
                 Act::Ask { by } if !held.contains_key(&by) => {
                     number += 1;
-                    match keyed.next(stored.as_ref(), Uuid::from_u128(number), now) {
+                    match keyed.next(stored.as_ref(), Uuid::from_u128(number), now, Pace::REAL) {
                         Ok(Next::Begin(record)) => {
                             if let Some(before) = &stored {
                                 let is_dead = match before.standing {

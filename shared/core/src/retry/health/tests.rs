@@ -49,7 +49,14 @@ fn failures(count: u64, code: u16) -> Health {
 
 fn asking(delivery: u128, now_s: u64) -> AdmissionRequest {
     let delivery = Uuid::from_u128(delivery);
-    AdmissionRequest { delivery, now: at(now_s), admitted: 0, spread: Duration::ZERO, dice: 0.0 }
+    AdmissionRequest {
+        delivery,
+        now: at(now_s),
+        pace: Pace::REAL,
+        admitted: 0,
+        spread: Duration::ZERO,
+        dice: 0.0,
+    }
 }
 
 fn admission(health: &Health, asking: AdmissionRequest) -> Admission {
@@ -304,6 +311,18 @@ fn who_meets_a_first_delay_that_is_young_looks_again_soon() {
         let until = Timestamp::from_millis(until_ms);
         assert_eq!(found, Admission::Wait { until }, "{row}");
     }
+}
+
+#[test]
+fn a_probe_is_held_as_long_on_the_machine_by_a_fast_clock() {
+    let busy = after(&Health::default(), failed(1, 0, status(429)));
+    let pace = Pace::times(600);
+    let Admission::Probe(claimed) = admission(&busy, AdmissionRequest { pace, ..asking(1, 10) })
+    else {
+        panic!("it probes");
+    };
+    let lease_until = claimed.probe.map(|probe| probe.lease_until);
+    assert_eq!(lease_until, Some(at(10) + pace.by_the_clock(PROBE_LEASE)));
 }
 
 #[test]

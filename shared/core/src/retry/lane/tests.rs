@@ -4,6 +4,7 @@ use super::*;
 
 const SETTINGS: LaneSettings = LaneSettings {
     slow_after: Duration::from_millis(500),
+    lease: LEASE,
     mark: Duration::from_secs(10),
     window: Duration::from_secs(10),
     first_budget: 2,
