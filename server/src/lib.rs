@@ -159,6 +159,9 @@ impl Dev {
             let task = format!("what reads the queue {}", mapping.queue);
             running.spawn(guarded(task, poll::poll(Arc::clone(&world), mapping)));
         }
+        let store = world.store.clone();
+        let watch = async move { store.watch().await };
+        running.spawn(guarded("what looks after suspects".to_owned(), watch));
         let wake = functions::wake_each_minute(Arc::clone(&world));
         running.spawn(guarded("what wakes parked deliveries".to_owned(), wake));
         let serve = http::serve(listener, acceptor, Arc::clone(&world));

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use gridpost_core::{delivery::queue::Queue, error::chain};
 use gridpost_embedded::Received;
-use gridpost_ports::Clock;
+use gridpost_ports::{Clock, PortError};
 use tokio::{sync::Semaphore, task::JoinSet, time::sleep};
 
 use crate::{functions::invoke, mapping::Mapping, world::World};
@@ -42,6 +42,7 @@ pub(crate) async fn poll(world: Arc<World>, mapping: Mapping) {
 async fn carry_out(world: &World, mapping: Mapping, batch: Vec<Received>) {
     let receipts: Vec<_> =
         batch.iter().map(|one| (one.message_id.clone(), one.receipt.clone())).collect();
+    let _in_hand = world.store.hold(&batch);
     let Some(kept) = invoke(world, mapping, batch).await else { return };
     let gone = receipts.into_iter().filter(|(id, _)| !kept.contains(id));
     let gone: Vec<_> = gone.map(|(_, receipt)| receipt).collect();
@@ -57,14 +58,16 @@ async fn carry_out(world: &World, mapping: Mapping, batch: Vec<Received>) {
 async fn gather(world: &World, mapping: &Mapping) -> Vec<Received> {
     let mut batch = Vec::new();
     while batch.is_empty() {
-        batch = receive(world, mapping, mapping.batch).await;
+        batch = received(mapping, world.store.receive(mapping.queue, mapping.batch).await).await;
         if batch.is_empty() {
             wait(world, mapping.queue).await;
         }
     }
     let until = world.clock.now() + mapping.window;
-    while batch.len() < mapping.batch && world.clock.now() < until {
-        let more = receive(world, mapping, mapping.batch - batch.len()).await;
+    let is_apart = batch.iter().any(|message| message.is_suspect);
+    while !is_apart && batch.len() < mapping.batch && world.clock.now() < until {
+        let left = mapping.batch - batch.len();
+        let more = received(mapping, world.store.receive_more(mapping.queue, left).await).await;
         if more.is_empty() {
             // Only a wait may be given up: what a look has received is hidden for long.
             tokio::select! {
@@ -77,9 +80,9 @@ async fn gather(world: &World, mapping: &Mapping) -> Vec<Received> {
     batch
 }
 
-/// What the queue holds now.
-async fn receive(world: &World, mapping: &Mapping, most: usize) -> Vec<Received> {
-    match world.store.receive(mapping.queue, most).await {
+/// What a look has found. After one that failed, the next one waits.
+async fn received(mapping: &Mapping, found: Result<Vec<Received>, PortError>) -> Vec<Received> {
+    match found {
         Ok(received) => received,
         Err(error) => {
             tracing::error!(queue = %mapping.queue, error = %chain(&error), "it is not read");

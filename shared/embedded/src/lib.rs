@@ -29,7 +29,7 @@ use database::{Database, Prepared};
 pub use letters::Letters;
 pub use options::{OpenError, Options, Sync, Visibility};
 pub use payloads::PayloadStore;
-pub use queues::{Queues, Received};
+pub use queues::{InHand, Queues, Received};
 pub use tables::Tables;
 
 /// All stores of one deployment. Cheap to clone.
@@ -117,7 +117,28 @@ impl Embedded {
     /// queue's visibility timeout; one that was received too often goes to the poison queue
     /// instead.
     pub async fn receive(&self, queue: Queue, most: usize) -> Result<Vec<Received>, PortError> {
-        self.queues.receive(queue, most).await
+        self.queues.receive(queue, most, false).await
+    }
+
+    /// Receives more for a batch that has messages: none that must come in a batch of its own.
+    pub async fn receive_more(
+        &self,
+        queue: Queue,
+        most: usize,
+    ) -> Result<Vec<Received>, PortError> {
+        self.queues.receive(queue, most, true).await
+    }
+
+    /// Notes that a batch is handed out, until what this returns is dropped: should the process end
+    /// meanwhile, the next one knows what it was at.
+    pub fn hold(&self, batch: &[Received]) -> InHand {
+        self.queues.hold(batch)
+    }
+
+    /// Looks after what may have ended the process before, for ever: such messages are held back until
+    /// it is asked. One that ends the process each time goes to the poison queue.
+    pub async fn watch(&self) {
+        self.queues.watch().await;
     }
 
     /// Deletes received messages, as `QueueReceiver` does. One that is gone counts as deleted.

@@ -2,9 +2,10 @@
 //!
 //! A message is written once and deleted once; a receive writes nothing. It can be received as soon
 //! as it is committed. Its body stays in memory until it is received, if there is room; a message
-//! received again is read from its row.
+//! received again is read from its row. What is in hand is noted in a [file](hands).
 
 mod contents;
+mod hands;
 mod ports;
 mod receipt;
 mod rows;
@@ -27,6 +28,8 @@ use crate::{
     options::{OpenError, Options, Visibility},
 };
 use contents::{Contents, Message, Taken};
+pub use hands::InHand;
+use hands::{DEATHS_MAX, Hands, Part, YOUNG_FOR};
 use rows::Ids;
 
 /// A batch with so many bytes of bodies gets no further message: the receiver holds all of them.
@@ -52,6 +55,8 @@ pub struct Received {
     pub sent_at: Timestamp,
     pub group: String,
     pub body: String,
+    /// Whether it may have ended the process before. Such ones come in batches of their own.
+    pub is_suspect: bool,
 }
 
 impl Received {
@@ -76,6 +81,9 @@ pub struct Queues {
     all: Arc<BTreeMap<Queue, Line>>,
     ids: Arc<Ids>,
     room: Arc<Room>,
+    hands: Arc<Hands>,
+    /// What may have ended the process before, held back.
+    suspects: Mutex<Vec<Part>>,
     visibility: Visibility,
     max_receives: u32,
     message_bytes_max: usize,
@@ -140,6 +148,9 @@ impl Queues {
         let all = all.into_iter().chain(retry).map(|queue| (queue, Line::default()));
         let all: BTreeMap<_, _> = all.collect();
         rows::load(database, &all, clock.now(), options.retry_queues.max(1))?;
+        let failed = |error| OpenError::Folder(options.folder.clone().unwrap_or_default(), error);
+        let (hands, suspects) = Hands::open(options.folder.as_deref()).map_err(failed)?;
+        let suspects = held_back(&all, suspects, clock.now());
         let all = Arc::new(all);
         let lines = Arc::clone(&all);
         database.after_each_commit(move || lines.values().for_each(Line::wake));
@@ -149,6 +160,8 @@ impl Queues {
             all,
             ids: Arc::new(Ids::from(database.opened)),
             room: Arc::default(),
+            hands: Arc::new(hands),
+            suspects: Mutex::new(suspects),
             visibility: options.visibility,
             max_receives: options.max_receives,
             message_bytes_max: options.message_bytes_max,
@@ -165,8 +178,9 @@ impl Queues {
         &self,
         queue: Queue,
         most: usize,
+        beside: bool,
     ) -> Result<Vec<Received>, PortError> {
-        let received = self.take(queue, most, self.visibility.of(queue)).await?;
+        let received = self.take(queue, most, beside, self.visibility.of(queue)).await?;
         Ok(received.into_iter().map(|(received, _)| received).collect())
     }
 
@@ -175,6 +189,7 @@ impl Queues {
         &self,
         queue: Queue,
         most: usize,
+        beside: bool,
         hidden_for: Duration,
     ) -> Result<Vec<(Received, Option<String>)>, PortError> {
         const CALL: &str = "queue: receiving";
@@ -185,7 +200,7 @@ impl Queues {
             _ => self.max_receives,
         };
         let line = self.line(CALL, queue)?;
-        let (taken, worn_out) = line.contents().take(now, until, most, max_receives);
+        let (taken, worn_out) = line.contents().take(now, until, most, max_receives, beside);
         // Those are hidden, and worn out at their next receive, too: the others are received.
         if !worn_out.is_empty()
             && let Err(error) = self.poison(queue, worn_out).await
@@ -241,6 +256,7 @@ impl Queues {
                 sent_at: message.sent_at,
                 group: message.group.as_ref().to_owned(),
                 body,
+                is_suspect: message.is_suspect,
             };
             received.push((whole, message.moved_from));
         }
@@ -270,13 +286,54 @@ impl Queues {
                 tracing::warn!(%from, id, "a message was received too often");
                 let message = all[&from].contents().remove(id);
                 let Some(message) = message else { continue };
-                let message =
-                    Message { visible_at: now, moved_from: Some(moved_from.clone()), ..message };
+                let message = Message {
+                    visible_at: now,
+                    is_suspect: false,
+                    moved_from: Some(moved_from.clone()),
+                    ..message
+                };
                 all[&Queue::Poison].contents().add(id, message);
             }
             all[&Queue::Poison].change();
         };
         self.database.write_then(CALL, work, then).await
+    }
+
+    /// Notes that messages are handed out, until what this returns is dropped.
+    pub(crate) fn hold(&self, received: &[Received]) -> InHand {
+        let ids = received.iter().filter_map(|one| receipt::read(&one.receipt));
+        self.hands.hold(&ids.map(|(id, _)| id).collect::<Vec<_>>())
+    }
+
+    /// Shows what was held back, for ever: see [`hands`].
+    pub(crate) async fn watch(&self) {
+        let suspects = std::mem::take(&mut *self.suspects.lock().expect("no panic while held"));
+        for mut part in suspects {
+            let deadly: Vec<_> = part.extract_if(.., |_, deaths| *deaths >= DEATHS_MAX).collect();
+            for (id, deaths) in deadly {
+                tracing::error!(
+                    id,
+                    deaths,
+                    "a message has ended the process each time; it is poison"
+                );
+                let from = self.all.iter().find(|(_, line)| line.contents().has(id));
+                let Some((from, _)) = from else { continue };
+                if let Err(error) = self.poison(*from, vec![id]).await {
+                    tracing::error!(%error, id, "it is held back until the next start");
+                }
+            }
+            let show = |part: &Part| {
+                for line in self.all.values() {
+                    part.keys().for_each(|id| line.contents().show(*id));
+                    line.change();
+                    line.wake();
+                }
+            };
+            self.hands.watch(part, show).await;
+        }
+        tokio::time::sleep(YOUNG_FOR).await;
+        self.hands.grow_old();
+        std::future::pending().await
     }
 
     pub(crate) fn next_visible(&self, queue: Queue) -> Result<Option<Timestamp>, PortError> {
@@ -289,4 +346,12 @@ impl Queues {
             None => std::future::pending().await,
         }
     }
+}
+
+/// Holds suspects back, those of them that would be handed out now.
+fn held_back(all: &BTreeMap<Queue, Line>, mut suspects: Vec<Part>, now: Timestamp) -> Vec<Part> {
+    let hold = |id| all.values().any(|line| line.contents().hold_back(id, now));
+    suspects.iter_mut().for_each(|part| part.retain(|id, _| hold(*id)));
+    suspects.retain(|part| !part.is_empty());
+    suspects
 }

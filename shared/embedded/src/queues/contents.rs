@@ -16,6 +16,8 @@ pub(super) struct Message {
     pub(super) sent_at: Timestamp,
     pub(super) visible_at: Timestamp,
     pub(super) receives: u32,
+    /// Whether it may have ended the process before: it is handed out beside its like alone.
+    pub(super) is_suspect: bool,
     /// Its queue before the poison queue.
     pub(super) moved_from: Option<String>,
     pub(super) group: Arc<str>,
@@ -28,6 +30,7 @@ pub(super) struct Message {
 pub(super) struct Taken {
     pub(super) id: i64,
     pub(super) receives: u32,
+    pub(super) is_suspect: bool,
     pub(super) sent_at: Timestamp,
     pub(super) moved_from: Option<String>,
     pub(super) group: Arc<str>,
@@ -72,18 +75,28 @@ impl Contents {
     }
 
     /// Receives up to `most` visible messages, hides them until then, and counts the receive. Also
-    /// returns the messages that were received too often, which are hidden too.
+    /// returns the messages that were received too often, which are hidden too. `beside` what was
+    /// received before there is no suspect, and none beside others.
     pub(super) fn take(
         &mut self,
         now: Timestamp,
         until: Timestamp,
         most: usize,
         max_receives: u32,
+        beside: bool,
     ) -> (Vec<Taken>, Vec<i64>) {
-        let (mut taken, mut worn_out) = (Vec::new(), Vec::new());
+        let (mut taken, mut worn_out) = (Vec::<Taken>::new(), Vec::new());
         while taken.len() < most {
             let first = self.by_visibility.first().filter(|(at, _)| *at <= now);
             let Some((at, id)) = first.copied() else { break };
+            let is_suspect = self.messages.get(&id).is_some_and(|message| message.is_suspect);
+            let fits = match taken.first() {
+                Some(first) => first.is_suspect == is_suspect,
+                None => !(is_suspect && beside),
+            };
+            if !fits {
+                break;
+            }
             self.by_visibility.pop_first();
             self.received.remove(&(at, id));
             // Otherwise the same message could be taken twice.
@@ -97,9 +110,11 @@ impl Contents {
                 continue;
             }
             message.receives += 1;
+            message.is_suspect = false;
             taken.push(Taken {
                 id,
                 receives: message.receives,
+                is_suspect,
                 sent_at: message.sent_at,
                 moved_from: message.moved_from.clone(),
                 group: Arc::clone(&message.group),
@@ -118,6 +133,32 @@ impl Contents {
             message.body = taken.body.take();
             self.received.remove(&(visible_at, taken.id));
         }
+    }
+
+    /// Hides a visible message until it is [shown](Self::show). Returns whether it was one.
+    pub(super) fn hold_back(&mut self, id: i64, now: Timestamp) -> bool {
+        let message = self.messages.get_mut(&id).filter(|message| message.visible_at <= now);
+        message.is_some_and(|message| {
+            message.is_suspect = true;
+            self.by_visibility.remove(&(message.visible_at, id));
+            message.visible_at = Timestamp::MAX;
+            self.by_visibility.insert((message.visible_at, id))
+        })
+    }
+
+    /// Shows a message that was held back, before all others.
+    pub(super) fn show(&mut self, id: i64) {
+        let Some(message) = self.messages.get_mut(&id).filter(|message| message.is_suspect) else {
+            return;
+        };
+        if self.by_visibility.remove(&(Timestamp::MAX, id)) {
+            message.visible_at = message.sent_at.min(Timestamp::default());
+            self.by_visibility.insert((message.visible_at, id));
+        }
+    }
+
+    pub(super) fn has(&self, id: i64) -> bool {
+        self.messages.contains_key(&id)
     }
 
     /// Whether a receipt is valid: the message is in flight, and was not received again.

@@ -1,13 +1,13 @@
 //! Folders that are opened again.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use gridpost_core::delivery::queue::Queue;
-use gridpost_embedded::{Embedded, OpenError, Sync};
-use gridpost_ports::{Clock, Payloads, PoisonQueue, QueueReceiver, QueueSender};
+use gridpost_embedded::{Embedded, OpenError, Options, Sync};
+use gridpost_ports::{Clock, Outgoing, Payloads, PoisonQueue, QueueReceiver, QueueSender};
 use gridpost_testkit::contract;
 
-use super::world::World;
+use super::world::{HandClock, World, open};
 
 const RETRY: Queue = Queue::Retry(0);
 
@@ -97,4 +97,78 @@ async fn a_folder_of_another_version_is_left_alone() {
     world.tamper("PRAGMA user_version = 7");
     let opened = Embedded::open(world.options.clone(), Arc::new(world.clock.clone()));
     assert!(matches!(opened, Err(OpenError::OtherVersion { form: 7, .. })));
+}
+
+/// How a process may end.
+enum End {
+    /// By what it was handed.
+    Killed,
+    /// By itself, with nothing left to do.
+    Idle,
+}
+
+/// Opens the stores as a process does, and settles what they hand out, but for what hangs: the process
+/// ends at once by a message that is deadly.
+async fn live(options: &Options, clock: &HandClock) -> End {
+    let stores = open(options, clock);
+    let watching = stores.clone();
+    let watch = tokio::spawn(async move { watching.watch().await });
+    let mut hanging = Vec::new();
+    let mut quiet = 0;
+    let end = loop {
+        let batch = stores.receive(Queue::Dispatch, 10).await.expect("received");
+        if quiet > 200 {
+            break End::Idle;
+        }
+        quiet = if batch.is_empty() { quiet + 1 } else { 0 };
+        let in_hand = stores.hold(&batch);
+        if batch.iter().any(|message| message.body == "deadly") {
+            std::mem::forget(in_hand);
+            break End::Killed;
+        }
+        let (hangs, done): (Vec<_>, Vec<_>) =
+            batch.into_iter().partition(|message| message.body == "hangs");
+        let done = done.into_iter().map(|message| message.receipt).collect();
+        stores.delete(Queue::Dispatch, done).await.expect("deleted");
+        if hangs.is_empty() {
+            drop(in_hand);
+        } else {
+            hanging.push(in_hand);
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    hanging.into_iter().for_each(std::mem::forget);
+    watch.abort();
+    let _ = watch.await;
+    end
+}
+
+#[tokio::test]
+async fn a_message_that_ends_the_process_each_time_is_poison_and_no_other() {
+    let World { stores, options, clock, folder: _folder } = World::on_disk();
+    // Some hang beside it, as requests to an endpoint that does not answer.
+    let body = |number| match number {
+        54 => "deadly",
+        49 | 52 => "hangs",
+        _ => "fine",
+    };
+    let messages = (0..100).map(|number| Outgoing {
+        body: body(number).to_owned(),
+        group: "g".to_owned(),
+        delay_s: 0,
+    });
+    let sent = stores.queues().send(Queue::Dispatch, messages.collect()).await;
+    assert!(sent.into_iter().all(|sent| sent.is_ok()));
+    drop(stores);
+    let mut deaths = 0;
+    while let End::Killed = live(&options, &clock).await {
+        deaths += 1;
+        assert!(deaths <= 7, "it goes on for ever");
+    }
+    let stores = open(&options, &clock);
+    let poison = PoisonQueue::receive(&*stores.queues(), 1).await.expect("received");
+    let poison: Vec<_> = poison.into_iter().map(|message| message.body).collect();
+    assert_eq!(poison, ["deadly"], "after {deaths} deaths");
+    let left = stores.queues().backlog(Queue::Dispatch).await.expect("counted");
+    assert_eq!(left, 2, "what hangs waits, and all others were settled");
 }

@@ -45,7 +45,7 @@ pub(super) struct World {
     pub(super) clock: HandClock,
     pub(super) stores: Embedded,
     pub(super) options: Options,
-    folder: Option<TempDir>,
+    pub(super) folder: Option<TempDir>,
 }
 
 impl World {
@@ -144,6 +144,6 @@ impl QueueWorld for World {
     }
 }
 
-fn open(options: &Options, clock: &HandClock) -> Embedded {
+pub(super) fn open(options: &Options, clock: &HandClock) -> Embedded {
     Embedded::open(options.clone(), Arc::new(clock.clone())).expect("it opens")
 }
