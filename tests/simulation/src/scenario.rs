@@ -6,6 +6,7 @@ mod changes;
 mod conversions;
 pub(crate) mod filters;
 mod operations;
+mod patience;
 mod pauses;
 mod repeats;
 mod resources;
@@ -40,11 +41,12 @@ pub use self::{
     conversions::converted,
     filters::Filtered,
     operations::{Operate, Operation, TOLD},
+    patience::mixed,
     pauses::paused,
     repeats::repeated,
     seeds::plain,
     sources::{Form, Strange, sourced},
-    streams::mixed,
+    streams::streamed,
 };
 use crate::lambda::{Readings, Wakes};
 

@@ -2,8 +2,8 @@
 //!
 //! `GRIDPOST_SIM_SEED=<n> cargo test -p gridpost-simulation --test simulation -- replay
 //! --nocapture` lives one world again and prints all that happens in it, with
-//! `GRIDPOST_SIM_WORLD=plain`, `unconverted` or `converted` without what was added to worlds later, or
-//! with `paused`, `batched`, `repeated` or `sourced` the world of another test.
+//! `GRIDPOST_SIM_WORLD=plain`, `unconverted`, `converted` or `streamed` without what was added to
+//! worlds later, or with `paused`, `batched`, `repeated` or `sourced` the world of another test.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,8 +29,9 @@ const SEEDS: u64 = 4_000;
 /// The number of seeds of one commit.
 const SEEDS_OF_COMMIT: u64 = 10_000;
 
-/// Seeds that failed once, one a line: the number, `plain`, `unconverted` or `converted` where its
-/// world is to be as it was before something was added to worlds, and after `#` what it found.
+/// Seeds that failed once, one a line: the number, `plain`, `unconverted`, `converted` or `streamed`
+/// where its world is to be as it was before something was added to worlds, and after `#` what it
+/// found.
 const CORPUS: &str = include_str!("corpus.txt");
 
 const FAILURES_MAX: usize = 5;
@@ -52,10 +53,12 @@ pub(super) enum Made {
     Unconverted,
     /// They go to no stream and to no event bus.
     Converted,
+    /// No schedule has gaps of days.
+    Streamed,
     Whole,
-    /// Whole, with pauses.
+    /// Converted, with pauses.
     Paused,
-    /// Whole, with bad events in batches.
+    /// Streamed, with bad events in batches.
     Batched,
     /// One of its own, with repetitions of keys.
     Repeated,
@@ -65,10 +68,11 @@ pub(super) enum Made {
 
 impl Made {
     /// Those that have a name in the corpus.
-    const NAMED: [(&str, Self); 7] = [
+    const NAMED: [(&str, Self); 8] = [
         ("plain", Self::Plain),
         ("unconverted", Self::Unconverted),
         ("converted", Self::Converted),
+        ("streamed", Self::Streamed),
         ("paused", Self::Paused),
         ("batched", Self::Batched),
         ("repeated", Self::Repeated),
@@ -92,6 +96,7 @@ impl Seed {
             Made::Plain => scenario::plain,
             Made::Unconverted => scenario::unconverted,
             Made::Converted => scenario::converted,
+            Made::Streamed => scenario::streamed,
             Made::Whole => scenario::mixed,
             Made::Paused => scenario::paused,
             Made::Batched => scenario::batched,
