@@ -177,7 +177,12 @@ impl DeliveryStates for Tables {
         };
         let mut items = self.items();
         let before = items.states.get(&state.id);
-        let before = before.filter(|state| !is_gone(state.id, state.forget_at(), now));
+        // Real stores forget on time.
+        let is_forgotten = |state: &DeliveryState| match saved {
+            Some(_) => now >= state.forget_at(),
+            None => is_gone(state.id, state.forget_at(), now),
+        };
+        let before = before.filter(|state| !is_forgotten(state));
         let is_as_it_was = before.map_or(0, |state| state.revision) == state.revision;
         if saved.map_or(!is_as_it_was, |saved| saved == Saved::Conflict) {
             return Ok(Saved::Conflict);

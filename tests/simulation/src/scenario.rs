@@ -10,6 +10,7 @@ mod patience;
 mod pauses;
 mod repeats;
 mod resources;
+mod restarts;
 mod seeds;
 mod sources;
 mod streams;
@@ -44,6 +45,7 @@ pub use self::{
     patience::mixed,
     pauses::paused,
     repeats::repeated,
+    restarts::restarted,
     seeds::plain,
     sources::{Form, Strange, sourced},
     streams::streamed,
@@ -107,6 +109,10 @@ pub struct Scenario {
     pub last_used_first: bool,
     /// The differences of clocks, and delays outside of ports.
     pub pace: Pace,
+    /// When the process of one machine ends, and the next one is started.
+    pub restarts: Vec<Timestamp>,
+    /// How many times as fast as the machine's the clock of the process runs.
+    pub speed: u32,
     pub jitter: bool,
     /// How long an event of a healthy endpoint may wait for its first attempt; `None`: it is not promised.
     pub first_attempt_within: Option<Duration>,
@@ -220,6 +226,8 @@ impl Default for Scenario {
             cold_starts: 0.0,
             last_used_first: false,
             pace: Pace::default(),
+            restarts: Vec::new(),
+            speed: 1,
             jitter: false,
             first_attempt_within: None,
         }

@@ -3,7 +3,8 @@
 //! `GRIDPOST_SIM_SEED=<n> cargo test -p gridpost-simulation --test simulation -- replay
 //! --nocapture` lives one world again and prints all that happens in it, with
 //! `GRIDPOST_SIM_WORLD=plain`, `unconverted`, `converted` or `streamed` without what was added to
-//! worlds later, or with `paused`, `batched`, `repeated` or `sourced` the world of another test.
+//! worlds later, or with `paused`, `batched`, `repeated`, `sourced` or `restarted` the world of
+//! another test.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -64,11 +65,13 @@ pub(super) enum Made {
     Repeated,
     /// One of its own, with events of AWS services.
     Sourced,
+    /// Whole, on one machine whose process is started again.
+    Restarted,
 }
 
 impl Made {
     /// Those that have a name in the corpus.
-    const NAMED: [(&str, Self); 8] = [
+    const NAMED: [(&str, Self); 9] = [
         ("plain", Self::Plain),
         ("unconverted", Self::Unconverted),
         ("converted", Self::Converted),
@@ -77,6 +80,7 @@ impl Made {
         ("batched", Self::Batched),
         ("repeated", Self::Repeated),
         ("sourced", Self::Sourced),
+        ("restarted", Self::Restarted),
     ];
 
     fn named(name: &str) -> Self {
@@ -88,7 +92,11 @@ impl Made {
 impl Seed {
     /// Runs its world. Returns the finished world and what is wrong with it.
     pub(super) fn live(self, traced: bool) -> (world::Remains, Vec<String>) {
-        self.live_on(Stores::Fakes, traced)
+        let stores = match self.world {
+            Made::Restarted => Stores::Embedded,
+            _ => Stores::Fakes,
+        };
+        self.live_on(stores, traced)
     }
 
     fn live_on(self, stores: Stores, traced: bool) -> (world::Remains, Vec<String>) {
@@ -102,6 +110,7 @@ impl Seed {
             Made::Batched => scenario::batched,
             Made::Repeated => scenario::repeated,
             Made::Sourced => scenario::sourced,
+            Made::Restarted => scenario::restarted,
         };
         let remains = world::run_on(stores, &make(self.number), self.number, traced);
         let failures = checker::check(&remains);
@@ -332,6 +341,27 @@ fn every_seed_keeps_the_promise_on_the_stores_of_one_machine() {
     for kind in ["the caller died", "a call failed", "a call took effect but failed"] {
         assert!(kinds.contains(kind), "{kind}: never");
     }
+}
+
+/// Seeds of one run whose process is started again.
+const RESTARTED_SEEDS: u64 = 100;
+
+/// On the stores of one machine, whose process ends at random instants. `GRIDPOST_SIM_RESTARTED` sets
+/// how many.
+#[test]
+fn every_seed_keeps_the_promise_when_the_process_is_started_again() {
+    let seeds = number("GRIDPOST_SIM_RESTARTED").unwrap_or(RESTARTED_SEEDS);
+    let from = number("GRIDPOST_SIM_FROM").unwrap_or_else(first);
+    let died = AtomicU64::new(0);
+    assert_all_keep("restarted", from..from + seeds, |number| {
+        let (remains, failures) = Seed { number, world: Made::Restarted }.live(false);
+        let all = remains.history.disturbed.values().flatten();
+        let in_hand = all.filter(|found| found.what == "a function died").count();
+        died.fetch_add(in_hand as u64, Ordering::Relaxed);
+        failures
+    });
+    let died = died.into_inner();
+    assert!(died > seeds, "only {died} deliveries were in hand when {seeds} processes ended");
 }
 
 /// Were more deliveries disturbed, in hundredths, hardly any would be looked at strictly.
