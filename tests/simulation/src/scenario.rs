@@ -13,6 +13,7 @@ mod resources;
 mod restarts;
 mod seeds;
 mod sources;
+mod speeds;
 mod streams;
 
 use std::{
@@ -48,6 +49,7 @@ pub use self::{
     restarts::restarted,
     seeds::plain,
     sources::{Form, Strange, sourced},
+    speeds::fast,
     streams::streamed,
 };
 use crate::lambda::{Readings, Wakes};

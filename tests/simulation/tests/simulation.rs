@@ -37,7 +37,7 @@ fn live(seed: u64, traced: bool) -> (world::Remains, Vec<String>) {
 
 #[test]
 fn the_same_seed_makes_the_same_world() {
-    for (world, seeds) in [(Made::Whole, 20), (Made::Restarted, 5)] {
+    for (world, seeds) in [(Made::Whole, 20), (Made::Restarted, 5), (Made::Fast, 5)] {
         for number in 1..=seeds {
             let trace = || Seed { number, world }.live(true).0.history.trace;
             assert_eq!(trace(), trace(), "seed {number}, {world:?}");

@@ -3,7 +3,7 @@
 //! `GRIDPOST_SIM_SEED=<n> cargo test -p gridpost-simulation --test simulation -- replay
 //! --nocapture` lives one world again and prints all that happens in it, with
 //! `GRIDPOST_SIM_WORLD=plain`, `unconverted`, `converted` or `streamed` without what was added to
-//! worlds later, or with `paused`, `batched`, `repeated`, `sourced` or `restarted` the world of
+//! worlds later, or with `paused`, `batched`, `repeated`, `sourced`, `restarted` or `fast` the world of
 //! another test.
 
 use std::{
@@ -67,11 +67,13 @@ pub(super) enum Made {
     Sourced,
     /// Whole, on one machine whose process is started again.
     Restarted,
+    /// Paused or repeated, on one machine whose clock runs fast.
+    Fast,
 }
 
 impl Made {
     /// Those that have a name in the corpus.
-    const NAMED: [(&str, Self); 9] = [
+    const NAMED: [(&str, Self); 10] = [
         ("plain", Self::Plain),
         ("unconverted", Self::Unconverted),
         ("converted", Self::Converted),
@@ -81,6 +83,7 @@ impl Made {
         ("repeated", Self::Repeated),
         ("sourced", Self::Sourced),
         ("restarted", Self::Restarted),
+        ("fast", Self::Fast),
     ];
 
     fn named(name: &str) -> Self {
@@ -93,7 +96,7 @@ impl Seed {
     /// Runs its world. Returns the finished world and what is wrong with it.
     pub(super) fn live(self, traced: bool) -> (world::Remains, Vec<String>) {
         let stores = match self.world {
-            Made::Restarted => Stores::Embedded,
+            Made::Restarted | Made::Fast => Stores::Embedded,
             _ => Stores::Fakes,
         };
         self.live_on(stores, traced)
@@ -111,9 +114,13 @@ impl Seed {
             Made::Repeated => scenario::repeated,
             Made::Sourced => scenario::sourced,
             Made::Restarted => scenario::restarted,
+            Made::Fast => scenario::fast,
         };
         let remains = world::run_on(stores, &make(self.number), self.number, traced);
-        let failures = checker::check(&remains);
+        let failures = match self.world {
+            Made::Fast => checker::check_at_any_speed(&remains),
+            _ => checker::check(&remains),
+        };
         (remains, failures)
     }
 
@@ -362,6 +369,31 @@ fn every_seed_keeps_the_promise_when_the_process_is_started_again() {
     });
     let died = died.into_inner();
     assert!(died > seeds, "only {died} deliveries were in hand when {seeds} processes ended");
+}
+
+/// Seeds of one run whose clock runs fast.
+const FAST_SEEDS: u64 = 100;
+
+/// On the stores of one machine, whose clock runs 60 or 600 times as fast as requests and calls.
+/// `GRIDPOST_SIM_FAST` sets how many.
+#[test]
+fn every_seed_keeps_the_promise_on_a_fast_clock() {
+    let seeds = number("GRIDPOST_SIM_FAST").unwrap_or(FAST_SEEDS);
+    let from = number("GRIDPOST_SIM_FROM").unwrap_or_else(first);
+    let [held, tries, redrives] = [const { AtomicU64::new(0) }; 3];
+    assert_all_keep("fast", from..from + seeds, |number| {
+        let (remains, failures) = Seed { number, world: Made::Fast }.live(false);
+        let publishes = remains.history.keyed.publishes();
+        let again = publishes.map(|(_, publish)| publish.tries - 1).sum::<usize>();
+        held.fetch_add(remains.history.held.len() as u64, Ordering::Relaxed);
+        tries.fetch_add(again as u64, Ordering::Relaxed);
+        redrives.fetch_add(remains.history.operated.jobs.len() as u64, Ordering::Relaxed);
+        failures
+    });
+    let [held, tries, redrives] = [held, tries, redrives].map(AtomicU64::into_inner);
+    assert!(held > seeds / 4, "only {held} deliveries were held in {seeds} worlds");
+    assert!(tries > seeds / 4, "only {tries} publishes were repeated in {seeds} worlds");
+    assert!(redrives > seeds / 10, "only {redrives} redrives in {seeds} worlds");
 }
 
 /// Were more deliveries disturbed, in hundredths, hardly any would be looked at strictly.
