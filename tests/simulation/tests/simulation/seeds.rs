@@ -260,10 +260,10 @@ pub(super) fn assert_all_keep(
                 return;
             }
             if let Some(first) = live(seed).first() {
-                failed
-                    .lock()
-                    .expect("no panic while held")
-                    .push(format!("GRIDPOST_SIM_WORLD={world} GRIDPOST_SIM_SEED={seed} # {first}"));
+                let line = format!("GRIDPOST_SIM_WORLD={world} GRIDPOST_SIM_SEED={seed} # {first}");
+                // At once: the others may take long.
+                let _ = writeln!(io::stderr(), "{line}");
+                failed.lock().expect("no panic while held").push(line);
             }
         }
     };
