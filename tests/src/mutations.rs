@@ -17,6 +17,7 @@ mod pausing;
 mod publishing;
 mod repeats;
 mod requests;
+mod restarts;
 mod rules;
 mod sources;
 mod tables;
@@ -108,6 +109,7 @@ pub const AREAS: &[Area] = &[
     Area { witness: tests("gridpost-dispatch", &[]), mutations: batches::DISPATCH },
     Area { witness: tests("gridpost-webhook", &[]), mutations: batches::WEBHOOK },
     Area { witness: BATCHED, mutations: batches::SIMULATION },
+    Area { witness: RESTARTED, mutations: restarts::SIMULATION },
     Area { witness: TERRAFORM, mutations: infrastructure::ALL },
 ];
 
@@ -116,6 +118,8 @@ const NEIGHBOURS: Witness = Witness::Worlds { test: "neighbours", named: "never_
 const REPEATED: Witness = Witness::Worlds { test: "simulation", named: "a_key_makes" };
 
 const BATCHED: Witness = Witness::Worlds { test: "simulation", named: "bad_events_in_batches" };
+
+const RESTARTED: Witness = Witness::Worlds { test: "simulation", named: "is_started_again" };
 
 const TERRAFORM: Witness =
     Witness::Terraform { files: &["policies.tftest.hcl", "wiring.tftest.hcl"] };

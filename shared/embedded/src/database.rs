@@ -135,6 +135,15 @@ impl Prepared {
         };
         set_up(&connection, sync)?;
         make_tables(&connection, folder.unwrap_or(Path::new("memory")))?;
+        Self::with(connection, file, held)
+    }
+
+    /// Notes in a database with tables that it is opened.
+    fn with(
+        connection: Connection,
+        file: Option<PathBuf>,
+        held: Option<Held>,
+    ) -> Result<Self, OpenError> {
         let opened = note_of(&connection, OPENED)?.unwrap_or(0) + 1;
         set_note(&connection, OPENED, opened)?;
         let last_seen = note_of(&connection, TIME)?.map(Timestamp::from_millis);
@@ -157,6 +166,15 @@ impl Database {
             _ => Access::Memory(Mutex::new(Some(connection))),
         };
         Ok(Self { access, last_seen, opened, writer })
+    }
+
+    /// Closes a database in memory, and gives what it holds to the next process.
+    pub(crate) fn hand_on(&self) -> Result<Prepared, OpenError> {
+        let connection = match &self.access {
+            Access::Memory(connection) => lock(connection).take(),
+            Access::Disk { .. } => None,
+        };
+        Prepared::with(connection.ok_or(rusqlite::Error::InvalidQuery)?, None, None)
     }
 
     /// Sets the callback that runs after each commit. Only the first call counts.

@@ -81,6 +81,13 @@ impl Embedded {
         Self::prepare(options)?.open(clock)
     }
 
+    /// Closes stores in memory, and opens what they have written as another process opens its
+    /// folder. For simulations, which can't wait for a disk; dead letters in memory do not last.
+    #[doc(hidden)]
+    pub fn open_again(&self, options: Options, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        Waiting { options, prepared: self.database.hand_on()? }.open(clock)
+    }
+
     /// The latest time that the folder's last process saved, to the second.
     pub fn last_seen(&self) -> Option<Timestamp> {
         self.database.last_seen

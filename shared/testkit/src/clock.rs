@@ -12,6 +12,7 @@ pub const BEGINNING: Timestamp = Timestamp::from_millis(1_767_225_600_000);
 pub struct VirtualClock {
     start: Instant,
     beginning: Timestamp,
+    speed: u32,
 }
 
 impl VirtualClock {
@@ -22,7 +23,23 @@ impl VirtualClock {
 
     /// A clock that shows that time now.
     pub fn starting_at(beginning: Timestamp) -> Self {
-        Self { start: Instant::now(), beginning }
+        Self { start: Instant::now(), beginning, speed: 1 }
+    }
+
+    /// The same clock, which runs so many times as fast as tokio's from its beginning on.
+    #[must_use]
+    pub fn at_speed(self, speed: u32) -> Self {
+        Self { speed, ..self }
+    }
+
+    /// What a time of tokio's, which requests and calls take, is by this clock.
+    pub fn by_the_clock(&self, real: Duration) -> Duration {
+        real.saturating_mul(self.speed)
+    }
+
+    /// What a time of this clock takes in tokio's.
+    pub fn really(&self, by_the_clock: Duration) -> Duration {
+        by_the_clock / self.speed
     }
 
     /// The same clock, so many milliseconds ahead, or behind if negative.
@@ -33,17 +50,22 @@ impl VirtualClock {
     }
 
     pub async fn sleep_until(&self, at: Timestamp) {
-        tokio::time::sleep_until(self.start + at.since(self.beginning)).await;
+        tokio::time::sleep_until(self.start + self.really(at.since(self.beginning))).await;
     }
 
-    /// How long the world has lasted.
+    /// Sleeps for so long by this clock.
+    pub async fn sleep(&self, by_the_clock: Duration) {
+        tokio::time::sleep(self.really(by_the_clock)).await;
+    }
+
+    /// How long the world has lasted, by this clock.
     pub fn elapsed(&self) -> Duration {
-        self.start.elapsed()
+        self.by_the_clock(self.start.elapsed())
     }
 }
 
 impl Clock for VirtualClock {
     fn now(&self) -> Timestamp {
-        self.beginning + self.start.elapsed()
+        self.beginning + self.elapsed()
     }
 }

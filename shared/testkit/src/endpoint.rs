@@ -270,7 +270,10 @@ impl Endpoints {
             body_hash: hash_of([&*sent.body]),
             number: made + 1,
             began_at: now,
-            answered: reaction.answer.map(|answer| (now + reaction.after, answer)),
+            answered: reaction.answer.map(|answer| {
+                let after = self.clock.by_the_clock(reaction.after);
+                (now + after, answer)
+            }),
             heard: None,
             heard_late: None,
             met,

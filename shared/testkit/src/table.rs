@@ -65,7 +65,7 @@ struct Items {
 pub struct Tables {
     items: Mutex<Items>,
     page_items_max: usize,
-    real: Option<Arc<dyn StateStores>>,
+    real: Mutex<Option<Arc<dyn StateStores>>>,
     clock: VirtualClock,
     history: Arc<Mutex<History>>,
 }
@@ -73,14 +73,24 @@ pub struct Tables {
 impl Tables {
     pub fn new(clock: VirtualClock, history: Arc<Mutex<History>>) -> Self {
         let page_items_max = parked::PAGE_ITEMS_MAX;
-        Self { items: Mutex::default(), page_items_max, real: None, clock, history }
+        Self { items: Mutex::default(), page_items_max, real: Mutex::default(), clock, history }
     }
 
     /// The same, with everything that the data plane writes also in those stores, whose answers
     /// count.
     #[must_use]
     pub fn on(self, real: Arc<dyn StateStores>) -> Self {
-        Self { real: Some(real), ..self }
+        self.go_on_with(real);
+        self
+    }
+
+    /// Uses those stores from now on: the same data, opened by another process.
+    pub fn go_on_with(&self, real: Arc<dyn StateStores>) {
+        *self.real.lock().expect("no panic while held") = Some(real);
+    }
+
+    fn real(&self) -> Option<Arc<dyn StateStores>> {
+        self.real.lock().expect("no panic while held").clone()
     }
 
     /// The same with pages of at most so many due deliveries.
@@ -98,9 +108,9 @@ impl Tables {
     /// What a run of wake does if nothing is parked: it moves the cursor.
     pub fn pass(&self) {
         let next = self.clock.now().as_minutes() + 1;
-        if let Some(real) = &self.real {
+        if let Some(real) = self.real() {
             // A run that finds nothing parked also records the minute after this one.
-            at_once(WakeCursor::save(&**real, next)).expect("it is writable");
+            at_once(WakeCursor::save(&*real, next)).expect("it is writable");
             return;
         }
         let mut items = self.items();
@@ -151,8 +161,8 @@ fn broken_law(before: &DeliveryState, after: &DeliveryState) -> Option<&'static 
 #[async_trait]
 impl DeliveryStates for Tables {
     async fn load(&self, id: Uuid) -> Result<Option<DeliveryState>, PortError> {
-        if let Some(real) = &self.real {
-            return DeliveryStates::load(&**real, id).await;
+        if let Some(real) = self.real() {
+            return DeliveryStates::load(&*real, id).await;
         }
         let now = self.clock.now();
         let found = self.items().states.get(&id).cloned();
@@ -161,13 +171,18 @@ impl DeliveryStates for Tables {
 
     async fn save(&self, state: &DeliveryState) -> Result<Saved, PortError> {
         let now = self.clock.now();
-        let saved = match &self.real {
-            Some(real) => Some(DeliveryStates::save(&**real, state).await?),
+        let saved = match self.real() {
+            Some(real) => Some(DeliveryStates::save(&*real, state).await?),
             None => None,
         };
         let mut items = self.items();
         let before = items.states.get(&state.id);
-        let before = before.filter(|state| !is_gone(state.id, state.forget_at(), now));
+        // Real stores forget on time.
+        let is_forgotten = |state: &DeliveryState| match saved {
+            Some(_) => now >= state.forget_at(),
+            None => is_gone(state.id, state.forget_at(), now),
+        };
+        let before = before.filter(|state| !is_forgotten(state));
         let is_as_it_was = before.map_or(0, |state| state.revision) == state.revision;
         if saved.map_or(!is_as_it_was, |saved| saved == Saved::Conflict) {
             return Ok(Saved::Conflict);
@@ -191,8 +206,8 @@ impl DeliveryStates for Tables {
 #[async_trait]
 impl EndpointHealths for Tables {
     async fn load(&self, key: &SubscriptionKey, uid: Uuid) -> Result<Health, PortError> {
-        if let Some(real) = &self.real {
-            return EndpointHealths::load(&**real, key, uid).await;
+        if let Some(real) = self.real() {
+            return EndpointHealths::load(&*real, key, uid).await;
         }
         Ok(self.items().healths.get(&uid).cloned().unwrap_or_default())
     }
@@ -203,8 +218,8 @@ impl EndpointHealths for Tables {
         uid: Uuid,
         health: &Health,
     ) -> Result<Saved, PortError> {
-        let saved = match &self.real {
-            Some(real) => Some(EndpointHealths::save(&**real, key, uid, health).await?),
+        let saved = match self.real() {
+            Some(real) => Some(EndpointHealths::save(&*real, key, uid, health).await?),
             None => None,
         };
         let mut items = self.items();
@@ -225,7 +240,7 @@ impl EndpointHealths for Tables {
 #[async_trait]
 impl RequestRates for Tables {
     async fn count(&self, uid: Uuid, minute: i64, requests: u64) -> Result<u64, PortError> {
-        let counted = match &self.real {
+        let counted = match self.real() {
             Some(real) => Some(real.count(uid, minute, requests).await?),
             None => None,
         };

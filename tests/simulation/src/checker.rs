@@ -67,32 +67,7 @@ struct Check<'a> {
 
 /// Returns everything that is wrong with a world.
 pub fn check(remains: &Remains) -> Vec<String> {
-    let mut check = Check {
-        remains,
-        owners: BTreeMap::new(),
-        requests: BTreeMap::new(),
-        records: BTreeMap::new(),
-        drops: BTreeMap::new(),
-        slack: remains.latency_max * 15 + Duration::from_millis(200) + remains.pace.lateness(),
-        failures: remains.history.violations.clone(),
-    };
-    for (topic, subscriptions) in &remains.topics {
-        for subscription in subscriptions {
-            check.owners.insert(subscription.key.clone(), (topic, subscription));
-        }
-    }
-    for request in &remains.history.requests {
-        let in_it: BTreeSet<_> = request.deliveries.iter().collect();
-        for delivery in in_it {
-            check.requests.entry(*delivery).or_default().push(request);
-        }
-    }
-    for ((_, event, _), found) in &remains.history.dead_letters {
-        check.records.entry(found.delivery).or_default().push(event);
-    }
-    for found in &remains.history.drops {
-        check.drops.entry(found.delivery).or_default().push(found);
-    }
+    let mut check = Check::of(remains);
     if !check.failures.is_empty() {
         // The world was stopped there; what is left of it says nothing.
         return check.failures;
@@ -125,7 +100,65 @@ pub fn check(remains: &Remains) -> Vec<String> {
     check.failures
 }
 
+/// Returns what is wrong with a world whose clock ran at another speed than requests and calls: of
+/// what must hold there, too.
+pub fn check_at_any_speed(remains: &Remains) -> Vec<String> {
+    let mut check = Check::of(remains);
+    if !check.failures.is_empty() {
+        return check.failures;
+    }
+    check.promises_kept();
+    check.nothing_left();
+    matching::check(&mut check);
+    for delivery in remains.history.accepted.keys() {
+        match remains.history.twins.get(delivery) {
+            Some(twins) => check.twins(*delivery, twins),
+            None => check.ends(*delivery, &check.requests_of(*delivery)),
+        }
+    }
+    operated::check_redrives(&mut check);
+    repeats::check(&mut check);
+    pauses::check_none_held(&mut check);
+    check.failures
+}
+
 impl<'a> Check<'a> {
+    fn of(remains: &'a Remains) -> Self {
+        let slack = remains.latency_max * 15 + Duration::from_millis(200);
+        let mut check = Check {
+            remains,
+            owners: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            records: BTreeMap::new(),
+            drops: BTreeMap::new(),
+            slack: (slack + remains.pace.lateness()) * remains.speed,
+            failures: remains.history.violations.clone(),
+        };
+        for (topic, subscriptions) in &remains.topics {
+            for subscription in subscriptions {
+                check.owners.insert(subscription.key.clone(), (topic, subscription));
+            }
+        }
+        for request in &remains.history.requests {
+            let in_it: BTreeSet<_> = request.deliveries.iter().collect();
+            for delivery in in_it {
+                check.requests.entry(*delivery).or_default().push(request);
+            }
+        }
+        for ((_, event, _), found) in &remains.history.dead_letters {
+            check.records.entry(found.delivery).or_default().push(event);
+        }
+        for found in &remains.history.drops {
+            check.drops.entry(found.delivery).or_default().push(found);
+        }
+        check
+    }
+
+    /// How long a delivery may be in hand whose state was loaded before, by the clock.
+    fn in_hand(&self) -> Duration {
+        IN_HAND * self.remains.speed
+    }
+
     fn fail(&mut self, what: String) {
         if self.failures.len() < 20 {
             self.failures.push(what);
@@ -432,7 +465,7 @@ impl<'a> Check<'a> {
                 answer.outcome == Outcome::Delivered
                     || model::follows(topic, subscription, *answer) == model::Follows::End
             });
-            let late = made.heard_late.map(|at| at + self.slack + IN_HAND);
+            let late = made.heard_late.map(|at| at + self.slack + self.in_hand());
             ended.map(|(at, _)| at).into_iter().chain(late).min()
         };
         // An end that could not be recorded is unknown: what follows is as if it had not happened.

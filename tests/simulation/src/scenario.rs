@@ -6,11 +6,14 @@ mod changes;
 mod conversions;
 pub(crate) mod filters;
 mod operations;
+mod patience;
 mod pauses;
 mod repeats;
 mod resources;
+mod restarts;
 mod seeds;
 mod sources;
+mod speeds;
 mod streams;
 
 use std::{
@@ -40,11 +43,14 @@ pub use self::{
     conversions::converted,
     filters::Filtered,
     operations::{Operate, Operation, TOLD},
+    patience::mixed,
     pauses::paused,
     repeats::repeated,
+    restarts::restarted,
     seeds::plain,
     sources::{Form, Strange, sourced},
-    streams::mixed,
+    speeds::fast,
+    streams::streamed,
 };
 use crate::lambda::{Readings, Wakes};
 
@@ -105,6 +111,10 @@ pub struct Scenario {
     pub last_used_first: bool,
     /// The differences of clocks, and delays outside of ports.
     pub pace: Pace,
+    /// When the process of one machine ends, and the next one is started.
+    pub restarts: Vec<Timestamp>,
+    /// How many times as fast as the machine's the clock of the process runs.
+    pub speed: u32,
     pub jitter: bool,
     /// How long an event of a healthy endpoint may wait for its first attempt; `None`: it is not promised.
     pub first_attempt_within: Option<Duration>,
@@ -218,6 +228,8 @@ impl Default for Scenario {
             cold_starts: 0.0,
             last_used_first: false,
             pace: Pace::default(),
+            restarts: Vec::new(),
+            speed: 1,
             jitter: false,
             first_attempt_within: None,
         }

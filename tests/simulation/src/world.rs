@@ -9,6 +9,7 @@ mod meter;
 mod operators;
 mod pace;
 mod pool;
+mod process;
 mod publisher;
 mod repeats;
 mod sources;
@@ -59,7 +60,7 @@ use gridpost_testkit::{
 };
 
 pub use self::embedded::Stores;
-use self::{embedded::EmbeddedQueues, pool::Pools, sources::Sources};
+use self::{embedded::EmbeddedStores, pool::Pools, process::Process, sources::Sources};
 
 /// In a world that lasts longer than this, something waits for ever.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -79,6 +80,9 @@ pub struct World {
     pub history: Arc<Mutex<History>>,
     pub queues: Arc<Queues>,
     pub tables: Arc<Tables>,
+    /// What queues and tables are on, unless they are the fakes alone.
+    embedded: Option<Arc<EmbeddedStores>>,
+    process: Process,
     /// Copies of functions that wait for work.
     pools: Pools,
     pub dice: SeededDice,
@@ -139,6 +143,8 @@ pub struct Remains {
     /// What lies in the poison queues of sources.
     pub refused: Vec<String>,
     pub pace: Pace,
+    /// How many times as fast as tokio's its clock ran.
+    pub speed: u32,
 }
 
 /// An action at a time.
@@ -175,19 +181,17 @@ pub fn run_on(stores: Stores, scenario: &Scenario, seed: u64, traced: bool) -> R
 impl World {
     fn new(stores: Stores, scenario: &Scenario, seed: u64, traced: bool) -> Rc<Self> {
         let dice = SeededDice::new(seed ^ 0x5eed);
-        let clock = VirtualClock::start();
+        let clock = VirtualClock::start().at_speed(scenario.speed);
         let history = History { trace: traced.then(Vec::new), ..History::default() };
         let history = Arc::new(Mutex::new(history));
         let shared = || Arc::clone(&history);
         let queues = Queues::new(scenario.queues.clone(), clock, dice.fork(), shared());
         let tables = Tables::new(clock, shared()).with_pages_of(scenario.parked_page_max);
-        let (queues, tables) = match stores {
-            Stores::Fakes => (queues, tables),
-            Stores::Embedded => {
-                let stores = embedded::open(&scenario.queues, clock);
-                let tables = tables.on(stores.tables());
-                (queues.on(Arc::new(EmbeddedQueues(stores))), tables)
-            }
+        let embedded = (stores == Stores::Embedded)
+            .then(|| Arc::new(EmbeddedStores::open(&scenario.queues, clock)));
+        let (queues, tables) = match &embedded {
+            None => (queues, tables),
+            Some(stores) => (queues.on(Arc::clone(stores) as _), tables.on(stores.tables())),
         };
         for (topic, subscriptions) in &scenario.topics {
             tables.configure(topic.clone(), subscriptions.clone());
@@ -217,6 +221,8 @@ impl World {
             clock,
             queues: Arc::new(queues),
             tables: Arc::new(tables),
+            embedded,
+            process: Process::default(),
             pools: Pools::default(),
             injector: Arc::new(injector),
             cold_starts: scenario.cold_starts,
@@ -278,9 +284,8 @@ impl World {
     async fn live(self: Rc<Self>) -> Remains {
         self.begin();
         self.note_first();
-        for mapping in self.mappings() {
-            tokio::task::spawn_local(mapping::poll(Rc::clone(&self), mapping));
-        }
+        self.start_polling();
+        tokio::task::spawn_local(Rc::clone(&self).restart());
         for topic in self.sources.keys() {
             tokio::task::spawn_local(Rc::clone(&self).read_source(topic.clone()));
         }
@@ -295,7 +300,7 @@ impl World {
         });
         tokio::select! { biased;
             () = self.ended() => {}
-            () = tokio::time::sleep(LONGEST) => {}
+            () = self.clock.sleep(LONGEST) => {}
         }
         self.remains()
     }
@@ -349,7 +354,7 @@ impl World {
     /// Sends back the messages of the poison queue from time to time.
     async fn operate(self: Rc<Self>) {
         loop {
-            tokio::time::sleep(OPERATES_EVERY).await;
+            self.clock.sleep(OPERATES_EVERY).await;
             self.begin();
             match self.scenario.operations.is_empty() {
                 true => self.queues.return_poisoned(),
@@ -431,6 +436,7 @@ impl World {
             told: self.scenario.told.clone(),
             calm: self.scenario.plan.is_calm()
                 && self.scenario.queues.duplicates == 0.0
+                && self.scenario.restarts.is_empty()
                 && !self.operates()
                 && !self.stalls(),
             busiest_key,
@@ -453,6 +459,7 @@ impl World {
                 false => Vec::new(),
             },
             pace: self.scenario.pace,
+            speed: self.scenario.speed,
             history: std::mem::take(&mut *self.history.lock().expect("no panic while held")),
         }
     }

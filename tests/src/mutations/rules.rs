@@ -38,6 +38,12 @@ pub(super) const ALL: &[Mutation] = &[
         new: "    let _ = most;\n    seconds_up(wait)",
     },
     Mutation {
+        name: "a mark is forgotten before the copy that waits comes back",
+        file: "shared/core/src/delivery/state.rs",
+        old: "        self.copies_until.max(due).max(self.resend.map(|resend| resend.was_due))",
+        new: "        self.copies_until.filter(|_| due.is_none())",
+    },
+    Mutation {
         name: "messages wear out",
         file: "shared/core/src/delivery/parking.rs",
         old: "    if receives >= RECEIVES_MAX ||",

@@ -57,7 +57,11 @@ impl QueueSender for Faulty<Queues> {
         let one = |message: Outgoing| async move {
             let about =
                 About::Deliveries(Carried::of(&message.body).delivery.into_iter().collect());
-            let effect = || async { self.inner.send_one(queue, message.clone()) };
+            let effect = || async {
+                self.inner.send_one(queue, message.clone())?;
+                self.note_operated(|operated, at| operated.note_sent(at, &message.body));
+                Ok(())
+            };
             self.call(about, effect).await
         };
         let at_once = if self.injector.plan().as_adapters { messages.len().max(1) } else { 1 };

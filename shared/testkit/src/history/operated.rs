@@ -8,6 +8,7 @@ use std::{
 
 use gridpost_core::{
     delivery::{
+        Delivery,
         redrive::Job,
         state::{DeliveryState, DeliveryStatus},
     },
@@ -55,6 +56,15 @@ impl Operated {
             _ => return,
         };
         of_it.entry(state.id).or_default().push(at);
+    }
+
+    /// Records a message that operators have sent. Of a delivery whose state could not be written, it
+    /// alone says that it is due.
+    pub fn note_sent(&mut self, at: Timestamp, body: &str) {
+        let Ok(delivery) = Delivery::decode(body) else { return };
+        if delivery.due.is_some_and(|due| due <= at) && !self.canceled.contains_key(&delivery.id) {
+            self.hurried.entry(delivery.id).or_default().push(at);
+        }
     }
 }
 

@@ -13,7 +13,7 @@ impl LateListeners for Tables {
         most: usize,
         now: Timestamp,
     ) -> Result<bool, PortError> {
-        if let Some(real) = &self.real {
+        if let Some(real) = self.real() {
             return real.join(listener, most, now).await;
         }
         let mut items = self.items();
@@ -27,7 +27,7 @@ impl LateListeners for Tables {
     }
 
     async fn leave(&self, listener: Listener) -> Result<(), PortError> {
-        if let Some(real) = &self.real {
+        if let Some(real) = self.real() {
             return real.leave(listener).await;
         }
         let mut items = self.items();

@@ -79,7 +79,7 @@ impl ParkingLot for Tables {
                 format!("an item of {bytes} bytes: DynamoDB takes {ITEM_BYTES_MAX}"),
             );
         }
-        if let Some(real) = &self.real {
+        if let Some(real) = self.real() {
             real.park(parked).await?;
         }
         let body = parked.body.clone();
@@ -101,8 +101,8 @@ impl ParkingLot for Tables {
     }
 
     async fn remove(&self, parked: &Parked) -> Result<(), PortError> {
-        if let Some(real) = &self.real {
-            ParkingLot::remove(&**real, parked).await?;
+        if let Some(real) = self.real() {
+            ParkingLot::remove(&*real, parked).await?;
         }
         let mut items = self.items();
         items.parked.remove(&(parked.due_minute(), parked.place()));
@@ -134,7 +134,7 @@ impl DueDeliveries for Tables {
         partition: u32,
         after: Option<String>,
     ) -> Result<DuePage, PortError> {
-        if let Some(real) = &self.real {
+        if let Some(real) = self.real() {
             let page = real.due_in(minute, partition, after).await?;
             page.due.iter().for_each(|parked| self.items().in_hand.take(parked));
             return Ok(page);
@@ -174,15 +174,15 @@ impl DueDeliveries for Tables {
 #[async_trait]
 impl WakeCursor for Tables {
     async fn load(&self) -> Result<Option<i64>, PortError> {
-        if let Some(real) = &self.real {
-            return WakeCursor::load(&**real).await;
+        if let Some(real) = self.real() {
+            return WakeCursor::load(&*real).await;
         }
         Ok(self.items().cursor)
     }
 
     async fn save(&self, minute: i64) -> Result<(), PortError> {
-        if let Some(real) = &self.real {
-            return WakeCursor::save(&**real, minute).await;
+        if let Some(real) = self.real() {
+            return WakeCursor::save(&*real, minute).await;
         }
         self.items().cursor = Some(minute);
         Ok(())

@@ -17,8 +17,8 @@ impl Tables {
 #[async_trait]
 impl PublishRecords for Tables {
     async fn save(&self, key: &RecordKey, record: &Record) -> Result<Kept, PortError> {
-        if let Some(real) = &self.real {
-            return PublishRecords::save(&**real, key, record).await;
+        if let Some(real) = self.real() {
+            return PublishRecords::save(&*real, key, record).await;
         }
         let now = self.clock.now();
         let mut items = self.items();

@@ -12,12 +12,17 @@ use gridpost_core::{
 use gridpost_testkit::history::{Drop, Request};
 use uuid::Uuid;
 
-use super::{Check, IN_HAND};
+use super::Check;
 
 pub(super) fn check(check: &mut Check<'_>) {
+    check_redrives(check);
+    told(check);
+}
+
+/// Checks those that hold whatever the clock's speed.
+pub(super) fn check_redrives(check: &mut Check<'_>) {
     nothing_after_a_cancellation(check);
     redrives(check);
-    told(check);
 }
 
 impl Check<'_> {
@@ -43,7 +48,7 @@ pub(super) fn hurried(
 ) -> Option<Timestamp> {
     let all = times(&check.remains.history.operated.hurried, delivery).iter().copied();
     // An attempt that began after it may have been in hand before, and counts without it.
-    all.filter(|at| made.is_some_and(|made| made <= *at + IN_HAND) && *at <= began_at).min()
+    all.filter(|at| made.is_some_and(|made| made <= *at + check.in_hand()) && *at <= began_at).min()
 }
 
 /// Whether a request contains a delivery that an operator resent whatever its endpoint's health,
@@ -73,9 +78,9 @@ pub(super) fn resent_under_way(check: &Check<'_>, delivery: Uuid) -> usize {
     let requests = check.requests_of(delivery);
     let beside = |number: usize, made: &Request| {
         requests[..number].iter().any(|other| {
-            let over = other.heard.map_or(other.began_at + IN_HAND, |(over, _)| over);
+            let over = other.heard.map_or(other.began_at + check.in_hand(), |(over, _)| over);
             let asked = |at: &Timestamp| {
-                other.began_at <= *at + IN_HAND && *at <= made.began_at + check.slack
+                other.began_at <= *at + check.in_hand() && *at <= made.began_at + check.slack
             };
             other.number == made.number
                 && made.began_at <= over + check.slack
@@ -114,7 +119,8 @@ fn nothing_after_a_cancellation(check: &mut Check<'_>) {
     for (delivery, all) in canceled {
         let Some(first) = all.iter().min() else { continue };
         let after = check.requests_of(*delivery).into_iter();
-        let after = after.filter(|made| made.began_at > *first + IN_HAND + check.slack).count();
+        let after =
+            after.filter(|made| made.began_at > *first + check.in_hand() + check.slack).count();
         let disturbances = check.disturbances(*delivery);
         if after > disturbances {
             failures.push(format!(

@@ -102,9 +102,19 @@ pub(super) fn check(check: &mut Check<'_>) {
     if check.remains.history.pauses.values().all(Vec::is_empty) {
         return;
     }
+    check_none_held(check);
     let mut failures = nothing_attempted(check);
     failures.extend(all_come_back(check));
     failures.into_iter().for_each(|failure| check.fail(failure));
+}
+
+/// Nothing is in the lot of a pause that is over.
+pub(super) fn check_none_held(check: &mut Check<'_>) {
+    let history = &check.remains.history;
+    let all = history.held.iter().filter(|(delivery, _)| history.accepted.contains_key(delivery));
+    let held = all.filter(|(_, all)| all.iter().any(|held| held.gone_at.is_none()));
+    let held: Vec<_> = held.map(|(delivery, _)| *delivery).collect();
+    held.iter().for_each(|delivery| check.fail(format!("{delivery} is held for ever")));
 }
 
 fn nothing_attempted(check: &Check<'_>) -> Vec<String> {
@@ -135,11 +145,8 @@ fn all_come_back(check: &Check<'_>) -> Vec<String> {
     for (delivery, all) in &history.held {
         let Some(accepted) = history.accepted.get(delivery) else { continue };
         for held in all {
-            match held.gone_at {
-                Some(gone_at) => {
-                    stays.entry(accepted.uid).or_default().push((*delivery, held.at, gone_at));
-                }
-                None => failures.push(format!("{delivery} is held for ever")),
+            if let Some(gone_at) = held.gone_at {
+                stays.entry(accepted.uid).or_default().push((*delivery, held.at, gone_at));
             }
         }
     }

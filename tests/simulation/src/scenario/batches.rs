@@ -6,14 +6,14 @@ use gridpost_core::{
 };
 use gridpost_testkit::{dice::SeededDice, endpoint::Reaction};
 
-use super::{CHANGING, Scenario, Script, TOLD, mixed};
+use super::{CHANGING, Scenario, Script, TOLD, streamed};
 
 /// The generator of these draws apart from the others.
 const BATCHED: u64 = 0xba7c_4ed5;
 
 /// The world of a seed, in which webhooks get batches that are split or that they tell apart.
 pub fn batched(seed: u64) -> Scenario {
-    let mut scenario = mixed(seed);
+    let mut scenario = streamed(seed);
     let dice = SeededDice::new(seed ^ BATCHED);
     let Scenario { topics, scripts, publishes, .. } = &mut scenario;
     for subscription in topics.iter_mut().flat_map(|(_, subscriptions)| subscriptions) {

@@ -11,7 +11,7 @@ use crate::lambda::Wakes;
 const STREAMED: u64 = 0x057e_a3ed;
 
 /// A world of many kinds, chosen by a seed.
-pub fn mixed(seed: u64) -> Scenario {
+pub fn streamed(seed: u64) -> Scenario {
     let mut scenario = converted(seed);
     let dice = SeededDice::new(seed ^ STREAMED);
     for (topic, subscriptions) in &mut scenario.topics {

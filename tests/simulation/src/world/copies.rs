@@ -25,6 +25,9 @@ use crate::scenario::{DEAD_LETTER_DELAY_S, GIVE_UP_AFTER, Settings as Tuned};
 /// matched under a newer revision.
 const DISPATCH_KEEPS_CONFIGURATION: Duration = Duration::from_secs(10);
 
+/// How long one machine keeps configuration, as `server/src/world.rs` has it.
+const MACHINE_KEEPS_CONFIGURATION: Duration = Duration::from_millis(50);
+
 impl World {
     pub fn ingest(&self, instance: &Arc<Instance>) -> gridpost_ingest::Context {
         let clock: Arc<dyn Clock> = Arc::new(instance.clock(self.clock));
@@ -75,6 +78,11 @@ impl World {
         }
     }
 
+    /// How long configuration is kept, by tokio's time: as deployed, or as one machine has it.
+    fn kept_for(&self, deployed: Duration) -> Duration {
+        if self.scenario.speed == 1 { deployed } else { MACHINE_KEEPS_CONFIGURATION }
+    }
+
     /// How many retry queues there are for a copy that is started now.
     fn retry_shards(&self) -> usize {
         let now = self.clock.now();
@@ -103,7 +111,13 @@ impl World {
     ) -> ConfigurationCache {
         let clock = Arc::new(instance.clock(self.clock));
         let dice = Arc::clone(&self.handlers_dice);
-        ConfigurationCache::new(source, clock, dice, Limits { fresh_for, ..Limits::default() })
+        let Limits { stale_for, bytes_max, .. } = Limits::default();
+        let limits = Limits {
+            fresh_for: self.clock.by_the_clock(self.kept_for(fresh_for)),
+            stale_for: self.clock.by_the_clock(stale_for),
+            bytes_max,
+        };
+        ConfigurationCache::new(source, clock, dice, limits)
     }
 
     fn faulty<T: ?Sized>(&self, instance: &Arc<Instance>, inner: &Arc<T>) -> Arc<Faulty<T>> {
@@ -225,8 +239,8 @@ impl World {
                 validation_origin: "gridpost.example".to_owned(),
                 publish_url: "https://publish.example".to_owned(),
                 manage_url: "https://manage.example".to_owned(),
-                configuration_kept_for: DISPATCH_KEEPS_CONFIGURATION,
-                dispatch_keeps_configuration: DISPATCH_KEEPS_CONFIGURATION,
+                configuration_kept_for: self.kept_for(DISPATCH_KEEPS_CONFIGURATION),
+                dispatch_keeps_configuration: self.kept_for(DISPATCH_KEEPS_CONFIGURATION),
                 account: "123456789012".to_owned(),
                 retry_shards: self.retry_shards(),
                 queue_message_bytes_max: self.settings().message_bytes_max,
@@ -247,7 +261,7 @@ impl World {
             payloads: self.faulty(instance, &self.payloads),
             meter: CountingMeter::of(&self.history),
             settings: gridpost_wake::Settings {
-                configuration_kept_for: DISPATCH_KEEPS_CONFIGURATION,
+                configuration_kept_for: self.kept_for(DISPATCH_KEEPS_CONFIGURATION),
                 configuration_stale_for: Limits::default().stale_for,
                 retry_shards: self.retry_shards(),
                 queue_message_bytes_max: self.settings().message_bytes_max,

@@ -1,11 +1,11 @@
 //! The stores of one machine, in memory, instead of the fakes: the same handlers, crashes and
 //! failing calls, on SQLite.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use gridpost_core::{delivery::queue::Queue, time::Timestamp};
-use gridpost_embedded::{Embedded, Options, Visibility};
+use gridpost_embedded::{Embedded, Options, Tables, Visibility};
 use gridpost_ports::{Outgoing, PortError, QueueReceiver, QueueSender};
 use gridpost_testkit::{
     clock::VirtualClock,
@@ -24,58 +24,81 @@ pub enum Stores {
     Embedded,
 }
 
-pub(super) fn open(settings: &QueueSettings, clock: VirtualClock) -> Embedded {
-    let options = Options {
-        retry_queues: settings.retry_shards,
-        visibility: Visibility {
-            delivery: settings.visibility,
-            dead_letter: settings.dead_letter_visibility,
-            fan_out: settings.fan_out_visibility,
-            redrive: settings.redrive_visibility,
-        },
-        message_bytes_max: settings.message_bytes_max,
-        ..Options::default()
-    };
-    Embedded::open(options, Arc::new(clock)).expect("memory takes it")
+/// The stores, as the process of the moment has opened them; to the fakes, their queues.
+pub(super) struct EmbeddedStores {
+    options: Options,
+    clock: VirtualClock,
+    opened: Mutex<Embedded>,
 }
 
-/// Their queues.
-pub(super) struct EmbeddedQueues(pub(super) Embedded);
+impl EmbeddedStores {
+    /// What protects a message in hand is real time: an attempt takes as long as it takes.
+    pub(super) fn open(settings: &QueueSettings, clock: VirtualClock) -> Self {
+        let options = Options {
+            retry_queues: settings.retry_shards,
+            visibility: Visibility {
+                delivery: clock.by_the_clock(settings.visibility),
+                dead_letter: clock.by_the_clock(settings.dead_letter_visibility),
+                fan_out: clock.by_the_clock(settings.fan_out_visibility),
+                redrive: clock.by_the_clock(settings.redrive_visibility),
+            },
+            message_bytes_max: settings.message_bytes_max,
+            ..Options::default()
+        };
+        let opened = Embedded::open(options.clone(), Arc::new(clock)).expect("memory takes it");
+        Self { options, clock, opened: Mutex::new(opened) }
+    }
 
-#[async_trait]
-impl QueueSender for EmbeddedQueues {
-    async fn send(&self, queue: Queue, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
-        self.0.queues().send(queue, messages).await
+    /// Closes them, and opens what they have written as the next process does.
+    pub(super) fn open_again(&self) {
+        let mut opened = self.opened.lock().expect("no panic while held");
+        let next = opened.open_again(self.options.clone(), Arc::new(self.clock));
+        *opened = next.expect("memory is there");
+    }
+
+    pub(super) fn tables(&self) -> Arc<Tables> {
+        self.now().tables()
+    }
+
+    fn now(&self) -> Embedded {
+        self.opened.lock().expect("no panic while held").clone()
     }
 }
 
 #[async_trait]
-impl QueueReceiver for EmbeddedQueues {
+impl QueueSender for EmbeddedStores {
+    async fn send(&self, queue: Queue, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
+        self.now().queues().send(queue, messages).await
+    }
+}
+
+#[async_trait]
+impl QueueReceiver for EmbeddedStores {
     async fn hide(&self, queue: Queue, receipt: &str, seconds: u32) -> Result<(), PortError> {
-        self.0.queues().hide(queue, receipt, seconds).await
+        self.now().queues().hide(queue, receipt, seconds).await
     }
 
     async fn delete(&self, queue: Queue, receipts: Vec<String>) -> Result<(), PortError> {
-        self.0.delete(queue, receipts).await
+        self.now().delete(queue, receipts).await
     }
 
     async fn in_flight(&self, queue: Queue) -> Result<u64, PortError> {
-        self.0.queues().in_flight(queue).await
+        self.now().queues().in_flight(queue).await
     }
 
     async fn backlog(&self, queue: Queue) -> Result<u64, PortError> {
-        self.0.queues().backlog(queue).await
+        self.now().queues().backlog(queue).await
     }
 
     async fn visible(&self, queue: Queue) -> Result<u64, PortError> {
-        self.0.queues().visible(queue).await
+        self.now().queues().visible(queue).await
     }
 }
 
 #[async_trait]
-impl MessageStores for EmbeddedQueues {
+impl MessageStores for EmbeddedStores {
     async fn receive(&self, queue: Queue, most: usize) -> Result<Vec<Handed>, PortError> {
-        let received = self.0.receive(queue, most).await?;
+        let received = self.now().receive(queue, most).await?;
         let handed = received.into_iter().map(|message| Handed {
             message_id: message.message_id,
             receipt: message.receipt,
@@ -86,6 +109,6 @@ impl MessageStores for EmbeddedQueues {
     }
 
     async fn next_visible(&self, queue: Queue) -> Result<Option<Timestamp>, PortError> {
-        self.0.next_visible(queue).await
+        self.now().next_visible(queue).await
     }
 }

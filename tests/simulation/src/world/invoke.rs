@@ -19,15 +19,15 @@ use crate::lambda::{Function, Mapping};
 /// Invokes a queue's function with a batch, and deletes what its reply does not name.
 pub(super) async fn invoke(world: &World, mapping: Mapping, received: Vec<Received>) {
     let (instance, copy, is_fresh) = pool::take(world, mapping.queue);
-    let (from, to) = if is_fresh { mapping.hop.fresh } else { mapping.hop.warm };
-    tokio::time::sleep(world.dice.millis(from..to)).await;
     let uids: BTreeSet<_> = received.iter().filter_map(|it| it.carried.subscription).collect();
     let ids = received.iter().filter_map(|it| it.carried.delivery).collect();
     instance.take(ids, uids.into_iter().collect());
     instance.hold(received.iter().map(|message| message.body.len()).sum());
+    let (from, to) = if is_fresh { mapping.hop.fresh } else { mapping.hop.warm };
+    tokio::time::sleep(world.dice.millis(from..to)).await;
     let began_at = world.clock.now();
     let now = instance.clock(world.clock).now();
-    let during = now..now + mapping.timeout;
+    let during = now..now + world.clock.by_the_clock(mapping.timeout);
     let reply = tokio::select! { biased;
         reply = world.at_its_pace(run(mapping.queue, &copy, received.clone(), during)) => Some(reply),
         () = instance.died() => None,

@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, rc::Rc};
 
-use gridpost_core::time::Timestamp;
+use gridpost_core::{delivery::queue::Queue, time::Timestamp};
 use gridpost_ports::Clock;
 use gridpost_testkit::queue::Received;
 use tokio::sync::Semaphore;
@@ -31,6 +31,21 @@ struct Slots {
 /// One slot, freed on drop.
 struct Slot(Rc<Slots>);
 
+/// A wait for a slot, noted when it is over or its process ends.
+struct Waits<'w> {
+    world: &'w World,
+    queue: Queue,
+    from: Timestamp,
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        if self.world.clock.now() > self.from && self.world.queues.has_visible(self.queue) {
+            self.world.platform_waited(self.queue, self.from);
+        }
+    }
+}
+
 impl Drop for Slot {
     fn drop(&mut self) {
         self.0.free.add_permits(1);
@@ -46,15 +61,13 @@ impl Slots {
 
     /// Takes the next free slot. While all are taken and messages wait, their number grows.
     async fn take(self: Rc<Self>, world: &World, mapping: &Mapping) -> Slot {
-        let from = world.clock.now();
+        let waits = Waits { world, queue: mapping.queue, from: world.clock.now() };
         let free = self.free.acquire();
         tokio::select! { biased;
             permit = free => permit.expect("it is never closed").forget(),
             () = self.grow(world, mapping) => {}
         }
-        if world.clock.now() > from && world.queues.has_visible(mapping.queue) {
-            world.platform_waited(mapping.queue, from);
-        }
+        drop(waits);
         Slot(self)
     }
 
@@ -69,7 +82,7 @@ impl Slots {
                 continue;
             }
             if !world.queues.has_visible(mapping.queue) {
-                tokio::time::sleep(ramp.every()).await;
+                world.clock.sleep(ramp.every()).await;
                 continue;
             }
             let more = ramp.step().min(most - self.open.get());
@@ -103,7 +116,7 @@ async fn read(world: Rc<World>, mapping: Mapping, slots: Rc<Slots>) {
         world.begin();
         let world = Rc::clone(&world);
         tokio::task::spawn_local(async move {
-            invoke(&world, mapping, received).await;
+            world.while_it_lives(invoke(&world, mapping, received)).await;
             drop(slot);
             world.end();
         });

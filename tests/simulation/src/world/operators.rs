@@ -127,18 +127,21 @@ impl World {
         let body = if ask.body.is_null() { Vec::new() } else { ask.body.to_string().into_bytes() };
         let request = Request::new(ask.method.clone(), ask.path.clone(), body);
         let began_at = self.clock.now();
-        let reply = tokio::select! { biased;
-            reply = answer(context, &request) => Some(reply),
-            () = instance.died() => None,
-            () = self.injector.moment_of_death() => {
-                self.injector.kill(instance);
-                None
-            }
-            () = tokio::time::sleep(MANAGE_TIMEOUT) => {
-                self.injector.kill(instance);
-                None
+        let answered = async {
+            tokio::select! { biased;
+                reply = answer(context, &request) => Some(reply),
+                () = instance.died() => None,
+                () = self.injector.moment_of_death() => {
+                    self.injector.kill(instance);
+                    None
+                }
+                () = tokio::time::sleep(MANAGE_TIMEOUT) => {
+                    self.injector.kill(instance);
+                    None
+                }
             }
         };
+        let reply = self.while_it_lives(answered).await.flatten();
         self.note_used(Function::Manage, instance, began_at);
         let reply = reply?;
         context.meter.flush(self.clock.now());

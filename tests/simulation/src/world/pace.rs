@@ -30,7 +30,9 @@ impl World {
             0 => 0,
             _ => self.pace_dice.with(|rng| rng.i64(-most..=most)),
         };
-        Arc::new(instance.with_skew(skew_ms))
+        let instance = Arc::new(instance.with_skew(skew_ms));
+        self.note_begun(&instance);
+        instance
     }
 
     /// Whether machines stand still at times.

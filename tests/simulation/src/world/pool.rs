@@ -52,6 +52,13 @@ impl Pools {
         }
     }
 
+    /// Drops all copies that wait.
+    pub(super) fn clear(&self) {
+        for idle in [&self.dispatch, &self.dead_letter, &self.redrive, &self.expand] {
+            idle.lock().expect("no panic while held").clear();
+        }
+    }
+
     pub(super) fn put(&self, queue: Queue, instance: Arc<Instance>, copy: Copy) {
         self.of(queue).lock().expect("no panic while held").push((instance, copy));
     }

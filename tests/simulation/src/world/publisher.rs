@@ -82,14 +82,19 @@ impl World {
         instance.take(Vec::new(), Vec::new());
         instance.hold(request.body.len());
         let began_at = self.clock.now();
-        let response = tokio::select! { biased;
-            response = self.at_its_pace(gridpost_ingest::handler::handle(&context, request)) => response,
-            () = instance.died() => return None,
-            () = self.injector.moment_of_death() => {
-                self.injector.kill(&instance);
-                return None;
+        let handled = async {
+            tokio::select! { biased;
+                response = self.at_its_pace(gridpost_ingest::handler::handle(&context, request)) => {
+                    Some(response)
+                }
+                () = instance.died() => None,
+                () = self.injector.moment_of_death() => {
+                    self.injector.kill(&instance);
+                    None
+                }
             }
         };
+        let response = self.while_it_lives(handled).await.flatten()?;
         self.note_used(Function::Ingest, &instance, began_at);
         context.meter.flush(self.clock.now());
         self.ingests.borrow_mut().push((instance, context));
@@ -209,8 +214,9 @@ impl World {
     /// which matches nothing.
     fn may_lack_consent(&self, key: &SubscriptionKey) -> bool {
         let now = self.clock.now();
+        let noticed_within = self.clock.by_the_clock(CONFIGURATION_KEPT_FOR + ANSWERED_WITHIN);
         self.scenario.consents.iter().filter(|consent| consent.of == *key).any(|consent| {
-            let over = consent.given_at.map(|at| at + CONFIGURATION_KEPT_FOR + ANSWERED_WITHIN);
+            let over = consent.given_at.map(|at| at + noticed_within);
             now >= consent.asked_at && over.is_none_or(|over| now < over)
         })
     }

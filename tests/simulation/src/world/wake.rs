@@ -21,7 +21,7 @@ pub(super) async fn schedule_wake(world: Rc<World>) {
         return loosely(world, wakes).await;
     }
     loop {
-        tokio::time::sleep(MINUTE).await;
+        world.clock.sleep(MINUTE).await;
         run(&world).await;
     }
 }
@@ -57,12 +57,15 @@ async fn run(world: &World) {
     let context = world.wake(&instance);
     world.begin();
     let began_at = world.clock.now();
-    let until = instance.clock(world.clock).now() + WAKE_RUN;
-    tokio::select! { biased;
-        _ = world.at_its_pace(gridpost_wake::wake(&context, until)) => {}
-        () = instance.died() => {}
-        () = world.injector.moment_of_death() => world.injector.kill(&instance),
-    }
+    let until = instance.clock(world.clock).now() + world.clock.by_the_clock(WAKE_RUN);
+    let run = async {
+        tokio::select! { biased;
+            _ = world.at_its_pace(gridpost_wake::wake(&context, until)) => {}
+            () = instance.died() => {}
+            () = world.injector.moment_of_death() => world.injector.kill(&instance),
+        }
+    };
+    world.while_it_lives(run).await;
     world.note_used(Function::Wake, &instance, began_at);
     world.end();
 }

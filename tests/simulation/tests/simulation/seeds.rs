@@ -2,8 +2,9 @@
 //!
 //! `GRIDPOST_SIM_SEED=<n> cargo test -p gridpost-simulation --test simulation -- replay
 //! --nocapture` lives one world again and prints all that happens in it, with
-//! `GRIDPOST_SIM_WORLD=plain`, `unconverted` or `converted` without what was added to worlds later, or
-//! with `paused`, `batched`, `repeated` or `sourced` the world of another test.
+//! `GRIDPOST_SIM_WORLD=plain`, `unconverted`, `converted` or `streamed` without what was added to
+//! worlds later, or with `paused`, `batched`, `repeated`, `sourced`, `restarted` or `fast` the world of
+//! another test.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,8 +30,9 @@ const SEEDS: u64 = 4_000;
 /// The number of seeds of one commit.
 const SEEDS_OF_COMMIT: u64 = 10_000;
 
-/// Seeds that failed once, one a line: the number, `plain`, `unconverted` or `converted` where its
-/// world is to be as it was before something was added to worlds, and after `#` what it found.
+/// Seeds that failed once, one a line: the number, `plain`, `unconverted`, `converted` or `streamed`
+/// where its world is to be as it was before something was added to worlds, and after `#` what it
+/// found.
 const CORPUS: &str = include_str!("corpus.txt");
 
 const FAILURES_MAX: usize = 5;
@@ -52,27 +54,36 @@ pub(super) enum Made {
     Unconverted,
     /// They go to no stream and to no event bus.
     Converted,
+    /// No schedule has gaps of days.
+    Streamed,
     Whole,
-    /// Whole, with pauses.
+    /// Converted, with pauses.
     Paused,
-    /// Whole, with bad events in batches.
+    /// Streamed, with bad events in batches.
     Batched,
     /// One of its own, with repetitions of keys.
     Repeated,
     /// One of its own, with events of AWS services.
     Sourced,
+    /// Whole, on one machine whose process is started again.
+    Restarted,
+    /// Paused or repeated, on one machine whose clock runs fast.
+    Fast,
 }
 
 impl Made {
     /// Those that have a name in the corpus.
-    const NAMED: [(&str, Self); 7] = [
+    const NAMED: [(&str, Self); 10] = [
         ("plain", Self::Plain),
         ("unconverted", Self::Unconverted),
         ("converted", Self::Converted),
+        ("streamed", Self::Streamed),
         ("paused", Self::Paused),
         ("batched", Self::Batched),
         ("repeated", Self::Repeated),
         ("sourced", Self::Sourced),
+        ("restarted", Self::Restarted),
+        ("fast", Self::Fast),
     ];
 
     fn named(name: &str) -> Self {
@@ -84,7 +95,11 @@ impl Made {
 impl Seed {
     /// Runs its world. Returns the finished world and what is wrong with it.
     pub(super) fn live(self, traced: bool) -> (world::Remains, Vec<String>) {
-        self.live_on(Stores::Fakes, traced)
+        let stores = match self.world {
+            Made::Restarted | Made::Fast => Stores::Embedded,
+            _ => Stores::Fakes,
+        };
+        self.live_on(stores, traced)
     }
 
     fn live_on(self, stores: Stores, traced: bool) -> (world::Remains, Vec<String>) {
@@ -92,14 +107,20 @@ impl Seed {
             Made::Plain => scenario::plain,
             Made::Unconverted => scenario::unconverted,
             Made::Converted => scenario::converted,
+            Made::Streamed => scenario::streamed,
             Made::Whole => scenario::mixed,
             Made::Paused => scenario::paused,
             Made::Batched => scenario::batched,
             Made::Repeated => scenario::repeated,
             Made::Sourced => scenario::sourced,
+            Made::Restarted => scenario::restarted,
+            Made::Fast => scenario::fast,
         };
         let remains = world::run_on(stores, &make(self.number), self.number, traced);
-        let failures = checker::check(&remains);
+        let failures = match self.world {
+            Made::Fast => checker::check_at_any_speed(&remains),
+            _ => checker::check(&remains),
+        };
         (remains, failures)
     }
 
@@ -239,10 +260,10 @@ pub(super) fn assert_all_keep(
                 return;
             }
             if let Some(first) = live(seed).first() {
-                failed
-                    .lock()
-                    .expect("no panic while held")
-                    .push(format!("GRIDPOST_SIM_WORLD={world} GRIDPOST_SIM_SEED={seed} # {first}"));
+                let line = format!("GRIDPOST_SIM_WORLD={world} GRIDPOST_SIM_SEED={seed} # {first}");
+                // At once: the others may take long.
+                let _ = writeln!(io::stderr(), "{line}");
+                failed.lock().expect("no panic while held").push(line);
             }
         }
     };
@@ -327,6 +348,52 @@ fn every_seed_keeps_the_promise_on_the_stores_of_one_machine() {
     for kind in ["the caller died", "a call failed", "a call took effect but failed"] {
         assert!(kinds.contains(kind), "{kind}: never");
     }
+}
+
+/// Seeds of one run whose process is started again.
+const RESTARTED_SEEDS: u64 = 100;
+
+/// On the stores of one machine, whose process ends at random instants. `GRIDPOST_SIM_RESTARTED` sets
+/// how many.
+#[test]
+fn every_seed_keeps_the_promise_when_the_process_is_started_again() {
+    let seeds = number("GRIDPOST_SIM_RESTARTED").unwrap_or(RESTARTED_SEEDS);
+    let from = number("GRIDPOST_SIM_FROM").unwrap_or_else(first);
+    let died = AtomicU64::new(0);
+    assert_all_keep("restarted", from..from + seeds, |number| {
+        let (remains, failures) = Seed { number, world: Made::Restarted }.live(false);
+        let all = remains.history.disturbed.values().flatten();
+        let in_hand = all.filter(|found| found.what == "a function died").count();
+        died.fetch_add(in_hand as u64, Ordering::Relaxed);
+        failures
+    });
+    let died = died.into_inner();
+    assert!(died > seeds, "only {died} deliveries were in hand when {seeds} processes ended");
+}
+
+/// Seeds of one run whose clock runs fast.
+const FAST_SEEDS: u64 = 100;
+
+/// On the stores of one machine, whose clock runs 60 or 600 times as fast as requests and calls.
+/// `GRIDPOST_SIM_FAST` sets how many.
+#[test]
+fn every_seed_keeps_the_promise_on_a_fast_clock() {
+    let seeds = number("GRIDPOST_SIM_FAST").unwrap_or(FAST_SEEDS);
+    let from = number("GRIDPOST_SIM_FROM").unwrap_or_else(first);
+    let [held, tries, redrives] = [const { AtomicU64::new(0) }; 3];
+    assert_all_keep("fast", from..from + seeds, |number| {
+        let (remains, failures) = Seed { number, world: Made::Fast }.live(false);
+        let publishes = remains.history.keyed.publishes();
+        let again = publishes.map(|(_, publish)| publish.tries - 1).sum::<usize>();
+        held.fetch_add(remains.history.held.len() as u64, Ordering::Relaxed);
+        tries.fetch_add(again as u64, Ordering::Relaxed);
+        redrives.fetch_add(remains.history.operated.jobs.len() as u64, Ordering::Relaxed);
+        failures
+    });
+    let [held, tries, redrives] = [held, tries, redrives].map(AtomicU64::into_inner);
+    assert!(held > seeds / 4, "only {held} deliveries were held in {seeds} worlds");
+    assert!(tries > seeds / 4, "only {tries} publishes were repeated in {seeds} worlds");
+    assert!(redrives > seeds / 10, "only {redrives} redrives in {seeds} worlds");
 }
 
 /// Were more deliveries disturbed, in hundredths, hardly any would be looked at strictly.
