@@ -13,7 +13,7 @@ use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use gridpost_core::time::Timestamp;
@@ -25,7 +25,10 @@ use process::{
 };
 use reqwest::{Certificate, Client, StatusCode};
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, time::sleep};
+use tokio::{
+    net::TcpListener,
+    time::{Instant, sleep},
+};
 use world::{FAST, World, event, until};
 
 impl World {

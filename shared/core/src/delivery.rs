@@ -31,7 +31,7 @@ pub mod resource_outcome;
 pub mod resource_request;
 pub mod state;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -108,15 +108,16 @@ pub struct Delivery {
     /// How often a successor message was sent because its state could not be written.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub resent: u8,
-    /// The events in the subscription's delivery schema, 1 to 5,000; empty if they are claimed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    events: Vec<Box<RawValue>>,
+    /// The events in the subscription's delivery schema, 1 to 5,000; empty if they are claimed. Copies of
+    /// the delivery share them.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    events: Arc<Vec<Box<RawValue>>>,
     /// Set if the events are in the payload bucket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     claim: Option<Claim>,
     /// The events from the payload bucket, once loaded. They never travel in a message.
     #[serde(skip)]
-    claimed: Vec<Box<RawValue>>,
+    claimed: Arc<Vec<Box<RawValue>>>,
 }
 
 /// Marks the delivery of a redriven dead letter.
@@ -171,9 +172,9 @@ impl Delivery {
             traceparent: None,
             done: EventSet::default(),
             resent: 0,
-            events,
+            events: Arc::new(events),
             claim: None,
-            claimed: Vec::new(),
+            claimed: Arc::default(),
         }
     }
 
@@ -219,7 +220,7 @@ impl Delivery {
 
     /// Adds the events that were loaded from the payload bucket.
     pub fn claim(&mut self, events: Vec<Box<RawValue>>) {
-        self.claimed = events;
+        self.claimed = Arc::new(events);
     }
 
     /// The loaded events, including those that are done; empty while they are still in the payload
@@ -284,9 +285,9 @@ impl Delivery {
         Self {
             v: VERSION,
             id: uuid::Builder::from_custom_bytes(bytes).into_uuid(),
-            events: events.map(|(_, event)| event.to_owned()).collect(),
+            events: Arc::new(events.map(|(_, event)| event.to_owned()).collect()),
             claim: None,
-            claimed: Vec::new(),
+            claimed: Arc::default(),
             done: EventSet::default(),
             subscription: self.subscription.clone(),
             attempts: self.attempts.clone(),
@@ -374,6 +375,10 @@ fn is_zero(count: &u8) -> bool {
     *count == 0
 }
 
+fn is_empty(events: &Arc<Vec<Box<RawValue>>>) -> bool {
+    events.is_empty()
+}
+
 fn ids<'e>(events: impl Iterator<Item = (usize, &'e RawValue)>) -> String {
     #[derive(Deserialize)]
     struct Named<'e> {
@@ -428,6 +433,17 @@ mod tests {
             String::new(),
             vec![RawValue::from_string(event.to_owned()).expect("JSON")],
         )
+    }
+
+    /// A batch whose bad events are looked for is sent in many parts.
+    #[test]
+    fn parts_of_a_delivery_are_no_copies_of_its_events() {
+        let whole = delivery("{}");
+        let first = EventSet::from_iter([0]);
+        for whole in [whole.clone(), whole.into_claimed()] {
+            let only = whole.only(&first);
+            assert!(std::ptr::eq(whole.events()[0].get(), only.events()[0].get()));
+        }
     }
 
     #[test]

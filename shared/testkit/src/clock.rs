@@ -1,6 +1,6 @@
 //! Virtual time: tokio's paused clock, which jumps to the next timer when nothing else is to do.
 
-use gridpost_core::time::Timestamp;
+use gridpost_core::time::{Pace, Timestamp};
 use gridpost_ports::Clock;
 use tokio::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ pub const BEGINNING: Timestamp = Timestamp::from_millis(1_767_225_600_000);
 pub struct VirtualClock {
     start: Instant,
     beginning: Timestamp,
-    speed: u32,
+    pace: Pace,
 }
 
 impl VirtualClock {
@@ -23,23 +23,13 @@ impl VirtualClock {
 
     /// A clock that shows that time now.
     pub fn starting_at(beginning: Timestamp) -> Self {
-        Self { start: Instant::now(), beginning, speed: 1 }
+        Self { start: Instant::now(), beginning, pace: Pace::REAL }
     }
 
     /// The same clock, which runs so many times as fast as tokio's from its beginning on.
     #[must_use]
     pub fn at_speed(self, speed: u32) -> Self {
-        Self { speed, ..self }
-    }
-
-    /// What a time of tokio's, which requests and calls take, is by this clock.
-    pub fn by_the_clock(&self, real: Duration) -> Duration {
-        real.saturating_mul(self.speed)
-    }
-
-    /// What a time of this clock takes in tokio's.
-    pub fn really(&self, by_the_clock: Duration) -> Duration {
-        by_the_clock / self.speed
+        Self { pace: Pace::times(speed), ..self }
     }
 
     /// The same clock, so many milliseconds ahead, or behind if negative.
@@ -50,22 +40,26 @@ impl VirtualClock {
     }
 
     pub async fn sleep_until(&self, at: Timestamp) {
-        tokio::time::sleep_until(self.start + self.really(at.since(self.beginning))).await;
+        tokio::time::sleep_until(self.start + self.pace.really(at.since(self.beginning))).await;
     }
 
     /// Sleeps for so long by this clock.
     pub async fn sleep(&self, by_the_clock: Duration) {
-        tokio::time::sleep(self.really(by_the_clock)).await;
+        tokio::time::sleep(self.pace.really(by_the_clock)).await;
     }
 
     /// How long the world has lasted, by this clock.
     pub fn elapsed(&self) -> Duration {
-        self.by_the_clock(self.start.elapsed())
+        self.pace.by_the_clock(self.start.elapsed())
     }
 }
 
 impl Clock for VirtualClock {
     fn now(&self) -> Timestamp {
         self.beginning + self.elapsed()
+    }
+
+    fn pace(&self) -> Pace {
+        self.pace
     }
 }

@@ -302,7 +302,7 @@ mod tests {
         assert!(shown_attributes(&ended.delivery, &subscription, ProfileName::Basic).is_empty());
         // A delivery that fills its message has room for few of them.
         let large = format!(r#"{{"d":"{}"}}"#, "x".repeat(200_000));
-        ended.delivery.events = vec![RawValue::from_string(large).expect("JSON")];
+        ended.delivery.events = vec![RawValue::from_string(large).expect("JSON")].into();
         let few = shown_attributes(&ended.delivery, &subscription, namespace);
         assert_eq!(few.len(), 2);
         let value = "v".repeat(4_096);

@@ -224,7 +224,7 @@ mod tests {
         let other = build(&[&one, &delivery(3, "{}")], 0, at(5_000));
         assert_ne!(Some(id), header(&other, "webhook-id"));
         // Parts of a delivery are no repetitions of each other.
-        let whole = Delivery { events: [one.events.clone(), two.events.clone()].concat(), ..one };
+        let whole = Delivery { events: [one.events(), two.events()].concat().into(), ..one };
         let part = |event| whole.only(&[event].into_iter().collect());
         let ids = [&whole, &part(0), &part(1)].map(|part| {
             let built = build(&[part], 0, at(5_000));

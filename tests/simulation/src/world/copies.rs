@@ -8,7 +8,10 @@ use std::{
 use gridpost_core::{
     endpoint::Allowed,
     intake::Source,
-    retry::{health::Durations, lane::LaneSettings},
+    retry::{
+        health::Durations,
+        lane::{LEASE, LaneSettings},
+    },
 };
 use gridpost_dead_letter::notify::Notifier;
 use gridpost_dispatch::{Settings, health::HealthCache, in_flight::InFlight, rate::Rates};
@@ -113,8 +116,8 @@ impl World {
         let dice = Arc::clone(&self.handlers_dice);
         let Limits { stale_for, bytes_max, .. } = Limits::default();
         let limits = Limits {
-            fresh_for: self.clock.by_the_clock(self.kept_for(fresh_for)),
-            stale_for: self.clock.by_the_clock(stale_for),
+            fresh_for: self.clock.pace().by_the_clock(self.kept_for(fresh_for)),
+            stale_for: self.clock.pace().by_the_clock(stale_for),
             bytes_max,
         };
         ConfigurationCache::new(source, clock, dice, limits)
@@ -152,7 +155,10 @@ impl World {
             settings: Settings {
                 probation: Durations::default(),
                 retry_shards: self.retry_shards(),
-                lanes: LaneSettings::default(),
+                lanes: LaneSettings {
+                    lease: self.clock.pace().by_the_clock(LEASE),
+                    ..LaneSettings::default()
+                },
                 first_listeners_max: self.scenario.readings.dispatch.concurrency.div_ceil(10),
                 retry_listeners_max: self.scenario.readings.retry.concurrency.div_ceil(10),
                 retry_in_flight_limit: self.settings().retry_in_flight_limit,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use gridpost_core::{delivery::queue::Queue, time::Timestamp};
 use gridpost_embedded::{Embedded, Options, Tables, Visibility};
-use gridpost_ports::{Outgoing, PortError, QueueReceiver, QueueSender};
+use gridpost_ports::{Clock, Outgoing, PortError, QueueReceiver, QueueSender};
 use gridpost_testkit::{
     clock::VirtualClock,
     queue::QueueSettings,
@@ -37,10 +37,10 @@ impl EmbeddedStores {
         let options = Options {
             retry_queues: settings.retry_shards,
             visibility: Visibility {
-                delivery: clock.by_the_clock(settings.visibility),
-                dead_letter: clock.by_the_clock(settings.dead_letter_visibility),
-                fan_out: clock.by_the_clock(settings.fan_out_visibility),
-                redrive: clock.by_the_clock(settings.redrive_visibility),
+                delivery: clock.pace().by_the_clock(settings.visibility),
+                dead_letter: clock.pace().by_the_clock(settings.dead_letter_visibility),
+                fan_out: clock.pace().by_the_clock(settings.fan_out_visibility),
+                redrive: clock.pace().by_the_clock(settings.redrive_visibility),
             },
             message_bytes_max: settings.message_bytes_max,
             ..Options::default()

@@ -40,7 +40,7 @@ impl World {
                         return;
                     }
                     // By the clock, by which its record is kept.
-                    self.clock.really(self.dice.millis(1..120_000))
+                    self.clock.pace().really(self.dice.millis(1..120_000))
                 }
                 Some(response) if response.status().as_u16() == 503 => {
                     let seconds =
@@ -88,7 +88,7 @@ impl World {
         let faults = || self.history.lock().expect("no panic while held").faults;
         let (before, began_at) = (faults(), self.clock.now());
         let answer = self.ask_ingest(request).await;
-        let is_slow = self.clock.really(self.clock.now().since(began_at)) >= LEASE;
+        let is_slow = self.clock.pace().really(self.clock.now().since(began_at)) >= LEASE;
         let is_troubled = answer.is_none() || is_slow || faults() > before;
         let mut history = self.history.lock().expect("no panic while held");
         history.keyed.note_try(number, is_troubled);

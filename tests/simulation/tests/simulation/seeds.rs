@@ -372,7 +372,7 @@ fn every_seed_keeps_the_promise_when_the_process_is_started_again() {
 }
 
 /// Seeds of one run whose clock runs fast.
-const FAST_SEEDS: u64 = 100;
+const FAST_SEEDS: u64 = 12;
 
 /// On the stores of one machine, whose clock runs 60 or 600 times as fast as requests and calls.
 /// `GRIDPOST_SIM_FAST` sets how many.
