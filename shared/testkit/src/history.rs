@@ -396,6 +396,19 @@ impl History {
         accepted.map_or(Vec::new(), |accepted| accepted.named(ids).cloned().collect())
     }
 
+    /// The delivery that a line is about: the one with that id, or the one of whose claimed events
+    /// it is what was left, which has an id of its own.
+    pub fn told_of(&self, delivery: Uuid, subscription: &str, ids: &[String]) -> Uuid {
+        if self.accepted.contains_key(&delivery) {
+            return delivery;
+        }
+        let mut whole = self.accepted.iter().filter(|(_, accepted)| {
+            accepted.subscription.to_string() == subscription
+                && accepted.named(ids).next().is_some()
+        });
+        whole.next().map_or(delivery, |(whole, _)| *whole)
+    }
+
     /// Records a fault that affected a delivery.
     pub fn disturb(&mut self, at: Timestamp, delivery: Uuid, what: &'static str) {
         self.disturbed.entry(delivery).or_default().push(Disturbance { at, what });

@@ -29,6 +29,7 @@ pub struct LogReader {
 struct Line {
     message: String,
     delivery: Option<Uuid>,
+    subscription: String,
     reason: String,
     ended_by: Option<String>,
     counted: Option<u64>,
@@ -51,6 +52,9 @@ impl Visit for Line {
                 self.ids = serde_json::from_str(&ids).unwrap_or_default();
             }
             name => {
+                if name == "subscription" {
+                    self.subscription.clone_from(&text);
+                }
                 let _ = write!(self.rest, " {name}={text}");
             }
         }
@@ -85,7 +89,8 @@ impl Subscriber for LogReader {
                 // A message was purged that had no part of an event any more.
                 Some(_) if line.counted == Some(0) => {}
                 Some(delivery) => {
-                    let Line { reason, ended_by, ids, counted, .. } = line;
+                    let Line { subscription, reason, ended_by, ids, counted, .. } = line;
+                    let delivery = history.told_of(delivery, &subscription, &ids);
                     let counted = counted.filter(|_| ids.is_empty());
                     let events = history.events_of(delivery, &ids);
                     let drop = Drop { delivery, reason, ended_by, ids, events, counted, at };
