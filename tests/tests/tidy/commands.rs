@@ -32,23 +32,6 @@ fn ci_runs_the_readmes_test_commands() {
     }
 }
 
-#[test]
-fn what_is_left_counts_the_cases() {
-    let said = read(&root().join("tests/what-is-left/said.txt"));
-    let all = cases::all();
-    let alone = all.iter().filter(|case| case.needs == Needs::Nothing).count();
-    let more = all.len() - alone;
-    let on_moto = read(&root().join("tests/tests/moto.rs")).matches("#[tokio::test]").count();
-    for (count, rest) in [
-        (more, "end-to-end cases that need Terraform"),
-        (alone, "end-to-end cases once more"),
-        (on_moto, "tests of the ports' contract on moto"),
-    ] {
-        let want = format!("  {count} {rest}");
-        assert!(said.contains(&want), "tests/what-is-left/said.txt does not say `{want}`");
-    }
-}
-
 /// They would be tests that are not run: `tests/structure.rs` says why.
 #[test]
 fn no_comment_has_code_for_a_doc_test() {
