@@ -1,9 +1,6 @@
-//! The two commands that run all tests: README has them, CI runs them, and the first one says at its end
-//! what the second one adds.
+//! The two commands that run all tests: README has them, and CI runs them.
 
 use std::collections::BTreeSet;
-
-use gridpost_tests::e2e::{cases, needs::Needs};
 
 use super::{SOURCES, files, none, read, root};
 
