@@ -113,9 +113,10 @@ impl Waits {
         uncovered(span, &joined(spans))
     }
 
-    /// The same for wake's sending it back. A failed run is followed by another one after a minute.
+    /// The same for wake's sending it back. A failed run is followed by another one after a minute, which
+    /// may have more minutes to make up for than it has time.
     pub(super) fn woken_late(&self, check: &Check<'_>, delivery: Uuid, span: &Span) -> Duration {
-        let mut spans = hindrances(check, delivery, WAKE_EVERY * 2);
+        let mut spans = hindrances(check, delivery, WAKE_EVERY * 3);
         add(&self.wake, span, &mut spans);
         uncovered(span, &joined(spans))
     }
