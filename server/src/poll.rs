@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use gridpost_core::{delivery::queue::Queue, error::chain};
 use gridpost_embedded::Received;
-use gridpost_ports::{Clock, PortError};
+use gridpost_ports::Clock;
 use tokio::{sync::Semaphore, task::JoinSet, time::sleep};
 
 use crate::{functions::invoke, mapping::Mapping, world::World};
@@ -58,16 +58,14 @@ async fn carry_out(world: &World, mapping: Mapping, batch: Vec<Received>) {
 async fn gather(world: &World, mapping: &Mapping) -> Vec<Received> {
     let mut batch = Vec::new();
     while batch.is_empty() {
-        batch = received(mapping, world.store.receive(mapping.queue, mapping.batch).await).await;
+        batch = receive(world, mapping, mapping.batch).await;
         if batch.is_empty() {
             wait(world, mapping.queue).await;
         }
     }
     let until = world.clock.now() + mapping.window;
-    let is_apart = batch.iter().any(|message| message.is_suspect);
-    while !is_apart && batch.len() < mapping.batch && world.clock.now() < until {
-        let left = mapping.batch - batch.len();
-        let more = received(mapping, world.store.receive_more(mapping.queue, left).await).await;
+    while batch.len() < mapping.batch && world.clock.now() < until {
+        let more = receive(world, mapping, mapping.batch - batch.len()).await;
         if more.is_empty() {
             // Only a wait may be given up: what a look has received is hidden for long.
             tokio::select! {
@@ -80,9 +78,9 @@ async fn gather(world: &World, mapping: &Mapping) -> Vec<Received> {
     batch
 }
 
-/// What a look has found. After one that failed, the next one waits.
-async fn received(mapping: &Mapping, found: Result<Vec<Received>, PortError>) -> Vec<Received> {
-    match found {
+/// What the queue holds now.
+async fn receive(world: &World, mapping: &Mapping, most: usize) -> Vec<Received> {
+    match world.store.receive(mapping.queue, most).await {
         Ok(received) => received,
         Err(error) => {
             tracing::error!(queue = %mapping.queue, error = %chain(&error), "it is not read");

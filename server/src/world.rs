@@ -11,11 +11,7 @@ use gridpost_core::{
         identities::Identities,
     },
     publish::fan_out::PIECE_DELIVERIES_MAX,
-    retry::{
-        health::Durations,
-        lane::{LEASE, LaneSettings},
-        response_text::ResponseBytes,
-    },
+    retry::{health::Durations, lane::LaneSettings, response_text::ResponseBytes},
     subscription::Resource,
 };
 use gridpost_dead_letter as dead_letter;
@@ -257,10 +253,6 @@ impl Parts {
         ConfigurationCache::new(tables, self.clock(), Arc::new(SystemDice), limits)
     }
 
-    fn lanes(&self) -> LaneSettings {
-        LaneSettings { lease: self.clock.pace().by_the_clock(LEASE), ..LaneSettings::default() }
-    }
-
     fn ingest(&self) -> ingest::Context {
         ingest::Context {
             clock: self.clock(),
@@ -309,7 +301,7 @@ impl Parts {
             settings: dispatch::Settings {
                 probation: Durations::default(),
                 retry_shards: RETRY_QUEUES,
-                lanes: self.lanes(),
+                lanes: LaneSettings::default().by(self.clock.pace()),
                 first_listeners_max: LISTENERS_MAX,
                 retry_listeners_max: RETRY_LISTENERS_MAX,
                 // Every long wait is parked, as `gridpost up` has it: then it can be seen.

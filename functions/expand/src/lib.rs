@@ -100,7 +100,7 @@ async fn expand_piece(
     let parcels = piece.parcels(packed);
     let rest = |wave: &[Parcel<'_>]| vec![piece.rest(wave[0].place)];
     for (number, wave) in waves(&parcels).into_iter().enumerate() {
-        let left = deadline.since(context.clock.now());
+        let left = context.clock.left(deadline);
         // The first one always: else a slow day would let a piece turn in circles.
         if number > 0 && left < WAVE_WAIT {
             return send_pieces(context.outlet(), packed.topic(), rest(wave)).await;

@@ -305,7 +305,8 @@ impl Worker<'_> {
                 }
             }
             let is_full = batch.len() >= self.job.batch_events_max();
-            let is_late = context.clock.now().since(self.noted_at) >= NOTED_EVERY;
+            let since_noted = context.clock.now().since(self.noted_at);
+            let is_late = context.clock.pace().really(since_noted) >= NOTED_EVERY;
             if !(is_full || is_over || is_late || !self.has_time()) {
                 continue;
             }

@@ -250,7 +250,7 @@ async fn release(
     let pace = context.clock.pace();
     let soonest = now + pace.by_the_clock(REMOVED_WITHIN);
     let spread = fitted.into_iter().zip(before..).map(|((queue, held), count)| {
-        places.entry(held.id).or_default().push(held.due);
+        places.entry((held.id, held.parked_at)).or_default().push(held.due);
         // Where nothing is known of the pause, all that waits for its end may have one due time.
         let due = parking::released_at(lot.from.unwrap_or(held.due).max(soonest), count);
         (queue, Parked { due, ..held })
@@ -264,7 +264,10 @@ async fn release(
     for result in send_all(context, spread, times).await.into_iter().chain(refused) {
         match result {
             SendResult::Sent(held) => {
-                let due = places.get_mut(&held.id).and_then(Vec::pop).unwrap_or(held.due);
+                let due = places
+                    .get_mut(&(held.id, held.parked_at))
+                    .and_then(Vec::pop)
+                    .unwrap_or(held.due);
                 sent.push(Parked { due, ..held });
             }
             SendResult::Kept(held, reason) => {

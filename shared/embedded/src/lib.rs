@@ -124,16 +124,7 @@ impl Embedded {
     /// queue's visibility timeout; one that was received too often goes to the poison queue
     /// instead.
     pub async fn receive(&self, queue: Queue, most: usize) -> Result<Vec<Received>, PortError> {
-        self.queues.receive(queue, most, false).await
-    }
-
-    /// Receives more for a batch that has messages: none that must come in a batch of its own.
-    pub async fn receive_more(
-        &self,
-        queue: Queue,
-        most: usize,
-    ) -> Result<Vec<Received>, PortError> {
-        self.queues.receive(queue, most, true).await
+        self.queues.receive(queue, most).await
     }
 
     /// Notes that a batch is handed out, until what this returns is dropped: should the process end

@@ -55,8 +55,6 @@ pub struct Received {
     pub sent_at: Timestamp,
     pub group: String,
     pub body: String,
-    /// Whether it may have ended the process before. Such ones come in batches of their own.
-    pub is_suspect: bool,
 }
 
 impl Received {
@@ -84,6 +82,8 @@ pub struct Queues {
     hands: Arc<Hands>,
     /// What may have ended the process before, held back.
     suspects: Mutex<Vec<Part>>,
+    /// Whether it is being tried: nothing else is handed out meanwhile.
+    on_trial: AtomicBool,
     visibility: Visibility,
     max_receives: u32,
     message_bytes_max: usize,
@@ -161,6 +161,7 @@ impl Queues {
             ids: Arc::new(Ids::from(database.opened)),
             room: Arc::default(),
             hands: Arc::new(hands),
+            on_trial: AtomicBool::new(!suspects.is_empty()),
             suspects: Mutex::new(suspects),
             visibility: options.visibility,
             max_receives: options.max_receives,
@@ -178,9 +179,8 @@ impl Queues {
         &self,
         queue: Queue,
         most: usize,
-        beside: bool,
     ) -> Result<Vec<Received>, PortError> {
-        let received = self.take(queue, most, beside, self.visibility.of(queue)).await?;
+        let received = self.take(queue, most, self.visibility.of(queue)).await?;
         Ok(received.into_iter().map(|(received, _)| received).collect())
     }
 
@@ -189,7 +189,6 @@ impl Queues {
         &self,
         queue: Queue,
         most: usize,
-        beside: bool,
         hidden_for: Duration,
     ) -> Result<Vec<(Received, Option<String>)>, PortError> {
         const CALL: &str = "queue: receiving";
@@ -200,7 +199,8 @@ impl Queues {
             _ => self.max_receives,
         };
         let line = self.line(CALL, queue)?;
-        let (taken, worn_out) = line.contents().take(now, until, most, max_receives, beside);
+        let suspects_only = self.is_on_trial(queue);
+        let (taken, worn_out) = line.contents().take(now, until, most, max_receives, suspects_only);
         // Those are hidden, and worn out at their next receive, too: the others are received.
         if !worn_out.is_empty()
             && let Err(error) = self.poison(queue, worn_out).await
@@ -256,7 +256,6 @@ impl Queues {
                 sent_at: message.sent_at,
                 group: message.group.as_ref().to_owned(),
                 body,
-                is_suspect: message.is_suspect,
             };
             received.push((whole, message.moved_from));
         }
@@ -323,21 +322,33 @@ impl Queues {
                 }
             }
             let show = |part: &Part| {
-                for line in self.all.values() {
-                    part.keys().for_each(|id| line.contents().show(*id));
-                    line.change();
-                    line.wake();
-                }
+                let show = |line: &Line| part.keys().for_each(|id| line.contents().show(*id));
+                self.all.values().for_each(show);
+                self.wake_all();
             };
             self.hands.watch(part, show).await;
         }
+        self.on_trial.store(false, Ordering::Release);
+        self.wake_all();
         tokio::time::sleep(YOUNG_FOR).await;
         self.hands.grow_old();
         std::future::pending().await
     }
 
+    /// Whether a queue hands out suspects alone.
+    fn is_on_trial(&self, queue: Queue) -> bool {
+        queue != Queue::Poison && self.on_trial.load(Ordering::Acquire)
+    }
+
+    /// Has each queue looked at.
+    fn wake_all(&self) {
+        self.all.values().for_each(|line| line.changed.notify_one());
+    }
+
     pub(crate) fn next_visible(&self, queue: Queue) -> Result<Option<Timestamp>, PortError> {
-        Ok(self.line("queue: looking ahead", queue)?.contents().next())
+        let line = self.line("queue: looking ahead", queue)?;
+        // Of what is visible, only what is shown may be received: that is told by itself.
+        Ok(if self.is_on_trial(queue) { None } else { line.contents().next() })
     }
 
     pub(crate) async fn arrived(&self, queue: Queue) {
@@ -350,7 +361,9 @@ impl Queues {
 
 /// Holds suspects back, those of them that would be handed out now.
 fn held_back(all: &BTreeMap<Queue, Line>, mut suspects: Vec<Part>, now: Timestamp) -> Vec<Part> {
-    let hold = |id| all.values().any(|line| line.contents().hold_back(id, now));
+    // What has been taken for poison is no suspect any more.
+    let lines = || all.iter().filter(|(queue, _)| **queue != Queue::Poison);
+    let hold = |id| lines().any(|(_, line)| line.contents().hold_back(id, now));
     suspects.iter_mut().for_each(|part| part.retain(|id, _| hold(*id)));
     suspects.retain(|part| !part.is_empty());
     suspects

@@ -128,10 +128,14 @@ async fn a_resumed_lot_comes_back_in_the_next_run_by_its_size() {
 /// Held again by a second pause, with another end, before what the first one had sent was removed.
 #[tokio::test(start_paused = true)]
 async fn a_delivery_that_lies_there_twice_is_removed_twice() {
-    let twice = [held(1..4, NOW + 600), held(1..4, NOW + 700)].concat();
+    let later = held(1..4, NOW + 700).into_iter();
+    let later = later.map(|it| Parked { parked_at: at_minute(NOW - 5), ..it }).collect();
+    let twice = [held(1..4, NOW + 600), later].concat();
     let world = world(Some(paused(false).resumed(at_minute(NOW - 1))), twice).await;
     assert_eq!(world.run_for(2).await, [6, 0]);
     assert_eq!(world.left(), 0);
+    let history = world.deployment.history.lock().expect("no panic while held");
+    assert_eq!(history.violations, [] as [String; 0], "each as it was parked");
 }
 
 /// Copies of dispatch hold what they get until they have heard that the pause is over.

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::outcome::RESPONSE_WAIT;
-use crate::time::Timestamp;
+use crate::time::{Pace, Timestamp};
 
 /// How long a lease lasts if it is not returned, as after a crash: the time for a response, and 50
 /// s, which is more than fetching the events (15 s), a rate slot (6 s), a token (15 s) and connecting
@@ -26,9 +26,6 @@ pub const LEASE: Duration = RESPONSE_WAIT.saturating_add(Duration::from_secs(50)
 /// How long a request must be unanswered to count twice as slow: so an unknown endpoint that hangs
 /// is marked by a single request, and one with few events does not hold an invocation for each.
 pub const HANGS_AFTER: Duration = Duration::from_secs(5);
-
-/// The bound and the budget halve at most once in this time: hanging requests end together.
-const HALVED_EVERY: Duration = Duration::from_secs(5);
 
 /// The fewest answers that say anything about their endpoint.
 const ANSWERS_MIN: u32 = 20;
@@ -71,6 +68,8 @@ pub struct LaneSettings {
     pub lease: Duration,
     /// The window in which votes are added up.
     pub window: Duration,
+    /// The bound and the budget halve at most once in this time: hanging requests end together.
+    pub halved_every: Duration,
     /// The votes that mark an unknown endpoint; at least 1.
     pub first_budget: u32,
     /// The votes that mark any endpoint.
@@ -90,12 +89,24 @@ impl Default for LaneSettings {
             lease: LEASE,
             mark: Duration::from_secs(10),
             window: Duration::from_secs(10),
+            halved_every: Duration::from_secs(5),
             first_budget: 2,
             budget_max: 16,
             first_bound: 50,
             bound_min: 20,
             bound_max: 1_000,
         }
+    }
+}
+
+impl LaneSettings {
+    /// The same by a clock of that pace: they are about requests, which take the machine's time.
+    #[must_use]
+    pub fn by(self, pace: Pace) -> Self {
+        let [lease, mark, window, halved_every] =
+            [self.lease, self.mark, self.window, self.halved_every]
+                .map(|real| pace.by_the_clock(real));
+        Self { lease, mark, window, halved_every, ..self }
     }
 }
 
@@ -310,7 +321,7 @@ fn learned(
     let bound = slow.bound(settings).saturating_add(answers).min(settings.bound_max);
     next.bound = if answers > 0 { Some(bound) } else { slow.bound };
     next.answers = slow.answers.with(answered);
-    let halves = slow.halved_at.is_none_or(|at| now.since(at) >= HALVED_EVERY);
+    let halves = slow.halved_at.is_none_or(|at| now.since(at) >= settings.halved_every);
     if answered.silent > 0 && halves {
         next.bound = Some((bound / 2).max(settings.bound_min));
         next.budget = Some((slow.budget(settings) / 2).max(settings.first_budget));

@@ -16,7 +16,7 @@ pub(super) struct Message {
     pub(super) sent_at: Timestamp,
     pub(super) visible_at: Timestamp,
     pub(super) receives: u32,
-    /// Whether it may have ended the process before: it is handed out beside its like alone.
+    /// Whether it may have ended the process before.
     pub(super) is_suspect: bool,
     /// Its queue before the poison queue.
     pub(super) moved_from: Option<String>,
@@ -30,7 +30,6 @@ pub(super) struct Message {
 pub(super) struct Taken {
     pub(super) id: i64,
     pub(super) receives: u32,
-    pub(super) is_suspect: bool,
     pub(super) sent_at: Timestamp,
     pub(super) moved_from: Option<String>,
     pub(super) group: Arc<str>,
@@ -75,26 +74,21 @@ impl Contents {
     }
 
     /// Receives up to `most` visible messages, hides them until then, and counts the receive. Also
-    /// returns the messages that were received too often, which are hidden too. `beside` what was
-    /// received before there is no suspect, and none beside others.
+    /// returns the messages that were received too often, which are hidden too. `suspects_only`: what is no suspect
+    /// stays.
     pub(super) fn take(
         &mut self,
         now: Timestamp,
         until: Timestamp,
         most: usize,
         max_receives: u32,
-        beside: bool,
+        suspects_only: bool,
     ) -> (Vec<Taken>, Vec<i64>) {
-        let (mut taken, mut worn_out) = (Vec::<Taken>::new(), Vec::new());
+        let (mut taken, mut worn_out) = (Vec::new(), Vec::new());
         while taken.len() < most {
             let first = self.by_visibility.first().filter(|(at, _)| *at <= now);
             let Some((at, id)) = first.copied() else { break };
-            let is_suspect = self.messages.get(&id).is_some_and(|message| message.is_suspect);
-            let fits = match taken.first() {
-                Some(first) => first.is_suspect == is_suspect,
-                None => !(is_suspect && beside),
-            };
-            if !fits {
+            if suspects_only && !self.messages.get(&id).is_some_and(|message| message.is_suspect) {
                 break;
             }
             self.by_visibility.pop_first();
@@ -114,7 +108,6 @@ impl Contents {
             taken.push(Taken {
                 id,
                 receives: message.receives,
-                is_suspect,
                 sent_at: message.sent_at,
                 moved_from: message.moved_from.clone(),
                 group: Arc::clone(&message.group),

@@ -5,10 +5,11 @@
 //! start, for ever, and all queues would stand still. A batch is noted here instead, without waiting for
 //! the disk: the file is for the end of a process, not of the machine.
 //!
-//! Where processes end soon after their start, the messages that the last one had in hand are
-//! *suspects*. They are held back and shown in parts, one part after the other, each for a moment: the part
-//! that ends the process is divided by the next one. A message that has done so [`DEATHS_MAX`] times,
-//! alone, goes to the poison queue. All other messages are handed out as ever.
+//! Where a process ends soon after its start, what it had in hand is *suspected*. The next one tries
+//! that first, in at most [`PARTS`] parts, one after the other, and hands out nothing else meanwhile:
+//! so the part that ends the process is all that it had in hand, and is divided by the next one. A
+//! message that has done so [`DEATHS_MAX`] times, alone, goes to the poison queue. What has been tried
+//! is handed out as ever.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -28,14 +29,15 @@ const FILE: &str = "in-hand";
 /// killed by others has rarely the same one alone in hand, and never so often.
 pub(super) const DEATHS_MAX: u32 = 5;
 
-/// In how many parts the messages of one batch are shown.
+/// In how many parts suspects are tried: so many times [`WATCHED_FOR`] all else waits at most.
 const PARTS: usize = 10;
 
-/// How long a part that is in hand is watched before the next one is shown.
+/// How long a part that is in hand is watched before the next one is shown. What ends the process later
+/// than that is not found.
 const WATCHED_FOR: Duration = Duration::from_secs(1);
 
-/// How long a part is waited for in all: it is the first of its queue, which may be busy.
-const WAITED_FOR: Duration = Duration::from_secs(60);
+/// How long a part is waited for in all: nothing else is in hand but what was tried before.
+const WAITED_FOR: Duration = Duration::from_secs(10);
 
 /// How often one looks whether it has been settled.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -169,7 +171,7 @@ impl Noted {
             // The first one says how old the process is.
             self.slots
         });
-        let is_alone = ids.len() == 1;
+        let is_alone = self.shown.len() == 1;
         let mut text = String::with_capacity(SLOT_BYTES);
         for id in ids {
             let deaths = self.shown.get_mut(id).map_or(0, |suspect| {
@@ -183,13 +185,15 @@ impl Noted {
         slot
     }
 
-    /// What has outlived its trial is not suspected any more, be it still in hand.
+    /// What has outlived its trial has not ended the process so far, be it still in hand.
     fn acquit(&mut self) {
+        let mut slots: BTreeMap<usize, String> = BTreeMap::new();
         for (id, suspect) in std::mem::take(&mut self.shown) {
             if let Stage::InHand { slot, .. } = suspect.stage {
-                self.write(slot, format!("{id:x}:0 \n").as_bytes());
+                slots.entry(slot).or_default().push_str(&format!("{id:x}:0 "));
             }
         }
+        slots.into_iter().for_each(|(slot, ids)| self.write(slot, format!("{ids}\n").as_bytes()));
     }
 
     fn write(&mut self, slot: usize, bytes: &[u8]) {
@@ -203,28 +207,27 @@ impl Noted {
     }
 }
 
-/// The suspects of a file: none if its process was not young.
+/// The suspects of a file, in parts: none if its process was not young.
 fn suspects(bytes: &[u8]) -> Vec<Part> {
     if bytes.starts_with(OLD) {
         return Vec::new();
     }
-    let batches = bytes.chunks(SLOT_BYTES).skip(1).map(|slot| {
+    let read = |entry: &str| {
+        let (id, deaths) = entry.split_once(':')?;
+        Some((i64::from_str_radix(id, 16).ok()?, deaths.parse().ok()?))
+    };
+    let mut all: Vec<(i64, u32)> = Vec::new();
+    for slot in bytes.chunks(SLOT_BYTES).skip(1) {
         let line = slot.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let line = std::str::from_utf8(line).unwrap_or_default();
-        let read = |entry: &str| {
-            let (id, deaths) = entry.split_once(':')?;
-            Some((i64::from_str_radix(id, 16).ok()?, deaths.parse().ok()?))
-        };
-        line.split(' ').filter_map(read).collect::<Vec<_>>()
-    });
-    let mut parts = Vec::new();
-    for batch in batches {
-        let most = batch.len().div_ceil(PARTS).max(1);
-        parts.extend(batch.chunks(most).map(|part| part.iter().copied().collect::<Part>()));
+        all.extend(line.split(' ').filter_map(read));
     }
-    // Who is suspected most is looked at first: the others are not held back for nothing.
-    parts.sort_by_key(|part| std::cmp::Reverse(part.values().copied().max()));
-    parts
+    // Who is suspected most is tried first, alone.
+    all.sort_by_key(|(_, deaths)| std::cmp::Reverse(*deaths));
+    let (known, others) = all.split_at(all.partition_point(|(_, deaths)| *deaths > 0));
+    let most = others.len().div_ceil(PARTS).max(1);
+    let parts = known.chunks(1).chain(others.chunks(most));
+    parts.map(|part| part.iter().copied().collect()).collect()
 }
 
 #[cfg(test)]
@@ -249,7 +252,7 @@ mod tests {
         std::mem::forget(first.hold(&[i64::MAX]));
         let (second, suspects) = hands(folder.path());
         let found: Vec<_> = suspects.iter().flat_map(|part| part.keys().copied()).collect();
-        assert_eq!((suspects.len(), found.len()), (1 + PARTS, 1 + ids.len()));
+        assert_eq!((suspects.len(), found.len()), (9, 1 + ids.len()), "six each");
         assert!(found.contains(&i64::MAX) && ids.iter().all(|id| found.contains(id)));
         std::mem::forget(second.hold(&[7]));
         second.grow_old();

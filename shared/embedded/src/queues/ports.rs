@@ -183,7 +183,7 @@ impl QueueReceiver for Queues {
 impl PoisonQueue for Queues {
     async fn receive(&self, hidden_s: u32) -> Result<Vec<Poisoned>, PortError> {
         let hidden_for = Duration::from_secs(u64::from(hidden_s));
-        let taken = self.take(Queue::Poison, LOOKED_AT_MAX, false, hidden_for).await?;
+        let taken = self.take(Queue::Poison, LOOKED_AT_MAX, hidden_for).await?;
         let poisoned = taken.into_iter().map(|(received, moved_from)| Poisoned {
             id: received.message_id,
             receipt: received.receipt,

@@ -105,10 +105,19 @@ impl ParkingLot for Tables {
             ParkingLot::remove(&*real, parked).await?;
         }
         let mut items = self.items();
-        items.parked.remove(&(parked.due_minute(), parked.place()));
-        items.in_hand.release(parked.id);
+        let key = (parked.due_minute(), parked.place());
+        let stored = items.parked.get(&key).map(|stored| stored.parked_at);
+        let is_other = stored.is_some_and(|at| at != parked.parked_at);
         let mut history = self.history.lock().expect("no panic while held");
         let at = self.clock.now();
+        if is_other && self.real().is_some() {
+            return Ok(());
+        }
+        if is_other && parked.watch.is_none() {
+            history.violation(at, format!("{} was parked again, and is removed", parked.id));
+        }
+        items.parked.remove(&key);
+        items.in_hand.release(parked.id);
         if parked.watch.is_some() {
             return Ok(());
         }

@@ -7,6 +7,7 @@ const SETTINGS: LaneSettings = LaneSettings {
     lease: LEASE,
     mark: Duration::from_secs(10),
     window: Duration::from_secs(10),
+    halved_every: Duration::from_secs(5),
     first_budget: 2,
     budget_max: 16,
     first_bound: 50,
