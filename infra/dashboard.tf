@@ -35,54 +35,53 @@ locals {
     },
   )
 
-  # By metric name, in the form that a graph takes.
-  shown = {
-    for name in [
-      "PublishSuccessCount", "UnmatchedEventCount", "PublishSuccessLatencyInMs", "MatchedEventCount", "DeliverySuccessCount", "RedrivenEventCount",
-      "DestinationProcessingDurationInMs", "DeliveryLatencyInMs", "DeliveryAttemptFailCount", "ProbationCount", "DeadLetteredCount", "DroppedEventCount",
-      "PublishFailCount",
-    ] :
-    name => (
-      contains(keys(local.searches), name)
-      ? jsonencode([{ expression = "SEARCH('${lookup(local.searches, name, "")} MetricName=\"${name}\"', '${endswith(name, "InMs") ? "Average" : "Sum"}', 60)" }])
-      : jsonencode([local.metric_namespace, name])
-    )
-  }
-
   # Log lines have what metrics do not say about event subscriptions. Opening the dashboard reads dispatch's log.
   log_tables = var.metrics_by_event_subscription ? [] : [{
     title = "By event subscription, from dispatch's log: delivered, failed attempts, dropped"
     query = "SOURCE '${module.dispatch.log_group_name}' | filter ispresent(EventSubscriptionName) | stats sum(DeliverySuccessCount) as delivered, sum(DeliveryAttemptFailCount) as failed, sum(DroppedEventCount) as dropped by Topic, EventSubscriptionName | sort failed desc | limit 100"
   }]
 
-  queue_metric = {
-    for name in ["ApproximateAgeOfOldestMessage", "ApproximateNumberOfMessagesVisible", "ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessagesDelayed"] :
-    name => concat(
-      [for queue in concat([local.dispatch_queue_name, local.dead_letter_queue_name, local.fan_out_queue_name, local.redrive_queue_name, local.poison_queue_name], local.retry_queue_names) :
-      ["AWS/SQS", name, "QueueName", queue]]
-    )
-  }
-
-  dashboard_graphs = [
-    { title = "Events accepted", stat = "Sum", metrics = [jsondecode(local.shown["PublishSuccessCount"])] },
-    { title = "Publishes refused, by error", stat = "Sum", metrics = [jsondecode(local.shown["PublishFailCount"])] },
-    { title = "Events matched; unmatched", stat = "Sum", metrics = [jsondecode(local.shown["MatchedEventCount"]), jsondecode(local.shown["UnmatchedEventCount"])] },
-    { title = "Events delivered", stat = "Sum", metrics = [jsondecode(local.shown["DeliverySuccessCount"])] },
-    { title = "Failed attempts, by error", stat = "Sum", metrics = [jsondecode(local.shown["DeliveryAttemptFailCount"])] },
-    { title = "Waits of endpoints that began", stat = "Sum", metrics = [jsondecode(local.shown["ProbationCount"])] },
-    { title = "Dead letters, by reason; sent again", stat = "Sum", metrics = [jsondecode(local.shown["DeadLetteredCount"]), jsondecode(local.shown["RedrivenEventCount"])] },
-    { title = "Events dropped, by reason", stat = "Sum", metrics = [jsondecode(local.shown["DroppedEventCount"])] },
-    { title = "Milliseconds of attempts (latency_metrics)", stat = "Average", metrics = [jsondecode(local.shown["DestinationProcessingDurationInMs"])] },
-    { title = "Milliseconds from publish to delivery (latency_metrics)", stat = "Average", metrics = [jsondecode(local.shown["DeliveryLatencyInMs"])] },
-    { title = "Milliseconds of publishes (latency_metrics)", stat = "Average", metrics = [jsondecode(local.shown["PublishSuccessLatencyInMs"])] },
-    { title = "Age of the oldest message, seconds", stat = "Maximum", metrics = local.queue_metric["ApproximateAgeOfOldestMessage"] },
-    { title = "Messages that are ready", stat = "Maximum", metrics = local.queue_metric["ApproximateNumberOfMessagesVisible"] },
-    { title = "Deliveries that wait, hidden (the wall is at 120,000 for each queue)", stat = "Maximum", metrics = local.queue_metric["ApproximateNumberOfMessagesNotVisible"] },
-    { title = "Deliveries that wait for their second attempt", stat = "Maximum", metrics = local.queue_metric["ApproximateNumberOfMessagesDelayed"] },
-    { title = "Waits parked; parked ones that can't be sent; visibility changes refused; unreadable messages; messages that came back", stat = "Sum", metrics = [[local.metric_namespace, "ParkedCount"], [local.metric_namespace, "StuckParkedCount"], [local.metric_namespace, "HideFailCount"], [local.metric_namespace, "PoisonCount"], [local.metric_namespace, "KeptCount"]] },
-    { title = "Errors of functions", stat = "Sum", metrics = [for name in keys(local.functions) : ["AWS/Lambda", "Errors", "FunctionName", "${var.name_prefix}-${name}"]] },
-    { title = "Throttled invocations", stat = "Sum", metrics = [for name in keys(local.functions) : ["AWS/Lambda", "Throttles", "FunctionName", "${var.name_prefix}-${name}"]] },
+  # Of Gridpost's own metrics.
+  own_graphs = [
+    { title = "Events accepted", stat = "Sum", names = ["PublishSuccessCount"] },
+    { title = "Publishes refused, by error", stat = "Sum", names = ["PublishFailCount"] },
+    { title = "Events matched; unmatched", stat = "Sum", names = ["MatchedEventCount", "UnmatchedEventCount"] },
+    { title = "Events delivered", stat = "Sum", names = ["DeliverySuccessCount"] },
+    { title = "Failed attempts, by error", stat = "Sum", names = ["DeliveryAttemptFailCount"] },
+    { title = "Waits of endpoints that began", stat = "Sum", names = ["ProbationCount"] },
+    { title = "Dead letters, by reason; sent again", stat = "Sum", names = ["DeadLetteredCount", "RedrivenEventCount"] },
+    { title = "Events dropped, by reason", stat = "Sum", names = ["DroppedEventCount"] },
+    { title = "Milliseconds of attempts (latency_metrics)", stat = "Average", names = ["DestinationProcessingDurationInMs"] },
+    { title = "Milliseconds from publish to delivery (latency_metrics)", stat = "Average", names = ["DeliveryLatencyInMs"] },
+    { title = "Milliseconds of publishes (latency_metrics)", stat = "Average", names = ["PublishSuccessLatencyInMs"] },
   ]
+
+  queue_graphs = [
+    { title = "Age of the oldest message, seconds", name = "ApproximateAgeOfOldestMessage" },
+    { title = "Messages that are ready", name = "ApproximateNumberOfMessagesVisible" },
+    { title = "Deliveries that wait, hidden (the wall is at 120,000 for each queue)", name = "ApproximateNumberOfMessagesNotVisible" },
+    { title = "Deliveries that wait for their second attempt", name = "ApproximateNumberOfMessagesDelayed" },
+  ]
+
+  dashboard_graphs = concat(
+    [for graph in local.own_graphs : merge(graph, { metrics = [
+      for name in graph.names : jsondecode(
+        contains(keys(local.searches), name)
+        ? jsonencode([{ expression = "SEARCH('${lookup(local.searches, name, "")} MetricName=\"${name}\"', '${graph.stat}', 60)" }])
+        : jsonencode([local.metric_namespace, name])
+      )
+    ] })],
+    [for graph in local.queue_graphs : {
+      title   = graph.title
+      stat    = "Maximum"
+      metrics = [for queue in local.queue_names : ["AWS/SQS", graph.name, "QueueName", queue]]
+    }],
+    [
+      { title = "Waits parked; parked ones that can't be sent; visibility changes refused; unreadable messages; messages that came back", stat = "Sum", metrics = [for name in ["ParkedCount", "StuckParkedCount", "HideFailCount", "PoisonCount", "KeptCount"] : [local.metric_namespace, name]] },
+      { title = "Errors of functions", stat = "Sum", metrics = [for name in keys(local.functions) : ["AWS/Lambda", "Errors", "FunctionName", "${var.name_prefix}-${name}"]] },
+      { title = "Throttled invocations", stat = "Sum", metrics = [for name in keys(local.functions) : ["AWS/Lambda", "Throttles", "FunctionName", "${var.name_prefix}-${name}"]] },
+    ],
+  )
 }
 
 resource "aws_cloudwatch_dashboard" "this" {

@@ -97,18 +97,14 @@ locals {
   endpoint_identity_statements = [
     for statement in [
       {
-        sid              = "InvokeSignedApis"
-        actions          = ["execute-api:Invoke"]
-        resources        = local.endpoint_targets["execute-api"]
-        via_function_url = null
-        token_audiences  = null
+        sid       = "InvokeSignedApis"
+        actions   = ["execute-api:Invoke"]
+        resources = local.endpoint_targets["execute-api"]
       },
       {
-        sid              = "CallSignedFunctionUrls"
-        actions          = ["lambda:InvokeFunctionUrl"]
-        resources        = local.endpoint_targets["lambda"]
-        via_function_url = null
-        token_audiences  = null
+        sid       = "CallSignedFunctionUrls"
+        actions   = ["lambda:InvokeFunctionUrl"]
+        resources = local.endpoint_targets["lambda"]
       },
       # Lambda asks for both, and so nothing but a URL invokes the function.
       {
@@ -116,21 +112,17 @@ locals {
         actions          = ["lambda:InvokeFunction"]
         resources        = local.endpoint_targets["lambda"]
         via_function_url = true
-        token_audiences  = null
       },
       {
-        sid              = "AssumeEndpointRoles"
-        actions          = ["sts:AssumeRole"]
-        resources        = keys(var.endpoint_roles)
-        via_function_url = null
-        token_audiences  = null
+        sid       = "AssumeEndpointRoles"
+        actions   = ["sts:AssumeRole"]
+        resources = keys(var.endpoint_roles)
       },
       {
-        sid              = "GetEndpointTokens"
-        actions          = ["sts:GetWebIdentityToken"]
-        resources        = length(var.endpoint_audiences) > 0 ? ["*"] : []
-        via_function_url = null
-        token_audiences  = keys(var.endpoint_audiences)
+        sid             = "GetEndpointTokens"
+        actions         = ["sts:GetWebIdentityToken"]
+        resources       = length(var.endpoint_audiences) > 0 ? ["*"] : []
+        token_audiences = keys(var.endpoint_audiences)
       },
     ] : statement if length(statement.resources) > 0
   ]

@@ -37,6 +37,10 @@ locals {
   fan_out_queue_name     = "${var.name_prefix}-fan-out"
   redrive_queue_name     = "${var.name_prefix}-redrive"
   poison_queue_name      = "${var.name_prefix}-poison"
+  queue_names = concat([
+    local.dispatch_queue_name, local.dead_letter_queue_name, local.fan_out_queue_name, local.redrive_queue_name,
+    local.poison_queue_name,
+  ], local.retry_queue_names)
 
   queue_arn_prefix      = "arn:${local.partition}:sqs:${local.region}:${local.account_id}"
   dispatch_queue_arn    = "${local.queue_arn_prefix}:${local.dispatch_queue_name}"

@@ -39,22 +39,16 @@ locals {
   # By queue name. SQS accepts plain HTTP unless told not to. Without Version the provider would wait in vain for the policy
   # to come back as it was sent.
   tls_only_queue_policies = {
-    for name in concat(
-      [
-        local.dispatch_queue_name, local.dead_letter_queue_name, local.fan_out_queue_name, local.redrive_queue_name,
-        local.poison_queue_name,
-      ],
-      local.retry_queue_names,
-      ) : name => jsonencode({
-        Version = "2012-10-17"
-        Statement = [{
-          Sid       = "DenyPlainHttp"
-          Effect    = "Deny"
-          Principal = "*"
-          Action    = "sqs:*"
-          Resource  = "${local.queue_arn_prefix}:${name}"
-          Condition = { Bool = { "aws:SecureTransport" = "false" } }
-        }]
+    for name in local.queue_names : name => jsonencode({
+      Version = "2012-10-17"
+      Statement = [{
+        Sid       = "DenyPlainHttp"
+        Effect    = "Deny"
+        Principal = "*"
+        Action    = "sqs:*"
+        Resource  = "${local.queue_arn_prefix}:${name}"
+        Condition = { Bool = { "aws:SecureTransport" = "false" } }
+      }]
     })
   }
 }

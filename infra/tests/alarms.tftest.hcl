@@ -19,81 +19,52 @@ run "six_alarms_page_and_no_dashboard_costs" {
 
   assert {
     condition = (
-      length(aws_cloudwatch_metric_alarm.publish_refused) == 1 && length(aws_cloudwatch_metric_alarm.late) == 1
-      && length(aws_cloudwatch_metric_alarm.poison) == 1 && length(aws_cloudwatch_metric_alarm.dropped) == 1
-      && length(aws_cloudwatch_metric_alarm.kept) == 1
-      && length(aws_cloudwatch_metric_alarm.wake) == 1 && length(aws_cloudwatch_dashboard.this) == 0
-      && length(concat(
-        aws_cloudwatch_metric_alarm.publish_throttled,
-        aws_cloudwatch_metric_alarm.dead_letters, aws_cloudwatch_metric_alarm.failed_attempts,
-        aws_cloudwatch_metric_alarm.retry_in_flight, aws_cloudwatch_metric_alarm.retry_late,
-        aws_cloudwatch_metric_alarm.stuck_parked, aws_cloudwatch_metric_alarm.redrive_age, aws_cloudwatch_metric_alarm.fan_out_age,
-        aws_cloudwatch_metric_alarm.function_errors, aws_cloudwatch_metric_alarm.function_throttles,
-        aws_cloudwatch_metric_alarm.table_throttles, aws_cloudwatch_metric_alarm.manage_failing,
-      )) == 0
+      toset(values(aws_cloudwatch_metric_alarm.this)[*].alarm_name) == toset([
+        for suffix in ["publish-refused", "late", "kept", "poison-not-empty", "events-dropped", "wake-not-running"] : "gridpost-${suffix}"
+      ])
+      && length(aws_cloudwatch_dashboard.this) == 0
     )
-    error_message = "other alarms are made, or a dashboard"
+    error_message = "other alarms are made, or a dashboard: ${jsonencode(keys(aws_cloudwatch_metric_alarm.this))}"
   }
 
   assert {
     condition = alltrue([
-      for alarm in [
-        aws_cloudwatch_metric_alarm.publish_refused[0], aws_cloudwatch_metric_alarm.late[0], aws_cloudwatch_metric_alarm.poison[0],
-        aws_cloudwatch_metric_alarm.dropped[0], aws_cloudwatch_metric_alarm.wake[0], aws_cloudwatch_metric_alarm.kept[0],
-      ] :
+      for alarm in aws_cloudwatch_metric_alarm.this :
       alarm.alarm_actions == toset(["arn:aws:sns:eu-central-1:123456789012:ops"]) && alarm.ok_actions == alarm.alarm_actions
+      && length(alarm.alarm_description) <= 1024
     ])
-    error_message = "an alarm tells no one, or not that it is over"
+    error_message = "an alarm tells no one, or not that it is over, or describes itself at greater length than CloudWatch takes"
   }
 
   assert {
     condition = (
-      aws_cloudwatch_metric_alarm.publish_refused[0].namespace == "AWS/ApiGateway"
-      && aws_cloudwatch_metric_alarm.publish_refused[0].metric_name == "5xx"
-      && aws_cloudwatch_metric_alarm.publish_refused[0].threshold == 3
+      aws_cloudwatch_metric_alarm.this["publish-refused"].namespace == "AWS/ApiGateway"
+      && aws_cloudwatch_metric_alarm.this["publish-refused"].metric_name == "5xx"
+      && aws_cloudwatch_metric_alarm.this["publish-refused"].threshold == 3
     )
     error_message = "publishes that are answered with 503 page no one"
-  }
-
-  assert {
-    condition = (
-      aws_cloudwatch_metric_alarm.poison[0].metric_name == "ApproximateNumberOfMessagesVisible"
-      && aws_cloudwatch_metric_alarm.poison[0].dimensions == tomap({ QueueName = "gridpost-poison" })
-      && aws_cloudwatch_metric_alarm.poison[0].comparison_operator == "GreaterThanThreshold"
-      && aws_cloudwatch_metric_alarm.poison[0].threshold == 0
-    )
-    error_message = "no one hears of a poisoned record"
   }
 
   # The dead letters' normal age allows for their delay.
   assert {
     condition = (
-      one([for query in aws_cloudwatch_metric_alarm.late[0].metric_query : query.expression if query.id == "late"])
+      one([for query in aws_cloudwatch_metric_alarm.this["late"].metric_query : query.expression if query.id == "late"])
       == "MAX([FILL(dead_letter, 0) / 1220, FILL(dispatch, 0) / 600])"
-      && aws_cloudwatch_metric_alarm.late[0].threshold == 1
-      && toset([for query in aws_cloudwatch_metric_alarm.late[0].metric_query : query.metric[0].dimensions["QueueName"] if query.id != "late"])
+      && aws_cloudwatch_metric_alarm.this["late"].threshold == 1
+      && toset([for query in aws_cloudwatch_metric_alarm.this["late"].metric_query : query.metric[0].dimensions["QueueName"] if query.id != "late"])
       == toset(["gridpost-dispatch", "gridpost-dead-letter"])
     )
-    error_message = "no one hears of what waits: ${jsonencode(aws_cloudwatch_metric_alarm.late[0].metric_query)}"
-  }
-
-  assert {
-    condition = (
-      aws_cloudwatch_metric_alarm.dropped[0].metric_name == "DroppedEventCount"
-      && aws_cloudwatch_metric_alarm.dropped[0].namespace == "Gridpost" && aws_cloudwatch_metric_alarm.dropped[0].dimensions == null
-      && aws_cloudwatch_metric_alarm.dropped[0].threshold == 0
-    )
-    error_message = "no one hears of events that are gone, or the alarm looks at a metric by dimensions, which it can't know"
+    error_message = "no one hears of what waits: ${jsonencode(aws_cloudwatch_metric_alarm.this["late"].metric_query)}"
   }
 
   # SQS leaves messages that come back out of the age that the alarm on late ones looks at. By default one that S3 refuses
   # comes back every 320 seconds.
   assert {
     condition = (
-      aws_cloudwatch_metric_alarm.kept[0].metric_name == "KeptCount" && aws_cloudwatch_metric_alarm.kept[0].dimensions == null
-      && aws_cloudwatch_metric_alarm.kept[0].namespace == "Gridpost" && aws_cloudwatch_metric_alarm.kept[0].threshold == 0
-      && aws_cloudwatch_metric_alarm.kept[0].comparison_operator == "GreaterThanThreshold"
-      && aws_cloudwatch_metric_alarm.kept[0].datapoints_to_alarm == 3 && aws_cloudwatch_metric_alarm.kept[0].evaluation_periods == 6
+      aws_cloudwatch_metric_alarm.this["kept"].metric_name == "KeptCount" && aws_cloudwatch_metric_alarm.this["kept"].dimensions == null
+      && aws_cloudwatch_metric_alarm.this["kept"].namespace == "Gridpost" && aws_cloudwatch_metric_alarm.this["kept"].threshold == 0
+      && aws_cloudwatch_metric_alarm.this["kept"].comparison_operator == "GreaterThanThreshold"
+      && aws_cloudwatch_metric_alarm.this["kept"].datapoints_to_alarm == 3 && aws_cloudwatch_metric_alarm.this["kept"].evaluation_periods == 6
     )
     error_message = "no one hears of messages that come back, or at the first failure"
   }
@@ -101,9 +72,9 @@ run "six_alarms_page_and_no_dashboard_costs" {
   # A run that is missing is told by the state without data, in which a new alarm begins without telling it.
   assert {
     condition = (
-      aws_cloudwatch_metric_alarm.wake[0].dimensions == tomap({ FunctionName = "gridpost-wake" })
-      && aws_cloudwatch_metric_alarm.wake[0].treat_missing_data == "missing"
-      && aws_cloudwatch_metric_alarm.wake[0].insufficient_data_actions == aws_cloudwatch_metric_alarm.wake[0].alarm_actions
+      aws_cloudwatch_metric_alarm.this["wake-not-running"].dimensions == tomap({ FunctionName = "gridpost-wake" })
+      && aws_cloudwatch_metric_alarm.this["wake-not-running"].treat_missing_data == "missing"
+      && aws_cloudwatch_metric_alarm.this["wake-not-running"].insufficient_data_actions == aws_cloudwatch_metric_alarm.this["wake-not-running"].alarm_actions
     )
     error_message = "a wake that does not run raises no alarm, or one that was never there does"
   }
@@ -119,8 +90,8 @@ run "messages_that_seldom_come_back_are_watched_for_longer" {
   }
 
   assert {
-    condition     = aws_cloudwatch_metric_alarm.kept[0].evaluation_periods == 14 && aws_cloudwatch_metric_alarm.kept[0].datapoints_to_alarm == 3
-    error_message = "a lone message comes back unseen: ${aws_cloudwatch_metric_alarm.kept[0].evaluation_periods} intervals are looked at"
+    condition     = aws_cloudwatch_metric_alarm.this["kept"].evaluation_periods == 14 && aws_cloudwatch_metric_alarm.this["kept"].datapoints_to_alarm == 3
+    error_message = "a lone message comes back unseen: ${aws_cloudwatch_metric_alarm.this["kept"].evaluation_periods} intervals are looked at"
   }
 }
 
@@ -135,16 +106,16 @@ run "publishes_by_function_url_are_watched_too" {
 
   assert {
     condition = (
-      aws_cloudwatch_metric_alarm.publish_refused[0].namespace == "AWS/Lambda"
-      && aws_cloudwatch_metric_alarm.publish_refused[0].metric_name == "Url5xxCount"
-      && aws_cloudwatch_metric_alarm.publish_refused[0].dimensions == tomap({ FunctionName = "gridpost-ingest" })
+      aws_cloudwatch_metric_alarm.this["publish-refused"].namespace == "AWS/Lambda"
+      && aws_cloudwatch_metric_alarm.this["publish-refused"].metric_name == "Url5xxCount"
+      && aws_cloudwatch_metric_alarm.this["publish-refused"].dimensions == tomap({ FunctionName = "gridpost-ingest" })
     )
     error_message = "publishes that are answered with 503 page no one"
   }
 
   assert {
     condition = alltrue([
-      for alarm in [one(aws_cloudwatch_metric_alarm.publish_throttled)] :
+      for alarm in [aws_cloudwatch_metric_alarm.this["publish-throttled"]] :
       alarm.namespace == "AWS/Lambda" && alarm.metric_name == "Throttles" && alarm.statistic == "Sum"
       && alarm.dimensions == tomap({ FunctionName = "gridpost-ingest" })
       && alarm.threshold == 7 && alarm.comparison_operator == "GreaterThanOrEqualToThreshold"
@@ -164,13 +135,8 @@ run "no_alarms_where_none_are_wanted" {
   }
 
   assert {
-    condition = length(concat(
-      aws_cloudwatch_metric_alarm.publish_refused, aws_cloudwatch_metric_alarm.publish_throttled,
-      aws_cloudwatch_metric_alarm.late, aws_cloudwatch_metric_alarm.poison,
-      aws_cloudwatch_metric_alarm.dropped, aws_cloudwatch_metric_alarm.wake, aws_cloudwatch_metric_alarm.kept,
-      aws_cloudwatch_metric_alarm.function_errors,
-    )) == 0
-    error_message = "alarms are made"
+    condition     = length(aws_cloudwatch_metric_alarm.this) == 0
+    error_message = "alarms are made: ${jsonencode(keys(aws_cloudwatch_metric_alarm.this))}"
   }
 }
 
@@ -187,58 +153,72 @@ run "all_alarms_tell_of_causes" {
   }
 
   assert {
+    condition = toset(values(aws_cloudwatch_metric_alarm.this)[*].alarm_name) == toset([
+      for suffix in [
+        "publish-refused", "late", "kept", "poison-not-empty", "events-dropped", "wake-not-running", "dead-letters",
+        "failed-attempts", "retry-0-in-flight", "retry-1-in-flight", "retry-late", "parked-stuck", "redrive-age", "fan-out-age",
+        "function-errors", "function-throttles", "table-throttles", "manage-failing",
+      ] : "gridpost-${suffix}"
+    ])
+    error_message = "other alarms are made: ${jsonencode(keys(aws_cloudwatch_metric_alarm.this))}"
+  }
+
+  assert {
     condition = alltrue([
-      for alarm in concat(
-        aws_cloudwatch_metric_alarm.dead_letters, aws_cloudwatch_metric_alarm.failed_attempts,
-        aws_cloudwatch_metric_alarm.retry_in_flight, aws_cloudwatch_metric_alarm.retry_late,
-        aws_cloudwatch_metric_alarm.stuck_parked, aws_cloudwatch_metric_alarm.redrive_age, aws_cloudwatch_metric_alarm.fan_out_age,
-        aws_cloudwatch_metric_alarm.function_errors, aws_cloudwatch_metric_alarm.function_throttles,
-        aws_cloudwatch_metric_alarm.table_throttles, aws_cloudwatch_metric_alarm.manage_failing,
-      ) :
+      for alarm in aws_cloudwatch_metric_alarm.this :
       alarm.alarm_actions == toset(["arn:aws:sns:eu-central-1:123456789012:ops"]) && alarm.ok_actions == alarm.alarm_actions
       && length(alarm.alarm_description) <= 1024
     ])
-    error_message = "an alarm tells no one, or describes itself at greater length than CloudWatch takes"
+    error_message = "an alarm tells no one, or not that it is over, or describes itself at greater length than CloudWatch takes"
+  }
+
+  # Our own metrics are watched without dimensions, which an alarm can't know. An API's id is made by AWS.
+  assert {
+    condition = {
+      for suffix, alarm in aws_cloudwatch_metric_alarm.this : suffix => join(" ", [
+        alarm.statistic, alarm.namespace, alarm.metric_name, try(one(values(alarm.dimensions)), "-"),
+        alarm.comparison_operator, alarm.threshold, alarm.evaluation_periods, alarm.period, alarm.treat_missing_data,
+      ]) if alarm.metric_name != null && alarm.namespace != "AWS/ApiGateway"
+      } == {
+      "kept"              = "Sum Gridpost KeptCount - GreaterThanThreshold 0 6 300 notBreaching"
+      "poison-not-empty"  = "Maximum AWS/SQS ApproximateNumberOfMessagesVisible gridpost-poison GreaterThanThreshold 0 1 300 notBreaching"
+      "events-dropped"    = "Sum Gridpost DroppedEventCount - GreaterThanThreshold 0 1 300 notBreaching"
+      "wake-not-running"  = "Sum AWS/Lambda Errors gridpost-wake GreaterThanThreshold 0 5 60 missing"
+      "dead-letters"      = "Sum Gridpost DeadLetteredCount - GreaterThanThreshold 10 1 300 notBreaching"
+      "retry-0-in-flight" = "Maximum AWS/SQS ApproximateNumberOfMessagesNotVisible gridpost-retry-0 GreaterThanOrEqualToThreshold 100000 3 60 notBreaching"
+      "retry-1-in-flight" = "Maximum AWS/SQS ApproximateNumberOfMessagesNotVisible gridpost-retry-1 GreaterThanOrEqualToThreshold 100000 3 60 notBreaching"
+      "parked-stuck"      = "Sum Gridpost StuckParkedCount - GreaterThanThreshold 0 1 300 notBreaching"
+      "redrive-age"       = "Maximum AWS/SQS ApproximateAgeOfOldestMessage gridpost-redrive GreaterThanThreshold 900 3 60 notBreaching"
+      "fan-out-age"       = "Maximum AWS/SQS ApproximateAgeOfOldestMessage gridpost-fan-out GreaterThanThreshold 900 3 60 notBreaching"
+    }
+    error_message = "an alarm looks at something else, or goes off at something else"
   }
 
   assert {
     condition = (
-      aws_cloudwatch_metric_alarm.retry_in_flight[1].metric_name == "ApproximateNumberOfMessagesNotVisible"
-      && aws_cloudwatch_metric_alarm.retry_in_flight[1].dimensions == tomap({ QueueName = "gridpost-retry-1" })
-      && aws_cloudwatch_metric_alarm.retry_in_flight[1].threshold == 100000
-    )
-    error_message = "no one hears of a full retry queue"
-  }
-
-  assert {
-    condition = (
-      one([for query in aws_cloudwatch_metric_alarm.retry_late[0].metric_query : query.expression if query.id == "most"])
+      one([for query in aws_cloudwatch_metric_alarm.this["retry-late"].metric_query : query.expression if query.id == "most"])
       == "MAX([FILL(due0, 0), FILL(due1, 0)])"
-      && aws_cloudwatch_metric_alarm.retry_late[0].threshold == 5
-      && alltrue([for query in aws_cloudwatch_metric_alarm.retry_late[0].metric_query : query.metric[0].stat == "Minimum" if query.id != "most"])
+      && aws_cloudwatch_metric_alarm.this["retry-late"].threshold == 5
+      && alltrue([for query in aws_cloudwatch_metric_alarm.this["retry-late"].metric_query : query.metric[0].stat == "Minimum" if query.id != "most"])
     )
-    error_message = "no one hears of retries that come late: ${jsonencode(aws_cloudwatch_metric_alarm.retry_late[0].metric_query)}"
+    error_message = "no one hears of retries that come late: ${jsonencode(aws_cloudwatch_metric_alarm.this["retry-late"].metric_query)}"
   }
 
   assert {
     condition = (
-      aws_cloudwatch_metric_alarm.dead_letters[0].metric_name == "DeadLetteredCount"
-      && aws_cloudwatch_metric_alarm.dead_letters[0].threshold == 10
-      && aws_cloudwatch_metric_alarm.stuck_parked[0].metric_name == "StuckParkedCount"
-      && aws_cloudwatch_metric_alarm.stuck_parked[0].threshold == 0
-      && aws_cloudwatch_metric_alarm.failed_attempts[0].threshold == 75
-      && toset(aws_cloudwatch_metric_alarm.failed_attempts[0].metric_query[*].id) == toset(["percent", "failed", "delivered"])
+      aws_cloudwatch_metric_alarm.this["failed-attempts"].threshold == 75
+      && toset(aws_cloudwatch_metric_alarm.this["failed-attempts"].metric_query[*].id) == toset(["percent", "failed", "delivered"])
     )
-    error_message = "no one hears of events that end undelivered, or of late or failing attempts"
+    error_message = "no one hears of failing attempts"
   }
 
   assert {
     condition = (
-      toset([for query in aws_cloudwatch_metric_alarm.function_errors[0].metric_query : query.metric[0].dimensions["FunctionName"] if query.id != "all"])
+      toset([for query in aws_cloudwatch_metric_alarm.this["function-errors"].metric_query : query.metric[0].dimensions["FunctionName"] if query.id != "all"])
       == toset(["gridpost-ingest", "gridpost-expand", "gridpost-dispatch", "gridpost-dead-letter", "gridpost-redrive", "gridpost-manage"])
-      && length(aws_cloudwatch_metric_alarm.function_throttles[0].metric_query) == 8
-      && length(aws_cloudwatch_metric_alarm.table_throttles[0].metric_query) == 5
-      && one([for query in aws_cloudwatch_metric_alarm.table_throttles[0].metric_query : query.expression if query.id == "all"])
+      && length(aws_cloudwatch_metric_alarm.this["function-throttles"].metric_query) == 8
+      && length(aws_cloudwatch_metric_alarm.this["table-throttles"].metric_query) == 5
+      && one([for query in aws_cloudwatch_metric_alarm.this["table-throttles"].metric_query : query.expression if query.id == "all"])
       == "SUM([FILL(of0, 0), FILL(of1, 0), FILL(of2, 0), FILL(of3, 0)])"
     )
     error_message = "no one hears of failed runs or throttles"

@@ -229,7 +229,7 @@ run "the_longest_names_fit" {
   assert {
     condition = (
       module.dispatch.environment["GRIDPOST_METRIC_NAMESPACE"] == "Gridpost/abcdefghijklmnopqrst"
-      && aws_cloudwatch_metric_alarm.dropped[0].namespace == "Gridpost/abcdefghijklmnopqrst"
+      && aws_cloudwatch_metric_alarm.this["events-dropped"].namespace == "Gridpost/abcdefghijklmnopqrst"
       && jsondecode(aws_cloudwatch_dashboard.this[0].dashboard_body).widgets[0].properties.metrics[0][0] == "Gridpost/abcdefghijklmnopqrst"
     )
     error_message = "two deployments of one account and region share metrics and alarms"
@@ -238,10 +238,9 @@ run "the_longest_names_fit" {
   # CloudWatch takes ten metrics for an alarm, and descriptions of 1,024 characters.
   assert {
     condition = (
-      [for alarm in aws_cloudwatch_metric_alarm.retry_late : length(alarm.metric_query)] == [11, 11, 11, 3]
+      [for suffix, alarm in aws_cloudwatch_metric_alarm.this : length(alarm.metric_query) if startswith(suffix, "retry-late")] == [11, 11, 11, 3]
       && alltrue([
-        for alarm in [aws_cloudwatch_metric_alarm.late[0], aws_cloudwatch_metric_alarm.publish_refused[0], aws_cloudwatch_metric_alarm.stuck_parked[0], aws_cloudwatch_metric_alarm.kept[0]] :
-        length(alarm.alarm_description) <= 1024
+        for alarm in aws_cloudwatch_metric_alarm.this : length(alarm.metric_query) <= 11 && length(alarm.alarm_description) <= 1024
       ])
     )
     error_message = "an alarm is larger than CloudWatch takes"

@@ -183,7 +183,7 @@ run "roles_are_bounded_and_everything_is_tagged" {
     condition = alltrue([
       for tags in [
         aws_sqs_queue.dispatch.tags, aws_dynamodb_table.config.tags, aws_s3_bucket.payloads.tags, aws_apigatewayv2_api.manage.tags,
-        aws_lambda_event_source_mapping.dispatch.tags, aws_cloudwatch_metric_alarm.late[0].tags, aws_iam_role.wake_schedule.tags,
+        aws_lambda_event_source_mapping.dispatch.tags, aws_cloudwatch_metric_alarm.this["late"].tags, aws_iam_role.wake_schedule.tags,
         tomap(local.function_settings.tags),
       ] : tags == tomap({ application = "gridpost", "gridpost:deployment" = "gridpost", team = "events" })
     ])
