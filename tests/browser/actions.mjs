@@ -99,6 +99,9 @@ export function actions(ground) {
     await world.manage("PATCH", "/topics/edited/eventSubscriptions/one", other);
     assert.equal(await change((it) => { it.labels = ["mine"]; }), 412);
     await session.says("changed meanwhile");
+    await field.fill("{");
+    assert.equal(await session.click("Save"), 400);
+    await session.says("That is no JSON");
     await session.go(at("edited", "one", "/edit/json"));
     await session.click("Save");
     await session.says("Nothing was changed");
@@ -116,6 +119,9 @@ export function actions(ground) {
     const held = await world.manage("GET", "/topics/held/eventSubscriptions/one");
     assert.equal(held.properties.pause.timeToLiveRuns, true);
     await accessible(page, ONE_LOOK);
+    await session.go("/");
+    await session.says("held: paused");
+    await session.go(at("held", "one"));
     await session.click("Resume it");
     await page.getByRole("button", { name: "Pause it" }).waitFor();
     const resumed = await world.manage("GET", "/topics/held/eventSubscriptions/one");
@@ -185,12 +191,25 @@ export function actions(ground) {
     await page.getByLabel("Endpoint's URL").fill(world.endpoints.url("/made/one"));
     await session.click("Subscribe it");
     await session.says("It is made.");
+    await session.go("/topics/made/subscribe");
+    await page.getByLabel("Name", { exact: true }).fill("one");
+    await page.getByLabel("Endpoint's URL").fill(world.endpoints.url("/made/one"));
+    assert.equal(await session.click("Subscribe it"), 412);
+    await session.says("one is there already");
+    await page.getByLabel("Type", { exact: true }).selectOption("SqsQueue");
+    await session.click("Show the fields of this type");
+    assert.equal(await page.getByLabel("Endpoint's URL").count(), 0);
+    await page.getByLabel("Message group", { exact: true }).waitFor();
+    await accessible(page, ONE_LOOK);
     await session.go("/topics/made/edit");
     await page.getByLabel("Delivery profile").selectOption("basic2021");
     await session.click("Save");
     await session.says("Saved.");
-    for (const [path, name] of [[at("made", "one", "/delete"), "made/one"], ["/topics/made/delete", "made"]]) {
+    const goes = [[at("made", "one", "/delete"), "made/one", "it keeps none."],
+      ["/topics/made/delete", "made", "It has no event subscription."]];
+    for (const [path, name, told] of goes) {
       await session.go(path);
+      await session.says(told);
       await page.getByLabel(/^Type/).fill("other");
       assert.equal(await session.click("Delete it"), 400);
       await session.go(path);
@@ -218,6 +237,20 @@ export function actions(ground) {
     const { properties } = await world.manage("GET", "/topics/policy/eventSubscriptions/one");
     assert.deepEqual([properties.retryPolicy.maxDeliveryAttempts, properties.retryPolicy.schedule], [3, [5, 60]]);
     await session.go(at("policy", "one", "/retry"));
+    // What another one has changed meanwhile is kept, and so is what was typed.
+    const other = { properties: { retryPolicy: { ...properties.retryPolicy, eventTimeToLiveInMinutes: 90 } } };
+    await world.manage("PATCH", "/topics/policy/eventSubscriptions/one", other);
+    await page.getByLabel("Attempts at most").fill("7");
+    assert.equal(await session.click("Save the policy"), 412);
+    await session.says("eventTimeToLiveInMinutes");
+    const fields = await page.locator("input[name=attempts], input[name=minutes]").evaluateAll((all) => all.map((it) => it.value));
+    assert.deepEqual(fields, ["7", "90"]);
+    await session.click("Save the policy");
+    await session.says("Saved.");
+    await session.go(at("policy", "one", "/retry"));
+    await session.click("Save the policy");
+    await session.says("Nothing was changed");
+    await session.go(at("policy", "one", "/retry"));
     await page.getByLabel("Attempts at most").fill("99");
     await page.locator("#timeline [role=alert]").waitFor();
     assert.equal(await session.click("Save the policy"), 400);
@@ -238,6 +271,7 @@ export function actions(ground) {
     await session.go(at("tried", "one", "/test-event"));
     await session.click("Send it");
     await session.says("Delivered");
+    await session.says("It would not want this event");
     world.endpoints.answers.set("/tried", () => ({ status: 422, text: "no such customer" }));
     await session.click("Send it");
     await session.says("no such customer");
@@ -300,8 +334,7 @@ export function actions(ground) {
     world.endpoints.answers.set(path, 200);
     await session.go(`${list}?type=Paid`);
     await session.click("Redrive these", "link");
-    await session.click("Count them (dry run)");
-    await page.getByText("2 events would be sent").waitFor();
+    await session.counts("2 events would be sent");
     await session.click("Send these 2 events");
     await page.getByText("2 of 2 events sent").waitFor();
     await accessible(page, ONE_LOOK);
@@ -332,9 +365,7 @@ export function actions(ground) {
     await session.shows(at("canceled", "one", "/dead-letters"), "600 dead letters");
     world.endpoints.answers.set(path, 200);
     await session.go(at("canceled", "one", "/redrive"));
-    await page.getByLabel(/^Events in a second/).fill("1");
-    await session.click("Count them (dry run)");
-    await page.getByText("600 events would be sent").waitFor();
+    await session.counts("600 events would be sent", () => page.getByLabel(/^Events in a second/).fill("1"));
     await session.click("Send these 600 events");
     await page.getByText(/of 600 events sent/).first().waitFor();
     await session.click("Cancel");

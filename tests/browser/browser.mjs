@@ -110,6 +110,20 @@ export class Session {
     return answer.status();
   }
 
+  /** Counts by a redrive's form until that is told: what was written in the last two seconds is left to the next one. */
+  async counts(told, fill = () => null) {
+    const form = this.page.url();
+    const end = Date.now() + PATIENCE_MS;
+    for (;;) {
+      await fill();
+      await this.click("Count them (dry run)");
+      await this.page.getByText("Completed").waitFor();
+      if ((await this.text()).includes(told)) return;
+      assert.ok(Date.now() < end, `${form} does not count ${told}`);
+      await this.go(form);
+    }
+  }
+
   /** What the content says. */
   async text() {
     return await this.page.locator("main").innerText();

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
 import { Session, accessible } from "./browser.mjs";
-import { rows } from "./routes.mjs";
+import { routes, rows } from "./routes.mjs";
 import { findsWrongs, structured } from "./tree.mjs";
 import { LETTERS } from "./world.mjs";
 
@@ -60,6 +60,9 @@ const HIDDEN = [
   ["/events?topic=pages&id=pages-Refused%E2%80%8B", "pages-Refused\\u{200b}", "To refused"],
   [`${REFUSED}/dead-letters?event=%C2%A0pages-Refused%0A`, "\\u{a0}pages-Refused\\u{a}", "pages-Refused"],
 ];
+
+/** Paths that no page has a link to. */
+const UNLINKED = ["/sign-in", "/assets/[^/]+", "/tail/stream"];
 
 /** Opens a page; returns its size with everything that it loads. */
 async function weight(session, path) {
@@ -120,6 +123,7 @@ export function pages(ground) {
 
   test("every page: at most 100 KB, nothing from elsewhere, nothing that axe finds, usable by keys", async (context) => {
     let most = 0;
+    const linked = new Set();
     await session.shows("/waiting", "parked/one");
     for (const [name, paths] of Object.entries(all)) {
       await context.test(name, async () => {
@@ -130,10 +134,21 @@ export function pages(ground) {
           await usableByKeys(session.page, path);
           await accessible(session.page);
           await structured(session.page);
+          await session.says("The same on the command line: gridpost ");
+          const links = await session.page.locator("a[href^='/']").evaluateAll((those) => those.map((one) => one.pathname));
+          for (const link of links) linked.add(link);
           session.fine();
         }
       });
     }
+    await context.test("a link leads to every page, and every link to a page", async () => {
+      const left = routes().filter(([method, path]) => method === "GET" && !UNLINKED.includes(path)
+        && ![...linked].some((link) => new RegExp(`^${path}$`).test(link)));
+      assert.deepEqual(left, []);
+      const visited = new Set(Object.values(all).flat().map((path) => path.split("?")[0]));
+      for (const link of linked) if (!visited.has(link)) await session.go(link);
+      session.fine();
+    });
     await context.test("what says that something did not work", async () => {
       for (const [path, status] of FAILURES) {
         const page = await session.go(path, status);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::Form;
 use axum::body::to_bytes;
 use axum::extract::{Path, Query, State};
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use serde::de::DeserializeOwned;
@@ -15,7 +16,7 @@ use tokio::sync::Semaphore;
 use super::guard::Guard;
 use super::{
     App, Settings, Shared, delivery, edit, edit_json, edit_topic, ledger, letters, overview,
-    publish, retry, subscribe,
+    publish, purge, redrive, retry, subscribe, subscription, tail, topics, waiting,
 };
 use gridpost_ops::{manage_api::fake::FakeApi, target::TargetArguments};
 
@@ -298,4 +299,96 @@ async fn an_attempt_is_offered_while_a_delivery_waits() {
         let refreshed = refreshed.split("</section>").next().unwrap_or_default();
         assert_eq!(refreshed.contains("Attempt it now"), is_offered, "{standing}: {page}");
     }
+}
+
+const HEALTHS: &str = "GET /topics/orders/healths";
+const HEALTH: &str = "GET /topics/orders/eventSubscriptions/billing/health";
+const LETTERS: &str = "GET /topics/orders/eventSubscriptions/billing/deadLetters";
+
+#[tokio::test]
+async fn what_can_be_read_is_shown_and_the_rest_says_what_is_missing() {
+    let health = json!({"state": "Healthy", "newEvents": "Attempted"});
+    let billing = json!({"name": "billing", "health": health, "properties": {}});
+    let rows = |missing: &'static str, status| {
+        [
+            (missing, status, json!({"message": "Not this one."})),
+            (HEALTH, 200, health.clone()),
+            (HEALTHS, 200, json!({"value": [billing]})),
+            ("GET /topics/orders/eventSubscriptions/billing", 200, billing.clone()),
+            ("GET /topics/orders/eventSubscriptions", 200, json!({"value": [billing]})),
+            ("GET /topics/orders", 200, json!({"name": "orders", "properties": {}})),
+            ("GET /topics", 200, json!({"value": [{"name": "orders"}]})),
+            ("GET /parked", 200, json!({"value": []})),
+            ("GET /poison", 200, json!({"value": [], "approximateCount": 0})),
+        ]
+    };
+    let look = || query(json!({}));
+    let table = [
+        ("GET /topics?", 429, "/", "<code>GET /topics</code>", "poison queue"),
+        (HEALTHS, 429, "/", "for 1: orders", "slow down"),
+        (HEALTHS, 403, "/", "/topics/*/healths", "execute-api:Invoke"),
+        (HEALTHS, 429, "topic", "slow down", "orders/subscriptions/billing"),
+        (HEALTH, 403, "one", "health could not be read", "Settings"),
+        ("GET /parked", 403, "waiting", "execute-api:Invoke", "It is empty"),
+        ("GET /poison", 403, "waiting", "execute-api:Invoke", "No delivery is parked"),
+    ];
+    for (missing, status, page, problem, rest) in table {
+        let (app, _fake) = console(&rows(missing, status)).await;
+        let answer = match page {
+            "/" => overview::show(State(app), query(json!({}))).await.into_response(),
+            "topic" => topics::show(State(app), topic(), look()).await.into_response(),
+            "one" => subscription::show(State(app), names(), look()).await.into_response(),
+            _ => waiting::show(State(app), look()).await.into_response(),
+        };
+        assert_eq!(answer.status(), 200, "{missing}");
+        let page = text(answer).await;
+        for part in [problem, rest] {
+            assert!(page.contains(part), "{missing} {status}: `{part}` is not in {page}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn dead_letters_that_can_t_be_read_are_named_before_a_purge() {
+    let letter = json!({"id": "l-1", "objectName": "<b>o", "problem": "no letter"});
+    let counted = json!({"events": 2, "unreadable": 1});
+    let count = format!("{LETTERS}:count");
+    let rows = [(count.as_str(), 200, counted), (LETTERS, 200, json!({"value": [letter]}))];
+    let (app, _fake) = console(&rows).await;
+    let page = text(purge::form(State(app), names(), query(json!({}))).await).await;
+    let link = "<a href=\"/topics/orders/subscriptions/billing/dead-letters/l-1\">&lt;b&gt;o</a>";
+    for part in ["1 more objects or records can't be read", link, "no letter"] {
+        assert!(page.contains(part), "`{part}` is not in {page}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_redriven_into_a_probation_that_ends_events() {
+    let health = json!({"newEvents": "Ends", "until": "2026-01-01T00:05:00Z"});
+    let at = "/topics/orders/eventSubscriptions/billing";
+    let (begin, list) = (format!("POST {at}/deadLetters:redrive"), format!("GET {at}/redrives"));
+    let rows = [
+        (HEALTH, 200, health),
+        (begin.as_str(), 202, json!({"id": "j-1"})),
+        (list.as_str(), 200, json!({"value": []})),
+    ];
+    let (app, _fake) = console(&rows).await;
+    let send = ("action", "send");
+    let refused = redrive::begin(State(app.clone()), names(), form(&[send])).await;
+    let told = "orders/billing is on probation until";
+    shows(refused, 400, &["Nothing was begun", told]).await;
+    let meant = form(&[send, ("on_probation", "yes")]);
+    let begun = redrive::begin(State(app), names(), meant).await.into_response();
+    assert_eq!(begun.status(), 303);
+}
+
+/// Each live tail reads the log: there are only so many. A script can't read why a stream is refused.
+#[tokio::test]
+async fn what_keeps_the_live_tail_from_streaming_is_told_in_the_stream() {
+    let (app, _fake) = console(&[]).await;
+    let _open = app.tails.acquire().await.expect("the only one");
+    let refused = tail::stream(State(app.clone()), HeaderMap::new(), query(json!({}))).await;
+    assert_eq!(refused.status(), 200);
+    let told = text(refused).await;
+    assert!(told.contains("event: problem") && told.contains("close one of them"), "{told}");
 }

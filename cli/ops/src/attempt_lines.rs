@@ -100,7 +100,7 @@ impl AttemptLog {
         // What dispatch handed over may be lost there: without these lines it would seem to be kept.
         match self.of_group(&self.dead_letter_group, ask).await {
             Ok(lines) => found.extend(lines.unwrap_or_default()),
-            // An identity that was made for an earlier version may read dispatch's alone.
+            // An identity may be allowed to read dispatch's alone.
             Err(error) if is_denied(&error) => self.tell_once(&error),
             Err(error) => return Err(error),
         }

@@ -136,7 +136,8 @@ impl Home {
     /// something gets no mark: `down` would take for the stack's what has a stack's names.
     pub fn create_root(&self) -> anyhow::Result<()> {
         // What others have there may get a stack's names later.
-        let is_made = !self.root.exists() || self.holds_only(&[]);
+        let is_begun = self.is_ignored() && self.holds_only(&[self.ignore_file()]);
+        let is_made = !self.root.exists() || self.holds_only(&[]) || is_begun;
         create_ignored(&self.root)?;
         if is_made { self.mark() } else { Ok(()) }
     }

@@ -1,31 +1,27 @@
-//! A `gridpost dev`, endpoints, a console in this process, and a browser as far as the server sees one.
+//! A `gridpost dev`, an endpoint, a `gridpost console`, and a browser as far as the server sees one.
 
 use std::collections::HashMap;
 use std::process::Stdio;
 use std::time::Duration;
 
-use gridpost_console::{Console, Settings};
-use gridpost_ops::{
-    receiver::{Answers, Arrival, Behaviour, Receiver},
-    target::TargetArguments,
-};
+use gridpost_ops::receiver::{Answers, Arrival, Behaviour, Receiver};
 use reqwest::header::{CONTENT_TYPE, COOKIE, HOST, LOCATION, ORIGIN, SET_COOKIE};
 use reqwest::redirect::Policy;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use url::form_urlencoded::Serializer;
 
 /// Far longer than anything here takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The event subscriptions of topic `orders`: `fine` is answered 200, `busy` 503, `refused` 400,
-/// `locked` 401, and `none` wants nothing.
+/// The topic `orders` has the event subscription `refused`, which is answered 400 and has dead letters and
+/// signing secrets.
 pub(crate) struct World {
-    pub(crate) folder: TempDir,
+    folder: TempDir,
     _arrivals: UnboundedReceiver<Arrival>,
     _receiver: Receiver,
     _dev: Child,
@@ -33,18 +29,21 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn new() -> Self {
-        Self::keeping(&["--memory"]).await
-    }
-
-    /// One that keeps its data where the flags say; in a folder without any.
-    pub(crate) async fn keeping(where_to: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let (receiver, arrivals) = endpoint().await;
+        let (sender, arrivals) = unbounded_channel();
+        let address = "127.0.0.1:0".parse().expect("an address");
+        let refusing = Behaviour::prompt(Answers::always(400));
+        let receiver = Receiver::start(address, HashMap::new(), refusing, sender).await;
+        let receiver = receiver.expect("a port");
         let file = folder.path().join("topics.json");
-        std::fs::write(&file, topics(&receiver).to_string()).expect("written");
-        let flags = ["dev", "--port", "0", "--quiet", "--speed", "60", "--config"];
-        let mut dev = command(&folder, &flags);
-        let mut dev = dev.arg(&file).args(where_to).spawn().expect("it runs");
+        let topics = json!({"topics": {"orders": {"eventSubscriptions": {"refused": {"properties": {
+            "destination": {"endpointType": "WebHook", "properties": {"endpointUrl": receiver.url("/refused")}},
+            "deadLetterDestination": {"endpointType": "S3Bucket", "properties": {"bucketName": "gridpost"}},
+            "signing": {"scheme": "StandardWebhooks"},
+        }}}}}});
+        std::fs::write(&file, topics.to_string()).expect("written");
+        let flags = ["dev", "--port", "0", "--quiet", "--speed", "60", "--memory", "--config"];
+        let mut dev = command(&folder, &flags).arg(&file).spawn().expect("it runs");
         let ready = async {
             while !folder.path().join(".gridpost/local.json").exists() {
                 assert!(dev.try_wait().expect("a process").is_none(), "it ended");
@@ -60,48 +59,29 @@ impl World {
         command(&self.folder, arguments)
     }
 
-    /// A console of it.
-    pub(crate) async fn console(&self, read_only: bool) -> Running {
-        self.console_of(None, read_only).await
-    }
-
-    /// A console that finds the manage API at another URL, where one is given.
-    pub(crate) async fn console_of(&self, manage_url: Option<String>, read_only: bool) -> Running {
-        let home = Some(self.folder.path().join(".gridpost"));
-        let target = TargetArguments { home, manage_url, ..TargetArguments::default() };
-        let settings = Settings {
-            target: target.resolve().expect("it runs"),
-            name: "test".to_owned(),
-            flags: String::new(),
-            read_only,
-            port: 0,
+    /// A console of it, with those flags.
+    pub(crate) async fn console(&self, flags: &[&str]) -> Running {
+        let console = ["--json", "console", "--no-browser", "--port", "0"];
+        let mut child = self.command(&console).args(flags).spawn().expect("it runs");
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let mut text = String::new();
+        let said: Value = loop {
+            let line =
+                timeout(PATIENCE, lines.next_line()).await.expect("in time").expect("a pipe");
+            text.push_str(&line.expect("more"));
+            if let Ok(document) = serde_json::from_str(&text) {
+                break document;
+            }
         };
-        let console = Console::bind(settings).await.expect("a port");
-        let (url, sign_in_url) = (console.url(), console.sign_in_url());
-        let serving = tokio::spawn(async move {
-            console.serve().await.expect("it serves");
-        });
-        Running { url, sign_in_url, serving }
-    }
-
-    /// What its clock shows, in milliseconds since the Unix epoch.
-    pub(crate) async fn now_ms(&self) -> i64 {
-        let home = Some(self.folder.path().join(".gridpost"));
-        let target = TargetArguments { home, ..TargetArguments::default() };
-        let now = target.resolve().expect("it runs").now().await;
-        now.expect("its clock").as_millis()
-    }
-
-    /// The URL of its manage API.
-    pub(crate) fn manage_url(&self) -> String {
-        let file = std::fs::read_to_string(self.folder.path().join(".gridpost/local.json"));
-        let file: Value = serde_json::from_str(&file.expect("it runs")).expect("JSON");
-        file["manageUrl"].as_str().expect("a URL").to_owned()
+        assert_eq!(said["readOnly"], flags.contains(&"--read-only"));
+        let [url, sign_in_url] =
+            ["url", "signInUrl"].map(|name| said[name].as_str().expect("a URL").to_owned());
+        Running { url, sign_in_url, _child: child, _lines: lines }
     }
 
     /// A console of it, with a browser that is signed in.
-    pub(crate) async fn browser(&self, read_only: bool) -> Browser {
-        Browser::sign_in(self.console(read_only).await).await
+    pub(crate) async fn browser(&self, flags: &[&str]) -> Browser {
+        Browser::sign_in(self.console(flags).await).await
     }
 }
 
@@ -113,54 +93,12 @@ fn command(folder: &TempDir, arguments: &[&str]) -> Command {
     command
 }
 
-async fn endpoint() -> (Receiver, UnboundedReceiver<Arrival>) {
-    let (sender, arrivals) = unbounded_channel();
-    let always = |status| Behaviour::prompt(Answers::always(status));
-    let by_path = [("/busy", 503), ("/refused", 400), ("/locked", 401)];
-    let by_path: HashMap<_, _> =
-        by_path.into_iter().map(|(path, status)| (path.to_owned(), always(status))).collect();
-    let address = "127.0.0.1:0".parse().expect("an address");
-    let receiver = Receiver::start(address, by_path, always(200), sender).await.expect("a port");
-    (receiver, arrivals)
-}
-
-fn topics(receiver: &Receiver) -> Value {
-    let subscription = |path: &str, more: Value| {
-        let destination =
-            json!({"endpointType": "WebHook", "properties": {"endpointUrl": receiver.url(path)}});
-        let mut properties = json!({"destination": destination});
-        for (name, value) in more.as_object().expect("members") {
-            properties[name] = value.clone();
-        }
-        json!({ "properties": properties })
-    };
-    let letters = json!({"endpointType": "S3Bucket", "properties": {"bucketName": "gridpost"}});
-    let signing = json!({"signing": {"scheme": "StandardWebhooks"}});
-    json!({"topics": {
-        "orders": {"eventSubscriptions": {
-            "fine": subscription("/fine", signing),
-            "busy": subscription("/busy", json!({"filter": {"includedEventTypes": ["Busy"]}})),
-            "refused": subscription("/refused", json!({"deadLetterDestination": letters,
-                "filter": {"subjectBeginsWith": "refuse"}})),
-            "locked": subscription("/locked", json!({"deadLetterDestination": letters,
-                "filter": {"includedEventTypes": ["Locked"]}})),
-            "none": subscription("/none", json!({"filter": {"includedEventTypes": ["None"]}})),
-        }},
-        "empty": {},
-    }})
-}
-
-/// A console that is served until it is dropped.
+/// A console that runs until it is dropped.
 pub(crate) struct Running {
     pub(crate) url: String,
     pub(crate) sign_in_url: String,
-    serving: JoinHandle<()>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.serving.abort();
-    }
+    _child: Child,
+    _lines: Lines<BufReader<ChildStdout>>,
 }
 
 /// What a request was answered with.
@@ -183,10 +121,10 @@ impl Answer {
 
 /// A browser that is signed in.
 pub(crate) struct Browser {
-    pub(crate) console: Running,
     pub(crate) http: reqwest::Client,
     pub(crate) cookie: String,
     pub(crate) token: String,
+    console: Running,
 }
 
 /// A client that follows nothing by itself.
@@ -215,6 +153,12 @@ impl Browser {
         answer(request.header(COOKIE, &self.cookie)).await
     }
 
+    /// Asks by another name than the console's.
+    pub(crate) async fn get_as(&self, host: &str, path: &str) -> Answer {
+        let request = self.http.get(format!("{}{path}", self.console.url)).header(HOST, host);
+        answer(request.header(COOKIE, &self.cookie)).await
+    }
+
     /// Sends a form as a page of the console would.
     pub(crate) async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
         let fields = [&[("csrf", self.token.as_str())], fields].concat();
@@ -232,26 +176,6 @@ impl Browser {
         let request = self.http.post(format!("{}{path}", self.console.url)).body(body);
         let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
         answer(request.header(COOKIE, &self.cookie).header(ORIGIN, origin)).await
-    }
-
-    /// What a page's form was made from, as its hidden fields have it.
-    pub(crate) async fn made(&self, path: &str) -> [(&'static str, String); 2] {
-        let page = self.get(path).await.text;
-        ["etag", "was"].map(|name| {
-            let start = format!("name=\"{name}\" value=\"");
-            (name, unescaped(between(&page, &start, "\"")))
-        })
-    }
-
-    /// Sends a form that was made from a state, with what was typed.
-    pub(crate) async fn post_made(
-        &self,
-        path: &str,
-        made: &[(&'static str, String); 2],
-        typed: &[(&str, &str)],
-    ) -> Answer {
-        let made = made.iter().map(|(name, value)| (*name, value.as_str()));
-        self.post(path, &made.chain(typed.iter().copied()).collect::<Vec<_>>()).await
     }
 
     /// The beginning of a stream, until it has a text.
@@ -275,12 +199,6 @@ impl Browser {
         streamed
     }
 
-    /// Asks by another name than the console's.
-    pub(crate) async fn get_as(&self, host: &str, path: &str) -> Answer {
-        let request = self.http.get(format!("{}{path}", self.console.url)).header(HOST, host);
-        answer(request.header(COOKIE, &self.cookie)).await
-    }
-
     /// Looks until a page has a text.
     pub(crate) async fn until(&self, path: &str, part: &str) -> Answer {
         let look = async {
@@ -292,33 +210,15 @@ impl Browser {
                 sleep(Duration::from_millis(100)).await;
             }
         };
-        match timeout(PATIENCE, look).await {
-            Ok(answer) => answer,
-            Err(_) => panic!("`{part}` did not come; {path} shows\n{}", self.get(path).await.text),
-        }
+        timeout(PATIENCE, look).await.unwrap_or_else(|_| panic!("`{part}` did not come"))
     }
 
-    /// Publishes one event to `orders` by the console.
-    pub(crate) async fn publish(&self, id: &str, kind: &str, subject: &str, data: Value) {
-        let event = json!({"id": id, "eventType": kind, "subject": subject, "data": data,
-            "eventTime": "2030-01-02T03:04:05Z", "dataVersion": "1"});
-        let fields = [("event", event.to_string()), ("action", "publish".to_owned())];
-        let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    /// Publishes an event of that id to `orders`.
+    pub(crate) async fn publish(&self, id: &str) {
+        let event = json!({"id": id, "eventType": "T", "subject": "s", "data": {}, "dataVersion": "1",
+            "eventTime": "2030-01-02T03:04:05Z"});
+        let fields = [("event", &*event.to_string()), ("action", "publish")];
         self.post("/topics/orders/publish", &fields).await.shows(200, "Accepted");
-    }
-
-    /// An event of that id that becomes a dead letter of `orders/refused`; the letter's page.
-    pub(crate) async fn dead_letter(&self, id: &str, kind: &str, data: Value) -> String {
-        self.publish(id, kind, "refuse/it", data).await;
-        let list = "/topics/orders/subscriptions/refused/dead-letters";
-        let list =
-            format!("{list}?{}", Serializer::new(String::new()).append_pair("event", id).finish());
-        let start = "href=\"/topics/orders/subscriptions/refused/dead-letters/";
-        let page = self.until(&list, start).await;
-        format!(
-            "/topics/orders/subscriptions/refused/dead-letters/{}",
-            between(&page.text, start, "\"")
-        )
     }
 }
 
@@ -331,12 +231,6 @@ pub(crate) async fn answer(request: reqwest::RequestBuilder) -> Answer {
     let status = answer.status().as_u16();
     let location = answer.headers().get(LOCATION).map(|it| it.to_str().expect("text").to_owned());
     Answer { status, location, text: answer.text().await.expect("text") }
-}
-
-/// A text of a page as it was before it was escaped.
-pub(crate) fn unescaped(text: &str) -> String {
-    let text = text.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">");
-    text.replace("&amp;", "&")
 }
 
 /// What stands between two texts, the first time.

@@ -30,9 +30,6 @@ use crate::{
 /// The schema version of the tables, in `user_version`.
 const FORM: i64 = 1;
 
-/// Tables that were added to that version: a folder that lacks them gets them.
-const ADDITIONS: &str = include_str!("additions.sql");
-
 /// The name of the database in its folder.
 const FILE: &str = "gridpost.sqlite";
 
@@ -467,11 +464,10 @@ fn set_up(connection: &Connection, sync: Sync) -> rusqlite::Result<()> {
 fn make_tables(connection: &Connection, folder: &Path) -> Result<(), OpenError> {
     let form = connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?;
     match form {
-        FORM => Ok(connection.execute_batch(ADDITIONS)?),
+        FORM => Ok(()),
         0 => {
             let schema = concat!("BEGIN IMMEDIATE;\n", include_str!("schema.sql"), "\nCOMMIT;");
-            connection.execute_batch(schema)?;
-            Ok(connection.execute_batch(ADDITIONS)?)
+            Ok(connection.execute_batch(schema)?)
         }
         _ => Err(OpenError::OtherVersion { folder: folder.to_owned(), form }),
     }

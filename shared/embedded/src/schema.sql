@@ -77,6 +77,15 @@ CREATE TABLE redrives (
     PRIMARY KEY (subscription, id)
 );
 
+-- Publishes that came with a key, by the hash of it.
+CREATE TABLE publishes (
+    name TEXT PRIMARY KEY,
+    revision INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    document TEXT NOT NULL
+);
+CREATE INDEX expiring_publishes ON publishes (expires_at);
+
 -- What S3 keeps beside an object; the objects are files.
 CREATE TABLE labels (
     bucket TEXT NOT NULL,

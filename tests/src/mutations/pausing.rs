@@ -28,8 +28,8 @@ pub(super) const CORE: &[Mutation] = &[
     Mutation {
         name: "a state is forgotten while its delivery is held by a pause",
         file: "shared/core/src/delivery/state.rs",
-        old: "due.max(began + LIFE_MAX + PAUSE_MAX)",
-        new: "due.max(began + LIFE_MAX)",
+        old: "due.max(self.ttl_starts_at() + LIFE_MAX + PAUSE_MAX)",
+        new: "due.max(self.ttl_starts_at() + LIFE_MAX)",
     },
     Mutation {
         name: "an operator's request for an attempt goes before a pause",

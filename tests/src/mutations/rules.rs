@@ -70,7 +70,7 @@ pub(super) const ALL: &[Mutation] = &[
     Mutation {
         name: "a state is forgotten while its delivery waits",
         file: "shared/core/src/delivery/state.rs",
-        old: "due.max(began + LIFE_MAX + PAUSE_MAX)",
+        old: "due.max(self.ttl_starts_at() + LIFE_MAX + PAUSE_MAX)",
         new: "due",
     },
     Mutation {

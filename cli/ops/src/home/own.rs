@@ -8,13 +8,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 
 use super::{FOLDER, Home, IGNORE, IGNORE_ALL, remove_file};
-use crate::{
-    failure::Misuse,
-    home::{
-        connection::{Connection, is_in_process},
-        state::State,
-    },
-};
+use crate::failure::Misuse;
 
 /// Says that the folder is a local stack's, whatever its name is.
 const MARK: &str = ".gridpost-home";
@@ -26,8 +20,7 @@ impl Home {
     /// Whether the folder is a local stack's, so that what has a stack's names in it may be removed.
     pub fn is_own(&self) -> bool {
         let has_name = self.root.file_name() == Some(OsStr::new(FOLDER));
-        self.root.is_dir()
-            && (has_name || self.mark_file().is_file() || self.has_stack() || self.is_older())
+        self.root.is_dir() && (has_name || self.mark_file().is_file())
     }
 
     /// Refuses to take down what is not a stack's.
@@ -126,35 +119,6 @@ impl Home {
         paths
     }
 
-    /// Whether `up` was here: it has wiped what was in its way.
-    fn has_stack(&self) -> bool {
-        let connection = Connection::read(self).ok().flatten();
-        State::read(self) != State::default() || connection.is_some_and(|it| !is_in_process(&it))
-    }
-
-    /// Whether an earlier version made the folder, which left no mark: it has something that only
-    /// Gridpost makes, and nothing that Gridpost does not make.
-    fn is_older(&self) -> bool {
-        let cache = Self::at(&self.root);
-        let traces = [
-            self.dev().join("gridpost.sqlite"),
-            self.dev().join("gridpost.log"),
-            cache.python().join("complete"),
-            cache.terraform_data().join("complete"),
-            cache.cache_lock_file(),
-        ];
-        let has_trace = traces.iter().any(|path| path.is_file())
-            || Connection::read(self).is_ok_and(|found| found.is_some());
-        // Other programs hide their folders from Git like this, too.
-        let is_begun = self.is_ignored()
-            && (self.emulator().is_dir()
-                || self.dev_lock_file().is_file()
-                || self.holds_only(&[self.ignore_file()]));
-        let mut known = self.of_stack();
-        known.extend([self.dev(), self.dev_tls(), self.dev_lock_file(), self.ignore_file()]);
-        (has_trace || is_begun) && self.holds_only(&known)
-    }
-
     pub(super) fn holds_only(&self, paths: &[PathBuf]) -> bool {
         let Ok(mut entries) = fs::read_dir(&self.root) else { return false };
         entries.all(|entry| entry.is_ok_and(|entry| paths.contains(&entry.path())))
@@ -166,11 +130,11 @@ impl Home {
     }
 
     /// Whether Git passes over the folder, by the file that is made with it.
-    fn is_ignored(&self) -> bool {
+    pub(super) fn is_ignored(&self) -> bool {
         fs::read_to_string(self.ignore_file()).is_ok_and(|text| text == IGNORE_ALL)
     }
 
-    fn ignore_file(&self) -> PathBuf {
+    pub(super) fn ignore_file(&self) -> PathBuf {
         self.root.join(IGNORE)
     }
 
@@ -184,7 +148,6 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::home::state::EmulatorRecord;
 
     /// A folder with files that say nothing, but for what hides it from Git.
     fn folder_with(folder: &Path, files: &[&str]) -> Home {
@@ -197,38 +160,21 @@ mod tests {
         Home::at(folder)
     }
 
-    fn connection(emulator_url: &str) -> Connection {
-        Connection {
-            publish_url: "http://p".to_owned(),
-            manage_url: "http://p".to_owned(),
-            emulator_url: emulator_url.to_owned(),
-            dead_letter_bucket: "b".to_owned(),
-            ca_file: None,
-            topics: Default::default(),
-        }
-    }
-
     #[test]
     fn a_folder_is_known_by_what_is_in_it() {
-        let table: [(&str, &[&str], bool); 14] = [
+        let table: [(&str, &[&str], bool); 9] = [
             // By its name: other tools put their caches there.
             (FOLDER, &[], true),
             (FOLDER, &["cache/nodejs/bin/node", "notes.txt"], true),
             // By its mark.
             ("home", &[MARK, "notes.txt", "logs/a.log"], true),
-            // By what earlier versions left.
-            ("home", &[IGNORE], true),
-            ("home", &[IGNORE, "emulator/launcher.py", "logs/python.log"], true),
-            ("home", &["cache/python/complete", "cache/lock"], true),
-            ("home", &["dev/gridpost.sqlite", "dev.lock", "tls/ca.pem"], true),
             // Another program's.
             ("empty", &[], false),
             ("project", &["terraform/main.tf", "logs/a.log", "cache/a"], false),
             ("project", &["state.json", "local.json", "lock"], false),
             ("project", &["dev/index.html", "logs/a.log"], false),
             ("project", &[IGNORE, "cache/a", "logs/a.log"], false),
-            ("project", &["dev/gridpost.sqlite", "terraform/main.tf", "src/main.rs"], false),
-            ("project", &["cache/lock", "logs/a.log", "src/main.rs"], false),
+            ("project", &["dev/gridpost.sqlite", "terraform/main.tf"], false),
         ];
         for (name, files, want) in table {
             let folder = tempfile::tempdir().expect("folder");
@@ -238,24 +184,6 @@ mod tests {
         }
         let folder = tempfile::tempdir().expect("folder");
         assert!(!Home::at(&folder.path().join(FOLDER)).is_own(), "it is not there");
-    }
-
-    #[test]
-    fn a_stack_that_is_up_makes_the_folder_its_own() {
-        let folder = tempfile::tempdir().expect("folder");
-        let home = |name: &str| folder_with(&folder.path().join(name), &["src/main.rs"]);
-        let emulator = EmulatorRecord { pid: 7, port: 14_566, version: "v".to_owned() };
-        let state = State { emulator: Some(emulator), deployment: None };
-        state.write(&home("recorded")).expect("written");
-        assert!(home("recorded").is_own());
-        connection("http://a").write(&home("connected")).expect("written");
-        assert!(home("connected").is_own());
-        // One of `gridpost dev` that was killed: that wiped nothing.
-        connection("http://p").write(&home("killed")).expect("written");
-        assert!(!home("killed").is_own());
-        let alone = folder_with(&folder.path().join("alone"), &[]);
-        connection("http://p").write(&alone).expect("written");
-        assert!(alone.is_own());
     }
 
     #[test]
@@ -280,6 +208,10 @@ mod tests {
         folder_with(project.root(), &["terraform/main.tf"]);
         assert!(project.check_own().is_err() && project.check_free().is_err());
         let folder = tempfile::tempdir().expect("folder");
+        // One whose making was cut short is made to the end.
+        let begun = folder_with(&folder.path().join("begun"), &[IGNORE]);
+        begun.create_root().expect("made");
+        assert!(begun.is_own());
         let new = Home::at(&folder.path().join("a/home"));
         new.create().expect("made");
         new.create().expect("there");

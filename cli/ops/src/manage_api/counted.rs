@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::pages::Page;
 use super::{ManageApi, subscription_path, topic_path};
-use crate::{failure::Refusal, output::text_at};
+use crate::output::text_at;
 
 /// Requests that may still be made, by all that count at the same time.
 #[derive(Debug)]
@@ -46,29 +46,12 @@ impl Waiting {
 impl ManageApi {
     /// The health of each event subscription of a topic: objects with `name` and `health`.
     pub async fn healths(&self, topic: &str) -> anyhow::Result<Vec<Value>> {
-        let all = self.list(&format!("{}/healths", topic_path(topic)?)).await;
-        self.unless_earlier(topic, all).await
-    }
-
-    /// The answer, unless the deployment does not know what was asked for: a manage API of an earlier
-    /// version answers as if the topic were gone.
-    async fn unless_earlier<T>(&self, topic: &str, answer: anyhow::Result<T>) -> anyhow::Result<T> {
-        let Err(error) = &answer else { return answer };
-        let is_missing = error.downcast_ref::<Refusal>().is_some_and(|it| it.status == 404);
-        if is_missing && self.topic(topic).await.is_ok() {
-            anyhow::bail!(
-                "this deployment's manage API does not list the healths of topic {topic}: it is of an \
-                 earlier version than this command; apply the module of this version first, or use \
-                 the earlier command"
-            );
-        }
-        answer
+        self.list(&format!("{}/healths", topic_path(topic)?)).await
     }
 
     /// A page of them: of the same event subscriptions as their own page has.
     pub async fn healths_page(&self, topic: &str, after: Option<&str>) -> anyhow::Result<Page> {
-        let page = self.page(&format!("{}/healths", topic_path(topic)?), after).await;
-        self.unless_earlier(topic, page).await
+        self.page(&format!("{}/healths", topic_path(topic)?), after).await
     }
 
     /// The names of the first topics, about `most` of them, and whether these are all.

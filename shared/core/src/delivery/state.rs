@@ -229,11 +229,7 @@ impl DeliveryState {
     /// from zero, and a copy of its message would not know of its end.
     pub fn forget_at(&self) -> Timestamp {
         let last = match self.standing {
-            DeliveryStatus::Waiting { due } => {
-                // States of older versions do not record a redrive.
-                let began = self.attempts.first_at.unwrap_or_default().max(self.ttl_starts_at());
-                due.max(began + LIFE_MAX + PAUSE_MAX)
-            }
+            DeliveryStatus::Waiting { due } => due.max(self.ttl_starts_at() + LIFE_MAX + PAUSE_MAX),
             DeliveryStatus::Ending { at, .. } => at,
             DeliveryStatus::Ended | DeliveryStatus::Delivered => {
                 self.attempts.last_at.unwrap_or(self.ttl_starts_at())
@@ -303,7 +299,7 @@ mod tests {
         // What it is, its first and last attempt, a redrive; when it may go.
         let table = [
             // A time-to-live of 7 days, and pauses of as many, in which it stood still.
-            ("waits, due soon", waits(1), (Some(1), Some(1)), None, 1 + 14 + 2),
+            ("waits, due soon", waits(1), (Some(1), Some(1)), None, 14 + 2),
             ("waits, due late", waits(18), (Some(1), Some(6)), None, 18 + 2),
             ("waits, and was not attempted", waits(1), (None, None), None, 14 + 2),
             ("waits, and was redriven", waits(5), (None, None), Some(5), 5 + 14 + 2),

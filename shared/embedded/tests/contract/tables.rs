@@ -84,19 +84,6 @@ async fn publishes_are_recorded_under_their_keys() {
     }
 }
 
-/// A folder of an earlier version has no table of them.
-#[tokio::test]
-async fn a_folder_of_an_earlier_version_gets_what_it_lacks() {
-    let world = World::on_disk();
-    world.tamper("DROP TABLE publishes");
-    let world = world.again().await;
-    let (tables, now) = (world.stores.tables(), world.clock.now());
-    publishes::a_record_is_written_under_its_revision(&*tables, now).await;
-    assert_eq!(world.rows_of("publishes"), 2);
-    let world = world.again().await;
-    assert_eq!(world.rows_of("publishes"), 2, "it is made once");
-}
-
 #[tokio::test]
 async fn parked_deliveries_wait_for_wake() {
     for world in World::both() {
