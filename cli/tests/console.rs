@@ -106,6 +106,9 @@ async fn what_does_not_come_from_its_own_pages_is_refused() {
     browser.post(keys, &[]).await.shows(200, "<dt>key1</dt>");
 }
 
+/// What a form sends.
+type Fields<'f> = &'f [(&'f str, &'f str)];
+
 /// A browser asks for the box or the choice first, and no page has a form for the rest.
 #[tokio::test]
 async fn what_no_page_sends_changes_nothing() {
@@ -114,7 +117,7 @@ async fn what_no_page_sends_changes_nothing() {
     let key = |key: &'static str| ("key", key);
     let agreed = ("agreed", "yes");
     let of = |below: &str| format!("{REFUSED}{below}");
-    let table: [(&str, &[(&str, &str)], &str); 10] = [
+    let table: [(&str, Fields<'_>, &str); 10] = [
         ("/topics/orders/keys/rotate", &[key("key1")], "Nothing was done"),
         ("/topics/orders/keys/rotate", &[key("key3"), agreed], "key1 and key2"),
         ("/topics/orders/delete", &[("typed", "")], "Nothing was deleted"),

@@ -65,8 +65,9 @@ use self::{embedded::EmbeddedStores, pool::Pools, process::Process, sources::Sou
 /// In a world that lasts longer than this, something waits for ever.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// The number of invocations per delivery beyond what any wait can explain.
-const INVOCATIONS_MAX: u64 = 1_000;
+/// The number of invocations per delivery beyond what any wait can explain: its copies ask every ten
+/// minutes whether their endpoint has consented, for days.
+const INVOCATIONS_MAX: u64 = 3_000;
 
 /// How often an operator looks into the poison queue.
 pub const OPERATES_EVERY: Duration = Duration::from_secs(10 * 60);
