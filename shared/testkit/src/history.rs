@@ -83,6 +83,9 @@ pub struct History {
     /// Times in which the world held a delivery back: SQS showed it late, or it was in the poison
     /// queue.
     pub held_back: BTreeMap<Uuid, Vec<Range<Timestamp>>>,
+    /// Parked deliveries that were removed by their place, and had been parked there again since they
+    /// were read.
+    pub removed_unread: Vec<Uuid>,
     /// Each time that a delivery was parked.
     pub parks: BTreeMap<Uuid, Vec<Parking>>,
     /// Each time that a delivery was held by a pause.
