@@ -533,11 +533,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_home_without_a_mark_is_taken_down_too() {
+    async fn a_home_of_another_name_is_taken_down_and_purged() {
         let folder = tempfile::tempdir().expect("folder");
         let home = Home::at(&folder.path().join("home"));
         home.create().expect("made");
-        fs::remove_file(home.root().join(".gridpost-home")).expect("it has one");
         write(home.root(), &["cache/lock"]);
         // The id is only recorded: processes are found by the folder.
         let emulator = EmulatorRecord { pid: u32::MAX, port: 1, version: "v".to_owned() };
