@@ -1,7 +1,7 @@
-# Alarms for operators, by what their names are behind the prefix. Each description says what to do; docs/operating.md says more.
-# alarms = PAGES creates those that page: on events that are refused, late or lost, whatever the cause. The others are about causes,
-# or about problems that can wait until the morning. An alarm costs 0.10 dollars a month for each metric that it watches: those
-# that page watch seven, and one more with publish_front_door FUNCTION_URL.
+# Alarms for operators, keyed by their names without the prefix. Each description says what to do; docs/operating.md says more.
+# alarms = PAGES creates only those on events that are refused, late or lost, whatever the cause. The others are about causes, or
+# about problems that can wait until the morning. An alarm costs 0.10 dollars a month for each metric: the paging alarms use
+# seven, and one more with publish_front_door FUNCTION_URL.
 
 locals {
   # Highest normal age of the oldest message, by queue, in seconds. As low as possible, because this metric leaves out messages
@@ -19,7 +19,7 @@ locals {
   # CloudWatch allows ten metrics per alarm.
   retry_queues_by_ten = chunklist(local.retry_queue_names, 10)
 
-  # Metrics that are added up. The functions also write theirs without dimensions, because alarms can't search.
+  # Metrics to sum. Alarms can't search, so the functions also write their own metrics without dimensions.
   failed_runs = {
     for index, name in ["ingest", "expand", "dispatch", "dead-letter", "redrive", "manage"] :
     "of${index}" => ["AWS/Lambda", "Errors", "FunctionName", "${var.name_prefix}-${name}"]
@@ -33,7 +33,7 @@ locals {
     "of${index}" => ["AWS/DynamoDB", of[0], "TableName", of[1]]
   }
 
-  # What goes for an alarm that does not say otherwise.
+  # Defaults of each alarm.
   alarm_defaults = {
     pages              = false
     metric             = [null, null] # namespace, name, and a dimension with its value;

@@ -41,7 +41,7 @@ locals {
     query = "SOURCE '${module.dispatch.log_group_name}' | filter ispresent(EventSubscriptionName) | stats sum(DeliverySuccessCount) as delivered, sum(DeliveryAttemptFailCount) as failed, sum(DroppedEventCount) as dropped by Topic, EventSubscriptionName | sort failed desc | limit 100"
   }]
 
-  # Of Gridpost's own metrics.
+  # Graphs of Gridpost's own metrics.
   own_graphs = [
     { title = "Events accepted", stat = "Sum", names = ["PublishSuccessCount"] },
     { title = "Publishes refused, by error", stat = "Sum", names = ["PublishFailCount"] },

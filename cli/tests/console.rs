@@ -1,5 +1,5 @@
-//! What no browser sends, and what none shows: requests that must be refused, and how a live tail goes on.
-//! `tests/browser` tests every page and every action.
+//! Tests the console without a browser: requests that it must refuse, and how a live tail resumes.
+//! `tests/browser` tests every page and action.
 
 #[path = "console/world.rs"]
 mod world;
@@ -106,10 +106,10 @@ async fn what_does_not_come_from_its_own_pages_is_refused() {
     browser.post(keys, &[]).await.shows(200, "<dt>key1</dt>");
 }
 
-/// What a form sends.
+/// The fields of a form.
 type Fields<'f> = &'f [(&'f str, &'f str)];
 
-/// A browser asks for the box or the choice first, and no page has a form for the rest.
+/// Sends forms that a browser would not submit.
 #[tokio::test]
 async fn what_no_page_sends_changes_nothing() {
     let world = World::new().await;
@@ -154,7 +154,7 @@ async fn read_only_refuses_every_change() {
     for path in &changes {
         browser.post(path, &fields).await.shows(403, "--read-only");
     }
-    // Nothing offers a change, and questions are answered.
+    // No page offers a change. Reading still works.
     for path in ["/", "/topics/orders", REFUSED, "/waiting"] {
         let page = browser.get(path).await;
         assert!(!page.shows(200, "read-only").contains("method=\"post\""), "{path}: {}", page.text);
@@ -165,13 +165,13 @@ async fn read_only_refuses_every_change() {
     browser.post(&format!("{REFUSED}/filter"), &tried).await.shows(200, "What the filter says");
 }
 
-/// What the lines of a stream are known by.
+/// Returns the ids of the lines of a stream.
 fn ids(streamed: &str) -> BTreeSet<&str> {
     let all = streamed.split("\"id\":\"").skip(1);
     all.filter_map(|rest| rest.split('"').next()).collect()
 }
 
-/// How far a stream says that it has come.
+/// Returns the position that a stream reports.
 fn position(streamed: &str) -> &str {
     let last = streamed.rsplit("\nid: ").next().and_then(|rest| rest.lines().next());
     last.expect("a position")
@@ -185,7 +185,7 @@ async fn nothing_is_missing_where_the_live_tail_begins_or_goes_on() {
     let page = browser.until("/tail", "[g-1]").await.text;
     let first = between(&page, "<li id=\"line-", "\"").to_owned();
     let from = between(&page, "data-from=\"", "\"").to_owned();
-    // While no stream is open, one more is attempted.
+    // Makes an attempt while no stream is open.
     browser.publish("g-2").await;
     browser.until("/tail", "[g-2]").await;
     let path = format!("/tail/stream?from={from}");
@@ -194,10 +194,10 @@ async fn nothing_is_missing_where_the_live_tail_begins_or_goes_on() {
     assert!(all.contains(first.as_str()), "it begins before what the page has: {streamed}");
     browser.publish("g-3").await;
     browser.until("/tail", "[g-3]").await;
-    // A browser that connects again asks for the same address, and says how far it has come.
+    // A browser that reconnects requests the same address with its last position.
     let again = browser.stream_until(&path, Some(position(&streamed)), "[g-3]").await;
     assert!(!again.contains("event: gap"), "{again}");
-    // Who was away for long is told what is left out.
+    // After a long absence, the stream says what it omits.
     let late = browser.stream_until("/tail/stream?from=1", None, "event: gap").await;
     assert!(late.contains("from 1970-01-01T00:00:00.001Z to "), "{late}");
 }
@@ -206,7 +206,7 @@ async fn nothing_is_missing_where_the_live_tail_begins_or_goes_on() {
 async fn a_quiet_live_tail_moves_on() {
     let world = World::new().await;
     let browser = world.browser(&[]).await;
-    // A stream that was left half an hour ago, in which nothing was attempted.
+    // Resumes a stream of half an hour ago, with no attempts since.
     let now = between(&browser.get("/tail").await.text, "data-from=\"", "\"").parse::<i64>();
     let from = now.expect("a time") - 30 * 60_000;
     let path = format!("/tail/stream?topic=none&from={from}");

@@ -172,7 +172,7 @@ run "all_alarms_tell_of_causes" {
     error_message = "an alarm tells no one, or not that it is over, or describes itself at greater length than CloudWatch takes"
   }
 
-  # Our own metrics are watched without dimensions, which an alarm can't know. An API's id is made by AWS.
+  # Alarms on Gridpost's own metrics have no dimensions. The API alarms are left out: AWS assigns their ids.
   assert {
     condition = {
       for suffix, alarm in aws_cloudwatch_metric_alarm.this : suffix => join(" ", [

@@ -46,7 +46,7 @@ impl Speed {
         self.0
     }
 
-    /// The same of a clock.
+    /// Returns the pace of a clock with this speed.
     pub fn pace(self) -> Pace {
         Pace::times(self.0)
     }
@@ -218,8 +218,8 @@ mod tests {
             assert_eq!(text.parse::<Speed>(), want, "{text}");
         }
         let pace = Speed(60).pace();
-        assert_eq!(pace.really(Duration::from_secs(60)), Duration::from_secs(1));
-        assert_eq!(pace.by_the_clock(Duration::from_secs(1)), Duration::from_secs(60));
+        assert_eq!(pace.to_real(Duration::from_secs(60)), Duration::from_secs(1));
+        assert_eq!(pace.to_clock(Duration::from_secs(1)), Duration::from_secs(60));
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(crate) async fn invoke(
     batch: Vec<Received>,
 ) -> Option<BTreeSet<String>> {
     let now = world.clock.now();
-    let deadline = now + world.clock.pace().by_the_clock(mapping.timeout);
+    let deadline = now + world.clock.pace().to_clock(mapping.timeout);
     let run = run(world, mapping.queue, batch, (now, deadline));
     let Ok(kept) = timeout(mapping.timeout, run).await else {
         tracing::error!(queue = %mapping.queue, "an invocation ran into its timeout");

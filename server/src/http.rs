@@ -50,23 +50,22 @@ const TLS_BEGINS_WITHIN: Duration = Duration::from_secs(10);
 
 type Reply = Response<Full<Bytes>>;
 
-/// What answers requests, and the requests under way: a client that leaves ends its connection, and
-/// must not end half way what it has asked for.
-struct Answering {
+/// Runs requests in tasks of their own: a client that disconnects must not cancel its request halfway.
+struct Requests {
     world: Arc<World>,
     under_way: Mutex<JoinSet<()>>,
 }
 
 /// Answers requests for ever.
 pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, world: Arc<World>) {
-    let answering = Arc::new(Answering { world, under_way: Mutex::default() });
-    // Dropped with this task, which ends every connection and every request.
+    let requests = Arc::new(Requests { world, under_way: Mutex::default() });
+    // Both are dropped with this task, which ends all connections and requests.
     let mut connections = JoinSet::new();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
                 let _ = stream.set_nodelay(true);
-                connections.spawn(connect(stream, tls.clone(), Arc::clone(&answering)));
+                connections.spawn(connect(stream, tls.clone(), Arc::clone(&requests)));
             }
             // A failed accept is one client's trouble; the pause keeps a lasting one from spinning.
             Err(_) => sleep(Duration::from_millis(50)).await,
@@ -76,22 +75,22 @@ pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, world
 }
 
 /// Answers the requests of one connection.
-async fn connect(stream: TcpStream, tls: Option<TlsAcceptor>, answering: Arc<Answering>) {
-    let Some(tls) = tls else { return converse(stream, &answering).await };
+async fn connect(stream: TcpStream, tls: Option<TlsAcceptor>, requests: Arc<Requests>) {
+    let Some(tls) = tls else { return converse(stream, &requests).await };
     // A client that does not trust the CA breaks off here.
     if let Ok(Ok(stream)) = timeout(TLS_BEGINS_WITHIN, tls.accept(stream)).await {
-        converse(stream, &answering).await;
+        converse(stream, &requests).await;
     }
 }
 
-async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, answering: &Answering) {
-    let service = service_fn(async |request| Ok::<_, Infallible>(answer(answering, request).await));
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, requests: &Requests) {
+    let service = service_fn(async |request| Ok::<_, Infallible>(answer(requests, request).await));
     // A client that breaks off mid-request is no error of ours.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn answer(answering: &Answering, request: hyper::Request<Incoming>) -> Reply {
-    let world = &answering.world;
+async fn answer(requests: &Requests, request: hyper::Request<Incoming>) -> Reply {
+    let world = &requests.world;
     let (parts, body) = request.into_parts();
     if let Err(refusal) = admit(&parts.headers, &parts.uri) {
         return message(StatusCode::FORBIDDEN, refusal);
@@ -113,15 +112,15 @@ async fn answer(answering: &Answering, request: hyper::Request<Incoming>) -> Rep
         return json(StatusCode::OK, world.counts.document(now, speed).to_string());
     }
     let request = gateway_request(&parts.method, &parts.uri, &parts.headers, body);
-    answering.carry_out(request).await.unwrap_or_else(|_| {
-        tracing::error!("a request could not be carried out to its end");
+    requests.start(request).await.unwrap_or_else(|_| {
+        tracing::error!("a request panicked");
         message(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error")
     })
 }
 
-impl Answering {
-    /// Carries a request out to its end, whether or not its reply is still waited for.
-    fn carry_out(&self, request: Request) -> oneshot::Receiver<Reply> {
+impl Requests {
+    /// Starts a request, which continues even if the receiver is dropped.
+    fn start(&self, request: Request) -> oneshot::Receiver<Reply> {
         let (world, (replies, reply)) = (Arc::clone(&self.world), oneshot::channel());
         let mut under_way = self.under_way.lock().expect("no panic while held");
         while under_way.try_join_next().is_some() {}

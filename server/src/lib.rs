@@ -160,8 +160,12 @@ impl Dev {
             running.spawn(guarded(task, poll::poll(Arc::clone(&world), mapping)));
         }
         let store = world.store.clone();
-        let watch = async move { store.watch().await };
-        running.spawn(guarded("what looks after suspects".to_owned(), watch));
+        let isolate = async move {
+            store.isolate_crash_suspects().await;
+            std::future::pending().await
+        };
+        running
+            .spawn(guarded("the search for messages that crash the process".to_owned(), isolate));
         let wake = functions::wake_each_minute(Arc::clone(&world));
         running.spawn(guarded("what wakes parked deliveries".to_owned(), wake));
         let serve = http::serve(listener, acceptor, Arc::clone(&world));

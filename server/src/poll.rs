@@ -42,7 +42,7 @@ pub(crate) async fn poll(world: Arc<World>, mapping: Mapping) {
 async fn carry_out(world: &World, mapping: Mapping, batch: Vec<Received>) {
     let receipts: Vec<_> =
         batch.iter().map(|one| (one.message_id.clone(), one.receipt.clone())).collect();
-    let _in_hand = world.store.hold(&batch);
+    let _in_flight = world.store.record_in_flight(&batch);
     let Some(kept) = invoke(world, mapping, batch).await else { return };
     let gone = receipts.into_iter().filter(|(id, _)| !kept.contains(id));
     let gone: Vec<_> = gone.map(|(_, receipt)| receipt).collect();

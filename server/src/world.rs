@@ -197,7 +197,7 @@ pub(crate) fn url(address: SocketAddr, is_https: bool) -> String {
 fn store_options(options: &Options) -> StoreOptions {
     // What protects a message in hand is a time of the machine: an attempt takes as long as it takes.
     let hidden =
-        |timeout: Duration| options.speed.pace().by_the_clock(timeout + mapping::VISIBLE_AFTER);
+        |timeout: Duration| options.speed.pace().to_clock(timeout + mapping::VISIBLE_AFTER);
     StoreOptions {
         folder: options.data.clone(),
         sync: options.sync,
@@ -245,8 +245,8 @@ impl Parts {
     fn cache(&self) -> ConfigurationCache {
         let pace = self.clock.pace();
         let limits = Limits {
-            fresh_for: pace.by_the_clock(CONFIGURATION_KEPT_FOR),
-            stale_for: pace.by_the_clock(default::CONFIGURATION_STALE_FOR),
+            fresh_for: pace.to_clock(CONFIGURATION_KEPT_FOR),
+            stale_for: pace.to_clock(default::CONFIGURATION_STALE_FOR),
             bytes_max: CONFIGURATION_BYTES_MAX,
         };
         let tables: Arc<dyn Configuration> = self.store.tables();
@@ -301,7 +301,7 @@ impl Parts {
             settings: dispatch::Settings {
                 probation: Durations::default(),
                 retry_shards: RETRY_QUEUES,
-                lanes: LaneSettings::default().by(self.clock.pace()),
+                lanes: LaneSettings::default().at_pace(self.clock.pace()),
                 first_listeners_max: LISTENERS_MAX,
                 retry_listeners_max: RETRY_LISTENERS_MAX,
                 // Every long wait is parked, as `gridpost up` has it: then it can be seen.

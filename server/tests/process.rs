@@ -119,7 +119,7 @@ async fn an_event_is_delivered_retried_and_dead_lettered() {
     world.dev.stop().await;
 }
 
-/// What guards real calls takes as long as they do, however fast the clock is.
+/// Timeouts that guard real calls must not run on the fast clock.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_that_a_pause_has_held_comes_once() {
     const EVENTS: usize = 4_000;
@@ -155,7 +155,7 @@ async fn all_that_a_pause_has_held_comes_once() {
     assert_eq!(receiver.seen("held").len(), 0);
     change("resume").await;
     until("all of it", async || (receiver.seen("held").len() >= EVENTS).then_some(())).await;
-    // A minute of the clock is a tenth of a second: wake has run often enough to send more.
+    // wake runs every 0.1 s, so that any duplicates have been sent by then.
     sleep(Duration::from_secs(3)).await;
     let seen = receiver.seen("held");
     let once: BTreeSet<_> = seen.iter().map(|attempt| &attempt.event_id).collect();
@@ -163,7 +163,7 @@ async fn all_that_a_pause_has_held_comes_once() {
     world.dev.stop().await;
 }
 
-/// What is dropped holds nothing: not for as long as a request takes that is under way.
+/// Requests under way must not keep the folder locked.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_is_dropped_leaves_its_folder() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -174,7 +174,7 @@ async fn a_process_that_is_dropped_leaves_its_folder() {
     let path = world.url("/topics/orders/eventSubscriptions/silent");
     let document = json!({"properties": {"destination": {"endpointType": "WebHook",
         "properties": {"endpointUrl": endpoint}}}});
-    // Its handshake is never answered.
+    // Keeps the handshake unanswered.
     let asked = tokio::spawn(async move { http.put(path).json(&document).send().await });
     let _unanswered = silent.accept().await.expect("a handshake");
     let dropped_at = Instant::now();

@@ -15,17 +15,17 @@ use tokio::sync::OnceCell;
 
 static BUILT: OnceCell<PathBuf> = OnceCell::const_new();
 
-/// Builds the program `gridpost` by the profile of the program that runs and into its target folder, and
-/// returns its path. Cargo compiles nothing that `cargo test` has compiled.
+/// Builds `gridpost` with the profile and target folder of the running program, and returns its path.
+/// Cargo reuses what `cargo test` has compiled.
 pub async fn gridpost() -> anyhow::Result<&'static Path> {
     Ok(BUILT.get_or_try_init(build).await?)
 }
 
-/// How a program was built, by its path: `FOLDER[/TARGET]/PROFILE[/deps]/NAME`.
+/// How a program was built, read from its path: `FOLDER[/TARGET]/PROFILE[/deps]/NAME`.
 #[derive(Debug, PartialEq, Eq)]
 struct Place<'p> {
     folder: &'p Path,
-    /// Where one was named, even this machine's.
+    /// The target, if one was passed to cargo.
     target: Option<&'p str>,
     profile: &'p str,
 }
@@ -33,7 +33,7 @@ struct Place<'p> {
 impl<'p> Place<'p> {
     fn of(program: &'p Path) -> Option<Self> {
         let beside = program.parent()?;
-        // `cargo test` puts its programs a folder deeper than `cargo run`.
+        // `cargo test` puts programs one folder deeper than `cargo run`.
         let built = if beside.ends_with("deps") { beside.parent()? } else { beside };
         let profile = match built.file_name()?.to_str()? {
             "debug" => "dev",
@@ -48,7 +48,7 @@ impl<'p> Place<'p> {
     }
 }
 
-/// Whether it is the name of a target whose programs run here, such as `x86_64-unknown-linux-gnu`.
+/// Returns whether this is a target of this machine, such as `x86_64-unknown-linux-gnu`.
 fn is_target(name: &str) -> bool {
     let mut parts = name.split('-');
     parts.next() == Some(ARCH) && parts.any(|part| part == OS)

@@ -346,7 +346,7 @@ fn what_tests_have_compiled_is_what_cargo_run_compiles() {
     assert!(only_run.is_empty(), "with other features than in tests: {only_run:?}");
 }
 
-/// Each doc test would be a program of its own, which takes longer to link than to run.
+/// Each doc test is linked as a separate program, which takes longer than running it.
 #[test]
 fn no_package_has_doc_tests() {
     for package in &packages() {

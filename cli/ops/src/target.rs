@@ -173,7 +173,7 @@ impl Target {
     pub async fn now(&self) -> anyhow::Result<Timestamp> {
         let document = self.dev_counts().await?;
         let told = document["now"].as_str().and_then(Timestamp::parse_rfc_3339);
-        // Another program that has the port tells no time.
+        // Another program on that port reports no time.
         let Some(told) = told else {
             let ahead_ms = self.ahead_ms().await;
             return Ok(Timestamp::from_millis(clock::now_ms().saturating_add(ahead_ms)));

@@ -1,4 +1,4 @@
-//! A `gridpost dev`, an endpoint, a `gridpost console`, and a browser as far as the server sees one.
+//! `gridpost dev`, an endpoint, `gridpost console`, and an HTTP client in place of a browser.
 
 use std::collections::HashMap;
 use std::process::Stdio;
@@ -18,8 +18,8 @@ use url::form_urlencoded::Serializer;
 /// Far longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The topic `orders` has the event subscription `refused`, which is answered 400 and has dead letters and
-/// signing secrets.
+/// Has a topic `orders` whose event subscription `refused` gets 400 from its endpoint and has dead
+/// letters and signing secrets.
 pub(crate) struct World {
     folder: TempDir,
     _arrivals: UnboundedReceiver<Arrival>,
@@ -59,7 +59,7 @@ impl World {
         command(&self.folder, arguments)
     }
 
-    /// A console of it, with those flags.
+    /// Starts a console with those flags.
     pub(crate) async fn console(&self, flags: &[&str]) -> Running {
         let console = ["--json", "console", "--no-browser", "--port", "0"];
         let mut child = self.command(&console).args(flags).spawn().expect("it runs");
@@ -93,7 +93,7 @@ fn command(folder: &TempDir, arguments: &[&str]) -> Command {
     command
 }
 
-/// A console that runs until it is dropped.
+/// A running console. Dropping it stops it.
 pub(crate) struct Running {
     pub(crate) url: String,
     pub(crate) sign_in_url: String,
@@ -153,7 +153,7 @@ impl Browser {
         answer(request.header(COOKIE, &self.cookie)).await
     }
 
-    /// Asks by another name than the console's.
+    /// Uses another host name than the console's.
     pub(crate) async fn get_as(&self, host: &str, path: &str) -> Answer {
         let request = self.http.get(format!("{}{path}", self.console.url)).header(HOST, host);
         answer(request.header(COOKIE, &self.cookie)).await
@@ -213,7 +213,7 @@ impl Browser {
         timeout(PATIENCE, look).await.unwrap_or_else(|_| panic!("`{part}` did not come"))
     }
 
-    /// Publishes an event of that id to `orders`.
+    /// Publishes an event with that id to `orders`.
     pub(crate) async fn publish(&self, id: &str) {
         let event = json!({"id": id, "eventType": "T", "subject": "s", "data": {}, "dataVersion": "1",
             "eventTime": "2030-01-02T03:04:05Z"});

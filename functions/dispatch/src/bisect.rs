@@ -124,7 +124,7 @@ impl Batch<'_> {
             bisection.leave_out(|delivery| now >= self.hands[delivery].expires_at());
             let Some(group) = bisection.next_part() else { break };
             let passed = self.context.clock.now().since(parts_began_at);
-            let is_late = self.context.clock.pace().really(passed) >= longest;
+            let is_late = self.context.clock.pace().to_real(passed) >= longest;
             if (is_late && parts >= PARTS_LEAST) || !self.may_go_on().await {
                 break;
             }

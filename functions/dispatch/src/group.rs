@@ -95,7 +95,7 @@ fn wave<'a>(
             if resting.is_empty() {
                 return Vec::new();
             }
-            tokio::time::sleep(context.clock.pace().really(rest)).await;
+            tokio::time::sleep(context.clock.pace().to_real(rest)).await;
             wave(context, owner, resting, report).await
         };
         let (mut late, resting, ()) = futures::join!(

@@ -108,7 +108,7 @@ impl<'c> Lease<'c> {
     /// Records the result of a request.
     pub fn note(&self, response: &Response) {
         let (began_at, ended_at) = response.times;
-        let took = self.context.clock.pace().really(ended_at.since(began_at));
+        let took = self.context.clock.pace().to_real(ended_at.since(began_at));
         let mut learned = self.learned.lock().expect("no panic while held");
         learned.took += took;
         if response.results.iter().any(is_silent) {

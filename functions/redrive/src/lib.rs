@@ -211,14 +211,14 @@ async fn take(
     }
     let begins_at = job.begins_at(context.clock.pace());
     if now < begins_at {
-        // No delay of a message is as long where the clock runs fast.
+        // On a fast clock this is longer than the longest message delay.
         return Ok(Err(NextStep::GoOn(parking::delay_s(begins_at.since(now)))));
     }
     if let Some(lease) = job.lease.as_ref().filter(|lease| lease.until > now) {
         let seconds = lease.until.since(now).as_secs() + 1;
         return Ok(Err(NextStep::GoOn(u32::try_from(seconds).unwrap_or(*FAILED_WAIT_S.end()))));
     }
-    let slack = context.clock.pace().by_the_clock(LEASE_SLACK);
+    let slack = context.clock.pace().to_clock(LEASE_SLACK);
     job.lease = Some(Lease { holder, until: deadline + slack });
     Ok(match context.redrives.save(&job).await? {
         Saved::Written => Ok(Job { revision: job.revision + 1, ..job }),
@@ -306,7 +306,7 @@ impl Worker<'_> {
             }
             let is_full = batch.len() >= self.job.batch_events_max();
             let since_noted = context.clock.now().since(self.noted_at);
-            let is_late = context.clock.pace().really(since_noted) >= NOTED_EVERY;
+            let is_late = context.clock.pace().to_real(since_noted) >= NOTED_EVERY;
             if !(is_full || is_over || is_late || !self.has_time()) {
                 continue;
             }

@@ -59,7 +59,7 @@ async fn world(letters: usize) -> Deployment {
         send_again: false,
         dry_run: false,
         source_schema: None,
-        // What it is to send can be seen.
+        // Old enough to start at once.
         created_at: Timestamp::from_millis(START.as_millis() - 5_000),
         updated_at: START,
         status: Status::Running,

@@ -136,16 +136,16 @@ async fn keep(context: &Context, mut watch: Box<Watch>, next: Parked) -> Result<
         watch.over_since = if is_paused { None } else { watch.over_since.or(Some(now)) };
     }
     let pace = context.clock.pace();
-    let watched_for = pace.by_the_clock(context.settings.configuration_stale_for + WATCHED_BESIDES);
+    let watched_for = pace.to_clock(context.settings.configuration_stale_for + WATCHED_BESIDES);
     let is_over = |since: Timestamp| now.since(since) >= watched_for;
     let is_closed = is_known && watch.over_since.is_some_and(is_over);
     // Copies of dispatch that have not heard of it would hold again what comes before.
     let (ended_at, soonest) = (
         stored.and_then(|stored| stored.pauses.ended_at(now)),
-        now + pace.by_the_clock(REMOVED_WITHIN),
+        now + pace.to_clock(REMOVED_WITHIN),
     );
     let kept_for = context.settings.configuration_kept_for;
-    let heard_at = ended_at.map_or(soonest, |at| soonest.max(at + pace.by_the_clock(kept_for)));
+    let heard_at = ended_at.map_or(soonest, |at| soonest.max(at + pace.to_clock(kept_for)));
     let from = (!is_paused).then_some(heard_at);
     let next = Parked { parked_at: now, watch: Some(watch), ..next };
     context.parking.park(&next).await?;
@@ -248,7 +248,7 @@ async fn release(
     let (fitted, refused) = fit_all(context, leaving, until).await;
     let now = context.clock.now();
     let pace = context.clock.pace();
-    let soonest = now + pace.by_the_clock(REMOVED_WITHIN);
+    let soonest = now + pace.to_clock(REMOVED_WITHIN);
     let spread = fitted.into_iter().zip(before..).map(|((queue, held), count)| {
         places.entry((held.id, held.parked_at)).or_default().push(held.due);
         // Where nothing is known of the pause, all that waits for its end may have one due time.
@@ -257,8 +257,8 @@ async fn release(
     });
     let spread: Vec<_> = spread.collect();
     let times = SendTimes {
-        begin_until: until.min(now + pace.by_the_clock(SENT_WITHIN)),
-        answered_until: Some(now + pace.by_the_clock(ANSWERED_WITHIN)),
+        begin_until: until.min(now + pace.to_clock(SENT_WITHIN)),
+        answered_until: Some(now + pace.to_clock(ANSWERED_WITHIN)),
     };
     let (mut sent, mut is_whole) = (Vec::with_capacity(spread.len()), true);
     for result in send_all(context, spread, times).await.into_iter().chain(refused) {

@@ -109,7 +109,7 @@ pub struct Delivery {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub resent: u8,
     /// The events in the subscription's delivery schema, 1 to 5,000; empty if they are claimed. Copies of
-    /// the delivery share them.
+    /// the delivery share them: splitting a batch copies no events.
     #[serde(default, skip_serializing_if = "is_empty")]
     events: Arc<Vec<Box<RawValue>>>,
     /// Set if the events are in the payload bucket.
@@ -435,9 +435,8 @@ mod tests {
         )
     }
 
-    /// A batch whose bad events are looked for is sent in many parts.
     #[test]
-    fn parts_of_a_delivery_are_no_copies_of_its_events() {
+    fn parts_of_a_delivery_share_its_events() {
         let whole = delivery("{}");
         let first = EventSet::from_iter([0]);
         for whole in [whole.clone(), whole.into_claimed()] {

@@ -23,28 +23,28 @@ pub struct Timestamp(i64);
 const ISO_8601: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
-/// How many times as fast as the machine's a clock runs. What guards a call or a request lasts as long
-/// as that takes on the machine, by whatever clock it is told.
+/// How many times faster than real time a clock runs: more than once only with `gridpost dev --speed`.
+/// Calls and requests take real time, so timeouts and leases that guard them are scaled by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace(u32);
 
 impl Pace {
-    /// The machine's own.
+    /// Real time.
     pub const REAL: Self = Self(1);
 
-    /// So many times as fast; at least once.
+    /// Returns the pace of a clock that runs that many times faster, at least once.
     pub const fn times(times: u32) -> Self {
         Self(if times == 0 { 1 } else { times })
     }
 
-    /// What a time of the machine's is by the clock.
-    pub fn by_the_clock(self, real: Duration) -> Duration {
+    /// Converts a real duration to the clock's.
+    pub fn to_clock(self, real: Duration) -> Duration {
         real.saturating_mul(self.0)
     }
 
-    /// What a time of the clock's takes on the machine.
-    pub fn really(self, by_the_clock: Duration) -> Duration {
-        by_the_clock / self.0
+    /// Converts a duration of the clock to a real one.
+    pub fn to_real(self, on_clock: Duration) -> Duration {
+        on_clock / self.0
     }
 }
 

@@ -135,7 +135,7 @@ impl Prepared {
         Self::with(connection, file, held)
     }
 
-    /// Notes in a database with tables that it is opened.
+    /// Counts the opening.
     fn with(
         connection: Connection,
         file: Option<PathBuf>,
@@ -165,7 +165,7 @@ impl Database {
         Ok(Self { access, last_seen, opened, writer })
     }
 
-    /// Closes a database in memory, and gives what it holds to the next process.
+    /// Closes a database in memory and returns its connection for the next process.
     pub(crate) fn hand_on(&self) -> Result<Prepared, OpenError> {
         let connection = match &self.access {
             Access::Memory(connection) => lock(connection).take(),

@@ -29,7 +29,7 @@ use database::{Database, Prepared};
 pub use letters::Letters;
 pub use options::{OpenError, Options, Sync, Visibility};
 pub use payloads::PayloadStore;
-pub use queues::{InHand, Queues, Received};
+pub use queues::{InFlightBatch, Queues, Received};
 pub use tables::Tables;
 
 /// All stores of one deployment. Cheap to clone.
@@ -81,8 +81,8 @@ impl Embedded {
         Self::prepare(options)?.open(clock)
     }
 
-    /// Closes stores in memory, and opens what they have written as another process opens its
-    /// folder. For simulations, which can't wait for a disk; dead letters in memory do not last.
+    /// Closes stores in memory and opens their data again, as a new process opens its folder. Dead
+    /// letters are lost. For simulations, which can't wait for a disk.
     #[doc(hidden)]
     pub fn open_again(&self, options: Options, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         Waiting { options, prepared: self.database.hand_on()? }.open(clock)
@@ -127,16 +127,16 @@ impl Embedded {
         self.queues.receive(queue, most).await
     }
 
-    /// Notes that a batch is handed out, until what this returns is dropped: should the process end
-    /// meanwhile, the next one knows what it was at.
-    pub fn hold(&self, batch: &[Received]) -> InHand {
-        self.queues.hold(batch)
+    /// Records a batch as in flight until the returned value is dropped. If the process crashes before,
+    /// the next one knows which messages it was working on.
+    pub fn record_in_flight(&self, batch: &[Received]) -> InFlightBatch {
+        self.queues.record_in_flight(batch)
     }
 
-    /// Looks after what may have ended the process before, for ever: such messages are held back until
-    /// it is asked. One that ends the process each time goes to the poison queue.
-    pub async fn watch(&self) {
-        self.queues.watch().await;
+    /// Finds the messages that crash the process and moves them to the poison queue. Until this is
+    /// called, messages that were in flight at a crash are withheld. Returns after about a minute.
+    pub async fn isolate_crash_suspects(&self) {
+        self.queues.isolate_crash_suspects().await;
     }
 
     /// Deletes received messages, as `QueueReceiver` does. One that is gone counts as deleted.

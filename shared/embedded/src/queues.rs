@@ -2,10 +2,10 @@
 //!
 //! A message is written once and deleted once; a receive writes nothing. It can be received as soon
 //! as it is committed. Its body stays in memory until it is received, if there is room; a message
-//! received again is read from its row. What is in hand is noted in a [file](hands).
+//! received again is read from its row. [`crash_suspects`] records which messages are in flight.
 
 mod contents;
-mod hands;
+mod crash_suspects;
 mod ports;
 mod receipt;
 mod rows;
@@ -27,9 +27,9 @@ use crate::{
     database::Database,
     options::{OpenError, Options, Visibility},
 };
-use contents::{Contents, Message, Taken};
-pub use hands::InHand;
-use hands::{DEATHS_MAX, Hands, Part, YOUNG_FOR};
+use contents::{Contents, Message, RELEASED, Taken};
+pub use crash_suspects::InFlightBatch;
+use crash_suspects::{CRASHES_MAX, Group, InFlight, STABLE_AFTER};
 use rows::Ids;
 
 /// A batch with so many bytes of bodies gets no further message: the receiver holds all of them.
@@ -79,11 +79,11 @@ pub struct Queues {
     all: Arc<BTreeMap<Queue, Line>>,
     ids: Arc<Ids>,
     room: Arc<Room>,
-    hands: Arc<Hands>,
-    /// What may have ended the process before, held back.
-    suspects: Mutex<Vec<Part>>,
-    /// Whether it is being tried: nothing else is handed out meanwhile.
-    on_trial: AtomicBool,
+    in_flight: Arc<InFlight>,
+    /// Messages that may have crashed the previous process. They are withheld.
+    suspects: Mutex<Vec<Group>>,
+    /// Whether only suspects may be received.
+    is_isolating: AtomicBool,
     visibility: Visibility,
     max_receives: u32,
     message_bytes_max: usize,
@@ -149,8 +149,8 @@ impl Queues {
         let all: BTreeMap<_, _> = all.collect();
         rows::load(database, &all, clock.now(), options.retry_queues.max(1))?;
         let failed = |error| OpenError::Folder(options.folder.clone().unwrap_or_default(), error);
-        let (hands, suspects) = Hands::open(options.folder.as_deref()).map_err(failed)?;
-        let suspects = held_back(&all, suspects, clock.now());
+        let (in_flight, suspects) = InFlight::open(options.folder.as_deref()).map_err(failed)?;
+        let suspects = withhold(&all, suspects, clock.now());
         let all = Arc::new(all);
         let lines = Arc::clone(&all);
         database.after_each_commit(move || lines.values().for_each(Line::wake));
@@ -160,8 +160,8 @@ impl Queues {
             all,
             ids: Arc::new(Ids::from(database.opened)),
             room: Arc::default(),
-            hands: Arc::new(hands),
-            on_trial: AtomicBool::new(!suspects.is_empty()),
+            in_flight: Arc::new(in_flight),
+            is_isolating: AtomicBool::new(!suspects.is_empty()),
             suspects: Mutex::new(suspects),
             visibility: options.visibility,
             max_receives: options.max_receives,
@@ -199,8 +199,8 @@ impl Queues {
             _ => self.max_receives,
         };
         let line = self.line(CALL, queue)?;
-        let suspects_only = self.is_on_trial(queue);
-        let (taken, worn_out) = line.contents().take(now, until, most, max_receives, suspects_only);
+        let visible_since = if self.is_isolating(queue) { RELEASED } else { now };
+        let (taken, worn_out) = line.contents().take(now, visible_since, until, most, max_receives);
         // Those are hidden, and worn out at their next receive, too: the others are received.
         if !worn_out.is_empty()
             && let Err(error) = self.poison(queue, worn_out).await
@@ -285,12 +285,8 @@ impl Queues {
                 tracing::warn!(%from, id, "a message was received too often");
                 let message = all[&from].contents().remove(id);
                 let Some(message) = message else { continue };
-                let message = Message {
-                    visible_at: now,
-                    is_suspect: false,
-                    moved_from: Some(moved_from.clone()),
-                    ..message
-                };
+                let message =
+                    Message { visible_at: now, moved_from: Some(moved_from.clone()), ..message };
                 all[&Queue::Poison].contents().add(id, message);
             }
             all[&Queue::Poison].change();
@@ -298,57 +294,58 @@ impl Queues {
         self.database.write_then(CALL, work, then).await
     }
 
-    /// Notes that messages are handed out, until what this returns is dropped.
-    pub(crate) fn hold(&self, received: &[Received]) -> InHand {
+    /// Records messages as in flight until the returned value is dropped.
+    pub(crate) fn record_in_flight(&self, received: &[Received]) -> InFlightBatch {
         let ids = received.iter().filter_map(|one| receipt::read(&one.receipt));
-        self.hands.hold(&ids.map(|(id, _)| id).collect::<Vec<_>>())
+        self.in_flight.record(&ids.map(|(id, _)| id).collect::<Vec<_>>())
     }
 
-    /// Shows what was held back, for ever: see [`hands`].
-    pub(crate) async fn watch(&self) {
-        let suspects = std::mem::take(&mut *self.suspects.lock().expect("no panic while held"));
-        for mut part in suspects {
-            let deadly: Vec<_> = part.extract_if(.., |_, deaths| *deaths >= DEATHS_MAX).collect();
-            for (id, deaths) in deadly {
-                tracing::error!(
-                    id,
-                    deaths,
-                    "a message has ended the process each time; it is poison"
-                );
-                let from = self.all.iter().find(|(_, line)| line.contents().has(id));
-                let Some((from, _)) = from else { continue };
-                if let Err(error) = self.poison(*from, vec![id]).await {
-                    tracing::error!(%error, id, "it is held back until the next start");
-                }
+    /// Releases the suspects one group at a time and moves those that crash the process to the poison
+    /// queue. Returns once the process is stable.
+    pub(crate) async fn isolate_crash_suspects(&self) {
+        let groups = std::mem::take(&mut *self.suspects.lock().expect("no panic while held"));
+        for mut group in groups {
+            let crashing = group.extract_if(.., |_, crashes| *crashes >= CRASHES_MAX);
+            for (id, crashes) in crashing.collect::<Vec<_>>() {
+                self.poison_crashing(id, crashes).await;
             }
-            let show = |part: &Part| {
-                let show = |line: &Line| part.keys().for_each(|id| line.contents().show(*id));
-                self.all.values().for_each(show);
+            let release = |group: &Group| {
+                for line in self.all.values() {
+                    group.keys().for_each(|id| line.contents().release(*id));
+                }
                 self.wake_all();
             };
-            self.hands.watch(part, show).await;
+            self.in_flight.try_group(group, release).await;
         }
-        self.on_trial.store(false, Ordering::Release);
+        self.is_isolating.store(false, Ordering::Release);
         self.wake_all();
-        tokio::time::sleep(YOUNG_FOR).await;
-        self.hands.grow_old();
-        std::future::pending().await
+        tokio::time::sleep(STABLE_AFTER).await;
+        self.in_flight.mark_stable();
     }
 
-    /// Whether a queue hands out suspects alone.
-    fn is_on_trial(&self, queue: Queue) -> bool {
-        queue != Queue::Poison && self.on_trial.load(Ordering::Acquire)
+    async fn poison_crashing(&self, id: i64, crashes: u32) {
+        tracing::error!(id, crashes, "a message crashes the process; it moves to the poison queue");
+        let from = self.all.iter().find(|(_, line)| line.contents().has(id));
+        let Some((from, _)) = from else { return };
+        if let Err(error) = self.poison(*from, vec![id]).await {
+            tracing::error!(%error, id, "failed to move the message; it is withheld until the next start");
+        }
     }
 
-    /// Has each queue looked at.
+    /// Returns whether only suspects may be received from that queue.
+    fn is_isolating(&self, queue: Queue) -> bool {
+        queue != Queue::Poison && self.is_isolating.load(Ordering::Acquire)
+    }
+
+    /// Wakes a waiter of each queue.
     fn wake_all(&self) {
         self.all.values().for_each(|line| line.changed.notify_one());
     }
 
     pub(crate) fn next_visible(&self, queue: Queue) -> Result<Option<Timestamp>, PortError> {
         let line = self.line("queue: looking ahead", queue)?;
-        // Of what is visible, only what is shown may be received: that is told by itself.
-        Ok(if self.is_on_trial(queue) { None } else { line.contents().next() })
+        // Visible messages other than suspects can't be received yet. Waiters are woken for suspects.
+        Ok(if self.is_isolating(queue) { None } else { line.contents().next() })
     }
 
     pub(crate) async fn arrived(&self, queue: Queue) {
@@ -359,12 +356,12 @@ impl Queues {
     }
 }
 
-/// Holds suspects back, those of them that would be handed out now.
-fn held_back(all: &BTreeMap<Queue, Line>, mut suspects: Vec<Part>, now: Timestamp) -> Vec<Part> {
-    // What has been taken for poison is no suspect any more.
+/// Withholds the suspects that are visible. Returns them.
+fn withhold(all: &BTreeMap<Queue, Line>, mut groups: Vec<Group>, now: Timestamp) -> Vec<Group> {
+    // The poison queue may hold a former suspect.
     let lines = || all.iter().filter(|(queue, _)| **queue != Queue::Poison);
-    let hold = |id| lines().any(|(_, line)| line.contents().hold_back(id, now));
-    suspects.iter_mut().for_each(|part| part.retain(|id, _| hold(*id)));
-    suspects.retain(|part| !part.is_empty());
-    suspects
+    let withhold = |id| lines().any(|(_, line)| line.contents().withhold(id, now));
+    groups.iter_mut().for_each(|group| group.retain(|id, _| withhold(*id)));
+    groups.retain(|group| !group.is_empty());
+    groups
 }

@@ -48,19 +48,19 @@ pub use topics::{Configuration, DELETED_AT_ONCE_MAX, SubscriptionStore, TopicKey
 pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
 
-    /// How fast it runs.
+    /// Returns how fast it runs.
     fn pace(&self) -> Pace {
         Pace::REAL
     }
 
-    /// The time at which so much of the machine's will have passed.
+    /// Returns the time it will show when `real` has passed.
     fn after(&self, real: Duration) -> Timestamp {
-        self.now() + self.pace().by_the_clock(real)
+        self.now() + self.pace().to_clock(real)
     }
 
-    /// How much of the machine's time is left until then; zero if that has passed.
+    /// Returns the real duration until then, or zero if it has passed.
     fn left(&self, until: Timestamp) -> Duration {
-        self.pace().really(until.since(self.now()))
+        self.pace().to_real(until.since(self.now()))
     }
 }
 

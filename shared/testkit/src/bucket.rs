@@ -179,8 +179,8 @@ impl Buckets {
             // Written again under the same name, it is the same.
             let kept = history.dead_letters.entry((key.to_owned(), id, delivery)).or_insert(found);
             kept.writes += 1;
-            // What is left of claimed events is dead-lettered under an id of its own, and what befalls that
-            // befalls its delivery.
+            // The rest of a claimed delivery has an id of its own. A fault that affects it affects the
+            // delivery.
             let is_rest = !in_hand.contains(&delivery);
             if is_rest && in_hand.iter().any(|one| history.disturbances(*one) > 0) {
                 history.disturb(at, delivery, "a call about what was left of it was disturbed");

@@ -26,7 +26,7 @@ impl VirtualClock {
         Self { start: Instant::now(), beginning, pace: Pace::REAL }
     }
 
-    /// The same clock, which runs so many times as fast as tokio's from its beginning on.
+    /// Returns the same clock, running that many times faster than tokio's.
     #[must_use]
     pub fn at_speed(self, speed: u32) -> Self {
         Self { pace: Pace::times(speed), ..self }
@@ -40,17 +40,17 @@ impl VirtualClock {
     }
 
     pub async fn sleep_until(&self, at: Timestamp) {
-        tokio::time::sleep_until(self.start + self.pace.really(at.since(self.beginning))).await;
+        tokio::time::sleep_until(self.start + self.pace.to_real(at.since(self.beginning))).await;
     }
 
-    /// Sleeps for so long by this clock.
-    pub async fn sleep(&self, by_the_clock: Duration) {
-        tokio::time::sleep(self.pace.really(by_the_clock)).await;
+    /// Sleeps for a duration of this clock.
+    pub async fn sleep(&self, on_clock: Duration) {
+        tokio::time::sleep(self.pace.to_real(on_clock)).await;
     }
 
-    /// How long the world has lasted, by this clock.
+    /// Returns how long the world has lasted on this clock.
     pub fn elapsed(&self) -> Duration {
-        self.pace.by_the_clock(self.start.elapsed())
+        self.pace.to_clock(self.start.elapsed())
     }
 }
 

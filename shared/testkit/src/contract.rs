@@ -49,7 +49,8 @@ pub enum Difference {
     /// A message moved to the poison queue becomes a new one. SQS keeps its id, its send time, its
     /// receive count and its group.
     MovesAsNew,
-    /// What was parked again since it was read is not removed. DynamoDB removes what has its key.
+    /// Removing a parked delivery keeps it if it was parked again since it was read. DynamoDB deletes
+    /// by key.
     KeepsWhatIsParkedAgain,
     /// Items are kept for ever. DynamoDB deletes them within two days after they expire.
     KeepsItems,

@@ -271,7 +271,7 @@ impl Endpoints {
             number: made + 1,
             began_at: now,
             answered: reaction.answer.map(|answer| {
-                let after = self.clock.pace().by_the_clock(reaction.after);
+                let after = self.clock.pace().to_clock(reaction.after);
                 (now + after, answer)
             }),
             heard: None,

@@ -83,9 +83,8 @@ pub struct History {
     /// Times in which the world held a delivery back: SQS showed it late, or it was in the poison
     /// queue.
     pub held_back: BTreeMap<Uuid, Vec<Range<Timestamp>>>,
-    /// Parked deliveries that were removed by their place, and had been parked there again since they
-    /// were read.
-    pub removed_unread: Vec<Uuid>,
+    /// Parked deliveries that were removed by key after they had been parked again.
+    pub removed_after_reparking: Vec<Uuid>,
     /// Each time that a delivery was parked.
     pub parks: BTreeMap<Uuid, Vec<Parking>>,
     /// Each time that a delivery was held by a pause.
@@ -399,9 +398,8 @@ impl History {
         accepted.map_or(Vec::new(), |accepted| accepted.named(ids).cloned().collect())
     }
 
-    /// The delivery that a line is about: the one with that id, or the one of whose claimed events
-    /// it is what was left, which has an id of its own.
-    pub fn told_of(&self, delivery: Uuid, subscription: &str, ids: &[String]) -> Uuid {
+    /// Returns the delivery that a log line is about: the one with that id, or the one whose rest has it.
+    pub fn delivery_in_log(&self, delivery: Uuid, subscription: &str, ids: &[String]) -> Uuid {
         if self.accepted.contains_key(&delivery) {
             return delivery;
         }

@@ -84,7 +84,7 @@ impl Tables {
         self
     }
 
-    /// Uses those stores from now on: the same data, opened by another process.
+    /// Replaces the stores by the same data, opened by another process.
     pub fn go_on_with(&self, real: Arc<dyn StateStores>) {
         *self.real.lock().expect("no panic while held") = Some(real);
     }
@@ -177,7 +177,7 @@ impl DeliveryStates for Tables {
         };
         let mut items = self.items();
         let before = items.states.get(&state.id);
-        // Real stores forget on time.
+        // The embedded stores delete expired states on time. DynamoDB may be days late.
         let is_forgotten = |state: &DeliveryState| match saved {
             Some(_) => now >= state.forget_at(),
             None => is_gone(state.id, state.forget_at(), now),

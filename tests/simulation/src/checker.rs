@@ -100,8 +100,8 @@ pub fn check(remains: &Remains) -> Vec<String> {
     check.failures
 }
 
-/// Returns what is wrong with a world whose clock ran at another speed than requests and calls: of
-/// what must hold there, too.
+/// Returns what is wrong with a world whose clock ran faster than its requests and calls. Checks only
+/// what holds at any speed.
 pub fn check_at_any_speed(remains: &Remains) -> Vec<String> {
     let mut check = Check::of(remains);
     if !check.failures.is_empty() {
@@ -154,7 +154,7 @@ impl<'a> Check<'a> {
         check
     }
 
-    /// How long a delivery may be in hand whose state was loaded before, by the clock.
+    /// How long an invocation may hold a state that it has loaded, on the clock.
     fn in_hand(&self) -> Duration {
         IN_HAND * self.remains.speed
     }

@@ -90,7 +90,7 @@ impl Subscriber for LogReader {
                 Some(_) if line.counted == Some(0) => {}
                 Some(delivery) => {
                     let Line { subscription, reason, ended_by, ids, counted, .. } = line;
-                    let delivery = history.told_of(delivery, &subscription, &ids);
+                    let delivery = history.delivery_in_log(delivery, &subscription, &ids);
                     let counted = counted.filter(|_| ids.is_empty());
                     let events = history.events_of(delivery, &ids);
                     let drop = Drop { delivery, reason, ended_by, ids, events, counted, at };

@@ -111,9 +111,9 @@ pub struct Scenario {
     pub last_used_first: bool,
     /// The differences of clocks, and delays outside of ports.
     pub pace: Pace,
-    /// When the process of one machine ends, and the next one is started.
+    /// When the process of one machine is killed and started again.
     pub restarts: Vec<Timestamp>,
-    /// How many times as fast as the machine's the clock of the process runs.
+    /// How many times faster than real time the clock of the process runs.
     pub speed: u32,
     pub jitter: bool,
     /// How long an event of a healthy endpoint may wait for its first attempt; `None`: it is not promised.

@@ -65,8 +65,8 @@ use self::{embedded::EmbeddedStores, pool::Pools, process::Process, sources::Sou
 /// In a world that lasts longer than this, something waits for ever.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// The number of invocations per delivery beyond what any wait can explain: its copies ask every ten
-/// minutes whether their endpoint has consented, for days.
+/// More invocations per delivery than any wait explains. Each copy of a delivery checks every ten
+/// minutes, for days, whether its endpoint has been validated.
 const INVOCATIONS_MAX: u64 = 3_000;
 
 /// How often an operator looks into the poison queue.
@@ -81,7 +81,7 @@ pub struct World {
     pub history: Arc<Mutex<History>>,
     pub queues: Arc<Queues>,
     pub tables: Arc<Tables>,
-    /// What queues and tables are on, unless they are the fakes alone.
+    /// The stores behind queues and tables; `None` if only the fakes are used.
     embedded: Option<Arc<EmbeddedStores>>,
     process: Process,
     /// Copies of functions that wait for work.
@@ -144,7 +144,7 @@ pub struct Remains {
     /// What lies in the poison queues of sources.
     pub refused: Vec<String>,
     pub pace: Pace,
-    /// How many times as fast as tokio's its clock ran.
+    /// How many times faster than tokio's its clock ran.
     pub speed: u32,
 }
 

@@ -170,10 +170,10 @@ fn the_mix_of_worlds_has_everything_in_it() {
     );
 }
 
-/// How long the mark of an end is kept beside what is known of its message.
+/// How long the state of an ended delivery is kept.
 const TWO_DAYS: Duration = Duration::from_secs(2 * 24 * 3_600);
 
-/// Whether it ended, and a copy of its message comes back so late that its mark must know of it.
+/// Returns whether it ended and a copy of its message comes back after that time.
 fn waits_for_a_copy(state: &DeliveryState) -> bool {
     let last_at = state.attempts.last_at.unwrap_or(state.ttl_starts_at());
     let is_over = matches!(state.standing, DeliveryStatus::Ended | DeliveryStatus::Delivered);

@@ -50,7 +50,7 @@ pub(super) const WAKE: &[Mutation] = &[
     Mutation {
         name: "what is let go comes before dispatch has heard of it",
         file: LOT,
-        old: "soonest.max(at + pace.by_the_clock(kept_for))",
+        old: "soonest.max(at + pace.to_clock(kept_for))",
         new: "soonest.max(at)",
     },
     Mutation {

@@ -1,10 +1,10 @@
-//! Bugs in how one machine's stores are opened again, for the simulation to notice.
+//! Bugs in reopening the stores of one machine.
 
 use super::Mutation;
 
 const ROWS: &str = "shared/embedded/src/queues/rows.rs";
 
-/// Those that a world whose process is started again shows.
+/// Bugs that the worlds with restarts find.
 pub(super) const SIMULATION: &[Mutation] = &[
     Mutation {
         name: "what waits is visible when the process is started again",

@@ -208,7 +208,7 @@ mod tests {
         folder_with(project.root(), &["terraform/main.tf"]);
         assert!(project.check_own().is_err() && project.check_free().is_err());
         let folder = tempfile::tempdir().expect("folder");
-        // One whose making was cut short is made to the end.
+        // Completes a folder whose creation was interrupted.
         let begun = folder_with(&folder.path().join("begun"), &[IGNORE]);
         begun.create_root().expect("made");
         assert!(begun.is_own());

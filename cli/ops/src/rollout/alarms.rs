@@ -144,7 +144,7 @@ mod tests {
     fn every_alarm_of_the_module_is_known() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../infra/alarms.tf");
         let text = std::fs::read_to_string(file).expect("the module");
-        // The keys of the map.
+        // Keys of the map end in `= {` or `=> {`.
         let names = text.lines().filter(|line| line.ends_with("= {") || line.ends_with("=> {"));
         let mut found = 0;
         for line in names {

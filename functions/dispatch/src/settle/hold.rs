@@ -93,7 +93,7 @@ pub(super) async fn beside_another(
     due: Timestamp,
 ) -> Settled {
     let now = context.clock.now();
-    let attempt_max = context.clock.pace().by_the_clock(ATTEMPT_MAX);
+    let attempt_max = context.clock.pace().to_clock(ATTEMPT_MAX);
     let left = parking::held(due.since(now).min(attempt_max));
     let seconds = parking::hidden_s(left, now.since(hand.record.received_at));
     let Record { queue, receipt, .. } = &hand.record;

@@ -28,14 +28,14 @@ use crate::{
 const TOPIC: &str = "topic";
 const SUBSCRIPTION: &str = "eventSubscription";
 
-/// What is sent back comes after so long: surely after it was removed from the parking lot, which
-/// takes six seconds at most. dispatch may park it again, under the same key where it is due in the same
-/// minute, and that must not be what is removed.
+/// How long a message that is sent back is delayed, so that it is received after it was removed from
+/// the parking lot, which takes up to 6 s. dispatch may park it again under the same key, and that copy
+/// must not be removed.
 const REMOVED_WITHIN: Duration = Duration::from_secs(10);
 
-/// The delay of a parked delivery that is sent back.
+/// Returns the delay of a parked delivery that is sent back, in seconds.
 pub(super) fn delay_s(context: &Context) -> u32 {
-    parking::delay_s(context.clock.pace().by_the_clock(REMOVED_WITHIN))
+    parking::delay_s(context.clock.pace().to_clock(REMOVED_WITHIN))
 }
 
 /// What the query of the list may have.

@@ -79,7 +79,7 @@ async fn change(
 /// How it stands: the pause with the time by which it holds everywhere, or its end.
 fn standing(context: &Context, subscription: &EventSubscription) -> Value {
     let now = context.clock.now();
-    let kept_for = context.clock.pace().by_the_clock(context.settings.dispatch_keeps_configuration);
+    let kept_for = context.clock.pace().to_clock(context.settings.dispatch_keeps_configuration);
     let heard_by = |at: Timestamp| (at + kept_for).to_iso_8601();
     match subscription.pauses.current(now) {
         Some(pause) => {

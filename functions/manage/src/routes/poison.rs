@@ -65,7 +65,7 @@ impl<'c> Look<'c> {
 
     /// Some messages more, or none at the end of the queue or of the time.
     async fn next(&mut self) -> Result<Vec<Poisoned>, PortError> {
-        let hidden_for = self.context.clock.pace().by_the_clock(HIDDEN_FOR);
+        let hidden_for = self.context.clock.pace().to_clock(HIDDEN_FOR);
         let hidden_s = u32::try_from(hidden_for.as_secs()).unwrap_or(u32::MAX);
         while self.context.clock.now() < self.until {
             let received = self.context.poison.receive(hidden_s).await?;

@@ -111,7 +111,7 @@ fn read(input: &Value, base: Job, pace: Pace) -> Result<Asked, Problems> {
     let read = Object::root(input, &mut problems).map(|mut root| {
         let mut wanted = dead_letters::wanted_of(&mut root, &mut problems);
         // What is written from now on may be what it sends itself.
-        let unsettled = pace.by_the_clock(SETTLED_AFTER).as_millis();
+        let unsettled = pace.to_clock(SETTLED_AFTER).as_millis();
         let settled = base.created_at.as_millis() - i64::try_from(unsettled).unwrap_or(i64::MAX);
         let settled = Timestamp::from_millis(settled);
         wanted.to = Some(wanted.to.map_or(settled, |to| to.min(settled)));

@@ -135,7 +135,10 @@ async fn a_delivery_that_lies_there_twice_is_removed_twice() {
     assert_eq!(world.run_for(2).await, [6, 0]);
     assert_eq!(world.left(), 0);
     let history = world.deployment.history.lock().expect("no panic while held");
-    assert!(history.removed_unread.is_empty(), "each as it was parked");
+    assert!(
+        history.removed_after_reparking.is_empty(),
+        "each row is removed with its own parked_at"
+    );
 }
 
 /// Copies of dispatch hold what they get until they have heard that the pause is over.

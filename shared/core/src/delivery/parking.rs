@@ -11,9 +11,9 @@ use crate::{
     time::Timestamp,
 };
 
-/// The longest an SQS message may be hidden, counted from when it was received (12 h), less the 10 min
-/// for which it may have been received when the function is invoked: the window of its batch, a slow
-/// start, and the clocks of both sides. Source: SQS developer guide, visibility timeout.
+/// The longest a message is hidden, counted from when the function was invoked. SQS allows 12 h from
+/// the receive, which can be minutes earlier: a batching window lasts up to 5 min, and the function may
+/// start slowly. Source: SQS developer guide, visibility timeout.
 const HIDDEN_MAX: Duration = Duration::from_secs(12 * 60 * 60 - 10 * 60);
 
 /// A message that was received this often is parked, whatever its wait, and comes back as a new
@@ -70,7 +70,7 @@ pub const SPREAD_MAX: Duration = Duration::from_secs(10 * 60);
 pub struct Parked {
     pub id: Uuid,
     pub due: Timestamp,
-    /// When it was parked: tells it from one that is parked in its place later.
+    /// When it was parked. Distinguishes it from one that is parked under the same key later.
     #[serde(default)]
     pub parked_at: Timestamp,
     /// The retry queue it goes back to.

@@ -29,8 +29,8 @@ use crate::{
 /// days.
 pub const KEPT_FOR: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 
-/// A job is worked at so long after it began, at the soonest. S3 may date an object to the begin of
-/// its writing, which has 5 s: one that the job did not see yet would count as sent by it.
+/// How long a job waits before it lists objects. S3 may date an object to the start of its PUT, which
+/// takes up to 5 s: an object that appears later would count as already sent.
 const SEEN_AFTER: Duration = Duration::from_secs(5);
 
 /// So many runs of objects that could not be read are kept by a job: it is written after each batch.
@@ -202,9 +202,9 @@ pub struct Found {
 }
 
 impl Job {
-    /// When it may be worked at: once all that it is to send can be seen.
+    /// Returns when the job may start: once every object that it covers can be listed.
     pub fn begins_at(&self, pace: Pace) -> Timestamp {
-        let unseen = if self.dry_run { Duration::ZERO } else { pace.by_the_clock(SEEN_AFTER) };
+        let unseen = if self.dry_run { Duration::ZERO } else { pace.to_clock(SEEN_AFTER) };
         self.created_at + unseen
     }
 

@@ -153,7 +153,7 @@ impl Keyed {
         now: Timestamp,
         pace: Pace,
     ) -> Result<Next, PublishError> {
-        let lease = pace.by_the_clock(LEASE);
+        let lease = pace.to_clock(LEASE);
         let fresh = |publish, revision| Record {
             publish,
             by,
@@ -175,7 +175,7 @@ impl Keyed {
             // Its write was answered by an error, and yet took effect.
             Standing::Begun { .. } if stored.by == by => Ok(Next::Begun(stored.clone())),
             Standing::Begun { lease_until } if lease_until > now => {
-                let left = pace.really(lease_until.since(now));
+                let left = pace.to_real(lease_until.since(now));
                 Err(PublishError::UnderWay { retry_after_s: wait_s(left) })
             }
             Standing::Begun { .. } => Ok(Next::Begin(fresh(stored.publish, stored.revision))),
@@ -209,7 +209,7 @@ impl Record {
     }
 }
 
-/// How long a repetition is told to wait that finds so much of the lease left.
+/// Returns how long a repetition is told to wait, in seconds, given what is left of the lease.
 fn wait_s(left: Duration) -> u32 {
     if left > LEASE.saturating_sub(USUAL) {
         return 1;

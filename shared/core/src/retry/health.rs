@@ -389,7 +389,7 @@ impl Recovery {
 pub struct AdmissionRequest {
     pub delivery: Uuid,
     pub now: Timestamp,
-    /// How fast the clock runs that says so.
+    /// The pace of the clock that `now` is from.
     pub pace: Pace,
     /// How many deliveries this copy of dispatch has admitted for the subscription in this second.
     pub admitted: u64,
@@ -442,10 +442,10 @@ pub fn admit(
     match health.probe {
         // A second copy of the probing delivery waits too: one request probes, not two.
         Some(probe) if now < probe.lease_until => Admission::Wait {
-            until: now + asking.pace.by_the_clock(PROBED_LOOK_AGAIN) + asking.moment(health),
+            until: now + asking.pace.to_clock(PROBED_LOOK_AGAIN) + asking.moment(health),
         },
         _ => {
-            let lease_until = now + asking.pace.by_the_clock(PROBE_LEASE);
+            let lease_until = now + asking.pace.to_clock(PROBE_LEASE);
             let probe = Probe { delivery: asking.delivery, lease_until };
             Admission::Probe(Box::new(Health { probe: Some(probe), ..health.clone() }))
         }

@@ -63,12 +63,11 @@ pub struct LaneSettings {
     pub slow_after: Duration,
     /// How long a mark lasts unless it is renewed.
     pub mark: Duration,
-    /// How long a request may be under way before its lease is another's: [`LEASE`] by the machine's
-    /// clock.
+    /// How long a lease for requests under way lasts.
     pub lease: Duration,
     /// The window in which votes are added up.
     pub window: Duration,
-    /// The bound and the budget halve at most once in this time: hanging requests end together.
+    /// The shortest time between two halvings of bound and budget: hanging requests end together.
     pub halved_every: Duration,
     /// The votes that mark an unknown endpoint; at least 1.
     pub first_budget: u32,
@@ -100,12 +99,11 @@ impl Default for LaneSettings {
 }
 
 impl LaneSettings {
-    /// The same by a clock of that pace: they are about requests, which take the machine's time.
+    /// Scales the durations that are about requests to a clock of that pace.
     #[must_use]
-    pub fn by(self, pace: Pace) -> Self {
+    pub fn at_pace(self, pace: Pace) -> Self {
         let [lease, mark, window, halved_every] =
-            [self.lease, self.mark, self.window, self.halved_every]
-                .map(|real| pace.by_the_clock(real));
+            [self.lease, self.mark, self.window, self.halved_every].map(|real| pace.to_clock(real));
         Self { lease, mark, window, halved_every, ..self }
     }
 }

@@ -24,7 +24,7 @@ fn note(connection: &Connection, number: i64) -> rusqlite::Result<()> {
     set_note(connection, &format!("note {number}"), number)
 }
 
-/// Lets the file grow by so many pages.
+/// Limits the file's growth to that many pages.
 fn limit(connection: &Connection, pages: i64) -> rusqlite::Result<()> {
     let now: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
     connection.pragma_update_and_check(None, "max_page_count", now + pages, |_| Ok(()))
@@ -157,14 +157,14 @@ async fn a_send_that_fills_the_disk_leaves_no_message() {
     let queues = Queues::open(&database, Arc::new(Still), &options).expect("queues");
     database.write("limit", |connection| limit(connection, 20)).await.expect("a limit");
     let message = |bytes| Outgoing { body: "x".repeat(bytes), group: "g".to_owned(), delay_s: 0 };
-    // The last ones would have room, once what was before them is rolled back.
+    // After the rollback there is room for the last two.
     let sizes = [1_000, 200_000, 1_000, 1_000];
     let answers = queues.send(Queue::Dispatch, sizes.map(message).into()).await;
     assert!(answers.iter().all(Result::is_err), "{answers:?}");
     let count = "SELECT COUNT(*) FROM messages";
     let count = |connection: &Connection| connection.query_row(count, [], |row| row.get(0));
     let stored: i64 = database.read("messages", count).expect("readable");
-    assert_eq!(stored, 0, "they come after the next start, and were sent again");
+    assert_eq!(stored, 0, "refused messages must not appear after the next start");
 }
 
 #[tokio::test]

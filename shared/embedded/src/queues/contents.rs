@@ -10,14 +10,15 @@ use gridpost_core::time::Timestamp;
 /// More visible messages are not counted one by one.
 const COUNTED_MAX: usize = 10_000;
 
+/// When a released crash suspect became visible: before every other message.
+pub(super) const RELEASED: Timestamp = Timestamp::from_millis(0);
+
 /// A message in a queue.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     pub(super) sent_at: Timestamp,
     pub(super) visible_at: Timestamp,
     pub(super) receives: u32,
-    /// Whether it may have ended the process before.
-    pub(super) is_suspect: bool,
     /// Its queue before the poison queue.
     pub(super) moved_from: Option<String>,
     pub(super) group: Arc<str>,
@@ -73,24 +74,20 @@ impl Contents {
         self.messages.insert(id, message);
     }
 
-    /// Receives up to `most` visible messages, hides them until then, and counts the receive. Also
-    /// returns the messages that were received too often, which are hidden too. `suspects_only`: what is no suspect
-    /// stays.
+    /// Receives up to `most` messages that are visible at `visible_since`, hides them until then, and
+    /// counts the receive. Also returns the messages that were received too often, which are hidden too.
     pub(super) fn take(
         &mut self,
         now: Timestamp,
+        visible_since: Timestamp,
         until: Timestamp,
         most: usize,
         max_receives: u32,
-        suspects_only: bool,
     ) -> (Vec<Taken>, Vec<i64>) {
         let (mut taken, mut worn_out) = (Vec::new(), Vec::new());
         while taken.len() < most {
-            let first = self.by_visibility.first().filter(|(at, _)| *at <= now);
+            let first = self.by_visibility.first().filter(|(at, _)| *at <= visible_since);
             let Some((at, id)) = first.copied() else { break };
-            if suspects_only && !self.messages.get(&id).is_some_and(|message| message.is_suspect) {
-                break;
-            }
             self.by_visibility.pop_first();
             self.received.remove(&(at, id));
             // Otherwise the same message could be taken twice.
@@ -104,7 +101,6 @@ impl Contents {
                 continue;
             }
             message.receives += 1;
-            message.is_suspect = false;
             taken.push(Taken {
                 id,
                 receives: message.receives,
@@ -128,26 +124,24 @@ impl Contents {
         }
     }
 
-    /// Hides a visible message until it is [shown](Self::show). Returns whether it was one.
-    pub(super) fn hold_back(&mut self, id: i64, now: Timestamp) -> bool {
-        let message = self.messages.get_mut(&id).filter(|message| message.visible_at <= now);
-        message.is_some_and(|message| {
-            message.is_suspect = true;
-            self.by_visibility.remove(&(message.visible_at, id));
-            message.visible_at = Timestamp::MAX;
-            self.by_visibility.insert((message.visible_at, id))
-        })
+    /// Hides a visible message until it is [released](Self::release). Returns whether there was one.
+    pub(super) fn withhold(&mut self, id: i64, now: Timestamp) -> bool {
+        self.messages.get(&id).is_some_and(|it| it.visible_at <= now)
+            && self.show_at(id, Timestamp::MAX)
     }
 
-    /// Shows a message that was held back, before all others.
-    pub(super) fn show(&mut self, id: i64) {
-        let Some(message) = self.messages.get_mut(&id).filter(|message| message.is_suspect) else {
-            return;
-        };
-        if self.by_visibility.remove(&(Timestamp::MAX, id)) {
-            message.visible_at = message.sent_at.min(Timestamp::default());
-            self.by_visibility.insert((message.visible_at, id));
+    /// Makes a withheld message visible, before all others.
+    pub(super) fn release(&mut self, id: i64) {
+        if self.messages.get(&id).is_some_and(|it| it.visible_at == Timestamp::MAX) {
+            self.show_at(id, RELEASED);
         }
+    }
+
+    fn show_at(&mut self, id: i64, visible_at: Timestamp) -> bool {
+        let Some(message) = self.messages.get_mut(&id) else { return false };
+        self.by_visibility.remove(&(message.visible_at, id));
+        message.visible_at = visible_at;
+        self.by_visibility.insert((visible_at, id))
     }
 
     pub(super) fn has(&self, id: i64) -> bool {

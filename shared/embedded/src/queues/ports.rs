@@ -59,7 +59,7 @@ impl QueueSender for Queues {
                         return Ok(Err(reason));
                     }
                     match written(connection, queue, id, now, message) {
-                        // All was rolled back: a later insert would be committed by itself.
+                        // SQLite rolled back the transaction. Further inserts would commit on their own.
                         Err(error) if connection.is_autocommit() => Err(error),
                         written => Ok(written.map_err(|error| error.to_string())),
                     }
@@ -105,7 +105,6 @@ fn written(
         sent_at: now,
         visible_at,
         receives: 0,
-        is_suspect: false,
         moved_from: None,
         group: message.group.into(),
         body: Some(message.body),

@@ -90,7 +90,6 @@ pub(super) fn load(
             sent_at,
             visible_at,
             receives: row.get::<_, u32>(4)?.saturating_add(was_received),
-            is_suspect: false,
             moved_from: row.get(5)?,
             group,
             body: None,

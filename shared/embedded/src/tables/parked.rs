@@ -20,7 +20,7 @@ const PAGE_BYTES_MAX: usize = 1_048_576;
 /// The name of wake's cursor.
 const WAKE: &str = "wake";
 
-/// When a row was parked that does not say so.
+/// The `parked_at` of a row whose document can't be read.
 const UNREADABLE: Timestamp = Timestamp::from_millis(0);
 
 const READING: &str = "parked: reading";
@@ -86,8 +86,8 @@ fn key_of(parked: &Parked) -> Key {
     (parked.due_minute(), parked_partition(parked.id), parked.place())
 }
 
-/// Removes a row, unless it was parked anew since it was read: its message may be received, and be
-/// parked again in the same place, before what has sent it comes to this.
+/// Removes a row unless it was parked again since it was read. Its message may have been sent, received
+/// and parked under the same key in the meantime.
 fn remove(
     connection: &Connection,
     ((minute, part, id), parked_at): (Key, Timestamp),
@@ -194,12 +194,12 @@ impl ParkedDeliveries for Tables {
 
 #[async_trait]
 impl WakeCursor for Tables {
-    /// The first minute that holds something is never behind it: where the clock runs fast, a row may be
-    /// written after its minute was read.
+    /// Returns the first minute that has rows, if that is earlier than the saved cursor: on a fast clock,
+    /// a row may be written after wake has read its minute.
     async fn load(&self) -> Result<Option<i64>, PortError> {
         self.database.read("wake: reading", |connection| {
             let Some(noted) = note_of(connection, WAKE)? else { return Ok(None) };
-            // Below zero are lots.
+            // Negative minutes are the lots of paused event subscriptions.
             let first = "SELECT MIN(minute) FROM parked WHERE minute >= 0";
             let first: Option<i64> =
                 connection.prepare_cached(first)?.query_row([], |row| row.get(0))?;

@@ -99,20 +99,20 @@ async fn a_folder_of_another_version_is_left_alone() {
     assert!(matches!(opened, Err(OpenError::OtherVersion { form: 7, .. })));
 }
 
-/// How a process may end.
+/// How a simulated process ends.
 enum End {
-    /// By what it was handed.
-    Killed,
-    /// By itself, with nothing left to do.
+    /// A message crashed it.
+    Crashed,
+    /// The queue was empty.
     Idle,
 }
 
-/// Opens the stores as a process does, and settles what they hand out, but for what hangs: the process
-/// ends at once by a message that is deadly.
+/// Runs a process: receives and deletes messages until the queue is empty or a message crashes it.
+/// Messages whose body is "hangs" stay in flight.
 async fn live(options: &Options, clock: &HandClock) -> End {
     let stores = open(options, clock);
     let watching = stores.clone();
-    let watch = tokio::spawn(async move { watching.watch().await });
+    let watch = tokio::spawn(async move { watching.isolate_crash_suspects().await });
     let mut hanging = Vec::new();
     let mut quiet = 0;
     let end = loop {
@@ -121,19 +121,19 @@ async fn live(options: &Options, clock: &HandClock) -> End {
             break End::Idle;
         }
         quiet = if batch.is_empty() { quiet + 1 } else { 0 };
-        let in_hand = stores.hold(&batch);
-        if batch.iter().any(|message| message.body == "deadly") {
-            std::mem::forget(in_hand);
-            break End::Killed;
+        let in_flight = stores.record_in_flight(&batch);
+        if batch.iter().any(|message| message.body == "crashes") {
+            std::mem::forget(in_flight);
+            break End::Crashed;
         }
         let (hangs, done): (Vec<_>, Vec<_>) =
             batch.into_iter().partition(|message| message.body == "hangs");
         let done = done.into_iter().map(|message| message.receipt).collect();
         stores.delete(Queue::Dispatch, done).await.expect("deleted");
         if hangs.is_empty() {
-            drop(in_hand);
+            drop(in_flight);
         } else {
-            hanging.push(in_hand);
+            hanging.push(in_flight);
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     };
@@ -144,11 +144,11 @@ async fn live(options: &Options, clock: &HandClock) -> End {
 }
 
 #[tokio::test]
-async fn messages_that_end_the_process_each_time_are_poison_and_no_others() {
+async fn only_messages_that_crash_the_process_become_poison() {
     let World { stores, options, clock, folder: _folder } = World::on_disk();
-    // Some hang beside it, as requests to an endpoint that does not answer.
+    // Some messages hang, like requests to an endpoint that does not answer.
     let body = |number| match number {
-        54 | 57 | 91 => "deadly",
+        54 | 57 | 91 => "crashes",
         49 | 52 => "hangs",
         _ => "fine",
     };
@@ -160,15 +160,15 @@ async fn messages_that_end_the_process_each_time_are_poison_and_no_others() {
     let sent = stores.queues().send(Queue::Dispatch, messages.collect()).await;
     assert!(sent.into_iter().all(|sent| sent.is_ok()));
     drop(stores);
-    let mut deaths = 0;
-    while let End::Killed = live(&options, &clock).await {
-        deaths += 1;
-        assert!(deaths <= 24, "it goes on for ever");
+    let mut crashes = 0;
+    while let End::Crashed = live(&options, &clock).await {
+        crashes += 1;
+        assert!(crashes <= 24, "the crash loop does not end");
     }
     let stores = open(&options, &clock);
     let poison = PoisonQueue::receive(&*stores.queues(), 1).await.expect("received");
     let poison: Vec<_> = poison.into_iter().map(|message| message.body).collect();
-    assert_eq!(poison, ["deadly"; 3], "after {deaths} deaths");
+    assert_eq!(poison, ["crashes"; 3], "after {crashes} crashes");
     let left = stores.queues().backlog(Queue::Dispatch).await.expect("counted");
-    assert_eq!(left, 2, "what hangs waits, and all others were settled");
+    assert_eq!(left, 2, "the hanging messages wait, all others are settled");
 }

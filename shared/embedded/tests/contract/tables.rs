@@ -99,7 +99,7 @@ async fn parked_deliveries_wait_for_wake() {
     }
 }
 
-/// By a fast clock, wake may have passed a minute when a row that is due in it is written.
+/// On a fast clock, a row may be written after wake has read its minute.
 #[tokio::test]
 async fn wake_begins_at_what_lies_behind_it() {
     for world in World::both() {

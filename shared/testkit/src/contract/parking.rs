@@ -157,8 +157,8 @@ where
     assert_eq!(one.map(|parked| parked.body.len()), Some(large.len()));
 }
 
-/// What was read is removed. Parked anew meanwhile, it stays where that is known: its message may have
-/// come to be parked again in the same place, by another, before what has sent it removes it.
+/// A parked delivery may be sent, received and parked again under the same key before its sender
+/// removes it. Stores that can tell keep the new one.
 pub async fn what_is_parked_again_is_not_removed<T>(tables: &T, differences: &[Difference])
 where
     T: ParkingLot + DueDeliveries,

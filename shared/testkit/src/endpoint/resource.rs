@@ -58,9 +58,9 @@ impl Endpoints {
         let mut deliveries: Vec<_> = met.iter().map(|met| met.delivery).collect();
         deliveries.dedup();
         history.trace(now, || format!("call {subscription} {} {met:?}", made + 1));
-        let overall = answers.as_ref().map(|answers| {
-            (now + self.clock.pace().by_the_clock(reaction.after), overall(answers))
-        });
+        let overall = answers
+            .as_ref()
+            .map(|answers| (now + self.clock.pace().to_clock(reaction.after), overall(answers)));
         history.requests.push(Request {
             url: String::new(),
             subscription,

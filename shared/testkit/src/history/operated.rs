@@ -58,8 +58,8 @@ impl Operated {
         of_it.entry(state.id).or_default().push(at);
     }
 
-    /// Records a message that operators have sent. Of a delivery whose state could not be written, it
-    /// alone says that it is due.
+    /// Records a message that an operator sent. If the delivery's state could not be written, only this
+    /// message says that it is due.
     pub fn note_sent(&mut self, at: Timestamp, body: &str) {
         let Ok(delivery) = Delivery::decode(body) else { return };
         if delivery.due.is_some_and(|due| due <= at) && !self.canceled.contains_key(&delivery.id) {

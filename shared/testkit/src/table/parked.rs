@@ -114,8 +114,8 @@ impl ParkingLot for Tables {
             return Ok(());
         }
         if is_other && parked.watch.is_none() {
-            // No loss: what was read is on its way.
-            history.removed_unread.push(parked.id);
+            // Nothing is lost: the delivery that was read has been sent.
+            history.removed_after_reparking.push(parked.id);
         }
         items.parked.remove(&key);
         items.in_hand.release(parked.id);

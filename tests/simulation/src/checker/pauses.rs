@@ -108,7 +108,7 @@ pub(super) fn check(check: &mut Check<'_>) {
     failures.into_iter().for_each(|failure| check.fail(failure));
 }
 
-/// Nothing is in the lot of a pause that is over.
+/// Checks that no lot holds deliveries after its pause.
 pub(super) fn check_none_held(check: &mut Check<'_>) {
     let history = &check.remains.history;
     let all = history.held.iter().filter(|(delivery, _)| history.accepted.contains_key(delivery));

@@ -172,7 +172,7 @@ fn record(check: &mut Check<'_>, event: &str, dead_letter: &DeadLetter) {
     // Attempts of other copies, after this one had ended, do not count.
     let before = requests.iter().filter(|made| made.began_at <= *at);
     let before = before.map(|made| u64::from(made.number)).max().unwrap_or(0);
-    // Published again under its key, it begins anew.
+    // A repeated publish starts counting attempts again.
     let is_anew = accepted.lives_from.len() > 1;
     let is_short = said.attempts + disturbances < before && !is_part && !is_anew;
     if said.attempts > numbers || is_short {

@@ -38,7 +38,7 @@ fn one(check: &mut Check<'_>, number: usize, publish: &KeyedPublish) {
                 ));
             }
             [_] => {}
-            // The ids of its deliveries are others in another hour, of which a fast clock shows many.
+            // Delivery ids depend on the hour, and a fast clock passes through many.
             _ if check.remains.speed > 1 && sends.len() <= 1 + troubled => {}
             _ => failures.push(format!(
                 "{event} of publish {number} to {to} has {} deliveries after {tries} tries",

@@ -113,8 +113,8 @@ impl Waits {
         uncovered(span, &joined(spans))
     }
 
-    /// The same for wake's sending it back. A failed run is followed by another one after a minute, which
-    /// may have more minutes to make up for than it has time.
+    /// The same for when wake sends it back. The run after a failed one may have too little time to catch
+    /// up.
     pub(super) fn woken_late(&self, check: &Check<'_>, delivery: Uuid, span: &Span) -> Duration {
         let mut spans = hindrances(check, delivery, WAKE_EVERY * 3);
         add(&self.wake, span, &mut spans);

@@ -1,5 +1,4 @@
-//! Schedules with gaps of days, and endpoints that answer late before one: what was added to worlds
-//! last, with dice of its own.
+//! The last step in making a world: schedules with gaps of days, and late responses before such a gap.
 
 use gridpost_core::{
     retry::{outcome::Outcome, policy::RetryPolicy, profile::Rule},
@@ -12,14 +11,14 @@ use gridpost_testkit::{
 
 use super::{CHANGING, Scenario, TOLD, streamed};
 
-/// Tells these dice from those of all earlier steps.
+/// Separates this step's random numbers from those of earlier steps.
 const PATIENT: u64 = 0x9a_71e7;
 
 /// The longest life of an event, in minutes: what a namespace topic allows.
 const WEEK_MINUTES: u32 = 7 * 24 * 60;
 
-/// A world of many kinds, chosen by a seed. Some event subscriptions that live for days have a
-/// schedule with gaps of days.
+/// Makes a mixed world from a seed. Some long-lived event subscriptions have a schedule with gaps of
+/// days.
 pub fn mixed(seed: u64) -> Scenario {
     let mut scenario = streamed(seed);
     let dice = SeededDice::new(seed ^ PATIENT);
@@ -37,15 +36,15 @@ pub fn mixed(seed: u64) -> Scenario {
     scenario
 }
 
-/// After no answer there is another attempt, too, so that a late success may come while a gap lasts.
+/// They also retry timeouts, so that a late success can arrive during a gap.
 fn set_schedule(policy: &mut RetryPolicy, first: u64, gap: u64) {
     policy.schedule_s = Some(vec![first as u32, (first + gap) as u32]);
     policy.status_rules.outcomes.insert(Outcome::TimedOut, Rule::Retry { min_s: 10 });
 }
 
-/// Lets the endpoints of webhooks that may live for a week answer too late, before a gap of days in
-/// which their deliveries are parked: messages that are hidden come back within 12 hours, and hear of
-/// the success before its mark may be forgotten.
+/// Makes webhooks whose events live for a week respond late before a gap of days, with every long wait
+/// parked. Hidden messages would not do: they come back within 12 hours, before the state of the
+/// delivered event can expire.
 fn set_late_answers(dice: &SeededDice, scenario: &mut Scenario) {
     let Scenario { topics, scripts, .. } = scenario;
     for subscription in topics.iter_mut().flat_map(|(_, subscriptions)| subscriptions) {

@@ -1,4 +1,4 @@
-//! Processes that end at any instant, beside everything else that happens.
+//! Processes that are killed at any instant, besides all other faults.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use gridpost_testkit::{clock::BEGINNING, dice::SeededDice};
 
 use super::{Scenario, mixed};
 
-/// The generator of restarts draws apart from the others.
+/// Separates this step's random numbers from those of other steps.
 const RESTARTED: u64 = 0x2e57_a27d;
 
-/// The world of a seed on one machine, whose process is started again several times: soon after
-/// something was published, when most is under way, or at any time of the first day.
+/// Makes a world on one machine whose process is killed and started again several times: soon after a
+/// publish, when most work is under way, or at any time of the first day.
 pub fn restarted(seed: u64) -> Scenario {
     let mut scenario = mixed(seed);
     let dice = SeededDice::new(seed ^ RESTARTED);
@@ -23,7 +23,7 @@ pub fn restarted(seed: u64) -> Scenario {
     }
     restarts.sort();
     scenario.restarts = restarts;
-    // All of a process is on one machine.
+    // One process has one clock and one pace.
     scenario.pace.skew_max = Duration::ZERO;
     scenario
 }

@@ -25,7 +25,7 @@ use crate::scenario::{DEAD_LETTER_DELAY_S, GIVE_UP_AFTER, Settings as Tuned};
 /// matched under a newer revision.
 const DISPATCH_KEEPS_CONFIGURATION: Duration = Duration::from_secs(10);
 
-/// How long one machine keeps configuration, as `server/src/world.rs` has it.
+/// How long one machine caches configuration, as in `server/src/world.rs`.
 const MACHINE_KEEPS_CONFIGURATION: Duration = Duration::from_millis(50);
 
 impl World {
@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// How long configuration is kept, by tokio's time: as deployed, or as one machine has it.
+    /// Returns how long configuration is cached, in real time.
     fn kept_for(&self, deployed: Duration) -> Duration {
         if self.scenario.speed == 1 { deployed } else { MACHINE_KEEPS_CONFIGURATION }
     }
@@ -113,8 +113,8 @@ impl World {
         let dice = Arc::clone(&self.handlers_dice);
         let Limits { stale_for, bytes_max, .. } = Limits::default();
         let limits = Limits {
-            fresh_for: self.clock.pace().by_the_clock(self.kept_for(fresh_for)),
-            stale_for: self.clock.pace().by_the_clock(stale_for),
+            fresh_for: self.clock.pace().to_clock(self.kept_for(fresh_for)),
+            stale_for: self.clock.pace().to_clock(stale_for),
             bytes_max,
         };
         ConfigurationCache::new(source, clock, dice, limits)
@@ -152,7 +152,7 @@ impl World {
             settings: Settings {
                 probation: Durations::default(),
                 retry_shards: self.retry_shards(),
-                lanes: LaneSettings::default().by(self.clock.pace()),
+                lanes: LaneSettings::default().at_pace(self.clock.pace()),
                 first_listeners_max: self.scenario.readings.dispatch.concurrency.div_ceil(10),
                 retry_listeners_max: self.scenario.readings.retry.concurrency.div_ceil(10),
                 retry_in_flight_limit: self.settings().retry_in_flight_limit,

@@ -24,7 +24,7 @@ pub enum Stores {
     Embedded,
 }
 
-/// The stores, as the process of the moment has opened them; to the fakes, their queues.
+/// The stores of the current process, which serve as the queues of the fakes.
 pub(super) struct EmbeddedStores {
     options: Options,
     clock: VirtualClock,
@@ -32,15 +32,15 @@ pub(super) struct EmbeddedStores {
 }
 
 impl EmbeddedStores {
-    /// What protects a message in hand is real time: an attempt takes as long as it takes.
+    /// An attempt takes real time, so the visibility timeout is real too.
     pub(super) fn open(settings: &QueueSettings, clock: VirtualClock) -> Self {
         let options = Options {
             retry_queues: settings.retry_shards,
             visibility: Visibility {
-                delivery: clock.pace().by_the_clock(settings.visibility),
-                dead_letter: clock.pace().by_the_clock(settings.dead_letter_visibility),
-                fan_out: clock.pace().by_the_clock(settings.fan_out_visibility),
-                redrive: clock.pace().by_the_clock(settings.redrive_visibility),
+                delivery: clock.pace().to_clock(settings.visibility),
+                dead_letter: clock.pace().to_clock(settings.dead_letter_visibility),
+                fan_out: clock.pace().to_clock(settings.fan_out_visibility),
+                redrive: clock.pace().to_clock(settings.redrive_visibility),
             },
             message_bytes_max: settings.message_bytes_max,
             ..Options::default()
@@ -49,7 +49,7 @@ impl EmbeddedStores {
         Self { options, clock, opened: Mutex::new(opened) }
     }
 
-    /// Closes them, and opens what they have written as the next process does.
+    /// Closes the stores and opens their data again, as the next process does.
     pub(super) fn open_again(&self) {
         let mut opened = self.opened.lock().expect("no panic while held");
         let next = opened.open_again(self.options.clone(), Arc::new(self.clock));

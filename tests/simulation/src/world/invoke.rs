@@ -27,7 +27,7 @@ pub(super) async fn invoke(world: &World, mapping: Mapping, received: Vec<Receiv
     tokio::time::sleep(world.dice.millis(from..to)).await;
     let began_at = world.clock.now();
     let now = instance.clock(world.clock).now();
-    let during = now..now + world.clock.pace().by_the_clock(mapping.timeout);
+    let during = now..now + world.clock.pace().to_clock(mapping.timeout);
     let reply = tokio::select! { biased;
         reply = world.at_its_pace(run(mapping.queue, &copy, received.clone(), during)) => Some(reply),
         () = instance.died() => None,

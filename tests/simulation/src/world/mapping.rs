@@ -31,7 +31,7 @@ struct Slots {
 /// One slot, freed on drop.
 struct Slot(Rc<Slots>);
 
-/// A wait for a slot, noted when it is over or its process ends.
+/// Records the wait for a slot when it ends, or when its process does.
 struct Waits<'w> {
     world: &'w World,
     queue: Queue,

@@ -52,7 +52,7 @@ impl Pools {
         }
     }
 
-    /// Drops all copies that wait.
+    /// Drops all idle copies.
     pub(super) fn clear(&self) {
         for idle in [&self.dispatch, &self.dead_letter, &self.redrive, &self.expand] {
             idle.lock().expect("no panic while held").clear();

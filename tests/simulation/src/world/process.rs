@@ -1,5 +1,5 @@
-//! The process of one machine: what it runs and has in memory ends with it, at one instant, and the
-//! next one goes on with what its stores hold.
+//! The process of one machine. When it is killed, all that it runs and has in memory is lost, and the
+//! next process continues from the stores.
 
 use std::{
     cell::{Cell, RefCell},
@@ -13,17 +13,17 @@ use tokio::{sync::Notify, task::spawn_local};
 
 use super::{World, mapping};
 
-/// The process of the moment.
+/// The current process.
 #[derive(Default)]
 pub(super) struct Process {
     number: Cell<u64>,
     ended: Notify,
-    /// Copies of functions that were begun in it.
+    /// The instances that it started.
     instances: RefCell<Vec<Weak<Instance>>>,
 }
 
 impl World {
-    /// Does what ends with the process; `None` if that was first.
+    /// Runs work that ends with the process. Returns `None` if the process ended first.
     pub(super) async fn while_it_lives<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         if self.scenario.restarts.is_empty() {
             return Some(work.await);
@@ -34,7 +34,7 @@ impl World {
                 self.process.ended.notified().await;
             }
         };
-        // What has ended does not get another step at that instant.
+        // A process that has been killed takes no further step.
         tokio::select! { biased;
             () = ended => None,
             done = work => Some(done),
@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// Starts what polls the queues. (The schedule of wake stays: each run of it ends with its process.)
+    /// Starts the tasks that poll the queues. wake's schedule stays; only its runs end with a process.
     pub(super) fn start_polling(self: &Rc<Self>) {
         for mapping in self.mappings() {
             let world = Rc::clone(self);
@@ -57,7 +57,7 @@ impl World {
         }
     }
 
-    /// Ends the process at the times of the plan, and starts the next one.
+    /// Kills the process at the planned times and starts the next one.
     pub(super) async fn restart(self: Rc<Self>) {
         for at in &self.scenario.restarts {
             self.clock.sleep_until(*at).await;
@@ -67,7 +67,7 @@ impl World {
     }
 
     fn end_process(&self) {
-        // A copy that waits for work has nothing in hand: nothing of it comes back.
+        // Idle instances hold no messages.
         self.pools.clear();
         self.ingests.borrow_mut().clear();
         for instance in self.process.instances.take() {

@@ -214,8 +214,7 @@ impl World {
     /// which matches nothing.
     fn may_lack_consent(&self, key: &SubscriptionKey) -> bool {
         let now = self.clock.now();
-        let noticed_within =
-            self.clock.pace().by_the_clock(CONFIGURATION_KEPT_FOR + ANSWERED_WITHIN);
+        let noticed_within = self.clock.pace().to_clock(CONFIGURATION_KEPT_FOR + ANSWERED_WITHIN);
         self.scenario.consents.iter().filter(|consent| consent.of == *key).any(|consent| {
             let over = consent.given_at.map(|at| at + noticed_within);
             now >= consent.asked_at && over.is_none_or(|over| now < over)

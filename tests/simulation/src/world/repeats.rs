@@ -39,8 +39,8 @@ impl World {
                     if !self.dice.chance(REPEATED) {
                         return;
                     }
-                    // By the clock, by which its record is kept.
-                    self.clock.pace().really(self.dice.millis(1..120_000))
+                    // On the clock, like the lifetime of the record.
+                    self.clock.pace().to_real(self.dice.millis(1..120_000))
                 }
                 Some(response) if response.status().as_u16() == 503 => {
                     let seconds =
@@ -64,7 +64,7 @@ impl World {
             if !is_impatient {
                 return None;
             }
-            // On a fast clock, what guards a request that is under way may be over within it.
+            // On a fast clock, the lease may end during the request.
             let longest_ms = if self.scenario.speed == 1 { 1_500 } else { 150 };
             tokio::time::sleep(self.dice.millis(0..longest_ms)).await;
             self.ask_noted(number, request).await
@@ -88,7 +88,7 @@ impl World {
         let faults = || self.history.lock().expect("no panic while held").faults;
         let (before, began_at) = (faults(), self.clock.now());
         let answer = self.ask_ingest(request).await;
-        let is_slow = self.clock.pace().really(self.clock.now().since(began_at)) >= LEASE;
+        let is_slow = self.clock.pace().to_real(self.clock.now().since(began_at)) >= LEASE;
         let is_troubled = answer.is_none() || is_slow || faults() > before;
         let mut history = self.history.lock().expect("no panic while held");
         history.keyed.note_try(number, is_troubled);

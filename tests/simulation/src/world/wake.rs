@@ -57,7 +57,7 @@ async fn run(world: &World) {
     let context = world.wake(&instance);
     world.begin();
     let began_at = world.clock.now();
-    let until = instance.clock(world.clock).now() + world.clock.pace().by_the_clock(WAKE_RUN);
+    let until = instance.clock(world.clock).now() + world.clock.pace().to_clock(WAKE_RUN);
     let run = async {
         tokio::select! { biased;
             _ = world.at_its_pace(gridpost_wake::wake(&context, until)) => {}

@@ -2,9 +2,9 @@
 //!
 //! `GRIDPOST_SIM_SEED=<n> cargo test -p gridpost-simulation --test simulation -- replay
 //! --nocapture` lives one world again and prints all that happens in it, with
-//! `GRIDPOST_SIM_WORLD=plain`, `unconverted`, `converted` or `streamed` without what was added to
-//! worlds later, or with `paused`, `batched`, `repeated`, `sourced`, `restarted` or `fast` the world of
-//! another test.
+//! `GRIDPOST_SIM_WORLD=plain`, `unconverted`, `converted` or `streamed` leaves out later additions to
+//! worlds; `paused`, `batched`, `repeated`, `sourced`, `restarted` or `fast` selects another test's
+//! worlds.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,9 +30,8 @@ const SEEDS: u64 = 4_000;
 /// The number of seeds of one commit.
 const SEEDS_OF_COMMIT: u64 = 10_000;
 
-/// Seeds that failed once, one a line: the number, `plain`, `unconverted`, `converted` or `streamed`
-/// where its world is to be as it was before something was added to worlds, and after `#` what it
-/// found.
+/// Seeds that once failed, one per line: the number; `plain`, `unconverted`, `converted` or `streamed`
+/// to leave out later additions to worlds; and after `#` what the seed found.
 const CORPUS: &str = include_str!("corpus.txt");
 
 const FAILURES_MAX: usize = 5;
@@ -54,7 +53,7 @@ pub(super) enum Made {
     Unconverted,
     /// They go to no stream and to no event bus.
     Converted,
-    /// No schedule has gaps of days.
+    /// Without gaps of days in schedules.
     Streamed,
     Whole,
     /// Converted, with pauses.
@@ -65,7 +64,7 @@ pub(super) enum Made {
     Repeated,
     /// One of its own, with events of AWS services.
     Sourced,
-    /// Whole, on one machine whose process is started again.
+    /// Whole, on one machine whose process is killed and restarted.
     Restarted,
     /// Paused or repeated, on one machine whose clock runs fast.
     Fast,
@@ -261,7 +260,7 @@ pub(super) fn assert_all_keep(
             }
             if let Some(first) = live(seed).first() {
                 let line = format!("GRIDPOST_SIM_WORLD={world} GRIDPOST_SIM_SEED={seed} # {first}");
-                // At once: the others may take long.
+                // Print it now: the other seeds may take long.
                 let _ = writeln!(io::stderr(), "{line}");
                 failed.lock().expect("no panic while held").push(line);
             }
@@ -350,11 +349,11 @@ fn every_seed_keeps_the_promise_on_the_stores_of_one_machine() {
     }
 }
 
-/// Seeds of one run whose process is started again.
+/// Seeds of one run with restarts.
 const RESTARTED_SEEDS: u64 = 100;
 
-/// On the stores of one machine, whose process ends at random instants. `GRIDPOST_SIM_RESTARTED` sets
-/// how many.
+/// On the stores of one machine, whose process is killed at random instants. `GRIDPOST_SIM_RESTARTED`
+/// sets how many seeds.
 #[test]
 fn every_seed_keeps_the_promise_when_the_process_is_started_again() {
     let seeds = number("GRIDPOST_SIM_RESTARTED").unwrap_or(RESTARTED_SEEDS);
@@ -371,11 +370,11 @@ fn every_seed_keeps_the_promise_when_the_process_is_started_again() {
     assert!(died > seeds, "only {died} deliveries were in hand when {seeds} processes ended");
 }
 
-/// Seeds of one run whose clock runs fast: few, for each has a run of wake for every minute of weeks.
+/// Seeds of one run with a fast clock. Each takes seconds: wake runs for every minute of weeks.
 const FAST_SEEDS: u64 = 4;
 
-/// On the stores of one machine, whose clock runs 60 or 600 times as fast as requests and calls.
-/// `GRIDPOST_SIM_FAST` sets how many.
+/// On the stores of one machine, whose clock runs 60 or 600 times faster than requests and calls.
+/// `GRIDPOST_SIM_FAST` sets how many seeds.
 #[test]
 fn every_seed_keeps_the_promise_on_a_fast_clock() {
     let seeds = number("GRIDPOST_SIM_FAST").unwrap_or(FAST_SEEDS);
@@ -391,7 +390,7 @@ fn every_seed_keeps_the_promise_on_a_fast_clock() {
         failures
     });
     let [held, tries, redrives] = [held, tries, redrives].map(AtomicU64::into_inner);
-    // Few worlds need not have everything in them.
+    // A few worlds need not contain everything.
     if seeds < 50 {
         return;
     }

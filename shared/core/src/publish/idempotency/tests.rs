@@ -154,7 +154,7 @@ fn a_lease_lasts_as_long_on_the_machine_by_a_fast_clock() {
         other => panic!("{other:?}"),
     };
     for (real_ms, want) in [(0, Some(1)), (2_001, Some(33)), (34_999, Some(1)), (35_000, None)] {
-        let at = NOW + pace.by_the_clock(Duration::from_millis(real_ms));
+        let at = NOW + pace.to_clock(Duration::from_millis(real_ms));
         let got = match one().next(Some(&begun), by(2), at, pace) {
             Ok(Next::Begin(_)) => None,
             Err(PublishError::UnderWay { retry_after_s }) => Some(retry_after_s),

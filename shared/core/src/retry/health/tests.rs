@@ -322,7 +322,7 @@ fn a_probe_is_held_as_long_on_the_machine_by_a_fast_clock() {
         panic!("it probes");
     };
     let lease_until = claimed.probe.map(|probe| probe.lease_until);
-    assert_eq!(lease_until, Some(at(10) + pace.by_the_clock(PROBE_LEASE)));
+    assert_eq!(lease_until, Some(at(10) + pace.to_clock(PROBE_LEASE)));
 }
 
 #[test]
