@@ -5,6 +5,5 @@ pub mod chaos;
 pub mod dev;
 pub mod e2e;
 pub mod mutations;
-pub mod naive_filter;
 pub mod packages;
 pub mod program;

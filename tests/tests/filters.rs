@@ -5,7 +5,7 @@ use gridpost_core::{
     subscription::{Filter, filter::Filters, resource::read_filter},
     topic::InputSchema,
 };
-use gridpost_tests::naive_filter;
+use gridpost_fuzz::naive_filter;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -23,7 +23,7 @@ const HANDLERS: &[&str] =
 
 /// Most that a crate may use of the workspace, in the order of the layers: each uses only those before
 /// it.
-const MAY_USE: [(&str, &[&[&str]]); 24] = [
+const MAY_USE: [(&str, &[&[&str]]); 25] = [
     ("core", &[]),
     ("ports", &[&["core"]]),
     ("runtime", &[BASE]),
@@ -48,14 +48,16 @@ const MAY_USE: [(&str, &[&[&str]]); 24] = [
     ("console", &[&["core", "ops"]]),
     ("stack", &[&["core", "ops"]]),
     ("cli", &[BASE, &["runtime", "server", "ops", "console", "stack"]]),
-    ("simulation", &[BASE, HANDLERS, &["runtime", "testkit", "embedded"]]),
+    // Its filters, told as plainly as can be, check the simulation's too.
+    ("fuzz", &[&["core"]]),
+    ("simulation", &[BASE, HANDLERS, &["runtime", "testkit", "embedded", "fuzz"]]),
     (
         "tests",
         &[
             BASE,
             HANDLERS,
             &["runtime", "aws", "webhook", "signing", "testkit", "programs"],
-            &["ops", "stack", "simulation"],
+            &["ops", "stack", "simulation", "fuzz"],
         ],
     ),
 ];

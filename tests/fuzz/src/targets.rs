@@ -1,22 +1,13 @@
 //! Fuzz targets: each takes any bytes, hands them to what reads hostile input, and asserts what must
-//! hold whatever they are. `tests/fuzz` drives them with libFuzzer, `tests/tests/fuzz_seeds.rs`
+//! hold whatever they are. `tests/fuzz/run` drives them with libFuzzer, `tests/fuzz/tests/seeds.rs`
 //! replays the seeds in `tests/fuzz/seeds` with every `cargo test`.
 //!
-//! A new target is a function here, a line in [`TARGETS`], a folder of seeds and a file in
-//! `tests/fuzz/src/bin`.
+//! A new target is a function here, a line in [`TARGETS`] and a folder of seeds.
 
-// Found from here whoever includes this file.
-#[path = "targets/filter.rs"]
 mod filter;
-#[path = "../../src/naive_filter.rs"]
-mod naive_filter;
-#[path = "targets/publish.rs"]
 mod publish;
-#[path = "targets/sas.rs"]
 mod sas;
-#[path = "targets/source.rs"]
 mod source;
-#[path = "targets/subscription.rs"]
 mod subscription;
 
 /// A target: its name and what it does with an input.

@@ -16,16 +16,14 @@ use gridpost_core::{
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{
-    naive_filter,
-    publish::{NOW, subscription, topic},
-};
+use super::publish::{NOW, subscription, topic};
+use crate::naive_filter;
 
 /// What the naive filters take their time for.
 const NAIVE_BYTES_MAX: usize = 8_192;
 
 /// The first line is a filter's document. What follows is an event, events, or the data of an event.
-pub fn filter(input: &[u8]) {
+pub(crate) fn filter(input: &[u8]) {
     let Some(end) = input.iter().position(|byte| *byte == b'\n') else { return };
     let Ok(document) = document::parse(&input[..end]) else { return };
     let filter = match read_filter(&json!({ "filter": document })) {

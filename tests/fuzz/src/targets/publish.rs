@@ -41,12 +41,12 @@ const MESSAGE_BYTES_MAX: usize = 262_144;
 pub(super) const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_123);
 
 /// A body in Event Grid's schema.
-pub fn event_grid(input: &[u8]) {
+pub(crate) fn event_grid(input: &[u8]) {
     publish(&topic(InputSchema::EventGridSchema), &content_type("application/json"), input);
 }
 
 /// A body in CloudEvents, structured: one or a batch, to a custom topic or a namespace topic.
-pub fn cloud_events(input: &[u8]) {
+pub(crate) fn cloud_events(input: &[u8]) {
     let headers = content_type("application/cloudevents+json");
     let custom = topic(InputSchema::CloudEventSchemaV1_0);
     let namespace = Topic { kind: Kind::Namespace, ..custom.clone() };
@@ -55,7 +55,7 @@ pub fn cloud_events(input: &[u8]) {
 }
 
 /// A CloudEvent in binary mode: lines of `name: value`, an empty line, the body.
-pub fn binary(input: &[u8]) {
+pub(crate) fn binary(input: &[u8]) {
     let end = input.windows(2).position(|pair| pair == b"\n\n").unwrap_or(input.len());
     let body = input.get(end + 2..).unwrap_or_default();
     let mut headers = HeaderMap::new();
@@ -72,7 +72,7 @@ pub fn binary(input: &[u8]) {
 
 /// A body in the publisher's own schema. The first line, if the input has several, names what is
 /// mapped: members for id, topic, eventTime, eventType, subject, dataVersion, divided by commas.
-pub fn custom(input: &[u8]) {
+pub(crate) fn custom(input: &[u8]) {
     let end = input.iter().position(|byte| *byte == b'\n').unwrap_or(0);
     let line = String::from_utf8_lossy(&input[..end]);
     let mut names =

@@ -5,7 +5,7 @@ use gridpost_core::{publish::sas::Token, time::Timestamp};
 const KEY: &str = "a2V5MQ==";
 
 /// A token, good or not: none of another key passes, and none but the text that was signed.
-pub fn token(input: &[u8]) {
+pub(crate) fn token(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let now = Timestamp::from_millis(1_795_248_000_123);
     match Token::parse(text) {

@@ -13,7 +13,7 @@ use super::publish::{NOW, topic};
 
 /// A message, read as each source may say: what is mapped is JSON, is the same again, and is taken or
 /// refused as a publish is.
-pub fn message(input: &[u8]) {
+pub(crate) fn message(input: &[u8]) {
     let Ok(body) = std::str::from_utf8(input) else { return };
     for envelope in [Envelope::None, Envelope::Sns] {
         for carries in [Carries::Messages, Carries::EventBridge, Carries::S3] {

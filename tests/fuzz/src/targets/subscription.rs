@@ -13,7 +13,7 @@ use super::publish::{NOW, stored, topic};
 
 /// A document, for topics of every kind, schema and profile: by itself, and as a patch of an event
 /// subscription that has everything.
-pub fn document(input: &[u8]) {
+pub(crate) fn document(input: &[u8]) {
     let document = match parse(input) {
         Ok(document) => document,
         Err(error) => return assert!(error.to_string().len() < 1_000),

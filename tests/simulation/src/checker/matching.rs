@@ -12,11 +12,8 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::Check;
+use gridpost_fuzz::naive_filter;
 use gridpost_testkit::history::Published;
-
-#[path = "../../../src/naive_filter.rs"]
-#[expect(unreachable_pub, reason = "it is public where it lives")]
-mod naive_filter;
 
 /// Checks every event that was published to a topic whose event subscriptions have filters.
 pub(super) fn check(check: &mut Check<'_>) {

@@ -7,12 +7,8 @@ use std::{
     time::Duration,
 };
 
+use gridpost_fuzz::targets;
 use tokio::time::Instant;
-
-// Its items are public for the crate that libFuzzer links.
-#[allow(unreachable_pub)]
-#[path = "../fuzz/src/targets.rs"]
-mod targets;
 
 /// Mutations of each seed.
 const MUTATIONS: u64 = 200;
@@ -21,7 +17,7 @@ const MUTATIONS: u64 = 200;
 const SLOW: Duration = Duration::from_secs(5);
 
 fn seeds(target: &str) -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(target);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
     let files = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{target}: {error}"));
     let mut files: Vec<_> = files.flatten().map(|entry| entry.path()).collect();
     files.sort();
@@ -47,33 +43,6 @@ fn every_seed_holds_what_its_target_asserts() {
                 run(target, function, &mutated(&seed, &mut dice));
             }
         }
-    }
-}
-
-#[test]
-fn every_target_has_an_entry_for_libfuzzer() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/src/bin");
-    for (target, _) in targets::TARGETS {
-        let entry = fs::read_to_string(folder.join(format!("{target}.rs"))).expect(target);
-        assert!(entry.contains(&format!("\"{target}\"")), "{target}");
-        targets::run(target, b"");
-    }
-}
-
-/// The targets are a workspace of their own, so no other build brings their lock file up to date, and
-/// `tests/fuzz/run` refuses one that is not.
-#[test]
-fn the_lock_file_of_the_targets_has_what_the_library_needs() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
-    let read = |path: &str| fs::read_to_string(root.join(path)).expect(path);
-    let manifest = read("shared/core/Cargo.toml");
-    let needed = manifest.split("\n[").find_map(|part| part.strip_prefix("dependencies]\n"));
-    let needed = needed.expect("dependencies").lines().filter_map(|line| line.split_once('.'));
-    let lock = read("tests/fuzz/Cargo.lock");
-    let locked = lock.split("\n\n").find(|part| part.contains("name = \"gridpost-core\"\n"));
-    let locked = locked.expect("the library");
-    for (name, _) in needed {
-        assert!(locked.contains(&format!("\n \"{name}")), "cargo update --workspace: {name}");
     }
 }
 

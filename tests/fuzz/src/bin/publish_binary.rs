@@ -1,4 +1,0 @@
-//! libFuzzer's entry to the target `publish_binary`.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| gridpost_fuzz::targets::run("publish_binary", input));
