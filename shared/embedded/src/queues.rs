@@ -207,7 +207,7 @@ impl Queues {
         {
             tracing::warn!(%error, %queue, "messages that were received too often stay");
         }
-        self.with_bodies(CALL, line, taken, now)
+        self.with_bodies(CALL, line, taken, visible_since)
     }
 
     /// Reads the bodies that are not in memory, as many as one batch may have: the other messages stay.
@@ -218,13 +218,13 @@ impl Queues {
         call: &'static str,
         line: &Line,
         taken: Vec<Taken>,
-        now: Timestamp,
+        visible_since: Timestamp,
     ) -> Result<Vec<(Received, Option<String>)>, PortError> {
         let mut received = Vec::with_capacity(taken.len());
         let (mut bytes, mut failed) = (0, None);
         for mut message in taken {
             if bytes >= BATCH_BYTES_MAX {
-                line.contents().give_back(&mut message, now);
+                line.contents().give_back(&mut message, visible_since);
                 // What was deleted meanwhile takes no body back.
                 self.room.release(message.body.as_ref());
                 continue;
@@ -237,7 +237,7 @@ impl Queues {
                 None => match self.database.read(call, |it| rows::body(it, message.id)) {
                     Ok(body) => body,
                     Err(error) => {
-                        line.contents().give_back(&mut message, now + READ_AGAIN);
+                        line.contents().give_back(&mut message, visible_since + READ_AGAIN);
                         failed = Some(error);
                         continue;
                     }

@@ -172,3 +172,36 @@ async fn only_messages_that_crash_the_process_become_poison() {
     let left = stores.queues().backlog(Queue::Dispatch).await.expect("counted");
     assert_eq!(left, 2, "the hanging messages wait, all others are settled");
 }
+
+/// A batch has only so many bytes, so a group of large suspects takes several.
+#[tokio::test]
+async fn all_suspects_are_tried_however_large_they_are() {
+    let world = World::on_disk().set(|options| options.message_bytes_max = 1_000_000).await;
+    let World { stores, options, clock, folder: _folder } = world;
+    // Groups of eight; the first has more than one batch may have.
+    let body = |number| if number < 8 { "x".repeat(1_000_000) } else { "fine".to_owned() };
+    let messages = (0..80).map(|number| Outgoing {
+        body: body(number),
+        group: "g".to_owned(),
+        delay_s: 0,
+    });
+    let sent = stores.queues().send(Queue::Dispatch, messages.collect()).await;
+    assert!(sent.into_iter().all(|sent| sent.is_ok()));
+    for _ in 0..10 {
+        let batch = stores.receive(Queue::Dispatch, 10).await.expect("received");
+        std::mem::forget(stores.record_in_flight(&batch));
+    }
+    drop(stores);
+    let stores = open(&options, &clock);
+    let watching = stores.clone();
+    let watch = tokio::spawn(async move { watching.isolate_crash_suspects().await });
+    let mut first = 0;
+    for _ in 0..50 {
+        let batch = stores.receive(Queue::Dispatch, 10).await.expect("received");
+        first += batch.iter().filter(|message| message.body.len() > 4).count();
+        std::mem::forget(stores.record_in_flight(&batch));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    watch.abort();
+    assert_eq!(first, 8, "while their group was tried");
+}
