@@ -150,7 +150,7 @@ impl Queues {
         rows::load(database, &all, clock.now(), options.retry_queues.max(1))?;
         let failed = |error| OpenError::Folder(options.folder.clone().unwrap_or_default(), error);
         let (in_flight, suspects) = InFlight::open(options.folder.as_deref()).map_err(failed)?;
-        let suspects = withhold(&all, suspects, clock.now());
+        let suspects = withhold(&all, suspects);
         let all = Arc::new(all);
         let lines = Arc::clone(&all);
         database.after_each_commit(move || lines.values().for_each(Line::wake));
@@ -356,11 +356,12 @@ impl Queues {
     }
 }
 
-/// Withholds the suspects that are visible. Returns them.
-fn withhold(all: &BTreeMap<Queue, Line>, mut groups: Vec<Group>, now: Timestamp) -> Vec<Group> {
+/// Withholds the suspects that are there. Returns them. One that seems to wait may have been received
+/// before a fast clock was set back by the crash; if it does wait, its function hides it again.
+fn withhold(all: &BTreeMap<Queue, Line>, mut groups: Vec<Group>) -> Vec<Group> {
     // The poison queue may hold a former suspect.
     let lines = || all.iter().filter(|(queue, _)| **queue != Queue::Poison);
-    let withhold = |id| lines().any(|(_, line)| line.contents().withhold(id, now));
+    let withhold = |id| lines().any(|(_, line)| line.contents().withhold(id));
     groups.iter_mut().for_each(|group| group.retain(|id, _| withhold(*id)));
     groups.retain(|group| !group.is_empty());
     groups

@@ -124,9 +124,10 @@ impl Contents {
         }
     }
 
-    /// Hides a visible message until it is [released](Self::release). Returns whether there was one.
-    pub(super) fn withhold(&mut self, id: i64, now: Timestamp) -> bool {
-        self.messages.get(&id).is_some_and(|it| it.visible_at <= now)
+    /// Hides a message until it is [released](Self::release). Returns whether it was there, and not
+    /// withheld yet.
+    pub(super) fn withhold(&mut self, id: i64) -> bool {
+        self.messages.get(&id).is_some_and(|it| it.visible_at != Timestamp::MAX)
             && self.show_at(id, Timestamp::MAX)
     }
 

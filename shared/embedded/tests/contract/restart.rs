@@ -180,11 +180,8 @@ async fn all_suspects_are_tried_however_large_they_are() {
     let World { stores, options, clock, folder: _folder } = world;
     // Groups of eight; the first has more than one batch may have.
     let body = |number| if number < 8 { "x".repeat(1_000_000) } else { "fine".to_owned() };
-    let messages = (0..80).map(|number| Outgoing {
-        body: body(number),
-        group: "g".to_owned(),
-        delay_s: 0,
-    });
+    let messages =
+        (0..80).map(|number| Outgoing { body: body(number), group: "g".to_owned(), delay_s: 0 });
     let sent = stores.queues().send(Queue::Dispatch, messages.collect()).await;
     assert!(sent.into_iter().all(|sent| sent.is_ok()));
     for _ in 0..10 {
@@ -204,4 +201,23 @@ async fn all_suspects_are_tried_however_large_they_are() {
     }
     watch.abort();
     assert_eq!(first, 8, "while their group was tried");
+}
+
+/// After a crash a fast clock goes back to the latest commit, and a receive commits nothing.
+#[tokio::test]
+async fn what_waited_is_a_suspect_even_if_the_clock_was_set_back() {
+    let World { stores, options, clock, folder: _folder } = World::on_disk();
+    let message = Outgoing { body: "crashes".to_owned(), group: "g".to_owned(), delay_s: 5 };
+    stores.queues().send(RETRY, vec![message]).await;
+    clock.pass_s(5);
+    std::mem::forget(stores.record_in_flight(&stores.receive(RETRY, 1).await.expect("received")));
+    drop(stores);
+    clock.set_back_s(1);
+    let stores = open(&options, &clock);
+    let watching = stores.clone();
+    let watch = tokio::spawn(async move { watching.isolate_crash_suspects().await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let received = stores.receive(RETRY, 1).await.expect("received");
+    watch.abort();
+    assert_eq!(received.len(), 1, "it is tried by itself");
 }

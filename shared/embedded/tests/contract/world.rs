@@ -29,6 +29,10 @@ impl HandClock {
         self.pass(Duration::from_secs(seconds));
     }
 
+    pub(super) fn set_back_s(&self, seconds: i64) {
+        self.0.fetch_sub(seconds * 1_000, Ordering::SeqCst);
+    }
+
     fn pass(&self, time: Duration) {
         self.0.fetch_add(i64::try_from(time.as_millis()).expect("a while"), Ordering::SeqCst);
     }
