@@ -203,7 +203,7 @@ impl Queues {
         let (taken, worn_out) = line.contents().take(now, visible_since, until, most, max_receives);
         // Those are hidden, and worn out at their next receive, too: the others are received.
         if !worn_out.is_empty()
-            && let Err(error) = self.poison(queue, worn_out).await
+            && let Err(error) = self.poison(queue, worn_out, "it was received too often").await
         {
             tracing::warn!(%error, %queue, "messages that were received too often stay");
         }
@@ -269,8 +269,13 @@ impl Queues {
         }
     }
 
-    /// Moves messages that were received too often.
-    async fn poison(&self, from: Queue, ids: Vec<i64>) -> Result<(), PortError> {
+    /// Moves messages to the poison queue, and logs why.
+    async fn poison(
+        &self,
+        from: Queue,
+        ids: Vec<i64>,
+        reason: &'static str,
+    ) -> Result<(), PortError> {
         const CALL: &str = "queue: moving to the poison queue";
         let now = self.clock.now();
         // The name that the queue would have in SQS.
@@ -282,7 +287,7 @@ impl Queues {
         };
         let then = move |()| {
             for id in ids {
-                tracing::warn!(%from, id, "a message was received too often");
+                tracing::warn!(%from, id, reason, "a message moves to the poison queue");
                 let message = all[&from].contents().remove(id);
                 let Some(message) = message else { continue };
                 let message =
@@ -306,8 +311,8 @@ impl Queues {
         let groups = std::mem::take(&mut *self.suspects.lock().expect("no panic while held"));
         for mut group in groups {
             let crashing = group.extract_if(.., |_, crashes| *crashes >= CRASHES_MAX);
-            for (id, crashes) in crashing.collect::<Vec<_>>() {
-                self.poison_crashing(id, crashes).await;
+            for (id, _) in crashing.collect::<Vec<_>>() {
+                self.poison_crashing(id).await;
             }
             let release = |group: &Group| {
                 for line in self.all.values() {
@@ -323,11 +328,11 @@ impl Queues {
         self.in_flight.mark_stable();
     }
 
-    async fn poison_crashing(&self, id: i64, crashes: u32) {
-        tracing::error!(id, crashes, "a message crashes the process; it moves to the poison queue");
+    async fn poison_crashing(&self, id: i64) {
+        let reason = "it crashes the process";
         let from = self.all.iter().find(|(_, line)| line.contents().has(id));
         let Some((from, _)) = from else { return };
-        if let Err(error) = self.poison(*from, vec![id]).await {
+        if let Err(error) = self.poison(*from, vec![id], reason).await {
             tracing::error!(%error, id, "failed to move the message; it is withheld until the next start");
         }
     }
