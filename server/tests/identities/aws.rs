@@ -3,10 +3,13 @@
 
 use std::collections::HashMap;
 
-use gridpost_testkit::sigv4::{Received, Signed, verify};
-use hyper::http::request::Parts;
+use gridpost_testkit::{
+    server::response,
+    sigv4::{Received, Signed, verify},
+};
+use hyper::{Response, body::Bytes, http::request::Parts};
 
-use crate::server::{Answer, Server};
+use crate::server::Server;
 
 /// The identity of the process.
 pub(crate) const OWN: (&str, &str) = ("AKIDOWN", "own-secret");
@@ -36,7 +39,7 @@ impl Aws {
 }
 
 impl State {
-    fn answer(&mut self, parts: &Parts, body: &[u8]) -> Answer {
+    fn answer(&mut self, parts: &Parts, body: &[u8]) -> Response<Bytes> {
         let headers: Vec<_> = parts
             .headers
             .iter()
@@ -50,15 +53,15 @@ impl State {
         }
     }
 
-    fn sts(&mut self, request: Received<'_>) -> Answer {
+    fn sts(&mut self, request: Received<'_>) -> Response<Bytes> {
         let form: HashMap<_, _> = url::form_urlencoded::parse(request.body).into_owned().collect();
         let action = form.get("Action").cloned().unwrap_or_default();
         self.asked.push(action.clone());
         if let Some((status, answer)) = self.refuses {
-            return (status, answer.to_owned());
+            return response(status, answer);
         }
         if let Err(wrong) = verify(request, OWN.1) {
-            return (403, wrong);
+            return response(403, wrong);
         }
         let ends = "2999-01-01T00:00:00Z";
         let (id, secret) = ROLE;
@@ -75,10 +78,10 @@ impl State {
                 form.get("Audience.member.1").map_or("", String::as_str)
             ),
         };
-        (200, answer)
+        response(200, answer)
     }
 
-    fn take(&mut self, request: Received<'_>) -> Answer {
+    fn take(&mut self, request: Received<'_>) -> Response<Bytes> {
         let given = request.headers.iter().find(|(name, _)| name == "authorization");
         let given = given.map_or("", |(_, value)| value.as_str());
         let is_good = match given.strip_prefix("Bearer ") {
@@ -99,10 +102,10 @@ impl State {
         let code = code.and_then(|events| events.pointer("/0/data/validationCode").cloned());
         match (is_good, code) {
             (true, Some(code)) => {
-                (200, serde_json::json!({ "validationResponse": code }).to_string())
+                response(200, serde_json::json!({ "validationResponse": code }).to_string())
             }
-            (true, None) => (200, String::new()),
-            (false, _) => (403, r#"{"message": "Forbidden"}"#.to_owned()),
+            (true, None) => response(200, ""),
+            (false, _) => response(403, r#"{"message": "Forbidden"}"#),
         }
     }
 }

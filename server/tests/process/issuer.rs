@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use hyper::http::request::Parts;
+use gridpost_testkit::server::response;
+use hyper::{Response, body::Bytes, http::request::Parts};
 use serde_json::{Value, json};
 
-use crate::server::{Answer, Server};
+use crate::server::Server;
 
 /// What a client must know.
 pub(crate) const CLIENT: (&str, &str) = ("gridpost", "its-secret");
@@ -42,7 +43,7 @@ impl Issuer {
 }
 
 impl State {
-    fn answer(&mut self, parts: &Parts, body: &[u8]) -> Answer {
+    fn answer(&mut self, parts: &Parts, body: &[u8]) -> Response<Bytes> {
         if parts.uri.path() == "/token" {
             return self.issue(body);
         }
@@ -51,9 +52,9 @@ impl State {
         self.take(token, body)
     }
 
-    fn issue(&mut self, body: &[u8]) -> Answer {
+    fn issue(&mut self, body: &[u8]) -> Response<Bytes> {
         if let Some((status, answer)) = self.refuses {
-            return (status, answer.to_owned());
+            return response(status, answer);
         }
         let form: HashMap<_, _> = url::form_urlencoded::parse(body).into_owned().collect();
         let given = |name: &str| form.get(name).map(String::as_str);
@@ -61,17 +62,17 @@ impl State {
             == (Some(CLIENT.0), Some(CLIENT.1))
             && given("grant_type") == Some("client_credentials");
         if !is_known {
-            return (401, json!({"error": "invalid_client"}).to_string());
+            return response(401, json!({"error": "invalid_client"}).to_string());
         }
         self.issued += 1;
         let token = format!("token-{}", self.issued);
         let expires_in = self.expires_in;
         let answer =
             json!({"access_token": token, "token_type": "Bearer", "expires_in": expires_in});
-        (200, answer.to_string())
+        response(200, answer.to_string())
     }
 
-    fn take(&mut self, token: &str, body: &[u8]) -> Answer {
+    fn take(&mut self, token: &str, body: &[u8]) -> Response<Bytes> {
         let events: Value = serde_json::from_slice(body).unwrap_or_default();
         let code = &events[0]["data"]["validationCode"];
         let what =
@@ -82,6 +83,6 @@ impl State {
         };
         let status = if is_taken { 200 } else { 401 };
         self.seen.push((what.to_owned(), token.to_owned(), status));
-        (status, json!({ "validationResponse": code }).to_string())
+        response(status, json!({ "validationResponse": code }).to_string())
     }
 }

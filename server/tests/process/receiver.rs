@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use hyper::http::request::Parts;
-use serde_json::{Value, json};
+use gridpost_testkit::server::{consent, response};
+use hyper::{Response, body::Bytes, http::request::Parts};
+use serde_json::Value;
 
-use crate::server::{Answer, Server};
+use crate::server::Server;
 
 /// One delivery as it came.
 #[derive(Clone, Debug)]
@@ -49,21 +50,20 @@ impl Receiver {
 }
 
 impl State {
-    fn answer(&mut self, parts: &Parts, body: &[u8]) -> Answer {
-        let events: Value = serde_json::from_slice(body).unwrap_or_default();
-        let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
-        if header("aeg-event-type") == Some("SubscriptionValidation") {
-            let code = &events[0]["data"]["validationCode"];
-            return (200, json!({ "validationResponse": code }).to_string());
+    fn answer(&mut self, parts: &Parts, body: &[u8]) -> Response<Bytes> {
+        if let Some(consent) = consent(parts, body) {
+            return consent;
         }
+        let events: Value = serde_json::from_slice(body).unwrap_or_default();
         let name = parts.uri.path().trim_start_matches('/').to_owned();
-        let delivery_count = header("aeg-delivery-count").and_then(|count| count.parse().ok());
+        let delivery_count = parts.headers.get("aeg-delivery-count");
+        let delivery_count = delivery_count.and_then(|count| count.to_str().ok()?.parse().ok());
         let event_id = events[0]["id"].as_str().unwrap_or_default().to_owned();
         let script = self.scripts.get_mut(&name).and_then(VecDeque::pop_front);
         let status = script.unwrap_or(200);
         let delivery_count = delivery_count.unwrap_or(usize::MAX);
         let attempt = Attempt { delivery_count, event_id, status };
         self.seen.entry(name).or_default().push(attempt);
-        (status, String::new())
+        response(status, "")
     }
 }

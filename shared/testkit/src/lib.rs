@@ -4,7 +4,7 @@
 //! A fake behaves like the service: queues hide, delay and repeat, tables keep their conditions,
 //! receivers answer by script. [`faults`] wraps any of them and lets calls fail or kills their caller.
 //! What happened is in [`history`]. [`deployment`] has one of each for a unit test; topics and event
-//! subscriptions to put into it are [`fixtures`]. What the real ports must do as well is in [`contract`].
+//! subscriptions to put into it are [`fixtures`]. [`server`] answers real requests. What the real ports must do as well is in [`contract`].
 
 pub mod bucket;
 pub mod clock;
@@ -20,6 +20,7 @@ pub mod logs;
 pub mod meter;
 pub mod payloads;
 pub mod queue;
+pub mod server;
 pub mod sigv4;
 pub mod stores;
 pub mod table;

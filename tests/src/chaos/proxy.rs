@@ -2,7 +2,6 @@
 //! some take effect but are answered as if they had not.
 
 use std::{
-    net::{Ipv4Addr, SocketAddr},
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -12,14 +11,10 @@ use std::{
 
 use anyhow::Context;
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Full};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::TokioIo;
+use gridpost_testkit::server::Server;
+use http::{HeaderMap, Response, StatusCode, header, request::Parts};
 use tokio::{
-    net::{TcpListener, TcpStream},
     sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock},
-    task::JoinHandle,
     time::{Instant, sleep},
 };
 
@@ -153,16 +148,13 @@ struct Shared {
 /// The running proxy. Dropping it closes the port.
 #[derive(Debug)]
 pub struct Proxy {
-    address: SocketAddr,
+    server: Server,
     shared: Arc<Shared>,
-    accepting: JoinHandle<()>,
 }
 
 impl Proxy {
     /// Listens on a free loopback port, in front of the emulator.
     pub async fn start(emulator_url: &str, seed: u64) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("no port")?;
-        let address = listener.local_addr()?;
         let dice = fastrand::Rng::with_seed(seed);
         let shared = Arc::new(Shared {
             emulator_url: emulator_url.trim_end_matches('/').to_owned(),
@@ -173,13 +165,18 @@ impl Proxy {
             calls: AtomicU64::new(0),
             disturbed: AtomicU64::new(0),
         });
-        let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
-        Ok(Self { address, shared, accepting })
+        let own = Arc::clone(&shared);
+        let answer = move |parts, body| {
+            let answered = answer(parts, body, Arc::clone(&own));
+            async move { answered.await.ok() }
+        };
+        let server = Server::start(answer).await.context("no port")?;
+        Ok(Self { server, shared })
     }
 
     /// Its URL.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        self.server.url()
     }
 
     /// Everything passes from now on.
@@ -226,38 +223,12 @@ impl Proxy {
     }
 }
 
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        self.accepting.abort();
-    }
-}
-
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => drop(tokio::spawn(serve(stream, Arc::clone(&shared)))),
-            Err(_) => sleep(Duration::from_millis(20)).await,
-        }
-    }
-}
-
-async fn serve(stream: TcpStream, shared: Arc<Shared>) {
-    let service = service_fn(|request| answer(request, Arc::clone(&shared)));
-    // Broken connections are intended here.
-    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
-}
-
 /// An error breaks the connection.
-async fn answer(
-    request: Request<Incoming>,
-    shared: Arc<Shared>,
-) -> anyhow::Result<Response<Full<Bytes>>> {
-    let (parts, body) = request.into_parts();
-    let body = body.collect().await?.to_bytes();
+async fn answer(parts: Parts, body: Bytes, shared: Arc<Shared>) -> anyhow::Result<Response<Bytes>> {
     let service = Service::of(&parts.headers);
     if let Some(Told { operation, answer, .. }) = told(&parts, &body, &shared) {
         return match answer {
-            Answer::Refused(status, code) => Ok(refusal(operation, status, code)?.map(Full::new)),
+            Answer::Refused(status, code) => Ok(refusal(operation, status, code)?),
             Answer::WithoutEntry(text) => {
                 let reduced = Reduced::of(operation, std::str::from_utf8(&body)?, text)?;
                 without_entry(&shared, parts, &reduced).await
@@ -284,7 +255,7 @@ async fn answer(
 }
 
 /// The planned answer for this call, if there is one.
-fn told(parts: &http::request::Parts, body: &[u8], shared: &Shared) -> Option<Told> {
+fn told(parts: &Parts, body: &[u8], shared: &Shared) -> Option<Told> {
     let body = std::str::from_utf8(body).ok()?;
     let mut once = shared.once.lock().expect("no panic while held");
     let position = once.iter().position(|told| told.is_of(parts, body))?;
@@ -294,22 +265,18 @@ fn told(parts: &http::request::Parts, body: &[u8], shared: &Shared) -> Option<To
 /// Sends a batch on without one of its entries, and reports that entry as failed.
 async fn without_entry(
     shared: &Shared,
-    mut parts: http::request::Parts,
+    mut parts: Parts,
     reduced: &Reduced,
-) -> anyhow::Result<Response<Full<Bytes>>> {
+) -> anyhow::Result<Response<Bytes>> {
     reduced.unsign(&mut parts.headers, &inside::unsigned(reduced.service()))?;
     let answer = forward(shared, parts, Bytes::from(reduced.body.clone())).await?;
     let (mut head, body) = answer.into_parts();
-    let told = reduced.tell(&body.collect().await?.to_bytes())?;
+    let told = reduced.tell(&body)?;
     head.headers.remove(header::CONTENT_LENGTH);
-    Ok(Response::from_parts(head, Full::new(Bytes::from(told))))
+    Ok(Response::from_parts(head, Bytes::from(told)))
 }
 
-async fn forward(
-    shared: &Shared,
-    parts: http::request::Parts,
-    body: Bytes,
-) -> anyhow::Result<Response<Full<Bytes>>> {
+async fn forward(shared: &Shared, parts: Parts, body: Bytes) -> anyhow::Result<Response<Bytes>> {
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
     let mut headers = parts.headers;
     for hop_by_hop in [header::CONNECTION, header::TRANSFER_ENCODING, header::EXPECT] {
@@ -322,14 +289,14 @@ async fn forward(
     let mut headers = answer.headers().clone();
     headers.remove(header::TRANSFER_ENCODING);
     headers.remove(header::CONNECTION);
-    let mut response = Response::new(Full::new(answer.bytes().await?));
+    let mut response = Response::new(answer.bytes().await?);
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     Ok(response)
 }
 
-fn said(service: Service, (status, body): (u16, &str)) -> anyhow::Result<Response<Full<Bytes>>> {
-    let mut response = Response::new(Full::new(Bytes::copy_from_slice(body.as_bytes())));
+fn said(service: Service, (status, body): (u16, &str)) -> anyhow::Result<Response<Bytes>> {
+    let mut response = Response::new(Bytes::copy_from_slice(body.as_bytes()));
     *response.status_mut() = StatusCode::from_u16(status)?;
     let kind = match service {
         Service::S3 => "application/xml",

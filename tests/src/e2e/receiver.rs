@@ -2,43 +2,42 @@
 //! and remembers what arrived.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::bail;
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Bytes, Incoming};
-use hyper::header::{HeaderMap, HeaderName, HeaderValue};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
-use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpStream};
+use bytes::Bytes;
+use gridpost_testkit::server::{self, Server, response};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, request::Parts};
+use serde_json::Value;
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout_at};
 
 /// One scripted answer.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    status: u16,
+    /// `None` closes the connection.
+    status: Option<u16>,
     delay: Duration,
     headers: Vec<(&'static str, &'static str)>,
     body: String,
 }
 
 impl Reply {
+    /// Answers `status` after that time; without a status it closes the connection then.
+    pub fn of(status: Option<u16>, delay: Duration) -> Self {
+        Self { status, delay, headers: Vec::new(), body: String::new() }
+    }
+
     /// Answers `status` at once.
     pub fn prompt(status: u16) -> Self {
-        Self { status, delay: Duration::ZERO, headers: Vec::new(), body: String::new() }
+        Self::of(Some(status), Duration::ZERO)
     }
 
     /// Answers `status` this many seconds after the request.
     pub fn late(status: u16, seconds: u64) -> Self {
-        Self { delay: Duration::from_secs(seconds), ..Self::prompt(status) }
+        Self::of(Some(status), Duration::from_secs(seconds))
     }
 
     /// The same with that body.
@@ -56,7 +55,13 @@ impl Reply {
 }
 
 /// How an endpoint answers by what it gets.
-pub type Judge = fn(&Arrival) -> Reply;
+struct Judge(Box<dyn Fn(&Arrival) -> Reply + Send + Sync>);
+
+impl fmt::Debug for Judge {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Judge")
+    }
+}
 
 /// How an endpoint takes a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +125,8 @@ struct Post {
     /// What answers instead of the script, if anything.
     judge: Option<Judge>,
     consent: Consent,
+    /// Whether deliveries are not remembered.
+    forgets: bool,
     arrivals: Vec<Arrival>,
     /// Deliveries that took an answer from the script so far.
     taken: usize,
@@ -145,19 +152,20 @@ impl Shared {
 /// The running server. Dropping it closes the port.
 #[derive(Debug)]
 pub struct Receiver {
-    address: SocketAddr,
+    server: Server,
     shared: Arc<Shared>,
-    accepting: JoinHandle<()>,
 }
 
 impl Receiver {
     /// Listens on a free loopback port.
     pub async fn start() -> anyhow::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let address = listener.local_addr()?;
         let shared = Arc::new(Shared { posts: Mutex::default(), news: watch::Sender::new(0) });
-        let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
-        Ok(Self { address, shared, accepting })
+        let own = Arc::clone(&shared);
+        let answer = move |parts, body| {
+            let shared = Arc::clone(&own);
+            async move { answer(parts, body, &shared).await }
+        };
+        Ok(Self { server: Server::start(answer).await?, shared })
     }
 
     /// Opens the endpoint at `/{name}`. Replies are given out in order; the last one repeats.
@@ -167,21 +175,12 @@ impl Receiver {
             replies: replies.to_vec(),
             judge: None,
             consent: Consent::Given,
+            forgets: false,
             arrivals: Vec::new(),
             taken: 0,
         };
         self.shared.posts().insert(path.clone(), post);
-        Endpoint {
-            url: format!("http://{}{path}", self.address),
-            path,
-            shared: self.shared.clone(),
-        }
-    }
-}
-
-impl Drop for Receiver {
-    fn drop(&mut self) {
-        self.accepting.abort();
+        Endpoint { url: format!("{}{path}", self.server.url()), path, shared: self.shared.clone() }
     }
 }
 
@@ -208,8 +207,14 @@ impl Endpoint {
     }
 
     /// From now on answers each delivery by what is in it.
-    pub fn judge(&self, judge: Judge) {
-        self.with(|post| post.judge = Some(judge));
+    pub fn judge(&self, judge: impl Fn(&Arrival) -> Reply + Send + Sync + 'static) {
+        self.with(|post| post.judge = Some(Judge(Box::new(judge))));
+    }
+
+    /// The same, and remembers no delivery: `judge` sees each.
+    pub fn judge_and_forget(&self, judge: impl Fn(&Arrival) -> Reply + Send + Sync + 'static) {
+        self.judge(judge);
+        self.with(|post| post.forgets = true);
     }
 
     /// From now on takes handshakes in this way.
@@ -279,62 +284,45 @@ pub fn describe(deliveries: &[Arrival]) -> String {
     deliveries.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    // Dropped with this task, which ends every connection.
-    let mut connections = JoinSet::new();
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                connections.spawn(serve(stream, Arc::clone(&shared)));
-            }
-            Err(_) => sleep(Duration::from_millis(20)).await,
-        }
-        while connections.try_join_next().is_some() {}
-    }
-}
-
-/// Serves one connection to its end. Functions are killed on purpose: a broken one is no error.
-async fn serve(stream: TcpStream, shared: Arc<Shared>) {
-    let service = service_fn(|request| {
-        let shared = Arc::clone(&shared);
-        async move { Ok::<_, Infallible>(answer(request, &shared).await) }
-    });
-    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
-}
-
-async fn answer(request: Request<Incoming>, shared: &Shared) -> Response<Full<Bytes>> {
-    let (parts, body) = request.into_parts();
-    let Ok(body) = body.collect().await else { return empty(400) };
+/// The response; `None` closes the connection.
+async fn answer(parts: Parts, body: Bytes, shared: &Shared) -> Option<Response<Bytes>> {
+    let path = parts.uri.path();
+    let consent = server::consent(&parts, &body);
     let mut arrival = Arrival {
         at: Instant::now(),
         query: parts.uri.query().unwrap_or_default().to_owned(),
-        is_handshake: is_handshake(&parts.method, &parts.headers),
+        is_handshake: consent.is_some(),
         method: parts.method,
         headers: parts.headers,
-        body: body.to_bytes(),
+        body,
         answered: None,
     };
-    let path = parts.uri.path();
-    if arrival.is_handshake {
+    if let Some(given) = consent {
         let consent = shared.posts().get(path).map(|post| post.consent);
-        let response = consent.map_or_else(|| empty(404), |consent| consent_to(&arrival, consent));
+        let response = match consent {
+            Some(Consent::Given) => given,
+            Some(Consent::Withheld) => response(200, ""),
+            None => response(404, ""),
+        };
         arrival.answered = Some(response.status().as_u16());
         note(shared, path, arrival);
-        return response;
+        return Some(response);
     }
-    let Some((index, reply)) = take_reply(shared, path, arrival) else { return empty(404) };
+    let Some((index, reply)) = take_reply(shared, path, arrival) else {
+        return Some(response(404, ""));
+    };
     sleep(reply.delay).await;
-    if let Some(post) = shared.posts().get_mut(path) {
-        post.arrivals[index].answered = Some(reply.status);
+    let status = reply.status?;
+    if let Some(arrival) = shared.posts().get_mut(path)?.arrivals.get_mut(index) {
+        arrival.answered = Some(status);
     }
     shared.tell();
-    let mut response = empty(reply.status);
-    *response.body_mut() = reply.body.into();
+    let mut response = response(status, reply.body);
     for (name, value) in reply.headers {
         let (name, value) = (HeaderName::from_static(name), HeaderValue::from_static(value));
         response.headers_mut().insert(name, value);
     }
-    response
+    Some(response)
 }
 
 fn note(shared: &Shared, path: &str, arrival: Arrival) {
@@ -349,45 +337,20 @@ fn take_reply(shared: &Shared, path: &str, arrival: Arrival) -> Option<(usize, R
     let taken = {
         let mut posts = shared.posts();
         let post = posts.get_mut(path)?;
-        let last = post.replies.len().checked_sub(1)?;
-        let reply = match post.judge {
-            Some(judge) => judge(&arrival),
-            None => post.replies[post.taken.min(last)].clone(),
+        let last = post.replies.len().saturating_sub(1);
+        let reply = match &post.judge {
+            Some(judge) => judge.0(&arrival),
+            None => post.replies.get(post.taken.min(last))?.clone(),
         };
         post.taken += 1;
-        post.arrivals.push(arrival);
-        (post.arrivals.len() - 1, reply)
+        let index = post.arrivals.len();
+        if !post.forgets {
+            post.arrivals.push(arrival);
+        }
+        (index, reply)
     };
     shared.tell();
     Some(taken)
-}
-
-fn is_handshake(method: &Method, headers: &HeaderMap) -> bool {
-    let kind = headers.get("aeg-event-type").map(HeaderValue::as_bytes);
-    method == Method::OPTIONS
-        || kind.is_some_and(|kind| kind.eq_ignore_ascii_case(b"SubscriptionValidation"))
-}
-
-fn consent_to(arrival: &Arrival, consent: Consent) -> Response<Full<Bytes>> {
-    let mut response = empty(200);
-    if consent == Consent::Withheld {
-        return response;
-    }
-    if arrival.method == Method::OPTIONS {
-        if let Some(origin) = arrival.headers.get("webhook-request-origin") {
-            response.headers_mut().insert("webhook-allowed-origin", origin.clone());
-        }
-    } else {
-        let code = arrival.json().pointer("/0/data/validationCode").cloned();
-        *response.body_mut() = json!({ "validationResponse": code }).to_string().into();
-    }
-    response
-}
-
-fn empty(status: u16) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::default());
-    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
-    response
 }
 
 #[cfg(test)]
@@ -408,6 +371,18 @@ mod tests {
         let deliveries = endpoint.wait_for(3, Duration::from_secs(1)).await.expect("arrived");
         assert_eq!(deliveries[0].ids(), ["1"]);
         assert_eq!(deliveries[0].answered, Some(500));
+    }
+
+    #[tokio::test]
+    async fn a_reply_without_a_status_closes_the_connection() {
+        let receiver = Receiver::start().await.expect("a port");
+        let endpoint = receiver.endpoint("a", &[Reply::of(None, Duration::ZERO)]);
+        let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+        assert!(client.post(endpoint.url()).body("[]").send().await.is_err());
+        assert_eq!(endpoint.deliveries()[0].answered, None);
+        endpoint.judge_and_forget(|_| Reply::prompt(204));
+        let answer = client.post(endpoint.url()).body("[]").send().await.expect("answered");
+        assert_eq!((answer.status().as_u16(), endpoint.deliveries().len()), (204, 1));
     }
 
     #[tokio::test]

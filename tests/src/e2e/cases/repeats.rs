@@ -5,16 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Bytes, Incoming};
-use hyper::header::{CONNECTION, CONTENT_LENGTH, HOST};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
+use bytes::Bytes;
+use gridpost_testkit::server::{Server, response};
+use http::Response;
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, RETRY_AFTER};
+use http::request::Parts;
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
 
 use crate::e2e::{
     receiver::{Arrival, Endpoint, Reply},
@@ -38,7 +34,7 @@ struct Lossy {
     /// The topic's endpoint, through it.
     endpoint: String,
     way: Arc<Way>,
-    task: JoinHandle<()>,
+    _server: Server,
 }
 
 struct Way {
@@ -54,18 +50,17 @@ impl Lossy {
     async fn before(topic: &Topic<'_>, loss: Loss, lost: usize) -> anyhow::Result<Self> {
         let url = reqwest::Url::parse(&topic.endpoint)?;
         let origin = url.origin().ascii_serialization();
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let port = listener.local_addr()?.port();
-        let endpoint = format!("http://127.0.0.1:{port}{}", url.path());
         let http = reqwest::Client::builder().no_proxy().build()?;
         let way = Arc::new(Way { http, origin, loss, lost, forwarded: AtomicUsize::new(0) });
         let own = Arc::clone(&way);
-        let task = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(Arc::clone(&own), stream));
-            }
-        });
-        Ok(Self { endpoint, way, task })
+        // An answer that is lost is an error: the connection is closed without one.
+        let answer = move |parts, body| {
+            let answered = forward(Arc::clone(&own), parts, body);
+            async move { answered.await.ok() }
+        };
+        let server = Server::start(answer).await?;
+        let endpoint = format!("{}{}", server.url(), url.path());
+        Ok(Self { endpoint, way, _server: server })
     }
 
     /// How many requests have reached the publish API.
@@ -74,41 +69,22 @@ impl Lossy {
     }
 }
 
-impl Drop for Lossy {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-async fn serve(way: Arc<Way>, stream: TcpStream) {
-    let service = service_fn(|request| forward(Arc::clone(&way), request));
-    // An answer that is lost is an error of the service: the connection is closed without one.
-    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
-}
-
-async fn forward(
-    way: Arc<Way>,
-    request: Request<Incoming>,
-) -> anyhow::Result<Response<Full<Bytes>>> {
-    let (mut parts, body) = request.into_parts();
-    let body = body.collect().await?.to_bytes();
+async fn forward(way: Arc<Way>, mut parts: Parts, body: Bytes) -> anyhow::Result<Response<Bytes>> {
     for name in [HOST, CONTENT_LENGTH, CONNECTION] {
         parts.headers.remove(name);
     }
     let url = format!("{}{}", way.origin, parts.uri);
     let answer = way.http.post(url).headers(parts.headers).body(body).send().await?;
-    let (status, retry_after) = (answer.status(), answer.headers().get("retry-after").cloned());
+    let (status, retry_after) = (answer.status(), answer.headers().get(RETRY_AFTER).cloned());
     let body = answer.bytes().await?;
     let is_lost = way.forwarded.fetch_add(1, Ordering::Relaxed) < way.lost;
     match way.loss {
         Loss::Cut if is_lost => anyhow::bail!("the answer is lost"),
-        Loss::Unavailable if is_lost => Ok(Response::builder().status(503).body(Full::default())?),
+        Loss::Unavailable if is_lost => Ok(response(503, "")),
         _ => {
-            let mut response = Response::builder().status(status);
-            if let Some(seconds) = retry_after {
-                response = response.header("retry-after", seconds);
-            }
-            Ok(response.body(Full::new(body))?)
+            let mut answer = response(status.as_u16(), body);
+            answer.headers_mut().extend(retry_after.map(|seconds| (RETRY_AFTER, seconds)));
+            Ok(answer)
         }
     }
 }
