@@ -1,18 +1,54 @@
-//! Runs the chaos suite on a stack of its own: see `tests/src/chaos.rs`.
+//! Makes things go wrong while events flow, and says what is lost: see `tests/src/chaos.rs`.
 //!
-//! `cargo run -p gridpost-tests --bin chaos -- --runs 20 --deliveries 5000`
+//! `cargo run -p gridpost-tests --bin chaos aws --runs 20 --deliveries 5000`
 
-use std::path::PathBuf;
-
-use clap::Parser;
-use gridpost_tests::{
-    chaos::{self, Found, Plan, roll_out::RollOut},
-    e2e::{ground::Ground, world::World},
+use std::{
+    path::{Path, PathBuf, absolute},
+    process::ExitCode,
+    time::Duration,
 };
 
-/// Delivers events while everything around fails, and counts what is lost.
+use clap::{Args, Parser, Subcommand};
+use gridpost_tests::{
+    chaos::{
+        aws, dev,
+        roll_out::RollOut,
+        schedules::{self, Pace, Played, Scenario},
+    },
+    e2e::{ground::Ground, world::World},
+    program,
+};
+
+/// How fast the clock runs for schedules of up to an hour, and by how many of its seconds attempts
+/// may be off.
+const SHORT: (u32, f64) = (60, 5.0);
+
+/// The same for longer ones.
+const LONG: (u32, f64) = (600, 60.0);
+
+/// If a process is ended and restarted, this is between two attempts of most schedules.
+const KILLED_AT: Duration = Duration::from_secs(150);
+
+/// Delivers events while something goes wrong, and counts what is lost.
 #[derive(Debug, Parser)]
 struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// The functions on an emulator of AWS: killed, their calls refused, the emulator restarted
+    Aws(AwsArguments),
+    /// `gridpost dev` under load, killed at random instants
+    Dev(DevArguments),
+    /// The schedules of the conformance tables on `gridpost dev` with a fast clock: by how much
+    /// attempts were off
+    Schedules(Gridpost),
+}
+
+#[derive(Debug, Args)]
+struct AwsArguments {
     /// Runs, one after the other
     #[arg(long, default_value_t = 20)]
     runs: u64,
@@ -35,10 +71,60 @@ struct Arguments {
     earlier: Option<String>,
 }
 
+#[derive(Debug, Args)]
+struct DevArguments {
+    /// Minutes of publishing and killing
+    #[arg(long, default_value_t = 10.0)]
+    minutes: f64,
+
+    /// Events in a second
+    #[arg(long, default_value_t = 200)]
+    rate: u32,
+
+    /// Seed of the dice
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+
+    /// Minutes that everything may take to end afterwards
+    #[arg(long, default_value_t = 15.0)]
+    settle: f64,
+
+    /// Where the process keeps its data; existing data is removed
+    #[arg(long, default_value = "target/crash")]
+    folder: PathBuf,
+
+    #[command(flatten)]
+    gridpost: Gridpost,
+}
+
+#[derive(Debug, Args)]
+struct Gridpost {
+    /// The program `gridpost`, instead of building it
+    #[arg(long)]
+    gridpost: Option<PathBuf>,
+}
+
+impl Gridpost {
+    async fn path(self) -> anyhow::Result<PathBuf> {
+        match self.gridpost {
+            Some(gridpost) => Ok(gridpost),
+            None => Ok(program::gridpost().await?.to_owned()),
+        }
+    }
+}
+
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let arguments = Arguments::parse();
-    let folder = std::path::absolute(&arguments.folder)?;
+async fn main() -> anyhow::Result<ExitCode> {
+    let holds = match Arguments::parse().command {
+        Command::Aws(arguments) => on_aws(arguments).await?,
+        Command::Dev(arguments) => on_dev(arguments).await?,
+        Command::Schedules(gridpost) => all_schedules(&gridpost.path().await?).await?,
+    };
+    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn on_aws(arguments: AwsArguments) -> anyhow::Result<bool> {
+    let folder = absolute(&arguments.folder)?;
     let world = World::on(Ground::up(&folder).await?).await?;
     let roll_out = match &arguments.earlier {
         Some(commit) => Some(RollOut::of(commit, &folder.join("earlier"), &world.ground).await?),
@@ -50,8 +136,8 @@ async fn main() -> anyhow::Result<()> {
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
     for seed in arguments.seed..arguments.seed + arguments.runs {
-        let plan = Plan { seed, deliveries: arguments.deliveries };
-        match chaos::run(&world, plan, roll_out.as_ref()).await {
+        let plan = aws::Plan { seed, deliveries: arguments.deliveries };
+        match aws::run(&world, plan, roll_out.as_ref()).await {
             Ok(found) => println!("{}", row(seed, &found)),
             Err(error) => {
                 failed = Some(error.context(format!("run {seed}")));
@@ -60,11 +146,11 @@ async fn main() -> anyhow::Result<()> {
         }
     }
     world.ground.down().await?;
-    failed.map_or(Ok(()), Err)
+    failed.map_or(Ok(true), Err)
 }
 
-fn row(seed: u64, found: &Found) -> String {
-    let Found { tally, damage, ends_too_many, requests: (calls, disturbed), took } = found;
+fn row(seed: u64, found: &aws::Found) -> String {
+    let aws::Found { tally, damage, ends_too_many, requests: (calls, disturbed), took } = found;
     format!(
         "| {seed} | {} | {} | {} | {ends_too_many} | {} | {} | {} | {} | {calls} | {disturbed} | {:.0} |",
         tally.delivered + tally.dead_lettered,
@@ -76,4 +162,56 @@ fn row(seed: u64, found: &Found) -> String {
         damage.turns,
         took.as_secs_f64(),
     )
+}
+
+async fn on_dev(arguments: DevArguments) -> anyhow::Result<bool> {
+    let folder = absolute(&arguments.folder)?;
+    let _ = std::fs::remove_dir_all(&folder);
+    let plan = dev::Plan {
+        seed: arguments.seed,
+        per_second: arguments.rate.max(1),
+        lasts: Duration::from_secs_f64(arguments.minutes * 60.0),
+        lives: [Duration::from_millis(100), Duration::from_secs(12)],
+        long_every: 8,
+        long_life: Duration::from_secs(45),
+        // Longer than an attempt waits.
+        hangs_for: Duration::from_secs(45),
+        schedule: None,
+        settles: Duration::from_secs_f64(arguments.settle * 60.0),
+    };
+    let found = dev::run(&arguments.gridpost.path().await?, &folder, plan).await?;
+    println!("seed {}: {found}", arguments.seed);
+    println!("{}", if found.holds() { "nothing is lost" } else { "IT DOES NOT HOLD" });
+    Ok(found.holds())
+}
+
+async fn all_schedules(gridpost: &Path) -> anyhow::Result<bool> {
+    let all = schedules::scenarios()?;
+    let (short, long): (Vec<_>, Vec<_>) = all.into_iter().partition(Scenario::is_short);
+    let again = short.iter().filter(|scenario| !scenario.is_silent()).cloned().collect();
+    let (short, again, long) = tokio::join!(
+        held(gridpost, SHORT, None, short),
+        held(gridpost, SHORT, Some(KILLED_AT), again),
+        held(gridpost, LONG, None, long),
+    );
+    Ok(short? & again? & long?)
+}
+
+/// Plays scenarios at a speed; returns whether all of them hold.
+async fn held(
+    gridpost: &Path,
+    (speed, tolerance_s): (u32, f64),
+    killed_at: Option<Duration>,
+    scenarios: Vec<Scenario>,
+) -> anyhow::Result<bool> {
+    let folder = tempfile::tempdir()?;
+    let pace = Pace { speed, killed_at };
+    let played = schedules::play(gridpost, folder.path(), pace, scenarios).await?;
+    let killed = killed_at.map_or_else(String::new, |at| format!(", killed at {} s", at.as_secs()));
+    let holds = |played: &Played| {
+        let holds = played.holds(tolerance_s);
+        println!("{} --speed {speed}{killed}: {played}", if holds { "✓" } else { "✗" });
+        holds
+    };
+    Ok(played.iter().map(holds).fold(true, |all, one| all & one))
 }

@@ -1,64 +1,71 @@
 //! Judges a run: pure.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use std::{collections::HashMap, fmt};
 
-use super::sink::{self, Arrivals};
+use serde_json::Value;
 
-/// Most missing events that a message names.
+use super::endpoints::Key;
+
+/// Most events that a message names.
 const NAMED_MAX: usize = 20;
 
-/// Where every event of a run ended.
+/// What became of the events of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Events that should have ended, over all event subscriptions.
+    /// Deliveries that must end: each accepted event at each of its endpoints.
     pub expected: u64,
     /// Of these, those that were delivered at least once.
     pub delivered: u64,
     /// Of these, those that are dead letters because their endpoint refuses them.
     pub dead_lettered: u64,
-    /// Those of which there is no trace, as `endpoint id`.
-    pub missing: Vec<String>,
-    /// Those that arrived or became dead letters although they should not have.
-    pub misplaced: Vec<String>,
-    /// Arrivals beyond the first.
+    /// Those of which there is no trace: they are waiting or lost.
+    pub missing: Vec<Key>,
+    /// Those that were delivered although their endpoint refuses them, or are dead letters although
+    /// it takes them, expected or not.
+    pub misplaced: Vec<Key>,
+    /// Those that ended as they should, but whose publish was not confirmed.
+    pub unconfirmed: u64,
+    /// Deliveries beyond the first of an event.
     pub duplicates: u64,
-    /// Dead letters beyond the first.
+    /// Dead letters beyond the first of an event.
     pub duplicate_dead_letters: u64,
 }
 
 impl Tally {
-    /// Compares what arrived, and the ids of dead letters, with the ids that were published.
-    pub fn of(ids: &BTreeSet<String>, arrivals: &Arrivals, dead_letters: &[String]) -> Self {
-        let mut dead: BTreeMap<&str, u64> = BTreeMap::new();
-        for id in dead_letters {
-            *dead.entry(id).or_default() += 1;
-        }
+    /// Compares what was accepted with how often each event arrived and became a dead letter.
+    pub fn of(
+        accepted: impl IntoIterator<Item = Key>,
+        arrivals: &HashMap<Key, u64>,
+        dead: &HashMap<Key, u64>,
+    ) -> Self {
         let mut tally = Self::default();
-        for endpoint in sink::ALL {
-            for id in ids {
-                let key = (endpoint.to_owned(), id.clone());
-                let arrived = arrivals.get(&key).copied().unwrap_or_default();
-                let refused = endpoint == sink::REFUSING && sink::is_refused(id);
-                let dead = if refused { dead.remove(id.as_str()).unwrap_or_default() } else { 0 };
-                tally.expected += 1;
-                match (refused, arrived, dead) {
-                    (false, 1.., _) => tally.delivered += 1,
-                    (true, 0, 1..) => tally.dead_lettered += 1,
-                    (true, 1.., _) => tally.misplaced.push(format!("{endpoint} {id}")),
-                    _ => tally.missing.push(format!("{endpoint} {id}")),
-                }
-                tally.duplicates += arrived.saturating_sub(1);
-                tally.duplicate_dead_letters += dead.saturating_sub(1);
+        for (key, times) in arrivals {
+            tally.duplicates += times - 1;
+            if key.0.refuses(key.1) {
+                tally.misplaced.push(*key);
             }
         }
-        tally.misplaced.extend(dead.into_keys().map(|id| format!("dead letter {id}")));
+        for (key, times) in dead {
+            tally.duplicate_dead_letters += times - 1;
+            if !key.0.refuses(key.1) {
+                tally.misplaced.push(*key);
+            }
+        }
+        for key in accepted {
+            tally.expected += 1;
+            match (arrivals.contains_key(&key), dead.contains_key(&key)) {
+                (true, _) => tally.delivered += 1,
+                (false, true) => tally.dead_lettered += 1,
+                (false, false) => tally.missing.push(key),
+            }
+        }
+        let once_dead = dead.keys().filter(|key| !arrivals.contains_key(key)).count();
+        let ended = (arrivals.len() + once_dead) as u64;
+        tally.unconfirmed = ended - tally.delivered - tally.dead_lettered;
         tally
     }
 
-    /// Whether every event ended as it should.
+    /// Returns whether every event ended as it should.
     pub fn is_complete(&self) -> bool {
         self.missing.is_empty() && self.misplaced.is_empty()
     }
@@ -66,67 +73,122 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { expected, delivered, dead_lettered, .. } = self;
+        let Self { expected, delivered, dead_lettered, unconfirmed, .. } = self;
         write!(
             formatter,
-            "{expected} expected: {delivered} delivered, {dead_lettered} dead-lettered, {} missing, {} \
-             misplaced; {} duplicates, {} duplicate dead letters",
+            "{expected} accepted: {delivered} delivered, {dead_lettered} dead-lettered, {} without \
+             an end, {} misplaced; {} duplicates, {} duplicate dead letters; {unconfirmed} ended \
+             whose publish was not confirmed",
             self.missing.len(),
             self.misplaced.len(),
             self.duplicates,
             self.duplicate_dead_letters,
         )?;
-        for (what, which) in [("missing", &self.missing), ("misplaced", &self.misplaced)] {
-            for name in which.iter().take(NAMED_MAX) {
-                write!(formatter, "\n  {what}: {name}")?;
+        for (what, which) in [("without an end", &self.missing), ("misplaced", &self.misplaced)] {
+            for (rule, number) in which.iter().take(NAMED_MAX) {
+                write!(formatter, "\n  {what}: {} {number}", rule.name())?;
             }
         }
         Ok(())
     }
 }
 
+/// What `gridpost audit` says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// `balances`, `underWay` or `missing`.
+    pub verdict: String,
+    /// Events that it counts as accepted: at least as many as publishers know of.
+    pub accepted: u64,
+    /// Events that it knows to be under way, or to wait for an attempt.
+    pub under_way: u64,
+    /// Ends beyond one for each event: those of duplicates and of publishes that were not confirmed.
+    pub ends_too_many: u64,
+}
+
+impl Ledger {
+    /// Reads it from the command's document.
+    pub fn of(audit: &Value) -> Self {
+        let sum = |list: &str, member: &str| {
+            let all = audit[list].as_array().into_iter().flatten();
+            all.filter_map(|one| one[member].as_u64()).sum::<u64>()
+        };
+        let count = |member: &str| audit[member].as_u64().unwrap_or_default();
+        Self {
+            verdict: audit["verdict"].as_str().unwrap_or_default().to_owned(),
+            accepted: sum("topics", "accepted"),
+            under_way: count("eventsUnderWay") + sum("eventSubscriptions", "waiting"),
+            ends_too_many: count("endsTooMany"),
+        }
+    }
+
+    /// Returns whether it explains a tally: it knows every event without an end to be under way.
+    pub fn explains(&self, tally: &Tally) -> bool {
+        // A ledger balances if every event has ended or is waiting.
+        let is_balanced = ["balances", "underWay"].contains(&self.verdict.as_str());
+        let is_known = is_balanced && tally.missing.len() as u64 <= self.under_way;
+        is_known && self.accepted >= tally.expected && tally.misplaced.is_empty()
+    }
+}
+
+impl fmt::Display for Ledger {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { verdict, accepted, under_way, .. } = self;
+        write!(formatter, "the ledger has {accepted} accepted, {under_way} under way: {verdict}")
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use serde_json::json;
 
-    fn arrivals(all: &[(&str, &str, u64)]) -> Arrivals {
-        let entry = |(endpoint, id, count): &(&str, &str, u64)| {
-            (((*endpoint).into(), (*id).into()), *count)
-        };
-        all.iter().map(entry).collect()
-    }
+    use super::{
+        super::endpoints::Rule::{Flaky, Refusing, Steady},
+        *,
+    };
 
     #[test]
     fn what_is_nowhere_is_missing_and_what_is_twice_is_a_duplicate() {
-        let ids = BTreeSet::from(["1-3".to_owned()]);
-        let all = arrivals(&[(sink::STEADY, "1-3", 1), (sink::FLAKY, "1-3", 3)]);
-        let tally = Tally::of(&ids, &all, &["1-3".to_owned(), "1-3".to_owned()]);
-        assert_eq!(tally.missing, ["batched 1-3", "late 1-3"]);
-        assert_eq!((tally.expected, tally.delivered, tally.dead_lettered), (5, 2, 1));
+        let accepted = [(Steady, 3), (Flaky, 3), (Refusing, 3), (Steady, 4)];
+        let arrivals = HashMap::from([((Steady, 3), 1), ((Flaky, 3), 3), ((Flaky, 5), 1)]);
+        let tally = Tally::of(accepted, &arrivals, &HashMap::from([((Refusing, 3), 2)]));
+        assert_eq!((&tally.missing[..], &tally.misplaced[..]), (&[(Steady, 4)][..], &[][..]));
+        assert_eq!((tally.expected, tally.delivered, tally.dead_lettered), (4, 2, 1));
         assert_eq!((tally.duplicates, tally.duplicate_dead_letters), (2, 1));
-        assert!(!tally.is_complete());
+        assert_eq!((tally.unconfirmed, tally.is_complete()), (1, false));
     }
 
     #[test]
-    fn a_dead_letter_in_the_place_of_a_delivery_is_no_delivery() {
-        let ids = BTreeSet::from(["1-4".to_owned()]);
-        let all = arrivals(&[
-            (sink::STEADY, "1-4", 1),
-            (sink::FLAKY, "1-4", 1),
-            (sink::BATCHED, "1-4", 1),
-            (sink::LATE, "1-4", 1),
-        ]);
-        let tally = Tally::of(&ids, &all, &["1-4".to_owned()]);
-        assert_eq!(tally.missing, ["refusing 1-4"]);
-        assert_eq!(tally.misplaced, ["dead letter 1-4"]);
+    fn an_end_that_is_not_the_event_s_own_is_misplaced() {
+        for (arrivals, dead) in [
+            // An event that is refused must not arrive, and one that is taken is no dead letter.
+            (HashMap::from([((Refusing, 3), 1)]), HashMap::new()),
+            (HashMap::new(), HashMap::from([((Refusing, 4), 1)])),
+            (HashMap::from([((Steady, 4), 1)]), HashMap::from([((Steady, 4), 1)])),
+        ] {
+            let key = *arrivals.keys().chain(dead.keys()).next().expect("one");
+            let tally = Tally::of([key], &arrivals, &dead);
+            assert_eq!((&tally.misplaced[..], tally.unconfirmed), (&[key][..], 0));
+            assert!(!tally.is_complete());
+        }
     }
 
     #[test]
-    fn an_event_that_is_refused_must_not_arrive() {
-        let ids = BTreeSet::from(["1-13".to_owned()]);
-        let all = arrivals(&sink::ALL.map(|endpoint| (endpoint, "1-13", 1)));
-        let tally = Tally::of(&ids, &all, &[]);
-        assert_eq!(tally.misplaced, ["refusing 1-13"]);
-        assert!(!tally.is_complete());
+    fn the_ledger_must_know_what_has_no_end() {
+        let ledger = |verdict: &str, waiting: u64| {
+            Ledger::of(&json!({"verdict": verdict, "eventsUnderWay": 0, "endsTooMany": 2,
+                "topics": [{"accepted": 2}], "eventSubscriptions": [{"waiting": waiting}]}))
+        };
+        let accepted = [(Steady, 1), (Steady, 2)];
+        let tally = Tally::of(accepted, &HashMap::from([((Steady, 1), 1)]), &HashMap::new());
+        assert!(ledger("underWay", 1).explains(&tally));
+        for (verdict, waiting) in [("balances", 0), ("underWay", 0), ("missing", 1)] {
+            assert!(!ledger(verdict, waiting).explains(&tally), "{verdict}");
+        }
+        let whole = Tally { missing: Vec::new(), ..tally };
+        assert!(ledger("balances", 0).explains(&whole));
+        assert!(!Ledger { accepted: 1, ..ledger("balances", 0) }.explains(&whole));
+        let misplaced = Tally { misplaced: vec![(Steady, 1)], ..whole };
+        assert!(!ledger("balances", 0).explains(&misplaced));
     }
 }

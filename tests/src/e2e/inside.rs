@@ -1,7 +1,9 @@
 //! Internals that a user can see too: objects in S3, messages in queues, logs, processes of
 //! functions.
 
+use std::collections::HashMap;
 use std::fs;
+use std::hash::Hash;
 use std::path::Path;
 use std::time::Duration;
 
@@ -116,6 +118,19 @@ pub fn s3(emulator_url: &str) -> Client {
         .credentials_provider(credentials())
         .build();
     Client::from_conf(config)
+}
+
+/// How often each key is among the ids of dead letters.
+pub fn count_ids<K: Eq + Hash>(
+    objects: &[Object],
+    key_of: impl Fn(&str) -> Option<K>,
+) -> HashMap<K, u64> {
+    let mut counts = HashMap::new();
+    let records = objects.iter().flat_map(|object| &object.records);
+    for key in records.filter_map(|record| key_of(record["id"].as_str()?)) {
+        *counts.entry(key).or_default() += 1;
+    }
+    counts
 }
 
 /// The dead-letter objects below `prefix`.

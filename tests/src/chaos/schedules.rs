@@ -2,10 +2,8 @@
 //! real endpoints, and the arrival time of each attempt.
 
 use std::{
-    collections::HashMap,
-    fmt, fs,
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    fmt,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -13,18 +11,17 @@ use anyhow::{Context, ensure};
 use gridpost_core::{retry, time::Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::{
-    net::TcpListener,
-    time::{Instant, sleep, sleep_until},
-};
+use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{
-    process::{Dev, Program},
-    publisher::Publisher,
-};
-use crate::bench::{
-    http::{self, Reply, Request, Service},
-    sink::consent,
+use crate::{
+    dev::{
+        process::{Dev, Program},
+        publisher::Publisher,
+    },
+    e2e::{
+        inside,
+        receiver::{Arrival, Endpoint, Receiver, Reply},
+    },
 };
 
 /// How often to check whether an event has ended.
@@ -93,6 +90,15 @@ impl Scenario {
         answer.trim_end_matches('*').parse().ok()
     }
 
+    /// Its endpoint's answers, in their order.
+    fn replies(&self) -> Vec<Reply> {
+        let reply = |attempt| match self.answer(attempt) {
+            Some(status) => Reply::prompt(status),
+            None => Reply::of(None, HANGS_FOR),
+        };
+        (0..self.responses.len()).map(reply).collect()
+    }
+
     /// Whether its endpoint keeps silent: a process that is ended meanwhile attempts once more.
     pub fn is_silent(&self) -> bool {
         self.answer(0).is_none()
@@ -142,35 +148,6 @@ impl fmt::Display for Played {
     }
 }
 
-/// The endpoints: `/s{n}` answers as scenario `n` says, and records the time.
-#[derive(Debug)]
-struct Endpoints {
-    scenarios: Vec<Scenario>,
-    arrivals: Mutex<HashMap<usize, Vec<Instant>>>,
-}
-
-impl Service for Endpoints {
-    async fn answer(&self, request: Request) -> Option<Reply> {
-        if let Some(consent) = consent(&request.body) {
-            return Some(Reply::new(200, consent));
-        }
-        let number: usize = request.path.strip_prefix("/s")?.parse().ok()?;
-        let attempt = {
-            let mut arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
-            let arrivals = arrivals.entry(number).or_default();
-            arrivals.push(Instant::now());
-            arrivals.len() - 1
-        };
-        match self.scenarios.get(number)?.answer(attempt) {
-            Some(status) => Some(Reply::new(status, "")),
-            None => {
-                sleep(HANGS_FOR).await;
-                None
-            }
-        }
-    }
-}
-
 /// How scenarios are played.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
@@ -191,13 +168,14 @@ pub async fn play(
     let arguments = ["--speed".to_owned(), speed.to_string()].to_vec();
     let program = Program { path: program.to_owned(), folder: folder.to_owned(), arguments };
     let mut dev = program.start().await?;
-    let endpoints = Arc::new(Endpoints { scenarios, arrivals: Mutex::default() });
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let url = format!("http://{}", listener.local_addr()?);
-    let serving = tokio::spawn(http::serve(listener, None, Arc::clone(&endpoints)));
+    let receiver = Receiver::start().await?;
+    let letters = program.data().join("dead-letters");
     let began = Instant::now();
-    for (number, scenario) in endpoints.scenarios.iter().enumerate() {
-        publish(&dev, &url, number, scenario).await?;
+    let mut playing = Vec::new();
+    for (number, scenario) in scenarios.into_iter().enumerate() {
+        let endpoint = receiver.endpoint(&format!("s{number}"), &scenario.replies());
+        publish(&dev, endpoint.url(), number, &scenario).await?;
+        playing.push(Playing { scenario, endpoint, bucket: letters.join(bucket(number)) });
     }
     let mut stood_still = None;
     if let Some(killed_at) = killed_at {
@@ -209,38 +187,38 @@ pub async fn play(
         let passed = before.elapsed().as_secs_f64() * f64::from(speed);
         stood_still = Some((before, passed - (shown_s(&dev).await? - shown)));
     }
-    let letters = program.data().join("dead-letters");
-    let latest = endpoints.scenarios.iter().map(|scenario| scenario.end.at_seconds).max();
+    let latest = playing.iter().map(|playing| playing.scenario.end.at_seconds).max();
     let until = began + Duration::from_secs(latest.unwrap_or_default()) / speed + END_WAIT;
-    let all = 0..endpoints.scenarios.len();
-    while !all.clone().all(|number| endpoints.end_of(number, &letters).is_some())
-        && Instant::now() < until
-    {
+    while !playing.iter().all(|playing| playing.end().is_some()) && Instant::now() < until {
         sleep(LOOK_AGAIN).await;
     }
-    serving.abort();
     dev.kill().await?;
     let clock = Shown { speed, stood_still };
-    Ok(all.map(|number| endpoints.played(number, &letters, clock)).collect())
+    Ok(playing.into_iter().map(|playing| playing.played(clock)).collect())
 }
 
-impl Endpoints {
-    /// How a scenario has ended, if it has.
-    fn end_of(&self, number: usize, letters: &Path) -> Option<String> {
-        let arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = arrivals.get(&number)?.len().checked_sub(1)?;
-        drop(arrivals);
-        let is_delivered = self.scenarios[number].answer(last) == Some(200);
-        let delivered = is_delivered.then(|| "Delivered".to_owned());
-        delivered.or_else(|| reason(&letters.join(bucket(number))))
+/// A scenario that is being played.
+struct Playing {
+    scenario: Scenario,
+    endpoint: Endpoint,
+    bucket: PathBuf,
+}
+
+impl Playing {
+    /// How it has ended, if it has.
+    fn end(&self) -> Option<String> {
+        let last = self.endpoint.deliveries().len().checked_sub(1)?;
+        if self.scenario.answer(last) == Some(200) {
+            return Some("Delivered".to_owned());
+        }
+        reason(&self.bucket)
     }
 
-    fn played(&self, number: usize, letters: &Path, clock: Shown) -> Played {
-        let end = self.end_of(number, letters);
-        let arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
-        let arrivals = arrivals.get(&number).map_or(&[][..], Vec::as_slice);
-        let attempts = arrivals.iter().map(|at| clock.between(arrivals[0], *at)).collect();
-        Played { scenario: self.scenarios[number].clone(), attempts, end }
+    fn played(self, clock: Shown) -> Played {
+        let arrivals = self.endpoint.deliveries();
+        let after = |arrival: &Arrival| clock.between(arrivals[0].at, arrival.at);
+        let attempts = arrivals.iter().map(after).collect();
+        Played { end: self.end(), attempts, scenario: self.scenario }
     }
 }
 
@@ -285,7 +263,7 @@ async fn publish(dev: &Dev, url: &str, number: usize, scenario: &Scenario) -> an
         "deadLetterDestination":
             {"endpointType": "S3Bucket", "properties": {"bucketName": bucket(number)}},
     });
-    dev.subscribe(&topic, "hook", &format!("{url}/s{number}"), properties).await?;
+    dev.subscribe(&topic, "hook", url, properties).await?;
     let event = json!([{"id": "1", "eventType": "Schedule", "subject": "s", "data": {},
         "eventTime": "2026-01-02T03:04:05Z", "dataVersion": "1"}]);
     let sent = Publisher::new(&dev.url)?.publish(&topic, &key, event.to_string().as_bytes()).await;
@@ -296,19 +274,8 @@ async fn publish(dev: &Dev, url: &str, number: usize, scenario: &Scenario) -> an
 
 /// Why the event became a dead letter, from its file in that bucket; `None` until one can be read.
 fn reason(bucket: &Path) -> Option<String> {
-    let mut open = vec![bucket.to_owned()];
-    while let Some(folder) = open.pop() {
-        for path in fs::read_dir(&folder).ok()?.flatten().map(|entry| entry.path()) {
-            if path.is_dir() {
-                open.push(path);
-            } else if path.extension().is_some_and(|ending| ending == "json") {
-                let letter: Value = serde_json::from_slice(&fs::read(&path).ok()?).ok()?;
-                let record = if letter.is_array() { &letter[0] } else { &letter };
-                return reason_of(record).map(str::to_owned);
-            }
-        }
-    }
-    None
+    let letters = inside::dead_letter_files(bucket, "").ok()?;
+    letters.first()?.records.first().and_then(reason_of).map(str::to_owned)
 }
 
 /// The reasons in dead letters of namespace topics, by those of the others.

@@ -2,41 +2,37 @@
 //! started again: everything that it has accepted must be delivered or become a dead letter, or
 //! still wait, and the ledger must balance.
 //!
-//! [`endpoints`] fail by rules that depend only on the event, and recover in the end, so that
-//! waiting deliveries can end; [`told`] judges.
-
-pub mod endpoints;
-pub mod told;
+//! The endpoints recover in the end, so that waiting deliveries can end.
 
 use std::{
-    collections::HashSet,
-    fs,
-    path::{Path, PathBuf},
+    fmt,
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use anyhow::{Context, bail};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::{
-    net::TcpListener,
     sync::{Semaphore, watch},
     task::JoinSet,
     time::{Instant, sleep, sleep_until},
 };
 
-use self::{
-    endpoints::{ALL, Endpoints, Rule, is_failed, rule_of},
-    told::Told,
-};
 use super::{
-    process::{Dev, Program},
-    publisher::Publisher,
+    endpoints::{Endpoints, Rule, number_of},
+    tally::{Ledger, Tally},
 };
-use crate::bench::{
-    book::{DIGITS, MARK, event_numbers},
-    http,
+use crate::{
+    dev::{
+        process::{Dev, Program},
+        publisher::Publisher,
+    },
+    e2e::inside,
 };
+
+/// The endpoints. Each event goes to one of them.
+const RULES: [Rule; 5] = [Rule::Steady, Rule::Flaky, Rule::Busy, Rule::Refusing, Rule::Hanging];
 
 /// The topic.
 const TOPIC: &str = "crash";
@@ -80,11 +76,57 @@ pub struct Plan {
     pub settles: Duration,
 }
 
+/// The result of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Events that were sent.
+    pub sent: usize,
+    /// Where those ended that were accepted.
+    pub tally: Tally,
+    /// What the ledger says.
+    pub ledger: Ledger,
+    /// Processes that were killed.
+    pub kills: u32,
+    /// Messages in the poison queue.
+    pub poison: usize,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Found {
+    /// Returns whether nothing is lost.
+    pub fn holds(&self) -> bool {
+        self.ledger.explains(&self.tally) && self.poison == 0
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { sent, tally, ledger, kills, poison, took } = self;
+        let took_s = took.as_secs_f64();
+        write!(
+            formatter,
+            "{sent} sent; {kills} kills, {poison} poison messages; {ledger}; {took_s:.0} s; {tally}"
+        )
+    }
+}
+
+/// The endpoint of an event: twelve of twenty events go to the one that works.
+fn rule_of(number: usize) -> Rule {
+    match number % 20 {
+        0 => Rule::Hanging,
+        1..=2 => Rule::Refusing,
+        3..=5 => Rule::Flaky,
+        6..=7 => Rule::Busy,
+        _ => Rule::Steady,
+    }
+}
+
 /// What goes on while a plan is carried out.
 struct Run {
     plan: Plan,
     program: Program,
-    endpoints: Arc<Endpoints>,
+    endpoints: Endpoints,
     /// Where publishes go; `None` while nothing is up.
     up: watch::Sender<Option<Arc<Publisher>>>,
     key: String,
@@ -92,17 +134,14 @@ struct Run {
 }
 
 /// Carries out a plan on that program, with its data in `folder`; returns the result.
-pub async fn run(program: &Path, folder: &Path, plan: Plan) -> anyhow::Result<Told> {
+pub async fn run(program: &Path, folder: &Path, plan: Plan) -> anyhow::Result<Found> {
     let began = Instant::now();
-    let endpoints = Arc::new(Endpoints::new(plan.hangs_for));
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let url = format!("http://{}", listener.local_addr()?);
-    let serving = tokio::spawn(http::serve(listener, None, Arc::clone(&endpoints)));
+    let endpoints = Endpoints::open(&RULES, plan.hangs_for).await?;
     let program =
         Program { path: program.to_owned(), folder: folder.to_owned(), arguments: Vec::new() };
     let dev = program.start().await?;
     let key = dev.topic(TOPIC, &json!({})).await?;
-    for rule in ALL {
+    for rule in RULES {
         let mut properties = json!({
             "filter": {"includedEventTypes": [rule.name()]},
             "deadLetterDestination":
@@ -111,7 +150,7 @@ pub async fn run(program: &Path, folder: &Path, plan: Plan) -> anyhow::Result<To
         if let Some(schedule) = &plan.schedule {
             properties["retryPolicy"] = json!({ "schedule": schedule });
         }
-        dev.subscribe(TOPIC, rule.name(), &format!("{url}/{}", rule.name()), properties).await?;
+        dev.subscribe(TOPIC, rule.name(), endpoints.url(rule), properties).await?;
     }
     let (up, _) = watch::channel(Some(Arc::new(Publisher::new(&dev.url)?)));
     let accepted = Mutex::default();
@@ -120,9 +159,8 @@ pub async fn run(program: &Path, folder: &Path, plan: Plan) -> anyhow::Result<To
     let (sent, (dev, kills)) =
         tokio::try_join!(publish_until(Arc::clone(&run), until), run.rage_until(dev, until))?;
     run.endpoints.recover();
-    let told = run.settle(&dev, sent, kills).await;
-    serving.abort();
-    Ok(Told { took: began.elapsed(), ..told? })
+    let found = run.settle(&dev).await?;
+    Ok(Found { sent, kills, took: began.elapsed(), ..found })
 }
 
 /// Publishes at the plan's rate; events that could not be sent while nothing was up are sent later.
@@ -158,9 +196,8 @@ async fn publish_until(run: Arc<Run>, until: Instant) -> anyhow::Result<usize> {
 
 /// The event of that number.
 fn event(number: usize) -> String {
-    let (id, kind) = (format!("{MARK}{number:0width$}", width = DIGITS), rule_of(number).name());
     let data = "x".repeat(DATA_BYTES);
-    json!([{"id": id, "eventType": kind, "subject": "crash", "eventTime": "2026-01-02T03:04:05Z",
+    json!([{"id": format!("event-{number}"), "eventType": rule_of(number).name(), "subject": "crash", "eventTime": "2026-01-02T03:04:05Z",
         "dataVersion": "1", "data": {"text": data}}])
     .to_string()
 }
@@ -206,60 +243,60 @@ impl Run {
     }
 
     /// Waits until everything that was accepted has ended, or until the time is up.
-    async fn settle(&self, dev: &Dev, sent: usize, kills: u32) -> anyhow::Result<Told> {
+    async fn settle(&self, dev: &Dev) -> anyhow::Result<Found> {
         let deadline = Instant::now() + self.plan.settles;
         let accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let look = || -> anyhow::Result<Told> {
-            let dead = dead_letters(&self.program.data().join("dead-letters"))?;
-            Ok(Told::of(&accepted, &self.endpoints.arrivals(), &dead))
+        let key = |number: usize| (rule_of(number), number);
+        let look = || -> anyhow::Result<Tally> {
+            let letters = self.program.data().join("dead-letters");
+            let letters = inside::dead_letter_files(&letters, "")?;
+            let dead = inside::count_ids(&letters, |id| number_of(id).map(key));
+            let accepted = accepted.iter().map(|number| key(*number));
+            Ok(Tally::of(accepted, &self.endpoints.arrivals(), &dead))
         };
         loop {
-            let told = look()?;
-            if told.open.is_empty() || Instant::now() >= deadline {
+            let tally = look()?;
+            if tally.missing.is_empty() || Instant::now() >= deadline {
                 let poison = dev.get("/poison").await?;
                 let poison = poison["value"].as_array().map_or(0, Vec::len);
-                let audit = self.audit().await?;
-                // After it: events that have ended meanwhile are no longer open.
-                let told = look()?.with_ledger(&audit);
-                return Ok(Told { sent: sent as u64, kills, poison, ..told });
+                let ledger = self.audit().await?;
+                // After it: events that have ended meanwhile are no longer missing.
+                return Ok(Found { tally: look()?, ledger, poison, ..Found::default() });
             }
-            eprintln!("{} of {} have not ended yet", told.open.len(), accepted.len());
+            eprintln!("{} of {} have not ended yet", tally.missing.len(), accepted.len());
             sleep(LOOK_AGAIN).await;
         }
     }
 
     /// The ledger, as `gridpost audit` tells it.
-    async fn audit(&self) -> anyhow::Result<Value> {
+    async fn audit(&self) -> anyhow::Result<Ledger> {
         let mut command = self.program.command();
         command.args(["--json", "audit", "--topic", TOPIC, "--wait", &LEDGER_MAX_S.to_string()]);
         let output = command.output().await.context("gridpost audit")?;
         let said = || String::from_utf8_lossy(&output.stderr).into_owned();
-        serde_json::from_slice(&output.stdout)
-            .with_context(|| format!("gridpost audit says: {}", said()))
+        let audit = serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("gridpost audit says: {}", said()))?;
+        Ok(Ledger::of(&audit))
     }
 }
 
-/// The numbers of the events in the dead letters of a folder.
-fn dead_letters(folder: &Path) -> anyhow::Result<HashSet<usize>> {
-    let mut found = HashSet::new();
-    let mut open: Vec<PathBuf> = vec![folder.to_owned()];
-    while let Some(folder) = open.pop() {
-        // Without a dead letter there is no folder.
-        let Ok(entries) = fs::read_dir(&folder) else { continue };
-        for entry in entries {
-            let path = entry?.path();
-            if path.is_dir() {
-                open.push(path);
-            } else if path.extension().is_some_and(|ending| ending == "json") {
-                let text = fs::read(&path).with_context(|| path.display().to_string())?;
-                found.extend(event_numbers(&text));
-            }
-        }
-    }
-    Ok(found)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Whether that event is refused for good.
-pub(crate) fn is_refused(number: usize) -> bool {
-    rule_of(number) == Rule::Bad && is_failed(number)
+    #[test]
+    fn every_endpoint_has_its_events_and_each_that_fails_some_fails_some_of_them() {
+        let of = |rule: Rule| (0..20).filter(|number| rule_of(*number) == rule).count();
+        assert_eq!(RULES.map(of), [12, 3, 2, 2, 1]);
+        let refused = (0..60).filter(|number| rule_of(*number).refuses(*number)).count();
+        assert_eq!(refused, 2);
+    }
+
+    #[test]
+    fn a_poison_message_does_not_hold() {
+        let ledger = Ledger { verdict: "balances".to_owned(), ..Ledger::default() };
+        let found = Found { ledger, ..Found::default() };
+        assert!(found.holds());
+        assert!(!Found { poison: 1, ..found }.holds());
+    }
 }
