@@ -1,6 +1,6 @@
 //! Makes things go wrong while events flow, and says what is lost: see `tests/src/chaos.rs`.
 //!
-//! `cargo run -p gridpost-tests --bin chaos aws --runs 20 --deliveries 5000`
+//! `cargo run -p gridpost-tests --bin chaos -- aws --runs 20 --deliveries 5000`
 
 use std::{
     path::{Path, PathBuf, absolute},
