@@ -32,7 +32,6 @@ use gridpost_tests::bench::{
 use http::Response;
 use uuid::Uuid;
 
-const EVENT_BYTES: usize = 1_024;
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 const ACCEPTANCE: Acceptance = Acceptance {
     id: Uuid::nil(),
@@ -49,8 +48,7 @@ fn subscriptions(count: usize, wanting: usize) -> Vec<Arc<EventSubscription>> {
 
 /// The same with filter values.
 fn filtered(count: usize, wanting: usize, values: Values) -> Vec<Arc<EventSubscription>> {
-    let mix = Mix::named("one").expect("a mix");
-    let mix = Mix { subscriptions: count, wanting, values, ..mix.clone() };
+    let mix = Mix { subscriptions: count, wanting, values, ..Mix::default() };
     let stored = |endpoint| mix.subscription(&endpoint, "https://example.com/hook");
     let stored = mix.endpoints().into_iter().map(stored);
     stored.map(|subscription| Arc::new(subscription.expect("it can be stored"))).collect()
@@ -60,9 +58,14 @@ fn matcher(subscriptions: &[Arc<EventSubscription>]) -> Matcher {
     Matcher::new(InputSchema::EventGridSchema, subscriptions)
 }
 
+/// Publishes of so many events.
+fn publishes_of(events: usize) -> Mix {
+    Mix { events_per_publish: events, ..Mix::default() }
+}
+
 /// A delivery of so many events.
 fn delivery(events: usize) -> (Arc<EventSubscription>, Delivery) {
-    let (all, body) = (subscriptions(1, 1), payload::body(events, EVENT_BYTES));
+    let (all, body) = (subscriptions(1, 1), payload::body(&publishes_of(events)));
     let mut subscription = EventSubscription::clone(&all[0]);
     subscription.batching = Some(gridpost_core::subscription::Batching {
         max_events: 5_000,
@@ -81,7 +84,7 @@ fn publish(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("publish");
     for events in [1, 10, 100] {
         group.throughput(Throughput::Elements(events as u64));
-        let sent = Publishes::new(1, events, EVENT_BYTES).make(0);
+        let sent = Publishes::new(&publishes_of(events)).make(0);
         group.bench_with_input(BenchmarkId::new("gateway", events), &sent, |bench, sent| {
             bench.iter(|| {
                 let event: reader::Event = serde_json::from_slice(black_box(sent)).expect("JSON");
@@ -93,7 +96,7 @@ fn publish(criterion: &mut Criterion) {
                 serde_json::to_vec(&answered.expect("a request")).expect("JSON")
             });
         });
-        let body = payload::body(events, EVENT_BYTES);
+        let body = payload::body(&publishes_of(events));
         group.bench_with_input(BenchmarkId::new("parse", events), &body, |bench, body| {
             bench.iter(|| {
                 event_grid::parse(black_box(body.as_bytes()), TOPIC).expect("events").len()
@@ -118,7 +121,7 @@ fn publish(criterion: &mut Criterion) {
 /// none of their filters can be decided before its last value was looked at.
 fn matching(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("match");
-    let body = payload::body(1, EVENT_BYTES);
+    let body = payload::body(&publishes_of(1));
     let events = event_grid::parse(body.as_bytes(), TOPIC).expect("an event");
     let filtered = |values| filtered(500, 1, values);
     for (name, all) in [

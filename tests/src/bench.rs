@@ -17,7 +17,6 @@ pub mod limit;
 pub mod mapping;
 pub mod mix;
 pub mod payload;
-pub mod plot;
 pub mod price;
 pub mod process;
 pub mod queue;
@@ -28,3 +27,10 @@ pub mod sink;
 pub mod start;
 pub mod table;
 pub mod wake;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks a mutex whose users never panic half-way through a change.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

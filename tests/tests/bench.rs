@@ -5,20 +5,20 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use gridpost_tests::bench::{
     mix::Mix,
-    run::{Distance, Options, Run, run},
+    run::{Options, Run, run},
 };
 
 /// Runs a mix for a moment.
 async fn quickly(name: &str, publishes_max: usize) -> Run {
-    quickly_at(Distance::default(), name, publishes_max).await
+    quickly_with(name, publishes_max, |_| ()).await
 }
 
-/// Runs a mix for a moment with AWS and endpoints that far.
-async fn quickly_at(distance: Distance, name: &str, publishes_max: usize) -> Run {
+/// Runs a mix for a moment, with other options.
+async fn quickly_with(name: &str, publishes_max: usize, set: impl FnOnce(&mut Options)) -> Run {
     let mix = Mix::named(name).expect("a mix of that name");
     let logs = tempfile::tempdir().expect("a folder");
     let gridpost = gridpost_tests::program::gridpost().await.expect("it compiles");
-    let options = Options {
+    let mut options = Options {
         ingest: env!("CARGO_BIN_EXE_bench-ingest").into(),
         dispatch: env!("CARGO_BIN_EXE_bench-dispatch").into(),
         gridpost: gridpost.to_owned(),
@@ -27,9 +27,12 @@ async fn quickly_at(distance: Distance, name: &str, publishes_max: usize) -> Run
         publishes_max,
         sandboxes: 2,
         logs: logs.path().to_owned(),
-        distance,
+        aws_tls: false,
+        aws_answers_after: Duration::ZERO,
+        endpoints_answer_after: Duration::ZERO,
     };
-    let result = run(mix, &options).await;
+    set(&mut options);
+    let result = run(&mix, &options).await;
     result.unwrap_or_else(|error| panic!("{name}: {error:#}\n{}", output(logs.path())))
 }
 
@@ -70,8 +73,12 @@ async fn a_dead_endpoint_loses_nothing_and_its_neighbours_get_theirs() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn aws_may_be_far_and_speak_tls() {
-    let [aws, endpoint] = [20, 40].map(Duration::from_millis);
-    let run = quickly_at(Distance { aws_tls: true, aws, endpoint }, "one", 20).await;
+    let far = |options: &mut Options| {
+        options.aws_tls = true;
+        options.aws_answers_after = Duration::from_millis(20);
+        options.endpoints_answer_after = Duration::from_millis(40);
+    };
+    let run = quickly_with("one", 20, far).await;
     assert_eq!(run.problems, Vec::<String>::new());
     assert_eq!((run.figures["events"], run.figures["missing"]), (20.0, 0.0));
     // ingest sends, dispatch posts: no event is there sooner.

@@ -1,10 +1,11 @@
 //! An in-memory stand-in for SQS, DynamoDB and S3 with their wire protocols (AWS JSON 1.0, S3's
-//! `PUT` and `GET`). It counts every call by kind, and refuses calls that it does not know.
+//! `PUT` and `GET`). It counts every call by kind, and refuses calls that the functions don't make.
 
 use std::{
     borrow::Cow,
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    path::Path,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -12,12 +13,13 @@ use bytes::Bytes;
 use gridpost_ports::Clock;
 use gridpost_runtime::system::SystemClock;
 use serde::Deserialize;
-use serde_json::{Value, json, value::RawValue};
-use tokio::time::Instant;
+use serde_json::{json, value::RawValue};
+use tokio::{net::TcpListener, task::JoinSet, time::Instant};
+use tokio_rustls::TlsAcceptor;
 
 use super::{
-    book::Book,
-    http::{Reply, Request, Service},
+    http::{Reply, Request, Service, serve},
+    lock,
     queue::Queue,
     table::{Refusal, Tables},
 };
@@ -31,53 +33,51 @@ const DELAY_S_MAX: u64 = 900;
 /// Replaces the MD5 sum of a body: the SDK does not check it.
 const MD5: &str = "00000000000000000000000000000000";
 
+/// The tables of the deployment.
+pub const CONFIG_TABLE: &str = "gridpost-config";
+pub const STATE_TABLE: &str = "gridpost-state";
+
+/// Is shown every message that is sent, and answers whether its queue keeps it.
+pub type OnSend = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
+
 /// The account's queues, tables and buckets.
-#[derive(Debug)]
 pub struct Cloud {
-    queues: BTreeMap<String, Arc<Queue>>,
+    queues: BTreeMap<&'static str, Arc<Queue>>,
+    on_send: OnSend,
+    answers_after: Duration,
     /// The tables.
-    pub tables: Tables,
+    pub tables: Mutex<Tables>,
     /// All buckets' objects by path.
     objects: Mutex<BTreeMap<String, Bytes>>,
     calls: Mutex<BTreeMap<String, u64>>,
     refused: Mutex<Vec<String>>,
-    /// Records what is sent; a cloud without a book forgets it.
-    book: Option<Arc<Book>>,
-    answers_after: Duration,
 }
 
 impl Cloud {
-    /// A cloud with queues of those names. The book records what is sent.
-    pub fn new(queues: &[&str], book: Arc<Book>) -> Self {
-        let queues = queues.iter().map(|name| ((*name).to_owned(), Arc::default())).collect();
+    /// Makes an account with queues of those names. Each call is answered after the given time.
+    pub fn new(queues: &[&'static str], answers_after: Duration, on_send: OnSend) -> Self {
         Self {
-            queues,
-            tables: Tables::default(),
+            queues: queues.iter().map(|name| (*name, Arc::default())).collect(),
+            on_send,
+            answers_after,
+            tables: Mutex::default(),
             objects: Mutex::default(),
             calls: Mutex::default(),
             refused: Mutex::default(),
-            book: Some(book),
-            answers_after: Duration::ZERO,
         }
     }
 
-    /// The same, but with slow answers.
-    #[must_use]
-    pub fn answering_after(self, answers_after: Duration) -> Self {
-        Self { answers_after, ..self }
-    }
-
-    /// A cloud whose one queue takes messages and forgets them.
-    pub fn forgetful(queue: &str) -> Self {
-        Self {
-            queues: BTreeMap::from([(queue.to_owned(), Arc::default())]),
-            tables: Tables::default(),
-            objects: Mutex::default(),
-            calls: Mutex::default(),
-            refused: Mutex::default(),
-            book: None,
-            answers_after: Duration::ZERO,
-        }
+    /// Serves it, over TLS if there is an acceptor, for as long as `tasks` lives. Returns its URL.
+    pub async fn serve(
+        self: &Arc<Self>,
+        tls: Option<TlsAcceptor>,
+        tasks: &mut JoinSet<()>,
+    ) -> anyhow::Result<String> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://{}", listener.local_addr()?);
+        tasks.spawn(serve(listener, tls, Arc::clone(self)));
+        Ok(url)
     }
 
     /// A queue by its name.
@@ -85,123 +85,124 @@ impl Cloud {
         self.queues.get(name)
     }
 
-    /// All queues by name.
-    pub fn queues(&self) -> impl Iterator<Item = (&str, &Arc<Queue>)> {
-        self.queues.iter().map(|(name, queue)| (name.as_str(), queue))
-    }
-
     /// Counts a call of that kind, e.g. `sqs:SendMessageBatch`.
     pub fn count(&self, kind: &str) {
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        match calls.get_mut(kind) {
-            Some(count) => *count += 1,
-            None => drop(calls.insert(kind.to_owned(), 1)),
-        }
+        *lock(&self.calls).entry(kind.to_owned()).or_default() += 1;
     }
 
     /// The calls so far by kind.
     pub fn calls(&self) -> BTreeMap<String, u64> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.calls).clone()
     }
 
     /// Refusals other than by a condition. There must be none: otherwise the functions and this
     /// stand-in disagree.
     pub fn refused(&self) -> Vec<String> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.refused).clone()
     }
 
     fn s3(&self, request: Request) -> Reply {
         let path = request.path.split('?').next().unwrap_or_default();
-        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         if !request.is_get {
             self.count("s3:PutObject");
-            objects.insert(path.to_owned(), request.body);
+            lock(&self.objects).insert(path.to_owned(), request.body);
             return Reply::new(200, "");
         }
         self.count("s3:GetObject");
-        match objects.get(path) {
+        match lock(&self.objects).get(path) {
             Some(object) => Reply::new(200, Bytes::clone(object)),
             None => Reply::new(404, "<Error><Code>NoSuchKey</Code></Error>"),
         }
     }
 
-    fn aws_json(&self, target: &str, body: &Bytes) -> Reply {
-        let (service, call) = target.split_once('.').unwrap_or(("", target));
-        let (answer, prefix) = if service == "AmazonSQS" {
-            self.count(&format!("sqs:{call}"));
-            (self.sqs(call, body), "com.amazonaws.sqs#")
-        } else {
-            self.count(&format!("dynamodb:{call}"));
-            (self.tables.call(call, body), "com.amazonaws.dynamodb.v20120810#")
-        };
-        let (status, body) = match answer {
-            Ok(answer) => (200, answer.to_string()),
-            Err((code, reason)) => {
-                if code != "ConditionalCheckFailedException" {
-                    let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-                    refused.push(format!("{target}: {code}: {reason}"));
-                }
-                let error = json!({ "__type": format!("{prefix}{code}"), "message": reason });
-                (400, error.to_string())
+    fn aws_json(&self, target: &str, body: &[u8]) -> Reply {
+        let answer = match target.split_once('.') {
+            Some(("AmazonSQS", call)) => {
+                self.count(&format!("sqs:{call}"));
+                self.sqs(call, body)
             }
+            Some((_, call)) => {
+                self.count(&format!("dynamodb:{call}"));
+                lock(&self.tables).call(call, body)
+            }
+            None => Err(("UnknownOperationException", target.to_owned())),
         };
+        let (status, body) = answer.map_or_else(
+            |(code, reason)| {
+                if code != "ConditionalCheckFailedException" {
+                    lock(&self.refused).push(format!("{target}: {code}: {reason}"));
+                }
+                (400, json!({ "__type": code, "message": reason }).to_string())
+            },
+            |answer| (200, answer),
+        );
         let headers = vec![("content-type", "application/x-amz-json-1.0".to_owned())];
         Reply { status, headers, body: body.into() }
     }
 
-    fn sqs(&self, call: &str, body: &[u8]) -> Result<Value, Refusal> {
-        let call_body: SqsCall<'_> = serde_json::from_slice(body).map_err(unreadable)?;
-        // The members of a call for one message are those of an entry.
-        let one = || serde_json::from_slice::<Entry<'_>>(body).map_err(unreadable);
-        let name = call_body.queue_url.rsplit('/').next().unwrap_or_default();
-        let Some(queue) = self.queue(name) else {
-            return Err(("QueueDoesNotExist", format!("there is no queue {name}")));
-        };
+    fn sqs(&self, name: &str, body: &[u8]) -> Result<String, Refusal> {
+        let unreadable = |error: serde_json::Error| invalid(error.to_string());
+        let call: SqsCall<'_> = serde_json::from_slice(body).map_err(unreadable)?;
+        let queue = self.queue(call.queue_url.rsplit('/').next().unwrap_or_default());
+        let queue = queue.ok_or(("QueueDoesNotExist", call.queue_url.to_string()))?;
         let now = Instant::now();
-        match call {
-            "SendMessage" => {
-                let number = self.send(queue, &one()?, now)?;
-                Ok(json!({ "MessageId": uuid_text(number), "MD5OfMessageBody": MD5 }))
+        match name {
+            "SendMessageBatch" => self.send(queue, &call.entries, now),
+            "ChangeMessageVisibility" => {
+                let visibility = Duration::from_secs(call.visibility_timeout);
+                let hidden = queue.hide(&call.receipt_handle, visibility, now);
+                hidden.map_err(|code| (code, call.receipt_handle.to_string()))?;
+                Ok("{}".to_owned())
             }
-            "SendMessageBatch" => {
-                check_batch(&call_body.entries)?;
-                Ok(each(&call_body.entries, |entry| {
-                    let number = self.send(queue, entry, now)?;
-                    Ok(json!({ "MessageId": uuid_text(number), "MD5OfMessageBody": MD5 }))
-                }))
+            "GetQueueAttributes" => {
+                let [visible, in_flight, delayed] = queue.counts(now).map(|n| n.to_string());
+                let attributes = json!({ "Attributes": {
+                    "ApproximateNumberOfMessages": visible,
+                    "ApproximateNumberOfMessagesNotVisible": in_flight,
+                    "ApproximateNumberOfMessagesDelayed": delayed,
+                }});
+                Ok(attributes.to_string())
             }
-            "DeleteMessage" => {
-                queue.delete(one()?.receipt()?);
-                Ok(json!({}))
-            }
-            "DeleteMessageBatch" => Ok(each(&call_body.entries, |entry| {
-                queue.delete(entry.receipt()?);
-                Ok(json!({}))
-            })),
-            "ChangeMessageVisibility" => hide(queue, &one()?, now),
-            "ChangeMessageVisibilityBatch" => {
-                Ok(each(&call_body.entries, |entry| hide(queue, entry, now)))
-            }
-            "GetQueueAttributes" => Ok(attributes(queue, now)),
-            "ReceiveMessage" => Ok(receive(queue, &call_body, now)),
-            _ => Err(("UnsupportedOperation", format!("the stand-in has no call {call}"))),
+            _ => Err(("UnsupportedOperation", format!("the stand-in has no call {name}"))),
         }
     }
 
-    fn send(&self, queue: &Queue, entry: &Entry<'_>, now: Instant) -> Result<u64, Refusal> {
-        let body = entry.message_body.filter(|body| body.get().len() > 2);
-        let Some(body) = body else {
-            return Err(("InvalidParameterValue", "a message has no body".to_owned()));
-        };
-        if entry.delay_seconds > DELAY_S_MAX {
-            return Err(("InvalidParameterValue", "a delay is above 900 s".to_owned()));
+    /// Takes a batch of messages in. Entries that SQS would refuse alone make the whole call fail.
+    fn send(&self, queue: &Queue, entries: &[Entry<'_>], now: Instant) -> Result<String, Refusal> {
+        if entries.is_empty() || entries.len() > BATCH_MAX.0 {
+            return Err(("TooManyEntriesInBatchRequest", format!("{} entries", entries.len())));
         }
-        let Some(book) = &self.book else { return Ok(0) };
-        book.enqueued(body.get().as_bytes());
-        let delay = Duration::from_secs(entry.delay_seconds);
-        let at = (now, SystemClock.now().as_millis());
-        Ok(queue.send(body.to_owned().into(), (&*entry.message_group_id).into(), delay, at))
+        let bodies = || entries.iter().map(|entry| entry.message_body.get());
+        let text_bytes = |body| serde_json::from_str::<String>(body).map_or(0, |text| text.len());
+        // Escapes only make it longer, so a body that fits as JSON fits.
+        if bodies().map(str::len).sum::<usize>() > BATCH_MAX.1
+            && bodies().map(text_bytes).sum::<usize>() > BATCH_MAX.1
+        {
+            return Err(("BatchRequestTooLong", "the bodies are above 1 MiB together".to_owned()));
+        }
+        if entries.iter().any(|one| one.delay_seconds > DELAY_S_MAX)
+            || bodies().any(|b| b.len() < 3)
+        {
+            return Err(invalid("a delay is above 900 s, or a body empty".to_owned()));
+        }
+        let sent = entries.iter().map(|entry| {
+            let (body, group) = (entry.message_body, &*entry.message_group_id);
+            let delay = Duration::from_secs(entry.delay_seconds);
+            let at = (now, SystemClock.now().as_millis());
+            let id = if (self.on_send)(body.get().as_bytes()) {
+                queue.send(body.to_owned().into(), group.into(), delay, at)
+            } else {
+                "forgotten".to_owned()
+            };
+            json!({ "Id": entry.id, "MessageId": id, "MD5OfMessageBody": MD5 })
+        });
+        let successful: Vec<_> = sent.collect();
+        Ok(json!({ "Successful": successful, "Failed": [] }).to_string())
     }
+}
+
+fn invalid(reason: String) -> Refusal {
+    ("InvalidParameterValue", reason)
 }
 
 impl Service for Cloud {
@@ -219,192 +220,96 @@ impl Service for Cloud {
 }
 
 /// The members of SQS's calls.
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct SqsCall<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     queue_url: Cow<'a, str>,
     #[serde(borrow, default)]
     entries: Vec<Entry<'a>>,
-    #[serde(default)]
-    max_number_of_messages: Option<usize>,
-    #[serde(default)]
-    visibility_timeout: u64,
-}
-
-/// One entry of a batch, or the call by itself.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Entry<'a> {
-    #[serde(borrow, default)]
-    id: Cow<'a, str>,
-    #[serde(borrow, default)]
-    message_body: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    message_group_id: Cow<'a, str>,
-    #[serde(default)]
-    delay_seconds: u64,
     #[serde(borrow, default)]
     receipt_handle: Cow<'a, str>,
     #[serde(default)]
     visibility_timeout: u64,
 }
 
-impl Entry<'_> {
-    fn receipt(&self) -> Result<u64, Refusal> {
-        let unknown = |_| ("ReceiptHandleIsInvalid", "a receipt handle is not ours".to_owned());
-        self.receipt_handle.parse().map_err(unknown)
-    }
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Entry<'a> {
+    #[serde(borrow)]
+    id: Cow<'a, str>,
+    #[serde(borrow)]
+    message_body: &'a RawValue,
+    #[serde(borrow, default)]
+    message_group_id: Cow<'a, str>,
+    #[serde(default)]
+    delay_seconds: u64,
 }
 
-fn uuid_text(number: u64) -> String {
-    uuid::Uuid::from_u128(u128::from(number)).to_string()
+/// The environment that every function gets, with the stand-in's address.
+pub fn environment(url: &str, trusted: &Path) -> BTreeMap<String, String> {
+    let pairs = [
+        ("AWS_ENDPOINT_URL", url.to_owned()),
+        ("AWS_ACCESS_KEY_ID", "bench".to_owned()),
+        ("AWS_SECRET_ACCESS_KEY", "bench".to_owned()),
+        ("AWS_SESSION_TOKEN", "b".repeat(800)),
+        ("AWS_REGION", "us-east-1".to_owned()),
+        ("SSL_CERT_FILE", trusted.display().to_string()),
+        ("GRIDPOST_CONFIG_TABLE", CONFIG_TABLE.to_owned()),
+        ("GRIDPOST_STATE_TABLE", STATE_TABLE.to_owned()),
+        ("GRIDPOST_PAYLOAD_BUCKET", "gridpost-payloads".to_owned()),
+        ("GRIDPOST_RETRY_QUEUE_URLS", queue_url(url, RETRY)),
+        ("GRIDPOST_LOG", "info".to_owned()),
+    ];
+    pairs.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
-fn unreadable(error: serde_json::Error) -> Refusal {
-    ("InvalidParameterValue", error.to_string())
-}
+/// The deployment's retry queue.
+pub const RETRY: &str = "gridpost-retry-0";
 
-fn check_batch(entries: &[Entry<'_>]) -> Result<(), Refusal> {
-    let (entries_max, bytes_max) = BATCH_MAX;
-    if entries.is_empty() || entries.len() > entries_max {
-        return Err(("TooManyEntriesInBatchRequest", format!("{} entries", entries.len())));
-    }
-    let bodies = || entries.iter().filter_map(|entry| entry.message_body);
-    let text_bytes = |body: &RawValue| serde_json::from_str::<String>(body.get()).map(|t| t.len());
-    // Escapes only make it longer, so a body that fits as JSON fits.
-    if bodies().map(|body| body.get().len()).sum::<usize>() > bytes_max
-        && bodies().map(|body| text_bytes(body).unwrap_or(0)).sum::<usize>() > bytes_max
-    {
-        return Err(("BatchRequestTooLong", "the bodies are above 1 MiB together".to_owned()));
-    }
-    Ok(())
-}
-
-/// Does a batch entry by entry: each can fail alone.
-fn each(
-    entries: &[Entry<'_>],
-    mut make: impl FnMut(&Entry<'_>) -> Result<Value, Refusal>,
-) -> Value {
-    let (mut successful, mut failed) = (Vec::new(), Vec::new());
-    for entry in entries {
-        match make(entry) {
-            Ok(mut made) => {
-                made["Id"] = json!(entry.id);
-                successful.push(made);
-            }
-            Err((code, message)) => failed.push(json!({
-                "Id": entry.id, "Code": code, "Message": message, "SenderFault": true,
-            })),
-        }
-    }
-    json!({ "Successful": successful, "Failed": failed })
-}
-
-fn hide(queue: &Queue, entry: &Entry<'_>, now: Instant) -> Result<Value, Refusal> {
-    let visibility = Duration::from_secs(entry.visibility_timeout);
-    let hidden = queue.hide(entry.receipt()?, visibility, now);
-    hidden.map_err(|code| (code, "the message can't be hidden".to_owned()))?;
-    Ok(json!({}))
-}
-
-fn attributes(queue: &Queue, now: Instant) -> Value {
-    let [visible, in_flight, delayed] = queue.counts(now).map(|count| count.to_string());
-    json!({ "Attributes": {
-        "ApproximateNumberOfMessages": visible,
-        "ApproximateNumberOfMessagesNotVisible": in_flight,
-        "ApproximateNumberOfMessagesDelayed": delayed,
-    }})
-}
-
-fn receive(queue: &Queue, call: &SqsCall<'_>, now: Instant) -> Value {
-    let count = call.max_number_of_messages.unwrap_or(1).min(BATCH_MAX.0);
-    let visibility = match call.visibility_timeout {
-        0 => Duration::from_secs(30),
-        seconds => Duration::from_secs(seconds),
-    };
-    let received = queue.receive(count, BATCH_MAX.1, visibility, now);
-    let message = |one: &super::queue::Received| {
-        json!({
-            "MessageId": one.message.id(),
-            "ReceiptHandle": one.receipt.to_string(),
-            "MD5OfBody": MD5,
-            "Body": one.message.body,
-            "Attributes": { "ApproximateReceiveCount": one.message.receives.to_string() },
-        })
-    };
-    json!({ "Messages": received.iter().map(message).collect::<Vec<_>>() })
+/// The URL of a queue.
+pub fn queue_url(url: &str, name: &str) -> String {
+    format!("{url}/123456789012/{name}")
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
-    fn cloud() -> Cloud {
-        Cloud::new(&["dispatch"], Arc::new(Book::new(1, 1)))
-    }
-
-    fn call(cloud: &Cloud, name: &str, body: Value) -> (u16, Value) {
-        let mut body = body;
+    fn call(cloud: &Cloud, name: &str, mut body: Value) -> (u16, Value) {
         body["QueueUrl"] = json!("http://127.0.0.1:1/0/dispatch");
-        let reply = cloud.aws_json(&format!("AmazonSQS.{name}"), &body.to_string().into());
+        let reply = cloud.aws_json(&format!("AmazonSQS.{name}"), body.to_string().as_bytes());
         (reply.status, serde_json::from_slice(&reply.body).expect("JSON"))
     }
 
     #[tokio::test]
-    async fn a_message_is_sent_received_hidden_and_deleted_over_the_wire() {
-        let cloud = cloud();
-        let entry = |id: &str, delay: u64| json!({ "Id": id, "MessageBody": "a\"b", "MessageGroupId": "t/s0", "DelaySeconds": delay });
-        let entries = json!({ "Entries": [entry("0", 0), entry("1", 901), entry("2", 5)] });
-        let (status, answer) = call(&cloud, "SendMessageBatch", entries);
-        assert_eq!(status, 200);
-        assert_eq!(answer["Successful"].as_array().expect("a list").len(), 2);
-        assert_eq!(answer["Failed"][0]["Id"], "1");
-        let (_, answer) = call(&cloud, "ReceiveMessage", json!({ "MaxNumberOfMessages": 10 }));
-        assert_eq!(answer["Messages"][0]["Body"], "a\"b");
-        let receipt = &answer["Messages"][0]["ReceiptHandle"];
-        let (_, counts) = call(&cloud, "GetQueueAttributes", json!({}));
-        assert_eq!(counts["Attributes"]["ApproximateNumberOfMessagesNotVisible"], "1");
-        assert_eq!(counts["Attributes"]["ApproximateNumberOfMessagesDelayed"], "1");
-        let too_long = json!({ "ReceiptHandle": receipt, "VisibilityTimeout": 43_201 });
-        assert_eq!(call(&cloud, "ChangeMessageVisibility", too_long).0, 400);
-        let deletion = json!({ "Entries": [{ "Id": "0", "ReceiptHandle": receipt }] });
-        assert_eq!(call(&cloud, "DeleteMessageBatch", deletion).0, 200);
-        let (_, counts) = call(&cloud, "GetQueueAttributes", json!({}));
-        assert_eq!(counts["Attributes"]["ApproximateNumberOfMessagesNotVisible"], "0");
-        assert_eq!(cloud.calls()["sqs:SendMessageBatch"], 1);
-    }
-
-    #[test]
-    fn objects_are_kept_by_their_path() {
-        let cloud = cloud();
-        let ask = |is_get: bool, path: &str, body: &'static str| {
-            let (path, target) = (path.to_owned(), String::new());
-            let reply = cloud.s3(Request { is_get, path, target, body: body.into() });
-            (reply.status, String::from_utf8_lossy(&reply.body).into_owned())
-        };
-        assert_eq!(ask(true, "/b/k", "").0, 404);
-        assert_eq!(ask(false, "/b/k?x-id=PutObject", "o").0, 200);
-        assert_eq!(ask(true, "/b/k?x-id=GetObject", ""), (200, "o".to_owned()));
-    }
-
-    #[tokio::test]
-    async fn what_sqs_refuses_is_refused() {
-        let cloud = cloud();
-        let entry = json!({ "Id": "0", "MessageBody": "x".repeat(600_000), "MessageGroupId": "g" });
+    async fn batches_are_taken_as_sqs_takes_them() {
+        let cloud = Cloud::new(&["dispatch"], Duration::ZERO, Box::new(|_| true));
+        let entry = |body: &str, delay: u64| json!({ "Id": "0", "MessageBody": body, "MessageGroupId": "g", "DelaySeconds": delay });
+        let long = "x".repeat(600_000);
+        let quotes = "\"".repeat(600_000);
         let table = [
-            (vec![], "TooManyEntriesInBatchRequest"),
-            (vec![json!({ "Id": "0", "MessageBody": "x" }); 11], "TooManyEntriesInBatchRequest"),
-            (vec![entry; 2], "BatchRequestTooLong"),
+            (vec![entry("a\"b", 0), entry("later", 900)], None),
+            (vec![entry(&quotes, 0)], None),
+            (vec![], Some("TooManyEntriesInBatchRequest")),
+            (vec![entry("x", 0); 11], Some("TooManyEntriesInBatchRequest")),
+            (vec![entry(&long, 0); 2], Some("BatchRequestTooLong")),
+            (vec![entry("x", 901)], Some("InvalidParameterValue")),
+            (vec![entry("", 0)], Some("InvalidParameterValue")),
         ];
         for (entries, want) in table {
-            let (status, answer) = call(&cloud, "SendMessageBatch", json!({ "Entries": entries }));
-            assert_eq!(
-                (status, &answer["__type"]),
-                (400, &json!(format!("com.amazonaws.sqs#{want}")))
-            );
+            let sent = entries.len();
+            let (_, answer) = call(&cloud, "SendMessageBatch", json!({ "Entries": entries }));
+            match want {
+                None => assert_eq!(answer["Successful"].as_array().map(Vec::len), Some(sent)),
+                Some(_) => assert_eq!(answer["__type"].as_str(), want),
+            }
         }
+        let (_, counts) = call(&cloud, "GetQueueAttributes", json!({}));
+        assert_eq!(counts["Attributes"]["ApproximateNumberOfMessagesDelayed"], "1");
         assert_eq!(call(&cloud, "PurgeQueue", json!({})).0, 400);
-        assert_eq!(cloud.refused().len(), 4);
+        assert_eq!((cloud.refused().len(), cloud.calls()["sqs:SendMessageBatch"]), (6, 7));
     }
 }

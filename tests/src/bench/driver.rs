@@ -5,25 +5,24 @@ use std::{
     env,
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Context, bail, ensure};
 use clap::Parser;
 use gridpost_stack::child;
-use tokio::net::TcpListener;
-use tokio::runtime;
+use tokio::{runtime, task::JoinSet};
 
 use super::{
-    aws::Cloud,
+    aws::{Cloud, queue_url},
     book::Book,
     figures::{Figures, Spread, spreads},
-    http::serve,
     limit::{self, Bare, Cost, Task},
-    mix::{MIXES, Mix},
+    mix::Mix,
     process::Machine,
-    report::Report,
-    run::{Distance, Options, dev, run},
+    report::{Report, Spreads},
+    run::{Options, run},
     sink::{Sinks, certificate},
     start,
 };
@@ -41,7 +40,7 @@ struct Arguments {
     /// Runs of each mix.
     #[arg(long, default_value_t = 5)]
     repeat: usize,
-    /// Where to write all figures; plots are written beside it.
+    /// Where to write all figures.
     #[arg(long)]
     json: Option<PathBuf>,
     /// One short run of each mix: shows that everything works; don't quote its figures.
@@ -76,36 +75,12 @@ struct Arguments {
     bench: bool,
     /// Makes this a process that does one bare thing, and prints its cost.
     #[arg(long, hide = true)]
-    bare: Option<Bare>,
-    #[arg(long, hide = true, default_value = "")]
-    url: String,
-    #[arg(long, hide = true, default_value_t = 1_024)]
-    bytes: usize,
-    #[arg(long, hide = true, default_value_t = 1)]
-    concurrency: usize,
-    #[arg(long, hide = true, default_value_t = 1)]
-    times: usize,
+    bare: Option<String>,
 }
 
 /// Runs the benchmark. `folder` is where files may be left.
 pub fn main(folder: &Path) -> ExitCode {
-    let arguments = Arguments::parse();
-    if let Some(bare) = arguments.bare {
-        return ended(perform(&arguments, bare).map(|()| true));
-    }
-    if arguments.list {
-        for mix in MIXES {
-            println!("{:<18}{}", mix.name, mix.about);
-        }
-        return ExitCode::SUCCESS;
-    }
-    let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let measured = runtime.map_err(anyhow::Error::from);
-    ended(measured.and_then(|runtime| runtime.block_on(measure(&arguments, folder))))
-}
-
-fn ended(result: anyhow::Result<bool>) -> ExitCode {
-    match result {
+    match start(&Arguments::parse(), folder) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -115,45 +90,31 @@ fn ended(result: anyhow::Result<bool>) -> ExitCode {
     }
 }
 
-/// One bare thing, in this process.
-fn perform(arguments: &Arguments, bare: Bare) -> anyhow::Result<()> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-    if bare == Bare::Lambda {
-        let ended = runtime.block_on(limit::empty_function());
-        return ended.map_err(|error| anyhow::anyhow!("{error}"));
+/// Does what the arguments ask for; answers whether it went well.
+fn start(arguments: &Arguments, folder: &Path) -> anyhow::Result<bool> {
+    if let Some(task) = &arguments.bare {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(limit::perform(serde_json::from_str(task)?))?;
+        return Ok(true);
     }
-    let Arguments { url, bytes, concurrency, times, .. } = arguments;
-    let (url, bytes, concurrency, times) = (url.clone(), *bytes, *concurrency, *times);
-    let cost = runtime.block_on(limit::perform(&Task { bare, url, bytes, concurrency, times }))?;
-    println!("{}", serde_json::to_string(&cost)?);
-    Ok(())
+    if arguments.list {
+        for Mix { name, about, .. } in Mix::all()? {
+            println!("{name:<18}{about}");
+        }
+        return Ok(true);
+    }
+    let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(measure(arguments, folder))
 }
 
 async fn measure(arguments: &Arguments, folder: &Path) -> anyhow::Result<bool> {
-    let mixes = chosen(&arguments.mix)?;
-    let machine = Machine::now()?;
-    let programs = programs(arguments, &mixes, folder).await?;
-    let logs = folder.join("bench");
-    // The output of earlier runs is no longer needed.
-    let _ = std::fs::remove_dir_all(&logs);
-    std::fs::create_dir_all(&logs)?;
-    let (seconds, repeats) =
-        if arguments.quick { (0.3, 1) } else { (arguments.seconds, arguments.repeat.max(1)) };
-    let options = Options {
-        ingest: programs.functions.join("ingest"),
-        dispatch: programs.functions.join("dispatch"),
-        gridpost: programs.gridpost,
-        gridpost_debug: programs.gridpost_debug,
-        duration: Duration::from_secs_f64(seconds),
-        publishes_max: usize::MAX,
-        sandboxes: arguments.sandboxes.max(1),
-        logs,
-        distance: Distance {
-            aws_tls: arguments.aws_tls,
-            aws: Duration::from_millis(arguments.aws_ms),
-            endpoint: Duration::from_millis(arguments.endpoint_ms),
-        },
+    let mixes = match &*arguments.mix {
+        [] => Mix::all()?,
+        names => names.iter().map(|name| Mix::named(name)).collect::<Result<_, _>>()?,
     };
+    let machine = Machine::now()?;
+    let options = options(arguments, &mixes, folder).await?;
+    let repeats = if arguments.quick { 1 } else { arguments.repeat.max(1) };
     let mut problems = 0;
     let mut found: BTreeMap<&str, Vec<Figures>> = BTreeMap::new();
     // In turns, so that a slow minute of the machine does not hit a single mix.
@@ -163,17 +124,16 @@ async fn measure(arguments: &Arguments, folder: &Path) -> anyhow::Result<bool> {
             let run = run(mix, &options).await.with_context(|| format!("mix {}", mix.name))?;
             run.problems.iter().take(5).for_each(|problem| eprintln!("  PROBLEM: {problem}"));
             problems += run.problems.len();
-            found.entry(mix.name).or_default().push(run.figures);
+            found.entry(&mix.name).or_default().push(run.figures);
         }
     }
-    let found =
-        mixes.iter().filter_map(|mix| Some((mix.name.to_owned(), spreads(found.get(mix.name)?))));
+    let of = |mix: &Mix| Some((mix.name.clone(), spreads(found.get(&*mix.name)?)));
     let mut report = Report {
         machine,
         repeats,
-        mixes: found.collect(),
+        mixes: mixes.iter().filter_map(of).collect(),
         limits: BTreeMap::new(),
-        start: BTreeMap::new(),
+        start: Spreads::new(),
     };
     if !arguments.mixes_only {
         report.limits = limits(&options, arguments.quick, repeats).await?;
@@ -186,48 +146,40 @@ async fn measure(arguments: &Arguments, folder: &Path) -> anyhow::Result<bool> {
     Ok(problems == 0)
 }
 
-fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Mix>> {
-    if names.is_empty() {
-        return Ok(MIXES.iter().collect());
-    }
-    let named = |name: &String| {
-        Mix::named(name).with_context(|| format!("there is no mix '{name}'; --list shows all"))
-    };
-    names.iter().map(named).collect()
-}
-
-/// What is measured: a folder with the functions, and the command line's programs.
-struct Programs {
-    functions: PathBuf,
-    gridpost: PathBuf,
-    gridpost_debug: PathBuf,
-}
-
-/// The programs that the mixes need, given or built.
-async fn programs(
-    arguments: &Arguments,
-    mixes: &[&Mix],
-    folder: &Path,
-) -> anyhow::Result<Programs> {
+/// How to run, with the programs that the mixes need, given or built.
+async fn options(arguments: &Arguments, mixes: &[Mix], folder: &Path) -> anyhow::Result<Options> {
+    let logs = folder.join("bench");
+    // The output of earlier runs is no longer needed.
+    let _ = std::fs::remove_dir_all(&logs);
+    std::fs::create_dir_all(&logs)?;
     // `folder` is `<target>/tmp`.
     let target = folder.parent().context("the target folder")?;
-    let needs = |wanted: fn(&Mix) -> bool| mixes.iter().any(|mix| wanted(mix));
-    let has_functions = !arguments.mixes_only || needs(|mix| mix.dev.is_none());
-    if has_functions && arguments.functions.is_none() {
-        let packages =
-            ["--release", "-p", "gridpost-programs", "--bin", "ingest", "--bin", "dispatch"];
-        build(target, &packages).await?;
+    let any = |wanted: fn(&Mix) -> bool| mixes.iter().any(wanted);
+    let functions =
+        ["--release", "-p", "gridpost-programs", "--bin", "ingest", "--bin", "dispatch"];
+    if arguments.functions.is_none() && (!arguments.mixes_only || any(|mix| mix.dev.is_none())) {
+        build(target, &functions).await?;
     }
-    if needs(|mix| mix.dev.is_some_and(|host| !host.is_debug)) && arguments.gridpost.is_none() {
+    if arguments.gridpost.is_none() && any(|mix| mix.dev.is_some_and(|host| !host.is_debug)) {
         build(target, &["--release", "-p", "gridpost-cli"]).await?;
     }
-    if needs(|mix| mix.dev.is_some_and(|host| host.is_debug)) {
+    if any(|mix| mix.dev.is_some_and(|host| host.is_debug)) {
         build(target, &["-p", "gridpost-cli"]).await?;
     }
-    Ok(Programs {
-        functions: arguments.functions.clone().unwrap_or_else(|| target.join("release")),
-        gridpost: arguments.gridpost.clone().unwrap_or_else(|| dev::program(target, false)),
-        gridpost_debug: dev::program(target, true),
+    let release = target.join("release");
+    let functions = arguments.functions.as_ref().unwrap_or(&release);
+    Ok(Options {
+        ingest: functions.join("ingest"),
+        dispatch: functions.join("dispatch"),
+        gridpost: arguments.gridpost.clone().unwrap_or_else(|| release.join("gridpost")),
+        gridpost_debug: target.join("debug/gridpost"),
+        duration: Duration::from_secs_f64(if arguments.quick { 0.3 } else { arguments.seconds }),
+        publishes_max: usize::MAX,
+        sandboxes: arguments.sandboxes.max(1),
+        logs,
+        aws_tls: arguments.aws_tls,
+        aws_answers_after: Duration::from_millis(arguments.aws_ms),
+        endpoints_answer_after: Duration::from_millis(arguments.endpoint_ms),
     })
 }
 
@@ -249,38 +201,34 @@ async fn limits(
     quick: bool,
     repeats: usize,
 ) -> anyhow::Result<BTreeMap<String, Cost>> {
-    let book = std::sync::Arc::new(Book::new(1, 1));
+    const QUEUE: &str = "gridpost-limit";
+    let (mix, mut tasks) = (Mix::default(), JoinSet::new());
     let tls = certificate(&options.logs.join("trusted.pem"))?;
-    let sinks = Sinks::start(&[], std::sync::Arc::clone(&book), tls, Duration::ZERO).await?;
-    let queue = "gridpost-limit";
-    let cloud = std::sync::Arc::new(Cloud::forgetful(queue));
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let queue_url = format!("http://{}/123456789012/{queue}", listener.local_addr()?);
-    let served = tokio::spawn(serve(listener, None, cloud));
-    let times = |times: usize| if quick { times / 50 } else { times };
-    let sink = sinks.plain_url();
+    let sinks = Sinks::start(&mix, options, &Arc::new(Book::new(&mix)), tls).await?;
+    let cloud = Arc::new(Cloud::new(&[QUEUE], Duration::ZERO, Box::new(|_| false)));
+    let queue = queue_url(&cloud.serve(None, &mut tasks).await?, QUEUE);
+    let (reqwest, hyper) = (Bare::Reqwest(sinks.plain_url()), Bare::Hyper(sinks.plain_url()));
     let table = [
-        ("reqwest at 1", Bare::Reqwest, sink.as_str(), 1, times(20_000)),
-        ("reqwest at 10", Bare::Reqwest, &sink, 10, times(50_000)),
-        ("reqwest at 64", Bare::Reqwest, &sink, 64, times(50_000)),
-        ("hyper at 1", Bare::Hyper, &sink, 1, times(20_000)),
-        ("hyper at 10", Bare::Hyper, &sink, 10, times(50_000)),
-        ("hyper at 64", Bare::Hyper, &sink, 64, times(50_000)),
-        ("send 10", Bare::Send, &queue_url, 1, times(5_000)),
-        ("parse 100", Bare::Parse, "", 1, times(5_000)),
+        ("reqwest at 1", Task(reqwest.clone(), 1, 20_000)),
+        ("reqwest at 10", Task(reqwest.clone(), 10, 50_000)),
+        ("reqwest at 64", Task(reqwest, 64, 50_000)),
+        ("hyper at 1", Task(hyper.clone(), 1, 20_000)),
+        ("hyper at 10", Task(hyper.clone(), 10, 50_000)),
+        ("hyper at 64", Task(hyper, 64, 50_000)),
+        ("send 10", Task(Bare::Send(queue), 1, 5_000)),
+        ("parse 100", Task(Bare::Parse, 1, 5_000)),
     ];
     let program = env::current_exe()?;
     let mut found = BTreeMap::new();
-    for (name, bare, url, concurrency, times) in table {
+    for (name, Task(bare, at_once, times)) in table {
         eprintln!("limit: {name}");
-        let task = Task { bare, url: url.to_owned(), bytes: 1_024, concurrency, times };
+        let task = Task(bare, at_once, if quick { times / 50 } else { times });
         let mut costs = Vec::new();
         for _ in 0..repeats {
             costs.push(limit::measure(&program, &task).await?);
         }
         found.insert(name.to_owned(), median(&costs)?);
     }
-    served.abort();
     eprintln!("limit: a function that does nothing");
     let cpu_ms = start::empty_function(&program, &options.logs).await?;
     found.insert("an empty function's invocation".to_owned(), Cost { cpu_ms, per_second: 0.0 });
@@ -297,7 +245,7 @@ fn median(costs: &[Cost]) -> anyhow::Result<Cost> {
     }
 }
 
-async fn starts(options: &Options, repeats: usize) -> anyhow::Result<BTreeMap<String, Spread>> {
+async fn starts(options: &Options, repeats: usize) -> anyhow::Result<Spreads> {
     let mut runs = Vec::new();
     for _ in 0..repeats * 3 {
         runs.push(start::start(options).await.context("starting over TLS")?);

@@ -31,6 +31,15 @@ impl Spread {
         };
         Some(Self { median, min, max })
     }
+
+    /// Returns it with so many digits: the median, then the lowest and the highest if they differ.
+    pub fn written(&self, digits: usize) -> String {
+        let Self { median, min, max } = self;
+        if min == max {
+            return format!("{median:.digits$}");
+        }
+        format!("{median:.digits$} ({min:.digits$}–{max:.digits$})")
+    }
 }
 
 /// Every figure over all runs.

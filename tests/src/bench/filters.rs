@@ -1,9 +1,11 @@
 //! Filters with as many values as an event subscription may have, over the events of [`super::payload`].
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Which values an event subscription filters by: 25, if any.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Values {
     /// By none.
     None,
@@ -80,11 +82,10 @@ mod tests {
 
     #[test]
     fn every_kind_has_all_the_values_there_may_be_and_only_those_who_want_get() {
-        let body = payload::body(1, 1_024);
+        let body = payload::body(&Mix::default());
         let events = event_grid::parse(body.as_bytes(), "/topics/t").expect("an event");
         for values in [Values::Mixed, Values::In, Values::Contains, Values::Single] {
-            let one = Mix::named("one").expect("a mix").clone();
-            let mix = Mix { values, subscriptions: 9, wanting: 2, ..one };
+            let mix = Mix { values, subscriptions: 9, wanting: 2, ..Mix::default() };
             let stored = mix.endpoints().into_iter().map(|endpoint| {
                 let stored = mix.subscription(&endpoint, "https://example.com/");
                 Arc::new(stored.unwrap_or_else(|error| panic!("{values:?}: {error}")))

@@ -4,62 +4,52 @@
 use std::{
     path::Path,
     process::Stdio,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use aws_sdk_sqs::{
     Client,
     config::{BehaviorVersion, Credentials, Region},
     types::SendMessageBatchRequestEntry,
 };
 use bytes::Bytes;
-use clap::ValueEnum;
 use futures::future::try_join_all;
 use http_body_util::{BodyExt, Full};
-use hyper::Request;
+use hyper::{Request, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::{net::TcpStream, process::Command, time::Instant};
 
-use super::{payload::body, process::own_cpu_ms};
+use super::{
+    mix::Mix,
+    payload::{body, event},
+    process::own_cpu_ms,
+};
 
-/// Work that is done in the barest way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// Work that is done in the barest way, and where to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Bare {
     /// `POST` by a `reqwest` client.
-    Reqwest,
+    Reqwest(String),
     /// `POST` over `hyper` connections without a pool.
-    Hyper,
+    Hyper(String),
     /// SQS's `SendMessageBatch` of ten messages by the SDK.
-    Send,
-    /// A publish's body into raw values by `serde_json`.
+    Send(String),
+    /// A publish's body of 100 events into raw values by `serde_json`.
     Parse,
-    /// A Lambda function that does nothing: the runtime by itself.
+    /// A Lambda function that does nothing: the runtime by itself, measured from outside.
     Lambda,
 }
 
-/// One measurement.
-#[derive(Clone, Debug)]
-pub struct Task {
-    /// What is done.
-    pub bare: Bare,
-    /// Where to, empty for `Parse`.
-    pub url: String,
-    /// Bytes of an event.
-    pub bytes: usize,
-    /// How many at the same time.
-    pub concurrency: usize,
-    /// How often. A tenth of that runs first as a warm-up.
-    pub times: usize,
-}
+/// One measurement: the work, how many at the same time, and how often. A tenth of that runs first as
+/// a warm-up.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Task(pub Bare, pub usize, pub usize);
 
 /// What it took.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cost {
     /// CPU time of one, in milliseconds.
@@ -68,117 +58,99 @@ pub struct Cost {
     pub per_second: f64,
 }
 
-/// The argument that makes this program a bare one.
+/// The argument that makes this program a bare one; a task as JSON follows.
 pub const FLAG: &str = "--bare";
 
 /// Measures a task in a process of `program`, which is this one.
 pub async fn measure(program: &Path, task: &Task) -> anyhow::Result<Cost> {
-    let name = task.bare.to_possible_value().context("every one has a name")?;
-    let output = Command::new(program)
-        .args([FLAG, name.get_name(), "--url", &task.url])
-        .args(["--bytes", &task.bytes.to_string(), "--times", &task.times.to_string()])
-        .args(["--concurrency", &task.concurrency.to_string()])
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .await?;
-    ensure!(output.status.success(), "the bare {} failed", name.get_name());
+    let mut bare = Command::new(program);
+    bare.arg(FLAG).arg(serde_json::to_string(task)?).stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = bare.output().await?;
+    ensure!(output.status.success(), "the bare process failed: {task:?}");
     serde_json::from_slice(&output.stdout).context("the bare process told no figures")
 }
 
-/// Does a task in this process, on a current-thread runtime, and returns its cost.
-pub async fn perform(task: &Task) -> anyhow::Result<Cost> {
-    let warming = Task { times: (task.times / 10).max(task.concurrency), ..task.clone() };
-    match task.bare {
-        Bare::Reqwest => {
+/// Does a task in this process, on a current-thread runtime, and prints its cost.
+pub async fn perform(Task(bare, at_once, times): Task) -> anyhow::Result<()> {
+    let mix = Mix::default();
+    let text = Bytes::from(body(&mix));
+    let cost = match bare {
+        Bare::Reqwest(url) => {
             let client = reqwest::Client::builder().no_proxy().build()?;
-            reqwest_loop(&client, &warming).await?;
-            timed(task, reqwest_loop(&client, task)).await
+            timed(at_once, times, async |left| post_by_reqwest(&client, &url, &text, left).await)
+                .await?
         }
-        Bare::Hyper => {
-            hyper_loop(&warming).await?;
-            timed(task, hyper_loop(task)).await
+        Bare::Hyper(url) => {
+            let url = url.parse()?;
+            timed(at_once, times, async |left| post_by_hyper(&url, &text, left).await).await?
         }
-        Bare::Send => {
-            let client = sqs_client(&task.url);
-            send_loop(&client, &warming).await?;
-            timed(task, send_loop(&client, task)).await
+        Bare::Send(url) => {
+            let client = sqs_client(&url);
+            timed(at_once, times, async |left| send(&client, &url, left).await).await?
         }
         Bare::Parse => {
-            parse_loop(&warming)?;
-            timed(task, async { parse_loop(task) }).await
+            let text = body(&Mix { events_per_publish: 100, ..mix });
+            timed(at_once, times, async |left| parse(&text, left)).await?
         }
-        Bare::Lambda => bail!("a function is measured from outside"),
-    }
+        Bare::Lambda => {
+            let ended = empty_function().await;
+            return ended.map_err(|error| anyhow::anyhow!("{error}"));
+        }
+    };
+    println!("{}", serde_json::to_string(&cost)?);
+    Ok(())
 }
 
+/// Runs so many concurrent loops, which share the turns until all are done, and measures them.
 async fn timed(
-    task: &Task,
-    work: impl Future<Output = anyhow::Result<()>>,
+    at_once: usize,
+    times: usize,
+    work: impl AsyncFn(&AtomicUsize) -> anyhow::Result<()>,
 ) -> anyhow::Result<Cost> {
+    let run = async |times: usize| {
+        let left = AtomicUsize::new(times);
+        try_join_all((0..at_once).map(|_| work(&left))).await.map(drop)
+    };
+    run((times / 10).max(at_once)).await?;
     let (began, before) = (Instant::now(), own_cpu_ms());
-    work.await?;
+    run(times).await?;
     let (took, cpu_ms) = (began.elapsed(), own_cpu_ms() - before);
-    let times = task.times as f64;
+    let times = times as f64;
     Ok(Cost { cpu_ms: cpu_ms / times, per_second: times / took.as_secs_f64() })
-}
-
-/// Runs the given number of concurrent loops, which share the turns until all are done.
-async fn at_once<W: Future<Output = anyhow::Result<()>>>(
-    task: &Task,
-    work: impl Fn(Arc<AtomicUsize>) -> W,
-) -> anyhow::Result<()> {
-    let left = Arc::new(AtomicUsize::new(task.times));
-    let loops = (0..task.concurrency).map(|_| work(Arc::clone(&left)));
-    try_join_all(loops).await.map(drop)
 }
 
 fn take(left: &AtomicUsize) -> bool {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
 }
 
-async fn reqwest_loop(client: &reqwest::Client, task: &Task) -> anyhow::Result<()> {
-    let body = Bytes::from(body(1, task.bytes));
-    at_once(task, |left| {
-        let body = body.clone();
-        async move {
-            while take(&left) {
-                let request = client.post(&task.url).body(body.clone());
-                let request = request.header("content-type", "application/json; charset=utf-8");
-                let response = request.send().await?.error_for_status()?;
-                response.bytes().await?;
-            }
-            Ok(())
-        }
-    })
-    .await
+const JSON: (&str, &str) = ("content-type", "application/json; charset=utf-8");
+
+async fn post_by_reqwest(
+    client: &reqwest::Client,
+    url: &str,
+    body: &Bytes,
+    left: &AtomicUsize,
+) -> anyhow::Result<()> {
+    while take(left) {
+        let request = client.post(url).body(body.clone()).header(JSON.0, JSON.1);
+        request.send().await?.error_for_status()?.bytes().await?;
+    }
+    Ok(())
 }
 
-async fn hyper_loop(task: &Task) -> anyhow::Result<()> {
-    let body = Bytes::from(body(1, task.bytes));
-    let url: hyper::Uri = task.url.parse()?;
-    let host = url.authority().context("a URL has a host")?.to_string();
-    at_once(task, |left| {
-        let (body, host, path) = (body.clone(), host.clone(), url.path().to_owned());
-        async move {
-            let stream = TcpStream::connect(&host).await?;
-            stream.set_nodelay(true)?;
-            let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
-            let (mut sender, connection) = shaken?;
-            tokio::spawn(connection);
-            while take(&left) {
-                let request = Request::post(&path)
-                    .header("host", &host)
-                    .header("content-type", "application/json; charset=utf-8")
-                    .body(Full::new(body.clone()))?;
-                let response = sender.send_request(request).await?;
-                ensure!(response.status() == 200, "it answered {}", response.status());
-                response.into_body().collect().await?;
-            }
-            Ok(())
-        }
-    })
-    .await
+async fn post_by_hyper(url: &hyper::Uri, body: &Bytes, left: &AtomicUsize) -> anyhow::Result<()> {
+    let host = url.authority().context("a URL has a host")?.as_str();
+    let stream = TcpStream::connect(host).await?;
+    stream.set_nodelay(true)?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    while take(left) {
+        let request = Request::post(url.path()).header("host", host).header(JSON.0, JSON.1);
+        let response = sender.send_request(request.body(Full::new(body.clone()))?).await?;
+        ensure!(response.status() == 200, "it answered {}", response.status());
+        response.into_body().collect().await?;
+    }
+    Ok(())
 }
 
 fn sqs_client(url: &str) -> Client {
@@ -192,38 +164,31 @@ fn sqs_client(url: &str) -> Client {
     Client::from_conf(config)
 }
 
-async fn send_loop(client: &Client, task: &Task) -> anyhow::Result<()> {
-    let body = super::payload::event(0, task.bytes);
+async fn send(client: &Client, url: &str, left: &AtomicUsize) -> anyhow::Result<()> {
+    let body = event(0, Mix::default().event_bytes);
     let entry = |id: usize| {
         let entry = SendMessageBatchRequestEntry::builder().id(id.to_string());
         entry.message_body(&body).message_group_id("bench-0/s0").build()
     };
     let entries: Vec<_> = (0..10).map(entry).collect::<Result<_, _>>()?;
-    at_once(task, |left| {
-        let entries = entries.clone();
-        async move {
-            while take(&left) {
-                let call = client.send_message_batch().queue_url(&task.url);
-                let sent = call.set_entries(Some(entries.clone())).send().await?;
-                ensure!(sent.failed().is_empty(), "SQS refused an entry");
-            }
-            Ok(())
-        }
-    })
-    .await
+    while take(left) {
+        let call = client.send_message_batch().queue_url(url);
+        let sent = call.set_entries(Some(entries.clone())).send().await?;
+        ensure!(sent.failed().is_empty(), "SQS refused an entry");
+    }
+    Ok(())
 }
 
-fn parse_loop(task: &Task) -> anyhow::Result<()> {
-    let body = body(100, task.bytes);
-    for _ in 0..task.times {
-        let events: Vec<&RawValue> = serde_json::from_str(std::hint::black_box(&body))?;
+fn parse(body: &str, left: &AtomicUsize) -> anyhow::Result<()> {
+    while take(left) {
+        let events: Vec<&RawValue> = serde_json::from_str(std::hint::black_box(body))?;
         std::hint::black_box(&events);
     }
     Ok(())
 }
 
 /// Runs a Lambda function that reads its event as raw JSON and answers with `{}`.
-pub async fn empty_function() -> Result<(), lambda_runtime::Error> {
+async fn empty_function() -> Result<(), lambda_runtime::Error> {
     let nothing = |_: lambda_runtime::LambdaEvent<Box<RawValue>>| async {
         Ok::<_, lambda_runtime::Error>(serde_json::Map::new())
     };

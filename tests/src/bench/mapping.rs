@@ -14,12 +14,15 @@ use tokio::{
 use super::{
     aws::Cloud,
     book::Book,
-    queue::{Queue, Received},
+    queue::{Message, Queue},
     sandbox::Function,
 };
 
 /// Most records of a batch, as the deployment sets it.
 const RECORDS_MAX: usize = 10;
+
+/// How long a received message is hidden: the deployment's default.
+const VISIBILITY: Duration = Duration::from_secs(240);
 
 /// Most bytes of an invocation, 6 MB, less the envelopes of the bodies. Source: Lambda quotas.
 const PAYLOAD_BYTES_MAX: usize = 6 * 1_048_576 - 65_536;
@@ -27,7 +30,7 @@ const PAYLOAD_BYTES_MAX: usize = 6 * 1_048_576 - 65_536;
 /// What a mapping connects.
 pub struct Mapping {
     /// The queue's name.
-    pub name: String,
+    pub name: &'static str,
     /// The queue.
     pub queue: Arc<Queue>,
     /// Counts the calls.
@@ -36,8 +39,6 @@ pub struct Mapping {
     pub function: Arc<Function>,
     /// Most invocations at the same time.
     pub concurrency: usize,
-    /// How long a received message is hidden.
-    pub visibility: Duration,
     /// Records what is handed over.
     pub book: Arc<Book>,
     /// Receives failures of the function.
@@ -47,95 +48,85 @@ pub struct Mapping {
 }
 
 /// Lambda's reply for a batch.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Reply {
     batch_item_failures: Vec<Failure>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Failure {
     item_identifier: Option<String>,
 }
 
 /// Polls forever.
-pub async fn poll(mapping: Arc<Mapping>) {
+pub async fn poll(mut mapping: Mapping) {
     let slots = Arc::new(Semaphore::new(mapping.concurrency));
-    let mut enabled = mapping.enabled.clone();
-    loop {
-        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
+    while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {
         let received = loop {
-            if enabled.wait_for(|enabled| *enabled).await.is_err() {
+            if mapping.enabled.wait_for(|enabled| *enabled).await.is_err() {
                 return;
             }
-            let (now, visibility) = (Instant::now(), mapping.visibility);
-            let received = mapping.queue.receive(RECORDS_MAX, PAYLOAD_BYTES_MAX, visibility, now);
+            let now = Instant::now();
+            let received = mapping.queue.receive(RECORDS_MAX, PAYLOAD_BYTES_MAX, VISIBILITY, now);
             if !received.is_empty() {
                 break received;
             }
             mapping.queue.news().await;
         };
         mapping.cloud.count("sqs:ReceiveMessage");
-        let mapping = Arc::clone(&mapping);
+        let (name, queue) = (mapping.name, Arc::clone(&mapping.queue));
+        let (cloud, failures) = (Arc::clone(&mapping.cloud), mapping.failures.clone());
+        let (function, book) = (Arc::clone(&mapping.function), Arc::clone(&mapping.book));
         tokio::spawn(async move {
-            if let Err(error) = invoke(&mapping, received).await {
-                // The receiver is gone once a run is over.
-                let _ = mapping.failures.send(format!("{}: {error:#}", mapping.name));
+            // A failed invocation leaves its messages hidden, until they come back by themselves.
+            match invoke(name, &function, book, &received).await {
+                Err(error) => drop(failures.send(format!("{name}: {error:#}"))),
+                Ok(gone) if gone.is_empty() => {}
+                Ok(gone) => {
+                    cloud.count("sqs:DeleteMessageBatch");
+                    gone.iter().for_each(|message| queue.delete(&message.receipt()));
+                }
             }
             drop(slot);
         });
     }
 }
 
-async fn invoke(mapping: &Mapping, received: Vec<Received>) -> anyhow::Result<()> {
-    let payload = sqs_event(&mapping.name, &received);
-    let (book, handed) = (Arc::clone(&mapping.book), received.clone());
-    let on_hand = move || {
-        for one in &handed {
-            let message = &one.message;
-            book.handed_to_dispatch(&message.group, message.body.get().as_bytes(), message.sent_at);
-        }
-    };
-    // A failed invocation leaves its messages hidden, until they come back by themselves.
-    let answer = mapping.function.invoke(payload, on_hand).await?;
-    let kept = kept(&answer, &received)?;
-    let gone: Vec<_> = received.iter().filter(|one| !kept.contains(&one.message.id())).collect();
-    if !gone.is_empty() {
-        mapping.cloud.count("sqs:DeleteMessageBatch");
-    }
-    gone.into_iter().for_each(|one| mapping.queue.delete(one.receipt));
-    Ok(())
+/// Invokes the function with a batch; returns the messages to delete.
+async fn invoke<'m>(
+    name: &str,
+    function: &Function,
+    book: Arc<Book>,
+    received: &'m [Message],
+) -> anyhow::Result<Vec<&'m Message>> {
+    let handed = received.to_vec();
+    let on_hand = move || handed.iter().for_each(|message| book.handed_to_dispatch(message));
+    let answer = function.invoke(sqs_event(name, received), on_hand).await?;
+    done(&answer, received)
 }
 
-/// The ids of the messages that a reply keeps. Source: AWS Lambda developer guide, "Implementing
-/// partial batch responses": an invalid reply fails the whole batch.
-fn kept(answer: &[u8], received: &[Received]) -> anyhow::Result<HashSet<String>> {
+/// The messages that a reply does not keep. Source: AWS Lambda developer guide, "Implementing partial
+/// batch responses": an invalid reply fails the whole batch.
+fn done<'m>(answer: &[u8], received: &'m [Message]) -> anyhow::Result<Vec<&'m Message>> {
     let reply: Option<Reply> =
         serde_json::from_slice(answer).context("the reply is not that of a batch")?;
-    let known: HashSet<_> = received.iter().map(|one| one.message.id()).collect();
+    let failures = reply.unwrap_or_default().batch_item_failures;
     let mut kept = HashSet::new();
-    for failure in reply.unwrap_or_default().batch_item_failures {
-        match failure.item_identifier {
-            Some(id) if known.contains(&id) => kept.insert(id),
-            id => bail!("the reply names {id:?}, which is not in the batch"),
+    for Failure { item_identifier: id } in failures {
+        match received.iter().find(|message| Some(message.id()) == id) {
+            Some(message) => kept.insert(message.number),
+            None => bail!("the reply names {id:?}, which is not in the batch"),
         };
     }
-    Ok(kept)
+    Ok(received.iter().filter(|message| !kept.contains(&message.number)).collect())
 }
 
 /// SQS's event, with all members that Lambda sends.
-fn sqs_event(queue: &str, received: &[Received]) -> Bytes {
-    let bodies: usize = received.iter().map(|one| one.message.body.get().len()).sum();
-    let mut event = Vec::with_capacity(bodies + received.len() * 768 + 64);
-    event.extend_from_slice(br#"{"Records":["#);
-    for (index, Received { message, receipt }) in received.iter().enumerate() {
-        if index > 0 {
-            event.push(b',');
-        }
-        let (id, body, sent) = (message.id(), message.body.get(), message.sent_ms);
-        let (receives, group) = (message.receives, &message.group);
-        let record = format!(
+fn sqs_event(queue: &str, received: &[Message]) -> Bytes {
+    let record = |message: &Message| {
+        format!(
             concat!(
                 r#"{{"messageId":"{id}","receiptHandle":"{receipt}","body":{body},"attributes":{{"#,
                 r#""ApproximateReceiveCount":"{receives}","SentTimestamp":"{sent}","#,
@@ -145,18 +136,17 @@ fn sqs_event(queue: &str, received: &[Received]) -> Bytes {
                 r#""eventSource":"aws:sqs","awsRegion":"us-east-1","#,
                 r#""eventSourceARN":"arn:aws:sqs:us-east-1:123456789012:{queue}"}}"#,
             ),
-            id = id,
-            receipt = receipt,
-            body = body,
-            receives = receives,
-            sent = sent,
-            group = group,
+            id = message.id(),
+            receipt = message.receipt(),
+            body = message.body,
+            receives = message.receives,
+            sent = message.sent_ms,
+            group = message.group,
             queue = queue,
-        );
-        event.extend_from_slice(record.as_bytes());
-    }
-    event.extend_from_slice(b"]}");
-    event.into()
+        )
+    };
+    let records: Vec<_> = received.iter().map(record).collect();
+    format!(r#"{{"Records":[{}]}}"#, records.join(",")).into()
 }
 
 #[cfg(test)]
@@ -166,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    fn received(numbers: &[u64]) -> Vec<Received> {
+    fn received(numbers: &[u64]) -> Vec<Message> {
         let queue = Queue::default();
         for number in numbers {
             let body = RawValue::from_string(format!(r#""{{\"n\":{number}}}""#)).expect("JSON");
@@ -179,34 +169,30 @@ mod tests {
     async fn the_event_is_one_of_sqs() {
         let event = sqs_event("gridpost-dispatch", &received(&[7, 8]));
         let event: SqsEvent = serde_json::from_slice(&event).expect("an event");
-        assert_eq!(event.records.len(), 2);
-        let record = &event.records[0];
-        assert_eq!(record.body.as_deref(), Some(r#"{"n":7}"#));
-        assert_eq!(record.attributes["ApproximateReceiveCount"], "1");
-        assert!(
-            record.event_source_arn.as_ref().is_some_and(|arn| arn.ends_with(":gridpost-dispatch"))
-        );
+        let bodies = event.records.iter().map(|record| record.body.as_deref());
+        assert_eq!(bodies.collect::<Vec<_>>(), [Some(r#"{"n":7}"#), Some(r#"{"n":8}"#)]);
+        assert_eq!(event.records[0].attributes["ApproximateReceiveCount"], "1");
     }
 
     #[tokio::test]
     async fn odd_replies_fail_the_batch() {
         let received = received(&[1, 2]);
-        let id = received[1].message.id();
-        let one = format!(r#"{{"batchItemFailures":[{{"itemIdentifier":"{id}"}}]}}"#);
+        let failure = |id: &str| format!(r#"{{"batchItemFailures":[{{"itemIdentifier":{id}}}]}}"#);
+        let known = format!(r#""{}""#, received[1].id());
         let table = [
-            ("null", Some(0)),
-            ("{}", Some(0)),
-            (r#"{"batchItemFailures":[]}"#, Some(0)),
-            (&one, Some(1)),
-            (r#"{"batchItemFailures":[{"itemIdentifier":""}]}"#, None),
-            (r#"{"batchItemFailures":[{"itemIdentifier":null}]}"#, None),
-            (r#"{"batchItemFailures":[{"itemIdentifier":"else"}]}"#, None),
-            (r#"{"batchItemFailures":[{}]}"#, None),
-            ("no JSON", None),
+            ("null".to_owned(), Some(2)),
+            ("{}".to_owned(), Some(2)),
+            (r#"{"batchItemFailures":[]}"#.to_owned(), Some(2)),
+            (failure(&known), Some(1)),
+            (failure(r#""""#), None),
+            (failure("null"), None),
+            (failure(r#""else""#), None),
+            (r#"{"batchItemFailures":[{}]}"#.to_owned(), None),
+            ("no JSON".to_owned(), None),
         ];
         for (answer, want) in table {
-            let kept = kept(answer.as_bytes(), &received).ok().map(|kept| kept.len());
-            assert_eq!(kept, want, "{answer}");
+            let done = done(answer.as_bytes(), &received).ok().map(|done| done.len());
+            assert_eq!(done, want, "{answer}");
         }
     }
 }

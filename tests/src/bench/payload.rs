@@ -45,62 +45,42 @@ fn filled(envelope: &str, bytes: usize) -> String {
     text
 }
 
-/// The body of a publish of this many events, numbered from 0.
-pub fn body(events: usize, bytes: usize) -> String {
-    let events: Vec<_> = (0..events).map(|number| event(number, bytes)).collect();
-    format!("[{}]", events.join(","))
+/// The body of a mix's publish, whose events are numbered from 0.
+pub fn body(mix: &Mix) -> String {
+    let event = if mix.custom_schema { custom_event } else { event };
+    let events = (0..mix.events_per_publish).map(|number| event(number, mix.event_bytes));
+    format!("[{}]", events.collect::<Vec<_>>().join(","))
 }
 
 /// Publishes that differ only in their topic and the numbers of their events.
-#[derive(Clone, Debug)]
 pub struct Publishes {
-    /// By topic.
-    templates: Vec<Vec<u8>>,
-    /// The positions of the events' numbers, by topic.
-    places: Vec<Vec<usize>>,
+    /// By topic: the text, and the positions of the events' numbers.
+    templates: Vec<(Vec<u8>, Vec<usize>)>,
     events: usize,
 }
 
 impl Publishes {
-    /// Publishes with this many events, bytes per event and topics, in Event Grid's schema.
-    pub fn new(topics: usize, events: usize, bytes: usize) -> Self {
-        Self::of(topics, events, &body(events, bytes))
-    }
-
-    /// The publishes of a mix.
-    pub fn of_mix(mix: &Mix) -> Self {
-        let Mix { topics, events_per_publish: events, event_bytes: bytes, .. } = *mix;
-        if !mix.custom_schema {
-            return Self::new(topics, events, bytes);
-        }
-        let all: Vec<_> = (0..events).map(|number| custom_event(number, bytes)).collect();
-        Self::of(topics, events, &format!("[{}]", all.join(",")))
-    }
-
-    /// Only the bodies of a mix's publishes, as clients send them.
-    pub fn of_clients(mix: &Mix) -> Self {
-        let body = body(mix.events_per_publish, mix.event_bytes);
-        Self::from(vec![body.into_bytes(); mix.topics], mix.events_per_publish)
-    }
-
-    fn of(topics: usize, events: usize, body: &str) -> Self {
-        let events_of = |topic| gateway_event(&topic_name(topic), body);
-        Self::from((0..topics).map(events_of).collect(), events)
-    }
-
-    fn from(templates: Vec<Vec<u8>>, events: usize) -> Self {
-        let places = templates.iter().map(|template| {
-            let found = memchr::memmem::find_iter(template, MARK);
-            found.map(|at| at + MARK.len()).collect()
-        });
-        Self { places: places.collect(), templates, events }
+    /// The publishes of a mix: as API Gateway hands them over, or for `gridpost dev` only their
+    /// bodies, as clients send them.
+    pub fn new(mix: &Mix) -> Self {
+        let body = body(mix);
+        let template = |topic| {
+            let text = match mix.dev {
+                Some(_) => body.clone().into_bytes(),
+                None => gateway_event(&topic_name(topic), &body),
+            };
+            let marks = memchr::memmem::find_iter(&text, MARK);
+            let places = marks.map(|at| at + MARK.len()).collect();
+            (text, places)
+        };
+        Self { templates: (0..mix.topics).map(template).collect(), events: mix.events_per_publish }
     }
 
     /// The publish of that number.
     pub fn make(&self, publish: usize) -> Bytes {
-        let topic = publish % self.templates.len();
-        let mut text = self.templates[topic].clone();
-        for (offset, place) in self.places[topic].iter().enumerate() {
+        let (text, places) = &self.templates[publish % self.templates.len()];
+        let mut text = text.clone();
+        for (offset, place) in places.iter().enumerate() {
             let number = publish * self.events + offset;
             let digits = format!("{number:0width$}", width = DIGITS);
             text[*place..*place + DIGITS].copy_from_slice(digits.as_bytes());
@@ -178,8 +158,8 @@ mod tests {
 
     #[test]
     fn a_publish_carries_its_own_numbers() {
-        let publishes = Publishes::new(3, 2, 300);
-        let made = publishes.make(4);
+        let mix = Mix { topics: 3, events_per_publish: 2, event_bytes: 300, ..Mix::default() };
+        let made = Publishes::new(&mix).make(4);
         assert_eq!(event_numbers(&made).collect::<Vec<_>>(), [8, 9]);
         let event: Value = serde_json::from_slice(&made).expect("JSON");
         assert_eq!(event["rawPath"], "/topics/bench-1/api/events");

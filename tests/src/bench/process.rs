@@ -40,6 +40,17 @@ impl Usage {
         Ok(Self { cpu_ms, user_ms: times.0, system_ms: times.1, peak_kib })
     }
 
+    /// What two processes have used together; the peak is the higher one.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        Self {
+            cpu_ms: self.cpu_ms + other.cpu_ms,
+            user_ms: self.user_ms + other.user_ms,
+            system_ms: self.system_ms + other.system_ms,
+            peak_kib: self.peak_kib.max(other.peak_kib),
+        }
+    }
+
     /// What was used since `before`; the peak is the process's.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {

@@ -1,13 +1,18 @@
 //! A queue like SQS's: delays, visibility timeouts, receive counts, stale receipts.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use serde_json::value::RawValue;
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout_at},
+};
+
+use super::lock;
 
 /// SQS's longest visibility timeout, 12 h. Source: SQS API reference, `ChangeMessageVisibility`.
 pub const VISIBILITY_MAX: Duration = Duration::from_secs(43_200);
@@ -27,6 +32,8 @@ pub struct Message {
     pub sent_ms: i64,
     /// How often it was received.
     pub receives: u32,
+    /// When it was last received, if ever.
+    received_at: Option<Instant>,
 }
 
 impl Message {
@@ -34,50 +41,34 @@ impl Message {
     pub fn id(&self) -> String {
         uuid::Uuid::from_u128(u128::from(self.number)).to_string()
     }
+
+    /// What deletes or hides it until it is received again.
+    pub fn receipt(&self) -> String {
+        format!("{}-{}", self.number, self.receives)
+    }
 }
 
-/// A message that was received.
-#[derive(Clone, Debug)]
-pub struct Received {
-    /// The message.
-    pub message: Message,
-    /// What deletes or hides it.
-    pub receipt: u64,
-}
-
-#[derive(Debug)]
-struct Hidden {
-    message: Message,
-    /// With its receipt, if it was received and is not just delayed.
-    received: Option<(u64, Instant)>,
-}
+/// A message's place in the order of receipt: when it is visible, and its number.
+type Place = (Instant, u64);
 
 #[derive(Debug, Default)]
 struct State {
-    visible: VecDeque<Message>,
-    /// Delayed or received messages, by the time when they become visible.
-    hidden: BTreeMap<(Instant, u64), Hidden>,
-    receipts: HashMap<u64, (Instant, u64)>,
-    next: u64,
+    messages: BTreeMap<Place, Message>,
+    visible_at: HashMap<u64, Instant>,
+    count: u64,
 }
 
 impl State {
-    fn number(&mut self) -> u64 {
-        self.next += 1;
-        self.next
+    fn add(&mut self, visible_at: Instant, message: Message) {
+        self.visible_at.insert(message.number, visible_at);
+        self.messages.insert((visible_at, message.number), message);
     }
 
-    /// Makes visible what is due.
-    fn wake(&mut self, now: Instant) {
-        while let Some(entry) = self.hidden.first_entry()
-            && entry.key().0 <= now
-        {
-            let hidden = entry.remove();
-            if let Some((receipt, _)) = hidden.received {
-                self.receipts.remove(&receipt);
-            }
-            self.visible.push_back(hidden.message);
-        }
+    /// Where the message of a receipt is, unless it was received again since.
+    fn place_of(&self, receipt: &str) -> Option<Place> {
+        let number = receipt.split_once('-')?.0.parse().ok()?;
+        let place = (*self.visible_at.get(&number)?, number);
+        (self.messages.get(&place)?.receipt() == receipt).then_some(place)
     }
 }
 
@@ -85,34 +76,28 @@ impl State {
 #[derive(Debug, Default)]
 pub struct Queue {
     state: Mutex<State>,
-    /// Notified of every message that is visible as soon as it is sent.
+    /// Notified of every message.
     news: Notify,
 }
 
 impl Queue {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes a message in; returns its number.
+    /// Takes a message in; returns its id.
     pub fn send(
         &self,
         body: Arc<RawValue>,
         group: Arc<str>,
         delay: Duration,
-        (now, now_ms): (Instant, i64),
-    ) -> u64 {
-        let mut state = self.state();
-        let number = state.number();
-        let message = Message { number, body, group, sent_at: now, sent_ms: now_ms, receives: 0 };
-        if delay.is_zero() {
-            state.visible.push_back(message);
-        } else {
-            state.hidden.insert((now + delay, number), Hidden { message, received: None });
-        }
-        drop(state);
+        (sent_at, sent_ms): (Instant, i64),
+    ) -> String {
+        let mut state = lock(&self.state);
+        state.count += 1;
+        let number = state.count;
+        let (receives, received_at) = (0, None);
+        let message = Message { number, body, group, sent_at, sent_ms, receives, received_at };
+        let id = message.id();
+        state.add(sent_at + delay, message);
         self.news.notify_one();
-        number
+        id
     }
 
     /// Receives up to `count` messages with at most `bytes_max` in total, and hides them for
@@ -123,54 +108,39 @@ impl Queue {
         bytes_max: usize,
         visibility: Duration,
         now: Instant,
-    ) -> Vec<Received> {
-        let mut state = self.state();
-        state.wake(now);
-        let mut received: Vec<Received> = Vec::new();
-        let mut bytes = 0;
+    ) -> Vec<Message> {
+        let mut state = lock(&self.state);
+        let (mut received, mut bytes) = (Vec::<Message>::new(), 0);
         while received.len() < count
-            && let Some(message) = state.visible.front()
+            && let Some(first) = state.messages.first_entry().filter(|first| first.key().0 <= now)
         {
-            bytes += message.body.get().len();
+            bytes += first.get().body.get().len();
             if bytes > bytes_max && !received.is_empty() {
                 break;
             }
-            let Some(mut message) = state.visible.pop_front() else { break };
+            let mut message = first.remove();
             message.receives += 1;
-            let receipt = state.number();
-            let key = (now + visibility, receipt);
-            state.receipts.insert(receipt, key);
-            let hidden = Hidden { message: message.clone(), received: Some((receipt, now)) };
-            state.hidden.insert(key, hidden);
-            received.push(Received { message, receipt });
+            message.received_at = Some(now);
+            received.push(message.clone());
+            state.add(now + visibility, message);
         }
         received
     }
 
     /// Waits until something may be received.
     pub async fn news(&self) {
-        let due = {
-            let mut state = self.state();
-            state.wake(Instant::now());
-            if !state.visible.is_empty() {
-                return;
-            }
-            state.hidden.keys().next().map(|(due, _)| *due)
-        };
+        let due = lock(&self.state).messages.keys().next().map(|(due, _)| *due);
         // A message's timeout may be shortened meanwhile: then it is found up to a second late.
         let later = Instant::now() + Duration::from_secs(1);
-        let due = due.map_or(later, |due| due.min(later));
-        tokio::select! {
-            () = self.news.notified() => {}
-            () = tokio::time::sleep_until(due) => {}
-        }
+        let _ = timeout_at(due.map_or(later, |due| due.min(later)), self.news.notified()).await;
     }
 
     /// Deletes a message. Like SQS, it ignores a stale receipt without an error.
-    pub fn delete(&self, receipt: u64) {
-        let mut state = self.state();
-        if let Some(key) = state.receipts.remove(&receipt) {
-            state.hidden.remove(&key);
+    pub fn delete(&self, receipt: &str) {
+        let mut state = lock(&self.state);
+        if let Some(place) = state.place_of(receipt) {
+            state.messages.remove(&place);
+            state.visible_at.remove(&place.1);
         }
     }
 
@@ -178,43 +148,41 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// SQS's error code: the receipt is stale, or the 12 h since the receive would be exceeded.
+    /// SQS's error code: the message is not hidden by that receipt, or the 12 h since the receive
+    /// would be exceeded.
     pub fn hide(
         &self,
-        receipt: u64,
+        receipt: &str,
         visibility: Duration,
         now: Instant,
     ) -> Result<(), &'static str> {
-        let mut state = self.state();
-        state.wake(now);
-        let Some(key) = state.receipts.get(&receipt).copied() else {
-            return Err("MessageNotInflight");
-        };
-        let received_at = state.hidden.get(&key).and_then(|hidden| hidden.received);
-        if received_at.is_some_and(|(_, at)| now + visibility > at + VISIBILITY_MAX) {
+        let mut state = lock(&self.state);
+        let place = state.place_of(receipt).filter(|(visible_at, _)| *visible_at > now);
+        let place = place.ok_or("MessageNotInflight")?;
+        let received_at = state.messages[&place].received_at;
+        if received_at.is_none_or(|at| now + visibility > at + VISIBILITY_MAX) {
             return Err("InvalidParameterValue");
         }
-        if let Some(hidden) = state.hidden.remove(&key) {
-            let key = (now + visibility, receipt);
-            state.hidden.insert(key, hidden);
-            state.receipts.insert(receipt, key);
+        if let Some(message) = state.messages.remove(&place) {
+            state.add(now + visibility, message);
         }
         Ok(())
     }
 
     /// How many are visible, in flight, and delayed.
     pub fn counts(&self, now: Instant) -> [usize; 3] {
-        let mut state = self.state();
-        state.wake(now);
-        let in_flight = state.receipts.len();
-        [state.visible.len(), in_flight, state.hidden.len() - in_flight]
+        let state = lock(&self.state);
+        let mut counts = [0; 3];
+        for ((visible_at, _), message) in &state.messages {
+            let is_visible = *visible_at <= now;
+            counts[if is_visible { 0 } else { 1 + usize::from(message.receives == 0) }] += 1;
+        }
+        counts
     }
 
     /// All messages, whatever they wait for.
     pub fn messages(&self) -> Vec<Message> {
-        let state = self.state();
-        let hidden = state.hidden.values().map(|hidden| &hidden.message);
-        state.visible.iter().chain(hidden).cloned().collect()
+        lock(&self.state).messages.values().cloned().collect()
     }
 }
 
@@ -222,13 +190,9 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn body(text: &str) -> Arc<RawValue> {
-        RawValue::from_string(format!("\"{text}\"")).expect("JSON").into()
-    }
-
-    fn texts(received: &[Received]) -> Vec<(String, u32)> {
-        let text = |one: &Received| (one.message.body.get().to_owned(), one.message.receives);
-        received.iter().map(text).collect()
+    fn send(queue: &Queue, text: &str, delay_s: u64, now: Instant) {
+        let body = RawValue::from_string(format!("\"{text}\"")).expect("JSON").into();
+        queue.send(body, "g".into(), Duration::from_secs(delay_s), (now, 0));
     }
 
     #[tokio::test(start_paused = true)]
@@ -237,34 +201,34 @@ mod tests {
         let (queue, began) = (Queue::default(), Instant::now());
         let at = |seconds| began + Duration::from_secs(seconds);
         let receive = |seconds| queue.receive(10, 1_000, TIMEOUT, at(seconds));
-        queue.send(body("a"), "g".into(), Duration::ZERO, (began, 0));
-        queue.send(body("later"), "g".into(), Duration::from_secs(5), (began, 0));
+        let texts = |received: &[Message]| -> Vec<_> {
+            received.iter().map(|one| (one.body.get().to_owned(), one.receives)).collect()
+        };
+        send(&queue, "a", 0, began);
+        send(&queue, "later", 5, began);
         let first = receive(0);
         assert_eq!(texts(&first), [("\"a\"".to_owned(), 1)]);
         assert_eq!(queue.counts(at(0)), [0, 1, 1]);
         let second = receive(5);
         assert_eq!(texts(&second), [("\"later\"".to_owned(), 1)]);
-        queue.delete(second[0].receipt);
+        queue.delete(&second[0].receipt());
         assert!(receive(29).is_empty());
         let again = receive(30);
         assert_eq!(texts(&again), [("\"a\"".to_owned(), 2)]);
-        queue.delete(first[0].receipt);
+        queue.delete(&first[0].receipt());
         assert_eq!(queue.counts(at(30)), [0, 1, 0], "a stale receipt deletes nothing");
-        assert_eq!(queue.hide(first[0].receipt, TIMEOUT, at(30)), Err("MessageNotInflight"));
-        let receipt = again[0].receipt;
-        assert_eq!(queue.hide(receipt, VISIBILITY_MAX, at(31)), Err("InvalidParameterValue"));
-        assert_eq!(queue.hide(receipt, Duration::from_secs(100), at(31)), Ok(()));
+        assert_eq!(queue.hide(&first[0].receipt(), TIMEOUT, at(30)), Err("MessageNotInflight"));
+        let receipt = again[0].receipt();
+        assert_eq!(queue.hide(&receipt, VISIBILITY_MAX, at(31)), Err("InvalidParameterValue"));
+        assert_eq!(queue.hide(&receipt, Duration::from_secs(100), at(31)), Ok(()));
         assert!(receive(130).is_empty());
-        assert_eq!(receive(131).len(), 1);
-        assert_eq!(queue.messages().len(), 1);
+        assert_eq!((receive(131).len(), queue.messages().len()), (1, 1));
     }
 
     #[tokio::test]
     async fn a_batch_ends_where_it_would_be_too_large() {
         let (queue, now) = (Queue::default(), Instant::now());
-        for _ in 0..3 {
-            queue.send(body("1234"), "g".into(), Duration::ZERO, (now, 0));
-        }
+        (0..3).for_each(|_| send(&queue, "1234", 0, now));
         let receive = |bytes| queue.receive(10, bytes, Duration::from_secs(9), now).len();
         assert_eq!((receive(12), receive(1)), (2, 1));
     }

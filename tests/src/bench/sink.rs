@@ -4,7 +4,7 @@ use std::{net::Ipv4Addr, path::Path, sync::Arc, time::Duration};
 
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::{net::TcpListener, task::JoinSet};
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{ServerConfig, pki_types::PrivateKeyDer},
@@ -13,7 +13,8 @@ use tokio_rustls::{
 use super::{
     book::{Book, endpoint_number},
     http::{Reply, Request, Service, serve},
-    mix::{Conduct, Endpoint},
+    mix::{Conduct, Endpoint, Mix},
+    run::Options,
 };
 
 /// Everything that endpoints answer with.
@@ -29,10 +30,7 @@ impl Service for Sink {
             tokio::time::sleep(self.answers_after).await;
         }
         let endpoint = endpoint_number(&request.path);
-        let works = endpoint.is_none_or(|number| {
-            self.conducts.get(number).copied().unwrap_or(Conduct::Works) == Conduct::Works
-        });
-        if !works {
+        if endpoint.and_then(|number| self.conducts.get(number)) == Some(&Conduct::Fails) {
             return Some(Reply::new(503, ""));
         }
         if let Some(consent) = consent(&request.body) {
@@ -60,38 +58,32 @@ pub struct Sinks {
     tls_port: u16,
     /// A port on which nothing listens.
     dead_port: u16,
-    served: [JoinHandle<()>; 2],
-}
-
-impl Drop for Sinks {
-    fn drop(&mut self) {
-        self.served.iter().for_each(JoinHandle::abort);
-    }
+    _tasks: JoinSet<()>,
 }
 
 impl Sinks {
-    /// Starts them, over plain HTTP and over TLS. Each answers after the given time.
+    /// Starts the endpoints of a mix, over plain HTTP and over TLS.
     pub async fn start(
-        endpoints: &[Endpoint],
-        book: Arc<Book>,
+        mix: &Mix,
+        options: &Options,
+        book: &Arc<Book>,
         tls: TlsAcceptor,
-        answers_after: Duration,
     ) -> anyhow::Result<Self> {
-        let conducts = endpoints.iter().map(|endpoint| endpoint.conduct).collect();
-        let sink = Arc::new(Sink { book, conducts, answers_after });
+        let sink = Arc::new(Sink {
+            book: Arc::clone(book),
+            conducts: mix.endpoints().iter().map(|endpoint| endpoint.conduct).collect(),
+            answers_after: options.endpoints_answer_after,
+        });
         // All of 127.0.0.0/8 reaches these: each endpoint has an address of its own.
         let plain = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await?;
         let secure = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        Ok(Self {
-            plain_port: plain.local_addr()?.port(),
-            tls_port: secure.local_addr()?.port(),
-            dead_port: nobody.local_addr()?.port(),
-            served: [
-                tokio::spawn(serve(plain, None, Arc::clone(&sink))),
-                tokio::spawn(serve(secure, Some(tls), sink)),
-            ],
-        })
+        let [plain_port, tls_port, dead_port] =
+            [plain.local_addr()?.port(), secure.local_addr()?.port(), nobody.local_addr()?.port()];
+        let mut tasks = JoinSet::new();
+        tasks.spawn(serve(plain, None, Arc::clone(&sink)));
+        tasks.spawn(serve(secure, Some(tls), sink));
+        Ok(Self { plain_port, tls_port, dead_port, _tasks: tasks })
     }
 
     /// The URL of an endpoint. Each endpoint is a separate host, so that endpoints share no
@@ -123,7 +115,7 @@ pub fn certificate(file: &Path) -> anyhow::Result<TlsAcceptor> {
     parameters.not_after = date_time_ymd(2044, 1, 1);
     let key = KeyPair::generate()?;
     let certificate = parameters.self_signed(&key)?;
-    std::fs::write(file, pem(certificate.der()))?;
+    std::fs::write(file, certificate.pem())?;
     let chain = vec![certificate.der().clone()];
     let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(anyhow::Error::msg)?;
     let provider = tokio_rustls::rustls::crypto::aws_lc_rs::default_provider();
@@ -133,12 +125,4 @@ pub fn certificate(file: &Path) -> anyhow::Result<TlsAcceptor> {
         .with_single_cert(chain, key)?;
     server.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(server)))
-}
-
-fn pem(der: &[u8]) -> String {
-    use base64::{Engine, engine::general_purpose::STANDARD};
-    let text = STANDARD.encode(der);
-    let lines = text.as_bytes().chunks(64).map(String::from_utf8_lossy);
-    let lines: Vec<_> = lines.collect();
-    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
 }

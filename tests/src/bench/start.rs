@@ -1,50 +1,43 @@
 //! How fast a function starts, how long its first call over TLS takes, and its zipped size.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-    process::Stdio,
-    time::Duration,
-};
+use std::{collections::BTreeMap, fs, path::Path, process::Stdio, time::Duration};
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
-use tokio::process::Command;
+use tokio::{process::Command, time::Instant};
 
 use super::{
+    book::{IN_DISPATCH, IN_INGEST},
     figures::Figures,
-    limit::FLAG,
+    limit::{Bare, FLAG, Task},
     mix::Mix,
     payload::Publishes,
     process::Usage,
-    run::{Deployment, Options, sum},
-    sandbox::{Program, Sandbox},
+    run::{Deployment, Options},
+    sandbox::{Function, Program},
 };
 
 /// Starts both functions afresh with AWS and endpoints over TLS, and makes two publishes one after
 /// the other: the first one opens all connections, the second one uses them.
 pub async fn start(options: &Options) -> anyhow::Result<Figures> {
-    let mix = Mix::named("https").context("there is a mix over TLS")?;
-    let options = Options { sandboxes: 1, ..options.clone() };
-    let deployment = Deployment::start(mix, &options, true).await?;
+    let mix = Mix { https: true, ..Mix::default() };
+    let options = Options { sandboxes: 1, aws_tls: true, ..options.clone() };
+    let deployment = Deployment::start(&mix, &options).await?;
     let mut figures = Figures::default();
-    for (name, function) in [("ingest", &deployment.ingest), ("dispatch", &deployment.dispatch)] {
-        let slowest = function.started_in().max().unwrap_or_default();
-        figures.insert(format!("{name} start ms"), slowest.as_secs_f64() * 1_000.0);
+    for (name, function) in deployment.functions() {
+        let started_in = function.started_in.first().context("it has a sandbox")?;
+        figures.insert(format!("{name} start ms"), started_in.as_secs_f64() * 1_000.0);
         figures.insert(format!("{name} start CPU ms"), function.usage()?.cpu_ms);
     }
     for turn in ["first", "second"] {
         deployment.book.count_from_here();
-        deployment.publish(mix).await?;
-        let hops = sum(&deployment, mix).hops;
-        let mut set = |name: &str, values: &[f64]| {
-            if let Some(value) = values.first() {
-                figures.insert(format!("{name} {turn} ms"), *value);
+        deployment.publish(Instant::now(), true).await?;
+        let hops = deployment.sum().hops;
+        for (name, hop) in [("ingest", IN_INGEST), ("dispatch", IN_DISPATCH)] {
+            if let Some(took) = hops.get(hop).and_then(|took| took.first()) {
+                figures.insert(format!("{name} {turn} ms"), *took);
             }
-        };
-        set("ingest", &hops.in_ingest);
-        set("dispatch", &hops.in_dispatch);
+        }
     }
     Ok(figures)
 }
@@ -52,29 +45,30 @@ pub async fn start(options: &Options) -> anyhow::Result<Figures> {
 /// The cost of invoking a function that does nothing: the runtime alone.
 pub async fn empty_function(program: &Path, logs: &Path) -> anyhow::Result<f64> {
     const TIMES: u32 = 5_000;
+    let task = serde_json::to_string(&Task(Bare::Lambda, 1, 1))?;
     let program = Program {
         name: "empty",
         path: program.to_owned(),
-        arguments: vec![FLAG.to_owned(), "lambda".to_owned()],
+        arguments: vec![FLAG.to_owned(), task],
         environment: BTreeMap::new(),
         timeout: Duration::from_secs(9),
         memory_mb: 512,
     };
-    let sandbox = Sandbox::start(&program, &logs.join("empty.log")).await?;
-    let event = Publishes::new(1, 1, 1_024).make(0);
+    let function = Function::start(&program, 1, logs).await?;
+    let event = Publishes::new(&Mix::default()).make(0);
     let mut before = Usage::default();
     for number in 0..TIMES + TIMES / 10 {
         if number == TIMES / 10 {
-            before = sandbox.usage()?;
+            before = function.usage()?;
         }
-        sandbox.invoke(Bytes::clone(&event), || {}).await?;
+        function.invoke(Bytes::clone(&event), || {}).await?;
     }
-    Ok(sandbox.usage()?.since(&before).cpu_ms / f64::from(TIMES))
+    Ok(function.usage()?.since(&before).cpu_ms / f64::from(TIMES))
 }
 
 /// The size of a program zipped as Lambda takes it, in MB (1,000,000 bytes).
 pub async fn zipped_mb(program: &Path, folder: &Path) -> anyhow::Result<f64> {
-    let zip: PathBuf = folder.join("bootstrap.zip");
+    let zip = folder.join("bootstrap.zip");
     let script = "import sys, zipfile\n\
         z = zipfile.ZipFile(sys.argv[2], 'w', zipfile.ZIP_DEFLATED)\n\
         z.write(sys.argv[1], 'bootstrap')\nz.close()";
