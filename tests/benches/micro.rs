@@ -84,7 +84,7 @@ fn publish(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("publish");
     for events in [1, 10, 100] {
         group.throughput(Throughput::Elements(events as u64));
-        let sent = Publishes::new(&publishes_of(events)).make(0);
+        let sent = Publishes::new(&publishes_of(events)).expect("publishes").make(0);
         group.bench_with_input(BenchmarkId::new("gateway", events), &sent, |bench, sent| {
             bench.iter(|| {
                 let event: reader::Event = serde_json::from_slice(black_box(sent)).expect("JSON");

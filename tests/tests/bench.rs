@@ -22,7 +22,6 @@ async fn quickly_with(name: &str, publishes_max: usize, set: impl FnOnce(&mut Op
         ingest: env!("CARGO_BIN_EXE_bench-ingest").into(),
         dispatch: env!("CARGO_BIN_EXE_bench-dispatch").into(),
         gridpost: gridpost.to_owned(),
-        gridpost_debug: gridpost.to_owned(),
         duration: Duration::from_secs(5),
         publishes_max,
         sandboxes: 2,

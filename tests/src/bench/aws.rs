@@ -33,16 +33,20 @@ const DELAY_S_MAX: u64 = 900;
 /// Replaces the MD5 sum of a body: the SDK does not check it.
 const MD5: &str = "00000000000000000000000000000000";
 
-/// The tables of the deployment.
+/// The tables and queues of the deployment.
 pub const CONFIG_TABLE: &str = "gridpost-config";
 pub const STATE_TABLE: &str = "gridpost-state";
+pub const DISPATCH: &str = "gridpost-dispatch";
+pub const RETRY: &str = "gridpost-retry-0";
+const DEAD_LETTER: &str = "gridpost-dead-letter";
+const POISON: &str = "gridpost-poison";
 
 /// Is shown every message that is sent, and answers whether its queue keeps it.
 pub type OnSend = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
 /// The account's queues, tables and buckets.
 pub struct Cloud {
-    queues: BTreeMap<&'static str, Arc<Queue>>,
+    queues: BTreeMap<&'static str, Queue>,
     on_send: OnSend,
     answers_after: Duration,
     /// The tables.
@@ -50,20 +54,22 @@ pub struct Cloud {
     /// All buckets' objects by path.
     objects: Mutex<BTreeMap<String, Bytes>>,
     calls: Mutex<BTreeMap<String, u64>>,
-    refused: Mutex<Vec<String>>,
+    problems: Mutex<Vec<String>>,
 }
 
 impl Cloud {
-    /// Makes an account with queues of those names. Each call is answered after the given time.
-    pub fn new(queues: &[&'static str], answers_after: Duration, on_send: OnSend) -> Self {
+    /// Makes an account with the deployment's queues. Each call is answered after the given time.
+    pub fn new(answers_after: Duration, on_send: OnSend) -> Self {
         Self {
-            queues: queues.iter().map(|name| (*name, Arc::default())).collect(),
+            queues: [DISPATCH, RETRY, DEAD_LETTER, POISON]
+                .map(|name| (name, Queue::default()))
+                .into(),
             on_send,
             answers_after,
             tables: Mutex::default(),
             objects: Mutex::default(),
             calls: Mutex::default(),
-            refused: Mutex::default(),
+            problems: Mutex::default(),
         }
     }
 
@@ -81,8 +87,12 @@ impl Cloud {
     }
 
     /// A queue by its name.
-    pub fn queue(&self, name: &str) -> Option<&Arc<Queue>> {
-        self.queues.get(name)
+    ///
+    /// # Panics
+    ///
+    /// The deployment has none of that name.
+    pub fn queue(&self, name: &str) -> &Queue {
+        &self.queues[name]
     }
 
     /// Counts a call of that kind, e.g. `sqs:SendMessageBatch`.
@@ -95,10 +105,15 @@ impl Cloud {
         lock(&self.calls).clone()
     }
 
-    /// Refusals other than by a condition. There must be none: otherwise the functions and this
-    /// stand-in disagree.
-    pub fn refused(&self) -> Vec<String> {
-        lock(&self.refused).clone()
+    /// Notes what must not happen: a function that fails, or a refusal other than by a condition,
+    /// which shows that the functions and this stand-in disagree.
+    pub fn complain(&self, problem: String) {
+        lock(&self.problems).push(problem);
+    }
+
+    /// What was noted so far.
+    pub fn problems(&self) -> Vec<String> {
+        lock(&self.problems).clone()
     }
 
     fn s3(&self, request: Request) -> Reply {
@@ -130,7 +145,7 @@ impl Cloud {
         let (status, body) = answer.map_or_else(
             |(code, reason)| {
                 if code != "ConditionalCheckFailedException" {
-                    lock(&self.refused).push(format!("{target}: {code}: {reason}"));
+                    self.complain(format!("{target}: {code}: {reason}"));
                 }
                 (400, json!({ "__type": code, "message": reason }).to_string())
             },
@@ -143,16 +158,16 @@ impl Cloud {
     fn sqs(&self, name: &str, body: &[u8]) -> Result<String, Refusal> {
         let unreadable = |error: serde_json::Error| invalid(error.to_string());
         let call: SqsCall<'_> = serde_json::from_slice(body).map_err(unreadable)?;
-        let queue = self.queue(call.queue_url.rsplit('/').next().unwrap_or_default());
+        let queue = self.queues.get(call.queue_url.rsplit('/').next().unwrap_or_default());
         let queue = queue.ok_or(("QueueDoesNotExist", call.queue_url.to_string()))?;
         let now = Instant::now();
         match name {
             "SendMessageBatch" => self.send(queue, &call.entries, now),
             "ChangeMessageVisibility" => {
                 let visibility = Duration::from_secs(call.visibility_timeout);
-                let hidden = queue.hide(&call.receipt_handle, visibility, now);
-                hidden.map_err(|code| (code, call.receipt_handle.to_string()))?;
-                Ok("{}".to_owned())
+                let is_hidden = queue.hide(&call.receipt_handle, visibility, now);
+                let refusal = ("MessageNotInflight", call.receipt_handle.into_owned());
+                if is_hidden { Ok("{}".to_owned()) } else { Err(refusal) }
             }
             "GetQueueAttributes" => {
                 let [visible, in_flight, delayed] = queue.counts(now).map(|n| n.to_string());
@@ -246,8 +261,18 @@ struct Entry<'a> {
     delay_seconds: u64,
 }
 
-/// The environment that every function gets, with the stand-in's address.
-pub fn environment(url: &str, trusted: &Path) -> BTreeMap<String, String> {
+/// The URL of a queue.
+pub fn queue_url(url: &str, name: &str) -> String {
+    format!("{url}/123456789012/{name}")
+}
+
+/// What the deployment's Terraform sets for functions, with the stand-in's addresses.
+pub fn environment(
+    url: &str,
+    trusted: &Path,
+    message_bytes_max: usize,
+) -> BTreeMap<String, String> {
+    let queue = |name| queue_url(url, name);
     let pairs = [
         ("AWS_ENDPOINT_URL", url.to_owned()),
         ("AWS_ACCESS_KEY_ID", "bench".to_owned()),
@@ -258,18 +283,16 @@ pub fn environment(url: &str, trusted: &Path) -> BTreeMap<String, String> {
         ("GRIDPOST_CONFIG_TABLE", CONFIG_TABLE.to_owned()),
         ("GRIDPOST_STATE_TABLE", STATE_TABLE.to_owned()),
         ("GRIDPOST_PAYLOAD_BUCKET", "gridpost-payloads".to_owned()),
-        ("GRIDPOST_RETRY_QUEUE_URLS", queue_url(url, RETRY)),
+        ("GRIDPOST_DISPATCH_QUEUE_URL", queue(DISPATCH)),
+        ("GRIDPOST_RETRY_QUEUE_URLS", queue(RETRY)),
+        ("GRIDPOST_DEAD_LETTER_QUEUE_URL", queue(DEAD_LETTER)),
+        ("GRIDPOST_POISON_QUEUE_URL", queue(POISON)),
+        ("GRIDPOST_QUEUE_MESSAGE_BYTES_MAX", message_bytes_max.to_string()),
+        ("GRIDPOST_CONFIG_CACHE_MS", "2000".to_owned()),
+        ("GRIDPOST_ENDPOINT_ALLOWED_NETWORKS", "127.0.0.0/8".to_owned()),
         ("GRIDPOST_LOG", "info".to_owned()),
     ];
     pairs.map(|(name, value)| (name.to_owned(), value)).into()
-}
-
-/// The deployment's retry queue.
-pub const RETRY: &str = "gridpost-retry-0";
-
-/// The URL of a queue.
-pub fn queue_url(url: &str, name: &str) -> String {
-    format!("{url}/123456789012/{name}")
 }
 
 #[cfg(test)]
@@ -279,14 +302,14 @@ mod tests {
     use super::*;
 
     fn call(cloud: &Cloud, name: &str, mut body: Value) -> (u16, Value) {
-        body["QueueUrl"] = json!("http://127.0.0.1:1/0/dispatch");
+        body["QueueUrl"] = json!(queue_url("http://127.0.0.1:1", DISPATCH));
         let reply = cloud.aws_json(&format!("AmazonSQS.{name}"), body.to_string().as_bytes());
         (reply.status, serde_json::from_slice(&reply.body).expect("JSON"))
     }
 
     #[tokio::test]
     async fn batches_are_taken_as_sqs_takes_them() {
-        let cloud = Cloud::new(&["dispatch"], Duration::ZERO, Box::new(|_| true));
+        let cloud = Cloud::new(Duration::ZERO, Box::new(|_| true));
         let entry = |body: &str, delay: u64| json!({ "Id": "0", "MessageBody": body, "MessageGroupId": "g", "DelaySeconds": delay });
         let long = "x".repeat(600_000);
         let quotes = "\"".repeat(600_000);
@@ -310,6 +333,6 @@ mod tests {
         let (_, counts) = call(&cloud, "GetQueueAttributes", json!({}));
         assert_eq!(counts["Attributes"]["ApproximateNumberOfMessagesDelayed"], "1");
         assert_eq!(call(&cloud, "PurgeQueue", json!({})).0, 400);
-        assert_eq!((cloud.refused().len(), cloud.calls()["sqs:SendMessageBatch"]), (6, 7));
+        assert_eq!((cloud.problems().len(), cloud.calls()["sqs:SendMessageBatch"]), (6, 7));
     }
 }

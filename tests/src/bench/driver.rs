@@ -9,15 +9,15 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use clap::Parser;
 use gridpost_stack::child;
 use tokio::{runtime, task::JoinSet};
 
 use super::{
-    aws::{Cloud, queue_url},
+    aws::{Cloud, DISPATCH, queue_url},
     book::Book,
-    figures::{Figures, Spread, spreads},
+    figures::{Figures, spreads},
     limit::{self, Bare, Cost, Task},
     mix::Mix,
     process::Machine,
@@ -160,11 +160,8 @@ async fn options(arguments: &Arguments, mixes: &[Mix], folder: &Path) -> anyhow:
     if arguments.functions.is_none() && (!arguments.mixes_only || any(|mix| mix.dev.is_none())) {
         build(target, &functions).await?;
     }
-    if arguments.gridpost.is_none() && any(|mix| mix.dev.is_some_and(|host| !host.is_debug)) {
+    if arguments.gridpost.is_none() && any(|mix| mix.dev.is_some()) {
         build(target, &["--release", "-p", "gridpost-cli"]).await?;
-    }
-    if any(|mix| mix.dev.is_some_and(|host| host.is_debug)) {
-        build(target, &["-p", "gridpost-cli"]).await?;
     }
     let release = target.join("release");
     let functions = arguments.functions.as_ref().unwrap_or(&release);
@@ -172,7 +169,6 @@ async fn options(arguments: &Arguments, mixes: &[Mix], folder: &Path) -> anyhow:
         ingest: functions.join("ingest"),
         dispatch: functions.join("dispatch"),
         gridpost: arguments.gridpost.clone().unwrap_or_else(|| release.join("gridpost")),
-        gridpost_debug: target.join("debug/gridpost"),
         duration: Duration::from_secs_f64(if arguments.quick { 0.3 } else { arguments.seconds }),
         publishes_max: usize::MAX,
         sandboxes: arguments.sandboxes.max(1),
@@ -201,12 +197,11 @@ async fn limits(
     quick: bool,
     repeats: usize,
 ) -> anyhow::Result<BTreeMap<String, Cost>> {
-    const QUEUE: &str = "gridpost-limit";
     let (mix, mut tasks) = (Mix::default(), JoinSet::new());
     let tls = certificate(&options.logs.join("trusted.pem"))?;
     let sinks = Sinks::start(&mix, options, &Arc::new(Book::new(&mix)), tls).await?;
-    let cloud = Arc::new(Cloud::new(&[QUEUE], Duration::ZERO, Box::new(|_| false)));
-    let queue = queue_url(&cloud.serve(None, &mut tasks).await?, QUEUE);
+    let cloud = Arc::new(Cloud::new(Duration::ZERO, Box::new(|_| false)));
+    let queue = queue_url(&cloud.serve(None, &mut tasks).await?, DISPATCH);
     let (reqwest, hyper) = (Bare::Reqwest(sinks.plain_url()), Bare::Hyper(sinks.plain_url()));
     let table = [
         ("reqwest at 1", Task(reqwest.clone(), 1, 20_000)),
@@ -227,22 +222,13 @@ async fn limits(
         for _ in 0..repeats {
             costs.push(limit::measure(&program, &task).await?);
         }
-        found.insert(name.to_owned(), median(&costs)?);
+        costs.sort_by(|one, other| one.cpu_ms.total_cmp(&other.cpu_ms));
+        found.insert(name.to_owned(), costs[repeats / 2]);
     }
     eprintln!("limit: a function that does nothing");
     let cpu_ms = start::empty_function(&program, &options.logs).await?;
     found.insert("an empty function's invocation".to_owned(), Cost { cpu_ms, per_second: 0.0 });
     Ok(found)
-}
-
-fn median(costs: &[Cost]) -> anyhow::Result<Cost> {
-    let of = |figure: fn(&Cost) -> f64| {
-        Spread::of(&costs.iter().map(figure).collect::<Vec<_>>()).map(|spread| spread.median)
-    };
-    match (of(|cost| cost.cpu_ms), of(|cost| cost.per_second)) {
-        (Some(cpu_ms), Some(per_second)) => Ok(Cost { cpu_ms, per_second }),
-        _ => bail!("nothing was measured"),
-    }
 }
 
 async fn starts(options: &Options, repeats: usize) -> anyhow::Result<Spreads> {

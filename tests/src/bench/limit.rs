@@ -22,11 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::{net::TcpStream, process::Command, time::Instant};
 
-use super::{
-    mix::Mix,
-    payload::{body, event},
-    process::own_cpu_ms,
-};
+use super::{mix::Mix, payload::body, process::own_cpu_ms};
 
 /// Work that is done in the barest way, and where to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -165,7 +161,7 @@ fn sqs_client(url: &str) -> Client {
 }
 
 async fn send(client: &Client, url: &str, left: &AtomicUsize) -> anyhow::Result<()> {
-    let body = event(0, Mix::default().event_bytes);
+    let body = body(&Mix::default());
     let entry = |id: usize| {
         let entry = SendMessageBatchRequestEntry::builder().id(id.to_string());
         entry.message_body(&body).message_group_id("bench-0/s0").build()

@@ -7,16 +7,11 @@ use anyhow::{Context, bail};
 use bytes::Bytes;
 use serde::Deserialize;
 use tokio::{
-    sync::{Semaphore, mpsc, watch},
+    sync::{Semaphore, watch},
     time::Instant,
 };
 
-use super::{
-    aws::Cloud,
-    book::Book,
-    queue::{Message, Queue},
-    sandbox::Function,
-};
+use super::{aws::Cloud, book::Book, queue::Message, sandbox::Function};
 
 /// Most records of a batch, as the deployment sets it.
 const RECORDS_MAX: usize = 10;
@@ -27,24 +22,14 @@ const VISIBILITY: Duration = Duration::from_secs(240);
 /// Most bytes of an invocation, 6 MB, less the envelopes of the bodies. Source: Lambda quotas.
 const PAYLOAD_BYTES_MAX: usize = 6 * 1_048_576 - 65_536;
 
-/// What a mapping connects.
-pub struct Mapping {
-    /// The queue's name.
-    pub name: &'static str,
-    /// The queue.
-    pub queue: Arc<Queue>,
-    /// Counts the calls.
+/// What the mappings connect.
+pub struct Mappings {
     pub cloud: Arc<Cloud>,
-    /// What is invoked.
-    pub function: Arc<Function>,
-    /// Most invocations at the same time.
-    pub concurrency: usize,
+    pub function: Function,
     /// Records what is handed over.
     pub book: Arc<Book>,
-    /// Receives failures of the function.
-    pub failures: mpsc::UnboundedSender<String>,
-    /// Polls while this is true.
-    pub enabled: watch::Receiver<bool>,
+    /// Whether they poll.
+    pub enabled: watch::Sender<bool>,
 }
 
 /// Lambda's reply for a batch.
@@ -60,51 +45,48 @@ struct Failure {
     item_identifier: Option<String>,
 }
 
-/// Polls forever.
-pub async fn poll(mut mapping: Mapping) {
-    let slots = Arc::new(Semaphore::new(mapping.concurrency));
+/// Polls a queue forever, with so many invocations at the same time.
+pub async fn poll(mappings: Arc<Mappings>, queue: &'static str, at_once: usize) {
+    let slots = Arc::new(Semaphore::new(at_once));
+    let mut enabled = mappings.enabled.subscribe();
     while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {
+        let polled = mappings.cloud.queue(queue);
         let received = loop {
-            if mapping.enabled.wait_for(|enabled| *enabled).await.is_err() {
+            if enabled.wait_for(|enabled| *enabled).await.is_err() {
                 return;
             }
-            let now = Instant::now();
-            let received = mapping.queue.receive(RECORDS_MAX, PAYLOAD_BYTES_MAX, VISIBILITY, now);
+            let received =
+                polled.receive(RECORDS_MAX, PAYLOAD_BYTES_MAX, VISIBILITY, Instant::now());
             if !received.is_empty() {
                 break received;
             }
-            mapping.queue.news().await;
+            polled.news().await;
         };
-        mapping.cloud.count("sqs:ReceiveMessage");
-        let (name, queue) = (mapping.name, Arc::clone(&mapping.queue));
-        let (cloud, failures) = (Arc::clone(&mapping.cloud), mapping.failures.clone());
-        let (function, book) = (Arc::clone(&mapping.function), Arc::clone(&mapping.book));
+        let mappings = Arc::clone(&mappings);
         tokio::spawn(async move {
+            mappings.cloud.count("sqs:ReceiveMessage");
             // A failed invocation leaves its messages hidden, until they come back by themselves.
-            match invoke(name, &function, book, &received).await {
-                Err(error) => drop(failures.send(format!("{name}: {error:#}"))),
-                Ok(gone) if gone.is_empty() => {}
-                Ok(gone) => {
-                    cloud.count("sqs:DeleteMessageBatch");
-                    gone.iter().for_each(|message| queue.delete(&message.receipt()));
-                }
+            if let Err(error) = mappings.invoke(queue, &received).await {
+                mappings.cloud.complain(format!("{queue}: {error:#}"));
             }
             drop(slot);
         });
     }
 }
 
-/// Invokes the function with a batch; returns the messages to delete.
-async fn invoke<'m>(
-    name: &str,
-    function: &Function,
-    book: Arc<Book>,
-    received: &'m [Message],
-) -> anyhow::Result<Vec<&'m Message>> {
-    let handed = received.to_vec();
-    let on_hand = move || handed.iter().for_each(|message| book.handed_to_dispatch(message));
-    let answer = function.invoke(sqs_event(name, received), on_hand).await?;
-    done(&answer, received)
+impl Mappings {
+    /// Invokes the function with a batch, and deletes what it is done with.
+    async fn invoke(&self, queue: &str, received: &[Message]) -> anyhow::Result<()> {
+        let (handed, book) = (received.to_vec(), Arc::clone(&self.book));
+        let on_hand = move || handed.iter().for_each(|message| book.handed_to_dispatch(message));
+        let answer = self.function.invoke(sqs_event(queue, received), on_hand).await?;
+        let done = done(&answer, received)?;
+        if !done.is_empty() {
+            self.cloud.count("sqs:DeleteMessageBatch");
+        }
+        done.iter().for_each(|message| self.cloud.queue(queue).delete(&message.receipt()));
+        Ok(())
+    }
 }
 
 /// The messages that a reply does not keep. Source: AWS Lambda developer guide, "Implementing partial
@@ -151,32 +133,19 @@ fn sqs_event(queue: &str, received: &[Message]) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use aws_lambda_events::event::sqs::SqsEvent;
     use serde_json::value::RawValue;
 
     use super::*;
-
-    fn received(numbers: &[u64]) -> Vec<Message> {
-        let queue = Queue::default();
-        for number in numbers {
-            let body = RawValue::from_string(format!(r#""{{\"n\":{number}}}""#)).expect("JSON");
-            queue.send(body.into(), "t/s0".into(), Duration::ZERO, (Instant::now(), 17));
-        }
-        queue.receive(10, 10_000, Duration::from_secs(9), Instant::now())
-    }
-
-    #[tokio::test]
-    async fn the_event_is_one_of_sqs() {
-        let event = sqs_event("gridpost-dispatch", &received(&[7, 8]));
-        let event: SqsEvent = serde_json::from_slice(&event).expect("an event");
-        let bodies = event.records.iter().map(|record| record.body.as_deref());
-        assert_eq!(bodies.collect::<Vec<_>>(), [Some(r#"{"n":7}"#), Some(r#"{"n":8}"#)]);
-        assert_eq!(event.records[0].attributes["ApproximateReceiveCount"], "1");
-    }
+    use crate::bench::queue::Queue;
 
     #[tokio::test]
     async fn odd_replies_fail_the_batch() {
-        let received = received(&[1, 2]);
+        let queue = Queue::default();
+        for group in ["t/s0", "t/s1"] {
+            let body = RawValue::from_string("\"b\"".to_owned()).expect("JSON");
+            queue.send(body.into(), group.into(), Duration::ZERO, (Instant::now(), 17));
+        }
+        let received = queue.receive(10, 10_000, Duration::from_secs(9), Instant::now());
         let failure = |id: &str| format!(r#"{{"batchItemFailures":[{{"itemIdentifier":{id}}}]}}"#);
         let known = format!(r#""{}""#, received[1].id());
         let table = [

@@ -36,16 +36,6 @@ pub enum Conduct {
     Dead,
 }
 
-/// How `gridpost dev` is built and started.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Host {
-    /// Whether it is a debug build, as `cargo run -- dev` makes it.
-    pub is_debug: bool,
-    /// Whether every commit waits for the disk.
-    pub is_synced: bool,
-}
-
 /// One thing to measure.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -79,8 +69,8 @@ pub struct Mix {
     pub https: bool,
     /// The deployment's largest queue message in bytes.
     pub message_bytes_max: usize,
-    /// How to run `gridpost dev` instead of the functions, if the mix measures it.
-    pub dev: Option<Host>,
+    /// The `--sync` of `gridpost dev`, which the mix measures instead of the functions.
+    pub dev: Option<String>,
 }
 
 /// One event of 1 KiB for one endpoint.

@@ -2,15 +2,14 @@
 
 use std::fs;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use serde::Serialize;
 
 /// Linux counts a process's time in hundredths of a second (`USER_HZ`) on all of its architectures.
 const TICK_MS: f64 = 10.0;
 
 /// What a process has used.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     /// CPU time, in milliseconds.
     pub cpu_ms: f64,
@@ -25,19 +24,26 @@ pub struct Usage {
 impl Usage {
     /// Of a running process: all its threads together, including those that have ended.
     pub fn of(process: u32) -> anyhow::Result<Self> {
+        let folder = format!("/proc/{process}");
         let read = |file: &str| {
-            let path = format!("/proc/{process}/{file}");
+            let path = format!("{folder}/{file}");
             fs::read_to_string(&path).with_context(|| format!("{path} can't be read"))
         };
-        let times = times(&read("stat")?).context("/proc/…/stat is not of its form")?;
-        // The scheduler counts each running thread in nanoseconds. Only the ticks include threads
-        // that have ended, and they never exceed what was used.
-        let cpu_ms = scheduled_ms(process)?.max(times.0 + times.1);
+        let [user_ms, system_ms] = times(&read("stat")?).context("stat is not of its form")?;
+        let mut scheduled_ms = 0.0;
+        for thread in fs::read_dir(format!("{folder}/task"))? {
+            // A thread may end while it is being read.
+            let Ok(text) = fs::read_to_string(thread?.path().join("schedstat")) else { continue };
+            let nanos = text.split(' ').next().and_then(|nanos| nanos.parse::<f64>().ok());
+            scheduled_ms += nanos.context("schedstat is not of its form")? / 1_000_000.0;
+        }
         let status = read("status")?;
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let peak = peak.and_then(|peak| peak.trim().strip_suffix("kB")?.trim().parse().ok());
-        let peak_kib = peak.unwrap_or(0);
-        Ok(Self { cpu_ms, user_ms: times.0, system_ms: times.1, peak_kib })
+        // The scheduler counts each running thread in nanoseconds. Only the ticks include threads
+        // that have ended, and they never exceed what was used.
+        let cpu_ms = scheduled_ms.max(user_ms + system_ms);
+        Ok(Self { cpu_ms, user_ms, system_ms, peak_kib: peak.unwrap_or(0) })
     }
 
     /// What two processes have used together; the peak is the higher one.
@@ -63,24 +69,11 @@ impl Usage {
     }
 }
 
-/// What the scheduler has given the process's threads so far, in milliseconds.
-fn scheduled_ms(process: u32) -> anyhow::Result<f64> {
-    let path = format!("/proc/{process}/task");
-    let mut nanos = 0.0;
-    for thread in fs::read_dir(&path).with_context(|| format!("{path} can't be read"))? {
-        // A thread may end while it is being read.
-        let Ok(text) = fs::read_to_string(thread?.path().join("schedstat")) else { continue };
-        let first = text.split(' ').next().and_then(|nanos| nanos.parse::<f64>().ok());
-        nanos += first.with_context(|| format!("{path}/…/schedstat is not of its form"))?;
-    }
-    Ok(nanos / 1_000_000.0)
-}
-
 /// User and system time from `/proc/…/stat`. The name in it may contain anything, even brackets.
-fn times(stat: &str) -> Option<(f64, f64)> {
+fn times(stat: &str) -> Option<[f64; 2]> {
     let (_, rest) = stat.rsplit_once(") ")?;
     let mut fields = rest.split(' ').skip(11).map(|field| field.parse::<f64>().ok());
-    Some((fields.next()?? * TICK_MS, fields.next()?? * TICK_MS))
+    Some([fields.next()?? * TICK_MS, fields.next()?? * TICK_MS])
 }
 
 /// The CPU time of this process so far, in milliseconds.
@@ -90,8 +83,7 @@ pub fn own_cpu_ms() -> f64 {
 }
 
 /// The machine, so that figures can be judged.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Serialize)]
 pub struct Machine {
     /// The processor's name.
     pub processor: String,
@@ -104,17 +96,13 @@ pub struct Machine {
 impl Machine {
     /// This machine now.
     pub fn now() -> anyhow::Result<Self> {
-        let read = |path: &str| fs::read_to_string(path).with_context(|| path.to_owned());
-        let cpus = read("/proc/cpuinfo")?;
+        let cpus = fs::read_to_string("/proc/cpuinfo")?;
         let name = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-        let load = read("/proc/loadavg")?;
-        let load = load.split(' ').next().and_then(|load| load.parse().ok());
-        let processors = std::thread::available_parallelism()?.get();
-        ensure!(processors > 0, "no processor");
+        let load = fs::read_to_string("/proc/loadavg")?;
         Ok(Self {
             processor: name.map_or("unknown", |(_, name)| name).to_owned(),
-            processors,
-            load: load.unwrap_or(f64::NAN),
+            processors: std::thread::available_parallelism()?.get(),
+            load: load.split(' ').next().unwrap_or_default().parse()?,
         })
     }
 }
@@ -126,19 +114,14 @@ mod tests {
     #[test]
     fn times_are_read_behind_any_name() {
         let stat = "12 (a) b) S 1 2 3 4 5 6 7 8 9 10 150 25 0 0 20 0 1 0 9 9 9";
-        assert_eq!(times(stat), Some((1_500.0, 250.0)));
+        assert_eq!(times(stat), Some([1_500.0, 250.0]));
     }
 
     #[test]
     fn this_process_uses_something() {
         let before = own_cpu_ms();
-        let mut sum = 0_u64;
-        while own_cpu_ms() - before < 30.0 {
-            sum = std::hint::black_box(sum + 1);
-        }
+        while own_cpu_ms() - before < 30.0 {}
         let usage = Usage::of(std::process::id()).expect("this process");
         assert!(usage.cpu_ms >= 20.0 && usage.peak_kib > 1_000, "{usage:?}");
-        let scheduled = scheduled_ms(std::process::id()).expect("this process");
-        assert!(scheduled > 0.0, "the scheduler counts this process's threads");
     }
 }

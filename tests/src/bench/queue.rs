@@ -14,10 +14,6 @@ use tokio::{
 
 use super::lock;
 
-/// SQS's longest visibility timeout, 12 h. Source: SQS API reference, `ChangeMessageVisibility`.
-pub const VISIBILITY_MAX: Duration = Duration::from_secs(43_200);
-
-/// A message.
 #[derive(Clone, Debug)]
 pub struct Message {
     /// Counts the queue's messages; its message id follows from it.
@@ -32,8 +28,6 @@ pub struct Message {
     pub sent_ms: i64,
     /// How often it was received.
     pub receives: u32,
-    /// When it was last received, if ever.
-    received_at: Option<Instant>,
 }
 
 impl Message {
@@ -72,7 +66,6 @@ impl State {
     }
 }
 
-/// A queue.
 #[derive(Debug, Default)]
 pub struct Queue {
     state: Mutex<State>,
@@ -92,8 +85,7 @@ impl Queue {
         let mut state = lock(&self.state);
         state.count += 1;
         let number = state.count;
-        let (receives, received_at) = (0, None);
-        let message = Message { number, body, group, sent_at, sent_ms, receives, received_at };
+        let message = Message { number, body, group, sent_at, sent_ms, receives: 0 };
         let id = message.id();
         state.add(sent_at + delay, message);
         self.news.notify_one();
@@ -120,7 +112,6 @@ impl Queue {
             }
             let mut message = first.remove();
             message.receives += 1;
-            message.received_at = Some(now);
             received.push(message.clone());
             state.add(now + visibility, message);
         }
@@ -144,29 +135,12 @@ impl Queue {
         }
     }
 
-    /// Hides a received message for `visibility` from now.
-    ///
-    /// # Errors
-    ///
-    /// SQS's error code: the message is not hidden by that receipt, or the 12 h since the receive
-    /// would be exceeded.
-    pub fn hide(
-        &self,
-        receipt: &str,
-        visibility: Duration,
-        now: Instant,
-    ) -> Result<(), &'static str> {
+    /// Hides a received message for `visibility` from now. Answers whether that receipt hid it.
+    pub fn hide(&self, receipt: &str, visibility: Duration, now: Instant) -> bool {
         let mut state = lock(&self.state);
         let place = state.place_of(receipt).filter(|(visible_at, _)| *visible_at > now);
-        let place = place.ok_or("MessageNotInflight")?;
-        let received_at = state.messages[&place].received_at;
-        if received_at.is_none_or(|at| now + visibility > at + VISIBILITY_MAX) {
-            return Err("InvalidParameterValue");
-        }
-        if let Some(message) = state.messages.remove(&place) {
-            state.add(now + visibility, message);
-        }
-        Ok(())
+        let hidden = place.and_then(|place| state.messages.remove(&place));
+        hidden.map(|message| state.add(now + visibility, message)).is_some()
     }
 
     /// How many are visible, in flight, and delayed.
@@ -217,10 +191,8 @@ mod tests {
         assert_eq!(texts(&again), [("\"a\"".to_owned(), 2)]);
         queue.delete(&first[0].receipt());
         assert_eq!(queue.counts(at(30)), [0, 1, 0], "a stale receipt deletes nothing");
-        assert_eq!(queue.hide(&first[0].receipt(), TIMEOUT, at(30)), Err("MessageNotInflight"));
-        let receipt = again[0].receipt();
-        assert_eq!(queue.hide(&receipt, VISIBILITY_MAX, at(31)), Err("InvalidParameterValue"));
-        assert_eq!(queue.hide(&receipt, Duration::from_secs(100), at(31)), Ok(()));
+        assert!(!queue.hide(&first[0].receipt(), TIMEOUT, at(30)));
+        assert!(queue.hide(&again[0].receipt(), Duration::from_secs(100), at(31)));
         assert!(receive(130).is_empty());
         assert_eq!((receive(131).len(), queue.messages().len()), (1, 1));
     }

@@ -11,17 +11,17 @@ use std::{
 
 use anyhow::{Context, ensure};
 use tokio::{
-    sync::{Semaphore, mpsc, watch},
+    sync::{Semaphore, watch},
     task::JoinSet,
     time::{Instant, sleep, sleep_until, timeout},
 };
 
 use super::{
-    aws::{CONFIG_TABLE, Cloud, RETRY, environment, queue_url},
+    aws::{CONFIG_TABLE, Cloud, DISPATCH, RETRY, environment},
     book::{Book, Sum, endpoint_number, event_numbers},
     figures::{Figures, percentile},
     lock,
-    mapping::{Mapping, poll},
+    mapping::{Mappings, poll},
     mix::{Conduct, Load, Mix, topic_name},
     payload::Publishes,
     process::{Usage, own_cpu_ms},
@@ -29,11 +29,6 @@ use super::{
     sink::{Sinks, certificate},
 };
 use crate::dev::{process::Dev, publisher::Publisher};
-
-/// The deployment's other queues.
-const DISPATCH: &str = "gridpost-dispatch";
-const DEAD_LETTER: &str = "gridpost-dead-letter";
-const POISON: &str = "gridpost-poison";
 
 /// The functions' timeouts: the deployment's defaults.
 const INGEST_TIMEOUT: Duration = Duration::from_secs(29);
@@ -64,8 +59,6 @@ pub struct Options {
     pub dispatch: PathBuf,
     /// The command line's program, for the mixes of `gridpost dev`.
     pub gridpost: PathBuf,
-    /// Its debug build.
-    pub gridpost_debug: PathBuf,
     /// How long publishes are made.
     pub duration: Duration,
     /// Most publishes to make.
@@ -93,30 +86,18 @@ pub struct Run {
 
 /// What is measured.
 enum Subject {
-    Functions {
-        ingest: Function,
-        dispatch: Arc<Function>,
-    },
+    /// ingest, and dispatch behind its mappings.
+    Functions { ingest: Function, mappings: Arc<Mappings> },
     /// With the topics' keys.
-    Dev {
-        dev: Dev,
-        publisher: Publisher,
-        keys: Vec<String>,
-    },
+    Dev { dev: Dev, publisher: Publisher, keys: Vec<String> },
 }
 
 /// A running deployment.
 pub(super) struct Deployment {
     mix: Mix,
     subject: Subject,
-    /// The stand-in, which `gridpost dev` does not use.
-    cloud: Arc<Cloud>,
     pub(super) book: Arc<Book>,
     publishes: Publishes,
-    /// Receives failures of dispatch.
-    failures: mpsc::UnboundedReceiver<String>,
-    /// Whether dispatch gets messages.
-    enabled: watch::Sender<bool>,
     _sinks: Sinks,
     _tasks: JoinSet<()>,
 }
@@ -133,15 +114,13 @@ impl Deployment {
             sent.enqueued(body);
             true
         };
-        let queues = [DISPATCH, RETRY, DEAD_LETTER, POISON];
-        let cloud = Cloud::new(&queues, options.aws_answers_after, Box::new(on_send));
-        let cloud = Arc::new(cloud);
+        let cloud = Arc::new(Cloud::new(options.aws_answers_after, Box::new(on_send)));
         for item in mix.items(|endpoint| sinks.url(endpoint, mix.https))? {
             lock(&cloud.tables).put(CONFIG_TABLE, &item)?;
         }
         let mut tasks = JoinSet::new();
         let url = cloud.serve(options.aws_tls.then_some(tls), &mut tasks).await?;
-        let environment = settings(mix, &url, &trusted);
+        let environment = environment(&url, &trusted, mix.message_bytes_max);
         let function = async |name, path: &Path, timeout| {
             let (path, environment) = (path.to_owned(), environment.clone());
             let arguments = Vec::new();
@@ -149,32 +128,45 @@ impl Deployment {
             Function::start(&program, options.sandboxes, &options.logs).await
         };
         let ingest = function("ingest", &options.ingest, INGEST_TIMEOUT).await?;
-        let dispatch = Arc::new(function("dispatch", &options.dispatch, DISPATCH_TIMEOUT).await?);
-        let (failed, failures) = mpsc::unbounded_channel();
-        let enabled = watch::Sender::new(true);
-        for name in [DISPATCH, RETRY] {
-            tasks.spawn(poll(Mapping {
-                name,
-                queue: Arc::clone(cloud.queue(name).context("the queue is there")?),
-                cloud: Arc::clone(&cloud),
-                function: Arc::clone(&dispatch),
-                concurrency: options.sandboxes,
-                book: Arc::clone(&book),
-                failures: failed.clone(),
-                enabled: enabled.subscribe(),
-            }));
+        let function = function("dispatch", &options.dispatch, DISPATCH_TIMEOUT).await?;
+        let (enabled, noted) = (watch::Sender::new(true), Arc::clone(&book));
+        let mappings = Arc::new(Mappings { cloud, function, book: noted, enabled });
+        for queue in [DISPATCH, RETRY] {
+            tasks.spawn(poll(Arc::clone(&mappings), queue, options.sandboxes));
         }
-        let subject = Subject::Functions { ingest, dispatch };
-        let (mix, publishes) = (mix.clone(), Publishes::new(mix));
-        let (_sinks, _tasks) = (sinks, tasks);
-        Ok(Self { mix, subject, cloud, book, publishes, failures, enabled, _sinks, _tasks })
+        Self::new(mix, Subject::Functions { ingest, mappings }, book, sinks, tasks)
+    }
+
+    fn new(
+        mix: &Mix,
+        subject: Subject,
+        book: Arc<Book>,
+        sinks: Sinks,
+        tasks: JoinSet<()>,
+    ) -> anyhow::Result<Self> {
+        let (mix, publishes) = (mix.clone(), Publishes::new(mix)?);
+        Ok(Self { mix, subject, book, publishes, _sinks: sinks, _tasks: tasks })
+    }
+
+    fn mappings(&self) -> Option<&Arc<Mappings>> {
+        match &self.subject {
+            Subject::Functions { mappings, .. } => Some(mappings),
+            Subject::Dev { .. } => None,
+        }
+    }
+
+    /// Lets dispatch get messages, or not.
+    fn enable(&self, enabled: bool) {
+        if let Some(mappings) = self.mappings() {
+            mappings.enabled.send_replace(enabled);
+        }
     }
 
     /// The functions by name, if it has any.
     pub(super) fn functions(&self) -> Vec<(&'static str, &Function)> {
         match &self.subject {
-            Subject::Functions { ingest, dispatch } => {
-                vec![("ingest", ingest), ("dispatch", dispatch)]
+            Subject::Functions { ingest, mappings } => {
+                vec![("ingest", ingest), ("dispatch", &mappings.function)]
             }
             Subject::Dev { .. } => Vec::new(),
         }
@@ -269,11 +261,8 @@ impl Deployment {
 
     /// Waits until first attempts that fail are settled too.
     async fn settle(&self) {
-        if self.mix.dev.is_some() {
-            return sleep(DEV_SETTLE_WAIT).await;
-        }
-        let until = Instant::now() + DRAIN_WAIT;
-        let Some(queue) = self.cloud.queue(DISPATCH) else { return };
+        let Some(mappings) = self.mappings() else { return sleep(DEV_SETTLE_WAIT).await };
+        let (queue, until) = (mappings.cloud.queue(DISPATCH), Instant::now() + DRAIN_WAIT);
         while self.mix.first_topic != Conduct::Works
             && queue.counts(Instant::now()) != [0; 3]
             && Instant::now() < until
@@ -286,7 +275,11 @@ impl Deployment {
     /// deliveries do not count as waiting: no mix has an event that ends there.
     pub(super) fn sum(&self) -> Sum {
         let mut held = HashSet::new();
-        for queue in [DISPATCH, RETRY].into_iter().filter_map(|name| self.cloud.queue(name)) {
+        for queue in self
+            .mappings()
+            .into_iter()
+            .flat_map(|of| [DISPATCH, RETRY].map(|name| of.cloud.queue(name)))
+        {
             for message in queue.messages() {
                 let Some(endpoint) = endpoint_number(&message.group) else { continue };
                 let events = event_numbers(message.body.get().as_bytes());
@@ -298,35 +291,22 @@ impl Deployment {
 
     /// The resources used so far.
     fn used(&self) -> anyhow::Result<Used> {
-        let programs = match &self.subject {
-            Subject::Functions { ingest, dispatch } => {
-                vec![("ingest", ingest.usage()?), ("dispatch", dispatch.usage()?)]
-            }
-            Subject::Dev { dev, .. } => vec![("dev", dev.usage()?)],
-        };
-        Ok(Used { programs, driver_ms: own_cpu_ms(), calls: self.cloud.calls() })
+        let mut programs = Vec::new();
+        for (name, function) in self.functions() {
+            programs.push((name, function.usage()?));
+        }
+        if let Subject::Dev { dev, .. } = &self.subject {
+            programs.push(("dev", dev.usage()?));
+        }
+        let calls = self.mappings().map(|mappings| mappings.cloud.calls());
+        Ok(Used { programs, driver_ms: own_cpu_ms(), calls: calls.unwrap_or_default() })
     }
-}
-
-/// What the deployment's Terraform sets, with the stand-in's addresses.
-fn settings(mix: &Mix, url: &str, trusted: &Path) -> BTreeMap<String, String> {
-    let mut settings = environment(url, trusted);
-    let pairs = [
-        ("GRIDPOST_DISPATCH_QUEUE_URL", queue_url(url, DISPATCH)),
-        ("GRIDPOST_DEAD_LETTER_QUEUE_URL", queue_url(url, DEAD_LETTER)),
-        ("GRIDPOST_POISON_QUEUE_URL", queue_url(url, POISON)),
-        ("GRIDPOST_QUEUE_MESSAGE_BYTES_MAX", mix.message_bytes_max.to_string()),
-        ("GRIDPOST_CONFIG_CACHE_MS", "2000".to_owned()),
-        ("GRIDPOST_ENDPOINT_ALLOWED_NETWORKS", "127.0.0.0/8".to_owned()),
-    ];
-    settings.extend(pairs.map(|(name, value)| (name.to_owned(), value)));
-    settings
 }
 
 /// Runs a mix once.
 pub async fn run(mix: &Mix, options: &Options) -> anyhow::Result<Run> {
-    let (deployment, at_once) = match mix.dev {
-        Some(host) => (dev::start(mix, host, options).await?, DEV_WARM_AT_ONCE),
+    let (deployment, at_once) = match &mix.dev {
+        Some(sync) => (dev::start(mix, sync, options).await?, DEV_WARM_AT_ONCE),
         None => (Deployment::start(mix, options).await?, 2 * options.sandboxes),
     };
     let deployment = Arc::new(deployment);
@@ -334,20 +314,17 @@ pub async fn run(mix: &Mix, options: &Options) -> anyhow::Result<Run> {
     deployment.book.count_from_here();
     let before = deployment.used()?;
     let began = Instant::now();
-    deployment.enabled.send_replace(mix.load != Load::Backlog);
+    deployment.enable(mix.load != Load::Backlog);
     deployment.load(options, began).await?;
     let published = Instant::now();
-    deployment.enabled.send_replace(true);
+    deployment.enable(true);
     deployment.drain().await;
     let drained = Instant::now();
     deployment.settle().await;
     let used = deployment.used()?.since(&before);
     let sum = deployment.sum();
-    let mut deployment = Arc::into_inner(deployment).context("all publishes have ended")?;
-    let mut problems = deployment.cloud.refused();
-    while let Ok(failure) = deployment.failures.try_recv() {
-        problems.push(failure);
-    }
+    let mappings = deployment.mappings();
+    let mut problems = mappings.map_or_else(Vec::new, |mappings| mappings.cloud.problems());
     if sum.missing > 0 {
         problems.push(format!("{} events are missing", sum.missing));
     }

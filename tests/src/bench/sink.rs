@@ -2,7 +2,7 @@
 
 use std::{net::Ipv4Addr, path::Path, sync::Arc, time::Duration};
 
-use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+use rcgen::{CertifiedKey, generate_simple_self_signed};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_rustls::{
@@ -109,20 +109,15 @@ impl Sinks {
 /// Makes a certificate for this machine, writes it to `file` for clients to trust, and returns what
 /// servers need.
 pub fn certificate(file: &Path) -> anyhow::Result<TlsAcceptor> {
-    let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
-    let mut parameters = CertificateParams::new(names)?;
-    parameters.not_before = date_time_ymd(2024, 1, 1);
-    parameters.not_after = date_time_ymd(2044, 1, 1);
-    let key = KeyPair::generate()?;
-    let certificate = parameters.self_signed(&key)?;
-    std::fs::write(file, certificate.pem())?;
-    let chain = vec![certificate.der().clone()];
-    let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(anyhow::Error::msg)?;
+    let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(names)?;
+    std::fs::write(file, cert.pem())?;
+    let key = PrivateKeyDer::try_from(signing_key.serialize_der()).map_err(anyhow::Error::msg)?;
     let provider = tokio_rustls::rustls::crypto::aws_lc_rs::default_provider();
     let mut server = ServerConfig::builder_with_provider(Arc::new(provider))
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
-        .with_single_cert(chain, key)?;
+        .with_single_cert(vec![cert.der().clone()], key)?;
     server.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(server)))
 }

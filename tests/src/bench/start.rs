@@ -55,7 +55,7 @@ pub async fn empty_function(program: &Path, logs: &Path) -> anyhow::Result<f64> 
         memory_mb: 512,
     };
     let function = Function::start(&program, 1, logs).await?;
-    let event = Publishes::new(&Mix::default()).make(0);
+    let event = Publishes::new(&Mix::default())?.make(0);
     let mut before = Usage::default();
     for number in 0..TIMES + TIMES / 10 {
         if number == TIMES / 10 {

@@ -20,7 +20,7 @@ use tokio::{task::JoinSet, time::Instant};
 use uuid::Uuid;
 
 use super::{
-    aws::{Cloud, RETRY, STATE_TABLE, environment},
+    aws::{Cloud, STATE_TABLE, environment},
     book::{DIGITS, MARK, event_numbers},
     lock,
     process::Usage,
@@ -31,6 +31,9 @@ use super::{
 /// wake's timeout and memory, as deployed.
 const TIMEOUT: Duration = Duration::from_secs(55);
 const MEMORY_MB: u32 = 256;
+
+/// The deployment's largest queue message in bytes.
+const MESSAGE_BYTES_MAX: usize = 1_048_576;
 
 /// Deliveries that are left after this many runs are lost.
 const RUNS_MAX: usize = 120;
@@ -85,19 +88,17 @@ pub async fn run(program: &Path, load: Load, logs: &Path) -> anyhow::Result<Outc
         event_numbers(body).take(1).for_each(|number| lock(&noted)[number] += 1);
         false
     };
-    let cloud = Arc::new(Cloud::new(&[RETRY], Duration::ZERO, Box::new(on_send)));
+    let cloud = Arc::new(Cloud::new(Duration::ZERO, Box::new(on_send)));
     park(&cloud, load)?;
     // Of wake's cursor, which is in the same table.
     let left = || lock(&cloud.tables).count(STATE_TABLE) - 1;
     let mut tasks = JoinSet::new();
     let url = cloud.serve(Some(tls), &mut tasks).await?;
-    let mut environment = environment(&url, &trusted);
-    environment.insert("GRIDPOST_QUEUE_MESSAGE_BYTES_MAX".to_owned(), "1048576".to_owned());
     let program = Program {
         name: "wake",
         path: program.to_owned(),
         arguments: Vec::new(),
-        environment,
+        environment: environment(&url, &trusted, MESSAGE_BYTES_MAX),
         timeout: TIMEOUT,
         memory_mb: MEMORY_MB,
     };
@@ -111,7 +112,7 @@ pub async fn run(program: &Path, load: Load, logs: &Path) -> anyhow::Result<Outc
             .with_context(|| format!("run {runs}, with {} left: see {}", left(), logs.display()))?;
     }
     let (took, usage) = (began.elapsed(), function.usage()?);
-    ensure!(cloud.refused().is_empty(), "refused: {:?}", cloud.refused());
+    ensure!(cloud.problems().is_empty(), "{:?}", cloud.problems());
     let sent = lock(&sent);
     let lost = sent.iter().filter(|times| **times == 0).count();
     let repeated = sent.iter().filter(|times| **times > 1).count();

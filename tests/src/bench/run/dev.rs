@@ -1,34 +1,27 @@
 //! `gridpost dev` for a run of a mix: the whole product as one process, on data in a folder.
 
-use std::{fs, sync::Arc, time::Duration};
+use std::{fs, sync::Arc};
 
 use serde_json::json;
-use tokio::{
-    sync::{mpsc, watch},
-    task::JoinSet,
-};
+use tokio::task::JoinSet;
 
 use super::{Deployment, Options, Subject};
 use crate::{
     bench::{
-        aws::Cloud,
         book::Book,
-        mix::{Host, Mix, topic_name},
-        payload::Publishes,
+        mix::{Mix, topic_name},
         sink::{Sinks, certificate},
     },
     dev::{process::Program, publisher::Publisher},
 };
 
 /// Starts it, with the topics and event subscriptions of a mix.
-pub(super) async fn start(mix: &Mix, host: Host, options: &Options) -> anyhow::Result<Deployment> {
+pub(super) async fn start(mix: &Mix, sync: &str, options: &Options) -> anyhow::Result<Deployment> {
     let folder = options.logs.join(&mix.name);
     // Removes what an earlier run has left there.
     let _ = fs::remove_dir_all(&folder);
-    let sync = if host.is_synced { "full" } else { "normal" };
-    let arguments = ["--sync", sync].map(str::to_owned).to_vec();
-    let path = if host.is_debug { &options.gridpost_debug } else { &options.gridpost };
-    let dev = Program { path: path.clone(), folder, arguments }.start().await?;
+    let arguments = vec!["--sync".to_owned(), sync.to_owned()];
+    let dev = Program { path: options.gridpost.clone(), folder, arguments }.start().await?;
     let book = Arc::new(Book::new(mix));
     let tls = certificate(&options.logs.join("trusted.pem"))?;
     let sinks = Sinks::start(mix, options, &book, tls).await?;
@@ -41,15 +34,6 @@ pub(super) async fn start(mix: &Mix, host: Host, options: &Options) -> anyhow::R
         dev.subscribe(&topic, &name, &sinks.url(&endpoint, mix.https), json!({})).await?;
     }
     let publisher = Publisher::new(&dev.url)?;
-    Ok(Deployment {
-        mix: mix.clone(),
-        subject: Subject::Dev { dev, publisher, keys },
-        cloud: Arc::new(Cloud::new(&[], Duration::ZERO, Box::new(|_| false))),
-        book,
-        publishes: Publishes::new(mix),
-        failures: mpsc::unbounded_channel().1,
-        enabled: watch::Sender::new(true),
-        _sinks: sinks,
-        _tasks: JoinSet::new(),
-    })
+    let subject = Subject::Dev { dev, publisher, keys };
+    Deployment::new(mix, subject, book, sinks, JoinSet::new())
 }
