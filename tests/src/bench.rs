@@ -17,7 +17,6 @@ pub mod limit;
 pub mod mapping;
 pub mod mix;
 pub mod payload;
-pub mod price;
 pub mod process;
 pub mod queue;
 pub mod report;

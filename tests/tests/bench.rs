@@ -1,7 +1,7 @@
 //! The benchmark's driver works: a few hundred events go through the real programs of ingest and
 //! dispatch, built as this test is. Nothing is timed.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{collections::BTreeMap, path::Path};
 
 use gridpost_tests::bench::{
     mix::Mix,
@@ -19,16 +19,16 @@ async fn quickly_with(name: &str, publishes_max: usize, set: impl FnOnce(&mut Op
     let logs = tempfile::tempdir().expect("a folder");
     let gridpost = gridpost_tests::program::gridpost().await.expect("it compiles");
     let mut options = Options {
+        seconds: 5.0,
+        sandboxes: 2,
+        aws_tls: false,
+        aws_ms: 0,
+        endpoint_ms: 0,
         ingest: env!("CARGO_BIN_EXE_bench-ingest").into(),
         dispatch: env!("CARGO_BIN_EXE_bench-dispatch").into(),
         gridpost: gridpost.to_owned(),
-        duration: Duration::from_secs(5),
-        publishes_max,
-        sandboxes: 2,
         logs: logs.path().to_owned(),
-        aws_tls: false,
-        aws_answers_after: Duration::ZERO,
-        endpoints_answer_after: Duration::ZERO,
+        publishes_max,
     };
     set(&mut options);
     let result = run(&mix, &options).await;
@@ -74,8 +74,8 @@ async fn a_dead_endpoint_loses_nothing_and_its_neighbours_get_theirs() {
 async fn aws_may_be_far_and_speak_tls() {
     let far = |options: &mut Options| {
         options.aws_tls = true;
-        options.aws_answers_after = Duration::from_millis(20);
-        options.endpoints_answer_after = Duration::from_millis(40);
+        options.aws_ms = 20;
+        options.endpoint_ms = 40;
     };
     let run = quickly_with("one", 20, far).await;
     assert_eq!(run.problems, Vec::<String>::new());

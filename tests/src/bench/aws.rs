@@ -49,7 +49,6 @@ pub struct Cloud {
     queues: BTreeMap<&'static str, Queue>,
     on_send: OnSend,
     answers_after: Duration,
-    /// The tables.
     pub tables: Mutex<Tables>,
     /// All buckets' objects by path.
     objects: Mutex<BTreeMap<String, Bytes>>,
@@ -100,7 +99,6 @@ impl Cloud {
         *lock(&self.calls).entry(kind.to_owned()).or_default() += 1;
     }
 
-    /// The calls so far by kind.
     pub fn calls(&self) -> BTreeMap<String, u64> {
         lock(&self.calls).clone()
     }
@@ -261,7 +259,6 @@ struct Entry<'a> {
     delay_seconds: u64,
 }
 
-/// The URL of a queue.
 pub fn queue_url(url: &str, name: &str) -> String {
     format!("{url}/123456789012/{name}")
 }

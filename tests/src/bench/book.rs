@@ -48,7 +48,6 @@ pub const IN_DISPATCH: &str = "in dispatch";
 pub type Hops = BTreeMap<&'static str, Vec<f64>>;
 
 struct Publish {
-    /// When it was scheduled.
     due: Instant,
     handed: Option<Instant>,
     accepted: bool,
@@ -66,7 +65,6 @@ struct Arrival {
 #[derive(Default)]
 struct State {
     publishes: Vec<Publish>,
-    /// By endpoint and event.
     arrivals: HashMap<(usize, usize), Arrival>,
     hops: Hops,
     first_counted: usize,
@@ -103,7 +101,6 @@ pub struct Sum {
     pub strangers: u64,
     /// Accepted publishes that were counted.
     pub publishes: u64,
-    /// The parts of the way.
     pub hops: Hops,
 }
 

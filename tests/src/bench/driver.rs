@@ -34,9 +34,8 @@ struct Arguments {
     /// Only this mix; may be given several times.
     #[arg(long)]
     mix: Vec<String>,
-    /// Seconds for which publishes are made, in each run.
-    #[arg(long, default_value_t = 5.0)]
-    seconds: f64,
+    #[command(flatten)]
+    options: Options,
     /// Runs of each mix.
     #[arg(long, default_value_t = 5)]
     repeat: usize,
@@ -52,18 +51,6 @@ struct Arguments {
     /// A program `gridpost` to measure, instead of building it for release.
     #[arg(long)]
     gridpost: Option<PathBuf>,
-    /// Sandboxes of each function.
-    #[arg(long, default_value_t = 2)]
-    sandboxes: usize,
-    /// Calls AWS over TLS, as in a deployment.
-    #[arg(long)]
-    aws_tls: bool,
-    /// Milliseconds that AWS takes to answer a function's call.
-    #[arg(long, default_value_t = 0)]
-    aws_ms: u64,
-    /// Milliseconds that an endpoint takes to answer.
-    #[arg(long, default_value_t = 0)]
-    endpoint_ms: u64,
     /// Lists the mixes.
     #[arg(long)]
     list: bool,
@@ -165,17 +152,15 @@ async fn options(arguments: &Arguments, mixes: &[Mix], folder: &Path) -> anyhow:
     }
     let release = target.join("release");
     let functions = arguments.functions.as_ref().unwrap_or(&release);
+    let options = arguments.options.clone();
     Ok(Options {
+        seconds: if arguments.quick { 0.3 } else { options.seconds },
+        sandboxes: options.sandboxes.max(1),
         ingest: functions.join("ingest"),
         dispatch: functions.join("dispatch"),
         gridpost: arguments.gridpost.clone().unwrap_or_else(|| release.join("gridpost")),
-        duration: Duration::from_secs_f64(if arguments.quick { 0.3 } else { arguments.seconds }),
-        publishes_max: usize::MAX,
-        sandboxes: arguments.sandboxes.max(1),
         logs,
-        aws_tls: arguments.aws_tls,
-        aws_answers_after: Duration::from_millis(arguments.aws_ms),
-        endpoints_answer_after: Duration::from_millis(arguments.endpoint_ms),
+        ..options
     })
 }
 

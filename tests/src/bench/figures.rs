@@ -12,9 +12,7 @@ pub type Figures = BTreeMap<String, f64>;
 pub struct Spread {
     /// The middle value; for an even number of values, the mean of the two in the middle.
     pub median: f64,
-    /// The lowest.
     pub min: f64,
-    /// The highest.
     pub max: f64,
 }
 

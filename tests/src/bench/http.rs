@@ -13,27 +13,21 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// A request.
 #[derive(Debug)]
 pub struct Request {
     /// Whether it is a `GET`; all others are taken as `POST`.
     pub is_get: bool,
-    /// The path with its query.
     pub path: String,
     /// The header `x-amz-target`, which names the call of AWS's JSON protocols.
     pub target: String,
-    /// The body.
     pub body: Bytes,
 }
 
-/// An answer.
 #[derive(Debug)]
 pub struct Reply {
-    /// The HTTP status.
     pub status: u16,
     /// Headers besides the length.
     pub headers: Vec<(&'static str, String)>,
-    /// The body.
     pub body: Bytes,
 }
 
@@ -44,7 +38,6 @@ impl Reply {
     }
 }
 
-/// Answers requests.
 pub trait Service: Send + Sync + 'static {
     /// The answer to a request; `None` closes the connection.
     fn answer(&self, request: Request) -> impl Future<Output = Option<Reply>> + Send;

@@ -27,7 +27,6 @@ use super::{mix::Mix, payload::body, process::own_cpu_ms};
 /// Work that is done in the barest way, and where to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Bare {
-    /// `POST` by a `reqwest` client.
     Reqwest(String),
     /// `POST` over `hyper` connections without a pool.
     Hyper(String),

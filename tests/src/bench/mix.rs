@@ -40,19 +40,16 @@ pub enum Conduct {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Mix {
-    /// What it is called.
     pub name: String,
     /// What it shows.
     pub about: String,
     /// How publishes follow each other.
     pub load: Load,
-    /// Events in a publish.
     pub events_per_publish: usize,
     /// Bytes of an event as it is published.
     pub event_bytes: usize,
     /// Topics, published to in turn.
     pub topics: usize,
-    /// Event subscriptions of each topic.
     pub subscriptions: usize,
     /// How many of them match the events; the others' filters refuse them.
     pub wanting: usize,
@@ -99,14 +96,10 @@ impl Default for Mix {
 /// The access key of every topic of a benchmark.
 pub const KEY: &str = "YmVuY2gtYmVuY2gtYmVuY2gtYmVuY2gtYmVuY2gtYmU=";
 
-/// An endpoint of a mix.
 #[derive(Clone, Copy, Debug)]
 pub struct Endpoint {
-    /// Its topic.
     pub topic: usize,
-    /// Its number among all.
     pub number: usize,
-    /// What is wrong with it.
     pub conduct: Conduct,
     /// Whether its event subscription wants the events.
     pub wants: bool,
@@ -124,7 +117,6 @@ impl Mix {
         found.with_context(|| format!("there is no mix '{name}'; --list shows all"))
     }
 
-    /// All endpoints by number.
     pub fn endpoints(&self) -> Vec<Endpoint> {
         let endpoint = |number: usize| {
             let topic = number / self.subscriptions;
@@ -186,7 +178,6 @@ impl Mix {
     }
 }
 
-/// The name of a topic by its number.
 pub fn topic_name(number: usize) -> String {
     format!("bench-{number}")
 }

@@ -8,10 +8,8 @@ use serde::Serialize;
 /// Linux counts a process's time in hundredths of a second (`USER_HZ`) on all of its architectures.
 const TICK_MS: f64 = 10.0;
 
-/// What a process has used.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
-    /// CPU time, in milliseconds.
     pub cpu_ms: f64,
     /// CPU time in user mode, in milliseconds, to 10 ms.
     pub user_ms: f64,
@@ -45,28 +43,6 @@ impl Usage {
         let cpu_ms = scheduled_ms.max(user_ms + system_ms);
         Ok(Self { cpu_ms, user_ms, system_ms, peak_kib: peak.unwrap_or(0) })
     }
-
-    /// What two processes have used together; the peak is the higher one.
-    #[must_use]
-    pub fn with(&self, other: &Self) -> Self {
-        Self {
-            cpu_ms: self.cpu_ms + other.cpu_ms,
-            user_ms: self.user_ms + other.user_ms,
-            system_ms: self.system_ms + other.system_ms,
-            peak_kib: self.peak_kib.max(other.peak_kib),
-        }
-    }
-
-    /// What was used since `before`; the peak is the process's.
-    #[must_use]
-    pub fn since(&self, before: &Self) -> Self {
-        Self {
-            cpu_ms: self.cpu_ms - before.cpu_ms,
-            user_ms: self.user_ms - before.user_ms,
-            system_ms: self.system_ms - before.system_ms,
-            peak_kib: self.peak_kib,
-        }
-    }
 }
 
 /// User and system time from `/proc/…/stat`. The name in it may contain anything, even brackets.
@@ -85,7 +61,6 @@ pub fn own_cpu_ms() -> f64 {
 /// The machine, so that figures can be judged.
 #[derive(Debug, Serialize)]
 pub struct Machine {
-    /// The processor's name.
     pub processor: String,
     /// How many processors this process may use.
     pub processors: usize,
@@ -115,13 +90,5 @@ mod tests {
     fn times_are_read_behind_any_name() {
         let stat = "12 (a) b) S 1 2 3 4 5 6 7 8 9 10 150 25 0 0 20 0 1 0 9 9 9";
         assert_eq!(times(stat), Some([1_500.0, 250.0]));
-    }
-
-    #[test]
-    fn this_process_uses_something() {
-        let before = own_cpu_ms();
-        while own_cpu_ms() - before < 30.0 {}
-        let usage = Usage::of(std::process::id()).expect("this process");
-        assert!(usage.cpu_ms >= 20.0 && usage.peak_kib > 1_000, "{usage:?}");
     }
 }

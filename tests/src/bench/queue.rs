@@ -20,13 +20,10 @@ pub struct Message {
     pub number: u64,
     /// The body as the JSON string it was sent as: nothing unescapes and escapes it on the way.
     pub body: Arc<RawValue>,
-    /// The fair-queue group.
     pub group: Arc<str>,
-    /// When it was sent.
     pub sent_at: Instant,
     /// The same in milliseconds since the epoch, as SQS gives it.
     pub sent_ms: i64,
-    /// How often it was received.
     pub receives: u32,
 }
 
@@ -164,11 +161,6 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn send(queue: &Queue, text: &str, delay_s: u64, now: Instant) {
-        let body = RawValue::from_string(format!("\"{text}\"")).expect("JSON").into();
-        queue.send(body, "g".into(), Duration::from_secs(delay_s), (now, 0));
-    }
-
     #[tokio::test(start_paused = true)]
     async fn messages_wait_hide_and_come_back() {
         const TIMEOUT: Duration = Duration::from_secs(30);
@@ -178,8 +170,10 @@ mod tests {
         let texts = |received: &[Message]| -> Vec<_> {
             received.iter().map(|one| (one.body.get().to_owned(), one.receives)).collect()
         };
-        send(&queue, "a", 0, began);
-        send(&queue, "later", 5, began);
+        for (text, delay_s) in [("\"a\"", 0), ("\"later\"", 5)] {
+            let body = RawValue::from_string(text.to_owned()).expect("JSON").into();
+            queue.send(body, "g".into(), Duration::from_secs(delay_s), (began, 0));
+        }
         let first = receive(0);
         assert_eq!(texts(&first), [("\"a\"".to_owned(), 1)]);
         assert_eq!(queue.counts(at(0)), [0, 1, 1]);
@@ -195,13 +189,5 @@ mod tests {
         assert!(queue.hide(&again[0].receipt(), Duration::from_secs(100), at(31)));
         assert!(receive(130).is_empty());
         assert_eq!((receive(131).len(), queue.messages().len()), (1, 1));
-    }
-
-    #[tokio::test]
-    async fn a_batch_ends_where_it_would_be_too_large() {
-        let (queue, now) = (Queue::default(), Instant::now());
-        (0..3).for_each(|_| send(&queue, "1234", 0, now));
-        let receive = |bytes| queue.receive(10, bytes, Duration::from_secs(9), now).len();
-        assert_eq!((receive(12), receive(1)), (2, 1));
     }
 }

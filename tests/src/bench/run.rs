@@ -3,13 +3,14 @@
 mod dev;
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::HashSet,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Context, ensure};
+use clap::Args;
 use tokio::{
     sync::{Semaphore, watch},
     task::JoinSet,
@@ -51,34 +52,41 @@ const DEV_WARM_AT_ONCE: usize = 32;
 const BACKLOG_BYTES_MAX: usize = 256 * 1_048_576;
 
 /// How to run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// ingest's program.
-    pub ingest: PathBuf,
-    /// dispatch's program.
-    pub dispatch: PathBuf,
-    /// The command line's program, for the mixes of `gridpost dev`.
-    pub gridpost: PathBuf,
-    /// How long publishes are made.
-    pub duration: Duration,
-    /// Most publishes to make.
-    pub publishes_max: usize,
+    /// Seconds for which publishes are made, in each run.
+    #[arg(long, default_value_t = 5.0)]
+    pub seconds: f64,
     /// Sandboxes of each function.
+    #[arg(long, default_value_t = 2)]
     pub sandboxes: usize,
-    /// Where the functions' output goes.
-    pub logs: PathBuf,
-    /// Whether AWS is called over TLS, as in a deployment.
+    /// Calls AWS over TLS, as in a deployment.
+    #[arg(long)]
     pub aws_tls: bool,
-    /// How long AWS takes to answer a function's call.
-    pub aws_answers_after: Duration,
-    /// How long an endpoint takes to answer.
-    pub endpoints_answer_after: Duration,
+    /// Milliseconds that AWS takes to answer a function's call.
+    #[arg(long, default_value_t = 0)]
+    pub aws_ms: u64,
+    /// Milliseconds that an endpoint takes to answer.
+    #[arg(long, default_value_t = 0)]
+    pub endpoint_ms: u64,
+    /// The programs.
+    #[arg(skip)]
+    pub ingest: PathBuf,
+    #[arg(skip)]
+    pub dispatch: PathBuf,
+    #[arg(skip)]
+    pub gridpost: PathBuf,
+    /// Where the functions' output goes.
+    #[arg(skip)]
+    pub logs: PathBuf,
+    /// Most publishes to make.
+    #[arg(skip = usize::MAX)]
+    pub publishes_max: usize,
 }
 
 /// The result of one run.
 #[derive(Debug)]
 pub struct Run {
-    /// The figures by name.
     pub figures: Figures,
     /// What went wrong; a run with problems proves nothing.
     pub problems: Vec<String>,
@@ -114,7 +122,7 @@ impl Deployment {
             sent.enqueued(body);
             true
         };
-        let cloud = Arc::new(Cloud::new(options.aws_answers_after, Box::new(on_send)));
+        let cloud = Arc::new(Cloud::new(Duration::from_millis(options.aws_ms), Box::new(on_send)));
         for item in mix.items(|endpoint| sinks.url(endpoint, mix.https))? {
             lock(&cloud.tables).put(CONFIG_TABLE, &item)?;
         }
@@ -228,7 +236,7 @@ impl Deployment {
             }
             let slot = Arc::clone(&slots).acquire_owned().await?;
             let now = Instant::now();
-            if now >= began + options.duration {
+            if now >= began + Duration::from_secs_f64(options.seconds) {
                 break;
             }
             let deployment = Arc::clone(self);
@@ -289,17 +297,77 @@ impl Deployment {
         self.book.sum(&held)
     }
 
-    /// The resources used so far.
-    fn used(&self) -> anyhow::Result<Used> {
-        let mut programs = Vec::new();
-        for (name, function) in self.functions() {
-            programs.push((name, function.usage()?));
-        }
+    /// What each program's processes have used so far.
+    fn usages(&self) -> anyhow::Result<Vec<(&'static str, Vec<Usage>)>> {
         if let Subject::Dev { dev, .. } = &self.subject {
-            programs.push(("dev", dev.usage()?));
+            return Ok(vec![("dev", vec![dev.usage()?])]);
         }
-        let calls = self.mappings().map(|mappings| mappings.cloud.calls());
-        Ok(Used { programs, driver_ms: own_cpu_ms(), calls: calls.unwrap_or_default() })
+        let functions = self.functions().into_iter();
+        functions.map(|(name, function)| Ok((name, function.usages()?))).collect()
+    }
+
+    /// What was used so far, by the names of the figures that it becomes.
+    fn counters(&self) -> anyhow::Result<Figures> {
+        let mut counters = Figures::from([("driver CPU ms/event".to_owned(), own_cpu_ms())]);
+        for (name, usages) in self.usages()? {
+            let sum = |of: fn(&Usage) -> f64| usages.iter().map(of).sum();
+            counters.insert(format!("{name} CPU ms/event"), sum(|usage| usage.cpu_ms));
+            counters.insert(format!("{name} user ms/event"), sum(|usage| usage.user_ms));
+            counters.insert(format!("{name} system ms/event"), sum(|usage| usage.system_ms));
+        }
+        if let Some(mappings) = self.mappings() {
+            let calls = mappings.cloud.calls();
+            counters.insert("calls/event".to_owned(), calls.values().sum::<u64>() as f64);
+            let named = |(call, count)| (format!("calls/event {call}"), count as f64);
+            counters.extend(calls.into_iter().map(named));
+        }
+        Ok(counters)
+    }
+
+    /// The figures of a run, from what was used in it.
+    fn figures(
+        &self,
+        sum: &Sum,
+        used: Figures,
+        [publishing, delivering]: [Duration; 2],
+    ) -> anyhow::Result<Figures> {
+        let events = sum.arrived.max(1) as f64;
+        let published = (sum.publishes * self.mix.events_per_publish as u64).max(1) as f64;
+        let mut figures: Figures =
+            used.into_iter().map(|(name, used)| (name, used / events)).collect();
+        let mut set = |name: &str, value: f64| figures.insert(name.to_owned(), value);
+        set("events", sum.arrived as f64);
+        set("missing", sum.missing as f64);
+        set("duplicates", sum.duplicates as f64);
+        set("strangers", sum.strangers as f64);
+        set("published/s", published / publishing.as_secs_f64());
+        set("delivered/s", events / delivering.as_secs_f64());
+        for (name, usages) in self.usages()? {
+            let peak_kib = usages.iter().map(|usage| usage.peak_kib).max().unwrap_or(0);
+            set(&format!("{name} peak MB"), peak_kib as f64 / 1_024.0);
+        }
+        match &self.subject {
+            Subject::Functions { .. } => {
+                set("ingest invocations/event", sum.publishes as f64 / events)
+            }
+            Subject::Dev { dev, .. } => {
+                set("dev ready ms", dev.ready_after.as_secs_f64() * 1_000.0)
+            }
+        };
+        if self.mix.load != Load::Backlog {
+            for (name, values) in &sum.hops {
+                for part in [50, 95, 99] {
+                    set(&format!("{name} p{part} ms"), percentile(values, f64::from(part)));
+                }
+            }
+        }
+        for name in ["ingest", "dispatch"] {
+            if let Some(cpu_ms) = figures.get(&format!("{name} CPU ms/event")) {
+                let of_published = cpu_ms * events / published;
+                figures.insert(format!("{name} CPU ms/published event"), of_published);
+            }
+        }
+        Ok(figures)
     }
 }
 
@@ -312,7 +380,7 @@ pub async fn run(mix: &Mix, options: &Options) -> anyhow::Result<Run> {
     let deployment = Arc::new(deployment);
     deployment.warm(at_once).await?;
     deployment.book.count_from_here();
-    let before = deployment.used()?;
+    let before = deployment.counters()?;
     let began = Instant::now();
     deployment.enable(mix.load != Load::Backlog);
     deployment.load(options, began).await?;
@@ -321,7 +389,10 @@ pub async fn run(mix: &Mix, options: &Options) -> anyhow::Result<Run> {
     deployment.drain().await;
     let drained = Instant::now();
     deployment.settle().await;
-    let used = deployment.used()?.since(&before);
+    let mut used = deployment.counters()?;
+    for (name, before) in before {
+        used.entry(name).and_modify(|after| *after -= before);
+    }
     let sum = deployment.sum();
     let mappings = deployment.mappings();
     let mut problems = mappings.map_or_else(Vec::new, |mappings| mappings.cloud.problems());
@@ -329,67 +400,6 @@ pub async fn run(mix: &Mix, options: &Options) -> anyhow::Result<Run> {
         problems.push(format!("{} events are missing", sum.missing));
     }
     let from = if mix.load == Load::Backlog { published } else { began };
-    let mut figures = figures(mix, &sum, &used, [published - began, drained - from]);
-    if let Subject::Dev { dev, .. } = &deployment.subject {
-        figures.insert("dev ready ms".to_owned(), dev.ready_after.as_secs_f64() * 1_000.0);
-    }
+    let figures = deployment.figures(&sum, used, [published - began, drained - from])?;
     Ok(Run { figures, problems })
-}
-
-/// Resources that were used.
-struct Used {
-    programs: Vec<(&'static str, Usage)>,
-    driver_ms: f64,
-    calls: BTreeMap<String, u64>,
-}
-
-impl Used {
-    fn since(mut self, before: &Self) -> Self {
-        for ((_, usage), (_, before)) in self.programs.iter_mut().zip(&before.programs) {
-            *usage = usage.since(before);
-        }
-        self.driver_ms -= before.driver_ms;
-        for (call, count) in &mut self.calls {
-            *count -= before.calls.get(call).copied().unwrap_or(0);
-        }
-        self
-    }
-}
-
-fn figures(mix: &Mix, sum: &Sum, used: &Used, [publishing, delivering]: [Duration; 2]) -> Figures {
-    let events = sum.arrived.max(1) as f64;
-    let published = (sum.publishes * mix.events_per_publish as u64) as f64;
-    let mut figures = Figures::default();
-    let mut set = |name: &str, value: f64| {
-        figures.insert(name.to_owned(), value);
-    };
-    set("events", sum.arrived as f64);
-    set("missing", sum.missing as f64);
-    set("duplicates", sum.duplicates as f64);
-    set("strangers", sum.strangers as f64);
-    set("published/s", published / publishing.as_secs_f64());
-    set("delivered/s", events / delivering.as_secs_f64());
-    for (name, used) in &used.programs {
-        set(&format!("{name} CPU ms/event"), used.cpu_ms / events);
-        set(&format!("{name} user ms/event"), used.user_ms / events);
-        set(&format!("{name} system ms/event"), used.system_ms / events);
-        set(&format!("{name} CPU ms/published event"), used.cpu_ms / published.max(1.0));
-        set(&format!("{name} peak MB"), used.peak_kib as f64 / 1_024.0);
-    }
-    set("driver CPU ms/event", used.driver_ms / events);
-    if mix.dev.is_none() {
-        set("ingest invocations/event", sum.publishes as f64 / events);
-        set("calls/event", used.calls.values().sum::<u64>() as f64 / events);
-    }
-    for (call, count) in &used.calls {
-        set(&format!("calls/event {call}"), *count as f64 / events);
-    }
-    if mix.load != Load::Backlog {
-        for (name, values) in &sum.hops {
-            for part in [50, 95, 99] {
-                set(&format!("{name} p{part} ms"), percentile(values, f64::from(part)));
-            }
-        }
-    }
-    figures
 }

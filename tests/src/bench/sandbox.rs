@@ -40,7 +40,6 @@ const START_WAIT: Duration = Duration::from_secs(30);
 pub struct Program {
     /// The function's name, e.g. `ingest`.
     pub name: &'static str,
-    /// Its program.
     pub path: PathBuf,
     /// The program's arguments: functions take none.
     pub arguments: Vec<String>,
@@ -247,9 +246,8 @@ impl Function {
         }
     }
 
-    /// What its sandboxes have used so far: the sum of their times, and the highest peak.
-    pub fn usage(&self) -> anyhow::Result<Usage> {
-        let mut usages = self.processes.iter().map(|process| Usage::of(*process));
-        usages.try_fold(Usage::default(), |sum, usage| Ok(sum.with(&usage?)))
+    /// What the process of each sandbox has used so far.
+    pub fn usages(&self) -> anyhow::Result<Vec<Usage>> {
+        self.processes.iter().map(|process| Usage::of(*process)).collect()
     }
 }

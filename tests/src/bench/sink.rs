@@ -72,7 +72,7 @@ impl Sinks {
         let sink = Arc::new(Sink {
             book: Arc::clone(book),
             conducts: mix.endpoints().iter().map(|endpoint| endpoint.conduct).collect(),
-            answers_after: options.endpoints_answer_after,
+            answers_after: Duration::from_millis(options.endpoint_ms),
         });
         // All of 127.0.0.0/8 reaches these: each endpoint has an address of its own.
         let plain = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await?;

@@ -12,7 +12,6 @@ use super::{
     limit::{Bare, FLAG, Task},
     mix::Mix,
     payload::Publishes,
-    process::Usage,
     run::{Deployment, Options},
     sandbox::{Function, Program},
 };
@@ -25,9 +24,9 @@ pub async fn start(options: &Options) -> anyhow::Result<Figures> {
     let deployment = Deployment::start(&mix, &options).await?;
     let mut figures = Figures::default();
     for (name, function) in deployment.functions() {
-        let started_in = function.started_in.first().context("it has a sandbox")?;
+        let started_in = function.started_in[0];
         figures.insert(format!("{name} start ms"), started_in.as_secs_f64() * 1_000.0);
-        figures.insert(format!("{name} start CPU ms"), function.usage()?.cpu_ms);
+        figures.insert(format!("{name} start CPU ms"), function.usages()?[0].cpu_ms);
     }
     for turn in ["first", "second"] {
         deployment.book.count_from_here();
@@ -56,14 +55,14 @@ pub async fn empty_function(program: &Path, logs: &Path) -> anyhow::Result<f64> 
     };
     let function = Function::start(&program, 1, logs).await?;
     let event = Publishes::new(&Mix::default())?.make(0);
-    let mut before = Usage::default();
+    let mut before = 0.0;
     for number in 0..TIMES + TIMES / 10 {
         if number == TIMES / 10 {
-            before = function.usage()?;
+            before = function.usages()?[0].cpu_ms;
         }
         function.invoke(Bytes::clone(&event), || {}).await?;
     }
-    Ok(function.usage()?.since(&before).cpu_ms / f64::from(TIMES))
+    Ok((function.usages()?[0].cpu_ms - before) / f64::from(TIMES))
 }
 
 /// The size of a program zipped as Lambda takes it, in MB (1,000,000 bytes).

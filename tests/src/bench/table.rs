@@ -155,31 +155,22 @@ impl Tables {
             Some(after) => Bound::Excluded(after.place(&call.table_name)),
             None => Bound::Included([call.table_name.clone(), pk.clone(), begins.clone()]),
         };
-        let (mut bytes, mut found) = (0, Vec::<&RawValue>::new());
+        let (mut bytes, mut found) = (0, Vec::new());
         let mut next = None;
         for ([table, of, sk], item) in self.items.range((from, Bound::Unbounded)) {
             if *table != call.table_name || *of != pk || !sk.starts_with(&begins) {
                 break;
             }
             bytes += item.get().len();
-            found.push(item);
+            found.push(item.get());
             if bytes >= PAGE_BYTES_MAX || call.limit == Some(found.len()) {
                 next = Some(json!({ "pk": { "S": pk }, "sk": { "S": sk } }));
                 break;
             }
         }
-        let page = Page { count: found.len(), items: found, last_evaluated_key: next };
-        serde_json::to_string(&page).map_err(invalid)
+        let next = next.map(|next| format!(r#","LastEvaluatedKey":{next}"#)).unwrap_or_default();
+        Ok(format!(r#"{{"Count":{},"Items":[{}]{next}}}"#, found.len(), found.join(",")))
     }
-}
-
-#[derive(serde::Serialize)]
-#[serde(rename_all = "PascalCase")]
-struct Page<'a> {
-    count: usize,
-    items: Vec<&'a RawValue>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_evaluated_key: Option<serde_json::Value>,
 }
 
 #[cfg(test)]

@@ -111,7 +111,7 @@ pub async fn run(program: &Path, load: Load, logs: &Path) -> anyhow::Result<Outc
         woken
             .with_context(|| format!("run {runs}, with {} left: see {}", left(), logs.display()))?;
     }
-    let (took, usage) = (began.elapsed(), function.usage()?);
+    let (took, usage) = (began.elapsed(), function.usages()?[0]);
     ensure!(cloud.problems().is_empty(), "{:?}", cloud.problems());
     let sent = lock(&sent);
     let lost = sent.iter().filter(|times| **times == 0).count();
