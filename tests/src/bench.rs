@@ -1,7 +1,7 @@
 //! The benchmark: the real programs of ingest and dispatch, with a stand-in for AWS and endpoints
 //! that answer at once. `docs/benchmarks.md` says what is measured and how to run it.
 //!
-//! [`run::dev`] measures `gridpost dev` instead: one process, no stand-in.
+//! Some mixes measure `gridpost dev` instead: one process, no stand-in.
 //!
 //! [`sandbox`] plays Lambda's Runtime API, [`mapping`] the event source mapping, [`aws`] SQS,
 //! DynamoDB and S3, [`sink`] the endpoints; [`run`] puts them together for a [`mix`]. The driver is

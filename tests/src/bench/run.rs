@@ -97,7 +97,7 @@ enum Subject {
     /// ingest, and dispatch behind its mappings.
     Functions { ingest: Function, mappings: Arc<Mappings> },
     /// With the topics' keys.
-    Dev { dev: Dev, publisher: Publisher, keys: Vec<String> },
+    Dev { dev: Box<Dev>, publisher: Publisher, keys: Vec<String> },
 }
 
 /// A running deployment.

@@ -1,5 +1,6 @@
 //! Parks deliveries, runs the real program of wake until all are back in their queue, and prints
-//! how much memory it took. Needs wake's program: `cargo build --release --bin wake`.
+//! how much memory it took. Needs wake's program: `cargo build --release --bin wake`; and some 300
+//! bytes of memory for each delivery besides those of its message.
 
 use std::{path::PathBuf, process::ExitCode};
 

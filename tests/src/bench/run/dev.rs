@@ -34,6 +34,6 @@ pub(super) async fn start(mix: &Mix, sync: &str, options: &Options) -> anyhow::R
         dev.subscribe(&topic, &name, &sinks.url(&endpoint, mix.https), json!({})).await?;
     }
     let publisher = Publisher::new(&dev.url)?;
-    let subject = Subject::Dev { dev, publisher, keys };
+    let subject = Subject::Dev { dev: Box::new(dev), publisher, keys };
     Deployment::new(mix, subject, book, sinks, JoinSet::new())
 }
