@@ -184,7 +184,7 @@ async fn limits(
 ) -> anyhow::Result<BTreeMap<String, Cost>> {
     let (mix, mut tasks) = (Mix::default(), JoinSet::new());
     let tls = certificate(&options.logs.join("trusted.pem"))?;
-    let sinks = Sinks::start(&mix, options, &Arc::new(Book::new(&mix)), tls).await?;
+    let sinks = Sinks::start(&mix, Duration::ZERO, &Arc::new(Book::new(&mix)), tls).await?;
     let cloud = Arc::new(Cloud::new(Duration::ZERO, Box::new(|_| false)));
     let queue = queue_url(&cloud.serve(None, &mut tasks).await?, DISPATCH);
     let (reqwest, hyper) = (Bare::Reqwest(sinks.plain_url()), Bare::Hyper(sinks.plain_url()));

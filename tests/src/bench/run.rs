@@ -84,6 +84,12 @@ pub struct Options {
     pub publishes_max: usize,
 }
 
+impl Options {
+    fn endpoint_wait(&self) -> Duration {
+        Duration::from_millis(self.endpoint_ms)
+    }
+}
+
 /// The result of one run.
 #[derive(Debug)]
 pub struct Run {
@@ -116,7 +122,7 @@ impl Deployment {
         let book = Arc::new(Book::new(mix));
         let trusted = options.logs.join("trusted.pem");
         let tls = certificate(&trusted)?;
-        let sinks = Sinks::start(mix, options, &book, tls.clone()).await?;
+        let sinks = Sinks::start(mix, options.endpoint_wait(), &book, tls.clone()).await?;
         let sent = Arc::clone(&book);
         let on_send = move |body: &[u8]| {
             sent.enqueued(body);

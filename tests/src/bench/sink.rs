@@ -14,7 +14,6 @@ use super::{
     book::{Book, endpoint_number},
     http::{Reply, Request, Service, serve},
     mix::{Conduct, Endpoint, Mix},
-    run::Options,
 };
 
 /// Everything that endpoints answer with.
@@ -62,17 +61,17 @@ pub struct Sinks {
 }
 
 impl Sinks {
-    /// Starts the endpoints of a mix, over plain HTTP and over TLS.
+    /// Starts the endpoints of a mix, over plain HTTP and over TLS. Each answers after the given time.
     pub async fn start(
         mix: &Mix,
-        options: &Options,
+        answers_after: Duration,
         book: &Arc<Book>,
         tls: TlsAcceptor,
     ) -> anyhow::Result<Self> {
         let sink = Arc::new(Sink {
             book: Arc::clone(book),
             conducts: mix.endpoints().iter().map(|endpoint| endpoint.conduct).collect(),
-            answers_after: Duration::from_millis(options.endpoint_ms),
+            answers_after,
         });
         // All of 127.0.0.0/8 reaches these: each endpoint has an address of its own.
         let plain = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await?;

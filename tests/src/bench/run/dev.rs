@@ -24,7 +24,7 @@ pub(super) async fn start(mix: &Mix, sync: &str, options: &Options) -> anyhow::R
     let dev = Program { path: options.gridpost.clone(), folder, arguments }.start().await?;
     let book = Arc::new(Book::new(mix));
     let tls = certificate(&options.logs.join("trusted.pem"))?;
-    let sinks = Sinks::start(mix, options, &book, tls).await?;
+    let sinks = Sinks::start(mix, options.endpoint_wait(), &book, tls).await?;
     let mut keys = Vec::new();
     for topic in 0..mix.topics {
         keys.push(dev.topic(&topic_name(topic), &json!({})).await?);
