@@ -56,7 +56,6 @@ impl Arguments {
     }
 }
 
-/// The command line with its examples.
 pub fn command() -> clap::Command {
     EXAMPLES.iter().fold(Arguments::command(), |command, (name, lines)| {
         let examples = format!("Examples:\n  gridpost {}", lines.join("\n  gridpost "));

@@ -152,7 +152,6 @@ impl SettingFlags {
         self.max_attempts.is_some() || self.ttl.is_some()
     }
 
-    /// The headers, as delivery attributes.
     pub fn attributes(&self) -> Vec<Value> {
         let fixed = |pairs: &[(String, String)], is_secret: bool| -> Vec<Value> {
             let one = |(name, value): &(String, String)| {
@@ -170,7 +169,6 @@ impl SettingFlags {
         all
     }
 
-    /// The members of a filter that are given.
     pub fn filter(&self) -> Map<String, Value> {
         let (types, advanced) = (&self.included_event_types, &self.advanced_filters);
         members([
@@ -181,7 +179,6 @@ impl SettingFlags {
         ])
     }
 
-    /// The settings of batches that are given.
     pub fn batching(&self) -> Map<String, Value> {
         members([
             ("maxEventsPerBatch", self.max_events_per_batch.map(|count| json!(count))),
@@ -191,7 +188,6 @@ impl SettingFlags {
         ])
     }
 
-    /// The dead-letter destination, where one is given.
     pub fn dead_letter_destination(&self) -> Option<Value> {
         let bucket = members([
             ("bucketName", Some(json!(self.dead_letter_bucket.as_ref()?))),
@@ -202,7 +198,6 @@ impl SettingFlags {
 }
 
 impl SubscriptionFlags {
-    /// The document that these flags describe, for a topic with that delivery profile.
     pub fn to_document(&self, profile: ProfileName) -> Value {
         let mut properties = Map::new();
         let key = |fixed: &Option<String>, path: &Option<String>| {
@@ -284,7 +279,6 @@ fn pair(given: &str) -> Result<(String, String), &'static str> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// The members that have a value.
 fn members<const N: usize>(given: [(&str, Option<Value>); N]) -> Map<String, Value> {
     given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }

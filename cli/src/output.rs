@@ -18,7 +18,6 @@ impl Output {
         Self { json }
     }
 
-    /// Whether the result is wanted as JSON.
     pub fn is_json(self) -> bool {
         self.json
     }

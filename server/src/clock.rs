@@ -36,17 +36,14 @@ impl Speed {
     /// The fastest: a day's schedule takes 144 s.
     pub const MAX: u32 = 600;
 
-    /// So many times as fast.
     pub fn new(times: u32) -> Result<Self, SpeedError> {
         (1..=Self::MAX).contains(&times).then_some(Self(times)).ok_or(SpeedError)
     }
 
-    /// How many times as fast.
     pub fn times(self) -> u32 {
         self.0
     }
 
-    /// Returns the pace of a clock with this speed.
     pub fn pace(self) -> Pace {
         Pace::times(self.0)
     }
@@ -66,9 +63,7 @@ impl FromStr for Speed {
 struct Anchor {
     /// A time of the machine's, in milliseconds since 1970.
     machine_ms: i64,
-    /// What the clock showed then.
     clock_ms: i64,
-    /// How fast it ran from then on.
     speed: u32,
 }
 
@@ -98,7 +93,6 @@ impl Anchor {
     }
 }
 
-/// The clock of the process.
 #[derive(Clone, Debug)]
 pub struct DevClock {
     anchor: Anchor,
@@ -152,12 +146,10 @@ impl DevClock {
         }
     }
 
-    /// How fast it runs.
     pub fn speed(&self) -> Speed {
         self.speed
     }
 
-    /// Waits until the clock shows that time.
     pub async fn sleep_until(&self, until: Timestamp) {
         if until > self.now() {
             // What is less than a millisecond would end before the clock shows the time.

@@ -26,7 +26,6 @@ struct Totals {
 }
 
 impl Counts {
-    /// Adds what a counter of the ledger has counted.
     pub(crate) fn add(
         &self,
         metric: &'static str,

@@ -24,20 +24,14 @@ const PREFIX: &str = "gridpost";
 /// Most lines of one answer.
 const PAGE_LINES: usize = 10_000;
 
-/// A call of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// `logs:FilterLogEvents`.
     FilterLogEvents,
-    /// `logs:DescribeLogGroups`.
     DescribeLogGroups,
-    /// `sqs:ListQueues`.
     ListQueues,
-    /// `sqs:GetQueueAttributes`.
     GetQueueAttributes,
 }
 
-/// The call that a request is, if it is one.
 pub(crate) fn operation(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Operation> {
     let is_call = method == Method::POST && uri.path() == "/";
     let target = headers.get("x-amz-target").filter(|_| is_call)?.to_str().ok()?;
@@ -50,7 +44,6 @@ pub(crate) fn operation(method: &Method, uri: &Uri, headers: &HeaderMap) -> Opti
     }
 }
 
-/// Answers a call.
 pub(crate) async fn answer(
     store: &Embedded,
     log: &Log,
@@ -80,7 +73,6 @@ fn refusal(code: &str, text: &str) -> (StatusCode, Value) {
     (StatusCode::BAD_REQUEST, json!({"__type": code, "message": text}))
 }
 
-/// The queues by their names.
 fn names() -> impl Iterator<Item = (String, Queue)> {
     let own = [Queue::Dispatch, Queue::DeadLetter, Queue::FanOut, Queue::Redrive, Queue::Poison];
     let all = own.into_iter().chain((0..RETRY_QUEUES).map(Queue::Retry));

@@ -56,7 +56,6 @@ struct Requests {
     under_way: Mutex<JoinSet<()>>,
 }
 
-/// Answers requests for ever.
 pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, world: Arc<World>) {
     let requests = Arc::new(Requests { world, under_way: Mutex::default() });
     // Both are dropped with this task, which ends all connections and requests.
@@ -74,7 +73,6 @@ pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, world
     }
 }
 
-/// Answers the requests of one connection.
 async fn connect(stream: TcpStream, tls: Option<TlsAcceptor>, requests: Arc<Requests>) {
     let Some(tls) = tls else { return converse(stream, &requests).await };
     // A client that does not trust the CA breaks off here.
@@ -151,7 +149,6 @@ fn admit(headers: &HeaderMap, uri: &Uri) -> Result<(), &'static str> {
     }
 }
 
-/// Whether a host, perhaps with a port, is this machine.
 fn is_this_machine(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -232,7 +229,6 @@ async fn managed(world: &World, request: Request) -> Reply {
     })
 }
 
-/// An answer of API Gateway's own.
 fn message(status: StatusCode, text: &str) -> Reply {
     json(status, serde_json::json!({ "message": text }).to_string())
 }

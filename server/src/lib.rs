@@ -46,7 +46,6 @@ pub use tasks::Ended;
 /// The bucket that `gridpost dev` names for dead letters. Any other name is a folder beside it.
 pub const DEAD_LETTER_BUCKET: &str = "gridpost";
 
-/// How a process is set.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The port on 127.0.0.1; 0: a free one.
@@ -59,7 +58,6 @@ pub struct Options {
     pub speed: Speed,
     /// The folder of the CA by which both APIs are https instead of http.
     pub tls: Option<PathBuf>,
-    /// Where log lines go.
     pub log: Log,
     /// How often a message is received before it goes to the poison queue: 1 to 1,000.
     pub receives_max: u32,
@@ -110,18 +108,14 @@ impl Default for Options {
     }
 }
 
-/// Why a process did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The port is taken, or may not be used.
     #[error("127.0.0.1:{port} cannot be listened on: {reason}")]
     Port {
-        /// The port.
         port: u16,
-        /// What the system said.
         reason: io::Error,
     },
-    /// The stores can't be opened.
     #[error("the data cannot be opened")]
     Data(#[from] OpenError),
     /// The clock's file can't be written.
@@ -130,7 +124,6 @@ pub enum StartError {
     /// The system's trusted certificates can't be read.
     #[error("the system's trusted certificates cannot be read: {0}")]
     Certificates(io::Error),
-    /// There is no https.
     #[error("https can't be offered")]
     Tls(#[from] TlsError),
 }
@@ -188,7 +181,6 @@ impl Dev {
         self.ca_file.as_deref()
     }
 
-    /// The clock that everything goes by.
     pub fn clock(&self) -> &DevClock {
         &self.world.clock
     }

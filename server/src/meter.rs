@@ -8,7 +8,6 @@ use gridpost_runtime::telemetry::EmbeddedMeter;
 
 use crate::{counts::Counts, log::Log};
 
-/// The counts of one function.
 pub(crate) struct LogMeter {
     counted: EmbeddedMeter,
     function: &'static str,

@@ -24,7 +24,6 @@ fn named(variables: impl Iterator<Item = String>) -> ClientSecrets {
     ClientSecrets { hosts, entra: None }
 }
 
-/// Reads them when they are needed.
 pub(crate) struct Environment;
 
 #[async_trait]

@@ -9,9 +9,7 @@ use gridpost_ports::guard::said;
 #[derive(Debug, thiserror::Error)]
 #[error("{task} has ended, which is a defect of Gridpost's own: {why}")]
 pub struct Ended {
-    /// What it did.
     pub(crate) task: String,
-    /// What its panic says, if it was one.
     pub(crate) why: String,
 }
 

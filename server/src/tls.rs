@@ -28,13 +28,10 @@ use rustls::{
 use time::{Duration, OffsetDateTime};
 use tokio_rustls::TlsAcceptor;
 
-/// The CA's certificate, for clients.
 const CERTIFICATE: &str = "ca.pem";
 
-/// Its key.
 const KEY: &str = "ca-key.pem";
 
-/// How long the CA is valid.
 const CA_LASTS: Duration = Duration::days(3_650);
 
 /// How long a process's certificate is. Some clients refuse one of over 398 days.
@@ -43,18 +40,14 @@ const LASTS: Duration = Duration::days(397);
 /// How much earlier than now both begin: clocks differ.
 const EARLIER: Duration = Duration::days(1);
 
-/// The names of this machine.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// Why there is no https.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The folder of the CA can't be used.
     #[error("{path}: {reason}")]
     File {
-        /// The file or folder.
         path: PathBuf,
-        /// What the system said.
         reason: io::Error,
     },
     /// What a file holds is no key, or no certificate could be made.
@@ -62,9 +55,7 @@ pub enum TlsError {
     Authority(PathBuf, String),
 }
 
-/// What https needs.
 pub(crate) struct Tls {
-    /// Takes connections.
     pub(crate) acceptor: TlsAcceptor,
     /// The certificate that clients must trust.
     pub(crate) ca_file: PathBuf,

@@ -82,7 +82,6 @@ const NO_RESOURCES: &str = "which `gridpost dev` delivers to with --allow-aws al
     the feature aws. Name a webhook here, or use `gridpost up`, which has resources on an emulator, or \
     a deployment on AWS";
 
-/// Everything that runs here.
 pub(crate) struct World {
     pub(crate) clock: Arc<DevClock>,
     pub(crate) store: Embedded,
@@ -97,7 +96,6 @@ pub(crate) struct World {
     pub(crate) wake: wake::Context,
 }
 
-/// What every context is made of.
 struct Parts {
     clock: Arc<DevClock>,
     store: Embedded,
@@ -164,7 +162,6 @@ impl World {
     }
 }
 
-/// The tokens of authenticated endpoints.
 fn tokens(
     client: &HttpClient,
     allowed: &Allowed,
@@ -407,7 +404,6 @@ impl Parts {
     }
 }
 
-/// Asks by the clients that deliver.
 struct Checker(Arc<dyn ResourceClient>);
 
 #[async_trait]

@@ -38,7 +38,6 @@ pub(super) struct Asked {
     events: Option<String>,
 }
 
-/// The page.
 pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> Answer<Response> {
     let events = match given(asked.events.as_ref()) {
         Some(text) => {
@@ -69,7 +68,6 @@ pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> 
     }))
 }
 
-/// What a month costs with so many events, or as many as were counted.
 fn told((counted, fan_out): (u64, u32), sizes: &Sizes, events: Option<u64>) -> Markup {
     let events = events.unwrap_or(counted * MONTH_HOURS / u64::from(COUNTED_HOURS));
     let Sizes { topics, subscriptions, is_whole } = *sizes;
@@ -151,7 +149,6 @@ async fn sizes(app: &App) -> anyhow::Result<Sizes> {
     Ok(sizes)
 }
 
-/// Whether it gets events.
 fn is_real(subscription: &Value) -> bool {
     subscription.pointer("/properties/provisioningState").and_then(Value::as_str)
         == Some("Succeeded")

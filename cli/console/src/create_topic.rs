@@ -16,7 +16,6 @@ use super::page::{Frame, Tab, topic_url};
 use super::subscribe::about_name;
 use gridpost_ops::failure::Refusal;
 
-/// The page.
 pub(super) const URL: &str = "/create-topic";
 
 /// How long keys of publishes are heeded.
@@ -35,7 +34,6 @@ const MAPPED: [(&str, &str, bool); 6] = [
     ("dataVersion", "Data version", true),
 ];
 
-/// The form, empty.
 pub(super) async fn show(State(app): State<App>) -> Markup {
     render(&app, &Fields::default(), &Placed::default(), &html! {})
 }
@@ -60,7 +58,6 @@ pub(super) async fn create(
     Ok((failure::status(&error), render(&app, &fields, &problems, &notice)).into_response())
 }
 
-/// The document of the fields; what is empty is left to the defaults.
 pub(super) fn document(fields: &Fields) -> Value {
     let given = |name: &str| Some(fields.get(name).trim()).filter(|text| !text.is_empty());
     let mut document = json!({"properties": {}});
@@ -135,7 +132,6 @@ pub(super) fn changeable(form: View<'_>) -> Markup {
     }
 }
 
-/// A topic's settings as fields.
 pub(super) fn fields_of(document: &Value) -> Fields {
     let properties = &document["properties"];
     let mut fields = Fields::default();

@@ -16,7 +16,6 @@ use gridpost_ops::{failure::Misuse, output::text_at, subscription};
 /// Event subscriptions that are named before their topic is deleted.
 const SHOWN_MAX: usize = 50;
 
-/// What was typed.
 #[derive(Deserialize)]
 pub(super) struct Typed {
     #[serde(default)]
@@ -34,7 +33,6 @@ impl Typed {
     }
 }
 
-/// What goes with an event subscription.
 pub(super) async fn of_subscription(
     State(app): State<App>,
     Path((topic, name)): Path<(String, String)>,
@@ -58,7 +56,6 @@ pub(super) async fn of_subscription(
     Ok(app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body))
 }
 
-/// What goes with a topic.
 pub(super) async fn of_topic(State(app): State<App>, Path(topic): Path<String>) -> Answer {
     // A name that no topic has is not found, and not shown as empty.
     app.api.topic(&topic).await?;
@@ -97,7 +94,6 @@ fn destination(document: &Value) -> String {
     at("endpointBaseUrl").or(at("resourceId")).unwrap_or("its endpoint").to_owned()
 }
 
-/// What becomes of dead letters.
 fn letters(document: &Value) -> Markup {
     let bucket = document.pointer("/properties/deadLetterDestination/properties/bucketName");
     html! {
@@ -137,7 +133,6 @@ fn waits(healths: Result<&[Value], &anyhow::Error>) -> Markup {
     }
 }
 
-/// What becomes of what waits.
 const DROPPED: &str = "Their events, and those under way, are dropped, counted and logged as SubscriptionDeleted; they \
     become no dead letters.";
 
@@ -152,7 +147,6 @@ fn consent(app: &App, url: &str, wanted: &str) -> Markup {
     }
 }
 
-/// Deletes an event subscription.
 pub(super) async fn delete_subscription(
     State(app): State<App>,
     Path((topic, name)): Path<(String, String)>,
@@ -163,7 +157,6 @@ pub(super) async fn delete_subscription(
     Ok(Redirect::to(&format!("{}?done=deleted", topic_url(&topic))))
 }
 
-/// Deletes a topic with its event subscriptions.
 pub(super) async fn delete_topic(
     State(app): State<App>,
     Path(topic): Path<String>,

@@ -18,7 +18,6 @@ use gridpost_ops::{
     output::{self, text_at},
 };
 
-/// A page of those that wait.
 pub(super) async fn list(
     State(app): State<App>,
     Path((topic, name)): Path<(String, String)>,
@@ -59,7 +58,6 @@ pub(super) async fn list(
     Ok(app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body))
 }
 
-/// An outcome with its status.
 pub(super) fn outcome(document: &Value, outcome: &str, status: &str) -> Markup {
     let text = text_at(document, outcome);
     let class = if text == "Delivered" { "good" } else { "bad" };
@@ -69,7 +67,6 @@ pub(super) fn outcome(document: &Value, outcome: &str, status: &str) -> Markup {
     }
 }
 
-/// One delivery.
 pub(super) async fn show(
     State(app): State<App>,
     Path((topic, name, id)): Path<(String, String, String)>,
@@ -128,7 +125,6 @@ fn facts(document: &Value) -> Markup {
     page::facts(&rows)
 }
 
-/// What comes next, in the words of the command.
 fn next(document: &Value) -> String {
     let described = delivery::describe(document);
     let last = described.lines().last().unwrap_or_default();
@@ -191,7 +187,6 @@ fn points(document: &Value, now: Timestamp) -> Vec<Point> {
     points
 }
 
-/// Has it attempted now.
 pub(super) async fn resend(
     State(app): State<App>,
     Path((topic, name, id)): Path<(String, String, String)>,

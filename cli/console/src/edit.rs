@@ -24,7 +24,6 @@ use gridpost_ops::failure::Refusal;
 
 type Names = Path<(String, String)>;
 
-/// What a page shows.
 struct Shown<'a> {
     fields: &'a Fields,
     made: &'a Made,
@@ -33,7 +32,6 @@ struct Shown<'a> {
     focus: Option<&'a str>,
 }
 
-/// The form.
 pub(super) async fn show(State(app): State<App>, Path((topic, name)): Names) -> Answer {
     let reply = app.api.read_subscription(&topic, &name).await?;
     let was = editable(&reply.document);

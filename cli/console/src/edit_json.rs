@@ -29,7 +29,6 @@ pub(super) fn editable(document: &Value) -> Value {
     json!({ "properties": properties })
 }
 
-/// The form.
 pub(super) async fn show(State(app): State<App>, Path((topic, name)): Names) -> Answer {
     let reply = app.api.read_subscription(&topic, &name).await?;
     let was = editable(&reply.document);

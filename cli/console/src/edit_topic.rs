@@ -22,16 +22,13 @@ use gridpost_ops::{failure::Refusal, output::text_at};
 /// The field that says whether the topic takes events of one's own. No member of a document is called so.
 const OWN: &str = "made.own";
 
-/// Members that can be changed.
 const CHANGEABLE: [&str; 4] =
     ["deliveryProfile", "disableLocalAuth", "idempotency", "inputSchemaMapping"];
 
-/// The page.
 pub(super) fn url(topic: &str) -> String {
     format!("{}/edit", topic_url(topic))
 }
 
-/// What can be changed of a topic.
 fn editable(topic: &Value) -> Value {
     let mut properties = json!({});
     for member in CHANGEABLE {
@@ -61,14 +58,12 @@ fn mine(fields: &Fields, was: &Value) -> Value {
     mine
 }
 
-/// What a page shows.
 struct Shown<'a> {
     fields: &'a Fields,
     made: &'a Made,
     problems: &'a Placed,
 }
 
-/// The form.
 pub(super) async fn show(State(app): State<App>, Path(topic): Path<String>) -> Answer {
     let reply = app.api.read_topic(&topic).await?;
     let was = editable(&reply.document);

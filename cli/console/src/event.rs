@@ -32,7 +32,6 @@ pub(super) struct Asked {
     left_out: LeftOut,
 }
 
-/// The same as it was typed.
 #[derive(Debug, Default, Deserialize)]
 struct Typed {
     topic: Option<String>,
@@ -61,12 +60,10 @@ impl Typed {
     }
 }
 
-/// The form, and what was found.
 pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> Answer {
     answer(&app, &asked).await
 }
 
-/// The same with the event as it was published.
 pub(super) async fn with_event(State(app): State<App>, Form(asked): Form<Asked>) -> Answer {
     answer(&app, &asked).await
 }
@@ -151,7 +148,6 @@ fn search(
     }
 }
 
-/// All that is known.
 fn found_of(app: &App, topic: &str, id: &str, told: &Told) -> Markup {
     let document = told.document();
     let deliveries = document["deliveries"].as_array().cloned().unwrap_or_default();

@@ -8,7 +8,6 @@ use maud::{Markup, html};
 use super::page;
 use gridpost_ops::failure::{Misuse, Refusal, chain};
 
-/// What a page answers.
 pub(super) type Answer<T = Markup> = Result<T, Failure>;
 
 /// Why a page can't be shown, or an action was not done.
@@ -74,31 +73,22 @@ impl IntoResponse for Failure {
     }
 }
 
-/// A path that leads nowhere.
 pub(super) async fn no_such_page() -> Response {
     let body = html! { p { "There is no such page. " a href="/" { "To the overview" } } };
     (StatusCode::NOT_FOUND, page::bare("Not found", &body)).into_response()
 }
 
-/// Why the guard refuses a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// `Host` is not the console's.
     Host,
-    /// It comes from a page of elsewhere.
     OtherSite,
-    /// The browser has no session.
     NotSignedIn {
-        /// What was asked for.
         path: String,
     },
     /// The link was used, or is not one of this run.
     UsedLink,
-    /// The console was started with `--read-only`.
     ReadOnly,
-    /// A change that is no form.
     NoForm,
-    /// A form that is too large.
     TooLarge,
     /// A form without the token of this run's pages.
     FormToken,

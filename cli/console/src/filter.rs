@@ -18,7 +18,6 @@ use gridpost_ops::{
 
 type Names = Path<(String, String)>;
 
-/// The form with the filter that is saved.
 pub(super) async fn show(State(app): State<App>, Path((topic, name)): Names) -> Answer {
     let (of, document) =
         tokio::try_join!(app.api.topic(&topic), app.api.subscription(&topic, &name))?;
@@ -26,7 +25,6 @@ pub(super) async fn show(State(app): State<App>, Path((topic, name)): Names) -> 
     Ok(render(&app, &topic, &name, &form, &html! {}))
 }
 
-/// A filter, and events to try on it.
 #[derive(Deserialize)]
 pub(super) struct Tried {
     filter: String,
@@ -90,13 +88,11 @@ fn render(app: &App, topic: &str, name: &str, form: &Tried, result: &Markup) -> 
     app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)
 }
 
-/// The form for an event to the endpoint.
 pub(super) async fn test_event(State(app): State<App>, Path((topic, name)): Names) -> Answer {
     let (of, _) = tokio::try_join!(app.api.topic(&topic), app.api.subscription(&topic, &name))?;
     Ok(render_test(&app, &topic, &name, &sample(&of), &html! {}))
 }
 
-/// An event.
 #[derive(Deserialize)]
 pub(super) struct Sent {
     event: String,

@@ -11,14 +11,11 @@ use serde_json::Value;
 
 use super::made::Made;
 
-/// The fields of a form by their names, as texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fields(BTreeMap<String, String>);
 
-/// What the button asks for that sent a form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// To save it.
     Save,
     /// One more row of that list.
     Add(String),
@@ -28,7 +25,6 @@ pub(super) enum Asked {
     Choose,
 }
 
-/// A form that was sent.
 #[derive(Debug)]
 pub(super) struct Posted {
     pub(super) fields: Fields,
@@ -37,7 +33,6 @@ pub(super) struct Posted {
 }
 
 impl Posted {
-    /// Of the pairs of a form.
     pub(super) fn of(pairs: Vec<(String, String)>) -> Self {
         let mut all: BTreeMap<_, _> = pairs.into_iter().collect();
         all.remove("csrf");
@@ -71,17 +66,14 @@ impl Fields {
         self.0.get(name).map(String::as_str).unwrap_or_default()
     }
 
-    /// Whether the form has such a field, empty or not.
     pub(super) fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// Whether a box is ticked.
     pub(super) fn is_on(&self, name: &str) -> bool {
         self.get(name) == "yes"
     }
 
-    /// Sets a field, unless to nothing.
     pub(super) fn set(&mut self, name: impl Into<String>, text: impl Into<String>) {
         let text = text.into();
         if !text.is_empty() {
@@ -95,7 +87,6 @@ impl Fields {
         self.0.remove(name);
     }
 
-    /// Ticks a box.
     pub(super) fn tick(&mut self, name: impl Into<String>, is_on: bool) {
         self.set(name, if is_on { "yes" } else { "" });
     }
@@ -124,7 +115,6 @@ impl Fields {
         }
     }
 
-    /// How many rows a list has.
     pub(super) fn rows(&self, list: &str) -> usize {
         let below = format!("{list}.");
         let index = |name: &String| name.strip_prefix(&below)?.split('.').next()?.parse().ok();
@@ -155,7 +145,6 @@ impl Fields {
         }
     }
 
-    /// Whether a row has nothing in those fields.
     pub(super) fn is_blank(&self, list: &str, row: usize, members: &[&str]) -> bool {
         members.iter().all(|member| self.get(&format!("{list}.{row}.{member}")).trim().is_empty())
     }
@@ -177,14 +166,12 @@ pub(super) fn written(text: &str) -> String {
     }
 }
 
-/// The text that a field means.
 pub(super) fn meant(field: &str) -> String {
     let field = field.trim();
     let json = Some(field).filter(|field| field.starts_with('"'));
     json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_else(|| field.to_owned())
 }
 
-/// A list of texts as a field with a line for each.
 pub(super) fn lines(list: &Value) -> String {
     let one = |value: &Value| value.as_str().map_or_else(|| value.to_string(), written);
     list.as_array().into_iter().flatten().map(one).collect::<Vec<_>>().join("\n")
@@ -236,7 +223,6 @@ impl Agreed {
     }
 }
 
-/// Refuses an action that was not agreed to.
 pub(super) fn agreed(given: &str) -> anyhow::Result<()> {
     match given {
         "yes" => Ok(()),

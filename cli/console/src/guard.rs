@@ -46,7 +46,6 @@ const HEADERS: [(HeaderName, &str); 8] = [
 /// The end of a path whose `POST` asks a question and changes nothing.
 const QUESTIONS: [&str; 4] = ["/filter", "/events", "/retry/preview", "/publish/check"];
 
-/// The secrets of one run.
 #[derive(Debug)]
 pub(super) struct Guard {
     hosts: Vec<String>,
@@ -214,7 +213,6 @@ async fn admitted(app: &App, asked: &Asked, request: Request) -> Result<Request,
     }
 }
 
-/// The token of the link.
 #[derive(Deserialize)]
 pub(super) struct SignIn {
     #[serde(default)]

@@ -12,7 +12,6 @@ use super::page;
 use super::{App, topics};
 use gridpost_ops::{failure::Misuse, target};
 
-/// The page with both keys.
 pub(super) async fn reveal(
     State(app): State<App>,
     Path(topic): Path<String>,
@@ -22,7 +21,6 @@ pub(super) async fn reveal(
     topics::of_topic(&app, &topic, Look::default(), Some(&keys)).await
 }
 
-/// Which key.
 #[derive(Deserialize)]
 pub(super) struct Rotate {
     key: String,
@@ -30,7 +28,6 @@ pub(super) struct Rotate {
     agreed: String,
 }
 
-/// Replaces a key, and shows both.
 pub(super) async fn rotate(
     State(app): State<App>,
     Path(name): Path<String>,

@@ -24,13 +24,11 @@ use gridpost_ops::{
 /// How far back it looks, unless said otherwise.
 const SINCE: &str = "6h";
 
-/// How far back.
 #[derive(Deserialize)]
 pub(super) struct Asked {
     since: Option<String>,
 }
 
-/// An hour's counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Hour {
     delivered: u64,
@@ -39,7 +37,6 @@ struct Hour {
     dropped: u64,
 }
 
-/// The page.
 pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> Answer<Response> {
     let since = given(asked.since.as_ref()).unwrap_or_else(|| SINCE.to_owned());
     let span: TimeToLive =

@@ -43,7 +43,6 @@ pub(super) struct Chosen {
     pub(super) left_out: LeftOut,
 }
 
-/// The same as it was typed.
 #[derive(Deserialize)]
 struct Typed {
     reason: Option<String>,
@@ -102,7 +101,6 @@ impl Chosen {
         }
     }
 
-    /// The same as pairs of a query.
     pub(super) fn pairs(&self) -> Vec<(&'static str, &str)> {
         let all = [
             ("reason", &self.reason),
@@ -116,7 +114,6 @@ impl Chosen {
         all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))).collect()
     }
 
-    /// The same as flags of the commands.
     pub(super) fn flags(&self) -> String {
         let flag = |(name, value): (&str, &str)| match (name, value) {
             (_, "") | (EXACT, _) => String::new(),
@@ -128,12 +125,10 @@ impl Chosen {
         self.pairs().into_iter().map(flag).collect()
     }
 
-    /// The same as hidden fields of a form.
     pub(super) fn hidden(&self) -> Markup {
         html! { @for (name, value) in self.pairs() { input type="hidden" name=(name) value=(value); } }
     }
 
-    /// The same in words.
     pub(super) fn told(&self) -> Markup {
         let chosen: Vec<_> = self
             .pairs()
@@ -217,7 +212,6 @@ fn place(topic: &str, one: &Value) -> Option<Vec<Markup>> {
     ])
 }
 
-/// Dead letters of one event subscription.
 pub(super) async fn list(
     State(app): State<App>,
     Path((topic, name)): Path<(String, String)>,
@@ -338,7 +332,6 @@ fn table(url: &str, page: &Page) -> Markup {
     }
 }
 
-/// The page of one dead letter, with its event.
 pub(super) async fn show_one(
     State(app): State<App>,
     Path((topic, name, id)): Path<(String, String, String)>,

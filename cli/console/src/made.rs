@@ -21,17 +21,14 @@ pub(super) struct Made {
 }
 
 impl Made {
-    /// That of a page that is made now.
     pub(super) fn of(etag: Option<&str>, was: &Value) -> Self {
         Self { etag: etag.unwrap_or_default().to_owned(), was: was.to_string() }
     }
 
-    /// That which a form has sent.
     pub(super) fn sent(etag: String, was: String) -> Self {
         Self { etag, was }
     }
 
-    /// The fields.
     pub(super) fn fields(&self) -> Markup {
         html! {
             input type="hidden" name="etag" value=(self.etag);
@@ -39,7 +36,6 @@ impl Made {
         }
     }
 
-    /// The document as the page had it.
     pub(super) fn was(&self) -> Result<Value, Misuse> {
         let was: Value = serde_json::from_str(&self.was).map_err(|_| Self::unknown())?;
         let may_have_members = |value: &Value| value.is_object() || value.is_null();
@@ -75,7 +71,6 @@ pub(super) fn merged(was: &Value, now: &Value, mine: &Value) -> Value {
     merged
 }
 
-/// Both changes: each member that is not as the page had it.
 pub(super) fn told(was: &Value, now: &Value, mine: &Value) -> Markup {
     told_of(was, now, &merged(was, now, mine))
 }
@@ -128,7 +123,6 @@ fn dotted(path: &str) -> String {
     page::visible(path.trim_start_matches('/')).replace('/', ".")
 }
 
-/// What a document has there.
 fn shown(document: &Value, path: &str) -> String {
     match document.pointer(path) {
         None | Some(Value::Null) => "-".to_owned(),

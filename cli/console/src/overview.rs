@@ -19,7 +19,6 @@ use gridpost_ops::{
 const LOOKED_AT_MAX: usize = 1_000;
 const TOPICS_MAX: usize = 1_000;
 
-/// Rows of endpoints in trouble.
 const TROUBLE_MAX: usize = 100;
 
 /// Names of what could not be read that are told.
@@ -35,7 +34,6 @@ struct One {
     health: Value,
 }
 
-/// All that was looked at.
 #[derive(Default)]
 struct Seen {
     topics: usize,
@@ -47,7 +45,6 @@ struct Seen {
 
 /// What could not be read, and why.
 struct Unread {
-    /// The request that was refused.
     what: &'static str,
     whose: String,
     error: anyhow::Error,
@@ -63,7 +60,6 @@ pub(super) struct Asked {
     part: Option<String>,
 }
 
-/// The page.
 pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> Answer<Response> {
     let now = app.settings.target.now().await?;
     let body = html! {

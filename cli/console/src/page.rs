@@ -18,7 +18,6 @@ use gridpost_ops::output::{hides, text_at};
 /// What stays as it is in a part of a path.
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
-/// The pages of the navigation.
 const TABS: [(Tab, &str, &str); 8] = [
     (Tab::Overview, "/", "Overview"),
     (Tab::Topics, "/topics", "Topics"),
@@ -33,7 +32,6 @@ const TABS: [(Tab, &str, &str); 8] = [
 /// Settings of htmx: nothing inline, nothing evaluated, no page kept in the browser's storage.
 const HTMX: &str = r#"{"includeIndicatorStyles":false,"allowEval":false,"allowScriptTags":false,"selfRequestsOnly":true,"historyEnabled":false,"historyCacheSize":0}"#;
 
-/// Which page of the navigation one belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tab {
     Overview,
@@ -46,7 +44,6 @@ pub(super) enum Tab {
     Cost,
 }
 
-/// A page around its content.
 pub(super) struct Frame<'a> {
     pub(super) tab: Tab,
     pub(super) title: &'a str,
@@ -57,7 +54,6 @@ pub(super) struct Frame<'a> {
 }
 
 impl Shared {
-    /// The whole page.
     pub(super) fn page(&self, frame: &Frame<'_>, body: &Markup) -> Markup {
         let settings = &self.settings;
         let command = visible(&format!("gridpost {}{}", frame.command, settings.flags));
@@ -82,12 +78,10 @@ impl Shared {
         document(frame.title, Some(frame.tab), &label, &content)
     }
 
-    /// The token that a form has to send.
     pub(super) fn token(&self) -> Markup {
         html! { input type="hidden" name="csrf" value=(self.guard.form_token()); }
     }
 
-    /// Whether changes are offered.
     pub(super) fn may_change(&self) -> bool {
         !self.settings.read_only
     }
@@ -96,7 +90,6 @@ impl Shared {
 /// Where the part of a page stands that takes its time. Texts are escaped, so none of them is this.
 const LATE: &str = "<!--late-->";
 
-/// The place of that part.
 pub(super) fn late() -> Markup {
     PreEscaped(LATE.to_owned())
 }
@@ -164,22 +157,18 @@ fn document(title: &str, tab: Option<Tab>, label: &Markup, content: &Markup) -> 
     }
 }
 
-/// A part of a path.
 pub(super) fn part(text: &str) -> String {
     utf8_percent_encode(text, KEPT).to_string()
 }
 
-/// A topic's page.
 pub(super) fn topic_url(topic: &str) -> String {
     format!("/topics/{}", part(topic))
 }
 
-/// An event subscription's page, or one below it.
 pub(super) fn subscription_url(topic: &str, name: &str, below: &str) -> String {
     format!("/topics/{}/subscriptions/{}{below}", part(topic), part(name))
 }
 
-/// A URL with a query of those pairs that have a value.
 pub(super) fn with_query(url: &str, pairs: &[(&str, &str)]) -> String {
     let mut query = Serializer::new(String::new());
     query.extend_pairs(pairs.iter().filter(|(_, value)| !value.is_empty()));
@@ -189,7 +178,6 @@ pub(super) fn with_query(url: &str, pairs: &[(&str, &str)]) -> String {
     }
 }
 
-/// The pages above those of an event subscription.
 pub(super) fn above(topic: &str, name: &str) -> Vec<(String, String)> {
     vec![
         ("/topics".to_owned(), "Topics".to_owned()),
@@ -210,17 +198,14 @@ pub(super) fn time(text: &str) -> Markup {
     }
 }
 
-/// A point in time at a place of a document.
 pub(super) fn time_at(document: &Value, pointer: &str) -> Markup {
     time(text_at(document, pointer))
 }
 
-/// A number at a place of a document, its thousands apart.
 pub(super) fn number_at(document: &Value, pointer: &str) -> String {
     document.pointer(pointer).and_then(Value::as_u64).map_or_else(|| "-".to_owned(), number)
 }
 
-/// A number with its thousands apart.
 pub(super) fn number(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -265,7 +250,6 @@ pub(super) fn table(label: &str, head: &[&str], rows: &[Vec<Markup>]) -> Markup 
     }
 }
 
-/// Text as it is, such as JSON.
 pub(super) fn block(label: &str, text: &str) -> Markup {
     html! {
         pre id=(id_of("text", label)) role="region" aria-label=(label) tabindex="0" dir="ltr" { (visible(text)) }
@@ -300,7 +284,6 @@ pub(super) fn visible(text: &str) -> String {
         .collect()
 }
 
-/// What there is to do where there is nothing yet.
 pub(super) fn empty(what: &str, command: &str) -> Markup {
     html! {
         div.empty {
@@ -310,7 +293,6 @@ pub(super) fn empty(what: &str, command: &str) -> Markup {
     }
 }
 
-/// A link to the next page of a list.
 pub(super) fn next_page(url: &str, pairs: &[(&str, &str)], next: Option<&str>) -> Markup {
     html! {
         @if let Some(token) = next {

@@ -31,16 +31,11 @@ const TICKS: [(f64, &str); 12] = [
 /// Least distance of two names below the axis.
 const APART: f64 = 55.0;
 
-/// What a point is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// An attempt that failed.
     Failed,
-    /// One that delivered.
     Delivered,
-    /// One to come.
     Next,
-    /// The end.
     End,
 }
 
@@ -55,15 +50,12 @@ impl Kind {
     }
 }
 
-/// A point on the axis.
 #[derive(Clone, Debug)]
 pub(super) struct Point {
     /// Seconds since the beginning.
     pub(super) at: f64,
     pub(super) kind: Kind,
-    /// What stands above it.
     pub(super) label: String,
-    /// What is said of it.
     pub(super) told: String,
 }
 
@@ -77,7 +69,6 @@ fn coordinate(value: f64) -> String {
     format!("{value:.1}")
 }
 
-/// Points on an axis of time.
 pub(super) fn timeline(name: &str, points: &[Point]) -> Markup {
     let longest = points.iter().map(|point| point.at).fold(10.0, f64::max);
     let mut last = f64::MIN;

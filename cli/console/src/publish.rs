@@ -25,7 +25,6 @@ use gridpost_ops::{
     subscription::send_test,
 };
 
-/// The page of a topic.
 pub(super) fn url(topic: &str) -> String {
     format!("{}/publish", topic_url(topic))
 }
@@ -37,14 +36,12 @@ pub(super) fn sample(topic: &Value) -> String {
     pretty(&made.unwrap_or_else(|_| json!({"test": true})))
 }
 
-/// Whether the event is typed as JSON.
 #[derive(Deserialize)]
 pub(super) struct Look {
     #[serde(rename = "as")]
     way: Option<String>,
 }
 
-/// The form.
 pub(super) async fn show(
     State(app): State<App>,
     Path(topic): Path<String>,
@@ -59,7 +56,6 @@ pub(super) async fn show(
     Ok(render(&app, &document, &fields, &Placed::default(), &html! {}))
 }
 
-/// Publishes the event, or says who would get it.
 pub(super) async fn send(
     State(app): State<App>,
     Path(topic): Path<String>,
@@ -159,7 +155,6 @@ pub(super) fn table_of_verdicts(topic: &str, verdicts: &Value) -> Markup {
     }
 }
 
-/// Parts of a filter that refuse an event.
 pub(super) fn parts(refused: &[Value]) -> Markup {
     html! {
         @for part in refused {
@@ -192,7 +187,6 @@ async fn publish(app: &App, topic: &str, document: &Value, event: &str) -> anyho
     })
 }
 
-/// A text that is JSON, as it is.
 pub(super) fn json_text(text: &str) -> anyhow::Result<Box<RawValue>> {
     serde_json::from_str(text)
         .map_err(|error| Misuse(format!("That is no JSON: {error} of the text")).into())

@@ -19,7 +19,6 @@ use gridpost_ops::{
 
 type Names = Path<(String, String)>;
 
-/// What would be deleted, and the field for the name.
 pub(super) async fn form(
     State(app): State<App>,
     Path((topic, name)): Names,
@@ -125,7 +124,6 @@ fn consent(app: &App, topic: &str, name: &str, chosen: &Chosen) -> Markup {
     }
 }
 
-/// The choice that was counted, and what was typed.
 #[derive(Deserialize)]
 pub(super) struct Typed {
     #[serde(flatten)]
@@ -134,7 +132,6 @@ pub(super) struct Typed {
     typed: String,
 }
 
-/// Deletes them.
 pub(super) async fn run(
     State(app): State<App>,
     Path((topic, name)): Names,

@@ -60,7 +60,6 @@ impl RedriveForm {
     }
 }
 
-/// The form, and the jobs so far.
 pub(super) async fn form(
     State(app): State<App>,
     Path((topic, name)): Names,
@@ -134,7 +133,6 @@ fn list(topic: &str, name: &str, jobs: &[Value]) -> Markup {
     }
 }
 
-/// What is sent, as the form has it.
 #[derive(Deserialize)]
 pub(super) struct Begin {
     #[serde(flatten)]
@@ -182,7 +180,6 @@ async fn probation(app: &App, topic: &str, name: &str) -> Option<String> {
     refusal_by_probation(topic, name, &health)
 }
 
-/// How far a job has come.
 pub(super) async fn show(
     State(app): State<App>,
     Path((topic, name, id)): Path<(String, String, String)>,
@@ -245,7 +242,6 @@ fn progress(job: &Value) -> Markup {
     }
 }
 
-/// What is left out, by the member that counts it.
 const LEFT_OUT: [(&str, &str); 4] = [
     ("redrivenTooOften", "that were sent again too often before"),
     ("sentBefore", "that an earlier redrive has sent"),
@@ -273,7 +269,6 @@ fn chosen_of(job: &Value) -> Markup {
     page::facts(&rows)
 }
 
-/// What can be done with a job as it stands.
 fn actions(app: &App, url: &str, of: (&str, &str), job: &Value, is_refused: bool) -> Markup {
     let counted = job["counted"].as_u64().unwrap_or(0);
     let is_dry = job["dryRun"] == true;
@@ -343,7 +338,6 @@ fn again(job: &Value) -> Markup {
     }
 }
 
-/// Stops a job.
 pub(super) async fn cancel(
     State(app): State<App>,
     Path((topic, name, id)): Path<(String, String, String)>,
@@ -362,7 +356,6 @@ pub(super) struct Resume {
     on_probation: Option<String>,
 }
 
-/// Has a job go on.
 pub(super) async fn resume(
     State(app): State<App>,
     Path((topic, name, id)): Path<(String, String, String)>,

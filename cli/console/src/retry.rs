@@ -34,7 +34,6 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// A policy as if it had been typed.
     fn of(policy: &Value, answers: Option<String>) -> Self {
         let [attempts, minutes, schedule] = texts(policy).map(Some);
         Self { attempts, minutes, schedule, answers }
@@ -44,7 +43,6 @@ impl Asked {
         self.attempts.is_none() && self.minutes.is_none() && self.schedule.is_none()
     }
 
-    /// The policy with what was asked in place of what is saved.
     fn policy(&self, saved: &Value) -> Result<Value, Misuse> {
         if self.is_of_saved() {
             return Ok(saved.clone());
@@ -85,7 +83,6 @@ fn whole(member: &str, text: &str) -> Result<u64, Misuse> {
     text.parse().map_err(|_| Misuse(format!("{member}: `{text}` is no whole number")))
 }
 
-/// What the event subscription and its topic say.
 struct Saved {
     topic: Value,
     subscription: Value,
@@ -108,7 +105,6 @@ impl Saved {
     }
 }
 
-/// The page.
 pub(super) async fn show(
     State(app): State<App>,
     Path((topic, name)): Names,
@@ -121,7 +117,6 @@ pub(super) async fn show(
     Ok(render(&app, &topic, &name, &shown, &html! {}))
 }
 
-/// The policy as it was typed, and what its page was made from.
 #[derive(Debug, Deserialize)]
 pub(super) struct Typed {
     #[serde(flatten)]
@@ -147,7 +142,6 @@ pub(super) async fn preview_typed(
     Ok((status, render(&app, &topic, &name, &shown, &html! {})).into_response())
 }
 
-/// Saves the policy that was asked about.
 pub(super) async fn save(
     State(app): State<App>,
     Path((topic, name)): Names,
@@ -236,7 +230,6 @@ fn render(app: &App, topic: &str, name: &str, shown: &Shown<'_>, refused: &Marku
     app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)
 }
 
-/// The timeline of what was asked, or what is wrong with it.
 fn of_saved(saved: &Saved, policy: &Value, asked: &Asked, answers: &str) -> Markup {
     let Saved { topic, subscription, .. } = saved;
     let line = asked.policy(policy);

@@ -12,7 +12,6 @@ use super::page::with_query;
 /// a name has such characters.
 pub(super) const EXACT: &str = "exact";
 
-/// Fields of which something was left out, as they were given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct LeftOut(Vec<(&'static str, String)>);
 
@@ -75,7 +74,6 @@ fn shown(text: &str) -> String {
     kept.trim().to_owned()
 }
 
-/// A text in which what was left out stands by its number.
 fn numbered(text: &str) -> String {
     let one = |c: char| match hides(c) || (c.is_whitespace() && c != ' ') {
         true => c.escape_unicode().to_string(),
@@ -84,7 +82,6 @@ fn numbered(text: &str) -> String {
     text.chars().map(one).collect()
 }
 
-/// The page of an event.
 pub(super) fn event_url(topic: &str, id: &str) -> String {
     let exact = if is_exact(id) { "yes" } else { "" };
     with_query("/events", &[("topic", topic), ("id", id), (EXACT, exact)])

@@ -22,12 +22,10 @@ use gridpost_ops::{failure::Refusal, output::text_at};
 /// The field that has the topic's delivery profile. No member of a document is called so.
 const KIND: &str = "made.profile";
 
-/// The page.
 pub(super) fn url(topic: &str) -> String {
     format!("{}/subscribe", topic_url(topic))
 }
 
-/// The form, empty.
 pub(super) async fn show(State(app): State<App>, Path(topic): Path<String>) -> Answer {
     let document = app.api.topic(&topic).await?;
     let mut fields = fields_of_new();

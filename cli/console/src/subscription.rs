@@ -19,7 +19,6 @@ use gridpost_ops::{
 
 type Names = Path<(String, String)>;
 
-/// Pages below it, and what they are for.
 const BELOW: [(&str, &str); 5] = [
     ("/deliveries", "Failing deliveries"),
     ("/retry", "Retry schedule"),
@@ -28,11 +27,9 @@ const BELOW: [(&str, &str); 5] = [
     ("/edit", "Edit its document"),
 ];
 
-/// Those that it has where it keeps dead letters.
 const OF_LETTERS: [(&str, &str); 2] =
     [("/dead-letters", "Dead letters"), ("/redrive", "Redrive dead letters")];
 
-/// The page.
 pub(super) async fn show(
     State(app): State<App>,
     Path((topic, name)): Names,
@@ -143,13 +140,11 @@ fn pause_form(app: &App, url: &str, health: &Value) -> Markup {
     }
 }
 
-/// The form of a pause.
 #[derive(Debug, Deserialize)]
 pub(super) struct Pausing {
     life: String,
 }
 
-/// Pauses it.
 pub(super) async fn pause(
     State(app): State<App>,
     Path((topic, name)): Names,
@@ -159,7 +154,6 @@ pub(super) async fn pause(
     Ok(Redirect::to(&subscription_url(&topic, &name, "?done=paused")))
 }
 
-/// Resumes it.
 pub(super) async fn resume(
     State(app): State<App>,
     Path((topic, name)): Names,
@@ -214,7 +208,6 @@ fn signing(app: &App, url: &str, document: &Value, secrets: Option<&Value>) -> M
     }
 }
 
-/// The page with its signing secrets.
 pub(super) async fn reveal_secrets(
     State(app): State<App>,
     Path((topic, name)): Names,
@@ -224,7 +217,6 @@ pub(super) async fn reveal_secrets(
     of_subscription(&app, &topic, &name, &html! {}, Some(&secrets)).await
 }
 
-/// Makes a new signing secret, and shows both.
 pub(super) async fn rotate_secret(
     State(app): State<App>,
     Path((topic, name)): Names,

@@ -20,7 +20,6 @@ pub(super) const LISTS: [(&str, &str, &[&str]); 3] = [
     ("destination.deliveryAttributeMappings", "name", &["name", "value", "sourceField"]),
 ];
 
-/// How a member is written in fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Text,
@@ -62,7 +61,6 @@ const MEMBERS: [(&str, Kind); 18] = [
 /// What can't be changed after the event subscription is made.
 const SCHEMA: &str = "eventDeliverySchema";
 
-/// The field of the destination's type.
 pub(super) const TYPE: &str = "destination.endpointType";
 
 /// Those of a destination's `properties`, and the types that have them.
@@ -88,24 +86,20 @@ const OF_DESTINATION: [(&str, Kind, &[&str]); 12] = [
 const RESOURCES: [&str; 5] =
     ["LambdaFunction", "SqsQueue", "SnsTopic", "KinesisStream", "EventBridgeBus"];
 
-/// Members of a destination of that type.
 fn of_type(kind: &str) -> impl Iterator<Item = (&'static str, Kind)> + use<'_> {
     let is_of = move |(.., types): &&(&str, Kind, &[&str])| types.contains(&kind);
     OF_DESTINATION.iter().filter(is_of).map(|(name, kind, _)| (*name, *kind))
 }
 
-/// Whether destinations of that type have a member.
 pub(super) fn has(kind: &str, member: &str) -> bool {
     of_type(kind).any(|(name, _)| name == member)
 }
 
-/// The types of destinations, each with what is told of it.
 fn types() -> Vec<(&'static str, &'static str)> {
     let resource = ResourceKind::ALL.map(|(name, _)| (name, name));
     std::iter::once(("WebHook", "WebHook: an https endpoint")).chain(resource).collect()
 }
 
-/// A document as fields.
 pub(super) fn fields_of(document: &Value) -> Fields {
     let properties = &document["properties"];
     let mut fields = Fields::default();
@@ -121,14 +115,12 @@ pub(super) fn fields_of(document: &Value) -> Fields {
     fields
 }
 
-/// What fields are at the beginning that make an event subscription.
 pub(super) fn fields_of_new() -> Fields {
     let mut fields = Fields::default();
     fields.set(TYPE, "WebHook");
     fields
 }
 
-/// What the API refused, at the fields.
 pub(super) fn placed(refusal: &Refusal, fields: &Fields) -> Placed {
     let mut problems = Placed::of(refusal);
     problems.rename(|path| rows::field_of_rule(fields, path));
@@ -221,7 +213,6 @@ pub(super) fn document(fields: &Fields, was: &Value, is_new: bool) -> (Value, Pl
     (document, problems)
 }
 
-/// Whether a member of a destination is as it was.
 fn is_same(fields: &Fields, before: &Fields, name: &str, field: &str) -> bool {
     match name {
         // What says which fields are on the page is no change.
@@ -257,7 +248,6 @@ fn put(document: &mut Value, path: &str, value: Option<Value>) {
 }
 
 impl Kind {
-    /// Writes a member into its fields.
     fn show(self, value: &Value, name: &str, fields: &mut Fields) {
         match (self, value) {
             (_, Value::Null) => {}

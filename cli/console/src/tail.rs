@@ -41,13 +41,10 @@ const CAUGHT_UP_MAX: usize = 400;
 /// from there.
 const MOVED_MS: i64 = 60_000;
 
-/// Ids of events that a line shows.
 const IDS_TOLD: usize = 3;
 
-/// Lines that the page begins with.
 const FIRST_MAX: usize = 100;
 
-/// What is followed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "Typed")]
 pub(super) struct Asked {
@@ -55,7 +52,6 @@ pub(super) struct Asked {
     left_out: LeftOut,
 }
 
-/// The same as it was typed.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct Typed {
     topic: Option<String>,
@@ -195,12 +191,10 @@ struct Following {
     follower: Follower,
     /// Read, and not sent yet; the oldest last.
     lines: Vec<AttemptLine>,
-    /// Where the page was left.
     left_ms: i64,
     /// How far the page knows that it has come.
     told_ms: i64,
     is_over: bool,
-    /// Whether the next look is not the first one.
     has_looked: bool,
     _permit: OwnedSemaphorePermit,
 }
@@ -251,7 +245,6 @@ async fn following(
     })
 }
 
-/// A stream that says what is wrong, and ends.
 fn problem(text: &str) -> Response {
     let event = Event::default().event("problem").data(json!(text).to_string());
     Sse::new(stream::iter([Ok::<_, Infallible>(event)])).into_response()

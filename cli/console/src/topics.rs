@@ -16,7 +16,6 @@ use gridpost_ops::{
     subscription::{health, show},
 };
 
-/// A page of all topics.
 pub(super) async fn list(State(app): State<App>, Query(look): Query<Look>) -> Answer {
     let topics = app.api.topics_page(look.after.as_deref()).await?;
     let row = |topic: &Value| {
@@ -44,7 +43,6 @@ pub(super) async fn list(State(app): State<App>, Query(look): Query<Look>) -> An
     Ok(app.page(&frame, &body))
 }
 
-/// One topic.
 pub(super) async fn show(
     State(app): State<App>,
     Path(topic): Path<String>,
@@ -85,7 +83,6 @@ pub(super) async fn of_topic(app: &App, topic: &str, look: Look, keys: Option<&V
     Ok(app.page(&Frame { tab: Tab::Topics, title: topic, above, command }, &body))
 }
 
-/// What a topic's page says of its keys.
 fn key_section(app: &App, topic: &str, document: &Value, keys: Option<&Value>) -> Markup {
     let is_shut = document.pointer("/properties/disableLocalAuth") == Some(&Value::Bool(true));
     let url = topic_url(topic);

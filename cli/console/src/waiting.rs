@@ -23,7 +23,6 @@ use gridpost_ops::{
 /// Messages of the poison queue that are looked at: a look hides them from others for a while.
 const POISON_TOP: u32 = 50;
 
-/// The page.
 pub(super) async fn show(State(app): State<App>, Query(look): Query<Look>) -> Answer {
     let choice = ParkedChoice::default();
     let (parked, poison) = tokio::join!(

@@ -39,14 +39,12 @@ pub struct AttemptLog {
     has_told: Arc<AtomicBool>,
 }
 
-/// A line about a delivery.
 #[derive(Clone, Debug)]
 pub struct AttemptLine {
     /// The log's own id of it: the same each time it is read.
     pub id: String,
     /// When it was logged, in milliseconds since the Unix epoch.
     pub at_ms: i64,
-    /// The line.
     pub line: Value,
 }
 
@@ -88,7 +86,6 @@ impl AttemptLog {
         Ok(found)
     }
 
-    /// What is asked for, of both functions.
     async fn ask(&self, ask: Value) -> anyhow::Result<Vec<AttemptLine>> {
         let mut found = self.of_group(&self.group, ask.clone()).await?.ok_or_else(|| {
             Misuse(format!(
@@ -161,7 +158,6 @@ impl AttemptLine {
         Some(Self { id, at_ms: event["timestamp"].as_i64()?, line })
     }
 
-    /// A text of it.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.line[name].as_str()
     }
@@ -186,12 +182,10 @@ impl AttemptLine {
         self.text("decision") == Some("Delivered")
     }
 
-    /// Whether its delivery carries an event of that id.
     pub fn has_event(&self, id: &str) -> bool {
         self.event_ids().iter().any(|one| one == id)
     }
 
-    /// The ids of the events that its delivery carries.
     pub fn event_ids(&self) -> Vec<String> {
         let ids = self.text("event_ids").and_then(|ids| serde_json::from_str(ids).ok());
         ids.unwrap_or_default()

@@ -34,12 +34,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// found some seconds after they were written.
 const LOGS_SETTLE: Duration = Duration::from_secs(10);
 
-/// What to look at.
 #[derive(Clone, Debug)]
 pub struct AuditOptions {
-    /// This topic alone.
     pub topic: Option<String>,
-    /// This event subscription of the topic alone.
     pub subscription: Option<String>,
     /// Events published within this time, which starts on the hour.
     pub since: TimeToLive,
@@ -133,7 +130,6 @@ async fn look(arguments: &AuditOptions, target: &Target, effort: Effort) -> anyh
     Ok(audit)
 }
 
-/// What waits, and what the functions have logged.
 async fn with_logs(
     arguments: &AuditOptions,
     target: &Target,

@@ -22,33 +22,23 @@ const TRIES_MAX: u32 = 6;
 /// The wait before the second try; it doubles.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 
-/// A service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
-    /// CloudWatch.
     Alarms,
-    /// API Gateway.
     Apis,
-    /// S3.
     Buckets,
-    /// Lambda.
     Functions,
-    /// CloudWatch Logs.
     Logs,
-    /// Service Quotas.
     Quotas,
     /// IAM, which is the same in all regions of a partition.
     Roles,
     /// EventBridge Scheduler.
     Schedules,
-    /// SQS.
     Sqs,
-    /// DynamoDB.
     Tables,
 }
 
 impl Service {
-    /// Its name in hosts and signatures.
     fn name(self) -> &'static str {
         match self {
             Self::Alarms => "monitoring",
@@ -64,7 +54,6 @@ impl Service {
         }
     }
 
-    /// Its name in permissions.
     fn permissions(self) -> &'static str {
         if self == Self::Alarms { "cloudwatch" } else { self.name() }
     }
@@ -106,7 +95,6 @@ impl Service {
     }
 }
 
-/// One service in the deployment's account and region.
 #[derive(Clone, Debug)]
 pub struct AwsApi {
     service: Service,
@@ -115,7 +103,6 @@ pub struct AwsApi {
     signer: Signer,
 }
 
-/// A request to a service.
 #[derive(Clone, Debug)]
 struct Request<'a> {
     /// The operation with its service, which is also the permission for it.
@@ -127,7 +114,6 @@ struct Request<'a> {
 }
 
 impl AwsApi {
-    /// The service where the deployment is.
     pub async fn connect(service: Service, target: &Target) -> anyhow::Result<Self> {
         let name = service.name();
         let (url, signer) = match target.emulator_url() {
@@ -154,12 +140,10 @@ impl AwsApi {
         Ok(Self { service, http: http_client::for_url(&url)?, url, signer })
     }
 
-    /// The region that it is asked in.
     pub fn region(&self) -> &str {
         self.signer.region()
     }
 
-    /// The service at a URL, for tests.
     #[cfg(test)]
     pub(crate) fn at(service: Service, url: &str) -> Self {
         let signer = Signer::of_emulator(service.name(), REGION);
@@ -202,7 +186,6 @@ impl AwsApi {
         self.answered(&request).await.map(drop)
     }
 
-    /// The permission that an operation needs.
     pub fn permission(&self, operation: &str) -> String {
         format!("{}:{operation}", self.service.permissions())
     }

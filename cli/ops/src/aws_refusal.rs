@@ -4,7 +4,6 @@ use anyhow::bail;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A call that the service refused.
 #[derive(Debug, thiserror::Error)]
 #[error("{call} was refused: {code}: {message}{}", self.hint())]
 pub struct AwsRefusal {
@@ -12,12 +11,10 @@ pub struct AwsRefusal {
     pub call: String,
     /// The service's code, such as `AccessDeniedException`.
     pub code: String,
-    /// Its sentence.
     pub message: String,
 }
 
 impl AwsRefusal {
-    /// Whether the identity lacks a permission.
     pub fn is_denied(&self) -> bool {
         matches!(self.code.as_str(), "AccessDeniedException" | "AccessDenied")
     }

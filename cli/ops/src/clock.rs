@@ -44,7 +44,6 @@ impl Clock {
     }
 }
 
-/// The current date and time, UTC.
 #[expect(
     clippy::disallowed_methods,
     reason = "the command line's one clock: event times, signatures"

@@ -9,15 +9,12 @@ use serde::Deserialize;
 pub struct Price {
     /// US dollars for a million units.
     pub dollars_per_million: f64,
-    /// What is counted.
     pub unit: String,
     /// When it was looked up: year and month.
     pub as_of: String,
-    /// Where.
     pub source: String,
 }
 
-/// The price list.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Prices {
@@ -46,12 +43,10 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// The list that this version was made with.
     pub fn current() -> Self {
         serde_json::from_str(include_str!("cost/prices.json")).expect("the list is whole")
     }
 
-    /// All of them.
     pub fn all(&self) -> [&Price; 21] {
         [
             &self.http_api_request,
@@ -83,26 +78,19 @@ impl Prices {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Measured {
-    /// When, and on what.
     pub on: String,
-    /// Of ingest, for a publish.
     pub ingest_ms_per_publish: f64,
-    /// Of ingest, for each event in it.
     pub ingest_ms_per_event: f64,
-    /// Of dispatch, for an invocation.
     pub dispatch_ms_per_invocation: f64,
-    /// Of dispatch, for each request that it makes.
     pub dispatch_ms_per_request: f64,
 }
 
 impl Measured {
-    /// What this version was measured with.
     pub fn current() -> Self {
         serde_json::from_str(include_str!("cost/measured.json")).expect("the figures are whole")
     }
 }
 
-/// By which way publishers come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrontDoor {
     /// API Gateway (`publish_front_door = "HTTP_API"`).
@@ -111,7 +99,6 @@ pub enum FrontDoor {
     FunctionUrl,
 }
 
-/// What is published and delivered, and how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {
     /// Events in a publish, 1 to 5,000.
@@ -127,7 +114,6 @@ pub struct Mix {
     pub event_bytes: u32,
     /// Share of the requests that fail, and succeed when they are made again: 0.0 to 1.0.
     pub failing: f64,
-    /// The way in.
     pub front_door: FrontDoor,
     /// Memory of ingest, in MB.
     pub ingest_mb: u32,
@@ -157,10 +143,8 @@ impl Default for Mix {
     }
 }
 
-/// One line of a bill.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// What is paid for.
     pub what: &'static str,
     /// How many units, for each delivered event.
     pub units: f64,
@@ -168,10 +152,8 @@ pub struct Line {
     pub dollars: f64,
 }
 
-/// What a million delivered events cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bill {
-    /// The parts, logs apart.
     pub lines: Vec<Line>,
     /// What is logged: by Lambda START, END and REPORT of each invocation, by the functions metrics.
     pub logs: Line,
@@ -184,7 +166,6 @@ impl Bill {
     }
 }
 
-/// What a request to SQS is counted by.
 const SQS_CHUNK_BYTES: f64 = 65_536.0;
 
 /// The largest queue message, less what Gridpost keeps for growth of the envelope; see
@@ -214,7 +195,6 @@ const METRIC_LINE: f64 = 300.0;
 /// dispatch. Under load they are shared by all that comes within seconds.
 const QUIET_READS: f64 = 2.0;
 
-/// What a million delivered events of this mix cost.
 pub fn bill(mix: &Mix, prices: &Prices, measured: &Measured) -> Bill {
     let calls = Calls::of(mix);
     let line = |what, units: f64, price: &Price| Line {
@@ -267,14 +247,11 @@ fn dispatch_lines(mix: &Mix) -> f64 {
     LAMBDA_LINES + METRIC_LINE * f64::from(mix.fan_out.min(mix.records_per_invocation))
 }
 
-/// Calls for each delivered event.
 struct Calls {
     publishes: f64,
     api_requests: f64,
-    /// Requests to endpoints.
     requests: f64,
     dispatches: f64,
-    /// As SQS counts them.
     sqs: f64,
     reads: f64,
     writes: f64,
@@ -324,7 +301,6 @@ fn full(messages: f64, at_once: f64, chunks: impl Fn(f64) -> f64) -> f64 {
 /// Another way to get the same events to the same endpoints.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Peer {
-    /// Its name.
     pub name: &'static str,
     /// US dollars for a million delivered events.
     pub dollars: f64,
@@ -362,7 +338,6 @@ pub fn as_of(prices: &Prices) -> &str {
     dates.into_iter().min().unwrap_or_default()
 }
 
-/// Units as people read them.
 pub fn units(units: f64) -> String {
     if units >= 1e6 {
         format!("{:.2} million", units / 1e6)

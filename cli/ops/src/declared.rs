@@ -41,10 +41,8 @@ struct Topic {
     subscriptions: Map<String, Value>,
 }
 
-/// What was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Made {
-    /// How many topics are there now.
     pub topics: usize,
     /// How many event subscriptions are there now.
     pub subscriptions: usize,
@@ -62,7 +60,6 @@ impl Made {
         }
     }
 
-    /// The counts, for programs.
     pub fn members(&self) -> Map<String, Value> {
         let counts = [
             ("topics", self.topics),
@@ -72,14 +69,12 @@ impl Made {
         counts.into_iter().map(|(name, count)| (name.to_owned(), json!(count))).collect()
     }
 
-    /// The counts, for people.
     pub fn told(&self) -> String {
         let topics = output::count(self.topics as u64, "topic");
         let subscriptions = output::count(self.subscriptions as u64, "event subscription");
         format!("{topics} and {subscriptions}, {} of them new", self.created.len())
     }
 
-    /// The same where something was refused.
     fn in_part(&self, refused: &[String], is_broken: bool) -> (String, Map<String, Value>) {
         let mut members = self.members();
         members.insert("created".to_owned(), json!(self.created));

@@ -12,26 +12,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Misuse;
 
-/// Names another file.
 pub const FILE_VARIABLE: &str = "GRIDPOST_DEPLOYMENTS";
 
-/// What the file knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Deployments {
-    /// By their names.
     #[serde(default)]
     pub deployment: BTreeMap<String, Deployment>,
 }
 
-/// Where a deployment is, and who one is there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Deployment {
-    /// Base URL of the manage API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manage_url: Option<String>,
-    /// Base URL of the publish API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub publish_url: Option<String>,
     /// What the names of its functions and queues begin with.
@@ -71,7 +65,6 @@ impl Deployments {
         }
     }
 
-    /// Writes the file, and its folder.
     pub fn write(&self, file: &Path) -> anyhow::Result<()> {
         let write = || -> anyhow::Result<()> {
             if let Some(folder) = file.parent() {

@@ -25,27 +25,21 @@ pub struct Fault {
     pub code: &'static str,
     /// The resource's address in the plan, or those of several, with a comma between them.
     pub address: String,
-    /// What AWS takes.
     pub limit: String,
-    /// What the plan has.
     pub found: String,
-    /// Where AWS says so.
     pub source: &'static str,
 }
 
-/// What is known of the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account {
     /// Its quota of concurrent executions in the region.
     pub concurrency: u64,
     /// Its quota of requests a second to API Gateway.
     pub api_rate: u64,
-    /// Its quota of a burst of them.
     pub api_burst: u64,
 }
 
 impl Default for Account {
-    /// AWS's own defaults.
     fn default() -> Self {
         Self { concurrency: 1_000, api_rate: 10_000, api_burst: 5_000 }
     }

@@ -22,12 +22,9 @@ use crate::{
     target::{Target, before},
 };
 
-/// Which event.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The event's id.
     pub id: String,
-    /// The topic it was published to.
     pub topic: String,
     /// In how long a time attempts are looked for.
     pub since: TimeToLive,
@@ -97,10 +94,8 @@ fn filters(subscriptions: &[Value]) -> BTreeMap<String, String> {
     subscriptions.iter().map(one).collect()
 }
 
-/// All that is to be told.
 pub struct Told {
     arguments: Question,
-    /// The id of the event that was given, where it has one.
     given_id: Option<String>,
     verdicts: Option<Value>,
     /// Why dead letters that may have the event could not be looked into.
@@ -108,7 +103,6 @@ pub struct Told {
     deliveries: Vec<Found>,
     /// All event subscriptions of the topic.
     names: Vec<String>,
-    /// What they want now.
     filters: BTreeMap<String, String>,
     /// Event subscriptions of which no delivery is known and whose endpoints get nothing at present, with
     /// these endpoints' healths.
@@ -279,7 +273,6 @@ impl Told {
         Err(Unfinished(message).into())
     }
 
-    /// It as JSON.
     pub fn document(&self) -> Value {
         let delivery = |found: &Found| {
             let lines: Vec<_> = found.lines.iter().map(|line| &line.line).collect();
@@ -400,7 +393,6 @@ fn minutes(minutes: u32) -> String {
     }
 }
 
-/// What an event subscription makes of the event.
 fn verdict_table(verdicts: &Value) -> String {
     let mut rows = vec![["EVENT SUBSCRIPTION", "MATCHES", "WHY NOT"].map(str::to_owned)];
     for verdict in verdicts["value"].as_array().into_iter().flatten() {

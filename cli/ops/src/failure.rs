@@ -21,9 +21,7 @@ pub struct Unfinished(pub String);
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct SoFar {
-    /// The sentence.
     pub message: String,
-    /// The members.
     pub members: Map<String, Value>,
 }
 
@@ -36,16 +34,13 @@ pub struct InPart {
     pub message: String,
     /// The same for programs: members of the error's JSON.
     pub members: Map<String, Value>,
-    /// Whether it is as for [`Misuse`].
     pub is_misuse: bool,
 }
 
 /// One problem of a refused request, as the server names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detail {
-    /// The finer code.
     pub code: String,
-    /// The sentence.
     pub message: String,
     /// What it is about, where the server says: the JSON path of a member.
     pub target: Option<String>,
@@ -55,13 +50,10 @@ pub struct Detail {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.headline())]
 pub struct Refusal {
-    /// HTTP status.
     pub status: u16,
     /// Event Grid's code, such as `BadRequest`; empty when something before Gridpost refused it.
     pub code: String,
-    /// The server's sentence.
     pub message: String,
-    /// Every single problem.
     pub details: Vec<Detail>,
 }
 
@@ -117,7 +109,6 @@ impl Refusal {
         }
     }
 
-    /// Code, status and sentence.
     fn headline(&self) -> String {
         let Self { status, code, message, .. } = self;
         match code.as_str() {
@@ -167,13 +158,11 @@ fn is_unfinished(error: &anyhow::Error) -> bool {
     error.is::<Unfinished>() || error.is::<SoFar>()
 }
 
-/// What was being done when a refusal came, if that was said.
 fn context(error: &anyhow::Error) -> String {
     let outer = error.chain().take_while(|cause| !cause.is::<Refusal>());
     outer.map(|cause| format!("{cause}: ")).collect()
 }
 
-/// An error and its causes, joined by colons.
 pub fn chain(error: &anyhow::Error) -> String {
     format!("{error:#}")
 }

@@ -3,7 +3,6 @@
 use gridpost_core::ledger::latencies::{Latencies, Latency};
 use serde_json::{Value, json};
 
-/// The percentiles that are shown.
 const PERCENTS: [u32; 3] = [50, 95, 99];
 
 /// What stands above [`cells`].
@@ -17,7 +16,6 @@ pub fn cells(latencies: &Latencies) -> [String; 3] {
     })
 }
 
-/// The percentiles in a line.
 pub fn told(latencies: &Latencies) -> String {
     let events = crate::output::count(latencies.events(), "event");
     let cells = PERCENTS.iter().zip(cells(latencies));

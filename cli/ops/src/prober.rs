@@ -24,29 +24,24 @@ use crate::{
     target::Target,
 };
 
-/// Where its events arrive.
 const PATH: &str = "/prober";
 
-/// What stands before the number of an event.
 const SUBJECT: &str = "gridpost/prober/";
 
 /// How long a publish is tried again. A deployment that accepts nothing for so long is down.
 const ACCEPT_MAX: Duration = Duration::from_secs(120);
 
-/// The pause before a publish is tried again.
 const AGAIN: Duration = Duration::from_millis(250);
 
 /// Publishes on their way at once; more wait, and the rate drops.
 const UNDER_WAY_MAX: usize = 100;
 
-/// What to publish, and for how long.
 #[derive(Clone, Debug)]
 pub struct ProberOptions {
     /// An existing topic; without one, a temporary one that is deleted at the end.
     pub topic: Option<String>,
     /// Events published per second, one in each request.
     pub rate: u64,
-    /// How long to publish.
     pub lasts: TimeSpan,
     /// How long to wait for accepted events that have not arrived.
     pub drain: TimeSpan,
@@ -141,7 +136,6 @@ impl Place {
     }
 }
 
-/// What a publish needs.
 struct Publisher {
     http: reqwest::Client,
     url: String,
@@ -165,7 +159,6 @@ impl Publisher {
         Ok(Self { http: target.http_client(&url)?, url, key, schema, run: clock::random_id() })
     }
 
-    /// Publishes event `number` until it is accepted.
     async fn publish(&self, number: u64, told: &mpsc::UnboundedSender<Told>) {
         let begun_at = Instant::now();
         loop {
@@ -214,20 +207,17 @@ impl Publisher {
         }
     }
 
-    /// The number of an event of this run.
     fn number_of(&self, event: &Value) -> Option<u64> {
         let data = &event["data"];
         (data["run"] == self.run.as_str()).then(|| data["number"].as_u64()).flatten()
     }
 }
 
-/// A publish that was not accepted.
 struct Refused {
     reason: String,
     is_final: bool,
 }
 
-/// What publishes tell.
 enum Told {
     Accepted { number: u64, begun_at: Instant, at: Instant },
     Refused { reason: String, is_final: bool },

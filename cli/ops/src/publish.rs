@@ -12,16 +12,12 @@ use crate::{
 /// A topic's input schema, as far as it shapes a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputSchema {
-    /// Event Grid's own.
     EventGrid,
-    /// CloudEvents 1.0.
     CloudEvents,
-    /// The publishers' own.
     Custom,
 }
 
 impl InputSchema {
-    /// The input schema of a topic's document.
     pub fn of_topic(topic: &Value) -> anyhow::Result<Self> {
         match topic.pointer("/properties/inputSchema").and_then(Value::as_str) {
             Some("EventGridSchema") | None => Ok(Self::EventGrid),
@@ -44,15 +40,10 @@ impl InputSchema {
 
 /// The event that flags describe, ready to be sent.
 pub struct Event<'a> {
-    /// Its id.
     pub id: &'a str,
-    /// Its event type.
     pub event_type: &'a str,
-    /// Its subject.
     pub subject: &'a str,
-    /// Where CloudEvents say that it comes from.
     pub source: &'a str,
-    /// When it happened.
     pub time: &'a str,
     /// Its data, as the JSON text that is sent: a value would round long numbers, and drop members that stand
     /// twice.
@@ -69,7 +60,6 @@ impl Event<'_> {
         }
     }
 
-    /// The event by itself.
     pub fn text(&self, schema: InputSchema) -> String {
         let others = match schema {
             InputSchema::EventGrid => json!({

@@ -34,49 +34,37 @@ const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// How an endpoint behaves. Handshakes are always answered at once, and use up no answer.
 #[derive(Clone, Debug)]
 pub struct Behaviour {
-    /// Status by status.
     pub answers: Answers,
-    /// Time between a request and its answer.
     pub delay: Duration,
 }
 
 impl Behaviour {
-    /// Answers at once.
     pub fn prompt(answers: Answers) -> Self {
         Self { answers, delay: Duration::ZERO }
     }
 }
 
-/// What a request was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Event Grid's validation event, or the CloudEvents `OPTIONS` request.
     Handshake,
-    /// Anything else.
     Delivery,
 }
 
-/// A request as it arrived.
 #[derive(Clone, Debug)]
 pub struct Arrival {
     /// When its last byte was read.
     pub at: Instant,
-    /// What it was for.
     pub purpose: Purpose,
-    /// HTTP method.
     pub method: String,
     /// Path, without the query.
     pub path: String,
-    /// Headers.
     pub headers: HeaderMap,
-    /// Body.
     pub body: Bytes,
-    /// The status it is answered with.
     pub status: u16,
 }
 
 impl Arrival {
-    /// A header's text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
@@ -119,7 +107,6 @@ impl Receiver {
         Ok(Self { address, accepting: tokio::spawn(accept(listener, Arc::new(script))) })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -136,7 +123,6 @@ impl Drop for Receiver {
     }
 }
 
-/// What to answer, and whom to tell.
 struct Script {
     by_path: HashMap<String, Behaviour>,
     otherwise: Behaviour,
@@ -240,7 +226,6 @@ fn empty(status: u16) -> Response<Full<Bytes>> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answers(Vec<u16>);
 
-/// Why a list of answers was refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{given}` is no HTTP status from 200 to 599; write one, or several as in 500,500,200")]
 pub struct AnswersError {
@@ -248,7 +233,6 @@ pub struct AnswersError {
 }
 
 impl Answers {
-    /// Always `status`.
     pub fn always(status: u16) -> Self {
         Self(vec![status])
     }

@@ -16,7 +16,6 @@ use self::plan::{Alias, Route};
 /// What a rollout needs of an account. Functions are named by their role in the deployment (`dispatch`).
 #[expect(async_fn_in_trait, reason = "no caller sends these futures to another thread")]
 pub trait Account {
-    /// A function's alias, where it has one.
     async fn alias(&self, role: &str) -> anyhow::Result<Option<Alias>>;
 
     /// A function's published versions, where there is such a function.
@@ -25,6 +24,5 @@ pub trait Account {
     /// Leads a function's alias elsewhere, if it is unchanged since `revision`.
     async fn lead(&self, role: &str, route: Route, revision: &str) -> anyhow::Result<()>;
 
-    /// The deployment's alarms.
     async fn alarms(&self) -> anyhow::Result<Vec<Alarm>>;
 }

@@ -48,13 +48,10 @@ impl std::str::FromStr for ProbationSeconds {
     }
 }
 
-/// Whose timeline it is.
 pub struct Subject {
-    /// The topic's delivery profile.
     pub profile: ProfileName,
     /// Which column of the status table applies.
     pub kind: EndpointKind,
-    /// The policy as a document.
     pub policy: Value,
     /// Whether it waits for the end of a probation instead of ending at one.
     pub delays_on_probation: bool,
@@ -63,9 +60,7 @@ pub struct Subject {
 /// A row of the status table of an event subscription's own.
 #[derive(Clone, Debug)]
 pub struct StatusRule {
-    /// Which row of the status table.
     pub row: String,
-    /// What it says, as a document has it.
     pub rule: Value,
 }
 
@@ -108,7 +103,6 @@ impl std::str::FromStr for Response {
     }
 }
 
-/// The circumstances of a timeline.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Circumstances<'c> {
     /// The deployment's own durations of probation.
@@ -159,7 +153,6 @@ pub fn preview(
     played(subject, &answers, Circumstances::default())
 }
 
-/// A policy, or all that is wrong with its document.
 fn checked(policy: Value, profile: ProfileName) -> Result<RetryPolicy, Misuse> {
     resource::read_retry_policy(policy, profile).map_err(|problems| {
         let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
@@ -167,7 +160,6 @@ fn checked(policy: Value, profile: ProfileName) -> Result<RetryPolicy, Misuse> {
     })
 }
 
-/// What a saved event subscription says, and its topic.
 pub fn saved(topic: &Value, subscription: &Value) -> Subject {
     let properties = &subscription["properties"];
     let profile = serde_json::from_value(topic["properties"]["deliveryProfile"].clone());
@@ -196,7 +188,6 @@ impl Probation {
         Self { policy, durations: Durations::default() }
     }
 
-    /// With the deployment's own.
     fn with(self, own: &[ProbationSeconds]) -> Self {
         let own = own.iter().map(|one| (one.outcome, one.seconds));
         let durations = self.durations.with(own.collect::<BTreeMap<_, _>>());

@@ -12,7 +12,6 @@ use aws_sigv4::http_request::{
 use aws_sigv4::sign::v4;
 use time::OffsetDateTime;
 
-/// S3's.
 pub const S3: &str = "s3";
 
 /// Works with every way of signing in that the AWS CLI knows, of which this program knows only some.
@@ -43,7 +42,6 @@ impl Signer {
         Self { region: region.to_owned(), service, credentials }
     }
 
-    /// The identity that has these credentials.
     pub(crate) fn of(credentials: Credentials, service: &'static str, region: &str) -> Self {
         Self::asking(credentials, service, region)
     }
@@ -53,7 +51,6 @@ impl Signer {
         Self { region: region.to_owned(), ..self }
     }
 
-    /// The region of its signatures.
     pub fn region(&self) -> &str {
         &self.region
     }

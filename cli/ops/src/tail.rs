@@ -33,12 +33,9 @@ const SLICE_MS: i64 = 600_000;
 /// Lines of the log after which no further slice is read.
 const READ_MAX: usize = 10_000;
 
-/// Which attempts and ends.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Only deliveries of this topic.
     pub topic: Option<String>,
-    /// Only those of this event subscription of the topic.
     pub name: Option<String>,
     /// Only attempts with one of these outcomes, such as `Busy`; none for all.
     pub outcome: Vec<String>,
@@ -153,7 +150,6 @@ impl CaughtUp {
     }
 }
 
-/// A part of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slice {
     from_ms: i64,
@@ -179,7 +175,6 @@ struct Seen {
 }
 
 impl Seen {
-    /// From where on the next look reads.
     fn next_from(&self) -> i64 {
         (self.newest_ms - OVERLAP_MS).max(self.began_ms)
     }

@@ -38,19 +38,14 @@ const CLOCK_WAIT: Duration = Duration::from_secs(5);
 /// local stack that `gridpost dev` or `gridpost up` started.
 #[derive(Clone, Debug, Default)]
 pub struct TargetArguments {
-    /// Base URL of the manage API.
     pub manage_url: Option<String>,
-    /// Base URL of the publish API.
     pub publish_url: Option<String>,
-    /// A deployment by its name.
     pub deployment: Option<String>,
     /// What the names of the deployment's functions and queues begin with.
     pub name_prefix: Option<String>,
-    /// The folder of the local stack.
     pub home: Option<PathBuf>,
 }
 
-/// The deployment that a command is for.
 #[derive(Clone, Debug, Default)]
 pub struct Target {
     manage_url: Option<String>,
@@ -162,7 +157,6 @@ impl Target {
         })
     }
 
-    /// A client for one of the deployment's URLs.
     pub fn http_client(&self, url: &str) -> anyhow::Result<reqwest::Client> {
         http_client::trusting(url, self.ca_file.as_deref())
     }
@@ -256,12 +250,10 @@ impl Target {
         self.ca_file.as_deref()
     }
 
-    /// The URL of the resource API, where one is known.
     pub fn manage_url(&self) -> Option<&str> {
         self.manage_url.as_deref()
     }
 
-    /// The emulator that stands for AWS, where one does.
     pub fn emulator_url(&self) -> Option<&str> {
         self.emulator_url.as_deref()
     }
@@ -276,17 +268,14 @@ impl Target {
         self.aws_profile.as_deref()
     }
 
-    /// The URL of the publish API, where one is known.
     pub fn publish_url(&self) -> Option<&str> {
         self.publish_url.as_deref()
     }
 
-    /// Whether a resource API is known.
     pub fn has_manage_url(&self) -> bool {
         self.manage_url.is_some()
     }
 
-    /// Where events of `topic` are posted, if the publish URL is known.
     pub fn events_url(&self, topic: &str, is_namespace: bool) -> Option<String> {
         let base = self.publish_url.as_deref()?.trim_end_matches('/');
         let path = if is_namespace { ":publish" } else { "/api/events" };

@@ -38,7 +38,6 @@ use queue::Queue;
 use steps::Trial;
 use webhook::Webhook;
 
-/// What to try it with.
 #[derive(Clone, Debug)]
 pub struct VerifyOptions {
     /// ARN or URL of an SQS queue that the deployment may deliver to and nothing else uses.
@@ -47,17 +46,13 @@ pub struct VerifyOptions {
     pub webhook: Option<String>,
     /// ARN or URL of the queue to which that webhook reports what it receives.
     pub reports: Option<String>,
-    /// Bucket for dead letters.
     pub dead_letter_bucket: Option<String>,
     /// Only these steps, and those that they depend on; none for all.
     pub only: Vec<Step>,
     /// Events to deliver one after another, to the webhook and to the queue.
     pub events: u32,
-    /// Event subscriptions in the fan-out step.
     pub fan_out: u32,
-    /// Events to publish at once in the fan-out step.
     pub fan_out_events: u32,
-    /// Whether to remove what earlier runs left behind.
     pub remove_leftovers: bool,
 }
 
@@ -170,7 +165,6 @@ async fn clear(
     still
 }
 
-/// What there is to try things with.
 struct With {
     ground: Ground,
     /// Tells this run's events and requests from those of others.

@@ -4,7 +4,6 @@ use clap_complete::Shell;
 
 use crate::{arguments, output};
 
-/// Prints the script for `shell`.
 pub fn run(shell: Shell) {
     output::text(&script(shell));
 }

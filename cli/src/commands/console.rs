@@ -11,7 +11,6 @@ use crate::{
 };
 use gridpost_console::{Console, Settings};
 
-/// The port, unless another one is named.
 const PORT: u16 = 7071;
 
 /// How the console runs.
@@ -81,7 +80,6 @@ fn flags(arguments: &TargetArguments) -> String {
     given.map(|(flag, value)| format!(" --{flag} {value}")).collect()
 }
 
-/// Opens the browser of the system, if there is one.
 fn open(url: &str) -> bool {
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let mut command = Command::new(program);

@@ -168,7 +168,6 @@ fn text(mix: &Mix, bill: &Bill, prices: &Prices, measured: &Measured) -> String 
     text
 }
 
-/// The mixes of the page, by name.
 fn mixes() -> Vec<(&'static str, Mix)> {
     let usual = Mix::default();
     let ten = Mix { events_per_publish: 10, ..usual.clone() };

@@ -51,7 +51,6 @@ pub struct OneArguments {
     of: Whose,
 }
 
-/// Runs `gridpost delivery`.
 pub async fn run(
     command: DeliveryCommand,
     target: &TargetArguments,

@@ -45,7 +45,6 @@ pub struct AddArguments {
     aws_profile: Option<String>,
 }
 
-/// Runs `gridpost deployment`.
 pub fn run(
     command: DeploymentCommand,
     target: &TargetArguments,
@@ -98,7 +97,6 @@ impl AddArguments {
     }
 }
 
-/// What Terraform says of a deployment.
 fn outputs(folder: &Path) -> anyhow::Result<Value> {
     let ran = Command::new("terraform")
         .arg(format!("-chdir={}", folder.display()))

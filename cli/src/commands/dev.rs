@@ -42,16 +42,13 @@ use in_process::{Alone, Written};
 /// As many files as the process may have open, where the system lets it.
 const OPEN_FILES: u64 = 20_000;
 
-/// The port, unless another one is named.
 const PORT: u16 = 7070;
 
 /// How long an end may take that a demonstration has to be cleared away for.
 const FORGET_MAX: Duration = Duration::from_secs(2);
 
-/// Levels of the log, from nothing to everything.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// What tells programs of a CA, and which programs.
 const TRUST: [(&str, &str); 3] = [
     ("SSL_CERT_FILE", "OpenSSL, Go, .NET, curl, gridpost"),
     ("REQUESTS_CA_BUNDLE", "Python"),
@@ -181,7 +178,6 @@ pub async fn run(
     ended
 }
 
-/// Resolves when the terminal was closed, if that is to be heard.
 async fn terminal_closed(hung_up: Option<&mut Signal>) {
     match hung_up {
         Some(hung_up) => {
@@ -304,7 +300,6 @@ fn options(arguments: &DevArguments, data: Option<PathBuf>, home: &Home, log: Lo
     Options { port, data, sync, speed, tls, log, ..Options::default() }
 }
 
-/// A failed start, with what to do about it.
 fn explained(error: StartError, port: u16) -> anyhow::Error {
     let hint = match &error {
         StartError::Port { .. } if port != 0 => {

@@ -30,7 +30,6 @@ pub struct ExplainArguments {
     since: TimeToLive,
 }
 
-/// Runs `gridpost explain`.
 pub async fn run(
     arguments: ExplainArguments,
     target: &TargetArguments,

@@ -114,7 +114,6 @@ fn write(folder: &Path, document: &Value, root: &Root) -> anyhow::Result<Vec<Pat
     Ok(files.to_vec())
 }
 
-/// What was written, and how to go on.
 fn next(folder: &Path, files: &[PathBuf], export: &Export) -> String {
     let mut lines: Vec<_> = files.iter().map(|file| format!("wrote {}", file.display())).collect();
     lines.extend([String::new(), "Next:".to_owned()]);

@@ -73,7 +73,6 @@ fn headers(arrival: &Arrival) -> impl Iterator<Item = (&str, String)> {
     arrival.headers.iter().map(move |(name, value)| (name.as_str(), text(value.as_bytes())))
 }
 
-/// An arrival as a line of JSON.
 #[derive(Serialize)]
 struct Line<'a> {
     time: &'a str,

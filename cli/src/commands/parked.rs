@@ -119,7 +119,6 @@ pub async fn run(
     }
 }
 
-/// What ends where they are canceled.
 fn consent(found: &[Value]) -> String {
     let events = found.iter().filter_map(|one| one["events"].as_u64()).sum();
     format!(

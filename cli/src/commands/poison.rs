@@ -99,7 +99,6 @@ pub async fn run(
     Ok(())
 }
 
-/// What is given up where messages are purged.
 fn consent(messages: u64) -> String {
     format!(
         "This permanently deletes {} with the events in them. Repeat with --yes.",

@@ -62,7 +62,6 @@ pub struct PublishArguments {
     key: Option<String>,
 }
 
-/// Runs `gridpost publish`.
 pub async fn run(
     arguments: PublishArguments,
     target: &TargetArguments,

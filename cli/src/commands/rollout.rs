@@ -148,14 +148,12 @@ fn stopped() -> anyhow::Result<impl Future<Output = ()>> {
     })
 }
 
-/// The functions with their versions.
 fn rows(shifts: &[Shift]) -> String {
     let row =
         |Shift { function, from, to }: &Shift| [function.clone(), format!("version {from} → {to}")];
     columns(&shifts.iter().map(row).collect::<Vec<_>>())
 }
 
-/// What a rollout would do.
 fn planned<A>(rollout: &Rollout<'_, A>, alarms: &[Alarm]) -> Value {
     json!({
         "outcome": "Planned",

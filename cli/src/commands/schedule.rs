@@ -91,7 +91,6 @@ enum EndpointArgument {
     Resource,
 }
 
-/// Prints the timeline.
 pub async fn run(
     arguments: &ScheduleArguments,
     target: &TargetArguments,
@@ -114,7 +113,6 @@ pub async fn run(
     Ok(())
 }
 
-/// What the flags say.
 fn given(arguments: &ScheduleArguments) -> Subject {
     let profile = match arguments.profile {
         ProfileArgument::Basic => ProfileName::Basic,
@@ -166,7 +164,6 @@ fn text(document: &Value) -> String {
     format!("{}\n{end}{}", output::columns(&rows), warnings.collect::<String>())
 }
 
-/// The reason that a time-to-live ends by.
 const EXPIRED: &str = "TimeToLiveExceeded";
 
 fn at(seconds: &Value) -> String {

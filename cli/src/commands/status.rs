@@ -124,7 +124,6 @@ fn text(document: &Value, home: &Home) -> String {
     output::columns(&rows)
 }
 
-/// A row for each topic.
 fn topic_rows(document: &Value) -> Vec<[String; 2]> {
     let topics = document["topics"].as_array().into_iter().flatten();
     let row = |topic: &Value| {

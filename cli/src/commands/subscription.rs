@@ -169,7 +169,6 @@ fn delivery_profile(topic: &Value) -> ProfileName {
     serde_json::from_value(named).unwrap_or(ProfileName::Basic)
 }
 
-/// Runs `gridpost subscription`.
 pub async fn run(
     command: SubscriptionCommand,
     target: &TargetArguments,
@@ -315,7 +314,6 @@ async fn delete(
     Ok(())
 }
 
-/// The retry policy that a patch names.
 fn policy_of(patch: &Value) -> Option<&Value> {
     patch.pointer("/properties/retryPolicy").or_else(|| patch.get("retryPolicy"))
 }
@@ -346,7 +344,6 @@ async fn make(create: &CreateArguments, api: &ManageApi) -> anyhow::Result<Reply
     })
 }
 
-/// What goes with an event subscription.
 fn consent(topic: &str, name: &str, health: &Value) -> String {
     let waiting = &health["waitingDeliveries"];
     let more = if waiting["isComplete"] == Value::Bool(false) { "more than " } else { "" };

@@ -177,7 +177,6 @@ impl CreateArguments {
     }
 }
 
-/// Runs `gridpost topic`.
 pub async fn run(
     command: TopicCommand,
     target: &TargetArguments,
@@ -274,7 +273,6 @@ fn undone(existing: &Value, document: &Value) -> Vec<String> {
     defaults.into_iter().filter_map(change).collect()
 }
 
-/// What goes with a topic.
 fn consent(topic: &str, subscriptions: &[Value]) -> String {
     let names: Vec<_> = subscriptions.iter().map(|one| text_at(one, "/name")).collect();
     let names = match names.is_empty() {

@@ -124,7 +124,6 @@ pub async fn run(
     }
 }
 
-/// SIGINT and SIGTERM, from when it is made.
 struct Stop([Signal; 2]);
 
 impl Stop {

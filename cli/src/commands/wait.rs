@@ -51,7 +51,6 @@ pub struct WaitArguments {
     timeout: TimeSpan,
 }
 
-/// What was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counted {
     delivered: u64,

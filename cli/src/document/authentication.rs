@@ -153,7 +153,6 @@ pub struct AuthenticationFlags {
 }
 
 impl AuthenticationFlags {
-    /// The names of all of them.
     pub const NAMES: [&str; 22] = [
         "oauth_token_url",
         "entra_tenant",
@@ -179,7 +178,6 @@ impl AuthenticationFlags {
         "aws_identity_algorithm",
     ];
 
-    /// The type that they name, if they name one.
     fn kind(&self) -> Option<&'static str> {
         let kinds = [
             (self.oauth_token_url.is_some(), "OAuth2ClientCredentials"),
@@ -192,7 +190,6 @@ impl AuthenticationFlags {
         kinds.iter().find(|(is_given, _)| *is_given).map(|(_, kind)| *kind)
     }
 
-    /// Whether they name a type, and so describe a whole authentication.
     pub fn name_type(&self) -> bool {
         self.kind().is_some()
     }

@@ -26,7 +26,6 @@ pub struct Artefacts {
 struct Release {
     version: String,
     architecture: String,
-    /// By function.
     sha256: BTreeMap<String, String>,
 }
 
@@ -65,7 +64,6 @@ impl Artefacts {
     }
 }
 
-/// The folder of an archive.
 fn unpacked(folder: &Path, name: String) -> anyhow::Result<PathBuf> {
     let path = folder.join(&name);
     if path.is_dir() {

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use crate::{child, prerequisites::Tools, python::Environment};
 use gridpost_ops::{home::Home, progress::Progress};
 
-/// The functions as zip files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Functions {
     /// Folder that holds `{name}/bootstrap.zip` of each function, or a release's `{name}.zip`.
@@ -28,12 +27,10 @@ pub enum Profile {
     /// Not optimised: built in a fraction of the time.
     #[default]
     Dev,
-    /// As they are deployed on AWS.
     Release,
 }
 
 impl Profile {
-    /// Its name, as Cargo knows it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Dev => "dev",
@@ -42,13 +39,11 @@ impl Profile {
     }
 }
 
-/// What Cargo says of the workspace.
 #[derive(Debug, PartialEq, Eq)]
 struct Workspace {
     target_directory: PathBuf,
     /// The programs of the packages below `functions/`, sorted.
     binaries: Vec<String>,
-    /// Packages that are compiled for them, their own included.
     compiled: usize,
 }
 
@@ -129,7 +124,6 @@ fn read_metadata(document: &Value, functions: &Path) -> Option<Workspace> {
     (!workspace.binaries.is_empty()).then_some(workspace)
 }
 
-/// The programs of a package.
 fn programs(package: &Value) -> impl Iterator<Item = String> {
     let is_program = |target: &&Value| {
         target["kind"].as_array().is_some_and(|kinds| kinds.contains(&json!("bin")))

@@ -40,21 +40,15 @@ const CASES_MAX: Duration = Duration::from_secs(90);
 /// For Azure's SDK to start and publish four events.
 const PUBLISH_MAX: Duration = Duration::from_secs(60);
 
-/// What a case showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// What the case is about.
     pub title: &'static str,
-    /// What was seen, line by line.
     pub lines: Vec<String>,
 }
 
-/// Where it is shown, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Show<'a> {
-    /// What runs.
     pub connection: &'a Connection,
-    /// Who publishes.
     pub publisher: Publisher<'a>,
     /// Where dead letters are read back.
     pub letters: Letters<'a>,
@@ -62,16 +56,12 @@ pub struct Show<'a> {
     pub speed: u32,
 }
 
-/// Who publishes.
 #[derive(Clone, Copy, Debug)]
 pub enum Publisher<'a> {
-    /// Azure's SDK, in a Python environment.
     AzureSdk(&'a Environment),
-    /// This program.
     Own,
 }
 
-/// Runs all cases.
 pub async fn run(show: Show<'_>, progress: &Progress) -> anyhow::Result<Vec<Shown>> {
     let connection = show.connection;
     let (sender, arrivals) = mpsc::unbounded_channel();
@@ -298,7 +288,6 @@ impl Run<'_> {
     }
 }
 
-/// One attempt in the live log.
 fn log_line(arrival: &Arrival, case: &Case, since_published: Duration) -> String {
     let since_s = since_published.as_secs_f64();
     let count = arrival.header("aeg-delivery-count").unwrap_or("-");

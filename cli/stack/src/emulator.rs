@@ -38,7 +38,6 @@ const LOG_TAIL_BYTES: u64 = 4_000;
 
 const LAUNCHER: &str = include_str!("../emulator/launcher.py");
 
-/// The emulator of one local stack.
 #[derive(Clone, Debug)]
 pub struct Emulator {
     home: Home,
@@ -56,7 +55,6 @@ impl Emulator {
         programs.text(quotas::FRONT).text(&Environment::version()).value()
     }
 
-    /// Its URL on `port`.
     pub fn url(port: u16) -> String {
         format!("http://127.0.0.1:{port}")
     }
@@ -67,7 +65,6 @@ impl Emulator {
         is_alive && answers(record.port).await
     }
 
-    /// The processes of the emulator and its functions.
     pub fn processes(&self) -> Vec<processes::Process> {
         processes::of_stack(&self.home.emulator(), &self.launcher())
     }
@@ -111,7 +108,6 @@ impl Emulator {
         Ok(EmulatorRecord { pid, port, version: Self::version() })
     }
 
-    /// Stops it, its functions included. Not running is as good.
     pub async fn stop(&self) -> anyhow::Result<()> {
         processes::stop(&self.home.emulator(), &self.launcher(), STOP_MAX).await.map(drop)
     }
@@ -180,12 +176,10 @@ impl Emulator {
     }
 }
 
-/// Whether `port` on 127.0.0.1 can be listened on.
 pub fn is_free(port: u16) -> bool {
     TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).is_ok()
 }
 
-/// A free port on 127.0.0.1.
 pub fn free_port() -> anyhow::Result<u16> {
     let mut ports = PORT_FIRST..PORT_FIRST + PORTS_TRIED;
     let last = PORT_FIRST + PORTS_TRIED - 1;

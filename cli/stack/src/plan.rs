@@ -2,10 +2,8 @@
 
 use gridpost_ops::home::state::State;
 
-/// What `up` finds.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'a> {
-    /// The record of the last run.
     pub state: &'a State,
     /// Whether the recorded emulator runs and answers.
     pub running: bool,
@@ -17,7 +15,6 @@ pub struct Found<'a> {
     pub fingerprint: &'a str,
 }
 
-/// How the stack comes up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// Everything is wiped, the emulator started on any port, everything deployed. With it goes what an
@@ -35,7 +32,6 @@ pub enum Plan {
 /// Why what another version of Gridpost made is given up.
 const OTHER_EMULATOR: &str =
     "another version of Gridpost made it, whose emulator keeps its data in its own way";
-/// Why an unfinished deployment is.
 const CUT_SHORT: &str = "its last deployment did not come to its end";
 /// Why one is that can't have its port.
 const PORT_TAKEN: &str = "another program has taken its port";

@@ -14,18 +14,14 @@ const PYTHON_MIN: Version = Version(3, 10);
 /// The infrastructure's `required_version`.
 const TERRAFORM_MIN: Version = Version(1, 9);
 
-/// The tools, found and new enough.
 #[derive(Clone, Debug)]
 pub struct Tools {
-    /// Cargo, where something is to be compiled.
     pub cargo: Option<PathBuf>,
     /// A Python with the modules `venv` and `ensurepip`.
     pub python: PathBuf,
-    /// Terraform.
     pub terraform: PathBuf,
 }
 
-/// Major and minor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Version(u32, u32);
 

@@ -10,14 +10,11 @@ use anyhow::bail;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::{Instant, sleep};
 
-/// Time for what was killed to be gone.
 const KILL_MAX: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(50);
 
-/// A running process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Its id.
     pub pid: u32,
     /// Whether it is the emulator itself; else it is one of the functions that it started.
     pub is_emulator: bool,
@@ -77,7 +74,6 @@ async fn wait_until(limit: Duration, is_so: impl Fn() -> bool) -> bool {
     true
 }
 
-/// Sends a signal. A process that is gone needs none.
 fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, signal);

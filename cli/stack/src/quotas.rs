@@ -21,11 +21,9 @@ pub const FRONT: &str = include_str!("../emulator/strict.py");
 pub struct Broken {
     /// `sqs`, `dynamodb`, `s3`, `lambda`, `apigateway`.
     pub service: String,
-    /// The operation, or what of an invocation it was.
     pub operation: String,
     /// The queue, table, bucket, function or path.
     pub resource: String,
-    /// What AWS says of it.
     pub problem: String,
 }
 

@@ -22,10 +22,8 @@ use gridpost_ops::{
     target::TargetArguments,
 };
 
-/// The topic of the samples.
 pub const TOPIC: &str = "sample";
 
-/// Its event subscription.
 pub const SUBSCRIPTION: &str = "first";
 
 /// Where `gridpost listen` listens, if it is not told otherwise: the endpoint of that event subscription.
@@ -34,20 +32,16 @@ const PORT: u16 = 9000;
 /// The emulator as `functions/local.env` names it.
 const EMULATOR: &str = "http://127.0.0.1:14566";
 
-/// The bucket as the samples of the function dead-letter name it.
 const BUCKET: &str = "gridpost-dead-letters-000000000000-us-east-1";
 
 /// The dispatch queue as the samples name it; the watched functions have another one.
 const DISPATCH: &str = "gridpost-dispatch";
 
-/// What of a stack goes into the samples.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// A key of the topic.
     pub key: String,
     /// Which creation of the event subscription deliveries are for.
     pub subscription_uid: String,
-    /// The bucket for dead letters.
     pub bucket: String,
     /// Milliseconds since 1970: when the samples' events were published.
     pub now_ms: i64,

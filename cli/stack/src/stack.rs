@@ -43,16 +43,12 @@ pub const TOPICS: [(&str, &str); 3] = [
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(200);
 
-/// Which stack.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What is deployed.
     pub source: Source,
-    /// The stack's folder.
     pub home: Home,
 }
 
-/// Where the functions and the infrastructure come from.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// A clone of the repository, with `infra/` and `functions/`, which are compiled by that profile.
@@ -61,16 +57,11 @@ pub enum Source {
     Release(Artefacts),
 }
 
-/// A stack that is up.
 #[derive(Debug)]
 pub struct Stack {
-    /// How to connect.
     pub connection: Connection,
-    /// The Python environment, for publishers.
     pub environment: Environment,
-    /// Terraform, over what is deployed.
     pub terraform: Terraform,
-    /// The emulator and its processes.
     pub emulator: Emulator,
     /// Held until the command that started the stack is done with it.
     _lock: File,
@@ -334,7 +325,6 @@ impl Run<'_> {
         Ok(port)
     }
 
-    /// Applies, has the emulator save the result, and records it.
     async fn deploy(&self, port: u16) -> anyhow::Result<(EmulatorRecord, Deployment)> {
         let terraform = self.terraform(port);
         // Read before: what changes during the apply must count as a change the next time.
@@ -388,7 +378,6 @@ impl Run<'_> {
     }
 }
 
-/// Creates a topic unless it is there, and reads its keys.
 pub async fn reach_topic(
     api: &ManageApi,
     publish_url: &str,

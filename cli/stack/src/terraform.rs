@@ -31,10 +31,8 @@ pub struct Terraform {
     variables: Value,
 }
 
-/// One change that a plan would make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The resource's address.
     pub address: String,
     /// Its type; `output` for an output.
     pub resource_type: String,
@@ -109,12 +107,10 @@ impl Terraform {
         self
     }
 
-    /// Forgets what was deployed.
     pub fn wipe(home: &Home) -> anyhow::Result<()> {
         remove_folder(&home.terraform())
     }
 
-    /// What a new plan would change.
     pub async fn plan_changes(&self) -> anyhow::Result<Vec<Change>> {
         self.prepare(&Progress::silent().step("terraform plan")).await?;
         let mut show = self.command("show");
@@ -127,7 +123,6 @@ impl Terraform {
         Ok(read_changes(&document))
     }
 
-    /// Destroys everything that was deployed.
     pub async fn destroy(&self) -> anyhow::Result<()> {
         let mut destroy = self.command("destroy");
         destroy.args(["-input=false", "-auto-approve", "-no-color"]);
@@ -190,12 +185,10 @@ impl Terraform {
         self.home.logs().join(format!("{name}.log"))
     }
 
-    /// The folder of the functions that it deploys.
     pub fn functions(&self) -> &Value {
         &self.variables["functions_dir"]
     }
 
-    /// The emulator that it deploys to.
     pub fn emulator_url(&self) -> &str {
         &self.emulator_url
     }
@@ -297,7 +290,6 @@ fn follow(line: &str, step: &Step, diagnostics: &mut Vec<String>) {
     }
 }
 
-/// One error as a paragraph.
 fn diagnostic(message: &Value) -> String {
     let text = |pointer: &str| message.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let place = message.pointer("/diagnostic/range/start/line").map_or_else(String::new, |line| {
@@ -311,7 +303,6 @@ fn diagnostic(message: &Value) -> String {
     format!("  {address}{}{place}\n    {detail}", text("/diagnostic/summary"))
 }
 
-/// Reads what would change out of `terraform show -json` of a plan.
 fn read_changes(plan: &Value) -> Vec<Change> {
     let resources = plan["resource_changes"].as_array().into_iter().flatten();
     let resources = resources.map(|resource| {

@@ -17,12 +17,10 @@ struct Problem {
 }
 
 impl Placed {
-    /// Of what the API refused.
     pub(crate) fn of(refusal: &Refusal) -> Self {
         Self::of_details(&refusal.details)
     }
 
-    /// Of those problems.
     pub(crate) fn of_details(details: &[Detail]) -> Self {
         let mut placed = Self::default();
         for detail in details {
@@ -32,13 +30,11 @@ impl Placed {
         placed
     }
 
-    /// Adds one at a field.
     pub(crate) fn add(&mut self, field: &str, message: impl Into<String>) {
         let (field, message) = (field.to_owned(), message.into());
         self.0.push(Problem { field, message, shown: OnceCell::new() });
     }
 
-    /// Changes the fields' names.
     pub(crate) fn rename(&mut self, name: impl Fn(&str) -> Option<String>) {
         for problem in &mut self.0 {
             if let Some(renamed) = name(&problem.field) {
@@ -53,7 +49,6 @@ impl Placed {
         self.take(id, |name| name == field || name.starts_with(&below))
     }
 
-    /// Those of a group of fields itself.
     pub(super) fn exactly_at(&self, field: &str, id: &str) -> Vec<&str> {
         self.take(id, |name| name == field)
     }
@@ -72,7 +67,6 @@ impl Placed {
             .collect()
     }
 
-    /// Whether no problem was found.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

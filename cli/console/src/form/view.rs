@@ -6,39 +6,33 @@ use super::Fields;
 use super::placed::Placed;
 use crate::page;
 
-/// What fields are rendered from.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub(crate) fields: &'a Fields,
     pub(crate) problems: &'a Placed,
     /// The field that has the focus when the page is opened.
     pub(crate) focus: Option<&'a str>,
-    /// Whether rows can be added and removed.
     pub(crate) may_change: bool,
     /// Whether problems come and go while one types: their places are there before them.
     pub(crate) is_live: bool,
 }
 
-/// A field with text in it.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Text<'a> {
     pub(crate) name: &'a str,
     pub(crate) label: &'a str,
     pub(crate) hint: &'a str,
     pub(crate) placeholder: &'a str,
-    /// `numeric` for numbers.
     pub(crate) mode: Option<&'a str>,
     /// Problems of this member are this field's, too.
     pub(crate) also: Option<&'a str>,
 }
 
-/// The id of a field.
 pub(crate) fn id_of(name: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     format!("f-{}", name.chars().map(letter).collect::<String>())
 }
 
-/// What stands below a field, and what the field says of it.
 struct Below {
     id: String,
     problems: Vec<String>,
@@ -71,7 +65,6 @@ impl<'a> View<'a> {
         self.focus == Some(name)
     }
 
-    /// A line of text.
     pub(crate) fn text(&self, text: Text<'_>) -> Markup {
         let Text { name, label, hint, placeholder, mode, also } = text;
         let below = self.below(name, also, hint);
@@ -117,7 +110,6 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Several lines.
     pub(crate) fn lines(&self, text: Text<'_>) -> Markup {
         let Text { name, label, hint, also, .. } = text;
         let below = self.below(name, also, hint);
@@ -133,7 +125,6 @@ impl<'a> View<'a> {
         }
     }
 
-    /// One of several values, each with what is told of it.
     pub(crate) fn select(
         &self,
         name: &str,
@@ -159,7 +150,6 @@ impl<'a> View<'a> {
         }
     }
 
-    /// A box to tick.
     pub(crate) fn check(&self, name: &str, label: &str, hint: &str) -> Markup {
         let below = self.below(name, None, hint);
         html! {

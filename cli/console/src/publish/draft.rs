@@ -14,10 +14,8 @@ use gridpost_ops::{
     clock, declared::trial, failure::Misuse, output::text_at, subscription::send_test,
 };
 
-/// The field that has a whole event as JSON.
 pub(super) const WHOLE: &str = "event";
 
-/// A member of an event that has a field.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
     pub(super) name: &'static str,
@@ -25,7 +23,6 @@ pub(super) struct Member {
     pub(super) hint: &'static str,
     /// Whether it is sent where it is empty, too: it is refused then, or means something.
     is_always: bool,
-    /// Whether its value is JSON, and not a text.
     pub(super) is_json: bool,
 }
 
@@ -79,12 +76,10 @@ pub(super) fn schema_of(typed: &Fields) -> &'static str {
     known.into_iter().find(|schema| !typed.has(WHOLE) && has(schema)).unwrap_or_default()
 }
 
-/// The field of a member.
 pub(super) fn field(member: &str) -> String {
     format!("field.{member}")
 }
 
-/// Fields of an event to begin with.
 pub(super) fn fields(schema: &str) -> Fields {
     let sample = made(schema);
     let mut fields = Fields::default();
@@ -102,10 +97,8 @@ fn made(schema: &str) -> Value {
     send_test::made(schema, clock::random_id()).unwrap_or_default()
 }
 
-/// An event as it was typed.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
-    /// Its JSON.
     pub(super) text: String,
     pub(super) problems: Placed,
 }

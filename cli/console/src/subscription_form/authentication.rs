@@ -16,21 +16,16 @@ use crate::{
 /// The member of a webhook's properties.
 pub(super) const NAME: &str = "authentication";
 
-/// The field of its type.
 pub(super) const TYPE: &str = "destination.authentication.type";
 
 /// The field that says whose fields are on the page.
 pub(super) const SHOWN: &str = "destination.authentication.shown";
 
-/// How a member is written in its field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     Text,
-    /// Several lines: PEM.
     Lines,
-    /// A line that is never shown.
     Secret,
-    /// Several lines that are never shown.
     SecretLines,
     Choice(&'static [(&'static str, &'static str)]),
     /// A token of AWS by its audience, and beside that by its algorithm.
@@ -153,7 +148,6 @@ fn of_type(kind: &str) -> impl Iterator<Item = &'static Member> + use<'_> {
     MEMBERS.iter().filter(move |(_, types, ..)| types.contains(&kind))
 }
 
-/// The types with their members.
 #[cfg(test)]
 pub(super) fn known() -> Vec<(&'static str, Vec<&'static str>)> {
     let types = TYPES.iter().filter(|(kind, _)| !kind.is_empty());

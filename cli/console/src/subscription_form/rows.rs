@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 
 use crate::form::{Fields, meant, meant_lines, meant_value, placed::Placed, written};
 
-/// A value as a field has it.
 pub(super) fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), written)
 }
@@ -48,7 +47,6 @@ pub(super) fn filters(fields: &Fields, name: &str) -> Option<Value> {
     (rows > 0).then(|| (0..rows).map(filter).collect())
 }
 
-/// The values of an operator, and the member that has them.
 fn values(operator: &str, text: &str) -> Option<(&'static str, Value)> {
     let text = text.trim();
     let numbers = |text: &str| -> Value {

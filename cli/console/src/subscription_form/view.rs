@@ -12,7 +12,6 @@ use crate::{
 /// What the two limits of a retry policy are called, and how each is asked for.
 pub(crate) type Limits = [(&'static str, &'static str, &'static str); 2];
 
-/// In the basic tier.
 pub(crate) const BASIC: Limits = [
     (
         "retryPolicy.maxDeliveryAttempts",
@@ -26,7 +25,6 @@ pub(crate) const BASIC: Limits = [
     ),
 ];
 
-/// For namespace topics.
 pub(crate) const NAMESPACE: Limits = [
     (
         "retryPolicy.maxDeliveryCount",
@@ -63,7 +61,6 @@ pub(crate) const OPERATORS: [(&str, &str); 19] = [
     ("IsNotNull", "IsNotNull: no value"),
 ];
 
-/// What the fields depend on.
 #[derive(Clone, Copy)]
 pub(crate) struct About<'a> {
     pub(crate) limits: Limits,
@@ -72,7 +69,6 @@ pub(crate) struct About<'a> {
     pub(crate) base_url: Option<&'a str>,
 }
 
-/// All fields.
 pub(crate) fn sections(form: View<'_>, about: About<'_>) -> Markup {
     html! {
         (destination(form, about))

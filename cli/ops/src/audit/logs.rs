@@ -79,7 +79,6 @@ pub(super) async fn changed(
 /// What manage's lines about changes of event subscriptions contain, as a filter pattern.
 const CHANGED: &str = "\"event subscription\"";
 
-/// The event subscription whose change the line tells.
 fn changed_one(line: &str) -> Option<SubscriptionKey> {
     let line: Value = serde_json::from_str(line).ok()?;
     let text = |name: &str| line[name].as_str().map(str::to_owned);
@@ -153,7 +152,6 @@ async fn counts<'f>(
     }
 }
 
-/// The log group of a function.
 pub(crate) fn group(target: &Target, function: &str) -> String {
     group_of(target.name_prefix(), function)
 }

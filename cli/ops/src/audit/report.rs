@@ -24,7 +24,6 @@ impl Audit {
         topics
     }
 
-    /// It as JSON.
     pub fn document(&self) -> Value {
         let topics = self.topics().into_iter().map(|(name, Intake { accepted, unmatched })| {
             json!({"name": name, "accepted": accepted, "unmatched": unmatched})
@@ -85,7 +84,6 @@ impl Audit {
         dropped.fold(0, u64::saturating_add)
     }
 
-    /// It for people.
     pub fn text(&self) -> String {
         let mut text = format!("events published from {} to {}\n\n", self.since, self.until);
         let totals = self.ledger.totals();
@@ -153,7 +151,6 @@ impl Audit {
         output::columns(&rows)
     }
 
-    /// What the difference means, and what to do.
     pub fn meaning(&self) -> String {
         let mut text = String::new();
         match &self.queues {
@@ -268,7 +265,6 @@ fn told(cell: &Cell<'_>) -> Option<String> {
     Some(format!("{}: {many} {what} in the hour from {}{open}", cell.key, cell.hour))
 }
 
-/// An hour of an event subscription as JSON.
 fn hour(cell: &Cell<'_>) -> Value {
     let (standing, size) = match cell.standing {
         Standing::Balanced => ("balances", 0),
@@ -343,12 +339,10 @@ fn document(account: &Account) -> Value {
     })
 }
 
-/// Counts by reason as JSON, with their sum.
 pub(crate) fn by_reason(reasons: &BTreeMap<String, u64>) -> Value {
     json!({"total": total(reasons), "byReason": reasons})
 }
 
-/// The sum of counts by reason.
 pub(crate) fn total(reasons: &BTreeMap<String, u64>) -> u64 {
     reasons.values().copied().fold(0, u64::saturating_add)
 }

@@ -18,7 +18,6 @@ use serde_json::Value;
 /// logs some seconds after that.
 const OPEN_FOR_MS: i64 = 65 * 60_000;
 
-/// Messages in a deployment's queues, about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queues {
     /// Deliveries without an attempt.
@@ -29,7 +28,6 @@ pub struct Queues {
     pub retry: u64,
     /// Deliveries that ended, on their way to S3.
     pub dead_letter: u64,
-    /// What the functions could not settle.
     pub poison: u64,
 }
 
@@ -73,7 +71,6 @@ pub enum Standing {
     },
     /// More ends than events.
     TooMany {
-        /// How many more.
         ends: u64,
     },
 }
@@ -81,15 +78,12 @@ pub enum Standing {
 /// The account of an event subscription and an hour, judged.
 #[derive(Clone, Debug)]
 pub struct Cell<'a> {
-    /// The event subscription.
     pub key: &'a SubscriptionKey,
-    /// The hour in which its events were published.
     pub hour: Timestamp,
     /// The counts before the cut-off.
     pub account: &'a Account,
     /// Whether the hour is still open, so that nothing of it is called missing.
     pub is_open: bool,
-    /// What they come to.
     pub standing: Standing,
     /// Events of which it is not clear whether they ended or wait, and that are not accused therefore.
     unclear: u64,
@@ -97,7 +91,6 @@ pub struct Cell<'a> {
     ended_since: u64,
 }
 
-/// What the counts of a cell say by themselves.
 struct Counted {
     standing: Standing,
     /// Events, ended after the states were read, that may be among those that waited then.
@@ -106,39 +99,32 @@ struct Counted {
     ended_since: u64,
 }
 
-/// What all of it comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Every event that matched has ended or waits.
     Balances,
     /// Events have no end yet, and the queues can hold them, or their hour is still open.
     UnderWay {
-        /// How many.
         events: u64,
     },
     /// Events have no known end, and no queue has room for them.
     Missing {
-        /// How many.
         events: u64,
     },
 }
 
-/// What was found.
 #[derive(Clone, Debug)]
 pub struct Audit {
-    /// Since when was asked.
     pub asked: Timestamp,
     /// The first hour that the log groups still hold whole, or why that is not known.
     pub kept: Result<Timestamp, String>,
     /// Events published since then: the later of both.
     pub since: Timestamp,
-    /// The cut-off.
     pub until: Timestamp,
     /// What was counted before the cut-off, and what waits.
     pub ledger: Ledger,
     /// What was counted from the cut-off on, until the states of waiting deliveries were read.
     pub after: Ledger,
-    /// What was counted from then on.
     pub later: Ledger,
     /// When the states of waiting deliveries had been read.
     pub states_read_at: Timestamp,
@@ -250,7 +236,6 @@ impl Audit {
         self.has_all_that_waits() && !self.is_cut()
     }
 
-    /// Whether all that waits was counted.
     pub(super) fn has_all_that_waits(&self) -> bool {
         self.partial.is_empty() && self.parked_is_whole
     }
@@ -290,7 +275,6 @@ impl Audit {
         self.cells().iter().map(|cell| cell.ended_since).fold(0, u64::saturating_add)
     }
 
-    /// Ends more than events.
     pub fn ends_too_many(&self) -> u64 {
         self.sum(|standing| if let Standing::TooMany { ends } = standing { ends } else { 0 })
     }

@@ -27,7 +27,6 @@ const AT_ONCE: usize = 8;
 pub struct Effort {
     /// Requests that count what waits: each counts 10,000 deliveries.
     pub(crate) counts: usize,
-    /// Pages of parked deliveries.
     pub(crate) parked_pages: usize,
 }
 

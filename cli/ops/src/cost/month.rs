@@ -7,7 +7,6 @@ use super::{Bill, FrontDoor, Measured, Mix, Price, Prices, bill};
 /// Seconds of a month: 730 hours, as AWS reckons.
 const SECONDS: f64 = 2_628_000.0;
 
-/// Minutes of a month.
 const MINUTES: f64 = SECONDS / 60.0;
 
 /// Requests of a poller that finds nothing, by minute: it waits for 20 s.
@@ -39,24 +38,17 @@ const ACCESS_LINE: f64 = 600.0;
 /// Which alarms there are (`alarms`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alarms {
-    /// None at all.
     None,
     /// The six that page, which look at seven metrics.
     Pages,
-    /// All.
     All,
 }
 
-/// A deployment, and what it does in a month.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estate {
-    /// Topics that get events.
     pub topics: f64,
-    /// Event subscriptions that get events.
     pub event_subscriptions: f64,
-    /// Events published in a month.
     pub events: f64,
-    /// Event subscriptions that an event matches.
     pub fan_out: u32,
     /// Events a second, beside those, to one endpoint that never answers.
     pub hanging: f64,
@@ -64,23 +56,18 @@ pub struct Estate {
     pub retry_queues: f64,
     /// Sources of `infra/modules/aws-source`, each with a queue and three alarms of its own.
     pub aws_sources: f64,
-    /// `alarms`.
     pub alarms: Alarms,
-    /// `dashboard`.
     pub dashboard: bool,
     /// `metrics_by_event_subscription`.
     pub metrics_by_name: bool,
-    /// `latency_metrics`.
     pub latency_metrics: bool,
     /// `log_successful_attempts`.
     pub log_successes: bool,
     /// `publish_access_logs`.
     pub access_logs: bool,
-    /// `tracing`.
     pub tracing: bool,
     /// Keys in `kms_key_arns`.
     pub keys: f64,
-    /// `publish_front_door`.
     pub front_door: FrontDoor,
 }
 
@@ -108,12 +95,9 @@ impl Default for Estate {
     }
 }
 
-/// One line of a month's bill.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MonthLine {
-    /// What is paid for.
     pub what: String,
-    /// How many units in a month.
     pub units: f64,
     /// US dollars in a month.
     pub dollars: f64,
@@ -141,7 +125,6 @@ fn line(what: &str, units: f64, price: &Price) -> MonthLine {
     MonthLine { what: what.to_owned(), units, dollars: units * price.dollars_per_million / 1e6 }
 }
 
-/// What is paid without any event.
 fn idle(estate: &Estate, prices: &Prices) -> Vec<MonthLine> {
     let queues = QUEUES + estate.retry_queues + estate.aws_sources;
     let polls = queues * POLLERS * POLLS * MINUTES;
@@ -169,7 +152,6 @@ fn idle(estate: &Estate, prices: &Prices) -> Vec<MonthLine> {
     ]
 }
 
-/// What events cost that are delivered at once.
 fn traffic(estate: &Estate, prices: &Prices, measured: &Measured) -> Vec<MonthLine> {
     if estate.events <= 0.0 {
         return Vec::new();
@@ -255,7 +237,6 @@ fn hanging(estate: &Estate, prices: &Prices, measured: &Measured) -> Vec<MonthLi
     lines
 }
 
-/// What is off by default.
 fn switches(estate: &Estate, prices: &Prices) -> Vec<MonthLine> {
     let Estate { topics, event_subscriptions, events, .. } = *estate;
     let when = |on: bool, units: f64| if on { units } else { 0.0 };
@@ -292,7 +273,6 @@ fn switches(estate: &Estate, prices: &Prices) -> Vec<MonthLine> {
     ]
 }
 
-/// Lines of a bill that count the runs of each function.
 const RUNS: [&[&str]; 3] = [
     &["wake: invocations"],
     &["invocations of ingest", "hanging endpoint: invocations of ingest"],
@@ -311,7 +291,6 @@ fn traces(lines: &[MonthLine]) -> f64 {
     RUNS.iter().map(runs).map(sampled).sum()
 }
 
-/// The estates of the page, by name.
 pub fn estates() -> Vec<(&'static str, Estate)> {
     let idle = Estate::default();
     let of = |topics, event_subscriptions, events| Estate {

@@ -170,7 +170,6 @@ impl Export {
         self.notes.push(format!("{}/{}: {note}", one.topic, one.name));
     }
 
-    /// The documents of all event subscriptions, with their topics and names.
     pub fn subscriptions(&self) -> impl Iterator<Item = (&str, &str, &Value)> {
         let topics = self.document["topics"].as_object().into_iter().flatten();
         topics.flat_map(|(topic, document)| {
@@ -179,7 +178,6 @@ impl Export {
         })
     }
 
-    /// The texts at a pointer in the documents of all event subscriptions.
     pub fn texts(&self, pointer: &str) -> BTreeSet<String> {
         let all = self.subscriptions();
         let texts = all.filter_map(|(.., document)| document.pointer(pointer)?.as_str());
@@ -187,7 +185,6 @@ impl Export {
     }
 }
 
-/// An event subscription that is being read.
 struct One<'a> {
     api: &'a ManageApi,
     topic: &'a str,

@@ -31,7 +31,6 @@ fn fill_all(
     }
 }
 
-/// Whether an object is the value of a secret header.
 fn is_secret(members: &Map<String, Value>) -> bool {
     members.get("isSecret") == Some(&Value::Bool(true))
 }
@@ -83,7 +82,6 @@ pub fn variable(topic: &str, subscription: &str, secret: &str) -> String {
     name.chars().map(|one| if one.is_ascii_alphanumeric() { one } else { '_' }).collect()
 }
 
-/// The same as a file has it.
 pub fn placeholder(variable: &str) -> String {
     format!("${{{variable}}}")
 }

@@ -18,10 +18,8 @@ const TEMPLATE: &str = include_str!("root.tf");
 /// The topic of events about dead letters, as `gridpost dev` has it.
 const DEAD_LETTER_TOPIC: &str = "dead-letters";
 
-/// A root, and what is to be known of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
-    /// The file.
     pub text: String,
     /// What is to be changed or decided before it is applied.
     pub notes: Vec<String>,
@@ -61,7 +59,6 @@ fn identity(document: &Value) -> Option<String> {
 }
 
 impl Root {
-    /// The root for an export, with the module at that source.
     pub fn of(export: &Export, module: &str) -> Self {
         let mut notes = Vec::new();
         let mut networks = BTreeSet::new();
@@ -119,9 +116,7 @@ impl Root {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Needs {
     Nothing,
-    /// That this network is allowed.
     Network(String),
-    /// To be another one.
     Change(String),
 }
 
@@ -159,7 +154,6 @@ fn list(texts: &BTreeSet<String>) -> String {
     format!("[{}]", texts.join(", "))
 }
 
-/// A text as Terraform's language writes it.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     let mut rest = text.chars().peekable();

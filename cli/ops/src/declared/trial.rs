@@ -13,13 +13,11 @@ use uuid::Uuid;
 
 use super::{Topic, path_of};
 
-/// Every problem of the topic's own document, by its path.
 pub(super) fn of_document(declared: &Topic) -> Vec<String> {
     let problems = topic::read(&declared.document).err().unwrap_or_default();
     problems.iter().map(|problem| format!("topics.{}: {problem}", declared.name)).collect()
 }
 
-/// A topic with these settings that is stored nowhere.
 pub fn unsaved(name: &str, settings: topic::Settings) -> Stored {
     Stored {
         name: name.to_owned(),
@@ -58,7 +56,6 @@ pub(super) fn problems(declared: &Topic) -> Vec<String> {
     each.collect()
 }
 
-/// What the deployment allows is for it to say.
 fn everything() -> Allowed {
     let patterns = "*".parse().unwrap_or_default();
     Allowed {

@@ -27,14 +27,10 @@ const QUOTAS: [Quota; 3] = [
     ("apigateway", "L-CDF5615A", |account| &mut account.api_burst),
 ];
 
-/// What an account was asked about a plan.
 #[derive(Debug, Default)]
 pub struct Asked {
-    /// Its quotas.
     pub account: Account,
-    /// Names that are taken.
     pub taken: Vec<Fault>,
-    /// What to know besides.
     pub notes: Vec<Note>,
     /// Where it was asked; none where it was not.
     pub region: Option<String>,
@@ -75,7 +71,6 @@ fn place(plan: &Regions, given: Option<&str>) -> Result<(Option<String>, Option<
     Ok((region.map(str::to_owned), note))
 }
 
-/// Which names of a plan are taken in an account.
 async fn names(document: &Value, account: &impl Look) -> (Vec<Fault>, Vec<Note>) {
     let Some(wanted) = wanted(document) else {
         let message = "whether names are free: the plan does not say what it would create \

@@ -113,7 +113,6 @@ impl Look for Aws {
     }
 }
 
-/// Whether a list of an answer has one of that name.
 fn has(answer: &Value, list: &str, member: &str, name: &str) -> anyhow::Result<bool> {
     let list = answer[list].as_array().with_context(|| format!("the answer has no {list}"))?;
     Ok(list.iter().any(|it| it[member] == name))
@@ -129,7 +128,6 @@ fn taken(is_there: bool) -> Found {
 const ABSENT: [&str; 4] =
     ["ResourceNotFoundException", "QueueDoesNotExist", "NonExistentQueue", "NoSuchEntity"];
 
-/// Whether what was asked for is there.
 fn there<T>(answer: anyhow::Result<T>) -> anyhow::Result<Found> {
     match answer {
         Ok(_) => Ok(Found::Taken),

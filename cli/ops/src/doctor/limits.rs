@@ -5,14 +5,10 @@ use serde_json::Value;
 use self::Of::{Bytes, Characters, Count, Number, Policy};
 use super::{Fault, Plan, plan::Resource};
 
-/// What is measured of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
-    /// A number itself.
     Number,
-    /// A text's characters.
     Characters,
-    /// A text's bytes.
     Bytes,
     /// A policy's characters, without white space.
     Policy,
@@ -104,7 +100,6 @@ const LIMITS: [Limit; 40] = [
     ("api-description", API, "description", Characters, 0, 1_024, CREATE_API),
 ];
 
-/// What is outside its range.
 pub(super) fn check(plan: &Plan<'_>) -> Vec<Fault> {
     let of =
         |limit: &'static Limit| plan.of(limit.1).filter_map(move |resource| fault(limit, resource));
@@ -149,7 +144,6 @@ fn measure(of: Of, value: &Value) -> Option<f64> {
     })
 }
 
-/// As IAM counts.
 pub(super) fn policy_characters(policy: &str) -> usize {
     policy.chars().filter(|char| !char.is_whitespace()).count()
 }

@@ -11,26 +11,16 @@ use serde_json::Value;
 use super::Fault;
 use crate::{aws_refusal::AwsRefusal, failure::chain};
 
-/// What has a name that can be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// An alarm of CloudWatch.
     Alarm,
-    /// An HTTP API.
     Api,
-    /// A bucket.
     Bucket,
-    /// A function.
     Function,
-    /// A log group.
     LogGroup,
-    /// A queue.
     Queue,
-    /// A role.
     Role,
-    /// A schedule.
     Schedule,
-    /// A table.
     Table,
 }
 
@@ -55,29 +45,20 @@ fn named(kind: Kind) -> &'static Named {
     NAMED.iter().find(|(_, of, ..)| *of == kind).unwrap_or(&NAMED[0])
 }
 
-/// A name that a plan would take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Of what.
     pub kind: Kind,
-    /// The name.
     pub name: String,
-    /// The resource's address in the plan.
     pub address: String,
 }
 
-/// What an account has of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Nothing.
     Free,
-    /// Something.
     Taken,
-    /// It can't be told, and why.
     Unclear(String),
     /// The call was refused: its permission, and AWS's sentence.
     Refused(String, String),
-    /// The service gave no answer.
     Unreachable(String),
 }
 
@@ -86,13 +67,11 @@ pub enum Found {
 pub struct Note {
     /// What kind it is, for programs: `not-checked`.
     pub code: &'static str,
-    /// The sentence.
     pub message: String,
 }
 
 /// What can be asked about names.
 pub(crate) trait Look {
-    /// Whether there is one of that kind and name.
     async fn look(&self, kind: Kind, name: &str) -> anyhow::Result<Found>;
 }
 

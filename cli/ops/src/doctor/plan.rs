@@ -10,7 +10,6 @@ use serde_json::Value;
 /// A document that is no plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// It lacks what a plan has.
     #[error(
         "this is no plan as JSON: it has no planned_values; make it by \
          terraform plan -out FILE, then terraform show -json FILE"
@@ -18,23 +17,19 @@ pub enum PlanError {
     NoPlan,
 }
 
-/// A plan.
 #[derive(Debug)]
 pub struct Plan<'a> {
-    /// Its resources, of all modules.
     pub resources: Vec<Resource<'a>>,
     /// The version constraint of the AWS provider, where it has one.
     pub provider: Option<&'a str>,
 }
 
-/// A resource as it will be.
 #[derive(Debug)]
 pub struct Resource<'a> {
     /// Its address: `module.gridpost.aws_sqs_queue.retry[0]`.
     pub address: &'a str,
     /// Its type: `aws_sqs_queue`.
     pub kind: &'a str,
-    /// Its values, as far as they are known.
     pub values: &'a Value,
     /// The provider that makes it, `aws` or `aws.standby`: another one may be for another region or
     /// account.
@@ -44,7 +39,6 @@ pub struct Resource<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Reads a plan.
     pub fn read(document: &'a Value) -> Result<Self, PlanError> {
         let root = document.pointer("/planned_values/root_module").ok_or(PlanError::NoPlan)?;
         let configuration = &document["configuration"];
@@ -61,7 +55,6 @@ impl<'a> Plan<'a> {
         Ok(Self { resources, provider })
     }
 
-    /// Resources of a type.
     pub fn of(&self, kind: &'static str) -> impl Iterator<Item = &Resource<'a>> {
         self.resources.iter().filter(move |resource| resource.kind == kind)
     }
@@ -98,7 +91,6 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// Of a plan.
     pub fn of(document: &Value) -> Self {
         let mut regions = Self::default();
         let providers = document.pointer("/configuration/provider_config");
@@ -137,18 +129,15 @@ impl Resource<'_> {
         (!value.is_null()).then_some(value)
     }
 
-    /// A text by its path.
     pub fn text(&self, path: &str) -> Option<&str> {
         self.at(path)?.as_str()
     }
 
-    /// A whole number by its path.
     pub fn number(&self, path: &str) -> Option<i64> {
         self.at(path)?.as_i64()
     }
 }
 
-/// The resources of a module and those below it.
 fn collect<'a>(
     module: &'a Value,
     named: &BTreeMap<String, &'a Value>,
@@ -234,7 +223,6 @@ fn index(address: &str) -> Option<&str> {
     inner.rfind('[').map(|at| &inner[at + 1..])
 }
 
-/// Whether a path is what a reference names, or lies below it.
 fn is_below(path: &str, name: &str) -> bool {
     path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }

@@ -52,7 +52,6 @@ const NAMES: [(&str, &str); 8] = [
     ("aws_scheduler_schedule", "name"),
 ];
 
-/// What is wrong.
 pub(super) fn check(plan: &Plan<'_>, account: &Account) -> Vec<Fault> {
     let mut faults = routes(plan);
     faults.extend(role_policies(plan));
@@ -144,7 +143,6 @@ fn variables(route_key: &str) -> Vec<(String, &str)> {
     found
 }
 
-/// All inline policies of a role together.
 fn role_policies(plan: &Plan<'_>) -> Vec<Fault> {
     let mut roles: BTreeMap<String, usize> = BTreeMap::new();
     for policy in plan.of("aws_iam_role_policy") {
@@ -235,7 +233,6 @@ fn throttles(plan: &Plan<'_>, account: &Account) -> Vec<Fault> {
     plan.of("aws_apigatewayv2_stage").flat_map(of).flatten().collect()
 }
 
-/// Names that two resources have.
 fn names(plan: &Plan<'_>) -> Vec<Fault> {
     let mut faults = Vec::new();
     for (kind, path) in NAMES {

@@ -5,12 +5,10 @@ use serde_json::Value;
 
 use crate::{attempt_lines::AttemptLine, delivery};
 
-/// A delivery that carries the event.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) id: String,
     pub(super) name: String,
-    /// What is known of it by its state, where it has failed.
     pub(super) state: Option<Value>,
     /// Those that name the event, in the order of time.
     pub(super) lines: Vec<AttemptLine>,
@@ -126,7 +124,6 @@ impl Found {
     }
 }
 
-/// Log lines, each on a line.
 fn told<'a>(lines: impl IntoIterator<Item = &'a AttemptLine>) -> String {
     let at = |line: &AttemptLine| line.text("timestamp").unwrap_or("-").to_owned();
     lines.into_iter().map(|line| format!("\n  {}  {}", at(line), line.told())).collect()

@@ -18,9 +18,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Connection {
-    /// Base URL of the publish API.
     pub publish_url: String,
-    /// Base URL of the manage API.
     pub manage_url: String,
     /// The emulator, for AWS SDKs (`AWS_ENDPOINT_URL`).
     pub emulator_url: String,
@@ -29,16 +27,12 @@ pub struct Connection {
     /// The CA certificate that https clients must trust; absent by http.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
-    /// Topics by name.
     pub topics: BTreeMap<String, TopicConnection>,
 }
 
-/// How to publish to a topic.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopicConnection {
-    /// Where events are posted.
     pub endpoint: String,
-    /// Both keys.
     pub keys: Vec<String>,
 }
 
@@ -59,7 +53,6 @@ impl Connection {
         serde_json::from_str(&text).map(Some).with_context(broken)
     }
 
-    /// A client of the manage API.
     pub async fn manage_api(&self) -> anyhow::Result<ManageApi> {
         ManageApi::connect_as(&self.manage_url, None, self.ca_file.as_deref()).await
     }
@@ -72,7 +65,6 @@ impl Connection {
         connection.write(home)
     }
 
-    /// Writes the file, for the owner alone.
     pub fn write(&self, home: &Home) -> anyhow::Result<()> {
         write_private(&home.connection_file(), &serde_json::to_string_pretty(self)?)
     }
@@ -84,7 +76,6 @@ pub fn key_list(keys: &Value) -> Vec<String> {
     keys.map(str::to_owned).collect()
 }
 
-/// Whether it is the connection of a process.
 pub fn is_in_process(connection: &Connection) -> bool {
     connection.emulator_url == connection.publish_url
 }

@@ -67,7 +67,6 @@ impl Home {
         self.of_stack().into_iter().filter(is_there).collect()
     }
 
-    /// Marks the folder as a stack's.
     pub(super) fn mark(&self) -> anyhow::Result<()> {
         let path = self.mark_file();
         if path.is_file() {

@@ -10,40 +10,31 @@ use crate::home::{Home, remove_file, write_private};
 /// short leaves none of a half-made part.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// The emulator that was started last.
     pub emulator: Option<EmulatorRecord>,
     /// The deployment that was finished last, and is on the emulator's disk.
     pub deployment: Option<Deployment>,
 }
 
-/// A started emulator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmulatorRecord {
-    /// Process id of the launcher.
     pub pid: u32,
-    /// Port on 127.0.0.1.
     pub port: u16,
     /// Fingerprint of launcher and packages; another version may not read this one's saved state.
     pub version: String,
 }
 
-/// A finished `terraform apply`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deployment {
     /// Of infrastructure, functions and variables.
     pub fingerprint: String,
-    /// What Terraform put out.
     pub outputs: Outputs,
 }
 
 /// The outputs of `infra/deploy` that the command line uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outputs {
-    /// Base URL of the publish API.
     pub publish_url: String,
-    /// Base URL of the manage API.
     pub manage_url: String,
-    /// Name of the dead-letter bucket.
     pub dead_letter_bucket: String,
 }
 
@@ -54,12 +45,10 @@ impl State {
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// Replaces the record.
     pub fn write(&self, home: &Home) -> anyhow::Result<()> {
         write_private(&home.state_file(), &serde_json::to_string_pretty(self)?)
     }
 
-    /// Removes the record.
     pub fn remove(home: &Home) -> anyhow::Result<()> {
         Ok(remove_file(&home.state_file())?)
     }

@@ -6,7 +6,6 @@ use std::{env, fmt};
 
 use aws_credential_types::Credentials;
 
-/// Environment variables.
 #[derive(Clone)]
 pub struct Environment(HashMap<String, String>);
 
@@ -17,7 +16,6 @@ impl fmt::Debug for Environment {
 }
 
 impl Environment {
-    /// Those of this process.
     pub fn of_process() -> Self {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -36,7 +34,6 @@ impl Environment {
         self.0.get(name).map(String::as_str).filter(|value| !value.trim().is_empty())
     }
 
-    /// Whether a variable says `true`.
     pub(super) fn is_true(&self, name: &str) -> bool {
         self.get(name).is_some_and(|value| value.eq_ignore_ascii_case("true"))
     }
@@ -73,7 +70,6 @@ impl Environment {
     }
 }
 
-/// A role to assume.
 pub(super) struct Role<'a> {
     pub(super) arn: &'a str,
     pub(super) external_id: Option<&'a str>,

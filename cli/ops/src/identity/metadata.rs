@@ -108,7 +108,6 @@ impl Instance {
         Ok(Some(Self { http, url, token }))
     }
 
-    /// What is at a path, if anything.
     pub(super) async fn get(&self, path: &str) -> anyhow::Result<Option<String>> {
         let request = self
             .http

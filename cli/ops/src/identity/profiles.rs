@@ -20,14 +20,12 @@ type Profile = HashMap<String, String>;
 /// Finds the profile that a section is about.
 type ProfileOf = fn(&str) -> Option<&str>;
 
-/// The profiles by name.
 #[derive(Default)]
 pub(super) struct Profiles(HashMap<String, Profile>);
 
 /// Where a profile's first credentials come from.
 pub(super) enum Base<'a> {
     Keys(Credentials),
-    /// A `credential_source`.
     Source(&'a str),
     WebIdentity {
         role: Role<'a>,
@@ -85,7 +83,6 @@ impl Profiles {
         self.0.contains_key(name)
     }
 
-    /// The region of a profile, or of the next one that has any, from source to source.
     pub(super) fn region<'a>(&'a self, mut name: &'a str) -> Option<&'a str> {
         // After as many steps as there are profiles the way is a circle.
         for _ in 0..self.0.len() {

@@ -20,7 +20,6 @@ const CONTENT_TYPE: &str = "application/x-www-form-urlencoded";
 /// What CloudTrail shows where no name is configured.
 const SESSION_NAME: &str = "gridpost-cli";
 
-/// The service in a region.
 pub(super) struct Sts<'a> {
     url: String,
     region: &'a str,
@@ -38,7 +37,6 @@ impl<'a> Sts<'a> {
         Self { url: own.map_or_else(|| endpoint(host, region), str::to_owned), region }
     }
 
-    /// Assumes a role with another identity's credentials.
     pub(super) async fn assume_role(
         &self,
         role: &Role<'_>,

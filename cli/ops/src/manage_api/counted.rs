@@ -15,24 +15,19 @@ use crate::output::text_at;
 pub struct Budget(AtomicUsize);
 
 impl Budget {
-    /// So many.
     pub fn of(calls: usize) -> Self {
         Self(AtomicUsize::new(calls))
     }
 
-    /// Takes one, where one is left.
     fn take(&self) -> bool {
         let less = |left: usize| left.checked_sub(1);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
     }
 }
 
-/// Deliveries that have failed and not ended, and their events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
-    /// How many of them.
     pub deliveries: u64,
-    /// How many events they carry.
     pub events: u64,
 }
 

@@ -7,18 +7,14 @@ use serde_json::{Value, json};
 use super::{ManageApi, PAGES_MAX, path_segment, subscription_path};
 use crate::output::text_at;
 
-/// Which dead letters.
 #[derive(Clone, Debug, Default)]
 pub struct LetterChoice {
     /// Written at this time or later, RFC 3339.
     pub from: Option<String>,
     /// Written at this time or before.
     pub to: Option<String>,
-    /// With this reason.
     pub reason: Option<String>,
-    /// Of this event type.
     pub event_type: Option<String>,
-    /// Of the event with this id.
     pub event_id: Option<String>,
     /// Those that a redrive has sent again, or those that none has.
     pub redriven: Option<bool>,
@@ -32,7 +28,6 @@ impl LetterChoice {
         times.into_iter().chain(texts).filter_map(|(name, value)| Some((name, value.as_ref()?)))
     }
 
-    /// The members of a request's document.
     pub fn document(&self) -> Value {
         let mut document: Value =
             self.parts().map(|(name, value)| (name.to_owned(), json!(value))).collect();
@@ -49,7 +44,6 @@ impl LetterChoice {
         redriven.is_some() || texts.into_iter().any(Option::is_some)
     }
 
-    /// The query of a list.
     pub(super) fn query(&self) -> String {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(self.parts());
@@ -133,7 +127,6 @@ impl ManageApi {
         anyhow::bail!("{path} did not end within {PAGES_MAX} requests; repeat it to go on")
     }
 
-    /// One dead letter with its event.
     pub async fn dead_letter(&self, topic: &str, name: &str, id: &str) -> anyhow::Result<Value> {
         let path = format!("{}/deadLetters/{}", subscription_path(topic, name)?, path_segment(id)?);
         Ok(self.call(Method::GET, &path, None).await?.document)
@@ -154,7 +147,6 @@ impl ManageApi {
         self.list(&format!("{}/redrives", subscription_path(topic, name)?)).await
     }
 
-    /// One redrive.
     pub async fn redrive_job(&self, topic: &str, name: &str, id: &str) -> anyhow::Result<Value> {
         let path = format!("{}/redrives/{}", subscription_path(topic, name)?, path_segment(id)?);
         Ok(self.call(Method::GET, &path, None).await?.document)

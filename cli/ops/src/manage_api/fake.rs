@@ -8,14 +8,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Barrier;
 use tokio::task::JoinHandle;
 
-/// The API, until it is dropped.
 #[derive(Debug)]
 pub struct FakeApi {
     url: String,
     serving: JoinHandle<()>,
 }
 
-/// How it answers.
 #[derive(Debug, Default)]
 struct Told {
     rows: Vec<(String, u16, String)>,

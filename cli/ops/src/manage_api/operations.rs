@@ -50,7 +50,6 @@ fn is_of(template: &str, path: &str) -> bool {
     template.count() == path.count() && segments.all(is_same)
 }
 
-/// An API that takes whatever comes, and what came.
 async fn listening() -> (ManageApi, Arc<Mutex<Vec<String>>>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let all = Arc::clone(&asked);

@@ -8,17 +8,12 @@ use super::dead_letters::LetterChoice;
 use super::waiting::ParkedChoice;
 use super::{ManageApi, subscription_path, topic_path};
 
-/// Items of a page.
 const TOP: u32 = 50;
 
-/// A page of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {
-    /// What is on it.
     pub items: Vec<Value>,
-    /// The token that asks for the next one, where there is one.
     pub next: Option<String>,
-    /// The whole answer.
     pub document: Value,
 }
 
@@ -36,7 +31,6 @@ impl ManageApi {
         self.page("/topics", after).await
     }
 
-    /// A page of a topic's event subscriptions.
     pub async fn subscriptions_page(
         &self,
         topic: &str,
@@ -45,7 +39,6 @@ impl ManageApi {
         self.page(&format!("{}/eventSubscriptions", topic_path(topic)?), after).await
     }
 
-    /// A page of the deliveries that have failed and not ended.
     pub async fn deliveries_page(
         &self,
         topic: &str,
@@ -55,7 +48,6 @@ impl ManageApi {
         self.page(&format!("{}/deliveries", subscription_path(topic, name)?), after).await
     }
 
-    /// A page of an event subscription's dead letters.
     pub async fn dead_letters_page(
         &self,
         topic: &str,
@@ -79,7 +71,6 @@ impl ManageApi {
         Ok(Page::of(self.call(Method::GET, &path, None).await?.document))
     }
 
-    /// A page of the redrives, the newest first.
     pub async fn redrives_page(
         &self,
         topic: &str,
@@ -109,7 +100,6 @@ impl ManageApi {
     }
 }
 
-/// The token in a `nextLink`.
 fn token(link: &str) -> Option<String> {
     let query = link.split_once('?')?.1;
     let mut pairs = url::form_urlencoded::parse(query.as_bytes());

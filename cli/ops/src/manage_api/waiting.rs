@@ -9,14 +9,11 @@ use super::{ManageApi, PAGES_MAX, path_segment};
 /// fail behind others that have changed hundreds.
 pub type Changed = (Vec<Value>, anyhow::Result<()>);
 
-/// Which parked deliveries.
 #[derive(Clone, Debug, Default)]
 pub struct ParkedChoice {
     /// Those ids; empty: whichever.
     pub ids: Vec<String>,
-    /// Those of this topic.
     pub topic: Option<String>,
-    /// Those of event subscriptions of this name.
     pub subscription: Option<String>,
 }
 
@@ -39,7 +36,6 @@ impl ParkedChoice {
         document
     }
 
-    /// The path of a list of them.
     pub(super) fn list_path(&self) -> String {
         let names = [("topic", &self.topic), ("eventSubscription", &self.subscription)];
         let mut query = url::form_urlencoded::Serializer::new(String::new());
@@ -84,7 +80,6 @@ impl ManageApi {
         Ok(self.call(Method::POST, "/poison:purge", Some(&chosen(ids))).await?.document)
     }
 
-    /// Parked deliveries, all that the choice has.
     pub async fn parked(&self, choice: &ParkedChoice) -> anyhow::Result<Vec<Value>> {
         self.list(&choice.list_path()).await
     }

@@ -4,10 +4,8 @@ use serde::Serialize;
 
 use crate::failure::Misuse;
 
-/// An alarm of CloudWatch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Alarm {
-    /// Its name.
     pub name: String,
     /// `OK`, `ALARM` or `INSUFFICIENT_DATA`.
     pub state: String,
@@ -54,18 +52,15 @@ fn own_name<'a>(prefix: &str, name: &'a str) -> Option<&'a str> {
     (numbered || NAMES.contains(&rest)).then_some(rest)
 }
 
-/// Whether an alarm of that name is one of the deployment's.
 pub fn is_of(prefix: &str, name: &str) -> bool {
     own_name(prefix, name).is_some()
 }
 
-/// Whether it says that something is wrong.
 fn is_off(alarm: &Alarm) -> bool {
     alarm.state == "ALARM"
         || alarm.state == "INSUFFICIENT_DATA" && alarm.name.ends_with(WITHOUT_DATA)
 }
 
-/// Those that say that something is wrong.
 pub fn off(alarms: &[Alarm]) -> Vec<Alarm> {
     alarms.iter().filter(|alarm| is_off(alarm)).cloned().collect()
 }

@@ -13,7 +13,6 @@ use crate::{
     target::Target,
 };
 
-/// The deployment's account and region.
 #[derive(Debug)]
 pub struct Aws {
     functions: AwsApi,
@@ -22,7 +21,6 @@ pub struct Aws {
 }
 
 impl Aws {
-    /// Where the deployment is.
     pub async fn connect(target: &Target) -> anyhow::Result<Self> {
         Ok(Self {
             functions: AwsApi::connect(Service::Functions, target).await?,

@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use crate::failure::Misuse;
 
-/// What everything invokes the functions by.
 pub const ALIAS: &str = "live";
 
 /// How an alias is described that Terraform leaves alone (`infra/modules/function/main.tf`).
@@ -17,27 +16,19 @@ pub const OURS: &str = "The version that is invoked; gridpost rollout leads it";
 pub const FUNCTIONS: [&str; 7] =
     ["dispatch", "dead-letter", "redrive", "expand", "wake", "manage", "ingest"];
 
-/// An alias as Lambda has it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Alias {
-    /// The version that it leads to.
     pub version: String,
-    /// Others that get a share of the invocations.
     pub others: BTreeMap<String, f64>,
-    /// Its description.
     pub description: String,
-    /// Changes with each change of the alias.
     pub revision: String,
 }
 
-/// A function as it is.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Function {
     /// Its role in the deployment: `dispatch`.
     pub role: String,
-    /// Its alias, where it has one.
     pub alias: Option<Alias>,
-    /// Its published versions.
     pub versions: Vec<u64>,
 }
 
@@ -73,20 +64,15 @@ impl FromStr for Choice {
 /// From which version to which a function goes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Shift {
-    /// The function's role.
     pub function: String,
-    /// The version that its alias leads to.
     pub from: u64,
     /// The version that it shall lead to.
     pub to: u64,
 }
 
-/// Where an alias shall lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The version.
     pub version: u64,
-    /// Another one, with its percentage.
     pub other: Option<(u64, u8)>,
 }
 
@@ -215,7 +201,6 @@ pub fn left_behind(prefix: &str, functions: &[Function]) -> Result<Vec<Shift>, M
     Ok(shifts)
 }
 
-/// Whether an alias leads where a route does.
 pub fn stands(alias: &Alias, route: Route) -> bool {
     let percent = |share: f64| (share * 100.0).round();
     let others: Vec<_> =
@@ -224,7 +209,6 @@ pub fn stands(alias: &Alias, route: Route) -> bool {
     alias.version == route.version.to_string() && others == Vec::from_iter(other)
 }
 
-/// What takes a shift back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Undo {
     /// The alias leads where it led before.

@@ -18,7 +18,6 @@ use crate::{
 const UNDO_TRIES: u32 = 6;
 const UNDO_WAIT: Duration = Duration::from_secs(1);
 
-/// A rollout that may begin.
 pub struct Rollout<'a, A> {
     pub account: &'a A,
     pub prefix: &'a str,
@@ -29,12 +28,10 @@ pub struct Rollout<'a, A> {
     pub progress: &'a Progress,
 }
 
-/// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// Everything goes to the new versions.
     Shifted,
-    /// Nothing was shifted.
     NotBegun(Reason),
     /// What was shifted was taken back, but for what `left` says.
     Reverted { percent: u8, reason: Reason, left: Vec<String> },

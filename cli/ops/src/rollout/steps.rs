@@ -11,7 +11,6 @@ pub const LOOK: Duration = Duration::from_secs(15);
 /// How long alarms may be unreadable before what was shifted is taken back.
 pub const BLIND_MAX: Duration = Duration::from_secs(180);
 
-/// How fast a rollout goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Percent of the invocations that each step shifts, 1 to 100.
@@ -21,7 +20,6 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// The percentages of all steps.
     pub fn steps(self) -> Vec<u8> {
         let mut steps = vec![self.after(0)];
         while let Some(last) = steps.last().copied().filter(|last| *last < 100) {
@@ -30,7 +28,6 @@ impl Pace {
         steps
     }
 
-    /// The percentage that comes after one.
     fn after(self, percent: u8) -> u8 {
         percent.saturating_add(self.step.max(1)).min(100)
     }
@@ -41,31 +38,24 @@ impl Pace {
 pub struct State {
     /// Percent of the invocations that go to the new versions.
     pub percent: u8,
-    /// Since when.
     pub since: Duration,
     /// When the alarms were read last.
     pub seen: Duration,
 }
 
-/// What was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// The alarms that are watched.
     Alarms(Vec<Alarm>),
     /// They could not be read, and why.
     Nothing(String),
-    /// The command shall end.
     Stop,
 }
 
-/// Why a rollout is taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Alarms have gone off.
     Alarms(Vec<Alarm>),
     /// Alarms could not be read for too long, and why.
     Blind(String),
-    /// The command was told to end.
     Stopped,
     /// An alias could not be shifted, and why.
     Refused(String),
@@ -91,21 +81,17 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What a rollout does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// So many percent go to the new versions.
     Shift(u8),
-    /// It looks again at that time.
     Look(Duration),
     /// Everything goes to the new versions, and was watched for long enough.
     Done,
-    /// What was shifted is taken back.
     Revert(Reason),
 }
 
 impl State {
-    /// What follows from what was seen at a time.
     pub fn next(&self, pace: Pace, seen: &Seen, now: Duration) -> Next {
         let alarms = match seen {
             Seen::Stop => return Next::Revert(Reason::Stopped),

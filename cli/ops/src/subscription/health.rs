@@ -24,7 +24,6 @@ pub async fn of_topic(api: &ManageApi, topic: &str) -> anyhow::Result<Vec<(Value
     Ok(joined(all, &healths))
 }
 
-/// Event subscriptions with those of the healths that are theirs.
 pub fn joined(all: Vec<Value>, healths: &[Value]) -> Vec<(Value, Option<Value>)> {
     let by_name: BTreeMap<_, _> =
         healths.iter().map(|one| (text_at(one, "/name"), &one["health"])).collect();
@@ -35,7 +34,6 @@ pub fn joined(all: Vec<Value>, healths: &[Value]) -> Vec<(Value, Option<Value>)>
     all.into_iter().map(with_health).collect()
 }
 
-/// The health of an event subscription's endpoint.
 pub struct Health {
     topic: String,
     name: String,
@@ -99,7 +97,6 @@ pub async fn add_counts(
     Ok(())
 }
 
-/// Counts by reason, as words.
 fn told_by_reason(reasons: &BTreeMap<String, u64>) -> String {
     let told: Vec<_> = reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     match told.len() {
@@ -109,7 +106,6 @@ fn told_by_reason(reasons: &BTreeMap<String, u64>) -> String {
     }
 }
 
-/// All healths, of a topic or of all topics.
 pub async fn of_all(api: &ManageApi, topic: Option<&str>) -> anyhow::Result<Vec<Health>> {
     let topics = match topic {
         Some(topic) => vec![topic.to_owned()],
@@ -125,7 +121,6 @@ pub async fn of_all(api: &ManageApi, topic: Option<&str>) -> anyhow::Result<Vec<
     Ok(found)
 }
 
-/// All healths as JSON.
 pub fn document(all: &[Health]) -> Value {
     let one =
         |one: &Health| json!({"topic": one.topic, "name": one.name, "health": one.document()});
@@ -206,7 +201,6 @@ fn describe(topic: &str, name: &str, health: &Value, now: Timestamp) -> String {
     output::columns(&all)
 }
 
-/// The same as names and values.
 pub fn rows(health: &Value, now: Timestamp) -> Vec<[String; 2]> {
     let at = |pointer| text_at(health, pointer);
     let row = |name: &str, value: String| [name.to_owned(), value];

@@ -23,12 +23,10 @@ const TOLD: [&str; 15] = [
     "/filter/advancedFilters",
 ];
 
-/// An event subscription for people.
 pub fn describe(subscription: &Value) -> String {
     output::columns(&rows(subscription))
 }
 
-/// The same as names and values.
 pub fn rows(subscription: &Value) -> Vec<[String; 2]> {
     let at = |pointer| text_at(subscription, pointer).to_owned();
     let mut rows = vec![
@@ -145,7 +143,6 @@ fn dead_letters(subscription: &Value) -> String {
     }
 }
 
-/// What a state asks for.
 fn state(name: &str) -> String {
     match name {
         "AwaitingManualAction" => {

@@ -8,7 +8,6 @@ use crate::cost::{self, Measured, Mix, Prices};
 /// Runs of a function, by Lambda's `REPORT` lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Runs {
-    /// How many.
     pub count: u64,
     /// What they are billed for, in milliseconds.
     pub billed_ms: u64,
@@ -17,7 +16,6 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Adds a run, if the line reports one.
     pub fn take(&mut self, line: &str) {
         let number = |name: &str| {
             let part = line.split('\t').find_map(|part| part.trim().strip_prefix(name))?;
@@ -40,38 +38,27 @@ impl Runs {
 /// What ran while events were delivered, and nothing else was to be done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Of ingest.
     pub ingest: Runs,
-    /// Of dispatch.
     pub dispatch: Runs,
-    /// Events that were delivered by them.
     pub delivered: u64,
 }
 
-/// A line of the bill.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// What is paid for.
     pub what: &'static str,
-    /// Units for each delivered event.
     pub units: f64,
     /// US dollars for a million delivered events.
     pub dollars: f64,
-    /// Whether it was measured in this account.
     pub is_measured: bool,
 }
 
-/// The bill of a mix, with what was measured of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bill {
-    /// The lines.
     pub lines: Vec<Line>,
-    /// Where prices are of, and of when.
     pub prices: String,
 }
 
 impl Bill {
-    /// Of that mix, and those runs where there are any.
     pub fn of(mix: &Mix, account: &Account, prices: &Prices, measured: &Measured) -> Self {
         let bill = cost::bill(mix, prices, measured);
         let per_event = |units: f64| units / account.delivered as f64;
@@ -110,12 +97,10 @@ impl Bill {
         self.lines.iter().map(|line| line.dollars).sum()
     }
 
-    /// Whether any of it was measured.
     pub fn is_measured(&self) -> bool {
         self.lines.iter().any(|line| line.is_measured)
     }
 
-    /// It as JSON.
     pub fn document(&self) -> Value {
         let line = |line: &Line| {
             json!({

@@ -8,7 +8,6 @@ use sha2::{Digest, Sha256};
 
 use super::step::{Verdict, Where};
 
-/// A request that the webhook got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// The event subscription, by the last part of the path.
@@ -17,7 +16,6 @@ pub struct Seen {
     pub at_ms: i64,
     /// Attempts made before, by `aeg-delivery-count`.
     pub count: Option<u32>,
-    /// The events' ids.
     pub ids: Vec<String>,
     /// Length and SHA-256 of the first event's filler, where it has one.
     pub filler: Option<Filler>,
@@ -26,14 +24,12 @@ pub struct Seen {
 /// What a large event is filled with, as it arrived or as it was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filler {
-    /// Its length.
     pub bytes: u64,
     /// Its SHA-256, in hexadecimal.
     pub sha256: String,
 }
 
 impl Filler {
-    /// That of a text.
     pub fn of(text: &str) -> Self {
         let digest = Sha256::digest(text.as_bytes());
         let sha256 = digest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -63,7 +59,6 @@ impl Seen {
     }
 }
 
-/// The requests of an event subscription.
 pub fn of<'a>(seen: &'a [Seen], name: &str) -> Vec<&'a Seen> {
     seen.iter().filter(|one| one.of == name).collect()
 }

@@ -29,7 +29,6 @@ pub(super) struct Span {
     pub(super) there_ms: (i64, i64),
     /// When the last event had arrived, by this machine's clock.
     pub(super) to_ms: i64,
-    /// How many did.
     pub(super) delivered: u64,
 }
 

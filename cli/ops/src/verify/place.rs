@@ -30,15 +30,12 @@ const ACCEPT_MAX: Duration = Duration::from_secs(60);
 /// The pause before it is, and before a topic that could not be removed is removed again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How often a removal is tried.
 const REMOVALS_MAX: u32 = 15;
 
-/// What tells a run from others.
 pub(super) fn run_id() -> String {
     clock::random_id()[..8].to_owned()
 }
 
-/// The probe topics that there are.
 pub(super) async fn leftovers(api: &ManageApi) -> anyhow::Result<Vec<String>> {
     let topics = api.topics().await?;
     let names = topics.iter().map(|topic| text_at(topic, "/name"));
@@ -70,7 +67,6 @@ pub(super) async fn remove(api: &ManageApi, topic: &str) -> anyhow::Result<()> {
     if_there(api.delete_topic(topic).await).map(drop)
 }
 
-/// The topic of this run.
 pub(super) struct Place {
     topic: String,
     http: reqwest::Client,
@@ -79,7 +75,6 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Makes it.
     pub(super) async fn make(api: &ManageApi, target: &Target, run: &str) -> anyhow::Result<Self> {
         let topic = format!("{PREFIX}{run}");
         let made = async {
@@ -97,7 +92,6 @@ impl Place {
         made
     }
 
-    /// Its name.
     pub(super) fn topic(&self) -> &str {
         &self.topic
     }
@@ -189,7 +183,6 @@ fn is_final(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Refusal>().is_some_and(|it| (400..429).contains(&it.status))
 }
 
-/// A publish that was accepted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Published {
     /// When it was begun, in milliseconds since the Unix epoch.

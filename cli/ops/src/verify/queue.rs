@@ -15,7 +15,6 @@ const WAIT_S: u32 = 5;
 /// Seconds until a message that is not deleted shows again: one of another run.
 const HIDDEN_S: u32 = 20;
 
-/// A queue.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
     sqs: AwsApi,
@@ -23,7 +22,6 @@ pub(super) struct Queue {
     arn: String,
 }
 
-/// A message of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) body: String,
@@ -31,7 +29,6 @@ pub(super) struct Message {
 }
 
 impl Queue {
-    /// The queue of that ARN or URL.
     pub(super) async fn find(target: &Target, given: &str) -> anyhow::Result<Self> {
         let sqs = AwsApi::connect(Service::Sqs, target).await?;
         let url = match name(given)? {
@@ -56,7 +53,6 @@ impl Queue {
         Ok(Self { sqs, url, arn })
     }
 
-    /// Its ARN.
     pub(super) fn arn(&self) -> &str {
         &self.arn
     }
@@ -71,7 +67,6 @@ impl Queue {
         Ok(messages(&answer))
     }
 
-    /// Removes messages.
     pub(super) async fn delete(&self, messages: &[Message]) -> anyhow::Result<()> {
         if messages.is_empty() {
             return Ok(());

@@ -9,18 +9,13 @@ use super::figures::{Figures, PERCENTS, told};
 use super::step::{Ground, Tried, Verdict, Where};
 use crate::output::columns;
 
-/// A run.
 #[derive(Debug)]
 pub struct Report {
-    /// What it was done with.
     pub ground: Ground,
     /// The probe topic, which is gone by now.
     pub topic: String,
-    /// Every step.
     pub tried: Vec<Tried>,
-    /// How long things took.
     pub figures: Figures,
-    /// Calls and dollars.
     pub bill: Bill,
     /// Why nothing of the bill was measured, where it was to be.
     pub unmeasured: Option<String>,
@@ -45,7 +40,6 @@ impl Report {
         self.tried.iter().filter(|one| matches!(one.verdict, Verdict::Failed(_))).count()
     }
 
-    /// What it could not show.
     pub fn limits(&self) -> Vec<String> {
         let steps = self.tried.iter().filter_map(|one| match &one.verdict {
             Verdict::NotShown(why) => Some(format!("{}: {why}", one.step.title())),
@@ -57,7 +51,6 @@ impl Report {
         steps.chain(unmeasured).chain(local).chain(never).collect()
     }
 
-    /// It as JSON.
     pub fn document(&self) -> Value {
         let step = |one: &Tried| {
             let mut document = json!({"step": one.step.name(), "shows": one.step.title()});
@@ -94,7 +87,6 @@ impl Report {
         })
     }
 
-    /// It for people.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for Tried { step, verdict } in &self.tried {

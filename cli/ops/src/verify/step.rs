@@ -8,21 +8,16 @@ use strum::{IntoStaticStr, VariantArray};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Step {
-    /// Events reach a webhook.
     Webhook,
-    /// Events reach an SQS queue.
     Queue,
     /// A publish reaches many event subscriptions.
     FanOut,
     /// An event that no queue message carries arrives whole.
     Large,
-    /// A webhook that fails sees the schedule.
     Retry,
     /// The event source mapping keeps the visibility timeouts that dispatch sets.
     Visibility,
-    /// An event that is refused becomes a dead letter.
     DeadLetter,
-    /// A dead letter is sent again.
     Redrive,
     /// An answer after 30 s takes the delivery out of retry.
     Late,
@@ -34,7 +29,6 @@ impl Step {
         self.into()
     }
 
-    /// What it shows, in a sentence.
     pub fn title(self) -> &'static str {
         match self {
             Self::Webhook => "events reach a webhook",
@@ -59,10 +53,8 @@ impl Step {
     }
 }
 
-/// Where the deployment runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {
-    /// On AWS.
     Aws,
     /// On an emulator of AWS: `gridpost up`.
     Stack,
@@ -70,18 +62,13 @@ pub enum Where {
     Dev,
 }
 
-/// What there is to try things with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ground {
-    /// Where the deployment runs.
     pub runs: Where,
     /// How many times as fast as the machine's clock it runs.
     pub speed: u32,
-    /// Whether there is a webhook.
     pub has_webhook: bool,
-    /// Whether there is a queue.
     pub has_queue: bool,
-    /// Whether a bucket for dead letters is known.
     pub has_letters: bool,
 }
 
@@ -124,10 +111,8 @@ pub fn plan(ground: &Ground, only: &[Step]) -> Vec<(Step, Option<&'static str>)>
     Step::VARIANTS.iter().map(|step| (*step, why(*step))).collect()
 }
 
-/// What became of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It was seen, line by line.
     Shown(Vec<String>),
     /// Something else was seen.
     Failed(String),
@@ -135,12 +120,9 @@ pub enum Verdict {
     NotShown(String),
 }
 
-/// A step with what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tried {
-    /// The step.
     pub step: Step,
-    /// What became of it.
     pub verdict: Verdict,
 }
 
@@ -149,7 +131,6 @@ pub struct Tried {
 pub struct Script {
     /// The event subscription, and the last part of its endpoint's path.
     pub name: &'static str,
-    /// Statuses.
     pub answers: &'static str,
     /// Seconds that it takes to answer, by the machine's clock.
     pub delay_s: u64,

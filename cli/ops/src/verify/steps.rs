@@ -28,7 +28,6 @@ use crate::{
 /// Time for a first attempt, on machines and in accounts of any size.
 const ARRIVED_MAX: Duration = Duration::from_secs(60);
 
-/// A run, with all that its steps need.
 pub(super) struct Trial<'a> {
     pub(super) arguments: &'a VerifyOptions,
     pub(super) target: &'a Target,
@@ -39,10 +38,8 @@ pub(super) struct Trial<'a> {
     pub(super) progress: &'a Progress,
 }
 
-/// What became of all steps.
 pub(super) struct All {
     pub(super) tried: Vec<Tried>,
-    /// When events were delivered one by one.
     pub(super) span: Option<Span>,
 }
 
@@ -139,7 +136,6 @@ impl Trial<'_> {
         self.figures.lock().unwrap_or_else(PoisonError::into_inner).add(stage, took);
     }
 
-    /// The id of an event.
     fn id(&self, step: Step, index: u32) -> String {
         format!("{}-{}-{index}", self.with.run, step.name())
     }

@@ -28,13 +28,11 @@ use crate::{
 /// Receives of reports under way at once.
 const READERS: usize = 4;
 
-/// The pause after one that failed.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// How often a long list is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A webhook and what it has got.
 pub(super) struct Webhook {
     plays: Plays,
     run: String,
@@ -51,7 +49,6 @@ enum Plays {
 }
 
 impl Webhook {
-    /// One that this program plays.
     pub(super) async fn here(run: &str) -> anyhow::Result<Self> {
         let mut by_path = HashMap::new();
         for one in SCRIPTS {
@@ -99,7 +96,6 @@ impl Webhook {
         Ok(Self { plays, run, seen: seen_by, trouble: trouble_by, _tasks: tasks })
     }
 
-    /// The endpoint of an event subscription.
     pub(super) fn endpoint(&self, name: &str) -> String {
         let path = format!("/{}/{name}", self.run);
         match &self.plays {
@@ -145,7 +141,6 @@ impl Webhook {
     }
 }
 
-/// Takes what arrives here.
 async fn listen(mut arrivals: mpsc::UnboundedReceiver<Arrival>, seen: watch::Sender<Vec<Seen>>) {
     while let Some(arrival) = arrivals.recv().await {
         if arrival.purpose == Purpose::Delivery {

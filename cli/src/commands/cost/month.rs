@@ -161,7 +161,6 @@ fn text(lines: &[MonthLine], prices: &Prices) -> String {
     text
 }
 
-/// The estates of the page, a table each.
 pub(super) fn estates_of_page(prices: &Prices, measured: &Measured) -> String {
     let mut text = String::new();
     for (name, estate) in estates() {

@@ -72,10 +72,8 @@ fn remove_if_empty(path: &Path) {
     }
 }
 
-/// What was exported, and what was not.
 #[derive(Debug, Default)]
 struct Exported {
-    /// The file's name.
     file: String,
     written: u64,
     gone: u64,
@@ -136,7 +134,6 @@ impl Exported {
         })
     }
 
-    /// Prints what was done.
     fn tell(&self, unread: &Unread, output: Output) {
         let gone = told_gone(self.gone).into_iter();
         if self.is_stdout() {
@@ -157,7 +154,6 @@ impl Exported {
         Ok(())
     }
 
-    /// What the letters are written to.
     fn place(&self) -> &'static str {
         if self.is_stdout() { "the output" } else { "the file" }
     }

@@ -19,7 +19,6 @@ use gridpost_ops::{
     },
 };
 
-/// What an answer counts.
 const MEMBERS: [&str; 3] = ["purgedEvents", "purgedObjects", "leftEvents"];
 
 /// Which dead letters, and the consent.
@@ -199,7 +198,6 @@ fn consent(planned: &[Planned], unread: &Unread) -> String {
     )
 }
 
-/// What was done.
 #[derive(Debug, Default)]
 struct Purged {
     counts: [u64; 3],

@@ -395,7 +395,6 @@ fn show(step: &Step, job: &Value, has_total: &mut bool) {
     step.reach(job["redriven"].as_u64().unwrap_or(0), problem);
 }
 
-/// A job in a line or a few.
 pub(super) fn summary(job: &Value) -> String {
     let number = |pointer: &str| job.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
     let whose = format!("{}/{}", text_at(job, "/topic"), text_at(job, "/eventSubscription"));

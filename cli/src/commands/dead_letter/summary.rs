@@ -36,14 +36,11 @@ struct Key {
     event_type: String,
 }
 
-/// Dead letters of one key.
 #[derive(Clone, Debug, Default)]
 struct Group {
     events: u64,
     whose: BTreeSet<String>,
-    /// When the first and the last of them was written.
     written: Option<(String, String)>,
-    /// The id of one of them.
     example: String,
     /// The topic and event subscription of that one.
     owner: String,
@@ -128,7 +125,6 @@ impl Group {
     }
 }
 
-/// The summary for people.
 fn text(summary: &Value, is_cut: bool) -> String {
     let groups = summary["groups"].as_array().cloned().unwrap_or_default();
     let events = output::count(summary["events"].as_u64().unwrap_or(0), "dead letter");

@@ -14,16 +14,13 @@ use gridpost_ops::{
 /// Which could not be read, and why.
 #[derive(Debug, Default)]
 pub(super) struct Unread {
-    /// How many were to be read.
     all: usize,
     /// Whether it is the one that was named: it must be there.
     is_named: bool,
-    /// Whose, and the reason.
     pub(super) failed: Vec<(String, String)>,
 }
 
 impl Unread {
-    /// Before any of them was read.
     pub(super) fn of(filter: &Filter, whose: &[Whose]) -> Self {
         let is_named = filter.subscription.is_some();
         Self { all: whose.len(), is_named, failed: Vec::new() }
@@ -51,18 +48,15 @@ impl Unread {
         }
     }
 
-    /// Whether all of them could be read.
     pub(super) fn is_empty(&self) -> bool {
         self.failed.is_empty()
     }
 
-    /// The same for programs.
     pub(super) fn document(&self) -> Value {
         let one = |(key, error): &(String, String)| json!({"whose": key, "error": error});
         self.failed.iter().map(one).collect()
     }
 
-    /// Which they are, where there are any.
     pub(super) fn told(&self) -> Option<String> {
         let line = |(key, error): &(String, String)| format!("\n  {key}: {error}");
         let lines: String = self.failed.iter().map(line).collect();

@@ -14,7 +14,6 @@ use gridpost_ops::{lookup::if_there, manage_api::ManageApi};
 /// Event subscriptions whose deliveries are read at the same time.
 const AT_ONCE: usize = 8;
 
-/// Which deliveries are listed.
 pub(super) struct Chosen {
     pub(super) topic: Option<String>,
     pub(super) subscription: Option<String>,
@@ -28,12 +27,9 @@ pub(super) struct Found {
     more: More,
 }
 
-/// What was left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum More {
-    /// Nothing.
     Nothing,
-    /// So many, or more than that.
     Count { deliveries: u64, is_exact: bool },
     /// Some: only those that were read could be chosen by their outcome.
     Some,
@@ -117,7 +113,6 @@ async fn first(api: &ManageApi, of: &Whose, chosen: &Chosen) -> anyhow::Result<(
     Ok((found, is_all))
 }
 
-/// How many wait beside those that are shown.
 async fn rest(api: &ManageApi, whose: &[Waits], shown: u64) -> anyhow::Result<More> {
     let (mut sum, mut is_exact) = (0, true);
     for Waits { of, health } in whose {

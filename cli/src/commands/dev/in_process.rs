@@ -22,7 +22,6 @@ use gridpost_stack::stack::{TOPICS, reach_topic};
 /// How many of the local stack's topics there are here, too: the last one is for samples of functions.
 const TOPICS_TAKEN: usize = 2;
 
-/// Makes the topics that a local stack has.
 pub(super) async fn make_topics(api: &ManageApi) -> anyhow::Result<()> {
     for (topic, schema) in TOPICS.into_iter().take(TOPICS_TAKEN) {
         reach_topic(api, api.base_url(), topic, schema).await?;
@@ -114,7 +113,6 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// Writes the file.
     pub(super) fn write(connection: &Connection, home: &Home) -> anyhow::Result<Self> {
         let path = home.connection_file();
         let before = fs::read_to_string(&path).ok().filter(|text| is_of_a_stack(text));

@@ -46,7 +46,6 @@ pub struct TestArguments {
     events: PathBuf,
 }
 
-/// Runs `gridpost subscription test`.
 pub(super) async fn run(
     arguments: TestArguments,
     target: &TargetArguments,

@@ -222,7 +222,6 @@ impl UpdateArguments {
     }
 }
 
-/// The headers that an event subscription has.
 fn headers_of(current: &Value) -> &[Value] {
     let place = "/properties/destination/properties/deliveryAttributeMappings";
     current.pointer(place).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()

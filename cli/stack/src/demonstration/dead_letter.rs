@@ -25,7 +25,6 @@ const POLL: Duration = Duration::from_millis(500);
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const PATH: &AsciiSet = &QUERY.remove(b'/');
 
-/// Where dead letters are read back.
 #[derive(Clone, Copy, Debug)]
 pub enum Letters<'a> {
     /// From the emulator's S3.
@@ -34,28 +33,20 @@ pub enum Letters<'a> {
     Folder(Option<&'a Path>),
 }
 
-/// The dead letters below one prefix.
 #[derive(Clone, Debug)]
 pub enum DeadLetters {
-    /// Objects.
     Objects(Objects),
-    /// Files.
     Files {
-        /// The folder of the prefix.
         folder: PathBuf,
     },
     /// Kept in memory: the manage API lists them.
     Listed(Box<Listed>),
 }
 
-/// Dead letters of one event subscription, by the manage API.
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// The API.
     pub api: ManageApi,
-    /// The topic.
     pub topic: &'static str,
-    /// The event subscription.
     pub subscription: String,
 }
 
@@ -87,7 +78,6 @@ impl DeadLetters {
         })
     }
 
-    /// Where they are, for a reader.
     pub fn place(&self) -> String {
         match self {
             Self::Objects(objects) => format!("s3://{}/", objects.bucket),
@@ -137,7 +127,6 @@ async fn wait_for_file(folder: &Path, deadline: Instant) -> anyhow::Result<Value
     }
 }
 
-/// The first JSON file in a folder, or in one below it.
 fn first_file(folder: &Path) -> Option<PathBuf> {
     let mut entries: Vec<_> =
         std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).collect();
@@ -178,7 +167,6 @@ impl Objects {
         }
     }
 
-    /// The key of the first object, if there is one.
     async fn first(&self) -> anyhow::Result<Option<String>> {
         let prefix = utf8_percent_encode(&self.prefix, QUERY);
         let url = format!("{}?list-type=2&max-keys=1&prefix={prefix}", self.url);

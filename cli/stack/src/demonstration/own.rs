@@ -28,7 +28,6 @@ pub async fn other(api: &ManageApi) -> anyhow::Result<Option<String>> {
     Ok(other.map(|(topic, name)| format!("{topic}/{name}")))
 }
 
-/// The event subscriptions of some topics, by topic and name.
 async fn subscriptions(
     api: &ManageApi,
     is_wanted: impl Fn(&str) -> bool,

@@ -31,14 +31,12 @@ const LARGE_BYTES: usize = 400_000;
 /// Time for all of a fan-out, in an account whose quota of concurrency is small.
 const FANNED_OUT_MAX: Duration = Duration::from_secs(300);
 
-/// Event subscriptions that are made at once.
 const AT_ONCE: usize = 5;
 
 /// The default of `inline_fan_out`.
 const INLINE_FAN_OUT: u32 = 10_000;
 
 impl Trial<'_> {
-    /// Events reach the webhook, one after the other.
     pub(super) async fn to_the_webhook(&self, span: &mut Option<Span>) -> Shown {
         let webhook = self.webhook()?;
         self.subscribe("webhook", "webhook", json!({})).await?;
@@ -51,7 +49,6 @@ impl Trial<'_> {
         lines.map_err(|error| anyhow!("{}", webhook.explain(error.to_string())))
     }
 
-    /// Events reach the queue, one after the other.
     pub(super) async fn to_the_queue(&self, span: &mut Option<Span>) -> Shown {
         let queue = self.with.queue.as_ref().context("there is no queue")?;
         let destination =
@@ -66,7 +63,6 @@ impl Trial<'_> {
         self.judged(Stage::Queue, &published, &arrived, span)
     }
 
-    /// Publishes one event after the other.
     async fn publish_each(
         &self,
         subject: &str,

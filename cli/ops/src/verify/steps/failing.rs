@@ -30,7 +30,6 @@ const LETTER_MAX: Duration = Duration::from_secs(900);
 /// How long it may take beside that, by the machine's clock.
 const WORK_MAX: Duration = Duration::from_secs(30);
 
-/// Between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Between two looks at a log: CloudWatch takes five in a second for a whole account.
@@ -150,7 +149,6 @@ impl Trial<'_> {
         Ok(vec![format!("{reason}, readable {} after the refusal", told(took))])
     }
 
-    /// The dead letter, once it can be read.
     async fn letter(&self) -> anyhow::Result<Value> {
         let really = self.with.ground.really(LETTER_MAX) + WORK_MAX;
         let give_up = Instant::now() + really;
@@ -191,7 +189,6 @@ impl Trial<'_> {
         Ok(vec![format!("at the webhook {} after it was asked for", told(took))])
     }
 
-    /// A redrive that has come to its end.
     async fn completed(&self, id: &str) -> anyhow::Result<Value> {
         let give_up = Instant::now() + ARRIVED_MAX + WORK_MAX;
         loop {
