@@ -92,10 +92,7 @@ fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads a JSON document from a file, or from standard input when it is called `-`.
-///
-/// # Errors
-///
+/// Reads a JSON document from a file, or from standard input when it is called `-`. Fails with
 /// [`Misuse`] when it is no JSON, or a member stands twice.
 fn read_document(path: &Path) -> anyhow::Result<Value> {
     read_json(&read_input(path)?)

@@ -18,11 +18,7 @@ pub mod target;
 use arguments::{Arguments, Command};
 use output::Output;
 
-/// Runs one command line.
-///
-/// # Errors
-///
-/// What [`gridpost_ops::failure::report`] prints.
+/// Runs one command line. Fails with what [`gridpost_ops::failure::report`] prints.
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let output = Output::new(arguments.json);
     let target = arguments.target.arguments();

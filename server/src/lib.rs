@@ -112,10 +112,7 @@ impl Default for Options {
 pub enum StartError {
     /// The port is taken, or may not be used.
     #[error("127.0.0.1:{port} cannot be listened on: {reason}")]
-    Port {
-        port: u16,
-        reason: io::Error,
-    },
+    Port { port: u16, reason: io::Error },
     #[error("the data cannot be opened")]
     Data(#[from] OpenError),
     /// The clock's file can't be written.

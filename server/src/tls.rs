@@ -46,10 +46,7 @@ const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 pub enum TlsError {
     /// The folder of the CA can't be used.
     #[error("{path}: {reason}")]
-    File {
-        path: PathBuf,
-        reason: io::Error,
-    },
+    File { path: PathBuf, reason: io::Error },
     /// What a file holds is no key, or no certificate could be made.
     #[error("the CA in {0} cannot be used ({1}); remove the folder to have a new one")]
     Authority(PathBuf, String),

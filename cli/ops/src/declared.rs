@@ -99,12 +99,9 @@ impl Made {
 }
 
 impl Declared {
-    /// Reads a file: TOML by its ending, else JSON. The environment fills in its secrets.
-    ///
-    /// # Errors
-    ///
-    /// [`Misuse`] when it is neither. What else is wrong with it is told by [`make`](Self::make),
-    /// with what the manage API refuses.
+    /// Reads a file: TOML by its ending, else JSON. The environment fills in its secrets. Fails with
+    /// [`Misuse`] when it is neither. What else is wrong with it is told by [`make`](Self::make), with
+    /// what the manage API refuses.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let text = fs::read_to_string(path);
         let text = text.with_context(|| format!("{} cannot be read", path.display()))?;
@@ -161,11 +158,8 @@ impl Declared {
         Self { topics, problems }
     }
 
-    /// Lets dead letters go to other buckets than those that the file names.
-    ///
-    /// # Errors
-    ///
-    /// [`Misuse`] names a bucket that the file does not have: misspelt, it would keep its name.
+    /// Lets dead letters go to other buckets than those that the file names. Fails with [`Misuse`]
+    /// where one is a bucket that the file does not have: misspelt, it would keep its name.
     pub fn with_buckets(mut self, other: &[(String, String)]) -> Result<Self, Misuse> {
         let mut found = BTreeSet::new();
         for topic in &mut self.topics {
@@ -182,10 +176,7 @@ impl Declared {
     }
 
     /// Creates or replaces all of it. What is refused keeps nothing else from being made; the event
-    /// subscriptions of a topic that is refused are judged as far as that needs no topic.
-    ///
-    /// # Errors
-    ///
+    /// subscriptions of a topic that is refused are judged as far as that needs no topic. Fails with
     /// [`InPart`]: what was made, and every problem, by what has it; a misuse where some of the file
     /// could not be read. A transport failure ends it.
     pub async fn make(&self, api: &ManageApi) -> anyhow::Result<Made> {
@@ -311,11 +302,8 @@ fn rename_buckets<'o>(
     }
 }
 
-/// Each problem of a refusal, behind what was refused.
-///
-/// # Errors
-///
-/// What is no refusal: whatever follows would fail in the same way.
+/// Each problem of a refusal, behind what was refused. Fails with what is no refusal: whatever follows
+/// would fail in the same way.
 fn told(path: &str, error: anyhow::Error) -> anyhow::Result<Vec<String>> {
     if error.is::<Misuse>() {
         return Ok(vec![format!("{path}: {}", failure::chain(&error))]);

@@ -37,10 +37,7 @@ pub struct Deployment {
 }
 
 /// The file: `GRIDPOST_DEPLOYMENTS`, else `gridpost/deployments.toml` in the user's configuration.
-///
-/// # Errors
-///
-/// [`Misuse`] when there is no home folder.
+/// Fails with [`Misuse`] when there is no home folder.
 pub fn file() -> anyhow::Result<PathBuf> {
     let named =
         |variable: &str| env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -78,11 +75,7 @@ impl Deployments {
         write().with_context(|| format!("{} cannot be written", file.display()))
     }
 
-    /// The deployment of that name.
-    ///
-    /// # Errors
-    ///
-    /// [`Misuse`], which says which there are.
+    /// The deployment of that name. Fails with [`Misuse`], which says which there are.
     pub fn named(&self, name: &str) -> anyhow::Result<&Deployment> {
         self.deployment.get(name).ok_or_else(|| {
             let names: Vec<_> = self.deployment.keys().map(String::as_str).collect();

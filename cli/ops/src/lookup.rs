@@ -32,12 +32,8 @@ pub fn no_such<N: AsRef<str>>(
     Misuse(format!("there is no {what} `{name}`: {hint}"))
 }
 
-/// Refuses a topic that does not exist, or an event subscription of it; one without a topic is looked for
-/// in all of them.
-///
-/// # Errors
-///
-/// [`Misuse`], which says what there is.
+/// Refuses a topic that does not exist, or an event subscription of it; one without a topic is looked
+/// for in all of them. Fails with [`Misuse`], which says what there is.
 pub async fn check_exists(
     api: &ManageApi,
     topic: Option<&str>,

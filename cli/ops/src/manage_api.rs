@@ -98,11 +98,8 @@ impl ManageApi {
         &self.base_url
     }
 
-    /// Creates or replaces a topic. 201 when it is new, 200 when it was there.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`] when the API refuses. So for every request below.
+    /// Creates or replaces a topic. 201 when it is new, 200 when it was there. Fails with [`Refusal`]
+    /// when the API refuses. So for every request below.
     pub async fn put_topic(&self, topic: &str, document: &Value) -> anyhow::Result<Reply> {
         self.call(Method::PUT, &topic_path(topic)?, Some(document)).await
     }
@@ -228,11 +225,8 @@ impl ManageApi {
         self.each_while(&path, DELIVERY_PAGES_MAX, take).await
     }
 
-    /// A delivery that has failed, with its attempts.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`] 404 when none of that id has failed.
+    /// A delivery that has failed, with its attempts. Fails with [`Refusal`] 404 when none of that id
+    /// has failed.
     pub async fn delivery(&self, topic: &str, name: &str, id: &str) -> anyhow::Result<Value> {
         let path = delivery_path(topic, name, id)?;
         Ok(self.call(Method::GET, &path, None).await?.document)

@@ -51,11 +51,8 @@ pub struct ProberOptions {
     pub endpoint: Option<String>,
 }
 
-/// Publishes until `stop` or for as long as was asked, receives, and answers what came of it.
-///
-/// # Errors
-///
-/// Missing events are no error here: the result counts them.
+/// Publishes until `stop` or for as long as was asked, receives, and answers what came of it. Missing
+/// events are no error: the result counts them.
 pub async fn probe(
     arguments: &ProberOptions,
     target: &Target,

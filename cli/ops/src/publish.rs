@@ -112,11 +112,8 @@ pub fn count(body: &[u8]) -> Option<usize> {
     }
 }
 
-/// Where events of a topic are posted.
-///
-/// # Errors
-///
-/// [`Misuse`] when neither flags nor the topic's document say it.
+/// Where events of a topic are posted. Fails with [`Misuse`] when neither flags nor the topic's
+/// document say it.
 pub fn events_url(name: &str, topic: &Value, target: &Target) -> anyhow::Result<String> {
     let by_topic =
         || topic.pointer("/properties/endpoint").and_then(Value::as_str).map(str::to_owned);

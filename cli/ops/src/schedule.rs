@@ -113,11 +113,8 @@ pub struct Circumstances<'c> {
     pub names_attempts: bool,
 }
 
-/// Plays a policy with these answers, and returns its timeline as JSON.
-///
-/// # Errors
-///
-/// [`Misuse`] names every setting that is outside its range.
+/// Plays a policy with these answers, and returns its timeline as JSON. Fails with [`Misuse`],
+/// which names every setting that is outside its range.
 pub fn played(
     subject: Subject,
     responses: &[Response],
@@ -135,11 +132,8 @@ pub fn played(
     Ok(result(&timeline, &policy, responses, &warnings))
 }
 
-/// The timeline of an event subscription's policy, or of another one in its place, as JSON.
-///
-/// # Errors
-///
-/// [`Misuse`] names every setting, or answer, that is outside its range.
+/// The timeline of an event subscription's policy, or of another one in its place, as JSON. Fails with
+/// [`Misuse`], which names every setting, or answer, that is outside its range.
 pub fn preview(
     topic: &Value,
     subscription: &Value,

@@ -61,10 +61,7 @@ pub struct Target {
 }
 
 impl TargetArguments {
-    /// Finds the deployment: what flags or environment name, else the local stack.
-    ///
-    /// # Errors
-    ///
+    /// Finds the deployment: what flags or environment name, else the local stack. Fails with
     /// [`Misuse`] when nothing is named and no local stack is up, or no deployment has that name.
     pub fn resolve(&self) -> anyhow::Result<Target> {
         let named = match &self.deployment {
@@ -135,11 +132,8 @@ fn check_url(flag: &str, output: &str, given: Option<&str>) -> Result<(), Misuse
 }
 
 impl Target {
-    /// A client of the deployment's resource API.
-    ///
-    /// # Errors
-    ///
-    /// [`Misuse`] when only a publish URL was given.
+    /// A client of the deployment's resource API. Fails with [`Misuse`] when only a publish URL was
+    /// given.
     pub async fn manage_api(&self) -> anyhow::Result<ManageApi> {
         let url = self.manage_url.as_deref().ok_or_else(|| {
             Misuse(

@@ -56,12 +56,9 @@ pub struct VerifyOptions {
     pub remove_leftovers: bool,
 }
 
-/// Tries all that can be tried, until `stop`, and says what was seen. Its topic is removed; a dead letter
-/// on its way when it was interrupted comes later, and stays.
-///
-/// # Errors
-///
-/// [`Misuse`] when nothing could be tried; or it was interrupted.
+/// Tries all that can be tried, until `stop`, and says what was seen. Its topic is removed; a dead
+/// letter on its way when it was interrupted comes later, and stays. Fails with [`Misuse`] when nothing
+/// could be tried; or it was interrupted.
 pub async fn report(
     arguments: &VerifyOptions,
     target: &Target,

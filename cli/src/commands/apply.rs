@@ -26,12 +26,8 @@ fn renamed(given: &str) -> Result<(String, String), &'static str> {
     Ok((from.to_owned(), to.to_owned()))
 }
 
-/// Runs `gridpost apply`.
-///
-/// # Errors
-///
-/// Every problem of the file and everything that the server refuses, in one list behind what was
-/// made all the same.
+/// Fails with every problem of the file and everything that the server refuses, in one list behind what
+/// was made all the same.
 pub async fn run(
     arguments: &ApplyArguments,
     target: &TargetArguments,

@@ -40,11 +40,7 @@ impl AuditArguments {
     }
 }
 
-/// Runs `gridpost audit`.
-///
-/// # Errors
-///
-/// It also fails when it does not balance.
+/// Also fails when it does not balance.
 pub async fn run(
     arguments: &AuditArguments,
     target: &TargetArguments,

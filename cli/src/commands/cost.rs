@@ -91,11 +91,7 @@ impl From<FrontDoorArgument> for FrontDoor {
     }
 }
 
-/// Runs `gridpost cost`.
-///
-/// # Errors
-///
-/// [`Misuse`] when a figure is outside its range.
+/// Fails with [`Misuse`] when a figure is outside its range.
 pub fn run(arguments: &CostArguments, output: Output) -> anyhow::Result<()> {
     let (prices, measured) = (Prices::current(), Measured::current());
     if let Some(CostCommand::Month(arguments)) = &arguments.of {

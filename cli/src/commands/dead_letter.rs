@@ -176,12 +176,8 @@ impl Chosen {
     }
 }
 
-/// Runs `gridpost dead-letter`.
-///
-/// # Errors
-///
-/// It also fails when a job did not come to its end, or dead letters of some event subscriptions
-/// could not be read: what was read of the others is printed before.
+/// Also fails when a job did not come to its end, or dead letters of some event subscriptions could not
+/// be read: what was read of the others is printed before.
 pub async fn run(
     command: DeadLetterCommand,
     target: &TargetArguments,

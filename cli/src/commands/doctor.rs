@@ -52,11 +52,7 @@ pub struct DoctorArguments {
     region: Option<String>,
 }
 
-/// Runs `gridpost doctor`.
-///
-/// # Errors
-///
-/// [`Misuse`] when the file is no plan. It also fails when the plan has faults.
+/// Fails with [`Misuse`] when the file is no plan. It also fails when the plan has faults.
 pub async fn run(arguments: &DoctorArguments, output: Output) -> anyhow::Result<()> {
     let path = arguments.plan.display();
     let text = if arguments.plan.as_os_str() == "-" {

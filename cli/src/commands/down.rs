@@ -20,11 +20,8 @@ pub struct DownArguments {
     purge: bool,
 }
 
-/// Runs `gridpost down`. No stack is as good.
-///
-/// # Errors
-///
-/// [`Misuse`] when `gridpost dev` runs, or the folder is not a local stack's.
+/// Runs `gridpost down`. No stack is as good. Fails with [`Misuse`] when `gridpost dev` runs, or the
+/// folder is not a local stack's.
 pub async fn run(
     arguments: &DownArguments,
     target: &TargetArguments,

@@ -54,11 +54,7 @@ pub struct ExportArguments {
     module: String,
 }
 
-/// Runs `gridpost export`.
-///
-/// # Errors
-///
-/// It also fails when the folder has such files already.
+/// Also fails when the folder has such files already.
 pub async fn run(
     arguments: &ExportArguments,
     target: &TargetArguments,

@@ -81,11 +81,7 @@ impl Filter {
     }
 }
 
-/// Runs `gridpost parked`.
-///
-/// # Errors
-///
-/// It also fails when deliveries were not handled.
+/// Also fails when deliveries were not handled.
 pub async fn run(
     command: ParkedCommand,
     target: &TargetArguments,

@@ -65,11 +65,7 @@ pub struct Chosen {
     all: bool,
 }
 
-/// Runs `gridpost poison`.
-///
-/// # Errors
-///
-/// It also fails when messages were not handled.
+/// Also fails when messages were not handled.
 pub async fn run(
     command: PoisonCommand,
     target: &TargetArguments,

@@ -40,11 +40,7 @@ pub struct ProberArguments {
     endpoint: Option<String>,
 }
 
-/// Runs `gridpost prober`.
-///
-/// # Errors
-///
-/// It also fails when events are missing.
+/// Also fails when events are missing.
 pub async fn run(
     arguments: ProberArguments,
     target: &TargetArguments,

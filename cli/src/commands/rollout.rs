@@ -58,12 +58,8 @@ pub struct RolloutArguments {
     revert: bool,
 }
 
-/// Runs `gridpost rollout`.
-///
-/// # Errors
-///
-/// [`Misuse`] when an alias is not ours to lead. It also fails when what was shifted was taken
-/// back.
+/// Fails with [`Misuse`] when an alias is not ours to lead. It also fails when what was shifted was
+/// taken back.
 pub async fn run(
     arguments: &RolloutArguments,
     target: &TargetArguments,

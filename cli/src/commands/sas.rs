@@ -29,11 +29,7 @@ pub struct SasArguments {
     until: Option<String>,
 }
 
-/// Runs `gridpost sas`.
-///
-/// # Errors
-///
-/// [`Misuse`] when the end or the key can't be read, or the end has passed.
+/// Fails with [`Misuse`] when the end or the key can't be read, or the end has passed.
 pub fn run(arguments: &SasArguments, output: Output) -> anyhow::Result<()> {
     let now = Timestamp::parse_rfc_3339(&clock::now_rfc3339()).unwrap_or_default();
     let (token, expires_at) = token(arguments, now)?;

@@ -104,11 +104,7 @@ impl VerifyArguments {
     }
 }
 
-/// Runs `gridpost verify`.
-///
-/// # Errors
-///
-/// [`Misuse`] when nothing could be tried; or something was not as it should be.
+/// Fails with [`Misuse`] when nothing could be tried; or something was not as it should be.
 pub async fn run(
     arguments: &VerifyArguments,
     target: &TargetArguments,

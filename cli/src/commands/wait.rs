@@ -58,11 +58,7 @@ struct Counted {
     dropped: u64,
 }
 
-/// Runs `gridpost wait`.
-///
-/// # Errors
-///
-/// [`SoFar`] when the time is up; [`Misuse`] where `gridpost dev` does not run.
+/// Fails with [`SoFar`] when the time is up; [`Misuse`] where `gridpost dev` does not run.
 pub async fn run(
     arguments: &WaitArguments,
     target: &TargetArguments,

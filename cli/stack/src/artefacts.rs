@@ -30,11 +30,8 @@ struct Release {
 }
 
 impl Artefacts {
-    /// Finds them in `folder`, by the names that their archives have.
-    ///
-    /// # Errors
-    ///
-    /// [`Misuse`] when they are not there, or not of this program's version.
+    /// Finds them in `folder`, by the names that their archives have. Fails with [`Misuse`] when they
+    /// are not there, or not of this program's version.
     pub fn find(folder: &Path) -> anyhow::Result<Self> {
         Self::of_version(folder, env!("CARGO_PKG_VERSION"), architecture()?)
     }

@@ -35,10 +35,7 @@ fn is_set_by_cargo(variable: &str) -> bool {
 }
 
 /// Runs `command` to its end. `on_line` gets each line of its output; `log` is replaced by all of it.
-///
-/// # Errors
-///
-/// It also fails when it does not exit with 0; its last lines are then in the message.
+/// Also fails when it does not exit with 0; its last lines are then in the message.
 pub async fn run(
     name: &str,
     mut command: Command,

@@ -70,11 +70,7 @@ impl Emulator {
     }
 
     /// Starts it on `port`, on the state that was saved before if there is any, and waits until it
-    /// answers.
-    ///
-    /// # Errors
-    ///
-    /// When it does not answer in a minute, or ends; the end of its log is in the message.
+    /// answers. Fails when it does not answer in a minute, or ends; the end of its log is in the message.
     pub async fn start(
         &self,
         environment: &Environment,
@@ -112,11 +108,8 @@ impl Emulator {
         processes::stop(&self.home.emulator(), &self.launcher(), STOP_MAX).await.map(drop)
     }
 
-    /// Stops it, and makes sure that it has saved its state.
-    ///
-    /// # Errors
-    ///
-    /// When it did not save its state within three minutes.
+    /// Stops it, and makes sure that it has saved its state. Fails when it did not save its state within
+    /// three minutes.
     pub async fn stop_saved(&self) -> anyhow::Result<()> {
         let (folder, launcher) = (self.home.emulator(), self.launcher());
         let has_saved = processes::stop(&folder, &launcher, SAVED_WITHIN).await?;

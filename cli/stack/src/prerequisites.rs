@@ -37,11 +37,8 @@ impl Version {
     }
 }
 
-/// Finds the tools; those that compile only where that is to be done.
-///
-/// # Errors
-///
-/// When some are missing or too old: all of them are named at once, each with how to install it.
+/// Finds the tools; those that compile only where that is to be done. Fails when some are missing or
+/// too old: all of them are named at once, each with how to install it.
 pub async fn find(compiles: bool) -> anyhow::Result<Tools> {
     if !cfg!(target_os = "linux") {
         bail!(

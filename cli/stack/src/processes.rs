@@ -44,12 +44,9 @@ fn belongs(command_line: &[u8], folder: &Path, launcher: &Path) -> Option<bool> 
     program.starts_with(folder).then_some(false)
 }
 
-/// Ends the emulator so that it saves its state, then whatever is left of the stack. Answers whether the
-/// emulator went by itself within `patience`: its state is not saved where it was killed.
-///
-/// # Errors
-///
-/// When something survives even `SIGKILL`.
+/// Ends the emulator so that it saves its state, then whatever is left of the stack. Answers whether
+/// the emulator went by itself within `patience`: its state is not saved where it was killed. When
+/// something survives even `SIGKILL`.
 pub async fn stop(folder: &Path, launcher: &Path, patience: Duration) -> anyhow::Result<bool> {
     let emulators = || of_stack(folder, launcher).into_iter().filter(|process| process.is_emulator);
     emulators().for_each(|process| signal(process.pid, Signal::TERM));

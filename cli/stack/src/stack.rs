@@ -109,13 +109,9 @@ pub fn workspace() -> anyhow::Result<PathBuf> {
 }
 
 /// Brings the stack up, whatever state an earlier run left it in. All that may be missing on this
-/// machine, Terraform's providers included, is looked for before anything is compiled.
-///
-/// # Errors
-///
-/// A failed run leaves nothing that the next one would trust.
-/// [`Misuse`](gridpost_ops::failure::Misuse) where the folder has something of others in it that
-/// would be wiped.
+/// machine, Terraform's providers included, is looked for before anything is compiled. A failed run
+/// leaves nothing that the next one would trust. [`Misuse`](gridpost_ops::failure::Misuse) where the
+/// folder has something of others in it that would be wiped.
 pub async fn up(settings: &Settings, progress: &Progress) -> anyhow::Result<Stack> {
     let home = &settings.home;
     home.check_free()?;
@@ -141,11 +137,8 @@ pub async fn up(settings: &Settings, progress: &Progress) -> anyhow::Result<Stac
     Ok(Stack { connection, environment, terraform, emulator, _lock: lock })
 }
 
-/// Takes the stack down and removes everything but its caches, with `purge` those too. What `gridpost dev`
-/// keeps stays. Gives whether there was anything.
-///
-/// # Errors
-///
+/// Takes the stack down and removes everything but its caches, with `purge` those too. What `gridpost
+/// dev` keeps stays. Gives whether there was anything. Fails with
 /// [`Misuse`](gridpost_ops::failure::Misuse) when the folder is not a local stack's.
 pub async fn down(home: &Home, purge: bool) -> anyhow::Result<bool> {
     if !home.root().exists() {
@@ -398,11 +391,8 @@ pub async fn reach_topic(
     })
 }
 
-/// Waits until the deployed manage API answers, its table included.
-///
-/// # Errors
-///
-/// The last failure, when it does not in [`ANSWER_MAX`].
+/// Waits until the deployed manage API answers, its table included. Fails with the last failure when it
+/// does not in [`ANSWER_MAX`].
 async fn wait_for_answer(outputs: &Outputs) -> anyhow::Result<()> {
     let api = ManageApi::connect(&outputs.manage_url).await?;
     let deadline = Instant::now() + ANSWER_MAX;

@@ -116,11 +116,8 @@ async fn counted_by(
 
 /// Hands over each line in which one of these functions counted events; answers which of them have no
 /// log group. A function that has never run may have none, as one that a deployment of an earlier
-/// version does not have: it has counted nothing.
-///
-/// # Errors
-///
-/// A log can't be read, or none of them is there: then the deployment is another.
+/// version does not have: it has counted nothing. Fails where a log can't be read, or none of them is
+/// there: then the deployment is another.
 async fn counts<'f>(
     logs: &AwsApi,
     prefix: &str,

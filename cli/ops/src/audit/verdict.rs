@@ -70,9 +70,7 @@ pub enum Standing {
         events: u64,
     },
     /// More ends than events.
-    TooMany {
-        ends: u64,
-    },
+    TooMany { ends: u64 },
 }
 
 /// The account of an event subscription and an hour, judged.
@@ -104,13 +102,9 @@ pub enum Verdict {
     /// Every event that matched has ended or waits.
     Balances,
     /// Events have no end yet, and the queues can hold them, or their hour is still open.
-    UnderWay {
-        events: u64,
-    },
+    UnderWay { events: u64 },
     /// Events have no known end, and no queue has room for them.
-    Missing {
-        events: u64,
-    },
+    Missing { events: u64 },
 }
 
 #[derive(Clone, Debug)]

@@ -27,10 +27,7 @@ pub(super) struct Profiles(HashMap<String, Profile>);
 pub(super) enum Base<'a> {
     Keys(Credentials),
     Source(&'a str),
-    WebIdentity {
-        role: Role<'a>,
-        token_file: &'a str,
-    },
+    WebIdentity { role: Role<'a>, token_file: &'a str },
 }
 
 /// The way to a profile's credentials: the base's, then each role in turn.

@@ -132,11 +132,7 @@ impl ManageApi {
         Ok(self.call(Method::GET, &path, None).await?.document)
     }
 
-    /// Begins a redrive.
-    ///
-    /// # Errors
-    ///
-    /// 409 when one is running.
+    /// Begins a redrive. Fails with 409 when one is running.
     pub async fn redrive(&self, topic: &str, name: &str, input: &Value) -> anyhow::Result<Value> {
         let path = format!("{}/deadLetters:redrive", subscription_path(topic, name)?);
         Ok(self.call(Method::POST, &path, Some(input)).await?.document)

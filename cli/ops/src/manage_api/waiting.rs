@@ -57,11 +57,8 @@ impl ManageApi {
         Ok(self.call(Method::GET, &format!("/poison?$top={most}"), None).await?.document)
     }
 
-    /// One message of the poison queue, its body included.
-    ///
-    /// # Errors
-    ///
-    /// 404 when it is not among what the queue gives out.
+    /// One message of the poison queue, its body included. Fails with 404 when it is not among what the
+    /// queue gives out.
     pub async fn poison_message(&self, id: &str) -> anyhow::Result<Value> {
         Ok(self.call(Method::GET, &format!("/poison/{}", path_segment(id)?), None).await?.document)
     }

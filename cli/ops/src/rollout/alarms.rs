@@ -65,11 +65,9 @@ pub fn off(alarms: &[Alarm]) -> Vec<Alarm> {
     alarms.iter().filter(|alarm| is_off(alarm)).cloned().collect()
 }
 
-/// Those that are to be watched: without the ignored ones, which are named in full or without the prefix.
-///
-/// # Errors
-///
-/// [`Misuse`] where an ignored one does not exist, or none is left although one must be.
+/// Those that are to be watched: without the ignored ones, which are named in full or without the
+/// prefix. Fails with [`Misuse`] where an ignored one does not exist, or none is left although one must
+/// be.
 pub fn watched(
     prefix: &str,
     mut alarms: Vec<Alarm>,

@@ -93,12 +93,9 @@ pub fn roles(chosen: &[Choice]) -> Vec<&'static str> {
     FUNCTIONS.into_iter().filter(is_chosen).collect()
 }
 
-/// What is said of functions that the deployment does not have: one of an earlier version has fewer, and
-/// a rollout leaves those out.
-///
-/// # Errors
-///
-/// [`Misuse`]: it has none at all, or not one that was chosen.
+/// What is said of functions that the deployment does not have: one of an earlier version has fewer,
+/// and a rollout leaves those out. Fails with [`Misuse`] where it has none at all, or not one that
+/// was chosen.
 pub fn left_out(
     prefix: &str,
     missing: &[&str],
@@ -139,11 +136,8 @@ pub fn ours<'a>(prefix: &str, function: &'a Function) -> Result<&'a Alias, Misus
     Ok(alias)
 }
 
-/// What is to be shifted; functions that are there already are left out.
-///
-/// # Errors
-///
-/// [`Misuse`]: an alias is not ours to lead, another rollout stands, or a version is not there.
+/// What is to be shifted; functions that are there already are left out. Fails with [`Misuse`] where
+/// an alias is not ours to lead, another rollout stands, or a version is not there.
 pub fn shifts(
     prefix: &str,
     functions: &[Function],
@@ -184,11 +178,8 @@ pub fn shifts(
     Ok(shifts)
 }
 
-/// What rollouts have left that did not end: functions that two versions share.
-///
-/// # Errors
-///
-/// [`Misuse`]: an alias is not ours to lead.
+/// What rollouts have left that did not end: functions that two versions share. Fails with [`Misuse`]
+/// where an alias is not ours to lead.
 pub fn left_behind(prefix: &str, functions: &[Function]) -> Result<Vec<Shift>, Misuse> {
     let mut shifts = Vec::new();
     for function in functions {

@@ -34,7 +34,11 @@ pub enum Ended {
     Shifted,
     NotBegun(Reason),
     /// What was shifted was taken back, but for what `left` says.
-    Reverted { percent: u8, reason: Reason, left: Vec<String> },
+    Reverted {
+        percent: u8,
+        reason: Reason,
+        left: Vec<String>,
+    },
 }
 
 /// The functions that were chosen, as they are, and those that the deployment does not have.
@@ -54,11 +58,7 @@ pub async fn functions(
 }
 
 impl<A: Account> Rollout<'_, A> {
-    /// The alarms that are watched.
-    ///
-    /// # Errors
-    ///
-    /// [`Misuse`] when they are not those that were expected.
+    /// The alarms that are watched. Fails with [`Misuse`] when they are not those that were expected.
     pub async fn alarms(&self) -> anyhow::Result<Vec<Alarm>> {
         if self.may_be_unwatched {
             return Ok(Vec::new());

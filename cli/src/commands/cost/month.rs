@@ -91,11 +91,7 @@ enum AlarmsArgument {
     All,
 }
 
-/// Runs `gridpost cost month`.
-///
-/// # Errors
-///
-/// [`Misuse`] when a figure is outside its range.
+/// Fails with [`Misuse`] when a figure is outside its range.
 pub(super) fn run(
     arguments: &MonthArguments,
     prices: &Prices,

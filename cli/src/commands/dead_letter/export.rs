@@ -36,12 +36,8 @@ pub struct ExportArguments {
     top: usize,
 }
 
-/// Runs `gridpost dead-letter export`.
-///
-/// # Errors
-///
-/// It also fails when a file is there already. Dead letters or event subscriptions that can't be
-/// read, or not whole, fail it after the rest was written.
+/// Also fails when a file is there already. Dead letters or event subscriptions that can't be read, or
+/// not whole, fail it after the rest was written.
 pub(super) async fn run(
     arguments: &ExportArguments,
     api: &ManageApi,

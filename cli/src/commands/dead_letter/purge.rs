@@ -54,12 +54,8 @@ struct Planned {
     unreadable: u64,
 }
 
-/// Runs `gridpost dead-letter purge`.
-///
-/// # Errors
-///
-/// [`Misuse`] without consent. What was done before a failure stays done. Nothing is deleted of
-/// event subscriptions that could not be read.
+/// Fails with [`Misuse`] without consent. What was done before a failure stays done. Nothing is deleted
+/// of event subscriptions that could not be read.
 pub(super) async fn run(
     arguments: &PurgeArguments,
     api: &ManageApi,

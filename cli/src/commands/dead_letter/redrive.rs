@@ -129,11 +129,7 @@ impl RedriveArguments {
     }
 }
 
-/// Runs `gridpost dead-letter redrive`.
-///
-/// # Errors
-///
-/// It also fails when a job failed or was canceled.
+/// Also fails when a job failed or was canceled.
 pub(super) async fn run(
     arguments: &RedriveArguments,
     api: &ManageApi,

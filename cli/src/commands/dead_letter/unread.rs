@@ -27,11 +27,8 @@ impl Unread {
     }
 
     /// What was read of one. Nothing of one that was deleted since its name was read, nor of one that
-    /// could not be read, which is kept for the end.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with the only one, or with the request, and so with all of them.
+    /// could not be read, which is kept for the end. Fails with what is wrong with the only one, or
+    /// with the request, and so with all of them.
     pub(super) fn take<T>(
         &mut self,
         whose: &Whose,

@@ -30,7 +30,10 @@ pub(super) struct Found {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum More {
     Nothing,
-    Count { deliveries: u64, is_exact: bool },
+    Count {
+        deliveries: u64,
+        is_exact: bool,
+    },
     /// Some: only those that were read could be chosen by their outcome.
     Some,
 }

@@ -61,13 +61,9 @@ pub(super) struct Alone {
 }
 
 impl Alone {
-    /// Makes this the one process of the folder, and removes the `local.json` of one that was
-    /// killed. What listens on the port that such a file names says nothing: it may be another
-    /// program by now.
-    ///
-    /// # Errors
-    ///
-    /// [`Misuse`] when another process runs, of which commands would find one alone.
+    /// Makes this the one process of the folder, and removes the `local.json` of one that was killed.
+    /// What listens on the port that such a file names says nothing: it may be another program by now.
+    /// Fails with [`Misuse`] when another process runs, of which commands would find one alone.
     pub(super) fn hold(home: &Home) -> anyhow::Result<Self> {
         let path = home.dev_lock_file();
         let file = File::options().create(true).write(true).truncate(false).open(&path);

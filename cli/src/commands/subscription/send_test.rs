@@ -25,11 +25,8 @@ pub struct SendTestArguments {
     event: Option<PathBuf>,
 }
 
-/// Runs `gridpost subscription send-test`, and tells what came of it by `told`.
-///
-/// # Errors
-///
-/// It also fails when the endpoint did not accept the event.
+/// Runs `gridpost subscription send-test`, and tells what came of it by `told`. Also fails when the
+/// endpoint did not accept the event.
 pub(super) async fn run(
     arguments: &SendTestArguments,
     api: &ManageApi,

@@ -101,11 +101,7 @@ pub(super) struct Patch {
 }
 
 impl UpdateArguments {
-    /// The patch.
-    ///
-    /// # Errors
-    ///
-    /// [`Misuse`] where a header is to be removed that does not exist.
+    /// The patch. Fails with [`Misuse`] where a header is to be removed that does not exist.
     pub(super) async fn patch(&self, api: &ManageApi) -> anyhow::Result<Patch> {
         if let Some(file) = &self.file {
             return Ok(Patch { document: read_document(file)?, etag: self.if_match.clone() });

@@ -115,13 +115,9 @@ impl Case {
         }})
     }
 
-    /// What the attempts show, line by line.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with them: too few or many, out of count, or early. A late one is only remarked: it
-    /// says more about this machine than about Gridpost. Times are those of a clock that runs `speed`
-    /// times as fast as the machine's.
+    /// What the attempts show, line by line. Fails with what is wrong: too few or many, out of count, or
+    /// early. A late one is only remarked: it says more about this machine than about Gridpost. Times
+    /// are those of a clock that runs `speed` times as fast as the machine's.
     pub fn judge(&self, attempts: &[Attempt], speed: u32) -> Result<Vec<String>, String> {
         let (seen, want) = (attempts.len(), self.attempts());
         let Some(first) = attempts.first() else {
