@@ -18,7 +18,7 @@ use super::{
     App, Settings, Shared, delivery, edit, edit_json, edit_topic, ledger, letters, overview,
     publish, purge, redrive, retry, subscribe, subscription, tail, topics, waiting,
 };
-use gridpost_ops::{manage_api::fake::FakeApi, target::TargetArguments};
+use gridpost_ops::{target::TargetArguments, testkit::FakeApi};
 
 /// A row of the API's answers.
 type Row<'a> = (&'a str, u16, Value);

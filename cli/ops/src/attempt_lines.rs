@@ -277,7 +277,7 @@ pub fn because_of(because: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manage_api::fake::FakeApi;
+    use crate::testkit::FakeApi;
 
     fn line(line: &Value) -> Option<AttemptLine> {
         AttemptLine::of(&json!({"eventId": "1", "timestamp": 5, "message": line.to_string()}))

@@ -326,7 +326,7 @@ fn of_one(message: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manage_api::fake::FakeApi;
+    use crate::testkit::FakeApi;
 
     #[test]
     fn toml_and_json_declare_the_same() {

@@ -8,7 +8,7 @@
 //! them, [`verify`] and [`prober`] try a deployment out, [`rollout`] leads functions to other versions,
 //! [`doctor`] finds what AWS would refuse of a plan, [`cost`] reckons what deliveries cost, and [`declared`]
 //! has all topics and event subscriptions in one file. [`receiver`] is an endpoint that says what it
-//! receives.
+//! receives. `testkit` has a manage API for tests.
 
 // `println!` and `eprintln!` panic where the reader went away: [`output`] does not.
 #![warn(clippy::print_stderr, clippy::print_stdout)]
@@ -44,4 +44,6 @@ pub mod signing;
 pub mod subscription;
 pub mod tail;
 pub mod target;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod testkit;
 pub mod verify;

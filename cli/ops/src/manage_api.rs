@@ -3,10 +3,8 @@
 pub mod counted;
 pub mod dead_letters;
 pub mod events;
-#[cfg(any(test, feature = "fixtures"))]
-pub mod fake;
 #[cfg(test)]
-mod operations;
+mod operations_tests;
 pub mod pages;
 pub mod waiting;
 

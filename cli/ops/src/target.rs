@@ -302,7 +302,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::manage_api::fake::FakeApi;
+    use crate::testkit::FakeApi;
 
     #[tokio::test]
     async fn a_process_is_asked_what_its_clock_shows() {

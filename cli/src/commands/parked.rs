@@ -223,7 +223,7 @@ fn list(found: &[Value]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gridpost_ops::manage_api::fake::FakeApi;
+    use gridpost_ops::testkit::FakeApi;
 
     #[test]
     fn what_is_due_first_stands_first() {

@@ -226,7 +226,7 @@ fn describe(message: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gridpost_ops::manage_api::fake::FakeApi;
+    use gridpost_ops::testkit::FakeApi;
 
     #[tokio::test]
     async fn all_of_them_is_done_only_at_the_end_of_the_queue() {

@@ -226,7 +226,7 @@ async fn pages(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manage_api::fake::FakeApi;
+    use crate::testkit::FakeApi;
 
     /// CloudWatch Logs' answers about the function whose group a request names.
     async fn logs(groups: &[&str]) -> (FakeApi, AwsApi) {

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
     use crate::{
         audit::tests::{arguments, nothing},
-        manage_api::fake::FakeApi,
+        testkit::FakeApi,
     };
 
     /// What waits is counted and not listed; the one that a look has no request left for is partial.

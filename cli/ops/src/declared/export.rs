@@ -214,7 +214,7 @@ fn own(mut properties: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manage_api::fake::FakeApi;
+    use crate::testkit::FakeApi;
 
     fn header(name: &str, value: Option<&str>) -> Value {
         json!({"name": name, "type": "Static", "properties": {"value": value, "isSecret": true}})

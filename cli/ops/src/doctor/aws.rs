@@ -141,7 +141,7 @@ fn there<T>(answer: anyhow::Result<T>) -> anyhow::Result<Found> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manage_api::fake::FakeApi;
+    use crate::testkit::FakeApi;
 
     /// All services at one place that answers so.
     async fn account(rows: &[(&str, u16, Value)]) -> (FakeApi, Aws) {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::manage_api::fake::FakeApi;
+use crate::testkit::FakeApi;
 
 fn arguments() -> Question {
     Question {

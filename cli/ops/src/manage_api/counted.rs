@@ -92,7 +92,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::manage_api::fake::FakeApi;
+    use crate::testkit::FakeApi;
 
     #[tokio::test]
     async fn a_count_goes_on_as_far_as_its_budget() {

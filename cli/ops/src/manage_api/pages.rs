@@ -111,7 +111,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::manage_api::fake::FakeApi;
+    use crate::testkit::FakeApi;
 
     #[tokio::test]
     async fn a_page_leads_to_the_next_one() {

@@ -131,7 +131,7 @@ pub fn is_handled(one: &Value, good: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manage_api::fake::FakeApi;
+    use crate::testkit::FakeApi;
 
     #[tokio::test]
     async fn what_was_done_before_a_failure_is_kept() {

@@ -120,7 +120,7 @@ fn alarm(answer: &Value) -> Alarm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{manage_api::fake::FakeApi, rollout::plan::OURS};
+    use crate::{rollout::plan::OURS, testkit::FakeApi};
 
     async fn account(functions: &FakeApi, alarms: &FakeApi) -> Aws {
         Aws {

@@ -83,7 +83,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::manage_api::fake::FakeApi;
+    use crate::testkit::FakeApi;
 
     fn page(lines: usize, token: Value) -> Value {
         let line = "REPORT RequestId: 1\tBilled Duration: 11 ms\tMemory Size: 512 MB\t\n";

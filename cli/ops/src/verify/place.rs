@@ -196,7 +196,7 @@ pub(super) struct Published {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manage_api::fake::FakeApi;
+    use crate::testkit::FakeApi;
 
     #[tokio::test]
     async fn only_probe_topics_are_leftovers() {

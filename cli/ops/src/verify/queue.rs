@@ -107,8 +107,8 @@ pub(super) mod fake {
     use super::*;
     use crate::{
         home::{Home, connection::Connection},
-        manage_api::fake::FakeApi,
         target::TargetArguments,
+        testkit::FakeApi,
     };
 
     /// Its ARN.

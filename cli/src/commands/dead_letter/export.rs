@@ -226,7 +226,7 @@ fn write_line(to: &mut (dyn Write + Send), letter: &Value) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::commands::dead_letter::Chosen;
-    use gridpost_ops::manage_api::fake::FakeApi;
+    use gridpost_ops::testkit::FakeApi;
 
     fn to_file(folder: &tempfile::TempDir) -> ExportArguments {
         let chosen = Chosen {

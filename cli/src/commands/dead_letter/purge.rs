@@ -262,7 +262,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use gridpost_ops::manage_api::fake::FakeApi;
+    use gridpost_ops::testkit::FakeApi;
 
     #[derive(Parser, Debug)]
     struct Line {

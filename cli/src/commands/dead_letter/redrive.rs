@@ -458,7 +458,7 @@ pub(super) fn list(jobs: &[Value]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gridpost_ops::manage_api::fake::FakeApi;
+    use gridpost_ops::testkit::FakeApi;
 
     #[test]
     fn only_a_job_with_the_same_settings_is_followed() {

@@ -91,7 +91,7 @@ mod tests {
         output::Output,
         target::TargetArguments,
     };
-    use gridpost_ops::manage_api::{ManageApi, fake::FakeApi};
+    use gridpost_ops::{manage_api::ManageApi, testkit::FakeApi};
 
     #[derive(Parser)]
     struct Line {

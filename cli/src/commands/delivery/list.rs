@@ -199,7 +199,7 @@ fn outcome(delivery: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gridpost_ops::manage_api::fake::FakeApi;
+    use gridpost_ops::testkit::FakeApi;
 
     /// `gone` was deleted after its name was read.
     #[tokio::test]

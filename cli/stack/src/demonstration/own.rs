@@ -50,7 +50,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use gridpost_ops::manage_api::fake::FakeApi;
+    use gridpost_ops::testkit::FakeApi;
 
     fn named(names: &[&str]) -> Value {
         json!({"value": names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>()})
