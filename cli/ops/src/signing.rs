@@ -12,7 +12,7 @@ use aws_sigv4::http_request::{
 use aws_sigv4::sign::v4;
 use time::OffsetDateTime;
 
-pub const S3: &str = "s3";
+pub(crate) const S3: &str = "s3";
 
 /// Works with every way of signing in that the AWS CLI knows, of which this program knows only some.
 pub(crate) const HINT: &str = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; after signing in with the \

@@ -36,7 +36,7 @@ use gridpost_ops::{
     manage_api::ManageApi,
     progress::Progress,
 };
-use gridpost_stack::demonstration::{self, Letters, Publisher, Show, Shown, own};
+use gridpost_stack::demonstration::{self, Publisher, Show, Shown, own};
 use in_process::{Alone, Written};
 
 /// As many files as the process may have open, where the system lets it.
@@ -251,10 +251,9 @@ async fn show(
     speed: Speed,
     progress: &Progress,
 ) -> Vec<Shown> {
-    let letters = data.map(|data| data.join("dead-letters"));
-    let letters = Letters::Folder(letters.as_deref());
+    let buckets = data.map(|data| data.join("dead-letters").display().to_string());
     let (publisher, speed) = (Publisher::Own, speed.times());
-    let show = Show { connection, publisher, letters, speed };
+    let show = Show { connection, publisher, buckets: buckets.as_deref(), speed };
     demonstration::run(show, progress).await.unwrap_or_else(|error| {
         progress.line(&format!("! {}", failure::chain(&error)));
         Vec::new()

@@ -17,7 +17,7 @@ use gridpost_ops::{
 };
 use gridpost_stack::{
     build::Profile,
-    demonstration::{self, Letters, Publisher, Show, Shown},
+    demonstration::{self, Publisher, Show, Shown},
     stack::{self, Settings},
 };
 
@@ -54,8 +54,8 @@ pub async fn run(
         true => Vec::new(),
         false => {
             let publisher = Publisher::AzureSdk(&stack.environment);
-            let (connection, letters) = (&stack.connection, Letters::Emulator);
-            let show = Show { connection, publisher, letters, speed: 1 };
+            let connection = &stack.connection;
+            let show = Show { connection, publisher, buckets: Some("s3:/"), speed: 1 };
             demonstration::run(show, &progress).await?
         }
     };

@@ -2,7 +2,6 @@
 //! run at once and take about half a minute.
 
 pub mod case;
-pub mod dead_letter;
 pub mod own;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,20 +13,16 @@ use futures::future::{join_all, try_join_all};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::demonstration::case::{CASES, Case, Seen};
-pub use crate::demonstration::dead_letter::Letters;
-use crate::{
-    child,
-    demonstration::dead_letter::{DeadLetters, Listed},
-    python::Environment,
-};
+use crate::{child, python::Environment};
 use gridpost_ops::{
     clock, failure,
     home::connection::{Connection, TopicConnection},
     http_client,
-    manage_api::ManageApi,
+    manage_api::{ManageApi, dead_letters::LetterChoice},
+    output::text_at,
     progress::Progress,
     publish::{Event, InputSchema},
     receiver::{Answers, Arrival, Behaviour, Purpose, Receiver},
@@ -39,6 +34,8 @@ const PUBLISH: &str = include_str!("demonstration/publish.py");
 const CASES_MAX: Duration = Duration::from_secs(90);
 /// For Azure's SDK to start and publish four events.
 const PUBLISH_MAX: Duration = Duration::from_secs(60);
+/// Between two looks for the dead letter.
+const POLL: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
@@ -50,8 +47,8 @@ pub struct Shown {
 pub struct Show<'a> {
     pub connection: &'a Connection,
     pub publisher: Publisher<'a>,
-    /// Where dead letters are read back.
-    pub letters: Letters<'a>,
+    /// Where the buckets of dead letters are: `s3:/`, or a folder; none where they are kept in memory.
+    pub buckets: Option<&'a str>,
     /// How many times as fast as the machine's clock it runs, at least 1.
     pub speed: u32,
 }
@@ -124,13 +121,11 @@ impl Run<'_> {
             }
             seen
         };
-        let (letters, prefix) = (self.show.letters, self.dead_letter_prefix());
-        let dead_letters = DeadLetters::of(letters, self.connection, &prefix, self.listed())?;
         let dead_letter = async {
-            let found = dead_letters.wait(deadline).await;
+            let found = self.dead_letter(deadline).await;
             if found.is_ok() {
                 let since_s = (published.elapsed() * self.show.speed).as_secs_f64();
-                let place = dead_letters.place();
+                let place = self.place("");
                 self.progress.line(&format!(
                     "  {since_s:>5.1} s  {:<14} dead letter in {place}",
                     "dead-lettered"
@@ -143,11 +138,31 @@ impl Run<'_> {
         self.judge(&seen, dead_letter)
     }
 
-    /// The dead letters of the last case.
-    fn listed(&self) -> Listed {
+    /// Waits for the dead letter of the last case, as the manage API lists it.
+    async fn dead_letter(&self, deadline: Instant) -> anyhow::Result<Value> {
         let [.., case] = &CASES;
-        let subscription = case.subscription_name();
-        Listed { api: self.api.clone(), topic: case.topic, subscription }
+        let (subscription, all) = (case.subscription_name(), LetterChoice::default());
+        loop {
+            // A failed listing is tried again like an empty one; the last failure is told.
+            let found = self.api.dead_letters(case.topic, &subscription, &all, 1).await;
+            match found.map(|letters| letters.into_iter().next()) {
+                Ok(Some(letter)) => return Ok(letter),
+                Ok(None) | Err(_) if Instant::now() < deadline => sleep(POLL).await,
+                Ok(None) => {
+                    bail!("no dead letter was written for event subscription {subscription}")
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Where an object with dead letters is; with an empty name, where all of them are.
+    fn place(&self, object: &str) -> String {
+        match self.show.buckets {
+            Some(buckets) => format!("{buckets}/{}/{object}", self.connection.dead_letter_bucket),
+            None if object.is_empty() => "memory".to_owned(),
+            None => "in memory".to_owned(),
+        }
     }
 
     /// The case that an arrival belongs to; none for a handshake, or an event of somebody else.
@@ -169,7 +184,9 @@ impl Run<'_> {
         }
         let last = shown.last_mut();
         match (dead_letter, last) {
-            (Ok(record), Some(last)) => last.lines.extend(dead_letter::describe(&record)),
+            (Ok(letter), Some(last)) => {
+                last.lines.extend([self.place(text_at(&letter, "/objectName")), describe(&letter)]);
+            }
             (Err(err), _) => problems.push(failure::chain(&err)),
             (Ok(_), None) => {}
         }
@@ -303,4 +320,35 @@ fn log_line(arrival: &Arrival, case: &Case, since_published: Duration) -> String
         count.parse::<u32>().map_or_else(|_| "?".to_owned(), |made| (made + 1).to_string()),
         arrival.status,
     )
+}
+
+fn describe(letter: &Value) -> String {
+    let members = [
+        "eventType",
+        "deadLetterReason",
+        "lastDeliveryOutcome",
+        "lastHttpStatusCode",
+        "deliveryAttempts",
+    ];
+    let told =
+        members.iter().filter_map(|member| Some(format!("{member} {}", letter.get(member)?)));
+    told.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dead_letter_is_shown_with_its_reason() {
+        let letter = json!({
+            "id": "1", "eventType": "T", "deadLetterReason": "UndeliverableDueToHttpBadRequest",
+            "deliveryAttempts": 1, "lastDeliveryOutcome": "BadRequest", "lastHttpStatusCode": 400,
+        });
+        assert_eq!(
+            describe(&letter),
+            "eventType \"T\", deadLetterReason \"UndeliverableDueToHttpBadRequest\", lastDeliveryOutcome \
+             \"BadRequest\", lastHttpStatusCode 400, deliveryAttempts 1"
+        );
+    }
 }
