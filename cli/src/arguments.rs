@@ -8,7 +8,6 @@ use crate::{
         export, listen, parked, poison, prober, publish, rollout, sas, schedule, subscription,
         tail, topic, up, verify, wait, watch,
     },
-    examples::EXAMPLES,
     target::{EVERYWHERE, TargetFlags},
 };
 
@@ -57,9 +56,16 @@ impl Arguments {
 }
 
 pub fn command() -> clap::Command {
-    EXAMPLES.iter().fold(Arguments::command(), |command, (name, lines)| {
+    examples().fold(Arguments::command(), |command, (name, lines)| {
         let examples = format!("Examples:\n  gridpost {}", lines.join("\n  gridpost "));
-        command.mut_subcommand(*name, |command| command.after_help(examples))
+        command.mut_subcommand(name, |command| command.after_help(examples))
+    })
+}
+
+/// Each command with the examples that its `--help` shows: a paragraph that begins with its name.
+fn examples() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
+    include_str!("examples.txt").split("\n\n").filter_map(|paragraph| {
+        Some((paragraph.split_whitespace().next()?, paragraph.lines().collect()))
     })
 }
 
@@ -352,9 +358,9 @@ mod tests {
         let commands = Arguments::command();
         for command in commands.get_subcommands().filter(|command| !command.is_hide_set()) {
             let name = command.get_name();
-            let of_it = EXAMPLES.iter().find(|(found, _)| *found == name);
+            let of_it = examples().find(|(found, _)| *found == name);
             let (_, lines) = of_it.unwrap_or_else(|| panic!("{name} has no examples"));
-            for line in *lines {
+            for line in lines {
                 let parsed = Arguments::try_parse_from(words(&format!("gridpost {line}")));
                 assert!(parsed.is_ok(), "{line}: {}", parsed.expect_err("refused"));
             }

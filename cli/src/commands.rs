@@ -35,6 +35,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -80,6 +81,21 @@ async fn whose(
         }
     }
     Ok(found)
+}
+
+/// Takes one of these words, for the value beside it.
+fn one_of<W, T>(values: Vec<(W, T)>) -> impl TypedValueParser<Value = T>
+where
+    W: Into<PossibleValue>,
+    T: Clone + Send + Sync + 'static,
+{
+    let (words, values): (Vec<PossibleValue>, Vec<T>) =
+        values.into_iter().map(|(word, value)| (word.into(), value)).unzip();
+    let known = words.clone();
+    PossibleValuesParser::new(words).try_map(move |given| {
+        let found = known.iter().position(|word| word.matches(&given, false));
+        found.map(|index| values[index].clone()).ok_or("no such word")
+    })
 }
 
 /// Reads a file, or standard input when it is called `-`.

@@ -11,7 +11,6 @@
 pub mod arguments;
 pub mod commands;
 pub mod document;
-pub mod examples;
 pub mod output;
 pub mod target;
 
@@ -51,7 +50,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Sas(sas) => commands::sas::run(&sas, output),
         Command::Cost(cost) => commands::cost::run(&cost, output),
         Command::Doctor(doctor) => commands::doctor::run(&doctor, output).await,
-        Command::Verify(verify) => commands::verify::run(&verify, &target, output).await,
+        Command::Verify(verify) => commands::verify::run(verify, &target, output).await,
         Command::Schedule(schedule) => commands::schedule::run(&schedule, &target, output).await,
         Command::Audit(audit) => commands::audit::run(&audit, &target, output).await,
         Command::Listen(listen) => commands::listen::run(listen, output).await,

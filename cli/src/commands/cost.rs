@@ -5,10 +5,10 @@ pub(crate) mod month;
 
 use std::fmt::Write;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::output::Output;
+use crate::{commands::one_of, output::Output};
 use gridpost_ops::{
     cost::{Bill, FrontDoor, Measured, Mix, Prices, as_of, bill, peers},
     failure::Misuse,
@@ -46,8 +46,8 @@ pub struct CostArguments {
     failing: f64,
 
     /// How publishers reach ingest (publish_front_door)
-    #[arg(long, value_enum, default_value_t = FrontDoorArgument::HttpApi)]
-    front_door: FrontDoorArgument,
+    #[arg(long, default_value = "http-api", value_parser = one_of(FRONT_DOORS.to_vec()))]
+    front_door: FrontDoor,
 
     /// Memory of ingest in MB
     #[arg(long, value_name = "MB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(128..=10_240))]
@@ -76,20 +76,8 @@ enum CostCommand {
     Month(month::MonthArguments),
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum FrontDoorArgument {
-    HttpApi,
-    FunctionUrl,
-}
-
-impl From<FrontDoorArgument> for FrontDoor {
-    fn from(argument: FrontDoorArgument) -> Self {
-        match argument {
-            FrontDoorArgument::HttpApi => Self::HttpApi,
-            FrontDoorArgument::FunctionUrl => Self::FunctionUrl,
-        }
-    }
-}
+const FRONT_DOORS: [(&str, FrontDoor); 2] =
+    [("http-api", FrontDoor::HttpApi), ("function-url", FrontDoor::FunctionUrl)];
 
 /// Fails with [`Misuse`] when a figure is outside its range.
 pub fn run(arguments: &CostArguments, output: Output) -> anyhow::Result<()> {
@@ -137,7 +125,7 @@ fn mix(arguments: &CostArguments) -> Result<Mix, Misuse> {
         records_per_invocation: arguments.records_per_invocation,
         event_bytes: arguments.event_bytes,
         failing: arguments.failing / 100.0,
-        front_door: arguments.front_door.into(),
+        front_door: arguments.front_door,
         ingest_mb: arguments.ingest_memory,
         dispatch_mb: arguments.dispatch_memory,
         sqs_ms: arguments.sqs_ms,

@@ -11,7 +11,7 @@ use std::{env, fs};
 
 use anyhow::Context;
 use aws_credential_types::provider::SharedCredentialsProvider;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use gridpost_core::endpoint::identities::Identities;
 use gridpost_runtime::config;
 use gridpost_server::clock::Speed;
@@ -24,7 +24,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 
 use crate::{
-    commands::up::invocation,
+    commands::{one_of, up::invocation},
     output::{self, Output},
     target::TargetArguments,
 };
@@ -71,8 +71,8 @@ pub struct DevArguments {
     memory: bool,
 
     /// What an accepted event survives: the end of the process (normal), or also a power failure (full)
-    #[arg(long, value_enum, default_value_t = SyncArgument::Normal, value_name = "HOW")]
-    sync: SyncArgument,
+    #[arg(long, default_value = "normal", value_name = "HOW", value_parser = one_of(SYNCS.to_vec()))]
+    sync: Sync,
 
     /// Run the clock this many times as fast, 1 to 600: every wait follows it, but endpoints still have their
     /// 30 s
@@ -102,11 +102,7 @@ pub struct DevArguments {
 }
 
 /// When a publish counts as stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum SyncArgument {
-    Normal,
-    Full,
-}
+const SYNCS: [(&str, Sync); 2] = [("normal", Sync::Normal), ("full", Sync::Full)];
 
 /// The identity of AWS that requests to endpoints may prove: that of this machine, but only where the
 /// environment names hosts for it, by the setting that the functions have.
@@ -289,13 +285,9 @@ fn allow_open_files() {
 }
 
 fn options(arguments: &DevArguments, data: Option<PathBuf>, home: &Home, log: Log) -> Options {
-    let DevArguments { port, speed, .. } = *arguments;
+    let DevArguments { port, speed, sync, .. } = *arguments;
     // A CA that clients were told to trust is worth keeping, with --memory too.
     let tls = arguments.tls.then(|| data.as_deref().unwrap_or(home.root()).join("tls"));
-    let sync = match arguments.sync {
-        SyncArgument::Normal => Sync::Normal,
-        SyncArgument::Full => Sync::Full,
-    };
     Options { port, data, sync, speed, tls, log, ..Options::default() }
 }
 

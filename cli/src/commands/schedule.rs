@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use gridpost_core::retry::profile::{EndpointKind, ProfileName};
 use gridpost_ports::Dice;
 use gridpost_runtime::system::SystemDice;
 use serde_json::{Value, json};
 
 use crate::{
+    commands::one_of,
     document::retry_limits,
     output::{self, Output},
     target::TargetArguments,
@@ -26,12 +27,12 @@ use gridpost_ops::{
 #[derive(Args, Debug)]
 pub struct ScheduleArguments {
     /// The topic's delivery profile
-    #[arg(long, value_enum, default_value_t = ProfileArgument::Basic)]
-    profile: ProfileArgument,
+    #[arg(long, default_value = "basic", value_parser = one_of(PROFILES.to_vec()))]
+    profile: ProfileName,
 
     /// Which column of the status table applies
-    #[arg(long, value_enum, default_value_t = EndpointArgument::Webhook)]
-    endpoint: EndpointArgument,
+    #[arg(long, default_value = "webhook", value_parser = one_of(ENDPOINTS.to_vec()))]
+    endpoint: EndpointKind,
 
     /// Time-to-live in whole minutes: 30m, 24h, 7d (default: the profile's maximum)
     #[arg(long, value_name = "TIME")]
@@ -78,18 +79,14 @@ pub struct ScheduleArguments {
     name: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum ProfileArgument {
-    Basic,
-    Basic2021,
-    Namespace,
-}
+const PROFILES: [(&str, ProfileName); 3] = [
+    ("basic", ProfileName::Basic),
+    ("basic2021", ProfileName::Basic2021),
+    ("namespace", ProfileName::Namespace),
+];
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum EndpointArgument {
-    Webhook,
-    Resource,
-}
+const ENDPOINTS: [(&str, EndpointKind); 2] =
+    [("webhook", EndpointKind::Webhook), ("resource", EndpointKind::Resource)];
 
 pub async fn run(
     arguments: &ScheduleArguments,
@@ -114,17 +111,9 @@ pub async fn run(
 }
 
 fn given(arguments: &ScheduleArguments) -> Subject {
-    let profile = match arguments.profile {
-        ProfileArgument::Basic => ProfileName::Basic,
-        ProfileArgument::Basic2021 => ProfileName::Basic2021,
-        ProfileArgument::Namespace => ProfileName::Namespace,
-    };
-    let kind = match arguments.endpoint {
-        EndpointArgument::Webhook => EndpointKind::Webhook,
-        EndpointArgument::Resource => EndpointKind::Resource,
-    };
+    let ScheduleArguments { profile, endpoint: kind, delay_on_probation, .. } = *arguments;
     let policy = document(arguments, profile);
-    Subject { profile, kind, policy, delays_on_probation: arguments.delay_on_probation }
+    Subject { profile, kind, policy, delays_on_probation: delay_on_probation }
 }
 
 /// The policy as the document in which it would be saved, so that the same rules check it.

@@ -2,10 +2,10 @@
 //! deployment.
 
 use anyhow::anyhow;
-use clap::{Args, ValueEnum};
+use clap::{Args, builder::PossibleValue};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::{output::Output, target::TargetArguments};
+use crate::{commands::one_of, output::Output, target::TargetArguments};
 use gridpost_ops::verify::{VerifyOptions, report, step::Step};
 
 /// What to try it with.
@@ -30,8 +30,8 @@ pub struct VerifyArguments {
     dead_letter_bucket: Option<String>,
 
     /// Run only these steps, and those that they depend on
-    #[arg(long, value_enum, value_name = "STEP,…", value_delimiter = ',')]
-    only: Vec<StepArgument>,
+    #[arg(long, value_name = "STEP,…", value_delimiter = ',', value_parser = one_of(steps()))]
+    only: Vec<Step>,
 
     /// Events to deliver one after another, to the webhook and to the queue
     #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
@@ -50,69 +50,34 @@ pub struct VerifyArguments {
     remove_leftovers: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum StepArgument {
-    /// Events reach a webhook.
-    Webhook,
-    /// Events reach an SQS queue.
-    Queue,
-    /// A publish reaches many event subscriptions.
-    FanOut,
-    /// An event that no queue message carries arrives whole.
-    Large,
-    /// A webhook that fails sees the schedule.
-    Retry,
-    /// The event source mapping keeps the visibility timeouts that dispatch sets.
-    Visibility,
-    /// An event that is refused becomes a dead letter.
-    DeadLetter,
-    /// A dead letter is sent again.
-    Redrive,
-    /// An answer after 30 s takes the delivery out of retry.
-    Late,
-}
-
-impl StepArgument {
-    fn step(self) -> Step {
-        match self {
-            Self::Webhook => Step::Webhook,
-            Self::Queue => Step::Queue,
-            Self::FanOut => Step::FanOut,
-            Self::Large => Step::Large,
-            Self::Retry => Step::Retry,
-            Self::Visibility => Step::Visibility,
-            Self::DeadLetter => Step::DeadLetter,
-            Self::Redrive => Step::Redrive,
-            Self::Late => Step::Late,
-        }
-    }
-}
-
-impl VerifyArguments {
-    fn options(&self) -> VerifyOptions {
-        VerifyOptions {
-            queue: self.queue.clone(),
-            webhook: self.webhook.clone(),
-            reports: self.reports.clone(),
-            dead_letter_bucket: self.dead_letter_bucket.clone(),
-            only: self.only.iter().map(|step| step.step()).collect(),
-            events: self.events,
-            fan_out: self.fan_out,
-            fan_out_events: self.fan_out_events,
-            remove_leftovers: self.remove_leftovers,
-        }
-    }
+/// The steps by their names, each with what it shows.
+fn steps() -> Vec<(PossibleValue, Step)> {
+    let named = |step: &Step| (PossibleValue::new(step.name()).help(step.title()), *step);
+    Step::ALL.iter().map(named).collect()
 }
 
 /// Fails with [`Misuse`] when nothing could be tried; or something was not as it should be.
 pub async fn run(
-    arguments: &VerifyArguments,
+    arguments: VerifyArguments,
     target: &TargetArguments,
     output: Output,
 ) -> anyhow::Result<()> {
     // From here on an interruption removes the topic.
     let mut stop = Stop::listen()?;
-    let report = report(&arguments.options(), &target.resolve()?, stop.asked()).await?;
+    let VerifyArguments { queue, webhook, reports, dead_letter_bucket, only, .. } = arguments;
+    let VerifyArguments { events, fan_out, fan_out_events, remove_leftovers, .. } = arguments;
+    let options = VerifyOptions {
+        queue,
+        webhook,
+        reports,
+        dead_letter_bucket,
+        only,
+        events,
+        fan_out,
+        fan_out_events,
+        remove_leftovers,
+    };
+    let report = report(&options, &target.resolve()?, stop.asked()).await?;
     output.tell(&report.document(), |_| report.text());
     match report.failed() {
         0 => Ok(()),

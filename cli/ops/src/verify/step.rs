@@ -24,6 +24,8 @@ pub enum Step {
 }
 
 impl Step {
+    pub const ALL: &[Self] = Self::VARIANTS;
+
     /// Its name, as in `--only`.
     pub fn name(self) -> &'static str {
         self.into()
@@ -102,13 +104,13 @@ impl Ground {
 pub fn plan(ground: &Ground, only: &[Step]) -> Vec<(Step, Option<&'static str>)> {
     let wanted = |step: Step| only.is_empty() || only.contains(&step);
     let is_wanted = |step: Step| {
-        wanted(step) || Step::VARIANTS.iter().any(|it| wanted(*it) && it.rests_on() == Some(step))
+        wanted(step) || Step::ALL.iter().any(|it| wanted(*it) && it.rests_on() == Some(step))
     };
     let why = |step: Step| match is_wanted(step) {
         false => Some("left out by --only"),
         true => ground.obstacle(step),
     };
-    Step::VARIANTS.iter().map(|step| (*step, why(*step))).collect()
+    Step::ALL.iter().map(|step| (*step, why(*step))).collect()
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

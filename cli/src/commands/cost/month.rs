@@ -2,14 +2,14 @@
 
 use std::fmt::Write;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::json;
 
-use super::FrontDoorArgument;
-use crate::output::Output;
+use super::FRONT_DOORS;
+use crate::{commands::one_of, output::Output};
 use gridpost_ops::{
     cost::{
-        Measured, Prices, as_of,
+        FrontDoor, Measured, Prices, as_of,
         month::{Alarms, Estate, MonthLine, estates, month, price_of_switches, total},
         units,
     },
@@ -48,8 +48,8 @@ pub(super) struct MonthArguments {
     aws_sources: u32,
 
     /// Alarms to include (alarms)
-    #[arg(long, value_enum, default_value_t = AlarmsArgument::Pages)]
-    alarms: AlarmsArgument,
+    #[arg(long, default_value = "pages", value_parser = one_of(ALARMS.to_vec()))]
+    alarms: Alarms,
 
     /// Include a dashboard (dashboard)
     #[arg(long)]
@@ -80,16 +80,12 @@ pub(super) struct MonthArguments {
     kms_keys: u32,
 
     /// How publishers reach ingest (publish_front_door)
-    #[arg(long, value_enum, default_value_t = FrontDoorArgument::HttpApi)]
-    front_door: FrontDoorArgument,
+    #[arg(long, default_value = "http-api", value_parser = one_of(FRONT_DOORS.to_vec()))]
+    front_door: FrontDoor,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum AlarmsArgument {
-    None,
-    Pages,
-    All,
-}
+const ALARMS: [(&str, Alarms); 3] =
+    [("none", Alarms::None), ("pages", Alarms::Pages), ("all", Alarms::All)];
 
 /// Fails with [`Misuse`] when a figure is outside its range.
 pub(super) fn run(
@@ -127,11 +123,7 @@ fn estate(arguments: &MonthArguments) -> Estate {
         hanging: arguments.hanging,
         retry_queues: f64::from(arguments.retry_queues),
         aws_sources: f64::from(arguments.aws_sources),
-        alarms: match arguments.alarms {
-            AlarmsArgument::None => Alarms::None,
-            AlarmsArgument::Pages => Alarms::Pages,
-            AlarmsArgument::All => Alarms::All,
-        },
+        alarms: arguments.alarms,
         dashboard: arguments.dashboard,
         metrics_by_name: arguments.metrics_by_event_subscription,
         latency_metrics: arguments.latency_metrics,
@@ -139,7 +131,7 @@ fn estate(arguments: &MonthArguments) -> Estate {
         access_logs: arguments.publish_access_logs,
         tracing: arguments.tracing,
         keys: f64::from(arguments.kms_keys),
-        front_door: arguments.front_door.into(),
+        front_door: arguments.front_door,
     }
 }
 
