@@ -16,46 +16,47 @@ pub mod target;
 
 use arguments::{Arguments, Command};
 use output::Output;
+use target::Common;
 
 /// Runs one command line. Fails with what [`gridpost_ops::failure::report`] prints.
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let output = Output::new(arguments.json);
-    let target = arguments.target.arguments();
+    let common = &Common { target: arguments.target.arguments(), output };
     match arguments.command {
-        Command::Dev(dev) => commands::dev::run(dev, &target, output).await,
-        Command::Wait(wait) => commands::wait::run(&wait, &target, output).await,
-        Command::Up(up) => commands::up::run(up, &target, output).await,
-        Command::Status => commands::status::run(&target, output).await,
-        Command::Watch(watch) => commands::watch::run(watch, &target).await,
-        Command::Down(down) => commands::down::run(&down, &target, output).await,
-        Command::Topic(topic) => commands::topic::run(topic, &target, output).await,
+        Command::Dev(dev) => commands::dev::run(dev, common).await,
+        Command::Wait(wait) => commands::wait::run(&wait, common).await,
+        Command::Up(up) => commands::up::run(up, common).await,
+        Command::Status => commands::status::run(common).await,
+        Command::Watch(watch) => commands::watch::run(watch, &common.target).await,
+        Command::Down(down) => commands::down::run(&down, common).await,
+        Command::Topic(topic) => commands::topic::run(topic, common).await,
         Command::Subscription(subscription) => {
-            commands::subscription::run(subscription, &target, output).await
+            commands::subscription::run(subscription, common).await
         }
-        Command::DeadLetter(letters) => commands::dead_letter::run(letters, &target, output).await,
+        Command::DeadLetter(letters) => commands::dead_letter::run(letters, common).await,
         Command::Redrive(redrive) => {
             let command = commands::dead_letter::DeadLetterCommand::Redrive(redrive);
-            commands::dead_letter::run(command, &target, output).await
+            commands::dead_letter::run(command, common).await
         }
-        Command::Poison(poison) => commands::poison::run(poison, &target, output).await,
-        Command::Parked(parked) => commands::parked::run(parked, &target, output).await,
-        Command::Delivery(delivery) => commands::delivery::run(delivery, &target, output).await,
-        Command::Console(console) => commands::console::run(console, &target, output).await,
-        Command::Explain(explain) => commands::explain::run(explain, &target, output).await,
-        Command::Tail(tail) => commands::tail::run(tail, &target, output).await,
-        Command::Export(export) => commands::export::run(&export, &target, output).await,
-        Command::Apply(apply) => commands::apply::run(&apply, &target, output).await,
-        Command::Publish(publish) => commands::publish::run(publish, &target, output).await,
-        Command::Rollout(rollout) => commands::rollout::run(&rollout, &target, output).await,
+        Command::Poison(poison) => commands::poison::run(poison, common).await,
+        Command::Parked(parked) => commands::parked::run(parked, common).await,
+        Command::Delivery(delivery) => commands::delivery::run(delivery, common).await,
+        Command::Console(console) => commands::console::run(console, common).await,
+        Command::Explain(explain) => commands::explain::run(explain, common).await,
+        Command::Tail(tail) => commands::tail::run(tail, common).await,
+        Command::Export(export) => commands::export::run(&export, common).await,
+        Command::Apply(apply) => commands::apply::run(&apply, common).await,
+        Command::Publish(publish) => commands::publish::run(publish, common).await,
+        Command::Rollout(rollout) => commands::rollout::run(&rollout, common).await,
         Command::Sas(sas) => commands::sas::run(&sas, output),
         Command::Cost(cost) => commands::cost::run(&cost, output),
         Command::Doctor(doctor) => commands::doctor::run(&doctor, output).await,
-        Command::Verify(verify) => commands::verify::run(verify, &target, output).await,
-        Command::Schedule(schedule) => commands::schedule::run(&schedule, &target, output).await,
-        Command::Audit(audit) => commands::audit::run(&audit, &target, output).await,
+        Command::Verify(verify) => commands::verify::run(verify, common).await,
+        Command::Schedule(schedule) => commands::schedule::run(&schedule, common).await,
+        Command::Audit(audit) => commands::audit::run(&audit, common).await,
         Command::Listen(listen) => commands::listen::run(listen, output).await,
-        Command::Prober(prober) => commands::prober::run(prober, &target, output).await,
-        Command::Deployment(deployment) => commands::deployment::run(deployment, &target, output),
+        Command::Prober(prober) => commands::prober::run(prober, common).await,
+        Command::Deployment(deployment) => commands::deployment::run(deployment, common),
         Command::Completion { shell } => {
             commands::completion::run(shell);
             Ok(())

@@ -4,7 +4,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::output::Output;
 pub use gridpost_ops::target::*;
+
+/// What every command gets: flags that choose the deployment, and how to print.
+#[derive(Clone, Debug)]
+pub struct Common {
+    pub target: TargetArguments,
+    pub output: Output,
+}
 
 /// The heading in `--help` of the options that every command has.
 pub const EVERYWHERE: &str = "Options of every command";

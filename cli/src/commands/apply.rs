@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::Value;
 
-use crate::{output::Output, target::TargetArguments};
+use crate::target::Common;
 use gridpost_ops::declared::Declared;
 
 /// What to apply. What the file does not name stays; repeating it changes nothing.
@@ -28,14 +28,10 @@ fn renamed(given: &str) -> Result<(String, String), &'static str> {
 
 /// Fails with every problem of the file and everything that the server refuses, in one list behind what
 /// was made all the same.
-pub async fn run(
-    arguments: &ApplyArguments,
-    target: &TargetArguments,
-    output: Output,
-) -> anyhow::Result<()> {
+pub async fn run(arguments: &ApplyArguments, common: &Common) -> anyhow::Result<()> {
     let declared = Declared::read(&arguments.file)?.with_buckets(&arguments.buckets)?;
-    let api = target.resolve()?.manage_api().await?;
+    let api = common.target.resolve()?.manage_api().await?;
     let made = declared.make(&api).await?;
-    output.print(&Value::Object(made.members()), |_| format!("applied {}", made.told()));
+    common.output.print(&Value::Object(made.members()), |_| format!("applied {}", made.told()));
     Ok(())
 }

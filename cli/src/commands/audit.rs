@@ -2,10 +2,7 @@
 
 use clap::Args;
 
-use crate::{
-    output::{Output, count},
-    target::TargetArguments,
-};
+use crate::{output::count, target::Common};
 use gridpost_ops::{
     audit::{self, AuditOptions, verdict::Verdict},
     failure::Unfinished,
@@ -41,13 +38,9 @@ impl AuditArguments {
 }
 
 /// Also fails when it does not balance.
-pub async fn run(
-    arguments: &AuditArguments,
-    target: &TargetArguments,
-    output: Output,
-) -> anyhow::Result<()> {
-    let audit = audit::look_until(&arguments.options(), &target.resolve()?).await?;
-    output.tell(&audit.document(), |_| audit.text());
+pub async fn run(arguments: &AuditArguments, common: &Common) -> anyhow::Result<()> {
+    let audit = audit::look_until(&arguments.options(), &common.target.resolve()?).await?;
+    common.output.tell(&audit.document(), |_| audit.text());
     outcome(audit.verdict())
 }
 

@@ -6,8 +6,8 @@ use clap::Args;
 use serde_json::json;
 
 use crate::{
-    output::{self, Output},
-    target::{Target, TargetArguments},
+    output,
+    target::{Common, Target, TargetArguments},
 };
 use gridpost_console::{Console, Settings};
 
@@ -30,15 +30,11 @@ pub struct ConsoleArguments {
 }
 
 /// Runs `gridpost console`, until it is interrupted.
-pub async fn run(
-    arguments: ConsoleArguments,
-    target: &TargetArguments,
-    output: Output,
-) -> anyhow::Result<()> {
-    let resolved = target.resolve()?;
+pub async fn run(arguments: ConsoleArguments, common: &Common) -> anyhow::Result<()> {
+    let resolved = common.target.resolve()?;
     let settings = Settings {
-        name: name(target, &resolved),
-        flags: flags(target),
+        name: name(&common.target, &resolved),
+        flags: flags(&common.target),
         target: resolved,
         read_only: arguments.read_only,
         port: arguments.port,
@@ -46,7 +42,7 @@ pub async fn run(
     let console = Console::bind(settings).await?;
     let (url, sign_in_url) = (console.url(), console.sign_in_url());
     let document = json!({"url": url, "signInUrl": sign_in_url, "readOnly": arguments.read_only});
-    output.print(&document, |_| {
+    common.output.print(&document, |_| {
         format!("The console is at {url}. This link signs one browser in, once:\n\n  {sign_in_url}\n\nCtrl-C ends it.")
     });
     if !arguments.no_browser && !open(&sign_in_url) {

@@ -16,7 +16,7 @@ use self::unread::Unread;
 use crate::{
     commands::{Whose, whose},
     output::{self, Output, text_at},
-    target::{TargetArguments, before},
+    target::{Common, before},
 };
 use gridpost_ops::{
     given::{TimeToLive, reason_name},
@@ -178,46 +178,44 @@ impl Chosen {
 
 /// Also fails when a job did not come to its end, or dead letters of some event subscriptions could not
 /// be read: what was read of the others is printed before.
-pub async fn run(
-    command: DeadLetterCommand,
-    target: &TargetArguments,
-    output: Output,
-) -> anyhow::Result<()> {
-    let target = target.resolve()?;
+pub async fn run(command: DeadLetterCommand, common: &Common) -> anyhow::Result<()> {
+    let target = common.target.resolve()?;
     let api = target.manage_api().await?;
     let now = if command.looks_back() { target.now().await? } else { Timestamp::default() };
     match command {
         DeadLetterCommand::List { filter, sent, top } => {
             // One more tells whether there are more.
             let found = found(&api, &filter, sent, now, top.saturating_add(1)).await?;
-            print_list(found, top, output)?;
+            print_list(found, top, common.output)?;
         }
         DeadLetterCommand::Count { filter, sent } => {
             let (counted, unread) = count(&api, &filter, sent, now).await?;
-            output.tell(&counted, count_text);
+            common.output.tell(&counted, count_text);
             unread.ended()?;
         }
         DeadLetterCommand::Summary(arguments) => {
-            summary::run(&arguments, &api, now, output).await?;
+            summary::run(&arguments, &api, now, common.output).await?;
         }
         DeadLetterCommand::Show { id, whose: Whose { topic, subscription } } => {
-            output.print(&api.dead_letter(&topic, &subscription, &id).await?, describe);
+            common.output.print(&api.dead_letter(&topic, &subscription, &id).await?, describe);
         }
         DeadLetterCommand::Redrive(arguments) => {
-            redrive::run(&arguments, &api, now, output).await?;
+            redrive::run(&arguments, &api, now, common.output).await?;
         }
         DeadLetterCommand::Redrives(Whose { topic, subscription }) => {
             let jobs = api.redrives(&topic, &subscription).await?;
-            output.print(&json!({ "value": jobs }), |_| redrive::list(&jobs));
+            common.output.print(&json!({ "value": jobs }), |_| redrive::list(&jobs));
         }
         DeadLetterCommand::Cancel { id, whose: Whose { topic, subscription } } => {
             let job = api.change_redrive(&topic, &subscription, &id, "cancel", None).await?;
-            output.print(&job, redrive::summary);
+            common.output.print(&job, redrive::summary);
         }
         DeadLetterCommand::Export(arguments) => {
-            export::run(&arguments, &api, now, output).await?;
+            export::run(&arguments, &api, now, common.output).await?;
         }
-        DeadLetterCommand::Purge(arguments) => purge::run(&arguments, &api, now, output).await?,
+        DeadLetterCommand::Purge(arguments) => {
+            purge::run(&arguments, &api, now, common.output).await?
+        }
     }
     Ok(())
 }

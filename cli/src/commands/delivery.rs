@@ -7,11 +7,7 @@ use std::num::NonZeroUsize;
 use clap::{Args, Subcommand};
 
 use self::list::{Chosen, found};
-use crate::{
-    commands::Whose,
-    output::{Output, text_at},
-    target::TargetArguments,
-};
+use crate::{commands::Whose, output::text_at, target::Common};
 use gridpost_ops::{delivery::describe, given::outcome_name};
 
 /// What to do with deliveries that have failed.
@@ -51,24 +47,20 @@ pub struct OneArguments {
     of: Whose,
 }
 
-pub async fn run(
-    command: DeliveryCommand,
-    target: &TargetArguments,
-    output: Output,
-) -> anyhow::Result<()> {
-    let api = target.resolve()?.manage_api().await?;
+pub async fn run(command: DeliveryCommand, common: &Common) -> anyhow::Result<()> {
+    let api = common.target.resolve()?.manage_api().await?;
     match command {
         DeliveryCommand::List { topic, subscription, outcome, limit } => {
             let chosen = Chosen { topic, subscription, outcome, limit: limit.get() };
             let found = found(&api, &chosen).await?;
-            output.print(&found.document(), |_| found.text(chosen.subscription.is_none()));
+            common.output.print(&found.document(), |_| found.text(chosen.subscription.is_none()));
         }
         DeliveryCommand::Show(OneArguments { id, of: Whose { topic, subscription } }) => {
-            output.print(&api.delivery(&topic, &subscription, &id).await?, describe);
+            common.output.print(&api.delivery(&topic, &subscription, &id).await?, describe);
         }
         DeliveryCommand::Resend(OneArguments { id, of: Whose { topic, subscription } }) => {
             let done = api.resend(&topic, &subscription, &id).await?;
-            output.print(&done, |done| match text_at(done, "/result") {
+            common.output.print(&done, |done| match text_at(done, "/result") {
                 "Requested" => {
                     let by = text_at(done, "/expectedBy");
                     format!("asked for; {} About {by} at the latest.", text_at(done, "/message"))

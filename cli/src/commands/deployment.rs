@@ -8,8 +8,8 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::{
-    output::{self, Output},
-    target::TargetArguments,
+    output,
+    target::{Common, TargetArguments},
 };
 use gridpost_ops::{
     deployments::{self, Deployment, Deployments},
@@ -45,20 +45,16 @@ pub struct AddArguments {
     aws_profile: Option<String>,
 }
 
-pub fn run(
-    command: DeploymentCommand,
-    target: &TargetArguments,
-    output: Output,
-) -> anyhow::Result<()> {
+pub fn run(command: DeploymentCommand, common: &Common) -> anyhow::Result<()> {
     let file = deployments::file()?;
     let mut all = Deployments::read(&file)?;
     match command {
         DeploymentCommand::Add(arguments) => {
             let name = arguments.name.clone();
-            let added = arguments.deployment(target)?;
+            let added = arguments.deployment(&common.target)?;
             all.deployment.insert(name.clone(), added.clone());
             all.write(&file)?;
-            output.print(&document(&name, &added), |_| {
+            common.output.print(&document(&name, &added), |_| {
                 format!("{name} is remembered in {}; use it as --deployment {name}", file.display())
             });
         }
@@ -66,13 +62,13 @@ pub fn run(
             let found = all.deployment.iter();
             let documents: Vec<_> =
                 found.map(|(name, deployment)| document(name, deployment)).collect();
-            output.print(&json!({ "value": documents }), |_| list(&all));
+            common.output.print(&json!({ "value": documents }), |_| list(&all));
         }
         DeploymentCommand::Remove { name } => {
             all.named(&name)?;
             all.deployment.remove(&name);
             all.write(&file)?;
-            output.print(&json!({"name": name}), |_| format!("{name} is forgotten"));
+            common.output.print(&json!({"name": name}), |_| format!("{name} is forgotten"));
         }
     }
     Ok(())

@@ -26,7 +26,7 @@ use tokio::time::timeout;
 use crate::{
     commands::{one_of, up::invocation},
     output::{self, Output},
-    target::TargetArguments,
+    target::{Common, TargetArguments},
 };
 use gridpost_ops::{
     declared::Declared,
@@ -125,11 +125,7 @@ async fn identity() -> anyhow::Result<Option<Identity>> {
 }
 
 /// Runs `gridpost dev`, until it is interrupted.
-pub async fn run(
-    arguments: DevArguments,
-    target: &TargetArguments,
-    output: Output,
-) -> anyhow::Result<()> {
+pub async fn run(arguments: DevArguments, common: &Common) -> anyhow::Result<()> {
     allow_open_files();
     // Before anything is started: an interruption always ends it cleanly.
     let mut terminated = signal(SignalKind::terminate())?;
@@ -142,7 +138,7 @@ pub async fn run(
         true => Some(resources::clients().await?),
         false => None,
     };
-    let home = home_of(target)?;
+    let home = home_of(&common.target)?;
     let _alone = Alone::hold(&home)?;
     // Keys and events will be in files of this process.
     umask(Mode::from_raw_mode(0o077));
@@ -158,8 +154,9 @@ pub async fn run(
     let filter = config::log(Default::default())?;
     let filter = env::var_os("GRIDPOST_LOG").is_some().then_some(filter);
     log.start(filter, dev.clock().clone())?;
-    let gridpost = invocation(target, &home);
-    let served = serve(&arguments, &dev, (&home, data.as_deref()), declared, (&gridpost, output));
+    let gridpost = invocation(&common.target, &home);
+    let served =
+        serve(&arguments, &dev, (&home, data.as_deref()), declared, (&gridpost, common.output));
     let ended = tokio::select! {
         ended = served => ended,
         interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Into::into),

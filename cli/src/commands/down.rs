@@ -3,11 +3,7 @@
 use clap::Args;
 use serde_json::json;
 
-use crate::{
-    commands::status::in_process,
-    output::{Output, text_at},
-    target::TargetArguments,
-};
+use crate::{commands::status::in_process, output::text_at, target::Common};
 use gridpost_ops::{failure::Misuse, home::Home};
 use gridpost_stack::stack;
 
@@ -22,12 +18,8 @@ pub struct DownArguments {
 
 /// Runs `gridpost down`. No stack is as good. Fails with [`Misuse`] when `gridpost dev` runs, or the
 /// folder is not a local stack's.
-pub async fn run(
-    arguments: &DownArguments,
-    target: &TargetArguments,
-    output: Output,
-) -> anyhow::Result<()> {
-    let home = target.existing_home()?;
+pub async fn run(arguments: &DownArguments, common: &Common) -> anyhow::Result<()> {
+    let home = common.target.existing_home()?;
     let was_there = match &home {
         Some(home) => {
             refuse_in_process(home).await?;
@@ -39,7 +31,7 @@ pub async fn run(
     // A path need not be a text that JSON can hold.
     let kept: Vec<_> = kept.map(|path| path.display().to_string()).collect();
     let document = json!({ "removed": was_there, "keptByDev": kept });
-    output.print(&document, |_| told(was_there, arguments.purge, &kept));
+    common.output.print(&document, |_| told(was_there, arguments.purge, &kept));
     Ok(())
 }
 
@@ -75,10 +67,11 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::{output::Output, target::TargetArguments};
 
     async fn down(home: &Path, purge: bool) -> anyhow::Result<()> {
         let target = TargetArguments { home: Some(home.to_owned()), ..TargetArguments::default() };
-        run(&DownArguments { purge }, &target, Output::new(true)).await
+        run(&DownArguments { purge }, &Common { target, output: Output::new(true) }).await
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::{commands::read_events, output::Output, target::TargetArguments};
+use crate::{commands::read_events, target::Common};
 use gridpost_ops::{
     explain::{Question, look_up},
     given::TimeToLive,
@@ -30,15 +30,11 @@ pub struct ExplainArguments {
     since: TimeToLive,
 }
 
-pub async fn run(
-    arguments: ExplainArguments,
-    target: &TargetArguments,
-    output: Output,
-) -> anyhow::Result<()> {
-    let target = target.resolve()?;
+pub async fn run(arguments: ExplainArguments, common: &Common) -> anyhow::Result<()> {
+    let target = common.target.resolve()?;
     let event = arguments.event.as_deref().map(read_events).transpose()?;
     let ExplainArguments { id, topic, since, .. } = arguments;
     let told = look_up(&target, Question { id, topic, since }, event).await?;
-    output.tell(&told.document(), |_| told.text());
+    common.output.tell(&told.document(), |_| told.text());
     told.outcome()
 }

@@ -7,10 +7,7 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::{
-    output::{self, Output},
-    target::TargetArguments,
-};
+use crate::{output, target::Common};
 use gridpost_ops::{
     declared::{Root, export::Export},
     failure::Misuse,
@@ -55,17 +52,13 @@ pub struct ExportArguments {
 }
 
 /// Also fails when the folder has such files already.
-pub async fn run(
-    arguments: &ExportArguments,
-    target: &TargetArguments,
-    output: Output,
-) -> anyhow::Result<()> {
-    let api = target.resolve()?.manage_api().await?;
+pub async fn run(arguments: &ExportArguments, common: &Common) -> anyhow::Result<()> {
+    let api = common.target.resolve()?.manage_api().await?;
     let mut export = Export::read(&api, &arguments.topics, arguments.with_secrets).await?;
     match &arguments.terraform {
         None => {
-            output.print(&export.document, indented);
-            tell(&export.notes, output.is_json());
+            common.output.print(&export.document, indented);
+            tell(&export.notes, common.output.is_json());
         }
         Some(folder) => {
             let root = Root::of(&export, &arguments.module);
@@ -73,8 +66,8 @@ pub async fn run(
             let files = write(folder, &export.document, &root)?;
             let document = json!({"files": files, "variables": export.variables});
             // Before how to go on, which begins with them.
-            tell(&export.notes, output.is_json());
-            output.print(&document, |_| next(folder, &files, &export));
+            tell(&export.notes, common.output.is_json());
+            common.output.print(&document, |_| next(folder, &files, &export));
         }
     }
     Ok(())

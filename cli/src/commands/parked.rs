@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     output::{self, Output, count, text_at},
-    target::TargetArguments,
+    target::Common,
 };
 use gridpost_ops::{
     failure::Misuse,
@@ -82,24 +82,20 @@ impl Filter {
 }
 
 /// Also fails when deliveries were not handled.
-pub async fn run(
-    command: ParkedCommand,
-    target: &TargetArguments,
-    output: Output,
-) -> anyhow::Result<()> {
-    let api = target.resolve()?.manage_api().await?;
+pub async fn run(command: ParkedCommand, common: &Common) -> anyhow::Result<()> {
+    let api = common.target.resolve()?.manage_api().await?;
     match command {
         ParkedCommand::List(filter) => {
             let choice = filter.choice();
             let found = api.parked(&choice).await?;
             check_names(&api, &choice, &found).await?;
-            output.print(&json!({ "value": found }), |_| list(&found));
+            common.output.print(&json!({ "value": found }), |_| list(&found));
             Ok(())
         }
         ParkedCommand::Release(change) => {
             let choice = change.choice();
             let changed = api.release_parked(&choice).await;
-            finish(&api, output, &choice, changed, "Released").await
+            finish(&api, common.output, &choice, changed, "Released").await
         }
         ParkedCommand::Cancel(change) => {
             let is_confirmed = change.yes || !change.ids.is_empty();
@@ -110,7 +106,7 @@ pub async fn run(
                 return Err(Misuse(consent(&found)).into());
             }
             let changed = api.cancel_parked(&choice).await;
-            finish(&api, output, &choice, changed, "Canceled").await
+            finish(&api, common.output, &choice, changed, "Canceled").await
         }
     }
 }
@@ -223,6 +219,7 @@ fn list(found: &[Value]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::target::TargetArguments;
     use gridpost_ops::testkit::FakeApi;
 
     #[test]
@@ -262,17 +259,17 @@ mod tests {
             yes: true,
         };
         let list = |topic: &str| Filter { topic: Some(topic.to_owned()), subscription: None };
-        let output = Output::new(true);
+        let common = Common { target, output: Output::new(true) };
         for command in [
             ParkedCommand::Release(change("order")),
             ParkedCommand::Cancel(change("order")),
             ParkedCommand::List(list("order")),
         ] {
-            let refused = run(command, &target, output).await.expect_err("misspelt");
+            let refused = run(command, &common).await.expect_err("misspelt");
             assert!(refused.is::<Misuse>(), "{refused}");
             assert!(refused.to_string().contains("did you mean orders?"), "{refused}");
         }
-        run(ParkedCommand::Release(change("orders")), &target, output).await.expect("a name");
+        run(ParkedCommand::Release(change("orders")), &common).await.expect("a name");
     }
 
     #[test]
@@ -315,8 +312,8 @@ mod tests {
         let target = TargetArguments { manage_url: Some(api.url()), ..TargetArguments::default() };
         let filter = Filter { topic: None, subscription: None };
         let change = Change { ids: Vec::new(), filter, all: true, yes: true };
-        let output = Output::new(true);
-        let failed = run(ParkedCommand::Cancel(change), &target, output).await.expect_err("503");
+        let common = Common { target, output: Output::new(true) };
+        let failed = run(ParkedCommand::Cancel(change), &common).await.expect_err("503");
         let told = format!("{failed:#}");
         assert!(told.starts_with("1 of 1 deliveries were handled, then it failed"), "{told}");
         assert!(told.contains("HTTP 503"), "{told}");

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     output::{self, Output, text_at},
-    target::TargetArguments,
+    target::Common,
 };
 use gridpost_ops::{failure::Misuse, manage_api::ManageApi};
 
@@ -66,12 +66,8 @@ pub struct Chosen {
 }
 
 /// Also fails when messages were not handled.
-pub async fn run(
-    command: PoisonCommand,
-    target: &TargetArguments,
-    output: Output,
-) -> anyhow::Result<()> {
-    let api = target.resolve()?.manage_api().await?;
+pub async fn run(command: PoisonCommand, common: &Common) -> anyhow::Result<()> {
+    let api = common.target.resolve()?.manage_api().await?;
     if let PoisonCommand::Purge { chosen, yes: false } = &command {
         let count = match chosen.all {
             true => api.poison(1).await?["approximateCount"].as_u64().unwrap_or(0),
@@ -80,16 +76,18 @@ pub async fn run(
         return Err(Misuse(consent(count)).into());
     }
     match command {
-        PoisonCommand::List { top } => output.print(&api.poison(top).await?, list),
-        PoisonCommand::Show { id } => output.print(&api.poison_message(&id).await?, describe),
+        PoisonCommand::List { top } => common.output.print(&api.poison(top).await?, list),
+        PoisonCommand::Show { id } => {
+            common.output.print(&api.poison_message(&id).await?, describe)
+        }
         PoisonCommand::Resend { chosen, to } => {
             let to = to.as_deref();
             let done = handle(&api, &chosen, async |api, ids| api.resend_poison(ids, to).await);
-            report(output, done.await, "Resent")?;
+            report(common.output, done.await, "Resent")?;
         }
         PoisonCommand::Purge { chosen, .. } => {
             let done = handle(&api, &chosen, async |api, ids| api.purge_poison(ids).await);
-            report(output, done.await, "Purged")?;
+            report(common.output, done.await, "Purged")?;
         }
     }
     Ok(())

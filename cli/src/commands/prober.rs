@@ -4,7 +4,7 @@
 use anyhow::anyhow;
 use clap::Args;
 
-use crate::{output::Output, target::TargetArguments};
+use crate::target::Common;
 use gridpost_ops::{
     given::TimeSpan,
     prober::{ProberOptions, probe},
@@ -41,15 +41,11 @@ pub struct ProberArguments {
 }
 
 /// Also fails when events are missing.
-pub async fn run(
-    arguments: ProberArguments,
-    target: &TargetArguments,
-    output: Output,
-) -> anyhow::Result<()> {
-    let target = target.resolve()?;
+pub async fn run(arguments: ProberArguments, common: &Common) -> anyhow::Result<()> {
+    let target = common.target.resolve()?;
     let interrupted = async { drop(tokio::signal::ctrl_c().await) };
     let probe = probe(&arguments.options(), &target, Progress::on_stderr(), interrupted).await?;
-    output.tell(&probe.document(), |_| probe.text());
+    common.output.tell(&probe.document(), |_| probe.text());
     match probe.missing() {
         0 => Ok(()),
         missing => Err(anyhow!(

@@ -8,8 +8,7 @@ use serde_json::{Value, json, value::RawValue};
 
 use crate::{
     commands::read_input,
-    output::Output,
-    target::{Target, TargetArguments},
+    target::{Common, Target},
 };
 use gridpost_ops::{
     clock,
@@ -62,12 +61,8 @@ pub struct PublishArguments {
     key: Option<String>,
 }
 
-pub async fn run(
-    arguments: PublishArguments,
-    target: &TargetArguments,
-    output: Output,
-) -> anyhow::Result<()> {
-    let target = target.resolve()?;
+pub async fn run(arguments: PublishArguments, common: &Common) -> anyhow::Result<()> {
+    let target = common.target.resolve()?;
     let topic = describe_topic(&arguments, &target).await?;
     let schema = InputSchema::of_topic(&topic)?;
     let id = arguments.id.clone().unwrap_or_else(clock::random_id);
@@ -81,7 +76,7 @@ pub async fn run(
     let topic = &arguments.topic;
     let document =
         json!({"topic": topic, "url": url, "status": status, "id": id, "events": events});
-    output.print(&document, |_| match (&id, events) {
+    common.output.print(&document, |_| match (&id, events) {
         (Some(id), _) => format!("published event {id} to {topic}"),
         (None, Some(1)) => format!("published 1 event to {topic}"),
         (None, Some(events)) => format!("published {events} events to {topic}"),

@@ -8,10 +8,7 @@ use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-use crate::{
-    output::{Output, columns},
-    target::TargetArguments,
-};
+use crate::{output::columns, target::Common};
 use gridpost_ops::{
     failure::Misuse,
     progress::Progress,
@@ -60,12 +57,8 @@ pub struct RolloutArguments {
 
 /// Fails with [`Misuse`] when an alias is not ours to lead. It also fails when what was shifted was
 /// taken back.
-pub async fn run(
-    arguments: &RolloutArguments,
-    target: &TargetArguments,
-    output: Output,
-) -> anyhow::Result<()> {
-    let target = target.resolve()?;
+pub async fn run(arguments: &RolloutArguments, common: &Common) -> anyhow::Result<()> {
+    let target = common.target.resolve()?;
     if target.is_dev() {
         let told =
             "`gridpost dev` has no versions to shift: name a deployment on AWS (--deployment)";
@@ -101,12 +94,14 @@ pub async fn run(
             }
             false => "every function is at its version already",
         };
-        output.print(&json!({"outcome": "NothingToDo", "functions": []}), |_| told.to_owned());
+        common
+            .output
+            .print(&json!({"outcome": "NothingToDo", "functions": []}), |_| told.to_owned());
         return Ok(());
     }
     if arguments.revert {
         let left = rollout.take_back().await;
-        output.tell(&taken_back(&shifts, &left), |_| rows(&shifts));
+        common.output.tell(&taken_back(&shifts, &left), |_| rows(&shifts));
         return all_back(&left);
     }
     let alarms = rollout.alarms().await?;
@@ -117,13 +112,13 @@ pub async fn run(
         );
     }
     if arguments.dry_run {
-        output.print(&planned(&rollout, &alarms), |_| planned_text(&rollout, &alarms));
+        common.output.print(&planned(&rollout, &alarms), |_| planned_text(&rollout, &alarms));
         return Ok(());
     }
     progress.line(&rows(&shifts));
     let began = Instant::now();
     let ended = rollout.run(stopped()?).await;
-    output.tell(&document(&rollout, &alarms, &ended, began.elapsed()), |_| told(&ended));
+    common.output.tell(&document(&rollout, &alarms, &ended, began.elapsed()), |_| told(&ended));
     outcome(&ended)
 }
 

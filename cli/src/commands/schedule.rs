@@ -9,12 +9,7 @@ use gridpost_ports::Dice;
 use gridpost_runtime::system::SystemDice;
 use serde_json::{Value, json};
 
-use crate::{
-    commands::one_of,
-    document::retry_limits,
-    output::{self, Output},
-    target::TargetArguments,
-};
+use crate::{commands::one_of, document::retry_limits, output, target::Common};
 use gridpost_ops::{
     attempt_lines::because_of,
     given::TimeToLive,
@@ -88,14 +83,10 @@ const PROFILES: [(&str, ProfileName); 3] = [
 const ENDPOINTS: [(&str, EndpointKind); 2] =
     [("webhook", EndpointKind::Webhook), ("resource", EndpointKind::Resource)];
 
-pub async fn run(
-    arguments: &ScheduleArguments,
-    target: &TargetArguments,
-    output: Output,
-) -> anyhow::Result<()> {
+pub async fn run(arguments: &ScheduleArguments, common: &Common) -> anyhow::Result<()> {
     let subject = match arguments.topic.as_deref().zip(arguments.name.as_deref()) {
         Some((topic, name)) => {
-            let api = target.resolve()?.manage_api().await?;
+            let api = common.target.resolve()?.manage_api().await?;
             saved(&api.topic(topic).await?, &api.subscription(topic, name).await?)
         }
         None => given(arguments),
@@ -106,7 +97,7 @@ pub async fn run(
         names_attempts: arguments.max_attempts.is_some(),
     };
     let document = played(subject, &arguments.responses, circumstances)?;
-    output.print(&document, text);
+    common.output.print(&document, text);
     Ok(())
 }
 

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::{
-    output::{self, Output, text_at},
-    target::TargetArguments,
+    output::{self, text_at},
+    target::Common,
 };
 use gridpost_ops::home::{
     Home,
@@ -14,8 +14,8 @@ use gridpost_ops::home::{
 use gridpost_stack::{emulator::Emulator, stack};
 
 /// Runs `gridpost status`. It changes nothing, and a stack that does not run is no error.
-pub async fn run(target: &TargetArguments, output: Output) -> anyhow::Result<()> {
-    let home = target.existing_home()?;
+pub async fn run(common: &Common) -> anyhow::Result<()> {
+    let home = common.target.existing_home()?;
     let running = match &home {
         Some(home) => stack::running(home).await?,
         None => None,
@@ -23,12 +23,12 @@ pub async fn run(target: &TargetArguments, output: Output) -> anyhow::Result<()>
     if let (Some(home), None) = (&home, &running)
         && let Some(document) = in_process(home).await?
     {
-        output.print(&document, text_in_process);
+        common.output.print(&document, text_in_process);
         return Ok(());
     }
     let (Some(home), Some((record, connection))) = (&home, running) else {
         let was_up = home.as_ref().is_some_and(|home| State::read(home).deployment.is_some());
-        output.print(&json!({"running": false, "deployed": was_up}), |_| match was_up {
+        common.output.print(&json!({"running": false, "deployed": was_up}), |_| match was_up {
             true => {
                 "the emulator does not run; `gridpost up` starts it again with what was deployed"
                     .to_owned()
@@ -38,7 +38,7 @@ pub async fn run(target: &TargetArguments, output: Output) -> anyhow::Result<()>
         return Ok(());
     };
     let document = document(home, &record, &connection).await;
-    output.print(&document, |document| text(document, home));
+    common.output.print(&document, |document| text(document, home));
     Ok(())
 }
 

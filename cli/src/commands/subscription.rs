@@ -14,7 +14,7 @@ use crate::{
     commands::read_document,
     document::SubscriptionFlags,
     output::{self, Output, text_at},
-    target::{Target, TargetArguments},
+    target::{Common, Target},
 };
 use gridpost_ops::{
     failure::{Misuse, Refusal},
@@ -169,59 +169,57 @@ fn delivery_profile(topic: &Value) -> ProfileName {
     serde_json::from_value(named).unwrap_or(ProfileName::Basic)
 }
 
-pub async fn run(
-    command: SubscriptionCommand,
-    target: &TargetArguments,
-    output: Output,
-) -> anyhow::Result<()> {
+pub async fn run(command: SubscriptionCommand, common: &Common) -> anyhow::Result<()> {
     if let SubscriptionCommand::Test(arguments) = command {
-        return test::run(arguments, target, output).await;
+        return test::run(arguments, common).await;
     }
-    let resolved = target.resolve()?;
+    let resolved = common.target.resolve()?;
     let api = resolved.manage_api().await?;
     match command {
         SubscriptionCommand::Test(_) => {}
         SubscriptionCommand::SendTest(arguments) => {
-            send_test::run(&arguments, &api, output, told).await?;
+            send_test::run(&arguments, &api, common.output, told).await?;
         }
         SubscriptionCommand::TestEndpoint(arguments) => {
-            send_test::run(&arguments, &api, output, explained).await?;
+            send_test::run(&arguments, &api, common.output, explained).await?;
         }
         SubscriptionCommand::Health { topic, name: None, since, .. } => {
-            show_healths(&api, &resolved, topic.as_deref(), since, output).await?;
+            show_healths(&api, &resolved, topic.as_deref(), since, common.output).await?;
         }
         SubscriptionCommand::Health { topic, name: Some(name), reset, since } => {
             let key = (topic.unwrap_or_default(), name);
-            show_health(&api, &resolved, key, reset, since, output).await?;
+            show_health(&api, &resolved, key, reset, since, common.output).await?;
         }
         SubscriptionCommand::Pause { named, time_to_live_runs, time_to_live_stops: _ } => {
             let NamedArguments { topic, name } = named;
             let standing = api.pause(&topic, &name, time_to_live_runs).await?;
-            output.print(&standing, pause::describe);
+            common.output.print(&standing, pause::describe);
         }
         SubscriptionCommand::Resume(NamedArguments { topic, name }) => {
-            output.print(&api.resume(&topic, &name).await?, pause::describe);
+            common.output.print(&api.resume(&topic, &name).await?, pause::describe);
         }
         SubscriptionCommand::Secrets { named: NamedArguments { topic, name }, rotate, overlap } => {
             let secrets = match rotate {
                 true => api.rotate_signing_secret(&topic, &name, overlap).await?,
                 false => api.signing_secrets(&topic, &name).await?,
             };
-            output.print(&secrets, describe_secrets);
+            common.output.print(&secrets, describe_secrets);
         }
         SubscriptionCommand::Create(create) => {
             let reply = make(&create, &api).await?;
             let done = if reply.status == 201 { "created" } else { "replaced" };
             warn_of_waits(&reply.document);
-            output.print_tagged(&reply, |document| format!("{done}\n{}", describe(document)));
+            common
+                .output
+                .print_tagged(&reply, |document| format!("{done}\n{}", describe(document)));
         }
-        SubscriptionCommand::Update(arguments) => change(&arguments, api, output).await?,
+        SubscriptionCommand::Update(arguments) => change(&arguments, api, common.output).await?,
         SubscriptionCommand::Show(NamedArguments { topic, name }) => {
-            output.print_tagged(&api.read_subscription(&topic, &name).await?, describe);
+            common.output.print_tagged(&api.read_subscription(&topic, &name).await?, describe);
         }
-        SubscriptionCommand::List { topic } => list(&topic, &api, output).await?,
+        SubscriptionCommand::List { topic } => list(&topic, &api, common.output).await?,
         SubscriptionCommand::Delete { named, if_match, yes } => {
-            delete(&named, if_match, yes, api, output).await?;
+            delete(&named, if_match, yes, api, common.output).await?;
         }
     }
     Ok(())

@@ -3,10 +3,7 @@
 use clap::Args;
 use tokio::time::sleep;
 
-use crate::{
-    output::{self, Output},
-    target::TargetArguments,
-};
+use crate::{output, target::Common};
 use gridpost_ops::{
     failure::Refusal,
     given::{TimeToLive, outcome_name},
@@ -58,12 +55,8 @@ impl FilterArguments {
 }
 
 /// Runs `gridpost tail`, until it is stopped, or once with `--no-follow`.
-pub async fn run(
-    arguments: TailArguments,
-    target: &TargetArguments,
-    output: Output,
-) -> anyhow::Result<()> {
-    let target = target.resolve()?;
+pub async fn run(arguments: TailArguments, common: &Common) -> anyhow::Result<()> {
+    let target = common.target.resolve()?;
     let TailArguments { filter, since, no_follow } = arguments;
     let filter = filter.filter();
     if filter.topic.is_some() && target.has_manage_url() {
@@ -77,7 +70,7 @@ pub async fn run(
     let mut follower = Follower::of(&target, filter, since).await?;
     loop {
         for line in follower.look().await? {
-            output::line(&match output.is_json() {
+            output::line(&match common.output.is_json() {
                 true => line.line.to_string(),
                 false => told(&line),
             });

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::{
     commands::read_document,
-    output::{self, Output, text_at},
-    target::{TargetArguments, new_key},
+    output::{self, text_at},
+    target::{Common, new_key},
 };
 use gridpost_ops::{
     failure::{Misuse, Refusal},
@@ -177,12 +177,8 @@ impl CreateArguments {
     }
 }
 
-pub async fn run(
-    command: TopicCommand,
-    target: &TargetArguments,
-    output: Output,
-) -> anyhow::Result<()> {
-    let target = target.resolve()?;
+pub async fn run(command: TopicCommand, common: &Common) -> anyhow::Result<()> {
+    let target = common.target.resolve()?;
     let api = target.manage_api().await?;
     match command {
         TopicCommand::Create(create) => {
@@ -190,19 +186,19 @@ pub async fn run(
             keeps_the_rest(&create.topic, existing(&api, &create.topic).await?, &document)?;
             let reply = api.put_topic(&create.topic, &document).await?;
             let done = if reply.status == 201 { "created" } else { "updated" };
-            output.print_tagged(&reply, |topic| format!("{done}\n{}", describe(topic)));
+            common.output.print_tagged(&reply, |topic| format!("{done}\n{}", describe(topic)));
         }
         TopicCommand::Update(update) => {
             let api = api.only_if(update.if_match.clone());
             let reply = api.patch_topic(&update.topic, &update.patch()?).await?;
-            output.print_tagged(&reply, |topic| format!("updated\n{}", describe(topic)));
+            common.output.print_tagged(&reply, |topic| format!("updated\n{}", describe(topic)));
         }
         TopicCommand::List => {
             let topics = api.topics().await?;
-            output.print(&json!({ "value": topics }), |_| list(&topics));
+            common.output.print(&json!({ "value": topics }), |_| list(&topics));
         }
         TopicCommand::Show { topic } => {
-            output.print_tagged(&api.read_topic(&topic).await?, describe);
+            common.output.print_tagged(&api.read_topic(&topic).await?, describe);
         }
         TopicCommand::Delete { topic, if_match, yes } => {
             if !yes && api.find_topic(&topic).await?.is_some() {
@@ -211,17 +207,17 @@ pub async fn run(
             let reply = api.only_if(if_match).delete_topic(&topic).await?;
             let done = if reply.status == 204 { "was not there" } else { "deleted" };
             let document = json!({"topic": topic, "status": reply.status});
-            output.print(&document, |_| format!("topic {topic} {done}"));
+            common.output.print(&document, |_| format!("topic {topic} {done}"));
         }
         TopicCommand::Keys { topic, regenerate } => {
             let keys = match regenerate {
                 Some(key_name) => new_key(&api, &target, &topic, &key_name).await?,
                 None => api.keys(&topic).await?,
             };
-            output.print(&keys, write_keys);
+            common.output.print(&keys, write_keys);
         }
         TopicCommand::RegenerateKey { topic, key } => {
-            output.print(&new_key(&api, &target, &topic, &key).await?, write_keys);
+            common.output.print(&new_key(&api, &target, &topic, &key).await?, write_keys);
         }
     }
     Ok(())

@@ -7,8 +7,8 @@ use clap::Args;
 use serde_json::json;
 
 use crate::{
-    output::{self, Output},
-    target::TargetArguments,
+    output,
+    target::{Common, TargetArguments},
 };
 use gridpost_ops::{
     home::{Home, connection::Connection},
@@ -38,15 +38,11 @@ pub struct UpArguments {
 }
 
 /// Runs `gridpost up`. The stack stays up, also when its demonstration fails.
-pub async fn run(
-    arguments: UpArguments,
-    target: &TargetArguments,
-    output: Output,
-) -> anyhow::Result<()> {
+pub async fn run(arguments: UpArguments, common: &Common) -> anyhow::Result<()> {
     let profile = if arguments.release { Profile::Release } else { Profile::default() };
     let settings = match &arguments.artefacts {
-        Some(folder) => Settings::of_release(target.home.as_deref(), folder)?,
-        None => Settings::of_workspace(target.home.as_deref(), profile)?,
+        Some(folder) => Settings::of_release(common.target.home.as_deref(), folder)?,
+        None => Settings::of_workspace(common.target.home.as_deref(), profile)?,
     };
     let progress = Progress::on_stderr();
     let stack = stack::up(&settings, &progress).await?;
@@ -62,8 +58,8 @@ pub async fn run(
     let cases = shown.iter().map(|case| json!({"title": case.title, "lines": case.lines}));
     let mut document = serde_json::to_value(&stack.connection)?;
     document["demonstration"] = cases.collect();
-    let gridpost = invocation(target, &settings.home);
-    output.print(&document, |_| summary(&stack.connection, &shown, &gridpost));
+    let gridpost = invocation(&common.target, &settings.home);
+    common.output.print(&document, |_| summary(&stack.connection, &shown, &gridpost));
     Ok(())
 }
 

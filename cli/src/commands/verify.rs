@@ -5,7 +5,7 @@ use anyhow::anyhow;
 use clap::{Args, builder::PossibleValue};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::{commands::one_of, output::Output, target::TargetArguments};
+use crate::{commands::one_of, target::Common};
 use gridpost_ops::verify::{VerifyOptions, report, step::Step};
 
 /// What to try it with.
@@ -57,11 +57,7 @@ fn steps() -> Vec<(PossibleValue, Step)> {
 }
 
 /// Fails with [`Misuse`] when nothing could be tried; or something was not as it should be.
-pub async fn run(
-    arguments: VerifyArguments,
-    target: &TargetArguments,
-    output: Output,
-) -> anyhow::Result<()> {
+pub async fn run(arguments: VerifyArguments, common: &Common) -> anyhow::Result<()> {
     // From here on an interruption removes the topic.
     let mut stop = Stop::listen()?;
     let VerifyArguments { queue, webhook, reports, dead_letter_bucket, only, .. } = arguments;
@@ -77,8 +73,8 @@ pub async fn run(
         fan_out_events,
         remove_leftovers,
     };
-    let report = report(&options, &target.resolve()?, stop.asked()).await?;
-    output.tell(&report.document(), |_| report.text());
+    let report = report(&options, &common.target.resolve()?, stop.asked()).await?;
+    common.output.tell(&report.document(), |_| report.text());
     match report.failed() {
         0 => Ok(()),
         failed => Err(anyhow!("{failed} of {} steps failed", report.tried.len())),

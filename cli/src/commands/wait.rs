@@ -7,10 +7,7 @@ use clap::{ArgGroup, Args};
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::{
-    output::{Output, text_at},
-    target::TargetArguments,
-};
+use crate::{output::text_at, target::Common};
 use gridpost_ops::{
     failure::{Misuse, SoFar},
     given::TimeSpan,
@@ -59,12 +56,8 @@ struct Counted {
 }
 
 /// Fails with [`SoFar`] when the time is up; [`Misuse`] where `gridpost dev` does not run.
-pub async fn run(
-    arguments: &WaitArguments,
-    target: &TargetArguments,
-    output: Output,
-) -> anyhow::Result<()> {
-    let target = target.resolve()?;
+pub async fn run(arguments: &WaitArguments, common: &Common) -> anyhow::Result<()> {
+    let target = common.target.resolve()?;
     let url = target.manage_url().filter(|url| http_client::is_loopback(url));
     let url = url.ok_or_else(not_dev)?.trim_end_matches('/');
     let http = target.http_client(url)?;
@@ -81,7 +74,7 @@ pub async fn run(
         let counted = arguments.count(&counts);
         if arguments.is_reached(counted) {
             let document = Value::Object(arguments.members(counted));
-            output.print(&document, |_| arguments.told(counted));
+            common.output.print(&document, |_| arguments.told(counted));
             return Ok(());
         }
         if Instant::now() >= last_look {

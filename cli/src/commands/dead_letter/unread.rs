@@ -89,7 +89,7 @@ mod tests {
     use crate::{
         commands::dead_letter::{self, DeadLetterCommand, Sent},
         output::Output,
-        target::TargetArguments,
+        target::{Common, TargetArguments},
     };
     use gridpost_ops::{manage_api::ManageApi, testkit::FakeApi};
 
@@ -166,12 +166,13 @@ mod tests {
     async fn each_command_fails_behind_what_it_printed() {
         let fake = world().await;
         let target = TargetArguments { manage_url: Some(fake.url()), ..TargetArguments::default() };
+        let common = Common { target, output: Output::new(true) };
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("letters.jsonl").display().to_string();
         let run = async |words: &[&str]| {
             let words = std::iter::once("dead-letter").chain(words.iter().copied());
             let Whole { command } = Whole::parse_from(words);
-            dead_letter::run(command, &target, Output::new(true)).await
+            dead_letter::run(command, &common).await
         };
         let commands: [&[&str]; 4] =
             [&["list"], &["count"], &["summary"], &["export", "--to-file", file.as_str()]];

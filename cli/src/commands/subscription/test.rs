@@ -15,8 +15,8 @@ use serde_json::{Value, json, value::RawValue};
 
 use crate::{
     commands::{read_document, read_events},
-    output::{self, Output},
-    target::TargetArguments,
+    output,
+    target::Common,
 };
 use gridpost_ops::failure::Misuse;
 
@@ -46,11 +46,7 @@ pub struct TestArguments {
     events: PathBuf,
 }
 
-pub(super) async fn run(
-    arguments: TestArguments,
-    target: &TargetArguments,
-    output: Output,
-) -> anyhow::Result<()> {
+pub(super) async fn run(arguments: TestArguments, common: &Common) -> anyhow::Result<()> {
     let events = read_events(&arguments.events)?;
     let filter = match (&arguments.name, &arguments.file) {
         (Some(name), _) => json!({ "name": name }),
@@ -59,12 +55,12 @@ pub(super) async fn run(
     };
     let answer = match (&arguments.topic, &arguments.schema) {
         (Some(topic), _) => {
-            let api = target.resolve()?.manage_api().await?;
+            let api = common.target.resolve()?.manage_api().await?;
             api.test_subscription(topic, &filter, &events).await?
         }
         (None, schema) => offline(schema.as_deref().unwrap_or_default(), filter, &events)?,
     };
-    output.print(&answer, table);
+    common.output.print(&answer, table);
     Ok(())
 }
 
