@@ -3,6 +3,8 @@
 
 mod dead_letters;
 mod found;
+#[cfg(any(test, feature = "fixtures"))]
+mod testkit;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -203,28 +205,6 @@ fn by_delivery(
         found.entry(key).or_default().push(line);
     }
     found
-}
-
-#[cfg(any(test, feature = "fixtures"))]
-impl Told {
-    /// That note, and nothing else, for tests.
-    pub fn noting(note: &str) -> Self {
-        Self {
-            arguments: Question {
-                id: "e-1".to_owned(),
-                topic: "orders".to_owned(),
-                since: TimeToLive { minutes: 1_440 },
-            },
-            given_id: None,
-            verdicts: None,
-            notes: vec![note.to_owned()],
-            deliveries: Vec::new(),
-            names: Vec::new(),
-            filters: BTreeMap::new(),
-            holding: Vec::new(),
-            logs_successes: false,
-        }
-    }
 }
 
 impl Told {

@@ -103,6 +103,15 @@ fn break_line(text: &mut String, depth: usize) {
     text.extend(std::iter::repeat_n("  ", depth));
 }
 
+/// Lines rows up in columns below their names.
+pub fn table<const N: usize>(
+    head: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
+    let head = std::iter::once(head.map(str::to_owned));
+    columns(&head.chain(rows).collect::<Vec<_>>())
+}
+
 /// Lines `rows` up in columns, the last one ragged; empty when there are none.
 pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     let mut widths = [0; N];

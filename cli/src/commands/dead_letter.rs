@@ -369,8 +369,7 @@ fn list(found: &[Value], unread: &Unread) -> String {
         let (event, kind) = (at("/eventId"), at("/eventType"));
         [id, whose, written, event, kind, attempts, redrives, sent.to_owned(), reason]
     };
-    let rows = std::iter::once(head.map(str::to_owned)).chain(found.iter().map(row));
-    output::columns(&rows.collect::<Vec<_>>())
+    output::table(head, found.iter().map(row))
 }
 
 fn describe(letter: &Value) -> String {

@@ -132,8 +132,7 @@ fn list(all: &Deployments) -> String {
             cell(&deployment.aws_profile),
         ]
     });
-    let rows: Vec<_> = std::iter::once(head.map(str::to_owned)).chain(rows).collect();
-    output::columns(&rows)
+    output::table(head, rows)
 }
 
 #[cfg(test)]

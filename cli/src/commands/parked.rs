@@ -201,7 +201,7 @@ fn list(found: &[Value]) -> String {
     }
     let mut found: Vec<_> = found.iter().collect();
     found.sort_by_key(|&one| text_at(one, "/due"));
-    let head = ["DUE", "ID", "WHOSE", "EVENTS", "ATTEMPTS", "LAST OUTCOME"].map(str::to_owned);
+    let head = ["DUE", "ID", "WHOSE", "EVENTS", "ATTEMPTS", "LAST OUTCOME"];
     let row = |one: &Value| {
         let at = |pointer| text_at(one, pointer).to_owned();
         let number = |member: &str| {
@@ -212,8 +212,7 @@ fn list(found: &[Value]) -> String {
         let outcome = outcome.unwrap_or_else(|| at("/lastDeliveryOutcome"));
         [at("/due"), at("/id"), whose, number("events"), number("deliveryAttempts"), outcome]
     };
-    let rows = std::iter::once(head).chain(found.into_iter().map(row));
-    output::columns(&rows.collect::<Vec<_>>())
+    output::table(head, found.into_iter().map(row))
 }
 
 #[cfg(test)]

@@ -179,9 +179,8 @@ fn list(document: &Value) -> String {
         }
         true => "The poison queue is empty.".to_owned(),
         false => {
-            let head = ["ID", "KIND", "FROM", "SENT", "EVENTS", "WHOSE"].map(str::to_owned);
-            let rows = std::iter::once(head).chain(messages.iter().map(row));
-            output::columns(&rows.collect::<Vec<_>>())
+            let head = ["ID", "KIND", "FROM", "SENT", "EVENTS", "WHOSE"];
+            output::table(head, messages.iter().map(row))
         }
     };
     let count = document["approximateCount"].as_u64().unwrap_or(0);

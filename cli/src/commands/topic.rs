@@ -324,8 +324,8 @@ fn list(topics: &[Value]) -> String {
         ["/name", "/kind", "/properties/inputSchema", "/properties/endpoint"]
             .map(|pointer| text_at(topic, pointer).to_owned())
     };
-    let head = ["TOPIC", "KIND", "INPUT SCHEMA", "ENDPOINT"].map(str::to_owned);
-    output::columns(&std::iter::once(head).chain(topics.iter().map(row)).collect::<Vec<_>>())
+    let head = ["TOPIC", "KIND", "INPUT SCHEMA", "ENDPOINT"];
+    output::table(head, topics.iter().map(row))
 }
 
 #[cfg(test)]

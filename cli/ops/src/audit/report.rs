@@ -93,11 +93,10 @@ impl Audit {
         let topics = self.topics();
         if !topics.is_empty() {
             let head = ["TOPIC", "ACCEPTED", "FOR NO SUBSCRIPTION"];
-            let mut rows = vec![head.map(str::to_owned)];
-            rows.extend(topics.iter().map(|(name, intake)| {
+            let rows = topics.iter().map(|(name, intake)| {
                 [(*name).to_owned(), intake.accepted.to_string(), intake.unmatched.to_string()]
-            }));
-            let _ = writeln!(text, "{}\n", output::columns(&rows));
+            });
+            let _ = writeln!(text, "{}\n", output::table(head, rows));
         }
         if !totals.is_empty() {
             let _ = writeln!(text, "{}\n", self.table(&totals));
@@ -134,8 +133,7 @@ impl Audit {
             "WAITING",
             "DIFFERENCE",
         ];
-        let mut rows = vec![head.map(str::to_owned)];
-        rows.extend(totals.iter().map(|(key, account)| {
+        let rows = totals.iter().map(|(key, account)| {
             [
                 key.to_string(),
                 self.filtered(key).to_string(),
@@ -147,8 +145,8 @@ impl Audit {
                 account.waiting.to_string(),
                 account.difference().to_string(),
             ]
-        }));
-        output::columns(&rows)
+        });
+        output::table(head, rows)
     }
 
     pub fn meaning(&self) -> String {

@@ -108,7 +108,7 @@ impl ManageApi {
     }
 
     /// Repeats a request as long as its answer names the place where it goes on.
-    async fn repeat(
+    pub(super) async fn repeat(
         &self,
         method: Method,
         path: &str,

@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{ManageApi, PAGES_MAX, path_segment};
+use super::{ManageApi, path_segment};
 
 /// What became of parked deliveries, as far as requests were answered, and whether all of them were: one may
 /// fail behind others that have changed hundreds.
@@ -93,28 +93,11 @@ impl ManageApi {
 
     async fn change_parked(&self, path: &str, choice: &ParkedChoice) -> Changed {
         let mut done = Vec::new();
-        let asked = self.change_each_parked(path, choice, &mut done).await;
-        (done, asked)
-    }
-
-    /// Repeats a request as long as its answer names the place where it goes on.
-    async fn change_each_parked(
-        &self,
-        path: &str,
-        choice: &ParkedChoice,
-        done: &mut Vec<Value>,
-    ) -> anyhow::Result<()> {
-        let document = choice.document();
-        let mut next = format!("{}{path}", self.base_url);
-        for _ in 0..PAGES_MAX {
-            let answer = self.send(Method::POST, &next, Some(&document)).await?.document;
+        let take = |answer: &Value| {
             done.extend(answer["value"].as_array().into_iter().flatten().cloned());
-            match answer["nextLink"].as_str() {
-                Some(link) => next = self.resolve(link)?,
-                None => return Ok(()),
-            }
-        }
-        anyhow::bail!("{path} did not end within {PAGES_MAX} requests; repeat it to go on")
+        };
+        let asked = self.repeat(Method::POST, path, Some(&choice.document()), take).await;
+        (done, asked)
     }
 }
 

@@ -171,8 +171,8 @@ pub fn list(topic: &str, subscriptions: &[(Value, Option<Value>)]) -> String {
         let state = at("/properties/provisioningState");
         [at("/name"), state, health.to_owned(), destination(subscription)]
     };
-    let head = ["EVENT SUBSCRIPTION", "STATE", "HEALTH", "ENDPOINT"].map(str::to_owned);
-    output::columns(&std::iter::once(head).chain(subscriptions.iter().map(row)).collect::<Vec<_>>())
+    let head = ["EVENT SUBSCRIPTION", "STATE", "HEALTH", "ENDPOINT"];
+    output::table(head, subscriptions.iter().map(row))
 }
 
 #[cfg(test)]

@@ -440,7 +440,7 @@ pub(super) fn list(jobs: &[Value]) -> String {
     if jobs.is_empty() {
         return "no redrive".to_owned();
     }
-    let head = ["ID", "BEGUN", "STATUS", "TO", "SENT", "OF"].map(str::to_owned);
+    let head = ["ID", "BEGUN", "STATUS", "TO", "SENT", "OF"];
     let row = |job: &Value| {
         let at = |pointer| text_at(job, pointer).to_owned();
         let to = format!("{}/{}", at("/target/topic"), at("/target/eventSubscription"));
@@ -451,8 +451,7 @@ pub(super) fn list(jobs: &[Value]) -> String {
         let [sent, counted] = ["redriven", "counted"].map(|name| job[name].to_string());
         [at("/id"), at("/createdTime"), status, to, sent, counted]
     };
-    let rows = std::iter::once(head).chain(jobs.iter().map(row));
-    output::columns(&rows.collect::<Vec<_>>())
+    output::table(head, jobs.iter().map(row))
 }
 
 #[cfg(test)]

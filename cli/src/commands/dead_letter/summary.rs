@@ -134,10 +134,7 @@ fn text(summary: &Value, is_cut: bool) -> String {
     };
     if !groups.is_empty() {
         let head = ["EVENTS", "REASON", "LAST OUTCOME", "TYPE", "WHOSE", "LAST", "EXAMPLE"];
-        let rows = std::iter::once(head.map(str::to_owned))
-            .chain(groups.iter().map(row))
-            .collect::<Vec<_>>();
-        text.push_str(&format!("\n\n{}", output::columns(&rows)));
+        text.push_str(&format!("\n\n{}", output::table(head, groups.iter().map(row))));
     }
     match summary["unreadable"].as_u64() {
         None | Some(0) => text,
