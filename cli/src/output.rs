@@ -6,7 +6,6 @@ use serde_json::Value;
 
 pub use gridpost_ops::output::*;
 
-/// How a command prints its result.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
     json: bool,

@@ -54,7 +54,6 @@ pub struct Options {
     pub data: Option<PathBuf>,
     /// When a publish counts as stored.
     pub sync: Sync,
-    /// How fast the clock runs.
     pub speed: Speed,
     /// The folder of the CA by which both APIs are https instead of http.
     pub tls: Option<PathBuf>,

@@ -112,7 +112,6 @@ impl Sink {
     }
 }
 
-/// Where a full file goes.
 pub(crate) fn aside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".1");

@@ -109,7 +109,6 @@ struct Parts {
 }
 
 impl World {
-    /// Opens the stores and wires the functions to them.
     pub(crate) fn open(options: &Options, address: SocketAddr) -> Result<Self, StartError> {
         // Only now is the folder this process's own, with the clock's file in it.
         let waiting = Embedded::prepare(store_options(options))?;
@@ -185,7 +184,6 @@ fn tokens(
     Arc::new(tokens.proving(Arc::new(signer), identity.named.clone()))
 }
 
-/// The base URL of both APIs.
 pub(crate) fn url(address: SocketAddr, is_https: bool) -> String {
     let scheme = if is_https { "https" } else { "http" };
     format!("{scheme}://{address}")

@@ -124,7 +124,6 @@ fn share(accepted: u64, matched: u64) -> (u64, u32) {
     (accepted, u32::try_from(fan_out).unwrap_or(500))
 }
 
-/// How much there is, as far as it was counted.
 struct Sizes {
     topics: u64,
     subscriptions: u64,

@@ -38,7 +38,6 @@ pub(super) async fn show(State(app): State<App>) -> Markup {
     render(&app, &Fields::default(), &Placed::default(), &html! {})
 }
 
-/// Makes the topic, or shows each problem at its field.
 pub(super) async fn create(
     State(app): State<App>,
     Form(pairs): Form<Vec<(String, String)>>,

@@ -143,7 +143,6 @@ pub(super) fn notice(error: &anyhow::Error, problems: &Placed) -> Markup {
     }
 }
 
-/// What the limits of a retry policy are called.
 fn limits(document: &Value) -> Limits {
     match document["properties"]["retryPolicy"].get("maxDeliveryCount") {
         Some(_) => NAMESPACE,

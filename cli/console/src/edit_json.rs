@@ -55,7 +55,6 @@ impl Edited {
     }
 }
 
-/// Saves what was changed, or shows each problem at its place.
 pub(super) async fn save(
     State(app): State<App>,
     Path((topic, name)): Names,

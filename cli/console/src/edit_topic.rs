@@ -74,7 +74,6 @@ pub(super) async fn show(State(app): State<App>, Path(topic): Path<String>) -> A
     Ok(render(&app, &topic, &shown, &html! {}))
 }
 
-/// Saves what was changed, or shows each problem at its field.
 pub(super) async fn save(
     State(app): State<App>,
     Path(topic): Path<String>,

@@ -31,7 +31,6 @@ pub(super) struct Tried {
     events: String,
 }
 
-/// Which part of the filter refuses which event.
 pub(super) async fn test(
     State(app): State<App>,
     Path((topic, name)): Names,

@@ -21,7 +21,6 @@ pub(super) enum Asked {
     Add(String),
     /// That row of that list not to be there.
     Remove(String, usize),
-    /// To show the fields that belong to what was chosen.
     Choose,
 }
 
@@ -209,7 +208,6 @@ pub(super) fn given(text: Option<&String>) -> Option<String> {
 #[derive(Debug, Deserialize)]
 pub(super) struct Nothing {}
 
-/// A form whose action has to be agreed to by a box.
 #[derive(Debug, Deserialize)]
 pub(super) struct Agreed {
     #[serde(default)]

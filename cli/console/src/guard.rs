@@ -125,7 +125,6 @@ impl Guard {
         (guard, one_time)
     }
 
-    /// What every form of a page has to send.
     pub(super) fn form_token(&self) -> &str {
         &self.form_token
     }

@@ -26,7 +26,6 @@ use super::{
 const LOOKED_AT_MAX: usize = 1_000;
 const AT_ONCE: usize = 4;
 
-/// Which dead letters a page is about.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "Typed")]
 pub(super) struct Chosen {
@@ -201,7 +200,6 @@ async fn places(app: &App, names: Vec<String>) -> Markup {
     }
 }
 
-/// An event subscription that keeps dead letters, and where.
 fn place(topic: &str, one: &Value) -> Option<Vec<Markup>> {
     let bucket = "/properties/deadLetterDestination/properties/bucketName";
     let bucket = one.pointer(bucket).and_then(Value::as_str)?;

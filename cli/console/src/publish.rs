@@ -29,7 +29,6 @@ pub(super) fn url(topic: &str) -> String {
     format!("{}/publish", topic_url(topic))
 }
 
-/// An event to begin with, in the topic's schema.
 pub(super) fn sample(topic: &Value) -> String {
     let schema = text_at(topic, "/properties/inputSchema");
     let made = send_test::made(schema, clock::random_id());

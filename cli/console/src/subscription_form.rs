@@ -178,7 +178,6 @@ pub(super) fn arranged(posted: &mut Posted) -> Option<String> {
     Some(focus)
 }
 
-/// Whether the fields on the page are those of the types that are chosen.
 fn are_all_shown(fields: &Fields) -> bool {
     use authentication::{SHOWN, TYPE as BY};
     fields.get("destination.shown") == fields.get(TYPE) && fields.get(SHOWN) == fields.get(BY)

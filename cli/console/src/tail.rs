@@ -28,7 +28,6 @@ use gridpost_ops::{
     tail::{CaughtUp, Filter, Follower, POLL},
 };
 
-/// How far back the page begins.
 const SINCE: TimeToLive = TimeToLive { minutes: 10 };
 
 /// A stream that was left for longer does not go on where it was: that would read the log of hours.

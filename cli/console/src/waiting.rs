@@ -148,7 +148,6 @@ fn check_changed((done, asked): Changed, good: &str, ids: &[String]) -> anyhow::
     }
 }
 
-/// Releases or ends the parked deliveries that were chosen.
 pub(super) async fn change_parked(
     State(app): State<App>,
     Form(pairs): Form<Pairs>,

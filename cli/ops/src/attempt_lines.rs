@@ -177,7 +177,6 @@ impl AttemptLine {
         self.text("message").is_some_and(|message| message.starts_with(LATE))
     }
 
-    /// Whether it says that the events that it names were delivered.
     pub fn is_success(&self) -> bool {
         self.text("decision") == Some("Delivered")
     }

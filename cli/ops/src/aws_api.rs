@@ -32,7 +32,6 @@ pub enum Service {
     Quotas,
     /// IAM, which is the same in all regions of a partition.
     Roles,
-    /// EventBridge Scheduler.
     Schedules,
     Sqs,
     Tables,

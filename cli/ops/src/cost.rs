@@ -175,7 +175,6 @@ const MESSAGE_BYTES_MAX: f64 = 258_048.0;
 /// A message's envelope, with its SQS attributes.
 const ENVELOPE_BYTES: f64 = 350.0;
 
-/// Entries of a batch request of SQS.
 const ENTRIES_MAX: f64 = 10.0;
 
 /// What API Gateway counts a request by.

@@ -44,7 +44,6 @@ struct Topic {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Made {
     pub topics: usize,
-    /// How many event subscriptions are there now.
     pub subscriptions: usize,
     /// What of both was not there before, by its path in the file.
     pub created: Vec<String>,

@@ -32,9 +32,7 @@ pub struct Fault {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// Its quota of concurrent executions in the region.
     pub concurrency: u64,
-    /// Its quota of requests a second to API Gateway.
     pub api_rate: u64,
     pub api_burst: u64,
 }

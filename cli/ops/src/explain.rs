@@ -103,7 +103,6 @@ pub struct Told {
     /// Why dead letters that may have the event could not be looked into.
     notes: Vec<String>,
     deliveries: Vec<Found>,
-    /// All event subscriptions of the topic.
     names: Vec<String>,
     filters: BTreeMap<String, String>,
     /// Event subscriptions of which no delivery is known and whose endpoints get nothing at present, with

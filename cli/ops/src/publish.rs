@@ -38,7 +38,6 @@ impl InputSchema {
     }
 }
 
-/// The event that flags describe, ready to be sent.
 pub struct Event<'a> {
     pub id: &'a str,
     pub event_type: &'a str,
@@ -51,7 +50,6 @@ pub struct Event<'a> {
 }
 
 impl Event<'_> {
-    /// The request body in the topic's schema.
     pub fn body(&self, schema: InputSchema) -> String {
         let event = self.text(schema);
         match schema {

@@ -126,7 +126,6 @@ impl Drop for Receiver {
 struct Script {
     by_path: HashMap<String, Behaviour>,
     otherwise: Behaviour,
-    /// Deliveries answered so far, by path.
     answered: Mutex<HashMap<String, usize>>,
     arrivals: mpsc::UnboundedSender<Arrival>,
 }

@@ -18,7 +18,6 @@ use self::plan::{Alias, Route};
 pub trait Account {
     async fn alias(&self, role: &str) -> anyhow::Result<Option<Alias>>;
 
-    /// A function's published versions, where there is such a function.
     async fn versions(&self, role: &str) -> anyhow::Result<Option<Vec<u64>>>;
 
     /// Leads a function's alias elsewhere, if it is unchanged since `revision`.

@@ -50,7 +50,6 @@ impl std::str::FromStr for ProbationSeconds {
 
 pub struct Subject {
     pub profile: ProfileName,
-    /// Which column of the status table applies.
     pub kind: EndpointKind,
     pub policy: Value,
     /// Whether it waits for the end of a probation instead of ending at one.
@@ -79,7 +78,6 @@ impl std::str::FromStr for StatusRule {
     }
 }
 
-/// An answer of the endpoint, as it was written.
 #[derive(Clone, Debug)]
 pub struct Response {
     text: String,
@@ -105,7 +103,6 @@ impl std::str::FromStr for Response {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Circumstances<'c> {
-    /// The deployment's own durations of probation.
     pub probations: &'c [ProbationSeconds],
     /// What jitter draws, 0 to 1.
     pub dice: f64,

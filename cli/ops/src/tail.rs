@@ -63,7 +63,6 @@ pub struct Follower {
     seen: Seen,
 }
 
-/// What was attempted while a follower was away.
 pub struct CaughtUp {
     /// The lines, oldest first.
     pub lines: Vec<AttemptLine>,

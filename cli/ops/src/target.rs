@@ -109,7 +109,6 @@ impl TargetArguments {
         })
     }
 
-    /// The folder of an existing local stack, if there is one.
     pub fn existing_home(&self) -> anyhow::Result<Option<Home>> {
         if let Some(folder) = &self.home {
             return Ok(Some(Home::at(&std::path::absolute(folder)?)));
@@ -229,7 +228,6 @@ impl Target {
         self.publish_url.as_deref().filter(|_| self.is_dev)
     }
 
-    /// The folder of the local stack, where it is one.
     pub fn home(&self) -> Option<&Home> {
         self.home.as_ref()
     }
@@ -257,7 +255,6 @@ impl Target {
         self.name_prefix.as_deref().unwrap_or(NAME_PREFIX)
     }
 
-    /// The profile of the AWS configuration that requests are signed with, where one was chosen.
     pub fn aws_profile(&self) -> Option<&str> {
         self.aws_profile.as_deref()
     }

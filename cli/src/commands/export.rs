@@ -19,7 +19,6 @@ use gridpost_ops::{
 const MODULE: &str =
     concat!("github.com/gridpost/gridpost//infra?ref=v", env!("CARGO_PKG_VERSION"));
 
-/// What the file is called beside Terraform's.
 const FILE: &str = "topics.json";
 
 /// How to come by the functions, and by the program that the apply runs.
@@ -87,7 +86,6 @@ fn indented(document: &Value) -> String {
     output::indented(&text).unwrap_or(text)
 }
 
-/// Writes both files, where they are missing.
 fn write(folder: &Path, document: &Value, root: &Root) -> anyhow::Result<Vec<PathBuf>> {
     let files = [folder.join(FILE), folder.join("main.tf")];
     if let Some(there) = files.iter().find(|file| file.exists()) {

@@ -80,7 +80,6 @@ async fn document(home: &Home, record: &EmulatorRecord, connection: &Connection)
     })
 }
 
-/// The topics, each with the names of its event subscriptions.
 async fn topics(connection: &Connection) -> anyhow::Result<Vec<Value>> {
     let api = connection.manage_api().await?;
     let mut found = Vec::new();

@@ -50,7 +50,6 @@ pub struct VerifyArguments {
     remove_leftovers: bool,
 }
 
-/// The steps by their names, each with what it shows.
 fn steps() -> Vec<(PossibleValue, Step)> {
     let named = |step: &Step| (PossibleValue::new(step.name()).help(step.title()), *step);
     Step::ALL.iter().map(named).collect()

@@ -16,7 +16,6 @@ use gridpost_ops::{
 };
 use gridpost_stack::demonstration::own;
 
-/// Between two looks.
 const POLL: Duration = Duration::from_millis(50);
 
 /// What to wait for. Events are counted since `gridpost dev` was started; one that is delivered twice

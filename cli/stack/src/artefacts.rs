@@ -17,7 +17,6 @@ use gridpost_ops::failure::Misuse;
 pub struct Artefacts {
     /// The Terraform module, with `deploy` in it.
     pub infra: PathBuf,
-    /// The functions for this machine's architecture.
     pub functions: Functions,
 }
 

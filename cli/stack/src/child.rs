@@ -12,7 +12,6 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
-/// Lines of a failed tool that are shown.
 const LAST_LINES: usize = 25;
 
 /// A command for `program`, without what Cargo set for this process: a Cargo below would take it for

@@ -59,7 +59,6 @@ impl Emulator {
         format!("http://127.0.0.1:{port}")
     }
 
-    /// Whether the recorded emulator runs, as a process of this stack, and answers.
     pub async fn runs(&self, record: &EmulatorRecord) -> bool {
         let is_alive = self.processes().iter().any(|process| process.is_emulator);
         is_alive && answers(record.port).await

@@ -5,13 +5,10 @@ use gridpost_ops::home::state::State;
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'a> {
     pub state: &'a State,
-    /// Whether the recorded emulator runs and answers.
     pub running: bool,
     /// Whether the recorded port could be used by a new emulator.
     pub port_free: bool,
-    /// Version of the emulator that would be started now.
     pub emulator_version: &'a str,
-    /// Fingerprint of what would be deployed now.
     pub fingerprint: &'a str,
 }
 
@@ -20,7 +17,6 @@ pub enum Plan {
     /// Everything is wiped, the emulator started on any port, everything deployed. With it goes what an
     /// earlier run deployed, if there is a reason to tell.
     Afresh(Option<&'static str>),
-    /// The recorded deployment is kept.
     Keep {
         /// The emulator must be started again, on its saved state and port.
         start: bool,

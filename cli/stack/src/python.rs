@@ -11,7 +11,6 @@ use gridpost_ops::{
     progress::Progress,
 };
 
-/// Packages with their exact versions.
 const REQUIREMENTS: &str = include_str!("../emulator/requirements.txt");
 
 #[derive(Clone, Debug)]

@@ -21,7 +21,6 @@ use gridpost_ops::{
 /// The folder of `infra/` that is applied: the module's own is applied by others.
 pub(super) const ROOT: &str = "deploy";
 
-/// Terraform over one infrastructure folder, for one stack.
 #[derive(Clone, Debug)]
 pub struct Terraform {
     program: PathBuf,
@@ -75,7 +74,6 @@ impl Terraform {
         self.run("terraform-plan", plan, step).await
     }
 
-    /// Carries out what was prepared and gives the outputs.
     pub async fn apply(&self, step: &Step) -> anyhow::Result<Outputs> {
         let mut apply = self.command("apply");
         apply.args(["-input=false", "-json"]).arg(self.state_flag()).arg(self.plan_file());
@@ -269,7 +267,6 @@ fn variables(emulator_url: &str, functions: &Functions) -> Value {
     })
 }
 
-/// Follows one line of Terraform's JSON stream.
 fn follow(line: &str, step: &Step, diagnostics: &mut Vec<String>) {
     let message: Value = serde_json::from_str(line).unwrap_or_default();
     let resource =

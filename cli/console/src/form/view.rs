@@ -10,7 +10,6 @@ use crate::page;
 pub(crate) struct View<'a> {
     pub(crate) fields: &'a Fields,
     pub(crate) problems: &'a Placed,
-    /// The field that has the focus when the page is opened.
     pub(crate) focus: Option<&'a str>,
     pub(crate) may_change: bool,
     /// Whether problems come and go while one types: their places are there before them.

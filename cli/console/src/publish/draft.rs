@@ -103,7 +103,6 @@ pub(super) struct Draft {
     pub(super) problems: Placed,
 }
 
-/// The topic of a document, as far as reading events needs it.
 fn topic_of(document: &Value) -> anyhow::Result<Topic> {
     let settings = resource::read(document).map_err(|problems| Misuse(problems.to_string()))?;
     Ok(trial::unsaved(text_at(document, "/name"), settings))
@@ -157,7 +156,6 @@ fn check(topic: &Topic, text: &str) -> Result<(), PublishError> {
     sample::test_text(topic, &Filter::default(), text).map(drop)
 }
 
-/// The members that are to be sent, each as JSON.
 fn values(schema: &str, typed: &Fields, problems: &mut Placed) -> BTreeMap<String, String> {
     let mut values = BTreeMap::new();
     if schema == "CloudEventSchemaV1_0" {

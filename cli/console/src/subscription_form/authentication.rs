@@ -13,7 +13,6 @@ use crate::{
     page,
 };
 
-/// The member of a webhook's properties.
 pub(super) const NAME: &str = "authentication";
 
 pub(super) const TYPE: &str = "destination.authentication.type";

@@ -223,7 +223,6 @@ impl Audit {
     }
 }
 
-/// Event subscriptions of which more waits than was counted.
 fn uncounted(partial: &BTreeSet<SubscriptionKey>) -> String {
     const TOLD: usize = 5;
     let mut names: Vec<_> = partial.iter().take(TOLD).map(ToString::to_string).collect();

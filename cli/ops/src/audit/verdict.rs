@@ -69,8 +69,9 @@ pub enum Standing {
         /// Events without a known end that no queue has room for.
         events: u64,
     },
-    /// More ends than events.
-    TooMany { ends: u64 },
+    TooMany {
+        ends: u64,
+    },
 }
 
 /// The account of an event subscription and an hour, judged.

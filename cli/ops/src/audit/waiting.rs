@@ -90,7 +90,6 @@ async fn of_topic(
     Ok((all.iter().map(|one| (key(one), largest_batch(one))).collect(), waiting))
 }
 
-/// What waits of an event subscription, by the hour of its publish.
 struct Counted {
     key: SubscriptionKey,
     hours: BTreeMap<Timestamp, Waiting>,

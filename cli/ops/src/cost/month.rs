@@ -165,7 +165,6 @@ fn traffic(estate: &Estate, prices: &Prices, measured: &Measured) -> Vec<MonthLi
     lines
 }
 
-/// The mix of an estate at so many deliveries a second.
 fn mix(estate: &Estate, rate: f64) -> Mix {
     Mix {
         fan_out: estate.fan_out,

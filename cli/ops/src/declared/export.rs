@@ -16,7 +16,6 @@ const GIVEN: [&str; 6] =
 pub struct Export {
     /// The file: see [`declared`](super).
     pub document: Value,
-    /// Environment variables that it leaves secrets to.
     pub variables: Vec<String>,
     /// What else is to be known, or done, before it is applied elsewhere.
     pub notes: Vec<String>,

@@ -112,7 +112,6 @@ impl Root {
     }
 }
 
-/// What an endpoint asks of a deployment on AWS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Needs {
     Nothing,

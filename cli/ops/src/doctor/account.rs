@@ -14,7 +14,6 @@ use crate::{
     failure::Misuse,
 };
 
-/// Service, code and place of a quota.
 type Quota = (&'static str, &'static str, fn(&mut Account) -> &mut u64);
 
 /// What is asked for; codes are the same in all regions.

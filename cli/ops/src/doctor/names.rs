@@ -70,7 +70,6 @@ pub struct Note {
     pub message: String,
 }
 
-/// What can be asked about names.
 pub(crate) trait Look {
     async fn look(&self, kind: Kind, name: &str) -> anyhow::Result<Found>;
 }

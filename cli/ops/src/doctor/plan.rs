@@ -20,7 +20,6 @@ pub enum PlanError {
 #[derive(Debug)]
 pub struct Plan<'a> {
     pub resources: Vec<Resource<'a>>,
-    /// The version constraint of the AWS provider, where it has one.
     pub provider: Option<&'a str>,
 }
 

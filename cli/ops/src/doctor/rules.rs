@@ -81,7 +81,6 @@ fn fault(
     Fault { code, address: address.into(), limit: limit.into(), found: found.into(), source }
 }
 
-/// Addresses, or other texts, in one line.
 fn joined<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     texts.into_iter().collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ")
 }

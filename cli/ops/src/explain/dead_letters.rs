@@ -56,7 +56,6 @@ pub(super) async fn verdicts_on_dead_letter(
     Ok((None, notes))
 }
 
-/// The same of the dead letters of one event subscription.
 async fn verdicts_on(
     api: &ManageApi,
     topic: &str,

@@ -15,7 +15,6 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Its attempts, how it ended, and what comes next.
     pub(super) fn told(&self) -> String {
         match &self.state {
             Some(state) if self.is_divided() => self.told_apart(state),

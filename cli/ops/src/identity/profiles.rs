@@ -23,7 +23,6 @@ type ProfileOf = fn(&str) -> Option<&str>;
 #[derive(Default)]
 pub(super) struct Profiles(HashMap<String, Profile>);
 
-/// Where a profile's first credentials come from.
 pub(super) enum Base<'a> {
     Keys(Credentials),
     Source(&'a str),

@@ -5,7 +5,6 @@ use anyhow::anyhow;
 use super::{Environment, Identity, region};
 use crate::signing::Signer;
 
-/// API Gateway's name in a signature.
 const API_GATEWAY: &str = "execute-api";
 
 impl Signer {

@@ -32,7 +32,6 @@ pub struct Function {
     pub versions: Vec<u64>,
 }
 
-/// A function that was chosen, and perhaps the version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     role: &'static str,
@@ -61,12 +60,10 @@ impl FromStr for Choice {
     }
 }
 
-/// From which version to which a function goes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Shift {
     pub function: String,
     pub from: u64,
-    /// The version that it shall lead to.
     pub to: u64,
 }
 

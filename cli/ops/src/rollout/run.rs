@@ -30,7 +30,6 @@ pub struct Rollout<'a, A> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Everything goes to the new versions.
     Shifted,
     NotBegun(Reason),
     /// What was shifted was taken back, but for what `left` says.

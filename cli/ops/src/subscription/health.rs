@@ -38,7 +38,6 @@ pub struct Health {
     topic: String,
     name: String,
     health: Value,
-    /// What became of its events, where that was asked for.
     counted: Option<Account>,
 }
 

@@ -158,7 +158,6 @@ fn state(name: &str) -> String {
     }
 }
 
-/// The event subscriptions of a topic, each with the health of its endpoint, where that is known.
 pub fn list(topic: &str, subscriptions: &[(Value, Option<Value>)]) -> String {
     if subscriptions.is_empty() {
         return format!(

@@ -158,7 +158,6 @@ pub const SCRIPTS: [Script; 6] = [
     Script { name: "late", answers: "200", delay_s: LATE_ANSWER_S },
 ];
 
-/// What the webhook answers to an event subscription.
 pub fn script(name: &str) -> (&'static str, u64) {
     let found = SCRIPTS.iter().find(|script| script.name == name);
     found.map_or(("200", 0), |script| (script.answers, script.delay_s))

@@ -119,7 +119,6 @@ impl Trial<'_> {
         self.with.webhook.as_ref().context("there is no webhook")
     }
 
-    /// Subscribes the webhook to the events with that subject.
     async fn subscribe(
         &self,
         name: &str,

@@ -30,7 +30,6 @@ const READERS: usize = 4;
 
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How often a long list is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
 pub(super) struct Webhook {

@@ -45,7 +45,6 @@ pub struct PurgeArguments {
     yes: bool,
 }
 
-/// What is to be deleted of an event subscription.
 #[derive(Debug)]
 struct Planned {
     whose: Whose,

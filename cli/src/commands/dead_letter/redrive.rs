@@ -22,7 +22,6 @@ use gridpost_ops::{
     progress::{Progress, Step},
 };
 
-/// Between two looks at a job.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Looks in a row that may fail: a connection may be gone for a while, and the job does not mind.
@@ -227,7 +226,6 @@ async fn begin_all(
     Ok(begun)
 }
 
-/// Begins a job, or finds the one that is meant.
 async fn begin(
     arguments: &RedriveArguments,
     api: &ManageApi,

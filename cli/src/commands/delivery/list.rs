@@ -21,7 +21,6 @@ pub(super) struct Chosen {
     pub(super) limit: usize,
 }
 
-/// Deliveries by publish time, and whether there are more of them.
 pub(super) struct Found {
     deliveries: Vec<Value>,
     more: More,
@@ -130,7 +129,6 @@ async fn rest(api: &ManageApi, whose: &[Waits], shown: u64) -> anyhow::Result<Mo
     Ok(More::Count { deliveries: sum.saturating_sub(shown).max(1), is_exact })
 }
 
-/// The event subscriptions that are chosen and of which deliveries wait.
 async fn whose(api: &ManageApi, chosen: &Chosen) -> anyhow::Result<Vec<Waits>> {
     let topic = chosen.topic.as_ref();
     if let (Some(topic), Some(subscription)) = (topic, &chosen.subscription) {
