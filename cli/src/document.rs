@@ -188,7 +188,16 @@ impl SettingFlags {
         ])
     }
 
-    pub fn dead_letter_destination(&self) -> Option<Value> {
+    /// The members of an event subscription's properties that are given whole.
+    pub fn others(&self) -> Map<String, Value> {
+        members([
+            ("probationPolicy", self.probation_policy.as_ref().map(|policy| json!(policy))),
+            ("signing", self.sign.then(|| json!({"scheme": "StandardWebhooks"}))),
+            ("deadLetterDestination", self.dead_letter_destination()),
+        ])
+    }
+
+    fn dead_letter_destination(&self) -> Option<Value> {
         let bucket = members([
             ("bucketName", Some(json!(self.dead_letter_bucket.as_ref()?))),
             ("prefix", self.dead_letter_prefix.as_ref().map(|text| json!(text))),
@@ -199,7 +208,7 @@ impl SettingFlags {
 
 impl SubscriptionFlags {
     pub fn to_document(&self, profile: ProfileName) -> Value {
-        let mut properties = Map::new();
+        let mut properties = self.settings.others();
         let key = |fixed: &Option<String>, path: &Option<String>| {
             let path = path
                 .as_ref()
@@ -236,15 +245,6 @@ impl SubscriptionFlags {
         }
         if let Some(schema) = &self.delivery_schema {
             properties.insert("eventDeliverySchema".to_owned(), json!(schema));
-        }
-        if let Some(policy) = &settings.probation_policy {
-            properties.insert("probationPolicy".to_owned(), json!(policy));
-        }
-        if settings.sign {
-            properties.insert("signing".to_owned(), json!({"scheme": "StandardWebhooks"}));
-        }
-        if let Some(bucket) = settings.dead_letter_destination() {
-            properties.insert("deadLetterDestination".to_owned(), bucket);
         }
         json!({ "properties": properties })
     }

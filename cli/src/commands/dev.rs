@@ -24,7 +24,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 
 use crate::{
-    commands::{one_of, up::invocation},
+    commands::{
+        one_of,
+        up::{invocation, seen},
+    },
     output::{self, Output},
     target::{Common, TargetArguments},
 };
@@ -349,14 +352,7 @@ fn summary(
     shown: &[Shown],
     gridpost: &str,
 ) -> String {
-    let mut lines = Vec::new();
-    if !shown.is_empty() {
-        lines.extend([String::new(), "What you saw:".to_owned()]);
-    }
-    for case in shown {
-        lines.push(format!("  ✓ {}", case.title));
-        lines.extend(case.lines.iter().map(|line| format!("      {line}")));
-    }
+    let mut lines = seen(shown);
     lines.extend([String::new(), "Gridpost runs in this process; Ctrl-C ends it:".to_owned()]);
     let (name, topic) = match connection.topics.first_key_value() {
         Some((name, topic)) => (name.as_str(), Some(topic)),

@@ -77,14 +77,7 @@ pub(super) fn invocation(target: &TargetArguments, home: &Home) -> String {
 }
 
 fn summary(connection: &Connection, shown: &[Shown], gridpost: &str) -> String {
-    let mut lines = Vec::new();
-    if !shown.is_empty() {
-        lines.extend([String::new(), "What you saw:".to_owned()]);
-    }
-    for case in shown {
-        lines.push(format!("  ✓ {}", case.title));
-        lines.extend(case.lines.iter().map(|line| format!("      {line}")));
-    }
+    let mut lines = seen(shown);
     lines.push(String::new());
     lines.push("Gridpost is up:".to_owned());
     let topic = connection.topics.get("demo");
@@ -113,6 +106,19 @@ fn summary(connection: &Connection, shown: &[Shown], gridpost: &str) -> String {
         lines.push(format!("  {gridpost} {command}"));
     }
     lines.join("\n")
+}
+
+/// The cases of the demonstration, with what each has shown.
+pub(super) fn seen(shown: &[Shown]) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !shown.is_empty() {
+        lines.extend([String::new(), "What you saw:".to_owned()]);
+    }
+    for case in shown {
+        lines.push(format!("  ✓ {}", case.title));
+        lines.extend(case.lines.iter().map(|line| format!("      {line}")));
+    }
+    lines
 }
 
 #[cfg(test)]

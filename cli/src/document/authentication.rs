@@ -153,31 +153,6 @@ pub struct AuthenticationFlags {
 }
 
 impl AuthenticationFlags {
-    pub const NAMES: [&str; 22] = [
-        "oauth_token_url",
-        "entra_tenant",
-        "entra_application",
-        "oauth_client_id",
-        "oauth_client_secret",
-        "oauth_secret_reference",
-        "oauth_scope",
-        "oauth_audience",
-        "oauth_private_key",
-        "oauth_private_key_reference",
-        "oauth_key_id",
-        "oauth_assertion_audience",
-        "client_certificate",
-        "client_key",
-        "client_certificate_reference",
-        "trusted_certificates",
-        "client_by_aws",
-        "sigv4_service",
-        "sigv4_region",
-        "sigv4_role",
-        "aws_identity",
-        "aws_identity_algorithm",
-    ];
-
     fn kind(&self) -> Option<&'static str> {
         let kinds = [
             (self.oauth_token_url.is_some(), "OAuth2ClientCredentials"),

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args};
+use clap::{ArgGroup, Args, Command, Id};
 use serde_json::{Map, Value, json};
 
 use super::{NamedArguments, delivery_profile};
@@ -14,37 +14,24 @@ use crate::{
 };
 use gridpost_ops::{failure::Misuse, manage_api::ManageApi};
 
-/// The flags of which one must be given, beside those of the endpoint's authentication.
-const CHANGES: [&str; 25] = [
+/// The flags of which one must be given, beside those of the settings.
+const CHANGES: [&str; 8] = [
     "endpoint",
     "labels",
     "expires",
     "file",
-    "included_event_types",
-    "subject_begins_with",
-    "subject_ends_with",
-    "advanced_filters",
-    "headers",
-    "secret_headers",
-    "dynamic_headers",
     "remove_headers",
-    "sign",
-    "max_attempts",
-    "ttl",
-    "probation_policy",
-    "dead_letter_bucket",
     "no_dead_letter",
-    "max_events_per_batch",
-    "preferred_batch_kb",
-    "on_batch_failure",
-    "partial_results",
-    "dead_letter_prefix",
     "no_labels",
     "no_authentication",
 ];
 
-fn changes() -> impl Iterator<Item = &'static str> {
-    CHANGES.into_iter().chain(AuthenticationFlags::NAMES)
+fn changes() -> impl Iterator<Item = Id> {
+    CHANGES.into_iter().map(Id::from).chain(flags_of::<SettingFlags>())
+}
+
+fn flags_of<T: Args>() -> Vec<Id> {
+    T::augment_args(Command::new("")).get_arguments().map(|flag| flag.get_id().clone()).collect()
 }
 
 /// What to change of an event subscription.
@@ -78,7 +65,7 @@ pub struct UpdateArguments {
     remove_headers: Vec<String>,
 
     /// Authenticate requests no longer
-    #[arg(long, conflicts_with_all = AuthenticationFlags::NAMES, conflicts_with = "file")]
+    #[arg(long, conflicts_with_all = flags_of::<AuthenticationFlags>(), conflicts_with = "file")]
     no_authentication: bool,
 
     /// Store no dead letters from now on: what ends undelivered is lost
@@ -170,7 +157,7 @@ impl UpdateArguments {
             true => retry_limits(delivery_profile(topic), settings.max_attempts, settings.ttl),
             false => Map::new(),
         };
-        let mut patch = json!({});
+        let mut patch = Value::Object(settings.others());
         if !destination.is_empty() {
             patch["destination"] = json!({"properties": destination});
         }
@@ -179,17 +166,8 @@ impl UpdateArguments {
                 patch[name] = Value::Object(group);
             }
         }
-        if let Some(policy) = &settings.probation_policy {
-            patch["probationPolicy"] = json!(policy);
-        }
-        if let Some(bucket) = settings.dead_letter_destination() {
-            patch["deadLetterDestination"] = bucket;
-        }
         if self.no_dead_letter {
             patch["deadLetterDestination"] = Value::Null;
-        }
-        if settings.sign {
-            patch["signing"] = json!({"scheme": "StandardWebhooks"});
         }
         if !self.labels.is_empty() || self.no_labels {
             patch["labels"] = json!(self.labels);
@@ -311,13 +289,10 @@ mod tests {
     fn every_flag_that_changes_something_is_a_change() {
         const NO_CHANGE: [&str; 3] = ["topic", "name", "if_match"];
         let command = Line::command();
-        let all = command.get_arguments().map(|flag| flag.get_id().as_str());
-        let all: BTreeSet<_> = all.filter(|id| !NO_CHANGE.contains(id)).collect();
-        assert_eq!(changes().collect::<BTreeSet<_>>(), all);
+        let all = command.get_arguments().map(|flag| flag.get_id().to_string());
+        let all: BTreeSet<_> = all.filter(|id| !NO_CHANGE.contains(&id.as_str())).collect();
+        assert_eq!(changes().map(|id| id.to_string()).collect::<BTreeSet<_>>(), all);
         assert_eq!(changes().count(), all.len(), "each in one list");
-        let authentication = AuthenticationFlags::augment_args(Command::new("update"));
-        let own = authentication.get_arguments().map(|flag| flag.get_id().as_str());
-        assert_eq!(own.collect::<BTreeSet<_>>(), BTreeSet::from(AuthenticationFlags::NAMES));
     }
 
     #[test]
