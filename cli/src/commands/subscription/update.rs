@@ -205,7 +205,7 @@ fn headers_of(current: &Value) -> &[Value] {
 mod tests {
     use std::collections::BTreeSet;
 
-    use clap::{Command, CommandFactory, Parser};
+    use clap::{CommandFactory, Parser};
 
     use super::*;
 
