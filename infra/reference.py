@@ -74,19 +74,15 @@ def module_readme(folder):
 
 
 def variables(inputs):
-    """infra/deploy/variables.tf: null is the module's own default."""
-    parts = [GENERATED]
+    """infra/deploy/variables.tf: the module checks types, and null is its own default. A variable without
+    a type takes a value of the command line as it is, one of any type takes it as an expression."""
+    lines = [GENERATED, "# Each is described in the table of inputs in infra/README.md.", ""]
     for name, body in inputs:
-        kind = argument(body, "type")
-        # As terraform fmt wants it: what has several lines ends a column.
-        column = "" if "\n" in kind else " " * 7
-        parts.append(
-            f'variable "{name}" {{\n'
-            f'  description = "As in the module: see the table of inputs in infra/README.md."\n'
-            f"  type{column} = {kind}\n"
-            f"  default{column[3:]} = null\n}}"
-        )
-    return "\n\n".join(parts) + "\n"
+        if argument(body, "type") in ("bool", "number", "string"):
+            lines.append(f'variable "{name}" {{ default = null }}')
+        else:
+            lines += ["", f'variable "{name}" {{', "  type    = any", "  default = null", "}", ""]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip("\n") + "\n"
 
 
 def main_file(inputs):
@@ -98,13 +94,9 @@ def main_file(inputs):
 
 def outputs_file(outputs):
     """infra/deploy/outputs.tf."""
-    parts = [GENERATED]
-    for name, body in outputs:
-        parts.append(
-            f'output "{name}" {{\n  description = {argument(body, "description")}\n'
-            f"  value       = module.gridpost.{name}\n}}"
-        )
-    return "\n\n".join(parts) + "\n"
+    lines = [GENERATED, "# Each is described in the table of outputs in infra/README.md.", ""]
+    lines += [f'output "{name}" {{ value = module.gridpost.{name} }}' for name, _ in outputs]
+    return "\n".join(lines) + "\n"
 
 
 def main():
