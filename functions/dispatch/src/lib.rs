@@ -39,7 +39,7 @@ pub mod resources;
 pub mod response;
 pub mod settle;
 #[cfg(test)]
-mod world;
+mod world_for_tests;
 
 use std::sync::Arc;
 
@@ -77,7 +77,6 @@ pub struct Context {
     pub settings: Settings,
 }
 
-/// The deployment's settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// How long outcomes put a subscription on probation.

@@ -22,10 +22,7 @@ pub struct Loaded {
 }
 
 /// Loads what is known of at least one delivery of one event subscription.
-///
-/// # Errors
-///
-/// The configuration could not be read: nothing is known of any of them.
+/// If the configuration can't be read, nothing is known of any of them.
 pub async fn load(context: &Context, group: Vec<Received>) -> Result<Loaded, PortError> {
     let (owner, states) = {
         let states = join_all(group.iter().map(|received| state(context, received)));
@@ -79,7 +76,7 @@ mod tests {
     use crate::{
         Context,
         handler::handle,
-        world::{NOW, World, delivery},
+        world_for_tests::{NOW, World, delivery},
     };
 
     /// Lets a copy of dispatch, whose memory it has, receive new deliveries. Returns how many it keeps.

@@ -23,10 +23,7 @@ pub(crate) const ADDRESSES_MAX: usize = 8;
 /// The addresses of a host that may be connected to, in order, at most [`ADDRESSES_MAX`]. Others
 /// are left out. `public` says whether public addresses are allowed: plain `http` goes to named
 /// networks only.
-///
-/// # Errors
-///
-/// [`Refusal::Address`] if there are addresses, but none is allowed.
+/// Fails with [`Refusal::Address`] if there are addresses, but none is allowed.
 pub fn check_addresses(
     addresses: &[IpAddr],
     port: u16,

@@ -174,19 +174,13 @@ struct Inner {
 
 impl HttpClient {
     /// A client for the allowed endpoints.
-    ///
-    /// # Errors
-    ///
-    /// The system's trusted certificates can't be read.
+    /// Fails if the system's trusted certificates can't be read.
     pub fn new(allowed: Allowed, clock: Arc<dyn Clock>) -> io::Result<Self> {
         Self::on(Arc::new(SystemNetwork), allowed, clock)
     }
 
     /// The same on another network.
-    ///
-    /// # Errors
-    ///
-    /// The system's trusted certificates can't be read.
+    /// Fails if the system's trusted certificates can't be read.
     pub fn on(
         network: Arc<dyn Network>,
         allowed: Allowed,
@@ -370,7 +364,6 @@ fn pool(connector: Connector, idle_per_host_max: usize) -> Pool {
         .build(connector)
 }
 
-/// The meter of a connection.
 fn meter(connected: &Connected) -> Option<Arc<ReadBudget>> {
     let mut extras = http::Extensions::new();
     connected.get_extras(&mut extras);
@@ -461,6 +454,3 @@ fn is_untouched(error: &Error) -> bool {
 
 #[cfg(test)]
 mod tests;
-
-#[cfg(test)]
-mod hostile;

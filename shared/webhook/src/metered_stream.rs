@@ -40,12 +40,10 @@ const STATUS_LINE_BYTES: usize = 12;
 pub(super) struct ReadBudget {
     left_bytes: AtomicUsize,
     exchanges: AtomicUsize,
-    /// All that was read so far.
     read_bytes: AtomicUsize,
     status: AtomicU16,
 }
 
-/// One exchange on a connection.
 #[derive(Debug)]
 pub(super) struct Exchange {
     budget: Arc<ReadBudget>,
@@ -90,7 +88,6 @@ impl ReadBudget {
     }
 }
 
-/// A connection that is metered.
 pub(super) struct MeteredStream {
     inner: TokioIo<MaybeHttpsStream<TokioIo<Socket>>>,
     meter: Arc<ReadBudget>,

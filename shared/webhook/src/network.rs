@@ -24,11 +24,9 @@ pub trait Network: fmt::Debug + Send + Sync {
     /// The addresses of a host name, unchecked.
     async fn look_up(&self, name: &str) -> io::Result<Vec<IpAddr>>;
 
-    /// Connects to an address that the guard has checked.
     async fn dial(&self, address: CheckedAddress) -> io::Result<Box<dyn Io>>;
 }
 
-/// The network of this machine.
 #[derive(Debug)]
 pub struct SystemNetwork;
 

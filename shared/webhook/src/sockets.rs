@@ -92,7 +92,6 @@ impl Drop for OpenSocket {
     }
 }
 
-/// One request that is under way.
 pub(super) struct RequestUnderWay(OpenSockets);
 
 impl Drop for RequestUnderWay {

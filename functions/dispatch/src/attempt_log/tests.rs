@@ -9,7 +9,7 @@ use serde_json::{Value, json, value::RawValue};
 use uuid::Uuid;
 
 use super::*;
-use crate::world::{NOW, World, delivery};
+use crate::world_for_tests::{NOW, World, delivery};
 
 /// What dispatch logs while it handles a delivery from that queue.
 async fn logged(world: World, of: &Delivery, queue: Queue) -> Vec<Value> {

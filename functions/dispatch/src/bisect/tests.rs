@@ -19,7 +19,7 @@ use serde_json::{Value, json, value::RawValue};
 use uuid::Uuid;
 
 use super::*;
-use crate::world::{NOW, World, deliveries, delivery};
+use crate::world_for_tests::{NOW, World, deliveries, delivery};
 
 /// Of the ids 1 to 98, these are the bad ones for an endpoint that picks one in that many.
 const ONE_IN_53: &[u128] = &[4];

@@ -12,7 +12,7 @@ use std::time::Duration;
 use gridpost_ports::{Outgoing, QueueSender};
 use gridpost_testkit::faults::{Fault, Plan};
 
-use crate::world::{NOW, World, deliveries, delivery};
+use crate::world_for_tests::{NOW, World, deliveries, delivery};
 use gridpost_core::{
     delivery::{
         Delivery,

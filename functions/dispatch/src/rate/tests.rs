@@ -21,7 +21,7 @@ use gridpost_testkit::faults::Fault;
 use uuid::Uuid;
 
 use super::Rates;
-use crate::world::{NOW, World, deliveries, delivery};
+use crate::world_for_tests::{NOW, World, deliveries, delivery};
 
 impl World {
     fn batched(mut self) -> Self {

@@ -17,7 +17,7 @@ use gridpost_core::{
 use gridpost_ports::{DueDeliveries, PARKED_PARTITIONS, Payloads};
 use gridpost_testkit::faults::Plan;
 
-use crate::world::{NOW, World, delivery};
+use crate::world_for_tests::{NOW, World, delivery};
 
 fn without_states(status: u16) -> World {
     let mut world = World::new(None);

@@ -190,7 +190,6 @@ impl Identities {
         Self { network, allowed, trusting, reader, clock, open, kept, uses }
     }
 
-    /// Others with another reader of secrets.
     pub(super) fn reading(&self, reader: Arc<dyn SecretReader>) -> Self {
         let (network, clock) = (Arc::clone(&self.network), Arc::clone(&self.clock));
         let (allowed, trusting) = (self.allowed.clone(), self.trusting.clone());
@@ -247,7 +246,6 @@ impl Identities {
         self.get(by, url).await.ok().filter(|other| other.text != refused.text)
     }
 
-    /// Those that are kept.
     #[cfg(test)]
     pub(super) fn kept(&self) -> Vec<ClientCertificate> {
         open(&self.kept).keys().cloned().collect()

@@ -69,7 +69,6 @@ impl HttpClient {
     }
 }
 
-/// Sends a request on a connection of that identity.
 async fn send_as(
     identity: &Identity,
     request: Built,

@@ -1,3 +1,5 @@
+mod hostile;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::{

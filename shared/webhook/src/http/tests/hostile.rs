@@ -5,7 +5,7 @@ use std::sync::{Mutex, atomic::Ordering};
 
 use tokio::time::{Instant, sleep};
 
-use super::*;
+use crate::http::*;
 use gridpost_core::{
     delivery::request::Request,
     retry::outcome::{LATE_RESPONSE_WAIT, RESPONSE_WAIT},
@@ -63,7 +63,7 @@ async fn check(
             assert_eq!(answer, outcome(Outcome::TimedOut), "{row}");
             (Ends::Late(late), LATE_RESPONSE_WAIT)
         }
-        Ends::With(_) => (Ends::With(answer), super::super::connect::CONNECT_WAIT),
+        Ends::With(_) => (Ends::With(answer), crate::connect::CONNECT_WAIT),
     };
     assert_eq!(found, want, "{row}");
     assert!(took <= within, "{row} took {took:?}");
@@ -71,7 +71,7 @@ async fn check(
     sleep(body::BODY_WAIT).await;
     let read = net.read_bytes.load(Ordering::Relaxed);
     assert!(
-        read <= super::super::metered_stream::EXCHANGE_BYTES_MAX + SLACK_BYTES,
+        read <= crate::metered_stream::EXCHANGE_BYTES_MAX + SLACK_BYTES,
         "{row} read {read} bytes"
     );
     drop(client);

@@ -20,7 +20,7 @@ use tokio::{
     time::sleep,
 };
 
-use super::super::*;
+use crate::http::*;
 use crate::{guard::CheckedAddress, network::Io};
 use gridpost_core::delivery::request::Request;
 use gridpost_ports::{Attempted, EndpointClient};
