@@ -23,7 +23,7 @@ use gridpost_core::{
     time::Timestamp,
     topic::{InputSchema, Revision},
 };
-use gridpost_runtime::gateway::reader;
+use gridpost_runtime::gateway;
 use gridpost_tests::bench::{
     filters::Values,
     mix::Mix,
@@ -87,12 +87,13 @@ fn publish(criterion: &mut Criterion) {
         let sent = Publishes::new(&publishes_of(events)).expect("publishes").make(0);
         group.bench_with_input(BenchmarkId::new("gateway", events), &sent, |bench, sent| {
             bench.iter(|| {
-                let event: reader::Event = serde_json::from_slice(black_box(sent)).expect("JSON");
+                let event: gateway::Event = serde_json::from_slice(black_box(sent)).expect("JSON");
                 let respond = |request| {
                     black_box(request);
                     ready(Response::default())
                 };
-                let answered = reader::answer(event, respond).now_or_never().expect("at once");
+                let answered =
+                    gateway::answer(event, String::new, respond).now_or_never().expect("at once");
                 serde_json::to_vec(&answered.expect("a request")).expect("JSON")
             });
         });

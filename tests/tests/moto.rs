@@ -15,10 +15,7 @@ mod world;
 
 use gridpost_aws::{
     configuration::ConfigurationTable,
-    late_listeners::ListenerTable,
     parking::ParkingTable,
-    publishes::PublishTable,
-    redrives::RedriveTable,
     s3::{PayloadBucket, S3Bucket},
     sqs::{QueueUrls, SqsQueues},
     state::StateTable,
@@ -117,21 +114,21 @@ async fn parked_deliveries_wait_for_wake() {
 async fn jobs_and_listeners_are_kept() {
     let clients = clients().await;
     let name = table(&clients, "jobs").await;
-    let jobs = RedriveTable::new(clients.dynamodb(), name.clone());
+    let jobs = StateTable::new(clients.dynamodb(), name.clone());
     tables::jobs_are_kept_by_event_subscription(&jobs).await;
-    tables::only_so_many_listen(&ListenerTable::new(clients.dynamodb(), name)).await;
+    tables::only_so_many_listen(&StateTable::new(clients.dynamodb(), name)).await;
 }
 
 #[tokio::test]
 async fn publishes_are_recorded_under_their_keys() {
     let clients = clients().await;
-    let empty = async |name| PublishTable::new(clients.dynamodb(), table(&clients, name).await);
+    let empty = async |name| StateTable::new(clients.dynamodb(), table(&clients, name).await);
     let now = Timestamp::from_millis(1_795_248_000_000);
     publishes::a_record_is_written_under_its_revision(&empty("publishes").await, now).await;
     publishes::one_of_those_that_begin_at_once_has_begun(&empty("begun").await, now).await;
     let old = empty("replaced").await;
     publishes::what_has_expired_can_be_replaced(&old, now, async || ()).await;
-    let missing = PublishTable::new(clients.dynamodb(), "missing".to_owned());
+    let missing = StateTable::new(clients.dynamodb(), "missing".to_owned());
     publishes::a_table_that_refuses_records_nothing(&missing).await;
 }
 

@@ -20,18 +20,14 @@ const WAVE_BYTES_MAX: usize = 8 * 1_048_576;
 /// Where deliveries go.
 #[derive(Clone, Copy)]
 pub struct Outlet<'o> {
-    /// Sends messages.
     pub sender: &'o dyn QueueSender,
     /// Takes what is too large for a message.
     pub payloads: &'o dyn Payloads,
 }
 
 /// Sends every delivery, each failed one once more.
-///
-/// # Errors
-///
-/// Other deliveries have been sent then, and nothing takes them back: the publisher's retry makes
-/// them duplicates, which are allowed; losses are not.
+/// After an error, other deliveries have been sent, and nothing takes them back: the publisher's
+/// retry makes them duplicates, which are allowed; losses are not.
 pub async fn enqueue(
     outlet: Outlet<'_>,
     packed: &Packed<'_>,
@@ -94,10 +90,7 @@ pub async fn put(payloads: &dyn Payloads, key: &str, object: Vec<u8>) -> Result<
 }
 
 /// Sends a message for each of the items; those that failed once more.
-///
-/// # Errors
-///
-/// The other messages have been sent then.
+/// After an error, the other messages have been sent.
 pub async fn send<T>(
     sender: &dyn QueueSender,
     queue: Queue,

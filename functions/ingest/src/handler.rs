@@ -38,6 +38,11 @@ pub async fn handle(context: &Context, request: &Request) -> Response<String> {
     }
 }
 
+/// The answer's document for a request whose body can't be decoded.
+pub fn not_base64() -> String {
+    PublishError::NotBase64.to_json()
+}
+
 async fn accept(context: &Context, request: &Request) -> Result<Kind, PublishError> {
     let snapshot = admit(context, request).await?;
     let topic = &snapshot.topic;

@@ -54,7 +54,6 @@ impl FromStr for Authorization {
 
 /// What ingest needs of the world, made once for the life of the function.
 pub struct Context {
-    /// The time.
     pub clock: Arc<dyn Clock>,
     /// Randomness.
     pub dice: Arc<dyn Dice>,
@@ -66,7 +65,6 @@ pub struct Context {
     pub payloads: Arc<dyn Payloads>,
     /// What was published under which key. Not asked for topics that heed no keys.
     pub records: Arc<dyn PublishRecords>,
-    /// Counts.
     pub meter: Arc<dyn Meter>,
     /// Whether the duration of publishes is a metric.
     pub latency_metrics: bool,

@@ -34,10 +34,7 @@ pub struct Way<'w> {
 
 /// Packs and sends what matched: every delivery is in the dispatch queue then, or, where there are too
 /// many, all that they are made of is stored under `own_id`, which no other publish has.
-///
-/// # Errors
-///
-/// Some deliveries may have been sent then; what is repeated makes duplicates.
+/// After an error, some deliveries may have been sent; what is repeated makes duplicates.
 pub async fn send(
     way: Way<'_>,
     matched: &Matched,

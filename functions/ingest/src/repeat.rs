@@ -14,9 +14,6 @@ const LOOKS_MAX: u32 = 4;
 
 /// Takes a publish under its key, before anything of it is enqueued; `None` where it was done
 /// before, and is to be answered as it was then.
-///
-/// # Errors
-///
 /// It also fails when the table failed twice: the publisher asked for no second delivery, and sends
 /// the publish again.
 pub(crate) async fn begin(

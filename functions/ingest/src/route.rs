@@ -51,7 +51,6 @@ impl Route {
         }
     }
 
-    /// The topic's name.
     pub fn topic(&self) -> &str {
         match self {
             Self::Custom { topic } | Self::Namespace { topic } => topic,

@@ -29,7 +29,7 @@ use gridpost_ports::{
 use tokio::time::sleep;
 
 pub use gridpost_core::gateway::Request;
-pub use reply::Reply;
+pub use reply::{Reply, not_base64};
 pub use routes::{answer, respond};
 
 /// What manage needs of the world, made once for the life of the function.
@@ -37,13 +37,10 @@ pub use routes::{answer, respond};
 pub struct Context {
     /// Reads topics and event subscriptions.
     pub configuration: Arc<dyn Configuration>,
-    /// Reads topics' access keys.
     pub keys: Arc<dyn TopicKeys>,
-    /// Writes topics.
     pub topics: Arc<dyn TopicStore>,
     /// Writes event subscriptions.
     pub subscriptions: Arc<dyn SubscriptionStore>,
-    /// Finds failing deliveries.
     pub deliveries: Arc<dyn WaitingDeliveries>,
     /// Asks endpoints for their consent.
     pub handshakes: Arc<dyn HandshakeClient>,
@@ -57,38 +54,32 @@ pub struct Context {
     pub receiver: Arc<dyn QueueReceiver>,
     /// Sends back what waits.
     pub sender: Arc<dyn QueueSender>,
-    /// Looks through parked deliveries.
     pub parked: Arc<dyn ParkedDeliveries>,
-    /// Removes them.
+    /// Removes parked deliveries.
     pub parking: Arc<dyn ParkingLot>,
     /// The state of failing deliveries.
     pub states: Arc<dyn DeliveryStates>,
-    /// The health of endpoints.
     pub healths: Arc<dyn EndpointHealths>,
     /// Looks through dead letters, and removes them.
     pub dead_letters: Arc<dyn DeadLetters>,
     /// Reads publishes whose deliveries are still to be made.
     pub payloads: Arc<dyn Payloads>,
-    /// Jobs that send them again.
+    /// Jobs that send dead letters again.
     pub redrives: Arc<dyn Redrives>,
     /// Counts what is purged.
     pub meter: Arc<dyn Meter>,
-    /// The time.
     pub clock: Arc<dyn Clock>,
     /// Keys, ids, codes.
     pub dice: Arc<dyn Dice>,
-    /// The deployment's settings.
     pub settings: Settings,
 }
 
-/// The deployment's settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The networks and ports that an endpoint may have.
     pub allowed: Allowed,
     /// How the deployment names itself to CloudEvents endpoints.
     pub validation_origin: String,
-    /// Base URL of the publish API.
     pub publish_url: String,
     /// Base URL of this API, without a slash at its end.
     pub manage_url: String,

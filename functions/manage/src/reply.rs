@@ -21,11 +21,9 @@ use crate::precondition::etag;
 /// An answer of the resource API.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
-    /// The HTTP status.
     pub status: u16,
     /// The document; none with 204.
     pub body: Option<Value>,
-    /// The headers.
     pub headers: Vec<(HeaderName, String)>,
 }
 
@@ -216,6 +214,12 @@ impl Reply {
                        Try again.";
         Self::error(409, "Conflict", message)
     }
+}
+
+/// The document for a request whose body can't be decoded.
+pub fn not_base64() -> String {
+    let message = "The body is not the base64 that it is marked as.";
+    json!({"error": {"code": "InvalidJson", "message": message}}).to_string()
 }
 
 /// Keys and URLs must not stay in anybody's cache.

@@ -7,7 +7,6 @@ use gridpost_aws::{
     Clients,
     authentication::{self, AwsSecrets},
     configuration::ConfigurationTable,
-    late_listeners::ListenerTable,
     parking::ParkingTable,
     s3::PayloadBucket,
     sqs::{QueueUrls, SqsQueues},
@@ -79,7 +78,6 @@ async fn context(
     configuration.connect().await;
     let configuration: Arc<dyn Configuration> = Arc::new(configuration);
     let states = Arc::new(StateTable::new(clients.dynamodb(), state_table.clone()));
-    let listeners = Arc::new(ListenerTable::new(clients.dynamodb(), state_table.clone()));
     Ok(Context {
         clock: Arc::clone(&clock),
         dice: Arc::new(SystemDice),
@@ -89,8 +87,8 @@ async fn context(
         states: Arc::clone(&states) as _,
         parking: Arc::new(ParkingTable::new(clients.dynamodb(), state_table)),
         healths: HealthCache::new(Arc::clone(&states) as _, Arc::new(SystemDice)),
-        rates: Rates::new(states),
-        listeners,
+        rates: Rates::new(Arc::clone(&states) as _),
+        listeners: states,
         configuration: ConfigurationCache::new(
             configuration,
             Arc::clone(&clock),

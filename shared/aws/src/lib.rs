@@ -6,10 +6,7 @@ pub mod authentication;
 pub mod configuration;
 #[cfg(feature = "resources")]
 pub mod dispatch_function;
-pub mod late_listeners;
 pub mod parking;
-pub mod publishes;
-pub mod redrives;
 #[cfg(feature = "resources")]
 pub mod resources;
 #[cfg(feature = "s3")]
@@ -96,7 +93,6 @@ impl Clients {
         }
     }
 
-    /// With these timeouts for all calls.
     #[must_use]
     pub fn within(self, timeouts: Timeouts) -> Self {
         Self {
@@ -107,7 +103,6 @@ impl Clients {
         }
     }
 
-    /// With that HTTP client.
     #[must_use]
     pub fn through(self, http: SharedHttpClient) -> Self {
         let config = self.config.into_builder().http_client(http).build();

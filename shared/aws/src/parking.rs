@@ -31,7 +31,6 @@ const PAGE_ITEMS_MAX: i32 = 500;
 /// Most items that one call deletes. Source: DynamoDB API reference, `BatchWriteItem`.
 const DELETES_MAX: usize = 25;
 
-/// Concurrent delete calls of one page.
 const DELETE_CALLS_AT_ONCE: usize = 4;
 
 /// How often unprocessed items are tried again: seconds in total.
@@ -40,13 +39,11 @@ const DELETE_TRIES: u32 = 6;
 /// The first pause before that; doubled each time.
 const DELETE_PAUSE: Duration = Duration::from_millis(50);
 
-/// The item of wake's cursor.
 const CURSOR_PK: &str = "WAKE";
 
 /// The prefix of parked deliveries' partition keys.
 const PK_PREFIX: &str = "PARKED#";
 
-/// Parked deliveries in the state table.
 #[derive(Clone, Debug)]
 pub struct ParkingTable {
     table: Table,
@@ -66,7 +63,6 @@ impl ParkingTable {
         Ok(written.unprocessed_items.and_then(|mut left| left.remove(name)).unwrap_or_default())
     }
 
-    /// Some of the items of a partition of a minute.
     async fn page(
         &self,
         minute: i64,

@@ -105,7 +105,6 @@ fn delivered() -> Answer {
     Answer { outcome, status: status_of(outcome), retry_after: None }
 }
 
-/// The answer of an entry that was refused.
 fn refused(kind: ResourceKind, code: &str, message: Option<&str>) -> Answer {
     let message = message.unwrap_or_default();
     tracing::info!(code, message, "an entry was refused");

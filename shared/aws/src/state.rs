@@ -1,22 +1,39 @@
-//! The states of failing deliveries, the health of endpoints and the counts of their requests, in
-//! the state table.
+//! The state table: failing deliveries, the health of endpoints and the counts of their requests, records of
+//! publishes that came with a key, redrive jobs, and the invocations that listen for late responses.
 
 mod waiting;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use aws_sdk_dynamodb::{Client, types::ReturnValue};
+use aws_sdk_dynamodb::{
+    Client,
+    error::SdkError,
+    operation::put_item::PutItemError,
+    types::{ReturnValue, ReturnValuesOnConditionCheckFailure::AllOld},
+};
 use uuid::Uuid;
 
 use super::{
     port_error,
-    table::{Table, number, text},
+    table::{Table, document, number, text},
 };
 use gridpost_core::{
-    delivery::state::DeliveryState, retry::health::Health, subscription::SubscriptionKey,
+    delivery::{
+        listeners::Listeners,
+        queue::Queue,
+        redrive::{Job, KEPT_FOR as REDRIVE_KEPT_FOR},
+        state::DeliveryState,
+    },
+    publish::idempotency::{Record, RecordKey},
+    retry::health::Health,
+    subscription::SubscriptionKey,
+    time::Timestamp,
 };
-use gridpost_ports::{DeliveryStates, EndpointHealths, PortError, RequestRates, Saved};
+use gridpost_ports::{
+    DeliveryStates, EndpointHealths, Kept, LateListeners, Listener, PortError, PublishRecords,
+    Redrives, RequestRates, Saved,
+};
 
 /// The sort key of items that are alone under their partition key.
 const ALONE: &str = "-";
@@ -27,7 +44,9 @@ const HEALTH_KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 /// A minute's count is only read in that minute; one more day allows for wrong clocks.
 const COUNT_KEPT_S: i64 = 24 * 60 * 60;
 
-/// States, healths and counts in the state table.
+/// An item of listeners is obsolete when the last one has stopped; one more hour allows for wrong clocks.
+const LISTENERS_KEPT_FOR: Duration = Duration::from_secs(60 * 60);
+
 #[derive(Clone, Debug)]
 pub struct StateTable {
     table: Table,
@@ -36,6 +55,21 @@ pub struct StateTable {
 impl StateTable {
     pub fn new(client: Client, name: String) -> Self {
         Self { table: Table { client, name } }
+    }
+
+    async fn listeners(&self, queue: Queue) -> Result<(Listeners, u64), PortError> {
+        let found = self.table.load::<Listeners>(listeners_pk(queue), ALONE).await?;
+        Ok(found.unwrap_or_default())
+    }
+
+    async fn save_listeners(
+        &self,
+        queue: Queue,
+        listeners: &Listeners,
+        revision: u64,
+    ) -> Result<Saved, PortError> {
+        let forget_at = listeners.until().map(|until| until + LISTENERS_KEPT_FOR);
+        self.table.save((listeners_pk(queue), ALONE), listeners, revision, forget_at, None).await
     }
 }
 
@@ -93,6 +127,104 @@ impl RequestRates for StateTable {
     }
 }
 
+#[async_trait]
+impl PublishRecords for StateTable {
+    /// One call, whatever is stored: a condition that does not hold answers with the item.
+    async fn save(&self, key: &RecordKey, record: &Record) -> Result<Kept, PortError> {
+        const CALL: &str = "dynamodb:PutItem";
+        let json = serde_json::to_string(record).map_err(|error| PortError::new(CALL, error))?;
+        let put = self
+            .table
+            .client
+            .put_item()
+            .table_name(&self.table.name)
+            .item("pk", text(publish_pk(key)))
+            .item("sk", text(ALONE))
+            .item("revision", number(record.revision + 1))
+            .item("document", text(json))
+            .item("expiresAt", number(record.until.as_seconds()))
+            .return_values_on_condition_check_failure(AllOld);
+        let put = if record.revision == 0 {
+            put.condition_expression("attribute_not_exists(pk)")
+        } else {
+            put.condition_expression("revision = :revision")
+                .expression_attribute_values(":revision", number(record.revision))
+        };
+        match put.send().await {
+            Ok(_) => Ok(Kept::Written),
+            Err(SdkError::ServiceError(error)) => match error.err() {
+                PutItemError::ConditionalCheckFailedException(failed) => {
+                    let stored = failed.item().map(document::<Record>).transpose()?;
+                    let stored = stored.map(|(record, revision)| Record { revision, ..record });
+                    Ok(Kept::Other(stored))
+                }
+                _ => Err(port_error(CALL, SdkError::ServiceError(error))),
+            },
+            Err(error) => Err(port_error(CALL, error)),
+        }
+    }
+}
+
+#[async_trait]
+impl Redrives for StateTable {
+    async fn jobs(&self, of: &SubscriptionKey) -> Result<Vec<Job>, PortError> {
+        let mut items = self
+            .table
+            .client
+            .query()
+            .table_name(&self.table.name)
+            .consistent_read(true)
+            .key_condition_expression("pk = :pk")
+            .expression_attribute_values(":pk", text(redrive_pk(of)))
+            .into_paginator()
+            .items()
+            .send();
+        let mut found = Vec::new();
+        while let Some(item) = items.next().await {
+            let item = item.map_err(|error| port_error("dynamodb:Query", error))?;
+            let (job, revision) = document::<Job>(&item)?;
+            found.push(Job { revision, ..job });
+        }
+        Ok(found)
+    }
+
+    async fn job(&self, of: &SubscriptionKey, id: Uuid) -> Result<Option<Job>, PortError> {
+        let found = self.table.load::<Job>(redrive_pk(of), &id.to_string()).await?;
+        Ok(found.map(|(job, revision)| Job { revision, ..job }))
+    }
+
+    async fn save(&self, job: &Job) -> Result<Saved, PortError> {
+        let id = job.id.to_string();
+        let key = (redrive_pk(&job.subscription), id.as_str());
+        let forget_at = Some(job.updated_at + REDRIVE_KEPT_FOR);
+        self.table.save(key, job, job.revision, forget_at, None).await
+    }
+}
+
+#[async_trait]
+impl LateListeners for StateTable {
+    /// Tried once: if many join at the same moment, the lane is not quiet.
+    async fn join(
+        &self,
+        listener: Listener,
+        most: usize,
+        now: Timestamp,
+    ) -> Result<bool, PortError> {
+        let (listeners, revision) = self.listeners(listener.queue).await?;
+        let Some(next) = listeners.join(listener.id, listener.until, most, now) else {
+            return Ok(false);
+        };
+        Ok(self.save_listeners(listener.queue, &next, revision).await? == Saved::Written)
+    }
+
+    /// Tried once: a listener whose end is not recorded expires.
+    async fn leave(&self, listener: Listener) -> Result<(), PortError> {
+        let (listeners, revision) = self.listeners(listener.queue).await?;
+        self.save_listeners(listener.queue, &listeners.leave(listener.id), revision).await?;
+        Ok(())
+    }
+}
+
 fn delivery_pk(id: Uuid) -> String {
     format!("DELIVERY#{id}")
 }
@@ -103,4 +235,17 @@ fn health_pk(key: &SubscriptionKey, uid: Uuid) -> String {
 
 fn rate_pk(uid: Uuid, minute: i64) -> String {
     format!("RATE#{uid}#{minute}")
+}
+
+/// These names are hashes, so they are spread over all of the table's partitions.
+fn publish_pk(key: &RecordKey) -> String {
+    format!("PUBLISH#{}", key.as_str())
+}
+
+fn redrive_pk(of: &SubscriptionKey) -> String {
+    format!("REDRIVE#{of}")
+}
+
+fn listeners_pk(queue: Queue) -> String {
+    format!("LISTENERS#{queue}")
 }

@@ -56,7 +56,6 @@ const TIME_LAG_MS: i64 = 1_000;
 /// The name of the counter of openings.
 const OPENED: &str = "opened";
 
-/// An open database.
 pub(crate) struct Database {
     access: Access,
     /// When it was last used before this opening.
@@ -135,7 +134,6 @@ impl Prepared {
         Self::with(connection, file, held)
     }
 
-    /// Counts the opening.
     fn with(
         connection: Connection,
         file: Option<PathBuf>,

@@ -29,7 +29,6 @@ const PAUSE: Duration = Duration::from_secs(60 * 60);
 /// A minute's count of requests is only read in that minute; one more day allows for wrong clocks.
 const RATES_KEPT_MINUTES: i64 = 24 * 60;
 
-/// The schedule of sweeps.
 #[derive(Debug, Default)]
 pub(crate) struct Sweeps {
     /// The times of the last and the next sweep.
@@ -38,7 +37,6 @@ pub(crate) struct Sweeps {
     at_work: Option<(Timestamp, Timestamp)>,
 }
 
-/// What one sweep removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sweep {
     payloads_too: bool,

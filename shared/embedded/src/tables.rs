@@ -1,10 +1,7 @@
 //! The tables: states of deliveries, endpoints' health, parked deliveries, and the configuration.
 
 mod configuration;
-mod healths;
 mod parked;
-mod publishes;
-mod redrives;
 mod states;
 
 use std::{
@@ -18,7 +15,6 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::database::Database;
 
-/// The tables of the deployment.
 pub struct Tables {
     database: Arc<Database>,
     /// The invocations that listen for late responses. They end with the process, so no row is

@@ -1,6 +1,5 @@
 //! The HTTP edge: what API Gateway's HTTP APIs and function URLs send (payload format 2.0) as a plain
-//! request, and the response as they take it. manage uses [`by_lambda_http`]. ingest uses [`reader`],
-//! because every publish pays for it. The same tests hold both.
+//! request, and the response as they take it.
 //!
 //! Senders may leave an optional value out or send null. Only what Gridpost uses is read, so that an
 //! oddity elsewhere in the event refuses no request.
@@ -8,11 +7,13 @@
 //! Source: Amazon API Gateway, "AWS Lambda proxy integrations for HTTP APIs"; AWS Lambda, "Function
 //! URLs: request payload format"; cargo-lambda's trigger router.
 
-#[cfg(feature = "lambda-http")]
-pub mod by_lambda_http;
-pub mod reader;
+use std::collections::BTreeMap;
 
-use http::{HeaderValue, Response, StatusCode, header};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use gridpost_core::gateway::{Authorizer, Request};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
+use serde::{Deserialize, Serialize, Serializer, de::IgnoredAny, ser::SerializeMap};
+use serde_json::Value;
 
 /// The route of senders that have none.
 const NO_ROUTE: &str = "$default";
@@ -20,13 +21,11 @@ const NO_ROUTE: &str = "$default";
 /// The stage whose name is not part of the path.
 const PLAIN_STAGE: &str = "$default";
 
-/// A route that has a name.
 fn named_route(route: Option<String>) -> Option<String> {
     route.filter(|route| !route.is_empty() && route != NO_ROUTE)
 }
 
-/// The answer to a request whose body can't be decoded.
-fn not_base64(body: String) -> Response<String> {
+fn refuse_base64(body: String) -> Response<String> {
     tracing::warn!("a body is not the base64 that it is marked as");
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::BAD_REQUEST;
@@ -44,7 +43,133 @@ fn within_stage<'p>(path: &'p str, stage: &str) -> Option<&'p str> {
     rest.starts_with('/').then_some(rest)
 }
 
-#[cfg(all(test, feature = "lambda-http"))]
+/// An event of an HTTP request, before its body is decoded. Only what is used is read.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    request_context: Context,
+    route_key: Option<String>,
+    raw_path: Option<String>,
+    raw_query_string: Option<String>,
+    headers: Option<BTreeMap<String, Value>>,
+    body: Option<String>,
+    is_base64_encoded: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Context {
+    http: Http,
+    route_key: Option<String>,
+    stage: Option<String>,
+    authorizer: Option<Authorizers>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Http {
+    method: String,
+    path: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Authorizers {
+    iam: Option<Iam>,
+    jwt: Option<BTreeMap<String, IgnoredAny>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Iam {
+    user_arn: Option<String>,
+}
+
+impl Event {
+    /// Returns `None` if the body is not the base64 that it is said to be.
+    fn into_request(self) -> Result<Option<Request>, http::method::InvalidMethod> {
+        let Context { http, route_key, stage, authorizer } = self.request_context;
+        let body = self.body.unwrap_or_default();
+        let body = match self.is_base64_encoded.unwrap_or_default() {
+            true => STANDARD.decode(body),
+            false => Ok(body.into_bytes()),
+        };
+        let whole = self.raw_path.filter(|path| !path.is_empty()).or(http.path).unwrap_or_default();
+        let stage = stage.unwrap_or_default();
+        let path = within_stage(&whole, &stage).map(str::to_owned).unwrap_or(whole);
+        let Authorizers { iam, jwt } = authorizer.unwrap_or_default();
+        let by_jwt = jwt.map(|_| Authorizer::Jwt);
+        // What HTTP does not take for a header is left out.
+        let header = |(name, value): (String, Value)| {
+            Some((name.parse::<HeaderName>().ok()?, value.as_str()?.parse::<HeaderValue>().ok()?))
+        };
+        let method = Method::from_bytes(http.method.as_bytes())?;
+        Ok(body.ok().map(|body| Request {
+            method,
+            path,
+            query: self.raw_query_string.unwrap_or_default(),
+            headers: self.headers.unwrap_or_default().into_iter().filter_map(header).collect(),
+            authorizer: iam.as_ref().map(|_| Authorizer::Iam).or(by_jwt),
+            caller: iam.and_then(|iam| iam.user_arn),
+            route: named_route(self.route_key.or(route_key)),
+            body,
+        }))
+    }
+}
+
+/// An answer, as API Gateway and function URLs take it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    status_code: u16,
+    headers: AnswerHeaders,
+    /// These three say what is so by default; cargo-lambda refuses an answer without cookies.
+    multi_value_headers: Empty,
+    body: String,
+    is_base64_encoded: bool,
+    cookies: [(); 0],
+}
+
+#[derive(Debug, Serialize)]
+struct Empty {}
+
+#[derive(Debug)]
+struct AnswerHeaders(HeaderMap);
+
+impl Serialize for AnswerHeaders {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(Some(self.0.len()))?;
+        for (name, value) in &self.0 {
+            map.serialize_entry(name.as_str(), &String::from_utf8_lossy(value.as_bytes()))?;
+        }
+        map.end()
+    }
+}
+
+/// Answers a request. One whose body is not the base64 that it is said to be gets a 400 with the document
+/// that `not_base64` makes.
+pub async fn answer<F>(
+    event: Event,
+    not_base64: fn() -> String,
+    respond: impl FnOnce(Request) -> F,
+) -> Result<impl Serialize, http::method::InvalidMethod>
+where
+    F: Future<Output = Response<String>>,
+{
+    let response = match event.into_request()? {
+        Some(request) => respond(request).await,
+        None => refuse_base64(not_base64()),
+    };
+    let (head, body) = response.into_parts();
+    Ok(Answer {
+        status_code: head.status.as_u16(),
+        headers: AnswerHeaders(head.headers),
+        multi_value_headers: Empty {},
+        body,
+        is_base64_encoded: false,
+        cookies: [],
+    })
+}
+
+#[cfg(test)]
 mod tests {
     use std::future::ready;
 
@@ -56,49 +181,19 @@ mod tests {
 
     use super::*;
 
-    fn answered() -> Response<String> {
-        let response = Response::builder().status(503).header("retry-after", "1");
-        response.body("{}".to_owned()).expect("a response")
-    }
-
-    /// The request of an event, and its answer, by each reader.
-    type Read = (Option<Request>, Value);
-
-    /// The same of both readers, which must agree whether it is an HTTP request.
-    fn both(event: &Value) -> serde_json::Result<(Read, Read)> {
-        let text = event.to_string();
-        let by_lambda_http = serde_json::from_str(&text).and_then(|event| {
-            let mut request = None;
-            let respond = |it| {
-                request = Some(it);
-                ready(answered())
-            };
-            let answer = by_lambda_http::answer(event, respond).now_or_never().expect("at once")?;
-            let answer = serde_json::to_value(answer)?;
-            Ok((request, answer))
-        });
-        let by_reader = serde_json::from_str(&text).and_then(|event| {
-            let mut request = None;
-            let respond = |it| {
-                request = Some(it);
-                ready(answered())
-            };
-            let answer = reader::answer(event, respond).now_or_never().expect("at once");
-            let answer = serde_json::to_value(answer.map_err(serde::de::Error::custom)?)?;
-            Ok::<_, serde_json::Error>((request, answer))
-        });
-        assert_eq!(by_lambda_http.is_err(), by_reader.is_err(), "{text}: {by_reader:?}");
-        Ok((by_lambda_http?, by_reader?))
-    }
-
-    /// The request of an event, and its answer. Both readers say the same.
-    fn sent(event: Value) -> serde_json::Result<Read> {
-        let ((one, answer), (other, same)) = both(&event)?;
-        let members = |request: &Option<Request>| {
-            request.clone().map(|mut it| (std::mem::take(&mut it.headers), format!("{it:?}")))
+    /// The request of an event, if it is asked, and the answer.
+    fn sent(event: Value) -> serde_json::Result<(Option<Request>, Value)> {
+        let mut request = None;
+        let respond = |it| {
+            request = Some(it);
+            let response = Response::builder().status(503).header("retry-after", "1");
+            ready(response.body("{}".to_owned()).expect("a response"))
         };
-        assert_eq!((members(&one), &answer), (members(&other), &same), "{event}");
-        Ok((one, answer))
+        let event = serde_json::from_str(&event.to_string())?;
+        let answer = answer(event, || "no base64".to_owned(), respond);
+        let answer = answer.now_or_never().expect("at once").expect("a method");
+        let answer = serde_json::to_value(answer)?;
+        Ok((request, answer))
     }
 
     fn request(event: Value) -> Request {
@@ -203,15 +298,12 @@ mod tests {
         }
         for odd in ["?", "AP8", "AP_-"] {
             let odd = merged(post(), json!({"body": odd, "isBase64Encoded": true}));
-            let (by_lambda_http, by_reader) = both(&odd).expect("an HTTP request");
-            for ((request, answered), detail) in [
-                (by_lambda_http, "{\"error\":{\"code\":\"InvalidJson\","),
-                (by_reader, "\"details\":[{\"code\":\"InputJsonInvalid\","),
-            ] {
-                assert!(request.is_none());
-                assert_eq!(answered["statusCode"], 400);
-                assert!(answered["body"].as_str().expect("text").contains(detail), "{answered}");
-            }
+            let (request, answered) = sent(odd).expect("an HTTP request");
+            assert!(request.is_none());
+            assert_eq!(
+                (&answered["statusCode"], &answered["body"]),
+                (&json!(400), &json!("no base64"))
+            );
         }
     }
 
@@ -219,13 +311,12 @@ mod tests {
     #[test]
     fn names_in_upper_and_lower_case_are_one() {
         let event = merged(post(), json!({"headers": {"Aeg-Sas-Key": "1", "aeg-sas-key": "2"}}));
-        let (_, (request, _)) = both(&event).expect("an HTTP request");
-        let headers = request.expect("it is asked").headers;
+        let headers = request(event).headers;
         let values: Vec<_> = headers.get_all("aeg-sas-key").iter().collect();
         assert_eq!(values, ["1", "2"]);
     }
 
-    /// What lambda_http would panic at, or read otherwise.
+    /// What makes no URI, or would be another one.
     #[test]
     fn odd_requests_are_read_as_they_came() {
         let table = [

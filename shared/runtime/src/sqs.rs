@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 /// The event with which a mapping invokes a function. Only what functions use is read.
 #[derive(Debug, Deserialize)]
 pub struct Batch {
-    /// The messages that were received.
     #[serde(default, rename = "Records")]
     pub messages: Vec<Message>,
 }

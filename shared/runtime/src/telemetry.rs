@@ -43,7 +43,6 @@ fn without_libraries(filter: Targets) -> Targets {
     filter.with_target(OWN_CRATES, ours.unwrap_or(level)).with_default(LevelFilter::INFO)
 }
 
-/// How the names of all crates of Gridpost begin.
 const OWN_CRATES: &str = "gridpost";
 
 /// Counts in memory and writes one line for each counter when an invocation ends.

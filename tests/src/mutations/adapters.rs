@@ -13,7 +13,7 @@ const AWS_S3: &str = "shared/aws/src/s3.rs";
 pub(super) const ALL: &[Mutation] = &[
     Mutation {
         name: "keys of publishes forgotten at once",
-        file: "shared/aws/src/publishes.rs",
+        file: "shared/aws/src/state.rs",
         old: "number(record.until.as_seconds())",
         new: "number(record.until.as_seconds() / 1_000)",
     },
@@ -131,7 +131,7 @@ pub(super) const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "jobs of the first page alone",
-        file: "shared/aws/src/redrives.rs",
+        file: "shared/aws/src/state.rs",
         old: r#"            found.push(Job { revision, ..job });
 "#,
         new: r#"            found.push(Job { revision, ..job });

@@ -169,9 +169,9 @@ pub(super) const WEBHOOK: &[Mutation] = &[
 pub(super) const RUNTIME: &[Mutation] = &[
     Mutation {
         name: "any authorizer is one of IAM",
-        file: "shared/runtime/src/gateway/by_lambda_http.rs",
-        old: "iam.map(|_| Authorizer::Iam).or(jwt.map(|_| Authorizer::Jwt))",
-        new: "(iam.is_some() || jwt.is_some()).then_some(Authorizer::Iam)",
+        file: "shared/runtime/src/gateway.rs",
+        old: "iam.as_ref().map(|_| Authorizer::Iam).or(by_jwt)",
+        new: "(iam.is_some() || by_jwt.is_some()).then_some(Authorizer::Iam)",
     },
     Mutation {
         name: "hours of publishes are one counter",

@@ -7,10 +7,13 @@ use gridpost_core::{
     subscription::{Endpoint, EventSubscription},
     time::Timestamp,
 };
-use gridpost_ingest::{self as ingest, handler::handle};
+use gridpost_ingest::{
+    self as ingest,
+    handler::{handle, not_base64},
+};
 use gridpost_manage::{self as manage, Reply};
 use gridpost_ports::configuration::{ConfigurationCache, Limits};
-use gridpost_runtime::gateway::{by_lambda_http, reader};
+use gridpost_runtime::gateway;
 use gridpost_testkit::{deployment::Deployment, queue::QueueSettings};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Serialize, de::DeserializeOwned};
@@ -57,13 +60,13 @@ impl World {
             let response = manage::respond(&self.manage, &request).await;
             response.map(|document| String::from_utf8_lossy(&document).into_owned())
         };
-        answered(by_lambda_http::answer(event_of(event), respond).await)
+        answered(gateway::answer(event_of(event), manage::not_base64, respond).await)
     }
 
     /// Hands the same to ingest.
     pub(crate) async fn publish(&self, event: Value) -> (u64, String) {
         let respond = |request| async move { handle(&self.ingest, &request).await };
-        answered(reader::answer(event_of(event), respond).await)
+        answered(gateway::answer(event_of(event), not_base64, respond).await)
     }
 
     /// The first access key of a topic.

@@ -17,7 +17,7 @@ use gridpost_ports::{
     Configuration, Outgoing, Payloads,
     configuration::{ConfigurationCache, Limits},
 };
-use gridpost_runtime::gateway::reader;
+use gridpost_runtime::gateway;
 use gridpost_testkit::{
     deployment::Deployment,
     faults::{Fault, Plan},
@@ -91,9 +91,9 @@ impl World {
 
     /// Hands over API Gateway's event, or a function URL's.
     async fn publish_event(&self, event: Value) -> Response<String> {
-        let event: reader::Event = serde_json::from_value(event).expect("an event");
+        let event: gateway::Event = serde_json::from_value(event).expect("an event");
         let publish = |request| async move { self.publish(&request).await };
-        let answered = reader::answer(event, publish).await.expect("an HTTP request");
+        let answered = gateway::answer(event, not_base64, publish).await.expect("an HTTP request");
         let answered = serde_json::to_value(answered).expect("JSON");
         let mut response = Response::builder().status(answered["statusCode"].to_string().as_str());
         for (name, value) in answered["headers"].as_object().expect("headers") {

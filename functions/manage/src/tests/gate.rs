@@ -1,11 +1,11 @@
 //! What comes by API Gateway is carried out as the route that it was let through to, or not at all.
 
-use gridpost_runtime::gateway::by_lambda_http;
+use gridpost_runtime::gateway;
 use gridpost_testkit::logs;
 use serde_json::{Value, json};
 
 use super::{body, message, world::World};
-use crate::{Authorization, Reply, respond, routes};
+use crate::{Authorization, Reply, not_base64, respond, routes};
 
 const SUBSCRIPTION: &str = "/topics/{topic}/eventSubscriptions/{name}";
 
@@ -31,11 +31,23 @@ async fn answered(world: &World, event: Value) -> Reply {
         let response = respond(&world.context, &request).await;
         response.map(|document| String::from_utf8_lossy(&document).into_owned())
     };
-    let answered = by_lambda_http::answer(event, respond).await.expect("an HTTP request");
+    let answered = gateway::answer(event, not_base64, respond).await.expect("an HTTP request");
     let answered = serde_json::to_value(answered).expect("JSON");
     let status = answered["statusCode"].as_u64().and_then(|status| status.try_into().ok());
     let body = answered["body"].as_str().and_then(|body| serde_json::from_str(body).ok());
     Reply { status: status.expect("a status"), body, headers: Vec::new() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_no_base64_is_refused() {
+    let world = World::with_subscription().await;
+    let mut event = event("GET", "/topics", "GET /topics", iam());
+    (event["isBase64Encoded"], event["body"]) = (json!(true), json!("?"));
+    let reply = answered(&world, event).await;
+    assert_eq!(
+        (reply.status, &reply.body.expect("a document")["error"]["code"]),
+        (400, &json!("InvalidJson"))
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,17 +5,19 @@ use std::sync::Arc;
 use gridpost_aws::{
     Clients,
     configuration::ConfigurationTable,
-    publishes::PublishTable,
     s3::PayloadBucket,
     sqs::{QueueUrls, SqsQueues},
+    state::StateTable,
 };
 use gridpost_core::publish::fan_out::PIECE_DELIVERIES_MAX;
-use gridpost_ingest::{Authorization, Context, handler::handle};
+use gridpost_ingest::{
+    Authorization, Context,
+    handler::{handle, not_base64},
+};
 use gridpost_ports::{Clock, configuration::ConfigurationCache};
 use gridpost_runtime::{
     config::{self, configuration_limits},
-    gateway::reader,
-    lambda,
+    gateway, lambda,
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
 };
@@ -27,10 +29,9 @@ async fn main() -> Result<(), Error> {
     let meter = Arc::new(EmbeddedMeter::from_env()?);
     let context = context(Arc::clone(&meter)).await?;
     let context = &context;
-    lambda::serve(&meter, move |event: reader::Event, _deadline| async move {
-        let answered =
-            reader::answer(event, move |request| async move { handle(context, &request).await });
-        answered.await.map_err(Error::from)
+    lambda::serve(&meter, move |event: gateway::Event, _deadline| async move {
+        let respond = move |request| async move { handle(context, &request).await };
+        gateway::answer(event, not_base64, respond).await.map_err(Error::from)
     })
     .await
 }
@@ -56,7 +57,7 @@ async fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
         dice: Arc::new(SystemDice),
         sender: Arc::new(SqsQueues::new(clients.sqs(), QueueUrls::from_env()?)),
         payloads: Arc::new(PayloadBucket::new(clients, config::payload_bucket()?)),
-        records: Arc::new(PublishTable::new(dynamodb, config::state_table()?)),
+        records: Arc::new(StateTable::new(dynamodb, config::state_table()?)),
         meter,
         latency_metrics: config::latency_metrics()?,
         authorization,

@@ -8,21 +8,18 @@ use gridpost_aws::{
     configuration::ConfigurationTable,
     dispatch_function::DispatchFunction,
     parking::ParkingTable,
-    redrives::RedriveTable,
     s3::{PayloadBucket, S3Bucket},
     sqs::{QueueUrls, SqsQueues},
     state::StateTable,
 };
 use gridpost_core::endpoint::arn::Arn;
-use gridpost_manage::{Context, Settings, respond, terraform};
+use gridpost_manage::{Context, Settings, not_base64, respond, terraform};
 use gridpost_ports::{
     Clock,
     authentication::{Authenticated, Tokens},
 };
 use gridpost_runtime::{
-    config,
-    gateway::by_lambda_http,
-    lambda,
+    config, gateway, lambda,
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
 };
@@ -48,7 +45,6 @@ fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
     let table = Arc::new(ConfigurationTable::new(clients.dynamodb(), config::config_table()?));
     let state_table = config::state_table()?;
     let parking = Arc::new(ParkingTable::new(clients.dynamodb(), state_table.clone()));
-    let redrives = Arc::new(RedriveTable::new(clients.dynamodb(), state_table.clone()));
     let states = Arc::new(StateTable::new(clients.dynamodb(), state_table));
     let queues = Arc::new(SqsQueues::new(clients.sqs(), urls));
     let settings = settings(queues.retry_shards(), &dispatch)?;
@@ -75,10 +71,10 @@ fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
         parked: Arc::clone(&parking) as _,
         parking,
         healths: Arc::clone(&states) as _,
-        states,
+        states: Arc::clone(&states) as _,
         dead_letters: Arc::new(S3Bucket::new(clients.s3())),
         payloads: Arc::new(PayloadBucket::new(clients, config::payload_bucket()?)),
-        redrives,
+        redrives: states,
         meter,
         clock,
         dice: Arc::new(SystemDice),
@@ -128,7 +124,7 @@ async fn handle(context: &Context, event: Value) -> Result<Value, Diagnostic> {
         }
         Invocation::Gateway(event) => {
             let event = serde_json::from_value(event).map_err(Error::from)?;
-            let answered = by_lambda_http::answer(event, |request| async move {
+            let answered = gateway::answer(event, not_base64, |request| async move {
                 let response = respond(context, &request).await;
                 response.map(|document| String::from_utf8_lossy(&document).into_owned())
             });

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use gridpost_aws::{
     Clients,
     configuration::ConfigurationTable,
-    redrives::RedriveTable,
     s3::{PayloadBucket, S3Bucket},
     sqs::{QueueUrls, SqsQueues},
+    state::StateTable,
 };
 use gridpost_core::delivery::queue::Queue;
 use gridpost_redrive::{Context, work};
@@ -30,7 +30,7 @@ async fn main() -> Result<(), Error> {
         sender: Arc::clone(&queues) as _,
         receiver: queues,
         letters: Arc::new(S3Bucket::new(clients.s3())),
-        redrives: Arc::new(RedriveTable::new(clients.dynamodb(), state_table)),
+        redrives: Arc::new(StateTable::new(clients.dynamodb(), state_table)),
         configuration: Arc::new(ConfigurationTable::new(clients.dynamodb(), config_table)),
         payloads: Arc::new(PayloadBucket::new(clients, config::payload_bucket()?)),
         meter: Arc::clone(&meter) as _,

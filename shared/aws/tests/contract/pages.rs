@@ -1,9 +1,6 @@
 //! Lists of DynamoDB, followed to their end: a page may be short, or empty, and still not be the last.
 
-use gridpost_aws::{
-    configuration::ConfigurationTable, parking::ParkingTable, redrives::RedriveTable,
-    state::StateTable,
-};
+use gridpost_aws::{configuration::ConfigurationTable, parking::ParkingTable, state::StateTable};
 use gridpost_core::{
     delivery::state::{DeliveryState, DeliveryStatus},
     fixtures,
@@ -44,14 +41,14 @@ async fn every_job_of_every_page_is_found() {
     let of = |id: u128| item("j", &contract::job(id));
     let pages = [page(&[of(1)], Some("a")), page(&[], Some("b")), page(&[of(2), of(3)], None)];
     let replay = Replay::of(pages);
-    let table = RedriveTable::new(replay.clients().dynamodb(), "state".to_owned());
+    let table = states(&replay);
     let found = table.jobs(&contract::key()).await.expect("all of them");
     let ids: Vec<_> = found.iter().map(|job| (job.id.as_u128(), job.revision)).collect();
     assert_eq!(ids, [(1, 4), (2, 4), (3, 4)]);
     assert_eq!(starts(&replay), [json!(null), json!("a"), json!("b")]);
     // Half of them are not all.
     let replay = Replay::of([page(&[of(1)], Some("a")), error(400, "x#AccessDeniedException")]);
-    let table = RedriveTable::new(replay.clients().dynamodb(), "state".to_owned());
+    let table = states(&replay);
     assert!(table.jobs(&contract::key()).await.is_err());
 }
 

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use gridpost_aws::{
-    late_listeners::ListenerTable, parking::ParkingTable, publishes::PublishTable,
-    redrives::RedriveTable, state::StateTable,
-};
+use gridpost_aws::{parking::ParkingTable, state::StateTable};
 use gridpost_core::{
     delivery::{
         queue::Queue,
@@ -62,10 +59,6 @@ async fn a_condition_that_does_not_hold_is_a_conflict() {
     assert_eq!(asked[1].body["Item"]["revision"], json!({"N": "4"}));
 }
 
-fn publishes(replay: &Replay) -> PublishTable {
-    PublishTable::new(replay.clients().dynamodb(), "state".to_owned())
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_record_that_is_there_is_answered_by_the_write_that_met_it() {
     let now = Timestamp::from_millis(1_795_248_000_000);
@@ -74,9 +67,10 @@ async fn a_record_that_is_there_is_answered_by_the_write_that_met_it() {
     let item = json!({"document": {"S": document}, "revision": {"N": "3"}});
     let refused = json!({"__type": CONDITION, "message": "as recorded", "Item": item});
     let replay = Replay::always(refusal(400, refused));
-    let kept = publishes(&replay).save(&key, &record).await.expect("an answer");
+    let kept = PublishRecords::save(&states(&replay), &key, &record).await.expect("an answer");
     assert_eq!(kept, Kept::Other(Some(Record { revision: 3, ..record.clone() })));
-    let kept = publishes(&replay).save(&key, &Record { revision: 2, ..record }).await;
+    let kept =
+        PublishRecords::save(&states(&replay), &key, &Record { revision: 2, ..record }).await;
     assert!(kept.is_ok(), "{kept:?}");
     let asked = replay.asked();
     assert_eq!(asked.len(), 2, "what is stored came with the refusal");
@@ -89,7 +83,7 @@ async fn a_record_that_is_there_is_answered_by_the_write_that_met_it() {
     assert_eq!(next["Item"]["revision"], json!({"N": "3"}));
     let gone = Replay::always(error(400, CONDITION));
     let (key, record) = contract::publishes::keyed("k", now);
-    let kept = publishes(&gone).save(&key, &Record { revision: 2, ..record }).await;
+    let kept = PublishRecords::save(&states(&gone), &key, &Record { revision: 2, ..record }).await;
     assert_eq!(kept.expect("an answer"), Kept::Other(None), "deleted since it was read");
 }
 
@@ -99,7 +93,7 @@ async fn a_call_that_is_refused_is_an_error_and_no_conflict() {
         let replay = Replay::always(refusal);
         contract::tables::a_table_that_refuses_says_nothing(&states(&replay)).await;
         contract::tables::a_table_that_refuses_parks_nothing(&parking(&replay)).await;
-        contract::publishes::a_table_that_refuses_records_nothing(&publishes(&replay)).await;
+        contract::publishes::a_table_that_refuses_records_nothing(&states(&replay)).await;
         assert!(WakeCursor::load(&parking(&replay)).await.is_err());
         assert!(WakeCursor::save(&parking(&replay), 1).await.is_err());
     }
@@ -244,40 +238,37 @@ async fn what_is_parked_comes_back_from_its_minute() {
 #[tokio::test(start_paused = true)]
 async fn a_job_is_written_by_one_and_remembered_for_a_long_time() {
     let job = contract::job(3);
-    let jobs = |replay: &Replay| RedriveTable::new(replay.clients().dynamodb(), "state".to_owned());
     let replay = Replay::of([error(400, CONDITION), ok(json!({}))]);
-    let table = jobs(&replay);
-    assert_eq!(table.save(&job).await.expect("an answer"), Saved::Conflict);
-    assert_eq!(table.save(&job).await.expect("an answer"), Saved::Written);
+    let table = states(&replay);
+    assert_eq!(Redrives::save(&table, &job).await.expect("an answer"), Saved::Conflict);
+    assert_eq!(Redrives::save(&table, &job).await.expect("an answer"), Saved::Written);
     let item = replay.asked().remove(1).body["Item"].clone();
     assert_eq!(item["expiresAt"]["N"], json!((400 * 86_400).to_string()), "400 days");
     let read = Replay::of([ok(json!({"Item": item})), ok(json!({}))]);
-    let found = jobs(&read).job(&contract::key(), job.id).await.expect("readable");
+    let found = states(&read).job(&contract::key(), job.id).await.expect("readable");
     assert!(found.is_some_and(|it| (it.revision, it.phase) == (1, Phase::Counting)));
-    assert!(jobs(&read).job(&contract::key(), job.id).await.expect("readable").is_none());
+    assert!(states(&read).job(&contract::key(), job.id).await.expect("readable").is_none());
     for refusal in refusals() {
         let replay = Replay::always(refusal);
-        assert!(jobs(&replay).save(&job).await.is_err(), "no conflict");
-        assert!(jobs(&replay).job(&contract::key(), job.id).await.is_err());
-        assert!(jobs(&replay).jobs(&contract::key()).await.is_err(), "not empty");
+        assert!(Redrives::save(&states(&replay), &job).await.is_err(), "no conflict");
+        assert!(states(&replay).job(&contract::key(), job.id).await.is_err());
+        assert!(states(&replay).jobs(&contract::key()).await.is_err(), "not empty");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_lost_a_race_does_not_listen() {
-    let listeners =
-        |replay: &Replay| ListenerTable::new(replay.clients().dynamodb(), "state".to_owned());
     let now = Timestamp::from_millis(1_000);
     let until = now + Duration::from_secs(60);
     let listener = Listener { queue: Queue::Dispatch, id: Uuid::from_u128(1), until };
     let table = [(ok(json!({})), Some(true)), (error(400, CONDITION), Some(false))];
     for (answer, want) in table {
         let replay = Replay::of([ok(json!({})), answer]);
-        let joined = listeners(&replay).join(listener, 1, now).await;
+        let joined = states(&replay).join(listener, 1, now).await;
         assert_eq!(joined.ok(), want);
     }
     for refusal in refusals() {
-        let joined = listeners(&Replay::always(refusal)).join(listener, 1, now).await;
+        let joined = states(&Replay::always(refusal)).join(listener, 1, now).await;
         assert!(joined.is_err(), "{joined:?}");
     }
 }

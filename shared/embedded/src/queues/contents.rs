@@ -13,7 +13,6 @@ const COUNTED_MAX: usize = 10_000;
 /// When a released crash suspect became visible: before every other message.
 pub(super) const RELEASED: Timestamp = Timestamp::from_millis(0);
 
-/// A message in a queue.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     pub(super) sent_at: Timestamp,
@@ -37,7 +36,6 @@ pub(super) struct Taken {
     pub(super) body: Option<String>,
 }
 
-/// The contents of one queue.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     messages: HashMap<i64, Message>,
@@ -54,7 +52,6 @@ pub(super) enum ReceiptError {
     Gone,
     /// It was received again since.
     Stale,
-    /// It is visible again.
     Visible,
 }
 

@@ -38,7 +38,6 @@ const GROUPS_MAX: usize = 10;
 /// process later than this is not found.
 const GROUP_WATCHED_FOR: Duration = Duration::from_secs(1);
 
-/// How long to wait for a group to be received.
 const GROUP_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The interval at which a watched group is checked.
@@ -126,7 +125,6 @@ impl InFlight {
         self.0.lock().expect("no panic while held")
     }
 
-    /// Records a batch.
     pub(super) fn record(self: &Arc<Self>, ids: &[i64]) -> InFlightBatch {
         let mut slots = self.slots();
         let ids = if slots.file.is_none() { &[] } else { ids };

@@ -1,6 +1,5 @@
 //! Message ids and receipts.
 
-/// The id of a message as text.
 pub(super) fn message_id(id: i64) -> String {
     format!("{id:016x}")
 }

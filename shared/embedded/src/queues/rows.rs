@@ -37,7 +37,6 @@ impl Ids {
     }
 }
 
-/// The number of a queue in its rows.
 fn number(queue: Queue) -> i64 {
     match queue {
         Queue::Dispatch => 0,
@@ -141,7 +140,6 @@ pub(super) fn hide(
     Ok(changed > 0)
 }
 
-/// Moves a message to the poison queue.
 pub(super) fn poison(
     connection: &Connection,
     id: i64,

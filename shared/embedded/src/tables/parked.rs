@@ -79,7 +79,6 @@ fn page(mut rows: Rows<'_>) -> rusqlite::Result<(Vec<Found>, bool)> {
     Ok((found, false))
 }
 
-/// The key of a row.
 type Key = (i64, u32, String);
 
 fn key_of(parked: &Parked) -> Key {

@@ -1,10 +1,22 @@
-//! The state of failing deliveries.
+//! The state of failing deliveries, the health of endpoints, the counts of their requests, the listeners for
+//! late responses, redrive jobs, and records of publishes that came with a key.
+
+use std::time::Duration;
 
 use async_trait::async_trait;
-use gridpost_core::delivery::state::{DeliveryState, DeliveryStatus};
-use gridpost_core::time::Timestamp;
+use gridpost_core::{
+    delivery::{
+        redrive::{Job, KEPT_FOR as REDRIVE_KEPT_FOR},
+        state::{DeliveryState, DeliveryStatus},
+    },
+    publish::idempotency::{Record, RecordKey},
+    retry::health::Health,
+    subscription::SubscriptionKey,
+    time::Timestamp,
+};
 use gridpost_ports::{
-    DeliveryStates, PortError, Saved, WaitingCount, WaitingDeliveries, WaitingTally,
+    DeliveryStates, EndpointHealths, Kept, LateListeners, Listener, PortError, PublishRecords,
+    Redrives, RequestRates, Saved, WaitingCount, WaitingDeliveries, WaitingTally,
 };
 use rusqlite::{Connection, OptionalExtension, Row};
 use uuid::Uuid;
@@ -12,6 +24,10 @@ use uuid::Uuid;
 use super::{Tables, count, json, number, read, saved};
 
 const READING: &str = "state: reading";
+const REDRIVE_READING: &str = "redrive: reading";
+
+/// How long a health is kept after its last change.
+const HEALTH_KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
 /// A document with its revision.
 type Found = (i64, String);
@@ -124,4 +140,169 @@ type HourRow = (i64, i64, i64, String);
 
 fn hour_row(row: &Row<'_>) -> rusqlite::Result<HourRow> {
     Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+}
+
+#[async_trait]
+impl EndpointHealths for Tables {
+    async fn load(&self, key: &SubscriptionKey, uid: Uuid) -> Result<Health, PortError> {
+        const CALL: &str = "health: reading";
+        let row = self.database.read(CALL, |connection| {
+            let select =
+                "SELECT revision, document FROM healths WHERE subscription = ?1 AND uid = ?2";
+            let values = (key.to_string(), uid.as_bytes());
+            connection.prepare_cached(select)?.query_row(values, found).optional()
+        })?;
+        let Some((revision, document)) = row else { return Ok(Health::default()) };
+        Ok(Health { revision: count(revision), ..read(CALL, &document)? })
+    }
+
+    async fn save(
+        &self,
+        key: &SubscriptionKey,
+        uid: Uuid,
+        health: &Health,
+    ) -> Result<Saved, PortError> {
+        const CALL: &str = "health: writing";
+        let (subscription, uid) = (key.to_string(), *uid.as_bytes());
+        let (document, revision) = (json(CALL, health)?, number(health.revision));
+        let expires_at = health.last_change_at().map(|at| (at + HEALTH_KEPT_FOR).as_millis());
+        let write = move |connection: &Connection| {
+            let sql = match revision {
+                0 => {
+                    "INSERT INTO healths (subscription, uid, revision, expires_at, document) \
+                     VALUES (?1, ?2, ?3 + 1, ?4, ?5) ON CONFLICT DO NOTHING"
+                }
+                _ => {
+                    "UPDATE healths SET revision = ?3 + 1, expires_at = ?4, document = ?5 \
+                     WHERE subscription = ?1 AND uid = ?2 AND revision = ?3"
+                }
+            };
+            let values = (subscription, uid, revision, expires_at, document);
+            connection.prepare_cached(sql)?.execute(values)
+        };
+        Ok(saved(self.database.write(CALL, write).await?))
+    }
+}
+
+#[async_trait]
+impl RequestRates for Tables {
+    async fn count(&self, uid: Uuid, minute: i64, requests: u64) -> Result<u64, PortError> {
+        let (uid, more) = (*uid.as_bytes(), number(requests));
+        let write = move |connection: &Connection| {
+            let sql = "INSERT INTO rates (uid, minute, requests) VALUES (?1, ?2, ?3) \
+                       ON CONFLICT DO UPDATE SET requests = requests + excluded.requests \
+                       RETURNING requests";
+            let values = (uid, minute, more);
+            connection.prepare_cached(sql)?.query_row(values, |row| row.get::<_, i64>(0))
+        };
+        Ok(count(self.database.write("rate: counting", write).await?))
+    }
+}
+
+#[async_trait]
+impl LateListeners for Tables {
+    async fn join(
+        &self,
+        listener: Listener,
+        most: usize,
+        now: Timestamp,
+    ) -> Result<bool, PortError> {
+        let mut all = self.listeners.lock().expect("no panic while held");
+        let listeners = all.entry(listener.queue).or_default();
+        let next = listeners.join(listener.id, listener.until, most, now);
+        let joined = next.is_some();
+        *listeners = next.unwrap_or_else(|| std::mem::take(listeners));
+        Ok(joined)
+    }
+
+    async fn leave(&self, listener: Listener) -> Result<(), PortError> {
+        let mut all = self.listeners.lock().expect("no panic while held");
+        let listeners = all.entry(listener.queue).or_default();
+        *listeners = listeners.leave(listener.id);
+        Ok(())
+    }
+}
+
+fn job((revision, document): Found) -> Result<Job, PortError> {
+    let job: Job = read(REDRIVE_READING, &document)?;
+    Ok(Job { revision: count(revision), ..job })
+}
+
+#[async_trait]
+impl Redrives for Tables {
+    async fn jobs(&self, of: &SubscriptionKey) -> Result<Vec<Job>, PortError> {
+        let rows: Vec<Found> = self.database.read(REDRIVE_READING, |connection| {
+            let select =
+                "SELECT revision, document FROM redrives WHERE subscription = ?1 ORDER BY id";
+            connection.prepare_cached(select)?.query_map([of.to_string()], found)?.collect()
+        })?;
+        rows.into_iter().map(job).collect()
+    }
+
+    async fn job(&self, of: &SubscriptionKey, id: Uuid) -> Result<Option<Job>, PortError> {
+        let row = self.database.read(REDRIVE_READING, |connection| {
+            let select =
+                "SELECT revision, document FROM redrives WHERE subscription = ?1 AND id = ?2";
+            let values = (of.to_string(), id.as_bytes());
+            connection.prepare_cached(select)?.query_row(values, found).optional()
+        })?;
+        row.map(job).transpose()
+    }
+
+    async fn save(&self, job: &Job) -> Result<Saved, PortError> {
+        const CALL: &str = "redrive: writing";
+        let (subscription, id) = (job.subscription.to_string(), *job.id.as_bytes());
+        let (document, revision) = (json(CALL, job)?, number(job.revision));
+        let expires_at = (job.updated_at + REDRIVE_KEPT_FOR).as_millis();
+        let write = move |connection: &Connection| {
+            let sql = match revision {
+                0 => {
+                    "INSERT INTO redrives (subscription, id, revision, expires_at, document) \
+                     VALUES (?1, ?2, ?3 + 1, ?4, ?5) ON CONFLICT DO NOTHING"
+                }
+                _ => {
+                    "UPDATE redrives SET revision = ?3 + 1, expires_at = ?4, document = ?5 \
+                     WHERE subscription = ?1 AND id = ?2 AND revision = ?3"
+                }
+            };
+            let values = (subscription, id, revision, expires_at, document);
+            connection.prepare_cached(sql)?.execute(values)
+        };
+        Ok(saved(self.database.write(CALL, write).await?))
+    }
+}
+
+#[async_trait]
+impl PublishRecords for Tables {
+    async fn save(&self, key: &RecordKey, record: &Record) -> Result<Kept, PortError> {
+        const CALL: &str = "publish record: writing";
+        let (name, document) = (key.as_str().to_owned(), json(CALL, record)?);
+        let (revision, expires_at) = (number(record.revision), record.until.as_millis());
+        let write = move |connection: &Connection| {
+            let sql = match revision {
+                0 => {
+                    "INSERT INTO publishes (name, revision, expires_at, document) \
+                     VALUES (?1, ?2 + 1, ?3, ?4) ON CONFLICT DO NOTHING"
+                }
+                _ => {
+                    "UPDATE publishes SET revision = ?2 + 1, expires_at = ?3, document = ?4 \
+                     WHERE name = ?1 AND revision = ?2"
+                }
+            };
+            let values = (&name, revision, expires_at, document);
+            if connection.prepare_cached(sql)?.execute(values)? > 0 {
+                return Ok(None);
+            }
+            let select = "SELECT revision, document FROM publishes WHERE name = ?1";
+            let mut select = connection.prepare_cached(select)?;
+            Ok(Some(select.query_row([&name], found).optional()?))
+        };
+        let stored: Option<Option<Found>> = self.database.write(CALL, write).await?;
+        let Some(stored) = stored else { return Ok(Kept::Written) };
+        let record = |(revision, document): Found| {
+            let record: Record = read(CALL, &document)?;
+            Ok(Record { revision: count(revision), ..record })
+        };
+        Ok(Kept::Other(stored.map(record).transpose()?))
+    }
 }
