@@ -48,7 +48,6 @@ const TELL_AGAIN_AFTER: [Duration; 2] = [Duration::from_millis(200), Duration::f
 
 /// What dead-letter needs of the world, made once for the life of the function.
 pub struct Context {
-    /// The time.
     pub clock: Arc<dyn Clock>,
     /// Puts messages into the poison queue.
     pub sender: Arc<dyn QueueSender>,
@@ -58,7 +57,6 @@ pub struct Context {
     pub bucket: Arc<dyn Bucket>,
     /// Events that are too large for a message.
     pub payloads: Arc<dyn Payloads>,
-    /// Counts.
     pub meter: Arc<dyn Meter>,
     /// Tells of what is written, where somebody is to be told.
     pub notifier: Option<notify::Notifier>,

@@ -27,15 +27,12 @@ use uuid::Uuid;
 
 use crate::Context;
 
-/// The type of the events.
 pub const EVENT_TYPE: &str = "Gridpost.DeadLettersWritten";
 
-/// The version of their data.
 const DATA_VERSION: &str = "1";
 
 /// Publishes to the topic that is told.
 pub struct Notifier {
-    /// The topic's name.
     pub topic: String,
     /// Topics and event subscriptions.
     pub configuration: ConfigurationCache,
@@ -45,24 +42,19 @@ pub struct Notifier {
     pub has_complained: AtomicBool,
 }
 
-/// An object that was written.
 #[derive(Clone, Copy, Debug)]
 pub struct Written<'w> {
     /// Its own id, which names the event too.
     pub id: Uuid,
     /// Its bucket and labels.
     pub folder: &'w Folder,
-    /// Its name.
     pub key: &'w str,
     /// What is in it, at least one.
     pub ended: &'w [&'w Ended],
 }
 
 /// Tells of an object, where somebody is to be told. Events are made with the same ids every time.
-///
-/// # Errors
-///
-/// The caller must tell it again.
+/// After an error, the caller must tell it again.
 pub async fn tell(context: &Context, written: Written<'_>) -> Result<(), PortError> {
     let Some(notifier) = &context.notifier else { return Ok(()) };
     let Some(first) = written.ended.first() else { return Ok(()) };

@@ -28,10 +28,7 @@ pub enum Acquired<T> {
 
 /// Loads the events of a delivery. If they are in the payload bucket, the delivery takes its rate
 /// slot first, so that the bucket is read once and not each time the delivery asks.
-///
-/// # Errors
-///
-/// Nothing was attempted.
+/// After an error, nothing was attempted.
 pub async fn events(
     context: &Context,
     mut hand: DeliveryInHand,
@@ -56,10 +53,7 @@ pub async fn events(
 
 /// Takes one rate slot for the request of these deliveries. Without a free slot, returns when to
 /// ask again.
-///
-/// # Errors
-///
-/// Nothing was attempted.
+/// After an error, nothing was attempted.
 pub async fn slot(
     context: &Context,
     hands: &mut [DeliveryInHand],
@@ -78,10 +72,7 @@ pub async fn slot(
 
 /// Claims the probe. Returns the plan that follows: an attempt if the claim was written, or a new
 /// plan if another copy of dispatch claimed it first.
-///
-/// # Errors
-///
-/// Nothing was attempted.
+/// After an error, nothing was attempted.
 pub async fn probe(
     context: &Context,
     hand: &DeliveryInHand,

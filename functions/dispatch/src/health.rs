@@ -126,9 +126,6 @@ impl HealthCache {
 
     /// Records a success. Nothing is read while the cached health is valid, and nothing is written
     /// unless the success ends something in it. `spread` comes from [`spread`].
-    ///
-    /// # Errors
-    ///
     /// It also fails when others wrote first every time.
     pub async fn note_success(
         &self,
@@ -152,9 +149,6 @@ impl HealthCache {
 
     /// Records a failed attempt and returns the health in force. Failures of this copy that wait
     /// for the same endpoint are recorded together, in one write.
-    ///
-    /// # Errors
-    ///
     /// It also fails when others wrote first every time.
     pub async fn note_failure(
         &self,
@@ -185,9 +179,6 @@ impl HealthCache {
 
     /// Votes that this many first attempts have just become slow. Returns whether the endpoint is
     /// marked, and stops once another copy has marked it.
-    ///
-    /// # Errors
-    ///
     /// It also fails when others wrote first every time.
     pub async fn vote(
         &self,
@@ -204,10 +195,7 @@ impl HealthCache {
     }
 
     /// Takes a lease for up to `wanted` requests to a slow endpoint. Returns the number granted.
-    ///
-    /// # Errors
-    ///
-    /// It also fails when others wrote first every time. No request may begin.
+    /// It also fails when others wrote first every time. No request may begin then.
     pub async fn take(
         &self,
         subscription: &EventSubscription,

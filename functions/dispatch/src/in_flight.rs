@@ -17,7 +17,6 @@ pub struct InFlight {
     samples: Mutex<HashMap<(Counted, Queue), (Timestamp, u64)>>,
 }
 
-/// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Counted {
     InFlight,

@@ -20,7 +20,6 @@ use gridpost_ports::{PortError, Record, configuration::TopicSnapshot};
 #[derive(Clone, Debug)]
 pub struct Received {
     pub record: Record,
-    /// The delivery as its message has it.
     pub delivery: Delivery,
     pub state: Option<DeliveryState>,
 }
@@ -68,7 +67,6 @@ pub enum Disposition {
 pub type Settled = Result<Disposition, PortError>;
 
 impl Received {
-    /// The lane it was received from.
     pub fn lane(&self) -> Lane {
         lane_of(&self.record)
     }
@@ -95,7 +93,6 @@ impl Received {
     }
 }
 
-/// The lane that a record was received from.
 pub fn lane_of(record: &Record) -> Lane {
     if record.queue == Queue::Dispatch { Lane::First } else { Lane::Retry }
 }
@@ -105,7 +102,6 @@ impl DeliveryInHand {
         &self.owner.subscription
     }
 
-    /// The lane it was received from.
     pub fn lane(&self) -> Lane {
         lane_of(&self.record)
     }

@@ -81,10 +81,7 @@ pub struct Lease<'c> {
 
 impl<'c> Lease<'c> {
     /// Takes a lease for up to `wanted` requests. Returns it with the number granted.
-    ///
-    /// # Errors
-    ///
-    /// The lease could not be written: no request may begin.
+    /// If the lease can't be written, no request may begin.
     pub async fn take(
         context: &'c Context,
         subscription: &Arc<EventSubscription>,

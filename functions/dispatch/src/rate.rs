@@ -89,10 +89,7 @@ impl Rates {
 /// Takes a slot of this minute for one request, unless `slot_at` is in this minute. An endpoint
 /// without a rate needs none. A slot whose request is never made is wasted: the endpoint gets one
 /// request less, never one more.
-///
-/// # Errors
-///
-/// Nothing was attempted.
+/// After an error, nothing was attempted.
 pub async fn turn(
     context: &Context,
     subscription: &EventSubscription,

@@ -192,10 +192,7 @@ pub enum Marked {
 ///
 /// It is counted first. A crash before the mark means that it is delivered and counted again; in
 /// the reverse order it would never be counted.
-///
-/// # Errors
-///
-/// The delivery is delivered and counted all the same.
+/// After an error, the delivery is delivered and counted all the same.
 pub async fn mark_delivered(context: &Context, known: &DeliveryState) -> Result<Marked, PortError> {
     let mut counted = false;
     for _ in 0..3 {
@@ -240,7 +237,6 @@ async fn retry(context: &Context, mut hand: DeliveryInHand, due: Timestamp) -> S
     }
 }
 
-/// Settles a delivery that ends undelivered.
 pub async fn end(context: &Context, mut hand: DeliveryInHand, reason: EndReason) -> Settled {
     let at = context.clock.now();
     let status = DeliveryStatus::Ending { reason, at };

@@ -25,14 +25,12 @@ const WAVE_WAIT: Duration = Duration::from_secs(13);
 
 /// What expand needs of the world, made once for the life of the function.
 pub struct Context {
-    /// The time.
     pub clock: Arc<dyn Clock>,
     /// Puts deliveries into the dispatch queue, and what an invocation has no time for back into the
     /// fan-out queue.
     pub sender: Arc<dyn QueueSender>,
     /// Holds the publishes, and takes events that are too large for a message.
     pub payloads: Arc<dyn Payloads>,
-    /// Counts.
     pub meter: Arc<dyn Meter>,
     /// The largest message that the queues take, in bytes: 262,144 to 1,048,576.
     pub queue_message_bytes_max: usize,

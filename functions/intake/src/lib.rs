@@ -43,7 +43,6 @@ use refuse::{Refusal, refuse};
 pub struct Context {
     /// Where its messages come from and what becomes of them.
     pub source: Source,
-    /// The time.
     pub clock: Arc<dyn Clock>,
     /// Randomness.
     pub dice: Arc<dyn Dice>,
@@ -54,7 +53,6 @@ pub struct Context {
     pub sender: Arc<dyn QueueSender>,
     /// Keeps events that are too large for a queue message, and large fan-outs.
     pub payloads: Arc<dyn Payloads>,
-    /// Counts.
     pub meter: Arc<dyn Meter>,
     /// The largest message that the queues take, in bytes: 262,144 to 1,048,576.
     pub queue_message_bytes_max: usize,

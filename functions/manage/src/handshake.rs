@@ -38,7 +38,6 @@ pub(crate) const WAIT_MAX: Duration = Duration::from_secs(30);
 /// answer comes first counts: an endpoint that starts slowly may answer the second question first.
 const ASK_AGAIN_AFTER: f64 = 0.6;
 
-/// One handshake with one endpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct Handshake {
     /// The event subscription that is made or changed.
@@ -72,7 +71,6 @@ pub(crate) enum Question {
 }
 
 impl Question {
-    /// The question for a delivery schema.
     pub(crate) fn for_schema(
         schema: DeliverySchema,
         code: Uuid,
@@ -113,7 +111,6 @@ pub(crate) enum Consent {
 /// Why the endpoint gets no events: what was received and what is expected, without secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
-    /// No response.
     #[error("it gave no answer ({failure}); expected {expected}")]
     NoResponse { failure: HandshakeError, expected: String },
     /// A response without consent.
@@ -148,7 +145,6 @@ pub(crate) async fn ask(
     }
 }
 
-/// Builds the request.
 fn request(handshake: &Handshake, wait: Duration) -> HandshakeRequest {
     let (url, attributes) = (handshake.url.clone(), handshake.attributes.clone());
     let authentication = handshake.authentication.clone();
@@ -240,7 +236,6 @@ enum Judgement {
     Refusal(String),
 }
 
-/// Judges a response.
 fn judge(question: &Question, response: &HandshakeResponse) -> Result<Consent, Refused> {
     let (judgement, allowed_rate) = match question {
         Question::EventGrid { code, .. } => (judge_code(response, &code_text(*code)), None),

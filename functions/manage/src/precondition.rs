@@ -31,10 +31,7 @@ pub(crate) fn etag(tag: Uuid) -> String {
 
 impl Precondition {
     /// Reads the headers.
-    ///
-    /// # Errors
-    ///
-    /// 400 where one is neither `*` nor entity tags.
+    /// Fails with 400 where one is neither `*` nor entity tags.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Reply> {
         let read = |name: &'static str| {
             let values = headers.get_all(name).iter();
@@ -50,10 +47,7 @@ impl Precondition {
     }
 
     /// Checks it against the tag of what there is.
-    ///
-    /// # Errors
-    ///
-    /// 412 where it does not hold.
+    /// Fails with 412 where it does not hold.
     pub(crate) fn check(&self, existing: Option<Uuid>) -> Result<(), Reply> {
         let tag = existing.map(|tag| tag.simple().to_string());
         let among = |tags: &Tags| match (tags, &tag) {

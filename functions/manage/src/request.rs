@@ -51,10 +51,7 @@ impl Arrival {
 }
 
 /// A request as axum takes it.
-///
-/// # Errors
-///
-/// 404 if no URI has such a path.
+/// Fails with 404 if no URI has such a path.
 pub(crate) fn into_http(request: Request) -> Result<http::Request<Body>, Reply> {
     let Request { method, path, query, headers, body, route, authorizer, caller } = request;
     let uri = uri(&path, &query).ok_or_else(|| Reply::no_route(&path))?;

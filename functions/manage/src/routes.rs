@@ -96,7 +96,6 @@ fn delivery_document(delivery: &Delivery) -> Value {
     document
 }
 
-/// The state of a delivery that has none.
 fn first_state(delivery: &Delivery, standing: DeliveryStatus) -> DeliveryState {
     DeliveryState {
         id: delivery.id,

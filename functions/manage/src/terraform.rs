@@ -58,10 +58,7 @@ pub fn is_invocation(event: &Value) -> bool {
 }
 
 /// Does what Terraform asks. No answer holds a secret: Terraform keeps it in its state.
-///
-/// # Errors
-///
-/// [`Refused`], which becomes the error of the function and thereby Terraform's.
+/// An error becomes the function's, and thereby Terraform's.
 pub async fn answer(context: &Context, event: &Value) -> Result<Value, Refused> {
     let invocation = read(event).map_err(|problems| Refused(explain(&problems.into())))?;
     let Invocation { operation, topic, name, document, life } = invocation;

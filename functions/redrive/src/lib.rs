@@ -53,21 +53,17 @@ const TRIES_MAX: u32 = 5;
 
 /// What redriving needs of the world.
 pub struct Context {
-    /// The time.
     pub clock: Arc<dyn Clock>,
     /// Puts deliveries into the dispatch queue.
     pub sender: Arc<dyn QueueSender>,
     /// Hides the message of a job that is to go on later.
     pub receiver: Arc<dyn QueueReceiver>,
-    /// The dead letters.
     pub letters: Arc<dyn DeadLetters>,
-    /// The jobs.
     pub redrives: Arc<dyn Redrives>,
     /// Says whether the event subscription that events go to is still there.
     pub configuration: Arc<dyn Configuration>,
     /// Events that are too large for a message.
     pub payloads: Arc<dyn Payloads>,
-    /// Counts.
     pub meter: Arc<dyn Meter>,
     /// The largest message that the queues take, in bytes.
     pub queue_message_bytes_max: usize,

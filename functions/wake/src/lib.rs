@@ -49,7 +49,6 @@ pub struct Context {
     pub settings: Settings,
 }
 
-/// The deployment's settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// How many retry queues there are now.
@@ -62,7 +61,6 @@ pub struct Settings {
     pub configuration_stale_for: Duration,
 }
 
-/// The result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Woken {
     /// Deliveries that were sent to their retry queues.
@@ -93,10 +91,7 @@ const READS_MAX: u32 = 3;
 ///
 /// Among them it meets the watches over the lots of paused event subscriptions, and empties those
 /// whose pause is over beside the pages that follow.
-///
-/// # Errors
-///
-/// What could be read was sent, and the next run begins where this one failed.
+/// After an error, what could be read was sent, and the next run begins where this one failed.
 pub async fn wake(context: &Context, until: Timestamp) -> Result<Woken, PortError> {
     let this_minute = context.clock.now().as_minutes();
     let noted = context.cursor.load().await?;
@@ -153,7 +148,6 @@ pub async fn wake(context: &Context, until: Timestamp) -> Result<Woken, PortErro
     run.failed.map_or(Ok(run.woken), Err)
 }
 
-/// The progress of a run.
 struct Run {
     noted: i64,
     woken: Woken,

@@ -81,10 +81,7 @@ impl Kept {
 /// between leaves it twice. Only one of the copies is parked: all have the same place, and its partition
 /// may not take so many writes. A run that did not bring them together would leave more to the next.
 /// While a pause lasts, one watch serves all changes of pauses.
-///
-/// # Errors
-///
-/// The watch is still where it was. Its lot may be emptied all the same.
+/// After an error, the watch is still where it was. Its lot may be emptied all the same.
 pub(crate) async fn meet(
     context: &Context,
     kept: &Mutex<Kept>,
@@ -157,11 +154,8 @@ async fn keep(context: &Context, mut watch: Box<Watch>, next: Parked) -> Result<
 /// Sends a page of what may leave a lot back to its retry queue: those first that are due first, so
 /// many per second as after an outage, and so many in a run. Returns the lot if there is more of it:
 /// other lots have their turn first, so that a large one holds up none.
-///
-/// # Errors
-///
-/// What was sent and could not be removed is sent again by the next run. The other partitions were
-/// emptied.
+/// After an error, what was sent and could not be removed is sent again by the next run. The other
+/// partitions were emptied.
 pub(crate) async fn take_turn(
     context: &Context,
     mut lot: Lot,

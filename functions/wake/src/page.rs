@@ -12,7 +12,6 @@ use crate::{
     strands::Strand,
 };
 
-/// The result of a page.
 pub(crate) struct Page {
     pub(crate) strand: Strand,
     /// How many were sent, and parked again.

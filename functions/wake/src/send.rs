@@ -23,7 +23,6 @@ const BATCH: usize = 10;
 /// Calls of one page that are under way together.
 const CALLS_AT_ONCE: usize = 4;
 
-/// The result of one delivery.
 pub(crate) enum SendResult {
     Sent(Parked),
     /// It can't be sent, and a later try would fail too.

@@ -74,7 +74,6 @@ pub struct Delivery {
     /// Stable over all attempts.
     pub id: Uuid,
     pub subscription: SubscriptionKey,
-    /// Which creation of that subscription.
     pub subscription_uid: Uuid,
     /// The topic's revision under which its events were matched or redriven. Older configuration
     /// may lack the event subscription, or have it in another form.
@@ -133,10 +132,8 @@ pub struct Redriven {
 /// Why a queue message could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
-    /// Not the JSON of a delivery.
     #[error("the message is not a delivery")]
     NotADelivery(#[source] serde_json::Error),
-    /// Not the JSON of an ended delivery.
     #[error("the message is not an ended delivery")]
     NotEnded(#[source] serde_json::Error),
     /// Written by a newer Gridpost.
@@ -190,7 +187,6 @@ impl Delivery {
         Self { form: Some(form), ..self }
     }
 
-    /// The form that its events were packed in.
     pub fn form(&self, subscription: &EventSubscription) -> Form {
         self.form.unwrap_or_else(|| Form::of(subscription))
     }
@@ -251,7 +247,6 @@ impl Delivery {
         ids(self.left())
     }
 
-    /// The same of those in a set.
     pub fn event_ids_of(&self, of: &EventSet) -> String {
         ids(self.left().filter(|(position, _)| of.has(*position)))
     }

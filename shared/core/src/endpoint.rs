@@ -132,7 +132,6 @@ pub enum Refusal {
     /// A character that parsers drop or repair, each in its own way.
     #[error("must be a URL without spaces, control characters and '\\'")]
     Character,
-    /// Not an absolute URL.
     #[error("must be an absolute URL such as https://example.com/hook{0}")]
     NotAbsolute(String),
     /// Not https.
@@ -165,7 +164,6 @@ pub enum Refusal {
          setting endpoint_allowed_networks does not name its network"
     )]
     Address(IpAddr),
-    /// A host name of the local machine.
     #[error("the host name '{0}' means this machine")]
     LocalName(String),
 }

@@ -177,7 +177,6 @@ impl Violation {
     }
 }
 
-/// A text as a JSON string.
 fn json_string(text: &str) -> String {
     serde_json::to_string(text).expect("a string is JSON")
 }
@@ -196,7 +195,6 @@ fn fill<'a>(
 
 const GIVEN_TWICE: &str = "is given twice";
 
-/// A required member.
 fn required<'a>(value: Option<&'a RawValue>, member: &str) -> Result<&'a RawValue, Violation> {
     value.ok_or_else(|| Violation::new(member, "is required"))
 }

@@ -4,7 +4,6 @@
 
 use http::{HeaderMap, Method};
 
-/// An HTTP request.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     pub method: Method,

@@ -29,14 +29,12 @@ pub struct Message<'m> {
     /// SQS's id of it, the same at each receive.
     pub id: &'m str,
     pub body: &'m str,
-    /// When it was sent to the queue.
     pub sent_at: Timestamp,
 }
 
 /// What a message holds.
 #[derive(Debug)]
 pub enum Mapped<'m> {
-    /// At least one event.
     Events(Vec<Event<'m>>),
     /// No event, and that is no mistake: S3's test of a new notification.
     TestEvent,
@@ -55,10 +53,8 @@ pub struct Event<'m> {
     pub data: Data<'m>,
 }
 
-/// The data of an event.
 #[derive(Debug)]
 pub enum Data<'m> {
-    /// JSON as it came.
     Json(Cow<'m, RawValue>),
     Text(Cow<'m, str>),
     /// Bytes in base64 as they came.
@@ -104,10 +100,6 @@ pub fn map<'m>(source: &'m Source, message: &Message<'m>) -> Result<Mapped<'m>, 
 }
 
 /// Writes events as the body of a publish to a topic of that schema.
-///
-/// # Errors
-///
-/// [`Unmappable::NoCustomEvent`].
 pub fn body(events: &[Event<'_>], schema: InputSchema) -> Result<String, Unmappable> {
     let mut body = String::from("[");
     for event in events {
@@ -236,7 +228,6 @@ impl Event<'_> {
     }
 }
 
-/// A text as a JSON string.
 fn string(text: &str) -> Cow<'static, RawValue> {
     Cow::Owned(serde_json::value::to_raw_value(text).expect("a string is JSON"))
 }

@@ -51,7 +51,6 @@ pub enum PemProblem {
     Other,
 }
 
-/// The parts of a text.
 #[derive(Default)]
 struct Parts {
     certificates: Vec<Certificate>,

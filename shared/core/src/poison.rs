@@ -57,10 +57,8 @@ impl Poisoned {
     }
 }
 
-/// The content of a message.
 #[derive(Clone, Debug)]
 pub enum Content {
-    /// A delivery that is to be attempted.
     Delivery(Box<Delivery>),
     /// An ended delivery on its way to its dead-letter destination.
     Ended(Box<Ended>),
@@ -114,7 +112,6 @@ impl Content {
     }
 }
 
-/// The error with its causes.
 fn why(error: &dyn Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {source}"),

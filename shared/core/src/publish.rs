@@ -42,11 +42,8 @@ pub const BODY_BYTES_MAX: usize = 1_048_576;
 /// For Event Grid's schema, the content type decides little: everything but CloudEvents is read as
 /// JSON, because publishers also send forms (`curl -d`). For a topic that takes CloudEvents it
 /// tells structured from binary events.
-///
-/// # Errors
-///
-/// [`PublishError`] if the body is too large, compressed, or in another schema, or its headers
-/// don't make an event.
+/// Fails if the body is too large, compressed, or in another schema, or its headers don't make an
+/// event.
 pub fn body<'a>(
     topic: &Topic,
     headers: &HeaderMap,
@@ -91,10 +88,7 @@ fn plain<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, [u8]>, Publi
 
 /// Reads the events of a publish to a topic from the result of [`body`]. `topic_id` is the topic's;
 /// the stamps are for events of a publisher's own schema.
-///
-/// # Errors
-///
-/// [`PublishError`] when the body holds too many events, or one that breaks a rule.
+/// Fails if the body holds too many events, or one that breaks a rule.
 pub fn read<'a>(
     topic: &Topic,
     topic_id: &'a str,

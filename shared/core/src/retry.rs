@@ -32,7 +32,6 @@ const JITTER_SHARE: f64 = 0.1;
 /// Jitter is never longer than this.
 const JITTER_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// The rules for one delivery.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'a> {
     pub profile: ProfileName,
@@ -92,8 +91,6 @@ impl std::fmt::Display for DelayReason {
 
 /// Why a delivery ended undelivered (`deadLetterReason`, and the reason of a drop).
 #[derive(
-    strum::Display,
-    strum::VariantArray,
     Clone,
     Copy,
     Debug,
@@ -102,6 +99,8 @@ impl std::fmt::Display for DelayReason {
     PartialOrd,
     Ord,
     Hash,
+    strum::Display,
+    strum::VariantArray,
     Serialize,
     Deserialize,
 )]
@@ -128,7 +127,6 @@ pub enum EndReason {
     UndeliverableDueToProbationCausedByClientError,
     /// Its event subscription no longer exists.
     SubscriptionDeleted,
-    /// An operator canceled it while it was parked.
     CanceledByOperator,
     /// Its events, too large for a message, are missing from the payload bucket: something else
     /// deleted them.

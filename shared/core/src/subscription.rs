@@ -75,7 +75,6 @@ impl Endpoint {
         }
     }
 
-    /// Whether it is that AWS resource.
     pub fn is_resource(&self, arn: &Arn) -> bool {
         matches!(self, Self::Resource(resource) if resource.arn == *arn)
     }
@@ -147,7 +146,6 @@ pub enum ProvisioningState {
     Failed,
 }
 
-/// An event subscription as it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EventSubscription {

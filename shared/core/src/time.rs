@@ -29,7 +29,6 @@ const ISO_8601: &[BorrowedFormatItem<'_>] =
 pub struct Pace(u32);
 
 impl Pace {
-    /// Real time.
     pub const REAL: Self = Self(1);
 
     /// Returns the pace of a clock that runs that many times faster, at least once.
@@ -37,12 +36,10 @@ impl Pace {
         Self(if times == 0 { 1 } else { times })
     }
 
-    /// Converts a real duration to the clock's.
     pub fn to_clock(self, real: Duration) -> Duration {
         real.saturating_mul(self.0)
     }
 
-    /// Converts a duration of the clock to a real one.
     pub fn to_real(self, on_clock: Duration) -> Duration {
         on_clock / self.0
     }

@@ -62,14 +62,12 @@ pub const AUTHENTICATED_WITHIN: Duration = Duration::from_secs(15);
 /// How long a secret may take to be read.
 pub const SECRET_WAIT: Duration = Duration::from_secs(5);
 
-/// Reads secrets that are kept elsewhere.
 #[async_trait]
 pub trait SecretReader: Send + Sync {
     /// The value of a secret, within [`SECRET_WAIT`].
     async fn read(&self, name: &str) -> Result<Secret, PortError>;
 }
 
-/// There are no secrets to read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoSecrets;
 
@@ -83,10 +81,7 @@ impl SecretReader for NoSecrets {
 /// Signs what a client of a token endpoint says of itself.
 pub trait Signer: Send + Sync {
     /// `unsigned` for the algorithm of that private key (PEM), with its signature.
-    ///
-    /// # Errors
-    ///
-    /// A text that follows "the private key", and has nothing of it.
+    /// The error follows the words "the private key", and has nothing of it.
     fn sign(&self, key: &Secret, unsigned: &dyn Fn(Algorithm) -> String) -> Result<Secret, String>;
 }
 
@@ -102,7 +97,6 @@ impl<C> Authenticated<C> {
     }
 }
 
-/// The request with a token.
 fn with(mut request: Request, token: &Token) -> Request {
     request.attributes.push(("authorization".to_owned(), token.header()));
     request
@@ -348,7 +342,6 @@ impl<C: HandshakeClient> Authenticated<C> {
     }
 }
 
-/// What is left of the time for a handshake.
 fn left(began_at: Instant, whole: Duration) -> Result<Duration, HandshakeError> {
     let left = whole.saturating_sub(began_at.elapsed());
     if left.is_zero() { Err(HandshakeError::TimedOut(whole)) } else { Ok(left) }

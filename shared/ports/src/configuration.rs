@@ -43,7 +43,6 @@ impl TopicSnapshot {
         self.matcher.get_or_init(|| Matcher::new(self.topic.input_schema, &self.subscriptions))
     }
 
-    /// The event subscription of that name.
     pub fn subscription(&self, name: &str) -> Option<&Arc<EventSubscription>> {
         self.subscriptions.iter().find(|subscription| subscription.key.name == name)
     }
@@ -94,7 +93,6 @@ impl SubscriptionLookup<'_> {
     }
 }
 
-/// An event subscription with its topic.
 pub type Found = (Arc<TopicSnapshot>, Arc<EventSubscription>);
 
 /// Caches topics with their event subscriptions in memory.
@@ -140,10 +138,7 @@ impl ConfigurationCache {
 
     /// The topic with its event subscriptions, or `None` if there is no such topic: as they were
     /// [`Limits::fresh_for`] ago, or since.
-    ///
-    /// # Errors
-    ///
-    /// The table could not be read, and what is in memory is too old.
+    /// Fails if the table can't be read, and what is in memory is too old.
     pub async fn topic(&self, name: &str) -> Result<Option<Arc<TopicSnapshot>>, PortError> {
         self.topic_at_least(name, Revision::default()).await
     }
@@ -179,10 +174,7 @@ impl ConfigurationCache {
 
     /// The event subscription of a delivery. `None` if a read that began after its message arrived
     /// did not find it: then it was deleted, or its topic was.
-    ///
-    /// # Errors
-    ///
-    /// The table could not be read, and memory does not suffice.
+    /// Fails if the table can't be read, and memory does not suffice.
     pub async fn subscription(
         &self,
         wanted: SubscriptionLookup<'_>,

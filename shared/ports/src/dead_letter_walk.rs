@@ -88,10 +88,7 @@ impl<'w> Walk<'w> {
     }
 
     /// The next letter; `None` after the last.
-    ///
-    /// # Errors
-    ///
-    /// The walk can be asked again: see [`Self::look`].
+    /// After an error, the walk can be asked again: see [`Self::look`].
     pub async fn next(&mut self) -> Result<Option<Item>, BucketError> {
         while self.items.is_empty() {
             if !self.look().await? {
@@ -103,10 +100,7 @@ impl<'w> Walk<'w> {
 
     /// Looks for more letters, of which there may be none. Returns whether there is more to look
     /// at.
-    ///
-    /// # Errors
-    ///
-    /// The next page or object could not be read. All before it was returned, and the walk can be asked
+    /// If the next page or object can't be read, all before it was returned, and the walk can be asked
     /// again. One that fails behind others does not take them along: the next call meets it.
     pub async fn look(&mut self) -> Result<bool, BucketError> {
         if self.listed.is_empty() && !self.list().await? {

@@ -44,7 +44,6 @@ pub use queues::{
 };
 pub use topics::{Configuration, DELETED_AT_ONCE_MAX, SubscriptionStore, TopicKeys, TopicStore};
 
-/// The time.
 pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
 
@@ -69,7 +68,6 @@ pub trait Dice: Send + Sync {
     /// A draw from 0.0 up to, not including, 1.0.
     fn roll(&self) -> f64;
 
-    /// A unique id.
     fn id(&self) -> Uuid;
 
     /// A new access key: 32 unguessable bytes. The real dice use the operating system's.
@@ -108,7 +106,6 @@ pub enum Kept {
     Other(Option<PublishRecord>),
 }
 
-/// The records of publishes that came with a key.
 #[async_trait]
 pub trait PublishRecords: Send + Sync {
     /// Writes a record as revision `record.revision + 1`, if the stored one still is

@@ -63,7 +63,6 @@ pub struct SourceMessage {
     /// The queue's id of the message, named in the reply when it is to be kept.
     pub message_id: Arc<str>,
     pub body: String,
-    /// When it was sent to the queue.
     pub sent_at: Timestamp,
 }
 

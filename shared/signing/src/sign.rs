@@ -34,10 +34,7 @@ pub struct Signable<'a> {
 }
 
 /// The headers that sign a request.
-///
-/// # Errors
-///
-/// Why it can't be signed, without the credentials.
+/// Errors do not repeat the credentials.
 pub fn sign(
     credentials: &Credentials,
     scope: Scope<'_>,

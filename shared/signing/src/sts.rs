@@ -48,7 +48,6 @@ pub(crate) const ASSUME_ROLE: &str = "sts:AssumeRole";
 
 pub(crate) const GET_TOKEN: &str = "sts:GetWebIdentityToken";
 
-/// A call of it in a region.
 pub(crate) fn call<'a>(name: &'static str, region: &'a str, body: &'a str) -> Call<'a> {
     Call { name, service: "sts", region, headers: HEADERS, body }
 }
@@ -153,7 +152,6 @@ pub(crate) fn read_role(answer: &HandshakeResponse, now: Timestamp) -> Result<As
     Ok(Assumed { credentials, fetched_at: now, use_until, valid_until })
 }
 
-/// Reads a token.
 pub(crate) fn read_token(
     answer: &HandshakeResponse,
     now: Timestamp,

@@ -9,7 +9,7 @@ mod waiting;
 
 use std::sync::{Arc, LazyLock};
 
-use axum::Router;
+use axum::{Router, extract::State};
 use http::Method;
 #[cfg(test)]
 use utoipa::openapi::Paths;
@@ -23,6 +23,9 @@ use crate::Context;
 
 /// Part of the routes.
 type Routes = OpenApiRouter<Arc<Context>>;
+
+/// What every handler is given.
+type InContext = State<Arc<Context>>;
 
 /// All of them.
 fn routes() -> Routes {

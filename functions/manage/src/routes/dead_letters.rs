@@ -56,7 +56,6 @@ const TEXT_CHARS_MAX: usize = 400;
 /// (6,291,556 bytes) for the answer, of which some are left to what else is said of the letter.
 const EVENT_BYTES_MAX: usize = 6_000_000;
 
-/// Where a page begins.
 fn position_of(page: &Page) -> Option<Position> {
     page.after.as_deref().and_then(Position::parse)
 }
@@ -153,7 +152,6 @@ impl<'l> Look<'l> {
     }
 }
 
-/// A page of dead letters, without their events, in the order of their objects' names.
 pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) -> Answer {
     let (wanted, redriven) = wanted_by(page)?;
     let choice = Choice::of(context, key, wanted, redriven).await?;
@@ -172,7 +170,6 @@ pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) 
     Ok(answer(context, key, "deadLetters", page, json!({"value": found}), next))
 }
 
-/// How many there are, by reason and event type, of those that one request gets through.
 pub(super) async fn count(context: &Context, key: &SubscriptionKey, page: &Page) -> Answer {
     let (wanted, redriven) = wanted_by(page)?;
     let choice = Choice::of(context, key, wanted, redriven).await?;
@@ -220,7 +217,6 @@ fn cut(text: &str) -> String {
     text.chars().take(TEXT_CHARS_MAX).collect()
 }
 
-/// One dead letter, with its event.
 pub(super) async fn show(context: &Context, key: &SubscriptionKey, id: &str) -> Answer {
     let position = Position::parse(id).ok_or_else(|| {
         let rule = "must be the id of a dead letter, as a list gives it, but is";

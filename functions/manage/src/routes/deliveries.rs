@@ -61,10 +61,7 @@ pub(super) async fn show(context: &Context, key: &SubscriptionKey, id: Uuid) -> 
 }
 
 /// The state of a delivery of that event subscription.
-///
-/// # Errors
-///
-/// 404 when it has none.
+/// Fails with 404 if it has none.
 pub(super) async fn existing(
     context: &Context,
     subscription: &EventSubscription,

@@ -48,11 +48,7 @@ pub(super) async fn gate(
     Ok(next.run(request).await)
 }
 
-/// Lets a request through to a route, or refuses it.
-///
-/// # Errors
-///
-/// 403.
+/// Lets a request through to a route, or refuses it with 403.
 fn admit(authorization: Authorization, request: &Arrival, route: &Route) -> Result<(), Reply> {
     // A principal that may invoke the function may do what its API does.
     if request.is_invocation {

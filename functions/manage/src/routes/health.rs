@@ -23,7 +23,6 @@ const COUNTED_MAX: usize = 20_000;
 /// Event subscriptions of a page that are looked at at the same time.
 const AT_ONCE: usize = 8;
 
-/// What is known of its health.
 pub(super) async fn show(context: &Context, key: &SubscriptionKey) -> Answer {
     let (topic, subscription) = subscriptions::existing(context, key).await?;
     let health = context.healths.load(key, subscription.endpoint_uid()).await?;
@@ -71,7 +70,6 @@ async fn waiting(context: &Context, subscription: &EventSubscription) -> Result<
     }))
 }
 
-/// A page of the healths of a topic's event subscriptions, by name.
 pub(super) async fn list(context: &Context, topic: &str, page: &Page) -> Answer {
     let topic = topics::existing(context, topic).await?;
     // At most 500, in the order of their names.

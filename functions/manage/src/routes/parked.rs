@@ -127,7 +127,6 @@ impl One {
     }
 }
 
-/// Some of the parked deliveries, in no order that means anything.
 pub(super) async fn list(context: &Context, page: &Page) -> Answer {
     let filter = |name| page.filter(name).map(str::to_owned);
     let chosen = Chosen { ids: None, topic: filter(TOPIC), subscription: filter(SUBSCRIPTION) };
@@ -136,12 +135,10 @@ pub(super) async fn list(context: &Context, page: &Page) -> Answer {
     Ok(answer(context, "/parked", page, documents, next.as_ref()))
 }
 
-/// Sends parked deliveries to their retry queues now.
 pub(super) async fn release(context: &Context, page: &Page, input: &Value) -> Answer {
     change(context, "/parked:release", page, input, Action::Release).await
 }
 
-/// Ends parked deliveries: they become dead letters or are dropped.
 pub(super) async fn cancel(context: &Context, page: &Page, input: &Value) -> Answer {
     change(context, "/parked:cancel", page, input, Action::Cancel).await
 }

@@ -127,7 +127,6 @@ async fn listed(look: &mut Look<'_>, most: usize) -> Result<Vec<Value>, PortErro
     Ok(listed)
 }
 
-/// One message, its body included.
 pub(super) async fn show(context: &Context, id: &str) -> Answer {
     let mut look = Look::new(context);
     let found = find(&mut look, id).await;
@@ -225,7 +224,6 @@ impl Chosen {
     }
 }
 
-/// Sends messages back to where they belong.
 pub(super) async fn resend(context: &Context, input: &Value) -> Answer {
     let (chosen, to) = read(input, true)?;
     handle(context, &chosen, Action::Resend(to)).await

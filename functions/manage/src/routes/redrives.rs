@@ -196,7 +196,6 @@ async fn tick(context: &Context, job: &Job) -> Result<(), PortError> {
     send_back(context, Queue::Redrive, Outgoing { body, group, delay_s }).await
 }
 
-/// A page of the event subscription's jobs, the newest first.
 pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) -> Answer {
     subscriptions::existing(context, key).await?;
     let mut jobs = context.redrives.jobs(key).await?;
@@ -222,7 +221,6 @@ fn place_of(token: &str) -> Option<(Timestamp, Uuid)> {
     Some((Timestamp::from_millis(millis.parse().ok()?), id.parse().ok()?))
 }
 
-/// One job.
 pub(super) async fn get(context: &Context, key: &SubscriptionKey, id: &str) -> Answer {
     Ok(Reply::ok(document(&existing(context, key, id).await?)))
 }

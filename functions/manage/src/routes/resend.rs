@@ -29,7 +29,6 @@ use crate::{Context, Reply, TRIES_MAX};
 /// of parked ones go out one after the other.
 const LATE: Duration = Duration::from_secs(6);
 
-/// Has a waiting delivery attempted now.
 pub(super) async fn resend(context: &Context, key: &SubscriptionKey, id: Uuid) -> Answer {
     let (_, subscription) = subscriptions::existing(context, key).await?;
     pauses::refuse_paused(context, &subscription)?;

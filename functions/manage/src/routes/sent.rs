@@ -68,7 +68,6 @@ impl Names {
 /// The topic that a path names.
 pub(super) struct InTopic(pub(super) String);
 
-/// The event subscription that a path names.
 pub(super) struct Named(pub(super) SubscriptionKey);
 
 /// What else a path names.
@@ -125,7 +124,6 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 
 /// The rest of a request.
 pub(super) struct Sent {
-    /// The headers.
     pub(super) headers: HeaderMap,
     /// The query, without its `?`.
     pub(super) query: String,

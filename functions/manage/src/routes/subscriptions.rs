@@ -40,7 +40,6 @@ const ALWAYS_FITS_BYTES: usize = CONFIGURATION_BYTES_MAX / SUBSCRIPTIONS_MAX;
 /// change; the rest is for the function's start and the table.
 const ANSWER_WITHIN: Duration = Duration::from_secs(27);
 
-/// A page of a topic's event subscriptions, by name.
 pub(super) async fn list(context: &Context, topic: &str, page: &Page) -> Answer {
     let topic = topics::existing(context, topic).await?;
     // At most 500, in the order of their names.
@@ -52,13 +51,11 @@ pub(super) async fn list(context: &Context, topic: &str, page: &Page) -> Answer 
     Ok(Reply::ok(page.write(&url, found.collect())))
 }
 
-/// One event subscription.
 pub(super) async fn get(context: &Context, key: &SubscriptionKey) -> Answer {
     let (topic, subscription) = existing(context, key).await?;
     Ok(Reply::ok(document(context, &topic, &subscription)).tagged(subscription.etag))
 }
 
-/// The URL of its endpoint, query included.
 pub(super) async fn full_url(context: &Context, key: &SubscriptionKey) -> Answer {
     let (_, subscription) = existing(context, key).await?;
     let url = resource::full_url(&subscription);
@@ -68,13 +65,11 @@ pub(super) async fn full_url(context: &Context, key: &SubscriptionKey) -> Answer
     })
 }
 
-/// Its delivery attributes, secret values included.
 pub(super) async fn delivery_attributes(context: &Context, key: &SubscriptionKey) -> Answer {
     let (_, subscription) = existing(context, key).await?;
     Ok(Reply::ok(resource::delivery_attributes(&subscription)))
 }
 
-/// The secrets with which its requests are signed.
 pub(super) async fn signing_secrets(context: &Context, key: &SubscriptionKey) -> Answer {
     let (_, subscription) = existing(context, key).await?;
     let signing = subscription.signing.ok_or_else(|| not_signed(key))?;
@@ -199,7 +194,6 @@ pub(super) async fn write(
     Err(Reply::too_many_changes())
 }
 
-/// Answers for an event subscription that was written.
 async fn written(
     context: &Context,
     topic: &Topic,

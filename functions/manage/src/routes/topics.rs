@@ -16,7 +16,6 @@ use serde_json::Value;
 use super::{Answer, Change, stored_by};
 use crate::{Context, Reply, TRIES_MAX, page::Page, precondition::Precondition};
 
-/// A page of the topics, by name.
 pub(super) async fn list(context: &Context, page: &Page) -> Answer {
     let topics = context.topics.topics(page.after.as_deref(), page.most() + 1).await?;
     let found = topics.iter().map(|topic| (topic.name.as_str(), document(context, topic)));
@@ -24,7 +23,6 @@ pub(super) async fn list(context: &Context, page: &Page) -> Answer {
     Ok(Reply::ok(page.write(&url, found.collect())))
 }
 
-/// One topic.
 pub(super) async fn get(context: &Context, name: &str) -> Answer {
     let topic = existing(context, name).await?;
     Ok(Reply::ok(document(context, &topic)).tagged(topic.etag))
@@ -71,7 +69,6 @@ pub(super) async fn write(
     Err(Reply::too_many_changes())
 }
 
-/// Answers for a topic that was written.
 async fn written(context: &Context, topic: &Topic, is_new: bool) -> Reply {
     let (name, verb) = (&topic.name, if is_new { "created" } else { "replaced" });
     tracing::info!(topic.name = %name, "topic {name} {verb}");
@@ -130,7 +127,6 @@ pub(super) async fn delete(context: &Context, name: &str, precondition: &Precond
     Err(Reply::too_many_changes())
 }
 
-/// Both access keys of a topic.
 pub(super) async fn list_keys(context: &Context, topic: &str) -> Answer {
     existing(context, topic).await?;
     Ok(Reply::ok(resource::write_keys(&stored_keys(context, topic).await?)))
@@ -156,13 +152,11 @@ pub(super) async fn regenerate_key(context: &Context, name: &str, document: &Val
     Err(Reply::too_many_changes())
 }
 
-/// The keys of a topic that is there.
 async fn stored_keys(context: &Context, topic: &str) -> Result<AccessKeys, Reply> {
     let found = context.keys.keys(topic).await?;
     found.map(|(keys, _)| keys).ok_or_else(|| Reply::no_topic(topic))
 }
 
-/// The topic of that name.
 pub(super) async fn existing(context: &Context, name: &str) -> Result<Topic, Reply> {
     context.configuration.topic(name).await?.ok_or_else(|| Reply::no_topic(name))
 }

@@ -99,7 +99,6 @@ fn unpublishable(refused: PublishError) -> Reply {
     Reply::error(refused.status(), refused.detail(), format!("{}.", chain(&refused)))
 }
 
-/// Says of sample events whether a filter wants them, and which part of it refuses them.
 pub(super) async fn test(
     context: &Context,
     topic: &str,
@@ -120,7 +119,6 @@ pub(super) async fn test(
     tested.map(Reply::ok).map_err(unpublishable)
 }
 
-/// Says of an event which event subscriptions of the topic want it, and why the others do not.
 pub(super) async fn explain(
     context: &Context,
     topic: &str,

@@ -34,7 +34,6 @@ const PARTS_MAX: usize = 100;
 /// A request that was answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// The answer to all of its events.
     pub answer: Answer,
     /// The attempts that its deliveries have had before it.
     pub made: u32,
@@ -80,7 +79,6 @@ pub struct Bisection<'r> {
     /// Whether nothing more is sent: the endpoint itself has failed.
     is_over: bool,
     events: Vec<EventIndex>,
-    /// What each of those has met so far.
     met: Vec<Met>,
 }
 
@@ -186,7 +184,6 @@ impl<'r> Bisection<'r> {
         self.next = std::mem::take(&mut self.next).into_iter().flat_map(going_on).collect();
     }
 
-    /// The events of a group.
     pub fn events(&self, group: &Group) -> &[EventIndex] {
         &self.events[group.events.clone()]
     }
@@ -255,7 +252,6 @@ impl<'r> Bisection<'r> {
         self.met[place] = Met { event, answer, requests, last_at, is_separable };
     }
 
-    /// What the events of each of so many deliveries have met.
     pub fn into_met(self, deliveries: usize) -> Vec<Vec<Met>> {
         let mut all = vec![Vec::new(); deliveries];
         self.events.iter().zip(self.met).for_each(|(at, met)| all[at.delivery].push(met));
@@ -263,7 +259,6 @@ impl<'r> Bisection<'r> {
     }
 }
 
-/// Whether an answer ends the events that it is about.
 fn ends(rules: Rules<'_>, answer: Answer) -> bool {
     rules.policy.rule(rules.profile, rules.kind, answer.status, answer.outcome) == Rule::End
 }

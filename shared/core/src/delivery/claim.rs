@@ -39,10 +39,7 @@ pub fn encode(events: &[Box<RawValue>]) -> Vec<u8> {
 }
 
 /// Reads an object.
-///
-/// # Errors
-///
-/// The object is neither empty nor a JSON array.
+/// Fails if the object is neither empty nor a JSON array.
 pub fn decode(object: &[u8]) -> Result<Payload, serde_json::Error> {
     if object == ENDED {
         return Ok(Payload::Ended);

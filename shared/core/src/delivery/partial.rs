@@ -38,7 +38,6 @@ impl Met {
 /// Events that end before the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// The answer that ended them.
     pub answer: Answer,
     pub reason: EndReason,
     /// See [`Met::requests`].

@@ -29,7 +29,6 @@ use crate::retry::outcome::{Answer, Outcome};
 /// The most bytes of a body that are read.
 pub const RESULTS_BYTES_MAX: usize = 64 * 1_024;
 
-/// The body of an accepted response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResponseBody {
     pub bytes: Vec<u8>,
@@ -170,7 +169,6 @@ impl<'e> Index<'e> {
 /// What results say, by what they name.
 struct Said<'b> {
     by_name: HashMap<Name<'b>, Wish>,
-    /// Whether there is one that names nothing.
     names_nothing: bool,
 }
 

@@ -56,7 +56,6 @@ pub struct SubscriptionFacts {
 /// What happens to a delivery now.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plan {
-    /// An attempt.
     Attempt {
         /// Whether its endpoint is slow, so that its requests under way are counted.
         leased: bool,

@@ -22,7 +22,6 @@ pub enum Stage {
     Identity,
     /// The token endpoint gave no answer.
     TokenUnreachable,
-    /// The token endpoint refused the client.
     TokenRefused,
     /// The token endpoint's answer has no token that can be used.
     TokenUnusable,

@@ -50,7 +50,6 @@ pub struct RedriveFilter {
     /// With this reason, as the record says it.
     pub reason: Option<String>,
     pub event_type: Option<String>,
-    /// Of the event with this id.
     pub event_id: Option<String>,
 }
 
@@ -69,7 +68,6 @@ impl RedriveFilter {
         self.reason.is_none() && self.event_type.is_none() && self.event_id.is_none()
     }
 
-    /// Whether it selects objects written at that time.
     pub fn has_time(&self, written_at: Timestamp) -> bool {
         self.from.is_none_or(|from| from <= written_at) && self.to.is_none_or(|to| written_at <= to)
     }
@@ -184,7 +182,6 @@ pub struct Job {
 pub enum Verdict {
     Send,
     NotWanted,
-    /// Redriven as often as the job allows.
     RedrivenTooOften,
     /// An earlier job has sent it to the same event subscription.
     SentBefore,

@@ -44,7 +44,6 @@ pub struct Entry {
     pub attempts_made: u32,
     /// The message group, or the partition key.
     pub key: Option<String>,
-    /// Members for an event bus.
     pub bus: Option<BusMembers>,
 }
 
@@ -61,7 +60,6 @@ pub struct BusMembers {
     pub trace_header: Option<String>,
 }
 
-/// The index of one event in the deliveries of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventIndex {
     /// The delivery, from 0.

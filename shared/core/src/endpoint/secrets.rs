@@ -24,12 +24,10 @@ pub struct ClientSecrets {
     pub entra: Option<EntraClient>,
 }
 
-/// A client of Entra ID.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EntraClient {
     pub client_id: String,
-    /// The name of its secret.
     pub secret: String,
 }
 

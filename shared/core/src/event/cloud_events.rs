@@ -25,10 +25,7 @@ const NO_NAME: &str = "is no name of an extension attribute: 1 to 20 of a-z and 
 
 /// Reads the body of a publish in CloudEvents 1.0: an event, or an array of events. Both are
 /// accepted under either content type, because the Azure SDKs send both ways.
-///
-/// # Errors
-///
-/// [`ParseError`] for the first event that is refused: then the whole body is.
+/// The first event that is refused fails the whole body.
 pub fn parse(body: &[u8]) -> Result<Vec<ParsedEvent<'_>>, ParseError> {
     parse_up_to(body, EVENTS_MAX)
 }

@@ -25,11 +25,8 @@ pub struct Stamps<'s> {
 
 /// Reads the body of a publish to the topic with that id and mapping: an object or an array of
 /// objects, of any members.
-///
-/// # Errors
-///
-/// [`ParseError`] for the first event that lacks a mapped member without a default, or has it in an
-/// unusable form: then the whole body is refused.
+/// The first event that lacks a mapped member without a default, or has it in an unusable form,
+/// fails the whole body.
 pub fn parse<'a>(
     body: &'a [u8],
     topic_id: &'a str,

@@ -77,7 +77,6 @@ fn zone(text: &[u8]) -> Option<Zone> {
     }
 }
 
-/// A number of up to four digits.
 fn number(digits: &[u8]) -> Option<u16> {
     digits.iter().try_fold(0, |sum, digit| {
         digit.is_ascii_digit().then(|| sum * 10 + u16::from(digit - b'0'))

@@ -34,10 +34,7 @@ pub(super) struct Envelope<'a> {
 ///
 /// It is strict, as Event Grid is: an unknown member is refused, so that a publisher's misspelling
 /// is never lost silently.
-///
-/// # Errors
-///
-/// [`ParseError`] for the first event that is refused: then the whole body is.
+/// The first event that is refused fails the whole body.
 pub fn parse<'a>(body: &'a [u8], topic_id: &'a str) -> Result<Vec<ParsedEvent<'a>>, ParseError> {
     reader::read(body, Shape::Array, EVENTS_MAX, |object| event(object, topic_id))
 }

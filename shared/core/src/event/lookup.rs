@@ -23,7 +23,6 @@ struct Node {
     children: BTreeMap<Box<str>, usize>,
 }
 
-/// A requested path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PathId(usize);
 

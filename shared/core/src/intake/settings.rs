@@ -39,9 +39,7 @@ pub enum Envelope {
 pub enum Carries {
     /// An application's own message: the data of one event.
     Messages,
-    /// An event of EventBridge.
     EventBridge,
-    /// A notification of S3.
     S3,
 }
 

@@ -16,7 +16,6 @@ use crate::{
 /// The header, and the query parameter, that carry an access key.
 pub const KEY: &str = "aeg-sas-key";
 
-/// The header that carries a SAS token.
 pub const TOKEN: &str = "aeg-sas-token";
 
 /// The parts of a request that authentication needs.
@@ -44,10 +43,7 @@ const KEY_BYTES_MAX: usize = 256;
 impl Credentials {
     /// The credentials of a request, before anything is known of its topic. A request without
     /// credentials, or with some that can't be any topic's, is refused here at the cost of no read.
-    ///
-    /// # Errors
-    ///
-    /// [`PublishError`] with status 401. It never repeats a key or a signature.
+    /// Errors never repeat a key or a signature.
     pub fn of(asked: &AccessRequest<'_>) -> Result<Self, PublishError> {
         Ok(Self(match credentials(asked)? {
             Given::Key(key) => {
@@ -76,10 +72,7 @@ impl Credentials {
 ///
 /// Source: Event Grid, "Authenticate publishing clients with access keys and shared access
 /// signatures".
-///
-/// # Errors
-///
-/// [`PublishError`] with status 401. It never repeats a key or a signature.
+/// Errors never repeat a key or a signature.
 pub fn authenticate(
     topic: &Topic,
     keys: &AccessKeys,

@@ -18,10 +18,7 @@ use crate::{
 
 /// The verdict of every event subscription, in their order, on an event that is published at `now`.
 /// `event` is its text.
-///
-/// # Errors
-///
-/// [`PublishError`] for an event that a publish would refuse.
+/// Fails for an event that a publish would refuse.
 pub fn explain(
     topic: &Topic,
     subscriptions: &[Arc<EventSubscription>],

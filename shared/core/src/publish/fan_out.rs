@@ -63,7 +63,6 @@ mod pair {
 /// Why a piece or a stored publish could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
-    /// Not the JSON of one.
     #[error("it is not of the form of {0}")]
     Form(&'static str, #[source] serde_json::Error),
     /// Written by a newer Gridpost.
@@ -131,7 +130,6 @@ pub fn key(publish: Uuid) -> String {
     format!("publishes/{publish}")
 }
 
-/// A publish as it is stored.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Stored<'s> {

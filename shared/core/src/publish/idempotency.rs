@@ -100,11 +100,7 @@ impl RecordKey {
 impl Keyed {
     /// The key of a request, and what is sent under it; `None` where the topic heeds no keys, or the
     /// request has none.
-    ///
-    /// # Errors
-    ///
-    /// [`PublishError::KeyUnusable`]: a key that was dropped in silence would promise what nothing
-    /// keeps.
+    /// An unusable key fails: dropped in silence, it would promise what nothing keeps.
     pub fn of(
         topic: &Topic,
         headers: &HeaderMap,
@@ -141,11 +137,7 @@ impl Keyed {
     }
 
     /// What request `by` does, if that is stored under its key.
-    ///
-    /// # Errors
-    ///
-    /// [`PublishError::KeyReused`] for other content under the same key, and
-    /// [`PublishError::UnderWay`] while another request is at it.
+    /// Fails for other content under the same key, and while another request is at it.
     pub fn next(
         &self,
         stored: Option<&Record>,

@@ -44,7 +44,6 @@ pub struct Recipient<'m> {
     pub uid: Uuid,
     /// How many events one request may carry.
     pub batching: Batching,
-    /// The form of its deliveries.
     pub form: Form,
     /// The positions of its events in the request, ascending, at least one.
     pub events: Cow<'m, [usize]>,

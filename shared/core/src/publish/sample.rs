@@ -20,20 +20,14 @@ const FOUND_CHARS_MAX: usize = 256;
 
 /// Tests one event, or an array of them, against a filter of that topic. The answer has a verdict
 /// for each event, in order.
-///
-/// # Errors
-///
-/// [`PublishError`] for events that a publish would refuse too.
+/// Fails for events that a publish would refuse.
 pub fn test(topic: &Topic, filter: &Filter, events: &Value) -> Result<Value, PublishError> {
     test_text(topic, filter, &events.to_string())
 }
 
 /// The same for the text of events: a parsed value would have lost details for which a publish
 /// refuses or accepts them.
-///
-/// # Errors
-///
-/// [`PublishError`] for events that a publish would refuse too.
+/// Fails for events that a publish would refuse.
 pub fn test_text(topic: &Topic, filter: &Filter, events: &str) -> Result<Value, PublishError> {
     let body = match events.starts_with('[') {
         true => Cow::Borrowed(events),

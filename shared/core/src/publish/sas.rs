@@ -67,11 +67,6 @@ pub enum TokenError {
 }
 
 impl<'a> Token<'a> {
-    /// Reads a token.
-    ///
-    /// # Errors
-    ///
-    /// [`TokenError::Malformed`] and [`TokenError::Expiry`].
     pub fn parse(text: &'a str) -> Result<Self, TokenError> {
         use TokenError::Malformed;
         let mut members = text.split('&');
@@ -115,10 +110,6 @@ impl<'a> Token<'a> {
     /// and host are not compared: one deployment has several names (its own, custom domains,
     /// proxies), and the key belongs to one topic anyway. Nor is the query: SDKs add one that is
     /// not the request's.
-    ///
-    /// # Errors
-    ///
-    /// [`TokenError::Expired`] and [`TokenError::OtherResource`].
     pub fn check(&self, resource: &str, path: &str, now: Timestamp) -> Result<(), TokenError> {
         if self.expires_at <= now {
             return Err(TokenError::Expired(self.expires_at));

@@ -36,10 +36,7 @@ pub struct Trial {
 
 /// The trial of an event, by itself or in an array of one, published at `now`; `None` if it is not
 /// one event. `id` is for the publish, and for an event of a schema without ids.
-///
-/// # Errors
-///
-/// [`PublishError`] for an event that a publish would refuse too.
+/// Fails for an event that a publish would refuse.
 pub fn trial(
     topic: &Topic,
     subscription: &EventSubscription,

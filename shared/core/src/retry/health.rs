@@ -138,7 +138,6 @@ pub struct Health {
     pub revision: u64,
 }
 
-/// Failures in a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Row {
@@ -176,7 +175,6 @@ pub struct Delayed {
     pub status: Option<u16>,
 }
 
-/// A claimed probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Probe {
@@ -203,7 +201,6 @@ pub struct Cause {
     pub status: Option<u16>,
 }
 
-/// The state of a health at a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HealthState {
     Healthy,

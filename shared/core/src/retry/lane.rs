@@ -56,7 +56,6 @@ const ANSWER_GUESSED: Duration = Duration::from_secs(5);
 /// A new answer has this weight, as one part in so many, in the average time of an answer.
 const AVERAGED_OVER: u32 = 20;
 
-/// The settings of a deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneSettings {
     /// How long a request must be unanswered to count as slow.
@@ -216,7 +215,6 @@ impl Slowness {
         Self { votes: 0, votes_since: None, marked_until: None, answers, ..self.clone() }
     }
 
-    /// The leases of others that still count.
     fn leases_of_others(&self, holder: Uuid, now: Timestamp) -> Vec<Lease> {
         let counts = |lease: &&Lease| lease.holder != holder && now < lease.until;
         self.leases.iter().filter(counts).copied().collect()

@@ -20,15 +20,15 @@ pub const LATE_RESPONSE_WAIT: Duration = Duration::from_secs(180);
     Clone,
     Copy,
     Debug,
-    Display,
     PartialEq,
     Eq,
     PartialOrd,
     Ord,
     Hash,
+    Display,
+    VariantArray,
     Serialize,
     Deserialize,
-    VariantArray,
 )]
 pub enum Outcome {
     Delivered,
@@ -46,7 +46,6 @@ pub enum Outcome {
     PayloadTooLarge,
     /// 429 or 503.
     Busy,
-    /// The resource is disabled.
     Disabled,
     /// The resource's quota is reached.
     Full,
@@ -116,7 +115,6 @@ impl FromStr for Outcome {
 #[error("'{0}' is no outcome; the names are those of lastDeliveryOutcome, e.g. TimedOut")]
 pub struct UnknownOutcome(String);
 
-/// The answer to one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub outcome: Outcome,

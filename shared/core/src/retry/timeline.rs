@@ -22,7 +22,6 @@ use crate::{
 /// The scenario to simulate.
 #[derive(Clone, Debug)]
 pub struct Question<'a> {
-    /// The rules for the delivery.
     pub rules: Rules<'a>,
     /// What happens if it comes during a probation caused by a client error.
     pub probation_policy: ProbationPolicy,
@@ -35,7 +34,6 @@ pub struct Question<'a> {
     pub dice: f64,
 }
 
-/// One attempt of the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// Its number, from 1.
@@ -47,7 +45,6 @@ pub struct Attempt {
     pub because: Option<DelayReason>,
 }
 
-/// How the delivery ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Delivered,

@@ -91,7 +91,6 @@ pub enum Client {
     Deployment,
 }
 
-/// A client's secret.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all_fields = "camelCase")]
 pub enum ClientSecret {
@@ -111,7 +110,6 @@ impl Authentication {
 }
 
 impl Grant {
-    /// Where tokens are asked for.
     pub fn token_url(&self) -> String {
         match self {
             Self::OAuth2 { token_url, .. } => token_url.clone(),
@@ -137,10 +135,7 @@ impl Grant {
 
 impl ClientCredentials {
     /// Who asks: the client's id, and its secret or where that is.
-    ///
-    /// # Errors
-    ///
-    /// [`SecretRefused`]: settings may have changed since the event subscription was written.
+    /// It may be refused: settings may have changed since the event subscription was written.
     pub fn client(&self, secrets: &ClientSecrets) -> Result<(String, ClientSecret), SecretRefused> {
         match &self.client {
             Client::Deployment => {

@@ -39,7 +39,6 @@ pub struct Pause {
     /// Who asked for it, as far as the API knows: the ARN of an IAM principal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Whether time-to-live goes on meanwhile.
     pub time_to_live_runs: bool,
 }
 

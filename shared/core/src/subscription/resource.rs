@@ -90,7 +90,6 @@ pub struct Consent {
 }
 
 impl Consent {
-    /// The stored result for an event subscription.
     pub fn of(existing: &EventSubscription) -> Self {
         Self {
             state: existing.provisioning_state,
@@ -116,7 +115,6 @@ pub struct Settings {
     /// When it stops matching events.
     pub expires_at: Option<Timestamp>,
     pub delivery_attributes: Vec<DeliveryAttribute>,
-    /// Whether requests are to be signed.
     pub is_signed: bool,
     /// The secrets they are signed with, if it already has some.
     pub signing: Option<Signing>,
@@ -185,10 +183,7 @@ pub fn check_name(name: &str) -> Result<(), Problem> {
 }
 
 /// Reads only a retry policy: the object that a document has as `properties.retryPolicy`.
-///
-/// # Errors
-///
-/// Every problem of the object, with paths that begin with `retryPolicy`.
+/// Paths of problems begin with `retryPolicy`.
 pub fn read_retry_policy(policy: Value, profile: ProfileName) -> Result<RetryPolicy, Problems> {
     let document = serde_json::json!({ "retryPolicy": policy });
     let mut problems = Problems::default();
@@ -198,10 +193,7 @@ pub fn read_retry_policy(policy: Value, profile: ProfileName) -> Result<RetryPol
 }
 
 /// Reads only the filter of a document's `properties`, in either of its forms.
-///
-/// # Errors
-///
-/// Every problem of the filter, with paths that begin with `properties`.
+/// Paths of problems begin with `properties`.
 pub fn read_filter(properties: &Value) -> Result<Filter, Problems> {
     let mut problems = Problems::default();
     let filter = Object::at("properties".to_owned(), properties, &mut problems)

@@ -1,23 +1,13 @@
 //! Dead letters, and the jobs that send them again.
 
-use std::sync::Arc;
-
-use axum::extract::State;
 use utoipa_axum::routes;
 
-use super::Routes;
-use crate::{
-    Context,
-    routes::{
-        Answer, dead_letters,
-        openapi::{
-            Conflicts, DeadLetterCount, DeadLetterList, DeadLetterShown, DeadLettersPurged,
-            InSubscription, Missing, NotDocument, OfDeadLetter, OfDeadLetters, OfRedrive, Paging,
-            PurgeDeadLettersInput, Redrive, RedriveList, Refused,
-        },
-        redrives,
-        sent::{Id, Named, Sent},
-    },
+use super::{InContext, Routes};
+use crate::routes::{
+    Answer, dead_letters,
+    openapi::*,
+    redrives,
+    sent::{Id, Named, Sent},
 };
 
 pub(super) fn routes() -> Routes {
@@ -45,7 +35,7 @@ pub(super) fn routes() -> Routes {
         Refused, Missing, Conflicts
     )
 )]
-async fn list(State(context): State<Arc<Context>>, Named(key): Named, sent: Sent) -> Answer {
+async fn list(context: InContext, Named(key): Named, sent: Sent) -> Answer {
     dead_letters::list(&context, &key, &sent.page_of(dead_letters::LIST)?).await
 }
 
@@ -62,7 +52,7 @@ async fn list(State(context): State<Arc<Context>>, Named(key): Named, sent: Sent
         Refused, Missing, Conflicts
     )
 )]
-async fn count(State(context): State<Arc<Context>>, Named(key): Named, sent: Sent) -> Answer {
+async fn count(context: InContext, Named(key): Named, sent: Sent) -> Answer {
     dead_letters::count(&context, &key, &sent.page_of(dead_letters::LIST)?).await
 }
 
@@ -77,7 +67,7 @@ async fn count(State(context): State<Arc<Context>>, Named(key): Named, sent: Sen
         Refused, Missing, Conflicts
     )
 )]
-async fn get(State(context): State<Arc<Context>>, Named(key): Named, Id(id): Id) -> Answer {
+async fn get(context: InContext, Named(key): Named, Id(id): Id) -> Answer {
     dead_letters::show(&context, &key, &id).await
 }
 
@@ -94,7 +84,7 @@ async fn get(State(context): State<Arc<Context>>, Named(key): Named, Id(id): Id)
         Refused, Missing, Conflicts, NotDocument
     )
 )]
-async fn purge(State(context): State<Arc<Context>>, Named(key): Named, sent: Sent) -> Answer {
+async fn purge(context: InContext, Named(key): Named, sent: Sent) -> Answer {
     let page = sent.page_of(dead_letters::PURGE)?;
     dead_letters::purge(&context, &key, &page, &sent.document()?).await
 }
@@ -111,7 +101,7 @@ async fn purge(State(context): State<Arc<Context>>, Named(key): Named, sent: Sen
         Refused, Missing, Conflicts, NotDocument
     )
 )]
-async fn redrive(State(context): State<Arc<Context>>, Named(key): Named, sent: Sent) -> Answer {
+async fn redrive(context: InContext, Named(key): Named, sent: Sent) -> Answer {
     sent.check_query()?;
     redrives::start(&context, &key, &sent.document()?).await
 }
@@ -124,11 +114,7 @@ async fn redrive(State(context): State<Arc<Context>>, Named(key): Named, sent: S
     params(InSubscription, Paging),
     responses((status = 200, description = "The page.", body = RedriveList), Refused, Missing)
 )]
-async fn list_redrives(
-    State(context): State<Arc<Context>>,
-    Named(key): Named,
-    sent: Sent,
-) -> Answer {
+async fn list_redrives(context: InContext, Named(key): Named, sent: Sent) -> Answer {
     redrives::list(&context, &key, &sent.page_of(redrives::LIST)?).await
 }
 
@@ -140,7 +126,7 @@ async fn list_redrives(
     params(InSubscription, OfRedrive),
     responses((status = 200, description = "The job.", body = Redrive), Refused, Missing)
 )]
-async fn get_redrive(State(context): State<Arc<Context>>, Named(key): Named, Id(id): Id) -> Answer {
+async fn get_redrive(context: InContext, Named(key): Named, Id(id): Id) -> Answer {
     redrives::get(&context, &key, &id).await
 }
 
@@ -156,11 +142,7 @@ async fn get_redrive(State(context): State<Arc<Context>>, Named(key): Named, Id(
         Refused, Missing, Conflicts
     )
 )]
-async fn cancel_redrive(
-    State(context): State<Arc<Context>>,
-    Named(key): Named,
-    Id(id): Id,
-) -> Answer {
+async fn cancel_redrive(context: InContext, Named(key): Named, Id(id): Id) -> Answer {
     redrives::cancel(&context, &key, &id).await
 }
 
@@ -176,12 +158,7 @@ async fn cancel_redrive(
         Refused, Missing, Conflicts, NotDocument
     )
 )]
-async fn resume_redrive(
-    State(context): State<Arc<Context>>,
-    Named(key): Named,
-    Id(id): Id,
-    sent: Sent,
-) -> Answer {
+async fn resume_redrive(context: InContext, Named(key): Named, Id(id): Id, sent: Sent) -> Answer {
     sent.check_query()?;
     redrives::resume(&context, &key, &id, &sent.document()?).await
 }

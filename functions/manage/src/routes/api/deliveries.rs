@@ -1,22 +1,13 @@
 //! Deliveries that have failed, and the health of their endpoint.
 
-use std::sync::Arc;
-
-use axum::extract::State;
 use utoipa_axum::routes;
 
-use super::Routes;
-use crate::{
-    Context,
-    routes::{
-        Answer, deliveries, health,
-        openapi::{
-            Conflicts, DeliveryCount, DeliveryList, DeliveryShown, Health, HealthList,
-            InSubscription, InTopics, Missing, OfDelivery, Paging, Refused, Resent,
-        },
-        resend,
-        sent::{DeliveryId, InTopic, Named, Sent},
-    },
+use super::{InContext, Routes};
+use crate::routes::{
+    Answer, deliveries, health,
+    openapi::*,
+    resend,
+    sent::{DeliveryId, InTopic, Named, Sent},
 };
 
 pub(super) fn routes() -> Routes {
@@ -43,7 +34,7 @@ pub(super) fn routes() -> Routes {
         Refused, Missing
     )
 )]
-async fn list(State(context): State<Arc<Context>>, Named(key): Named, sent: Sent) -> Answer {
+async fn list(context: InContext, Named(key): Named, sent: Sent) -> Answer {
     deliveries::list(&context, &key, &sent.page()?).await
 }
 
@@ -60,7 +51,7 @@ async fn list(State(context): State<Arc<Context>>, Named(key): Named, sent: Sent
         Refused, Missing
     )
 )]
-async fn count(State(context): State<Arc<Context>>, Named(key): Named, sent: Sent) -> Answer {
+async fn count(context: InContext, Named(key): Named, sent: Sent) -> Answer {
     deliveries::count(&context, &key, &sent.page()?).await
 }
 
@@ -76,11 +67,7 @@ async fn count(State(context): State<Arc<Context>>, Named(key): Named, sent: Sen
         Refused, Missing
     )
 )]
-async fn get(
-    State(context): State<Arc<Context>>,
-    Named(key): Named,
-    DeliveryId(id): DeliveryId,
-) -> Answer {
+async fn get(context: InContext, Named(key): Named, DeliveryId(id): DeliveryId) -> Answer {
     deliveries::show(&context, &key, id).await
 }
 
@@ -95,11 +82,7 @@ async fn get(
         Refused, Missing, Conflicts
     )
 )]
-async fn resend_now(
-    State(context): State<Arc<Context>>,
-    Named(key): Named,
-    DeliveryId(id): DeliveryId,
-) -> Answer {
+async fn resend_now(context: InContext, Named(key): Named, DeliveryId(id): DeliveryId) -> Answer {
     resend::resend(&context, &key, id).await
 }
 
@@ -111,11 +94,7 @@ async fn resend_now(
     params(InTopics, Paging),
     responses((status = 200, description = "The page.", body = HealthList), Refused, Missing)
 )]
-async fn list_healths(
-    State(context): State<Arc<Context>>,
-    InTopic(topic): InTopic,
-    sent: Sent,
-) -> Answer {
+async fn list_healths(context: InContext, InTopic(topic): InTopic, sent: Sent) -> Answer {
     health::list(&context, &topic, &sent.page()?).await
 }
 
@@ -127,7 +106,7 @@ async fn list_healths(
     params(InSubscription),
     responses((status = 200, description = "The health.", body = Health), Refused, Missing)
 )]
-async fn get_health(State(context): State<Arc<Context>>, Named(key): Named) -> Answer {
+async fn get_health(context: InContext, Named(key): Named) -> Answer {
     health::show(&context, &key).await
 }
 
@@ -143,6 +122,6 @@ async fn get_health(State(context): State<Arc<Context>>, Named(key): Named) -> A
         Refused, Missing, Conflicts
     )
 )]
-async fn reset_health(State(context): State<Arc<Context>>, Named(key): Named) -> Answer {
+async fn reset_health(context: InContext, Named(key): Named) -> Answer {
     health::reset(&context, &key).await
 }

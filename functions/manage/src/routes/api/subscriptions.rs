@@ -1,25 +1,14 @@
 //! Event subscriptions.
 
-use std::sync::Arc;
-
-use axum::extract::State;
 use utoipa_axum::routes;
 
-use super::Routes;
-use crate::{
-    Context,
-    routes::{
-        Answer, Change,
-        openapi::{
-            Conflicts, DeliveryAttributes, EventSubscription, EventSubscriptionInput,
-            EventSubscriptionList, ExplainInput, FullUrl, Guard, InSubscription, InTopics, Missing,
-            NotDocument, Over, Paging, PauseInput, PauseStanding, Refused, RotateInput,
-            SigningSecrets, Stale, TestEventSent, Token, Validated,
-        },
-        pauses,
-        sent::{Caller, InTopic, Named, Sent},
-        subscriptions, trial, validation,
-    },
+use super::{InContext, Routes};
+use crate::routes::{
+    Answer, Change,
+    openapi::*,
+    pauses,
+    sent::{Caller, InTopic, Named, Sent},
+    subscriptions, trial, validation,
 };
 
 pub(super) fn routes() -> Routes {
@@ -47,7 +36,7 @@ pub(super) fn routes() -> Routes {
         Refused, Missing
     )
 )]
-async fn list(State(context): State<Arc<Context>>, InTopic(topic): InTopic, sent: Sent) -> Answer {
+async fn list(context: InContext, InTopic(topic): InTopic, sent: Sent) -> Answer {
     subscriptions::list(&context, &topic, &sent.page()?).await
 }
 
@@ -66,7 +55,7 @@ async fn list(State(context): State<Arc<Context>>, InTopic(topic): InTopic, sent
         Refused, Missing, Conflicts, Stale, NotDocument
     )
 )]
-async fn put(State(context): State<Arc<Context>>, Named(key): Named, sent: Sent) -> Answer {
+async fn put(context: InContext, Named(key): Named, sent: Sent) -> Answer {
     let document = sent.document()?;
     subscriptions::write(&context, &key, Change::Put(&document), &sent.precondition()?).await
 }
@@ -83,7 +72,7 @@ async fn put(State(context): State<Arc<Context>>, Named(key): Named, sent: Sent)
         Refused, Missing
     )
 )]
-async fn get(State(context): State<Arc<Context>>, Named(key): Named) -> Answer {
+async fn get(context: InContext, Named(key): Named) -> Answer {
     subscriptions::get(&context, &key).await
 }
 
@@ -100,7 +89,7 @@ async fn get(State(context): State<Arc<Context>>, Named(key): Named) -> Answer {
         Refused, Missing, Conflicts, Stale, NotDocument
     )
 )]
-async fn patch(State(context): State<Arc<Context>>, Named(key): Named, sent: Sent) -> Answer {
+async fn patch(context: InContext, Named(key): Named, sent: Sent) -> Answer {
     let patch = sent.document()?;
     subscriptions::write(&context, &key, Change::Patch(&patch), &sent.precondition()?).await
 }
@@ -117,7 +106,7 @@ async fn patch(State(context): State<Arc<Context>>, Named(key): Named, sent: Sen
         Refused, Conflicts, Stale
     )
 )]
-async fn delete(State(context): State<Arc<Context>>, Named(key): Named, sent: Sent) -> Answer {
+async fn delete(context: InContext, Named(key): Named, sent: Sent) -> Answer {
     subscriptions::delete(&context, &key, &sent.precondition()?).await
 }
 
@@ -132,7 +121,7 @@ async fn delete(State(context): State<Arc<Context>>, Named(key): Named, sent: Se
         Refused, Missing, Conflicts
     )
 )]
-async fn get_full_url(State(context): State<Arc<Context>>, Named(key): Named) -> Answer {
+async fn get_full_url(context: InContext, Named(key): Named) -> Answer {
     subscriptions::full_url(&context, &key).await
 }
 
@@ -147,7 +136,7 @@ async fn get_full_url(State(context): State<Arc<Context>>, Named(key): Named) ->
         Refused, Missing
     )
 )]
-async fn get_delivery_attributes(State(context): State<Arc<Context>>, Named(key): Named) -> Answer {
+async fn get_delivery_attributes(context: InContext, Named(key): Named) -> Answer {
     subscriptions::delivery_attributes(&context, &key).await
 }
 
@@ -162,7 +151,7 @@ async fn get_delivery_attributes(State(context): State<Arc<Context>>, Named(key)
         Refused, Missing, Conflicts
     )
 )]
-async fn get_signing_secrets(State(context): State<Arc<Context>>, Named(key): Named) -> Answer {
+async fn get_signing_secrets(context: InContext, Named(key): Named) -> Answer {
     subscriptions::signing_secrets(&context, &key).await
 }
 
@@ -178,11 +167,7 @@ async fn get_signing_secrets(State(context): State<Arc<Context>>, Named(key): Na
         Refused, Missing, Conflicts, NotDocument
     )
 )]
-async fn rotate_signing_secret(
-    State(context): State<Arc<Context>>,
-    Named(key): Named,
-    sent: Sent,
-) -> Answer {
+async fn rotate_signing_secret(context: InContext, Named(key): Named, sent: Sent) -> Answer {
     sent.check_query()?;
     subscriptions::rotate_secret(&context, &key, &sent.document()?).await
 }
@@ -202,7 +187,7 @@ async fn rotate_signing_secret(
     )
 )]
 async fn pause(
-    State(context): State<Arc<Context>>,
+    context: InContext,
     Named(key): Named,
     Caller(caller): Caller,
     sent: Sent,
@@ -222,7 +207,7 @@ async fn pause(
         Refused, Missing, Conflicts
     )
 )]
-async fn resume(State(context): State<Arc<Context>>, Named(key): Named) -> Answer {
+async fn resume(context: InContext, Named(key): Named) -> Answer {
     pauses::resume(&context, &key).await
 }
 
@@ -240,11 +225,7 @@ async fn resume(State(context): State<Arc<Context>>, Named(key): Named) -> Answe
         Refused, Missing, Conflicts, NotDocument
     )
 )]
-async fn send_test_event(
-    State(context): State<Arc<Context>>,
-    Named(key): Named,
-    sent: Sent,
-) -> Answer {
+async fn send_test_event(context: InContext, Named(key): Named, sent: Sent) -> Answer {
     let (document, event) = sent.document_around("event")?;
     trial::send(&context, &key, &document, event).await
 }
@@ -262,7 +243,7 @@ async fn send_test_event(
         Refused, Conflicts, Over
     )
 )]
-async fn validate(State(context): State<Arc<Context>>, Named(key): Named, sent: Sent) -> Answer {
+async fn validate(context: InContext, Named(key): Named, sent: Sent) -> Answer {
     validation::complete(&context, &key, &sent).await
 }
 
@@ -278,10 +259,6 @@ async fn validate(State(context): State<Arc<Context>>, Named(key): Named, sent: 
         Refused, Conflicts, Over
     )
 )]
-async fn validate_by_post(
-    State(context): State<Arc<Context>>,
-    Named(key): Named,
-    sent: Sent,
-) -> Answer {
+async fn validate_by_post(context: InContext, Named(key): Named, sent: Sent) -> Answer {
     validation::complete(&context, &key, &sent).await
 }

@@ -1,22 +1,13 @@
 //! Topics and their keys.
 
-use std::sync::Arc;
-
-use axum::extract::State;
 use utoipa_axum::routes;
 
-use super::Routes;
-use crate::{
-    Context,
-    routes::{
-        Answer, Change,
-        openapi::{
-            Conflicts, ExplainInput, Explained, Guard, InTopics, KeyName, Keys, Missing,
-            NotDocument, Paging, Refused, Stale, TestInput, TestResult, Topic, TopicList,
-        },
-        sent::{InTopic, Sent},
-        topics, trial,
-    },
+use super::{InContext, Routes};
+use crate::routes::{
+    Answer, Change,
+    openapi::*,
+    sent::{InTopic, Sent},
+    topics, trial,
 };
 
 pub(super) fn routes() -> Routes {
@@ -37,7 +28,7 @@ pub(super) fn routes() -> Routes {
     params(Paging),
     responses((status = 200, description = "The page.", body = TopicList), Refused)
 )]
-async fn list(State(context): State<Arc<Context>>, sent: Sent) -> Answer {
+async fn list(context: InContext, sent: Sent) -> Answer {
     topics::list(&context, &sent.page()?).await
 }
 
@@ -56,7 +47,7 @@ async fn list(State(context): State<Arc<Context>>, sent: Sent) -> Answer {
         Refused, Conflicts, Stale, NotDocument
     )
 )]
-async fn put(State(context): State<Arc<Context>>, InTopic(topic): InTopic, sent: Sent) -> Answer {
+async fn put(context: InContext, InTopic(topic): InTopic, sent: Sent) -> Answer {
     let document = sent.document()?;
     topics::write(&context, &topic, Change::Put(&document), &sent.precondition()?).await
 }
@@ -73,7 +64,7 @@ async fn put(State(context): State<Arc<Context>>, InTopic(topic): InTopic, sent:
         Refused, Missing
     )
 )]
-async fn get(State(context): State<Arc<Context>>, InTopic(topic): InTopic) -> Answer {
+async fn get(context: InContext, InTopic(topic): InTopic) -> Answer {
     topics::get(&context, &topic).await
 }
 
@@ -90,7 +81,7 @@ async fn get(State(context): State<Arc<Context>>, InTopic(topic): InTopic) -> An
         Refused, Missing, Conflicts, Stale, NotDocument
     )
 )]
-async fn patch(State(context): State<Arc<Context>>, InTopic(topic): InTopic, sent: Sent) -> Answer {
+async fn patch(context: InContext, InTopic(topic): InTopic, sent: Sent) -> Answer {
     let patch = sent.document()?;
     topics::write(&context, &topic, Change::Patch(&patch), &sent.precondition()?).await
 }
@@ -107,11 +98,7 @@ async fn patch(State(context): State<Arc<Context>>, InTopic(topic): InTopic, sen
         Refused, Conflicts, Stale
     )
 )]
-async fn delete(
-    State(context): State<Arc<Context>>,
-    InTopic(topic): InTopic,
-    sent: Sent,
-) -> Answer {
+async fn delete(context: InContext, InTopic(topic): InTopic, sent: Sent) -> Answer {
     topics::delete(&context, &topic, &sent.precondition()?).await
 }
 
@@ -123,7 +110,7 @@ async fn delete(
     params(InTopics),
     responses((status = 200, description = "Both keys.", body = Keys), Refused, Missing)
 )]
-async fn list_keys(State(context): State<Arc<Context>>, InTopic(topic): InTopic) -> Answer {
+async fn list_keys(context: InContext, InTopic(topic): InTopic) -> Answer {
     topics::list_keys(&context, &topic).await
 }
 
@@ -139,11 +126,7 @@ async fn list_keys(State(context): State<Arc<Context>>, InTopic(topic): InTopic)
         Refused, Missing, Conflicts, NotDocument
     )
 )]
-async fn regenerate_key(
-    State(context): State<Arc<Context>>,
-    InTopic(topic): InTopic,
-    sent: Sent,
-) -> Answer {
+async fn regenerate_key(context: InContext, InTopic(topic): InTopic, sent: Sent) -> Answer {
     sent.check_query()?;
     topics::regenerate_key(&context, &topic, &sent.document()?).await
 }
@@ -160,11 +143,7 @@ async fn regenerate_key(
         Refused, Missing, NotDocument
     )
 )]
-async fn test_filter(
-    State(context): State<Arc<Context>>,
-    InTopic(topic): InTopic,
-    sent: Sent,
-) -> Answer {
+async fn test_filter(context: InContext, InTopic(topic): InTopic, sent: Sent) -> Answer {
     let (document, events) = sent.document_around("events")?;
     trial::test(&context, &topic, &document, events).await
 }
@@ -182,11 +161,7 @@ async fn test_filter(
         Refused, Missing, NotDocument
     )
 )]
-async fn explain(
-    State(context): State<Arc<Context>>,
-    InTopic(topic): InTopic,
-    sent: Sent,
-) -> Answer {
+async fn explain(context: InContext, InTopic(topic): InTopic, sent: Sent) -> Answer {
     let (document, event) = sent.document_around("event")?;
     trial::explain(&context, &topic, &document, event).await
 }

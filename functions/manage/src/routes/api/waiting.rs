@@ -1,23 +1,13 @@
 //! What waits for an operator: the poison queue, and parked deliveries.
 
-use std::sync::Arc;
-
-use axum::extract::State;
 use utoipa_axum::routes;
 
-use super::Routes;
-use crate::{
-    Context,
-    routes::{
-        Answer,
-        openapi::{
-            Handled, MissingMessage, NotDocument, OfMessage, OfParked, Paging, ParkedHandled,
-            ParkedInput, ParkedList, PoisonList, PoisonShown, PurgeInput, Refused, ResendInput,
-            Top,
-        },
-        parked, poison,
-        sent::{Id, Sent},
-    },
+use super::{InContext, Routes};
+use crate::routes::{
+    Answer,
+    openapi::*,
+    parked, poison,
+    sent::{Id, Sent},
 };
 
 pub(super) fn routes() -> Routes {
@@ -42,7 +32,7 @@ pub(super) fn routes() -> Routes {
         Refused
     )
 )]
-async fn list_poison(State(context): State<Arc<Context>>, sent: Sent) -> Answer {
+async fn list_poison(context: InContext, sent: Sent) -> Answer {
     poison::list(&context, &sent.page_of(poison::LIST)?).await
 }
 
@@ -54,7 +44,7 @@ async fn list_poison(State(context): State<Arc<Context>>, sent: Sent) -> Answer 
     params(OfMessage),
     responses((status = 200, description = "The message.", body = PoisonShown), MissingMessage)
 )]
-async fn get_poison(State(context): State<Arc<Context>>, Id(id): Id) -> Answer {
+async fn get_poison(context: InContext, Id(id): Id) -> Answer {
     poison::show(&context, &id).await
 }
 
@@ -69,7 +59,7 @@ async fn get_poison(State(context): State<Arc<Context>>, Id(id): Id) -> Answer {
         Refused, NotDocument
     )
 )]
-async fn resend_poison(State(context): State<Arc<Context>>, sent: Sent) -> Answer {
+async fn resend_poison(context: InContext, sent: Sent) -> Answer {
     poison::resend(&context, &sent.document()?).await
 }
 
@@ -84,7 +74,7 @@ async fn resend_poison(State(context): State<Arc<Context>>, sent: Sent) -> Answe
         Refused, NotDocument
     )
 )]
-async fn purge_poison(State(context): State<Arc<Context>>, sent: Sent) -> Answer {
+async fn purge_poison(context: InContext, sent: Sent) -> Answer {
     poison::purge(&context, &sent.document()?).await
 }
 
@@ -99,7 +89,7 @@ async fn purge_poison(State(context): State<Arc<Context>>, sent: Sent) -> Answer
         Refused
     )
 )]
-async fn list_parked(State(context): State<Arc<Context>>, sent: Sent) -> Answer {
+async fn list_parked(context: InContext, sent: Sent) -> Answer {
     parked::list(&context, &sent.page_of(parked::LIST)?).await
 }
 
@@ -116,7 +106,7 @@ async fn list_parked(State(context): State<Arc<Context>>, sent: Sent) -> Answer 
         Refused, NotDocument
     )
 )]
-async fn release_parked(State(context): State<Arc<Context>>, sent: Sent) -> Answer {
+async fn release_parked(context: InContext, sent: Sent) -> Answer {
     let page = sent.page_of(parked::CHANGE)?;
     parked::release(&context, &page, &sent.document()?).await
 }
@@ -134,7 +124,7 @@ async fn release_parked(State(context): State<Arc<Context>>, sent: Sent) -> Answ
         Refused, NotDocument
     )
 )]
-async fn cancel_parked(State(context): State<Arc<Context>>, sent: Sent) -> Answer {
+async fn cancel_parked(context: InContext, sent: Sent) -> Answer {
     let page = sent.page_of(parked::CHANGE)?;
     parked::cancel(&context, &page, &sent.document()?).await
 }

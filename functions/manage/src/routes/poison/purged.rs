@@ -97,7 +97,6 @@ fn events_left(delivery: &Delivery, state: Option<&DeliveryState>) -> u64 {
     all.saturating_sub(done.len()) as u64
 }
 
-/// Counts one event of an unknown owner.
 fn count_unknown(context: &Context) -> u64 {
     let whose = [(DROP_REASON, PURGED), (TOPIC, UNKNOWN), (EVENT_SUBSCRIPTION_NAME, UNKNOWN)];
     context.meter.count(metric::DROPPED_EVENT_COUNT, &whose, 1);

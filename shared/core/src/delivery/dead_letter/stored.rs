@@ -37,7 +37,6 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The labels that say so.
     pub fn labels(&self) -> Labels {
         let schema = format!("{:?}", self.schema);
         vec![
@@ -61,7 +60,6 @@ impl Origin {
     }
 }
 
-/// One dead letter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Letter {
     /// The event as it was delivered, a JSON text.
@@ -184,7 +182,6 @@ fn up_to<'o>(object: &'o str, first: &[Member<'_>]) -> &'o str {
     &object[..end]
 }
 
-/// The letter of an event whose envelope has these members.
 fn whole(
     said: RawLetter,
     event: String,

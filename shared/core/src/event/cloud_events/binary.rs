@@ -24,11 +24,8 @@ pub fn is_binary(headers: &HeaderMap) -> bool {
 }
 
 /// The structured form of the event.
-///
-/// # Errors
-///
-/// [`ParseError`] for a header or data that can't be part of a CloudEvent. The rules of attributes
-/// are checked when the structured form is read.
+/// Fails for a header or data that can't be part of a CloudEvent. The rules of attributes are
+/// checked when the structured form is read.
 pub fn to_structured(headers: &HeaderMap, body: &[u8]) -> Result<String, ParseError> {
     for name in REQUIRED {
         if !headers.contains_key(name) {
@@ -89,7 +86,6 @@ fn attribute_of(name: &HeaderName, value: &HeaderValue) -> Result<String, ParseE
     Ok(text.into_owned())
 }
 
-/// Unescapes the inside of a quoted string.
 fn unescaped(inside: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(inside.len());
     let mut rest = inside.iter();

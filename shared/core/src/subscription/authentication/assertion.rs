@@ -31,7 +31,6 @@ impl Algorithm {
     }
 }
 
-/// What one assertion says.
 #[derive(Clone, Copy, Debug)]
 pub struct Assertion<'a> {
     pub client_id: &'a str,

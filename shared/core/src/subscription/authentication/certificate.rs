@@ -48,10 +48,7 @@ impl Material {
 
 impl ClientCertificate {
     /// The name of the secret that has it, if it may be used for that endpoint.
-    ///
-    /// # Errors
-    ///
-    /// [`SecretRefused`]: settings may have changed since the event subscription was written.
+    /// It may be refused: settings may have changed since the event subscription was written.
     pub fn reference<'a>(
         &'a self,
         secrets: &ClientSecrets,

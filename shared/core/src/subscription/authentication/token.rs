@@ -46,7 +46,6 @@ pub enum Proof {
     Assertion(Secret),
 }
 
-/// Builds the request of that client.
 pub fn request(grant: &Grant, client_id: &str, proof: &Proof) -> TokenRequest {
     let mut form = Serializer::new(String::new());
     form.append_pair("grant_type", "client_credentials");
@@ -98,10 +97,7 @@ pub struct Token {
 
 impl Token {
     /// A token that lives so long from now on.
-    ///
-    /// # Errors
-    ///
-    /// What makes it unfit for a request.
+    /// Fails with what makes it unfit for a request.
     pub fn new(value: &str, life: Duration, now: Timestamp) -> Result<Self, &'static str> {
         // Anything else would change the request that carries it.
         if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_graphic()) {

@@ -31,7 +31,7 @@ pub struct AdvancedFilter {
 
 /// A condition on a value. Several values of one operator are alternatives; with `Not`, none may
 /// hold.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr, Serialize, Deserialize)]
 #[serde(tag = "operatorType", content = "values")]
 pub enum Operator {
     /// Equal to one of the numbers.
@@ -55,11 +55,9 @@ pub enum Operator {
     StringIn(Vec<String>),
     /// Equal to none of the strings, in any case.
     StringNotIn(Vec<String>),
-    /// Begins with one of the strings.
     StringBeginsWith(Vec<String>),
     /// Begins with none of the strings.
     StringNotBeginsWith(Vec<String>),
-    /// Ends with one of the strings.
     StringEndsWith(Vec<String>),
     /// Ends with none of the strings.
     StringNotEndsWith(Vec<String>),
@@ -73,27 +71,7 @@ pub enum Operator {
 
 impl Operator {
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::NumberIn(_) => "NumberIn",
-            Self::NumberNotIn(_) => "NumberNotIn",
-            Self::NumberLessThan(_) => "NumberLessThan",
-            Self::NumberLessThanOrEquals(_) => "NumberLessThanOrEquals",
-            Self::NumberGreaterThan(_) => "NumberGreaterThan",
-            Self::NumberGreaterThanOrEquals(_) => "NumberGreaterThanOrEquals",
-            Self::NumberInRange(_) => "NumberInRange",
-            Self::NumberNotInRange(_) => "NumberNotInRange",
-            Self::BoolEquals(_) => "BoolEquals",
-            Self::StringIn(_) => "StringIn",
-            Self::StringNotIn(_) => "StringNotIn",
-            Self::StringBeginsWith(_) => "StringBeginsWith",
-            Self::StringNotBeginsWith(_) => "StringNotBeginsWith",
-            Self::StringEndsWith(_) => "StringEndsWith",
-            Self::StringNotEndsWith(_) => "StringNotEndsWith",
-            Self::StringContains(_) => "StringContains",
-            Self::StringNotContains(_) => "StringNotContains",
-            Self::IsNullOrUndefined => "IsNullOrUndefined",
-            Self::IsNotNull => "IsNotNull",
-        }
+        self.into()
     }
 
     /// How many values count towards the limit: a range is one.

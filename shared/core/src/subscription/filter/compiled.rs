@@ -301,7 +301,6 @@ impl Predicate {
 }
 
 impl Range {
-    /// Whether one of the ascending numbers is in it.
     fn has_some_of(self, numbers: &[f64]) -> bool {
         let Self { from, to, is_closed } = self;
         let first = match is_closed {

@@ -57,7 +57,6 @@ pub(super) struct Value {
     pub(super) bools: [bool; 2],
 }
 
-/// The kind of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Not there, or null.
@@ -66,7 +65,6 @@ pub(super) enum Kind {
     /// A number, a string, a boolean.
     Scalar,
     Array,
-    /// An array that has none.
     EmptyArray,
     Object,
 }
@@ -160,7 +158,6 @@ impl Keys {
     }
 }
 
-/// The values of one event.
 pub(super) struct Values<'a> {
     keys: &'a Keys,
     event: &'a ParsedEvent<'a>,

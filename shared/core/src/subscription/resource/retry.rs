@@ -70,7 +70,6 @@ pub(super) fn read_members(
     policy
 }
 
-/// A retry policy as its document.
 pub(super) fn write(policy: &RetryPolicy, profile: ProfileName) -> Value {
     let minutes = policy.time_to_live_minutes;
     let (names, time_to_live) = match profile {

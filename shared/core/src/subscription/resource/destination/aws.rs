@@ -29,7 +29,6 @@ const GROUP_CHARS_MAX: usize = 128;
 /// Characters of a partition key. Source: Kinesis API reference, `PutRecordsRequestEntry`.
 pub(crate) const PARTITION_KEY_CHARS_MAX: usize = 256;
 
-/// Reads the properties of a resource of that kind.
 pub(super) fn read(
     mut members: Object<'_>,
     kind: ResourceKind,
@@ -250,12 +249,10 @@ fn is_key(text: &str, chars_max: usize) -> bool {
     (1..=chars_max).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Whether a text can be a message group.
 pub(crate) fn is_group(text: &str) -> bool {
     is_key(text, GROUP_CHARS_MAX)
 }
 
-/// A resource as a document has it.
 pub(in crate::subscription::resource) fn write(
     resource: &Resource,
     subscription: &EventSubscription,

@@ -216,7 +216,6 @@ fn string(value: &Value, path: &str, problems: &mut Problems) -> Option<String> 
     Some(given.to_owned())
 }
 
-/// Advanced filters as a document has them.
 pub(in crate::subscription::resource) fn write(filters: &[AdvancedFilter]) -> Value {
     filters.iter().map(write_one).collect()
 }
