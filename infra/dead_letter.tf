@@ -3,15 +3,10 @@
 module "dead_letter" {
   source = "./modules/function"
 
-  name               = "${var.name_prefix}-dead-letter"
-  settings           = local.function_settings
-  description        = "Gridpost: writes dead letters to S3"
-  package            = local.packages["dead-letter"]
-  architecture       = var.architecture
-  memory_mb          = local.memory_mb["dead-letter"]
-  timeout_seconds    = local.timeout_seconds["dead-letter"]
-  log_retention_days = var.log_retention_days
-  live_version       = lookup(var.live_versions, "dead-letter", null)
+  name        = "${var.name_prefix}-dead-letter"
+  settings    = local.function_settings
+  description = "Gridpost: writes dead letters to S3"
+  program     = local.function_programs["dead-letter"]
 
   environment = merge(local.common_environment, {
     GRIDPOST_CONFIG_TABLE                = local.config_table_name

@@ -49,16 +49,11 @@ locals {
 module "dispatch" {
   source = "./modules/function"
 
-  name               = "${var.name_prefix}-dispatch"
-  settings           = local.function_settings
-  description        = "Gridpost: attempts deliveries, retries them, ends them"
-  package            = local.packages[local.dispatch_program]
-  architecture       = var.architecture
-  memory_mb          = local.memory_mb["dispatch"]
-  timeout_seconds    = local.timeout_seconds["dispatch"]
-  log_retention_days = var.log_retention_days
-  live_version       = lookup(var.live_versions, "dispatch", null)
-  vpc                = var.vpc
+  name        = "${var.name_prefix}-dispatch"
+  settings    = local.function_settings
+  description = "Gridpost: attempts deliveries, retries them, ends them"
+  program     = local.function_programs["dispatch"]
+  vpc         = var.vpc
 
   environment = merge(local.common_environment, {
     GRIDPOST_CONFIG_TABLE              = local.config_table_name

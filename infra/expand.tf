@@ -4,15 +4,10 @@
 module "expand" {
   source = "./modules/function"
 
-  name               = "${var.name_prefix}-expand"
-  settings           = local.function_settings
-  description        = "Gridpost: makes the deliveries of large publishes"
-  package            = local.packages["expand"]
-  architecture       = var.architecture
-  memory_mb          = local.memory_mb["expand"]
-  timeout_seconds    = local.timeout_seconds["expand"]
-  log_retention_days = var.log_retention_days
-  live_version       = lookup(var.live_versions, "expand", null)
+  name        = "${var.name_prefix}-expand"
+  settings    = local.function_settings
+  description = "Gridpost: makes the deliveries of large publishes"
+  program     = local.function_programs["expand"]
 
   environment = merge(local.common_environment, {
     GRIDPOST_DISPATCH_QUEUE_URL      = local.dispatch_queue_url

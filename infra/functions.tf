@@ -32,6 +32,8 @@ locals {
   # Passed to every function.
   function_settings = {
     account                  = local.account
+    architecture             = var.architecture
+    log_retention_days       = var.log_retention_days
     tags                     = local.tags
     permissions_boundary_arn = var.permissions_boundary_arn
     iam_path                 = var.iam_path
@@ -39,6 +41,16 @@ locals {
     versions                 = var.versions
     rollout                  = var.rollout
     tracing                  = var.tracing
+  }
+
+  # What each function runs, and on what.
+  function_programs = {
+    for name, seconds in local.timeout_seconds : name => {
+      package         = lookup(local.packages, name == "dispatch" ? local.dispatch_program : name, null)
+      memory_mb       = local.memory_mb[name]
+      timeout_seconds = seconds
+      live_version    = lookup(var.live_versions, name, null)
+    }
   }
 
   functions = {

@@ -9,13 +9,8 @@ module "ingest" {
   name                 = "${var.name_prefix}-ingest"
   settings             = local.function_settings
   description          = "Gridpost: accepts published events and enqueues their deliveries"
-  package              = local.packages["ingest"]
-  architecture         = var.architecture
-  memory_mb            = local.memory_mb["ingest"]
-  timeout_seconds      = local.timeout_seconds["ingest"]
+  program              = local.function_programs["ingest"]
   reserved_concurrency = var.ingest_reserved_concurrency
-  log_retention_days   = var.log_retention_days
-  live_version         = lookup(var.live_versions, "ingest", null)
 
   environment = merge(local.common_environment, {
     GRIDPOST_CONFIG_TABLE            = local.config_table_name

@@ -21,13 +21,9 @@ locals {
     tags        = local.tags
     function = {
       # Terraform leads the functions of sources: gridpost rollout does not know them.
-      settings           = merge(local.function_settings, { versions = false, rollout = false })
-      package            = lookup(local.packages, "intake", null)
-      architecture       = var.architecture
-      memory_mb          = local.memory_mb["intake"]
-      timeout_seconds    = local.timeout_seconds["intake"]
-      log_retention_days = var.log_retention_days
-      log_group_name     = one(aws_cloudwatch_log_group.intake[*].name)
+      settings       = merge(local.function_settings, { versions = false, rollout = false })
+      program        = local.function_programs["intake"]
+      log_group_name = one(aws_cloudwatch_log_group.intake[*].name)
       # With more than 10,000 the function might end before it has sent them all, each time.
       environment = merge(local.common_environment, {
         GRIDPOST_CONFIG_TABLE            = local.config_table_name

@@ -4,16 +4,11 @@
 module "manage" {
   source = "./modules/function"
 
-  name               = "${var.name_prefix}-manage"
-  settings           = local.function_settings
-  description        = "Gridpost: topics, keys, event subscriptions, and what waits"
-  package            = local.packages["manage"]
-  architecture       = var.architecture
-  memory_mb          = local.memory_mb["manage"]
-  timeout_seconds    = local.timeout_seconds["manage"]
-  log_retention_days = var.log_retention_days
-  live_version       = lookup(var.live_versions, "manage", null)
-  vpc                = var.vpc
+  name        = "${var.name_prefix}-manage"
+  settings    = local.function_settings
+  description = "Gridpost: topics, keys, event subscriptions, and what waits"
+  program     = local.function_programs["manage"]
+  vpc         = var.vpc
 
   environment = merge(local.common_environment, {
     GRIDPOST_CONFIG_TABLE              = local.config_table_name

@@ -3,15 +3,10 @@
 module "redrive" {
   source = "./modules/function"
 
-  name               = "${var.name_prefix}-redrive"
-  settings           = local.function_settings
-  description        = "Gridpost: sends dead letters again"
-  package            = local.packages["redrive"]
-  architecture       = var.architecture
-  memory_mb          = local.memory_mb["redrive"]
-  timeout_seconds    = local.timeout_seconds["redrive"]
-  log_retention_days = var.log_retention_days
-  live_version       = lookup(var.live_versions, "redrive", null)
+  name        = "${var.name_prefix}-redrive"
+  settings    = local.function_settings
+  description = "Gridpost: sends dead letters again"
+  program     = local.function_programs["redrive"]
 
   environment = merge(local.common_environment, {
     GRIDPOST_CONFIG_TABLE            = local.config_table_name

@@ -4,15 +4,10 @@
 module "wake" {
   source = "./modules/function"
 
-  name               = "${var.name_prefix}-wake"
-  settings           = local.function_settings
-  description        = "Gridpost: sends parked deliveries back to the retry queues when due"
-  package            = local.packages["wake"]
-  architecture       = var.architecture
-  memory_mb          = local.memory_mb["wake"]
-  timeout_seconds    = local.timeout_seconds["wake"]
-  log_retention_days = var.log_retention_days
-  live_version       = lookup(var.live_versions, "wake", null)
+  name        = "${var.name_prefix}-wake"
+  settings    = local.function_settings
+  description = "Gridpost: sends parked deliveries back to the retry queues when due"
+  program     = local.function_programs["wake"]
 
   environment = merge(local.common_environment, {
     GRIDPOST_STATE_TABLE              = local.state_table_name

@@ -6,16 +6,16 @@ mock_provider "aws" {
 }
 
 variables {
-  name               = "gridpost-sample"
-  description        = "Sample"
-  package            = { file = "tests/functions/ingest/bootstrap.zip" }
-  settings           = { account = { id = "123456789012", region = "eu-central-1", partition = "aws" } }
-  architecture       = "arm64"
-  memory_mb          = 256
-  timeout_seconds    = 29
-  log_retention_days = 30
-  environment        = {}
-  statements         = []
+  name        = "gridpost-sample"
+  description = "Sample"
+  program     = { package = { file = "tests/functions/ingest/bootstrap.zip" }, memory_mb = 256, timeout_seconds = 29 }
+  settings = {
+    account            = { id = "123456789012", region = "eu-central-1", partition = "aws" }
+    architecture       = "arm64"
+    log_retention_days = 30
+  }
+  environment = {}
+  statements  = []
 }
 
 run "a_function_in_all_its_parts" {
@@ -78,7 +78,7 @@ run "refuses_a_function_with_another_hash" {
   }
 
   variables {
-    package = { file = "tests/functions/ingest/bootstrap.zip", sha256 = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=" }
+    program = { package = { file = "tests/functions/ingest/bootstrap.zip", sha256 = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=" }, memory_mb = 256, timeout_seconds = 29 }
   }
 
   expect_failures = [aws_lambda_function.this]
@@ -92,7 +92,7 @@ run "refuses_a_function_that_was_not_built" {
   }
 
   variables {
-    package = { file = "tests/functions/none/bootstrap.zip" }
+    program = { package = { file = "tests/functions/none/bootstrap.zip" }, memory_mb = 256, timeout_seconds = 29 }
   }
 
   expect_failures = [aws_lambda_function.this]
@@ -162,10 +162,10 @@ run "refuses_a_timeout_over_lambdas_longest" {
   }
 
   variables {
-    timeout_seconds = 901
+    program = { package = { file = "tests/functions/ingest/bootstrap.zip" }, memory_mb = 256, timeout_seconds = 901 }
   }
 
-  expect_failures = [var.timeout_seconds]
+  expect_failures = [var.program]
 }
 
 run "refuses_a_policy_that_iam_does_not_take" {
@@ -190,8 +190,8 @@ run "terraform_leads_the_alias" {
   }
 
   variables {
-    settings     = { account = { id = "123456789012", region = "eu-central-1", partition = "aws" }, versions = true }
-    live_version = "41"
+    settings = { account = { id = "123456789012", region = "eu-central-1", partition = "aws" }, architecture = "arm64", log_retention_days = 30, versions = true }
+    program  = { package = { file = "tests/functions/ingest/bootstrap.zip" }, memory_mb = 256, timeout_seconds = 29, live_version = "41" }
   }
 
   assert {
@@ -211,7 +211,7 @@ run "or_leaves_it_to_a_rollout" {
   }
 
   variables {
-    settings = { account = { id = "123456789012", region = "eu-central-1", partition = "aws" }, versions = true, rollout = true }
+    settings = { account = { id = "123456789012", region = "eu-central-1", partition = "aws" }, architecture = "arm64", log_retention_days = 30, versions = true, rollout = true }
   }
 
   assert {
@@ -231,8 +231,8 @@ run "refuses_two_who_lead_an_alias" {
   }
 
   variables {
-    settings     = { account = { id = "123456789012", region = "eu-central-1", partition = "aws" }, versions = true, rollout = true }
-    live_version = "41"
+    settings = { account = { id = "123456789012", region = "eu-central-1", partition = "aws" }, architecture = "arm64", log_retention_days = 30, versions = true, rollout = true }
+    program  = { package = { file = "tests/functions/ingest/bootstrap.zip" }, memory_mb = 256, timeout_seconds = 29, live_version = "41" }
   }
 
   expect_failures = [aws_lambda_alias.shifted]
@@ -246,7 +246,7 @@ run "refuses_a_rollout_without_versions" {
   }
 
   variables {
-    settings = { account = { id = "123456789012", region = "eu-central-1", partition = "aws" }, rollout = true }
+    settings = { account = { id = "123456789012", region = "eu-central-1", partition = "aws" }, architecture = "arm64", log_retention_days = 30, rollout = true }
   }
 
   expect_failures = [aws_lambda_function.this]
@@ -260,7 +260,7 @@ run "what_runs_is_traced_where_that_is_wanted" {
   }
 
   variables {
-    settings = { account = { id = "123456789012", region = "eu-central-1", partition = "aws" }, tracing = true }
+    settings = { account = { id = "123456789012", region = "eu-central-1", partition = "aws" }, architecture = "arm64", log_retention_days = 30, tracing = true }
   }
 
   assert {

@@ -174,15 +174,11 @@ resource "aws_sqs_queue" "this" {
 module "intake" {
   source = "../function"
 
-  name               = local.function_name
-  settings           = var.gridpost.function.settings
-  description        = "Gridpost: takes events of the source ${var.name} into the topic ${var.topic}"
-  package            = var.gridpost.function.package
-  architecture       = var.gridpost.function.architecture
-  memory_mb          = coalesce(var.memory_mb, var.gridpost.function.memory_mb)
-  timeout_seconds    = var.gridpost.function.timeout_seconds
-  log_retention_days = var.gridpost.function.log_retention_days
-  log_group_name     = var.gridpost.function.log_group_name
+  name           = local.function_name
+  settings       = var.gridpost.function.settings
+  description    = "Gridpost: takes events of the source ${var.name} into the topic ${var.topic}"
+  program        = merge(var.gridpost.function.program, { memory_mb = coalesce(var.memory_mb, var.gridpost.function.program.memory_mb) })
+  log_group_name = var.gridpost.function.log_group_name
 
   environment = merge(var.gridpost.function.environment, {
     GRIDPOST_SOURCE           = jsonencode(local.source)

@@ -80,7 +80,7 @@ locals {
   # The alias that exists, if any.
   alias = concat(aws_lambda_alias.live, aws_lambda_alias.shifted)
 
-  build_target = var.architecture == "arm64" ? "--arm64" : "--x86-64"
+  build_target = var.settings.architecture == "arm64" ? "--arm64" : "--x86-64"
 }
 
 resource "aws_cloudwatch_log_group" "this" {
@@ -89,7 +89,7 @@ resource "aws_cloudwatch_log_group" "this" {
   count = var.log_group_name == null ? 1 : 0
 
   name              = local.log_group_name
-  retention_in_days = var.log_retention_days
+  retention_in_days = var.settings.log_retention_days
   kms_key_id        = var.settings.log_kms_key_arn
   tags              = var.settings.tags
 }
@@ -140,14 +140,14 @@ resource "aws_lambda_function" "this" {
   role                           = aws_iam_role.this.arn
   runtime                        = "provided.al2023"
   handler                        = "bootstrap"
-  architectures                  = [var.architecture]
-  memory_size                    = var.memory_mb
-  timeout                        = var.timeout_seconds
+  architectures                  = [var.settings.architecture]
+  memory_size                    = var.program.memory_mb
+  timeout                        = var.program.timeout_seconds
   reserved_concurrent_executions = var.reserved_concurrency
-  filename                       = var.package.file
-  s3_bucket                      = var.package.bucket
-  s3_key                         = var.package.key
-  source_code_hash               = var.package.bucket == null ? try(filebase64sha256(var.package.file), null) : var.package.sha256
+  filename                       = var.program.package.file
+  s3_bucket                      = var.program.package.bucket
+  s3_key                         = var.program.package.key
+  source_code_hash               = var.program.package.bucket == null ? try(filebase64sha256(var.program.package.file), null) : var.program.package.sha256
   publish                        = var.settings.versions
   tags                           = var.settings.tags
 
@@ -184,19 +184,19 @@ resource "aws_lambda_function" "this" {
 
   lifecycle {
     precondition {
-      condition     = var.package.bucket != null || try(fileexists(var.package.file), false)
-      error_message = "${coalesce(var.package.file, "no zip")} does not exist. Build the functions first: cargo lambda build --release ${local.build_target} --output-format zip -p gridpost-programs (or set functions_dir to where the zips are, or functions_bucket)."
+      condition     = var.program.package.bucket != null || try(fileexists(var.program.package.file), false)
+      error_message = "${coalesce(var.program.package.file, "no zip")} does not exist. Build the functions first: cargo lambda build --release ${local.build_target} --output-format zip -p gridpost-programs (or set functions_dir to where the zips are, or functions_bucket)."
     }
 
     # Without it Terraform would not notice another program under the same key.
     precondition {
-      condition     = var.package.bucket == null || var.package.sha256 != null
-      error_message = "functions_bucket.sha256 has no entry for ${coalesce(var.package.key, "this program")}."
+      condition     = var.program.package.bucket == null || var.program.package.sha256 != null
+      error_message = "functions_bucket.sha256 has no entry for ${coalesce(var.program.package.key, "this program")}."
     }
 
     precondition {
-      condition     = var.package.bucket != null || var.package.sha256 == null || try(filebase64sha256(var.package.file) == var.package.sha256, false)
-      error_message = "${coalesce(var.package.file, "no zip")} is not what functions_sha256 says: its hash is ${try(filebase64sha256(var.package.file), "unknown")}, not ${coalesce(var.package.sha256, "none")}."
+      condition     = var.program.package.bucket != null || var.program.package.sha256 == null || try(filebase64sha256(var.program.package.file) == var.program.package.sha256, false)
+      error_message = "${coalesce(var.program.package.file, "no zip")} is not what functions_sha256 says: its hash is ${try(filebase64sha256(var.program.package.file), "unknown")}, not ${coalesce(var.program.package.sha256, "none")}."
     }
 
     precondition {
@@ -225,7 +225,7 @@ resource "aws_lambda_alias" "live" {
   name             = "live"
   description      = "The version that is invoked; Terraform leads it"
   function_name    = aws_lambda_function.this.function_name
-  function_version = coalesce(var.live_version, aws_lambda_function.this.version)
+  function_version = coalesce(var.program.live_version, aws_lambda_function.this.version)
 
   lifecycle {
     create_before_destroy = true
@@ -246,7 +246,7 @@ resource "aws_lambda_alias" "shifted" {
     ignore_changes        = [function_version, routing_config]
 
     precondition {
-      condition     = var.live_version == null
+      condition     = var.program.live_version == null
       error_message = "live_versions has ${var.name}, whose alias Terraform leaves alone with rollout: gridpost rollout --function NAME=VERSION leads it there."
     }
   }

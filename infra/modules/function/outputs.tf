@@ -55,5 +55,5 @@ output "vpc" {
 
 output "live_version" {
   description = "Version at which Terraform keeps the alias live; null for the newest, or if gridpost rollout moves it."
-  value       = var.live_version
+  value       = var.program.live_version
 }

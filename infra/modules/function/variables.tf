@@ -17,6 +17,10 @@ variable "settings" {
       region    = string
       partition = string
     })
+    # Instruction set that the executable was built for: arm64 or x86_64.
+    architecture = string
+    # Days that CloudWatch keeps the log, one of the periods that it supports.
+    log_retention_days       = number
     tags                     = optional(map(string), {})
     permissions_boundary_arn = optional(string)
     iam_path                 = optional(string, "/")
@@ -34,26 +38,30 @@ variable "description" {
   nullable    = false
 }
 
-variable "package" {
-  description = "Zip that holds the executable, named bootstrap: a file, or an object in a bucket with its SHA-256 in base64."
+variable "program" {
+  description = "What the function runs: a zip that holds the executable, named bootstrap (a file, or an object in a bucket with its SHA-256 in base64), its memory in MB (128 to 10240; CPU grows with it, 1,769 MB are one vCPU), and its timeout. live_version is the one that the alias live points at, if settings.versions is set and Terraform moves the alias; null for the newest."
   type = object({
-    file   = optional(string)
-    bucket = optional(string)
-    key    = optional(string)
-    sha256 = optional(string)
+    package = object({
+      file   = optional(string)
+      bucket = optional(string)
+      key    = optional(string)
+      sha256 = optional(string)
+    })
+    memory_mb       = number
+    timeout_seconds = number
+    live_version    = optional(string)
   })
   nullable = false
+
+  validation {
+    condition     = var.program.timeout_seconds >= 1 && var.program.timeout_seconds <= 900
+    error_message = "timeout_seconds must be 1 to 900, got ${var.program.timeout_seconds}."
+  }
 }
 
 variable "reserved_concurrency" {
   description = "Concurrency reserved for this function, which it can't exceed; null for none."
   type        = number
-  default     = null
-}
-
-variable "live_version" {
-  description = "Version that the alias live points at, if settings.versions is set and Terraform moves the alias; null for the newest."
-  type        = string
   default     = null
 }
 
@@ -65,29 +73,6 @@ variable "vpc" {
     ipv6               = optional(bool, false)
   })
   default = null
-}
-
-variable "architecture" {
-  description = "Instruction set that the executable was built for: arm64 or x86_64."
-  type        = string
-  nullable    = false
-}
-
-variable "memory_mb" {
-  description = "Memory in MB, 128 to 10240; CPU grows with it (1,769 MB are one vCPU)."
-  type        = number
-  nullable    = false
-}
-
-variable "timeout_seconds" {
-  description = "Timeout in seconds, 1 to 900."
-  type        = number
-  nullable    = false
-
-  validation {
-    condition     = var.timeout_seconds >= 1 && var.timeout_seconds <= 900
-    error_message = "timeout_seconds must be 1 to 900, got ${var.timeout_seconds}."
-  }
 }
 
 variable "environment" {
@@ -125,12 +110,6 @@ variable "statements" {
     ])
     error_message = "statements must name resources by ARN, got ${jsonencode(flatten(var.statements[*].resources))}."
   }
-}
-
-variable "log_retention_days" {
-  description = "Days that CloudWatch keeps the log, one of the periods that it supports."
-  type        = number
-  nullable    = false
 }
 
 variable "log_group_name" {

@@ -74,6 +74,7 @@ pub struct Delivery {
     /// Stable over all attempts.
     pub id: Uuid,
     pub subscription: SubscriptionKey,
+    /// Which creation of that subscription.
     pub subscription_uid: Uuid,
     /// The topic's revision under which its events were matched or redriven. Older configuration
     /// may lack the event subscription, or have it in another form.

@@ -138,6 +138,7 @@ pub struct Health {
     pub revision: u64,
 }
 
+/// Failures in a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Row {
