@@ -4,6 +4,5 @@ pub mod bench;
 pub mod chaos;
 pub mod dev;
 pub mod e2e;
-pub mod mutations;
 pub mod packages;
 pub mod program;

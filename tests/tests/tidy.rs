@@ -7,6 +7,7 @@ mod promises;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use gridpost_core::retry::{
     outcome::Outcome,
@@ -136,11 +137,15 @@ fn documents_link_to_what_is_there() {
     none(problems);
 }
 
+/// `tests/bugs/run` puts each into the tree: where a patch is refused, make it again for the new code.
 #[test]
-fn every_mutation_still_has_its_place() {
-    let problems = gridpost_tests::mutations::all().filter_map(|(mutation, _)| {
-        let path = root().join(mutation.file);
-        mutation.apply(&read(&path)).err()
+fn every_bug_can_be_put_into_the_tree() {
+    let problems = files("tests/bugs", &[".patch"]).into_iter().filter_map(|patch| {
+        let check =
+            Command::new("git").args(["apply", "--check"]).arg(patch).current_dir(root()).output();
+        let check = check.expect("git");
+        let said = String::from_utf8_lossy(&check.stderr).into_owned();
+        (!check.status.success()).then_some(said)
     });
     none(problems.collect());
 }
