@@ -130,10 +130,17 @@ fn event(messages: &[Value]) -> Value {
     json!({"Records": messages.iter().map(record).collect::<Vec<_>>()})
 }
 
-/// The messages that the function is done with, as entries of a deletion.
+/// The messages that the function is done with, as entries of a deletion: none if its answer names
+/// one that it was not given.
+///
+/// Source: Lambda developer guide, "Implementing partial batch responses".
 fn done(messages: &[Value], answer: &Value) -> Vec<Value> {
     let failures = answer["batchItemFailures"].as_array().into_iter().flatten();
     let failed: Vec<&Value> = failures.map(|failure| &failure["itemIdentifier"]).collect();
+    let is_given = |id: &&Value| messages.iter().any(|message| message["MessageId"] == **id);
+    if !failed.iter().all(is_given) {
+        return Vec::new();
+    }
     let is_done = |message: &&Value| !failed.contains(&&message["MessageId"]);
     let entries = messages.iter().filter(is_done).enumerate();
     let entry = |(index, message): (usize, &Value)| json!({"Id": index.to_string(), "ReceiptHandle": message["ReceiptHandle"]});
@@ -171,6 +178,7 @@ mod tests {
         assert_eq!(failed(&[]).len(), 2);
         assert_eq!(failed(&["a"]), [json!({"Id": "0", "ReceiptHandle": "r-b"})]);
         assert!(failed(&["a", "b"]).is_empty());
+        assert!(failed(&["a", "else"]).is_empty());
         assert_eq!(done(&messages, &Value::Null).len(), 2);
     }
 }

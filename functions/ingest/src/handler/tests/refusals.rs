@@ -189,6 +189,18 @@ async fn publish_row(row: &Value) -> (World, Response<String>) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_body_that_is_no_base64_is_refused() {
+    let world = World::new(stored());
+    let mut event = gateway_event(&json!({"to": "orders"}));
+    event["body"] = json!("?");
+    let response = world.publish_event(event).await;
+    assert_eq!(response.status(), 400);
+    let body: Value = serde_json::from_str(response.body()).expect("JSON");
+    assert_eq!(body["error"]["details"][0]["code"], "InputJsonInvalid");
+    assert_eq!(world.call_sizes(), [0_usize; 0]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn every_request_of_the_table_is_refused_and_leaves_nothing_behind() {
     // But for what a row says, its request would have been accepted.
     for to in ["orders", "own", "clouds", "spaces"] {
