@@ -55,6 +55,7 @@ impl Arguments {
     }
 }
 
+/// The command line with its examples.
 pub fn command() -> clap::Command {
     examples().fold(Arguments::command(), |command, (name, lines)| {
         let examples = format!("Examples:\n  gridpost {}", lines.join("\n  gridpost "));

@@ -152,6 +152,7 @@ impl SettingFlags {
         self.max_attempts.is_some() || self.ttl.is_some()
     }
 
+    /// The headers, as delivery attributes.
     pub fn attributes(&self) -> Vec<Value> {
         let fixed = |pairs: &[(String, String)], is_secret: bool| -> Vec<Value> {
             let one = |(name, value): &(String, String)| {
@@ -169,6 +170,7 @@ impl SettingFlags {
         all
     }
 
+    /// The members of a filter that are given.
     pub fn filter(&self) -> Map<String, Value> {
         let (types, advanced) = (&self.included_event_types, &self.advanced_filters);
         members([
@@ -179,6 +181,7 @@ impl SettingFlags {
         ])
     }
 
+    /// The settings of batches that are given.
     pub fn batching(&self) -> Map<String, Value> {
         members([
             ("maxEventsPerBatch", self.max_events_per_batch.map(|count| json!(count))),
@@ -207,6 +210,7 @@ impl SettingFlags {
 }
 
 impl SubscriptionFlags {
+    /// The document that these flags describe, for a topic with that delivery profile.
     pub fn to_document(&self, profile: ProfileName) -> Value {
         let mut properties = self.settings.others();
         let key = |fixed: &Option<String>, path: &Option<String>| {

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 pub use gridpost_ops::output::*;
 
+/// How a command prints its result.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
     json: bool,
@@ -17,6 +18,7 @@ impl Output {
         Self { json }
     }
 
+    /// Whether the result is wanted as JSON.
     pub fn is_json(self) -> bool {
         self.json
     }

@@ -65,6 +65,7 @@ impl TargetFlags {
         }
     }
 
+    /// What the flags choose.
     pub fn arguments(self) -> TargetArguments {
         let Self { manage_url, publish_url, deployment, name_prefix, home } = self;
         TargetArguments { manage_url, publish_url, deployment, name_prefix, home }

@@ -36,14 +36,17 @@ impl Speed {
     /// The fastest: a day's schedule takes 144 s.
     pub const MAX: u32 = 600;
 
+    /// So many times as fast.
     pub fn new(times: u32) -> Result<Self, SpeedError> {
         (1..=Self::MAX).contains(&times).then_some(Self(times)).ok_or(SpeedError)
     }
 
+    /// How many times as fast.
     pub fn times(self) -> u32 {
         self.0
     }
 
+    /// The same of a clock.
     pub fn pace(self) -> Pace {
         Pace::times(self.0)
     }
@@ -93,6 +96,7 @@ impl Anchor {
     }
 }
 
+/// The clock of the process.
 #[derive(Clone, Debug)]
 pub struct DevClock {
     anchor: Anchor,
@@ -146,10 +150,12 @@ impl DevClock {
         }
     }
 
+    /// How fast it runs.
     pub fn speed(&self) -> Speed {
         self.speed
     }
 
+    /// Waits until the clock shows that time.
     pub async fn sleep_until(&self, until: Timestamp) {
         if until > self.now() {
             // What is less than a millisecond would end before the clock shows the time.

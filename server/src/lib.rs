@@ -46,6 +46,7 @@ pub use tasks::Ended;
 /// The bucket that `gridpost dev` names for dead letters. Any other name is a folder beside it.
 pub const DEAD_LETTER_BUCKET: &str = "gridpost";
 
+/// How a process is set.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The port on 127.0.0.1; 0: a free one.
@@ -107,6 +108,7 @@ impl Default for Options {
     }
 }
 
+/// Why a process did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The port is taken, or may not be used.
@@ -177,6 +179,7 @@ impl Dev {
         self.ca_file.as_deref()
     }
 
+    /// The clock that everything goes by.
     pub fn clock(&self) -> &DevClock {
         &self.world.clock
     }

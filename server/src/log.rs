@@ -40,10 +40,12 @@ impl fmt::Debug for Log {
 }
 
 impl Log {
+    /// A log that keeps nothing.
     pub fn nowhere() -> Self {
         Self::of(Sink::Nowhere)
     }
 
+    /// Standard output.
     pub fn stdout() -> Self {
         Self::of(Sink::Stdout)
     }
@@ -83,6 +85,7 @@ impl Log {
         let _ = sink.write(lines.as_bytes());
     }
 
+    /// Its file, if it is one.
     pub fn path(&self) -> Option<PathBuf> {
         match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             Sink::File { path, .. } => Some(path.clone()),

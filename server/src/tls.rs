@@ -42,6 +42,7 @@ const EARLIER: Duration = Duration::days(1);
 
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
+/// Why there is no https.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The folder of the CA can't be used.

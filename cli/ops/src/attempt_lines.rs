@@ -39,6 +39,7 @@ pub struct AttemptLog {
     has_told: Arc<AtomicBool>,
 }
 
+/// A line about a delivery.
 #[derive(Clone, Debug)]
 pub struct AttemptLine {
     /// The log's own id of it: the same each time it is read.
@@ -158,6 +159,7 @@ impl AttemptLine {
         Some(Self { id, at_ms: event["timestamp"].as_i64()?, line })
     }
 
+    /// A text of it.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.line[name].as_str()
     }
@@ -177,14 +179,17 @@ impl AttemptLine {
         self.text("message").is_some_and(|message| message.starts_with(LATE))
     }
 
+    /// Whether it says that the events that it names were delivered.
     pub fn is_success(&self) -> bool {
         self.text("decision") == Some("Delivered")
     }
 
+    /// Whether its delivery carries an event of that id.
     pub fn has_event(&self, id: &str) -> bool {
         self.event_ids().iter().any(|one| one == id)
     }
 
+    /// The ids of the events that its delivery carries.
     pub fn event_ids(&self) -> Vec<String> {
         let ids = self.text("event_ids").and_then(|ids| serde_json::from_str(ids).ok());
         ids.unwrap_or_default()

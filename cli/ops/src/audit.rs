@@ -34,6 +34,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// found some seconds after they were written.
 const LOGS_SETTLE: Duration = Duration::from_secs(10);
 
+/// What to look at.
 #[derive(Clone, Debug)]
 pub struct AuditOptions {
     pub topic: Option<String>,

@@ -22,6 +22,7 @@ const TRIES_MAX: u32 = 6;
 /// The wait before the second try; it doubles.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 
+/// A service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
     Alarms,
@@ -94,6 +95,7 @@ impl Service {
     }
 }
 
+/// One service in the deployment's account and region.
 #[derive(Clone, Debug)]
 pub struct AwsApi {
     service: Service,
@@ -113,6 +115,7 @@ struct Request<'a> {
 }
 
 impl AwsApi {
+    /// The service where the deployment is.
     pub async fn connect(service: Service, target: &Target) -> anyhow::Result<Self> {
         let name = service.name();
         let (url, signer) = match target.emulator_url() {
@@ -139,6 +142,7 @@ impl AwsApi {
         Ok(Self { service, http: http_client::for_url(&url)?, url, signer })
     }
 
+    /// The region that it is asked in.
     pub fn region(&self) -> &str {
         self.signer.region()
     }
@@ -185,6 +189,7 @@ impl AwsApi {
         self.answered(&request).await.map(drop)
     }
 
+    /// The permission that an operation needs.
     pub fn permission(&self, operation: &str) -> String {
         format!("{}:{operation}", self.service.permissions())
     }

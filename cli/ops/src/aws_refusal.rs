@@ -4,6 +4,7 @@ use anyhow::bail;
 use serde::Deserialize;
 use serde_json::Value;
 
+/// A call that the service refused.
 #[derive(Debug, thiserror::Error)]
 #[error("{call} was refused: {code}: {message}{}", self.hint())]
 pub struct AwsRefusal {
@@ -15,6 +16,7 @@ pub struct AwsRefusal {
 }
 
 impl AwsRefusal {
+    /// Whether the identity lacks a permission.
     pub fn is_denied(&self) -> bool {
         matches!(self.code.as_str(), "AccessDeniedException" | "AccessDenied")
     }

@@ -15,6 +15,7 @@ pub struct Price {
     pub source: String,
 }
 
+/// The price list.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Prices {
@@ -43,10 +44,12 @@ pub struct Prices {
 }
 
 impl Prices {
+    /// The list that this version was made with.
     pub fn current() -> Self {
         serde_json::from_str(include_str!("cost/prices.json")).expect("the list is whole")
     }
 
+    /// All of them.
     pub fn all(&self) -> [&Price; 21] {
         [
             &self.http_api_request,
@@ -86,11 +89,13 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// What this version was measured with.
     pub fn current() -> Self {
         serde_json::from_str(include_str!("cost/measured.json")).expect("the figures are whole")
     }
 }
 
+/// By which way publishers come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrontDoor {
     /// API Gateway (`publish_front_door = "HTTP_API"`).
@@ -99,6 +104,7 @@ pub enum FrontDoor {
     FunctionUrl,
 }
 
+/// What is published and delivered, and how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {
     /// Events in a publish, 1 to 5,000.
@@ -143,6 +149,7 @@ impl Default for Mix {
     }
 }
 
+/// One line of a bill.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     pub what: &'static str,
@@ -152,6 +159,7 @@ pub struct Line {
     pub dollars: f64,
 }
 
+/// What a million delivered events cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bill {
     pub lines: Vec<Line>,
@@ -194,6 +202,7 @@ const METRIC_LINE: f64 = 300.0;
 /// dispatch. Under load they are shared by all that comes within seconds.
 const QUIET_READS: f64 = 2.0;
 
+/// What a million delivered events of this mix cost.
 pub fn bill(mix: &Mix, prices: &Prices, measured: &Measured) -> Bill {
     let calls = Calls::of(mix);
     let line = |what, units: f64, price: &Price| Line {
@@ -337,6 +346,7 @@ pub fn as_of(prices: &Prices) -> &str {
     dates.into_iter().min().unwrap_or_default()
 }
 
+/// Units as people read them.
 pub fn units(units: f64) -> String {
     if units >= 1e6 {
         format!("{:.2} million", units / 1e6)

@@ -41,6 +41,7 @@ struct Topic {
     subscriptions: Map<String, Value>,
 }
 
+/// What was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Made {
     pub topics: usize,
@@ -59,6 +60,7 @@ impl Made {
         }
     }
 
+    /// The counts, for programs.
     pub fn members(&self) -> Map<String, Value> {
         let counts = [
             ("topics", self.topics),
@@ -68,6 +70,7 @@ impl Made {
         counts.into_iter().map(|(name, count)| (name.to_owned(), json!(count))).collect()
     }
 
+    /// The counts, for people.
     pub fn told(&self) -> String {
         let topics = output::count(self.topics as u64, "topic");
         let subscriptions = output::count(self.subscriptions as u64, "event subscription");

@@ -12,8 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Misuse;
 
+/// Names another file.
 pub const FILE_VARIABLE: &str = "GRIDPOST_DEPLOYMENTS";
 
+/// What the file knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Deployments {
@@ -21,6 +23,7 @@ pub struct Deployments {
     pub deployment: BTreeMap<String, Deployment>,
 }
 
+/// Where a deployment is, and who one is there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Deployment {
@@ -62,6 +65,7 @@ impl Deployments {
         }
     }
 
+    /// Writes the file, and its folder.
     pub fn write(&self, file: &Path) -> anyhow::Result<()> {
         let write = || -> anyhow::Result<()> {
             if let Some(folder) = file.parent() {

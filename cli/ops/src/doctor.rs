@@ -30,6 +30,7 @@ pub struct Fault {
     pub source: &'static str,
 }
 
+/// What is known of the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account {
     pub concurrency: u64,

@@ -24,6 +24,7 @@ use crate::{
     target::{Target, before},
 };
 
+/// Which event.
 #[derive(Clone, Debug)]
 pub struct Question {
     pub id: String,
@@ -96,6 +97,7 @@ fn filters(subscriptions: &[Value]) -> BTreeMap<String, String> {
     subscriptions.iter().map(one).collect()
 }
 
+/// All that is to be told.
 pub struct Told {
     arguments: Question,
     given_id: Option<String>,
@@ -252,6 +254,7 @@ impl Told {
         Err(Unfinished(message).into())
     }
 
+    /// It as JSON.
     pub fn document(&self) -> Value {
         let delivery = |found: &Found| {
             let lines: Vec<_> = found.lines.iter().map(|line| &line.line).collect();

@@ -163,6 +163,7 @@ fn context(error: &anyhow::Error) -> String {
     outer.map(|cause| format!("{cause}: ")).collect()
 }
 
+/// An error and its causes, joined by colons.
 pub fn chain(error: &anyhow::Error) -> String {
     format!("{error:#}")
 }

@@ -12,6 +12,7 @@ pub struct TimeToLive {
     pub minutes: u32,
 }
 
+/// Why a time-to-live was refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{given}` is no time: write minutes, hours or days, as in 30m, 24h or 1d")]
 pub struct TimeToLiveError {
@@ -43,6 +44,7 @@ pub fn outcome_name(given: &str) -> Result<String, String> {
     one_of(given, Outcome::ALL)
 }
 
+/// The name of a reason for which a delivery ended.
 pub fn reason_name(given: &str) -> Result<String, String> {
     one_of(given, EndReason::ALL)
 }

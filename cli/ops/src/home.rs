@@ -15,6 +15,7 @@ pub mod connection;
 mod own;
 pub mod state;
 
+/// Name of the folder.
 pub const FOLDER: &str = ".gridpost";
 
 /// Git's list of what it passes over.
@@ -40,6 +41,7 @@ impl Home {
         Self { cache: cache.to_owned(), ..self }
     }
 
+    /// The folder itself.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -54,10 +56,12 @@ impl Home {
         self.cache.join("python")
     }
 
+    /// Terraform's providers and modules.
     pub fn terraform_data(&self) -> PathBuf {
         self.cache.join("terraform")
     }
 
+    /// Terraform's state and variables.
     pub fn terraform(&self) -> PathBuf {
         self.root.join("terraform")
     }
@@ -77,10 +81,12 @@ impl Home {
         self.root.join("logs")
     }
 
+    /// What runs and what is deployed.
     pub fn state_file(&self) -> PathBuf {
         self.root.join("state.json")
     }
 
+    /// How other programs connect.
     pub fn connection_file(&self) -> PathBuf {
         self.root.join("local.json")
     }
@@ -227,6 +233,7 @@ fn draft_of(path: &Path) -> PathBuf {
     path.with_extension("draft")
 }
 
+/// Removes a file; none there is as good.
 pub fn remove_file(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(err) if err.kind() != io::ErrorKind::NotFound => Err(err),
@@ -234,6 +241,7 @@ pub fn remove_file(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Removes a folder with all that is in it; none there is as good.
 pub fn remove_folder(path: &Path) -> anyhow::Result<()> {
     match fs::remove_dir_all(path) {
         Err(err) if err.kind() != io::ErrorKind::NotFound => {

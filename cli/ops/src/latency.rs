@@ -16,6 +16,7 @@ pub fn cells(latencies: &Latencies) -> [String; 3] {
     })
 }
 
+/// The percentiles in a line.
 pub fn told(latencies: &Latencies) -> String {
     let events = crate::output::count(latencies.events(), "event");
     let cells = PERCENTS.iter().zip(cells(latencies));

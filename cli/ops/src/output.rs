@@ -48,6 +48,7 @@ fn is_left(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::BrokenPipe
 }
 
+/// JSON with two-space indents.
 pub fn pretty(document: &Value) -> String {
     serde_json::to_string_pretty(document).unwrap_or_else(|_| document.to_string())
 }

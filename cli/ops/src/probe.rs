@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 const GAPS_MAX: usize = 20;
 
+/// The numbered events of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Probe {
     accepted: BTreeMap<u64, Instant>,
@@ -33,10 +34,12 @@ impl Probe {
         self.longest_refusal = self.longest_refusal.max(after);
     }
 
+    /// A publish was not accepted, for this reason.
     pub fn refuse(&mut self, reason: String) {
         *self.refusals.entry(reason).or_default() += 1;
     }
 
+    /// Event `number` arrived.
     pub fn arrive(&mut self, number: u64, at: Instant) {
         let arrived = self.arrived.entry(number).or_insert(Arrived { first: at, times: 0 });
         arrived.times += 1;
@@ -46,6 +49,7 @@ impl Probe {
         self.last_arrival = Some(at);
     }
 
+    /// Events that were accepted.
     pub fn accepted(&self) -> u64 {
         self.accepted.len() as u64
     }
@@ -55,10 +59,12 @@ impl Probe {
         self.arrived.len() as u64
     }
 
+    /// Events that were accepted and have not arrived.
     pub fn missing(&self) -> u64 {
         self.accepted.keys().filter(|number| !self.arrived.contains_key(number)).count() as u64
     }
 
+    /// Arrivals beyond the first.
     pub fn duplicates(&self) -> u64 {
         self.arrived.values().map(|arrived| arrived.times - 1).sum()
     }
@@ -109,6 +115,7 @@ impl Probe {
         })
     }
 
+    /// The report for people.
     pub fn text(&self) -> String {
         let document = self.document();
         let latency = |at: &str| match document["latencyMs"][at].as_u64() {

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use crate::output;
 
+/// Where the steps of one command are shown.
 #[derive(Clone, Debug)]
 pub struct Progress {
     bars: MultiProgress,
@@ -43,6 +44,7 @@ impl Progress {
         Self { bars, display: Display::Silent }
     }
 
+    /// Begins a step; `title` says what is being done.
     pub fn step(&self, title: &str) -> Step {
         let bar = self.bars.add(ProgressBar::new_spinner());
         bar.set_style(style("{spinner:.cyan} {msg}  {elapsed:.dim}"));
@@ -54,6 +56,7 @@ impl Progress {
         Step { progress: self.clone(), bar, title: title.to_owned(), started: Instant::now() }
     }
 
+    /// Prints a line above the bars.
     pub fn line(&self, text: &str) {
         match self.display {
             Display::Bars => drop(self.bars.println(text)),
@@ -94,6 +97,7 @@ impl Step {
         self.bar.set_message(detail.to_owned());
     }
 
+    /// Names what is under way.
     pub fn detail(&self, detail: &str) {
         match self.bar.length() {
             Some(_) => self.bar.set_message(detail.to_owned()),

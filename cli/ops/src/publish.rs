@@ -18,6 +18,7 @@ pub enum InputSchema {
 }
 
 impl InputSchema {
+    /// The input schema of a topic's document.
     pub fn of_topic(topic: &Value) -> anyhow::Result<Self> {
         match topic.pointer("/properties/inputSchema").and_then(Value::as_str) {
             Some("EventGridSchema") | None => Ok(Self::EventGrid),
@@ -38,6 +39,7 @@ impl InputSchema {
     }
 }
 
+/// The event that flags describe, ready to be sent.
 pub struct Event<'a> {
     pub id: &'a str,
     pub event_type: &'a str,
@@ -50,6 +52,7 @@ pub struct Event<'a> {
 }
 
 impl Event<'_> {
+    /// The request body in the topic's schema.
     pub fn body(&self, schema: InputSchema) -> String {
         let event = self.text(schema);
         match schema {
@@ -58,6 +61,7 @@ impl Event<'_> {
         }
     }
 
+    /// The event by itself.
     pub fn text(&self, schema: InputSchema) -> String {
         let others = match schema {
             InputSchema::EventGrid => json!({

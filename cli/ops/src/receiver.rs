@@ -39,11 +39,13 @@ pub struct Behaviour {
 }
 
 impl Behaviour {
+    /// Answers at once.
     pub fn prompt(answers: Answers) -> Self {
         Self { answers, delay: Duration::ZERO }
     }
 }
 
+/// What a request was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Event Grid's validation event, or the CloudEvents `OPTIONS` request.
@@ -51,6 +53,7 @@ pub enum Purpose {
     Delivery,
 }
 
+/// A request as it arrived.
 #[derive(Clone, Debug)]
 pub struct Arrival {
     /// When its last byte was read.
@@ -65,6 +68,7 @@ pub struct Arrival {
 }
 
 impl Arrival {
+    /// A header's text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
@@ -107,6 +111,7 @@ impl Receiver {
         Ok(Self { address, accepting: tokio::spawn(accept(listener, Arc::new(script))) })
     }
 
+    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -225,6 +230,7 @@ fn empty(status: u16) -> Response<Full<Bytes>> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answers(Vec<u16>);
 
+/// Why a list of answers was refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{given}` is no HTTP status from 200 to 599; write one, or several as in 500,500,200")]
 pub struct AnswersError {
@@ -232,6 +238,7 @@ pub struct AnswersError {
 }
 
 impl Answers {
+    /// Always `status`.
     pub fn always(status: u16) -> Self {
         Self(vec![status])
     }

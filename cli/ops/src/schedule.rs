@@ -48,6 +48,7 @@ impl std::str::FromStr for ProbationSeconds {
     }
 }
 
+/// Whose timeline it is.
 pub struct Subject {
     pub profile: ProfileName,
     pub kind: EndpointKind,
@@ -78,6 +79,7 @@ impl std::str::FromStr for StatusRule {
     }
 }
 
+/// An answer of the endpoint, as it was written.
 #[derive(Clone, Debug)]
 pub struct Response {
     text: String,
@@ -101,6 +103,7 @@ impl std::str::FromStr for Response {
     }
 }
 
+/// The circumstances of a timeline.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Circumstances<'c> {
     pub probations: &'c [ProbationSeconds],
@@ -151,6 +154,7 @@ fn checked(policy: Value, profile: ProfileName) -> Result<RetryPolicy, Misuse> {
     })
 }
 
+/// What a saved event subscription says, and its topic.
 pub fn saved(topic: &Value, subscription: &Value) -> Subject {
     let properties = &subscription["properties"];
     let profile = serde_json::from_value(topic["properties"]["deliveryProfile"].clone());

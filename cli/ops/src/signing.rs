@@ -51,6 +51,7 @@ impl Signer {
         Self { region: region.to_owned(), ..self }
     }
 
+    /// The region of its signatures.
     pub fn region(&self) -> &str {
         &self.region
     }

@@ -33,6 +33,7 @@ const SLICE_MS: i64 = 600_000;
 /// Lines of the log after which no further slice is read.
 const READ_MAX: usize = 10_000;
 
+/// Which attempts and ends.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     pub topic: Option<String>,
@@ -63,6 +64,7 @@ pub struct Follower {
     seen: Seen,
 }
 
+/// What was attempted while a follower was away.
 pub struct CaughtUp {
     /// The lines, oldest first.
     pub lines: Vec<AttemptLine>,

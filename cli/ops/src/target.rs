@@ -46,6 +46,7 @@ pub struct TargetArguments {
     pub home: Option<PathBuf>,
 }
 
+/// The deployment that a command is for.
 #[derive(Clone, Debug, Default)]
 pub struct Target {
     manage_url: Option<String>,
@@ -109,6 +110,7 @@ impl TargetArguments {
         })
     }
 
+    /// The folder of an existing local stack, if there is one.
     pub fn existing_home(&self) -> anyhow::Result<Option<Home>> {
         if let Some(folder) = &self.home {
             return Ok(Some(Home::at(&std::path::absolute(folder)?)));
@@ -150,6 +152,7 @@ impl Target {
         })
     }
 
+    /// A client for one of the deployment's URLs.
     pub fn http_client(&self, url: &str) -> anyhow::Result<reqwest::Client> {
         http_client::trusting(url, self.ca_file.as_deref())
     }
@@ -228,6 +231,7 @@ impl Target {
         self.publish_url.as_deref().filter(|_| self.is_dev)
     }
 
+    /// The folder of the local stack, where it is one.
     pub fn home(&self) -> Option<&Home> {
         self.home.as_ref()
     }
@@ -242,10 +246,12 @@ impl Target {
         self.ca_file.as_deref()
     }
 
+    /// The URL of the resource API, where one is known.
     pub fn manage_url(&self) -> Option<&str> {
         self.manage_url.as_deref()
     }
 
+    /// The emulator that stands for AWS, where one does.
     pub fn emulator_url(&self) -> Option<&str> {
         self.emulator_url.as_deref()
     }
@@ -255,18 +261,22 @@ impl Target {
         self.name_prefix.as_deref().unwrap_or(NAME_PREFIX)
     }
 
+    /// The profile of the AWS configuration that requests are signed with, where one was chosen.
     pub fn aws_profile(&self) -> Option<&str> {
         self.aws_profile.as_deref()
     }
 
+    /// The URL of the publish API, where one is known.
     pub fn publish_url(&self) -> Option<&str> {
         self.publish_url.as_deref()
     }
 
+    /// Whether a resource API is known.
     pub fn has_manage_url(&self) -> bool {
         self.manage_url.is_some()
     }
 
+    /// Where events of `topic` are posted, if the publish URL is known.
     pub fn events_url(&self, topic: &str, is_namespace: bool) -> Option<String> {
         let base = self.publish_url.as_deref()?.trim_end_matches('/');
         let path = if is_namespace { ":publish" } else { "/api/events" };

@@ -38,6 +38,7 @@ use queue::Queue;
 use steps::Trial;
 use webhook::Webhook;
 
+/// What to try it with.
 #[derive(Clone, Debug)]
 pub struct VerifyOptions {
     /// ARN or URL of an SQS queue that the deployment may deliver to and nothing else uses.

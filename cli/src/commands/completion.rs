@@ -4,6 +4,7 @@ use clap_complete::Shell;
 
 use crate::{arguments, output};
 
+/// Prints the script for `shell`.
 pub fn run(shell: Shell) {
     output::text(&script(shell));
 }

@@ -47,6 +47,7 @@ pub struct OneArguments {
     of: Whose,
 }
 
+/// Runs `gridpost delivery`.
 pub async fn run(command: DeliveryCommand, common: &Common) -> anyhow::Result<()> {
     let api = common.target.resolve()?.manage_api().await?;
     match command {

@@ -45,6 +45,7 @@ pub struct AddArguments {
     aws_profile: Option<String>,
 }
 
+/// Runs `gridpost deployment`.
 pub fn run(command: DeploymentCommand, common: &Common) -> anyhow::Result<()> {
     let file = deployments::file()?;
     let mut all = Deployments::read(&file)?;

@@ -30,6 +30,7 @@ pub struct ExplainArguments {
     since: TimeToLive,
 }
 
+/// Runs `gridpost explain`.
 pub async fn run(arguments: ExplainArguments, common: &Common) -> anyhow::Result<()> {
     let target = common.target.resolve()?;
     let event = arguments.event.as_deref().map(read_events).transpose()?;

@@ -61,6 +61,7 @@ pub struct PublishArguments {
     key: Option<String>,
 }
 
+/// Runs `gridpost publish`.
 pub async fn run(arguments: PublishArguments, common: &Common) -> anyhow::Result<()> {
     let target = common.target.resolve()?;
     let topic = describe_topic(&arguments, &target).await?;

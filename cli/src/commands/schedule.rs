@@ -83,6 +83,7 @@ const PROFILES: [(&str, ProfileName); 3] = [
 const ENDPOINTS: [(&str, EndpointKind); 2] =
     [("webhook", EndpointKind::Webhook), ("resource", EndpointKind::Resource)];
 
+/// Prints the timeline.
 pub async fn run(arguments: &ScheduleArguments, common: &Common) -> anyhow::Result<()> {
     let subject = match arguments.topic.as_deref().zip(arguments.name.as_deref()) {
         Some((topic, name)) => {

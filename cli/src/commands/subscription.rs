@@ -169,6 +169,7 @@ fn delivery_profile(topic: &Value) -> ProfileName {
     serde_json::from_value(named).unwrap_or(ProfileName::Basic)
 }
 
+/// Runs `gridpost subscription`.
 pub async fn run(command: SubscriptionCommand, common: &Common) -> anyhow::Result<()> {
     if let SubscriptionCommand::Test(arguments) = command {
         return test::run(arguments, common).await;

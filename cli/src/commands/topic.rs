@@ -177,6 +177,7 @@ impl CreateArguments {
     }
 }
 
+/// Runs `gridpost topic`.
 pub async fn run(command: TopicCommand, common: &Common) -> anyhow::Result<()> {
     let target = common.target.resolve()?;
     let api = target.manage_api().await?;

@@ -165,6 +165,7 @@ impl AuthenticationFlags {
         kinds.iter().find(|(is_given, _)| *is_given).map(|(_, kind)| *kind)
     }
 
+    /// Whether they name a type, and so describe a whole authentication.
     pub fn name_type(&self) -> bool {
         self.kind().is_some()
     }

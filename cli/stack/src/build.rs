@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::{child, prerequisites::Tools, python::Environment};
 use gridpost_ops::{home::Home, progress::Progress};
 
+/// The functions as zip files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Functions {
     /// Folder that holds `{name}/bootstrap.zip` of each function, or a release's `{name}.zip`.
@@ -31,6 +32,7 @@ pub enum Profile {
 }
 
 impl Profile {
+    /// Its name, as Cargo knows it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Dev => "dev",

@@ -37,12 +37,14 @@ const PUBLISH_MAX: Duration = Duration::from_secs(60);
 /// Between two looks for the dead letter.
 const POLL: Duration = Duration::from_millis(500);
 
+/// What a case showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
     pub title: &'static str,
     pub lines: Vec<String>,
 }
 
+/// Where it is shown, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Show<'a> {
     pub connection: &'a Connection,
@@ -53,12 +55,14 @@ pub struct Show<'a> {
     pub speed: u32,
 }
 
+/// Who publishes.
 #[derive(Clone, Copy, Debug)]
 pub enum Publisher<'a> {
     AzureSdk(&'a Environment),
     Own,
 }
 
+/// Runs all cases.
 pub async fn run(show: Show<'_>, progress: &Progress) -> anyhow::Result<Vec<Shown>> {
     let connection = show.connection;
     let (sender, arrivals) = mpsc::unbounded_channel();

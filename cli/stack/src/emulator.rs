@@ -38,6 +38,7 @@ const LOG_TAIL_BYTES: u64 = 4_000;
 
 const LAUNCHER: &str = include_str!("../emulator/launcher.py");
 
+/// The emulator of one local stack.
 #[derive(Clone, Debug)]
 pub struct Emulator {
     home: Home,
@@ -55,15 +56,18 @@ impl Emulator {
         programs.text(quotas::FRONT).text(&Environment::version()).value()
     }
 
+    /// Its URL on `port`.
     pub fn url(port: u16) -> String {
         format!("http://127.0.0.1:{port}")
     }
 
+    /// Whether the recorded emulator runs, as a process of this stack, and answers.
     pub async fn runs(&self, record: &EmulatorRecord) -> bool {
         let is_alive = self.processes().iter().any(|process| process.is_emulator);
         is_alive && answers(record.port).await
     }
 
+    /// The processes of the emulator and its functions.
     pub fn processes(&self) -> Vec<processes::Process> {
         processes::of_stack(&self.home.emulator(), &self.launcher())
     }
@@ -103,6 +107,7 @@ impl Emulator {
         Ok(EmulatorRecord { pid, port, version: Self::version() })
     }
 
+    /// Stops it, its functions included. Not running is as good.
     pub async fn stop(&self) -> anyhow::Result<()> {
         processes::stop(&self.home.emulator(), &self.launcher(), STOP_MAX).await.map(drop)
     }
@@ -168,10 +173,12 @@ impl Emulator {
     }
 }
 
+/// Whether `port` on 127.0.0.1 can be listened on.
 pub fn is_free(port: u16) -> bool {
     TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).is_ok()
 }
 
+/// A free port on 127.0.0.1.
 pub fn free_port() -> anyhow::Result<u16> {
     let mut ports = PORT_FIRST..PORT_FIRST + PORTS_TRIED;
     let last = PORT_FIRST + PORTS_TRIED - 1;

@@ -11,12 +11,14 @@ use sha2::{Digest, Sha256};
 pub struct Fingerprint(Sha256);
 
 impl Fingerprint {
+    /// Adds a text.
     #[must_use]
     pub fn text(mut self, text: &str) -> Self {
         self.part(text.as_bytes());
         self
     }
 
+    /// Adds a file's content.
     pub fn file(mut self, path: &Path) -> anyhow::Result<Self> {
         let bytes = fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
         self.part(&bytes);
@@ -32,6 +34,7 @@ impl Fingerprint {
         Ok(self)
     }
 
+    /// The value, in hexadecimal.
     pub fn value(self) -> String {
         self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }

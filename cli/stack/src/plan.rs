@@ -2,6 +2,7 @@
 
 use gridpost_ops::home::state::State;
 
+/// What `up` finds.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'a> {
     pub state: &'a State,
@@ -12,6 +13,7 @@ pub struct Found<'a> {
     pub fingerprint: &'a str,
 }
 
+/// How the stack comes up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// Everything is wiped, the emulator started on any port, everything deployed. With it goes what an

@@ -14,6 +14,7 @@ const PYTHON_MIN: Version = Version(3, 10);
 /// The infrastructure's `required_version`.
 const TERRAFORM_MIN: Version = Version(1, 9);
 
+/// The tools, found and new enough.
 #[derive(Clone, Debug)]
 pub struct Tools {
     pub cargo: Option<PathBuf>,

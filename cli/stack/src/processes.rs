@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 const KILL_MAX: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(50);
 
+/// A running process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
     pub pid: u32,

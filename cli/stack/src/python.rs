@@ -13,12 +13,14 @@ use gridpost_ops::{
 
 const REQUIREMENTS: &str = include_str!("../emulator/requirements.txt");
 
+/// An environment with everything installed.
 #[derive(Clone, Debug)]
 pub struct Environment {
     folder: PathBuf,
 }
 
 impl Environment {
+    /// Its Python.
     pub fn python(&self) -> PathBuf {
         self.program("python")
     }
@@ -28,10 +30,12 @@ impl Environment {
         self.folder.join("bin")
     }
 
+    /// One of its programs.
     pub fn program(&self, name: &str) -> PathBuf {
         self.programs().join(name)
     }
 
+    /// What identifies its packages.
     pub fn version() -> String {
         Fingerprint::default().text(REQUIREMENTS).value()
     }

@@ -22,8 +22,10 @@ use gridpost_ops::{
     target::TargetArguments,
 };
 
+/// The topic of the samples.
 pub const TOPIC: &str = "sample";
 
+/// Its event subscription.
 pub const SUBSCRIPTION: &str = "first";
 
 /// Where `gridpost listen` listens, if it is not told otherwise: the endpoint of that event subscription.
@@ -37,6 +39,7 @@ const BUCKET: &str = "gridpost-dead-letters-000000000000-us-east-1";
 /// The dispatch queue as the samples name it; the watched functions have another one.
 const DISPATCH: &str = "gridpost-dispatch";
 
+/// What of a stack goes into the samples.
 #[derive(Clone, Debug)]
 pub struct Facts {
     pub key: String,

@@ -43,12 +43,14 @@ pub const TOPICS: [(&str, &str); 3] = [
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(200);
 
+/// Which stack.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub source: Source,
     pub home: Home,
 }
 
+/// Where the functions and the infrastructure come from.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// A clone of the repository, with `infra/` and `functions/`, which are compiled by that profile.
@@ -57,6 +59,7 @@ pub enum Source {
     Release(Artefacts),
 }
 
+/// A stack that is up.
 #[derive(Debug)]
 pub struct Stack {
     pub connection: Connection,
@@ -371,6 +374,7 @@ impl Run<'_> {
     }
 }
 
+/// Creates a topic unless it is there, and reads its keys.
 pub async fn reach_topic(
     api: &ManageApi,
     publish_url: &str,

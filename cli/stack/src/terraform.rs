@@ -21,6 +21,7 @@ use gridpost_ops::{
 /// The folder of `infra/` that is applied: the module's own is applied by others.
 pub(super) const ROOT: &str = "deploy";
 
+/// Terraform over one infrastructure folder, for one stack.
 #[derive(Clone, Debug)]
 pub struct Terraform {
     program: PathBuf,
@@ -30,6 +31,7 @@ pub struct Terraform {
     variables: Value,
 }
 
+/// One change that a plan would make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     pub address: String,
@@ -74,6 +76,7 @@ impl Terraform {
         self.run("terraform-plan", plan, step).await
     }
 
+    /// Carries out what was prepared and gives the outputs.
     pub async fn apply(&self, step: &Step) -> anyhow::Result<Outputs> {
         let mut apply = self.command("apply");
         apply.args(["-input=false", "-json"]).arg(self.state_flag()).arg(self.plan_file());
@@ -105,10 +108,12 @@ impl Terraform {
         self
     }
 
+    /// Forgets what was deployed.
     pub fn wipe(home: &Home) -> anyhow::Result<()> {
         remove_folder(&home.terraform())
     }
 
+    /// What a new plan would change.
     pub async fn plan_changes(&self) -> anyhow::Result<Vec<Change>> {
         self.prepare(&Progress::silent().step("terraform plan")).await?;
         let mut show = self.command("show");
@@ -121,6 +126,7 @@ impl Terraform {
         Ok(read_changes(&document))
     }
 
+    /// Destroys everything that was deployed.
     pub async fn destroy(&self) -> anyhow::Result<()> {
         let mut destroy = self.command("destroy");
         destroy.args(["-input=false", "-auto-approve", "-no-color"]);
@@ -183,10 +189,12 @@ impl Terraform {
         self.home.logs().join(format!("{name}.log"))
     }
 
+    /// The folder of the functions that it deploys.
     pub fn functions(&self) -> &Value {
         &self.variables["functions_dir"]
     }
 
+    /// The emulator that it deploys to.
     pub fn emulator_url(&self) -> &str {
         &self.emulator_url
     }

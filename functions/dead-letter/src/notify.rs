@@ -27,6 +27,7 @@ use uuid::Uuid;
 
 use crate::Context;
 
+/// The type of the events.
 pub const EVENT_TYPE: &str = "Gridpost.DeadLettersWritten";
 
 const DATA_VERSION: &str = "1";
@@ -42,6 +43,7 @@ pub struct Notifier {
     pub has_complained: AtomicBool,
 }
 
+/// An object that was written.
 #[derive(Clone, Copy, Debug)]
 pub struct Written<'w> {
     /// Its own id, which names the event too.

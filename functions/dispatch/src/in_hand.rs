@@ -67,6 +67,7 @@ pub enum Disposition {
 pub type Settled = Result<Disposition, PortError>;
 
 impl Received {
+    /// The lane it was received from.
     pub fn lane(&self) -> Lane {
         lane_of(&self.record)
     }
@@ -93,6 +94,7 @@ impl Received {
     }
 }
 
+/// The lane that a record was received from.
 pub fn lane_of(record: &Record) -> Lane {
     if record.queue == Queue::Dispatch { Lane::First } else { Lane::Retry }
 }
@@ -102,6 +104,7 @@ impl DeliveryInHand {
         &self.owner.subscription
     }
 
+    /// The lane it was received from.
     pub fn lane(&self) -> Lane {
         lane_of(&self.record)
     }

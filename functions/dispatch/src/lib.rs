@@ -77,6 +77,7 @@ pub struct Context {
     pub settings: Settings,
 }
 
+/// The deployment's settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// How long outcomes put a subscription on probation.

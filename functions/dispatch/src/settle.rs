@@ -237,6 +237,7 @@ async fn retry(context: &Context, mut hand: DeliveryInHand, due: Timestamp) -> S
     }
 }
 
+/// Settles a delivery that ends undelivered.
 pub async fn end(context: &Context, mut hand: DeliveryInHand, reason: EndReason) -> Settled {
     let at = context.clock.now();
     let status = DeliveryStatus::Ending { reason, at };

@@ -51,6 +51,7 @@ impl Route {
         }
     }
 
+    /// The topic's name.
     pub fn topic(&self) -> &str {
         match self {
             Self::Custom { topic } | Self::Namespace { topic } => topic,

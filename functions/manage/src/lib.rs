@@ -74,6 +74,7 @@ pub struct Context {
     pub settings: Settings,
 }
 
+/// The deployment's settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The networks and ports that an endpoint may have.

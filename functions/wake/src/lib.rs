@@ -49,6 +49,7 @@ pub struct Context {
     pub settings: Settings,
 }
 
+/// The deployment's settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// How many retry queues there are now.
@@ -61,6 +62,7 @@ pub struct Settings {
     pub configuration_stale_for: Duration,
 }
 
+/// The result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Woken {
     /// Deliveries that were sent to their retry queues.

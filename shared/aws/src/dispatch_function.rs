@@ -18,6 +18,7 @@ const CALL: &str = "lambda:Invoke";
 /// How long dispatch is waited for, its start included; API Gateway gives up after 30 s.
 const WAIT: Duration = Duration::from_secs(12);
 
+/// The function dispatch.
 #[derive(Clone, Debug)]
 pub struct DispatchFunction {
     client: Client,

@@ -93,6 +93,7 @@ impl Clients {
         }
     }
 
+    /// With these timeouts for all calls.
     #[must_use]
     pub fn within(self, timeouts: Timeouts) -> Self {
         Self {
@@ -103,6 +104,7 @@ impl Clients {
         }
     }
 
+    /// With that HTTP client.
     #[must_use]
     pub fn through(self, http: SharedHttpClient) -> Self {
         let config = self.config.into_builder().http_client(http).build();

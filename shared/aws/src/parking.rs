@@ -44,6 +44,7 @@ const CURSOR_PK: &str = "WAKE";
 /// The prefix of parked deliveries' partition keys.
 const PK_PREFIX: &str = "PARKED#";
 
+/// Parked deliveries in the state table.
 #[derive(Clone, Debug)]
 pub struct ParkingTable {
     table: Table,

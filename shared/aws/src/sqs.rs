@@ -29,6 +29,7 @@ const BATCH_BYTES_MAX: usize = 1_048_576 - 16_384;
 /// Source: SQS developer guide, "Amazon SQS short and long polling".
 const WAIT_S: i32 = 1;
 
+/// The URLs of the queues.
 #[derive(Clone, Debug, Default)]
 pub struct QueueUrls {
     pub dispatch: String,
@@ -84,6 +85,7 @@ impl QueueUrls {
     }
 }
 
+/// Gridpost's queues in SQS.
 #[derive(Clone, Debug)]
 pub struct SqsQueues {
     client: Client,

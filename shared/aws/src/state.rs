@@ -47,6 +47,7 @@ const COUNT_KEPT_S: i64 = 24 * 60 * 60;
 /// An item of listeners is obsolete when the last one has stopped; one more hour allows for wrong clocks.
 const LISTENERS_KEPT_FOR: Duration = Duration::from_secs(60 * 60);
 
+/// States, healths and counts in the state table.
 #[derive(Clone, Debug)]
 pub struct StateTable {
     table: Table,

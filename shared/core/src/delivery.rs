@@ -188,6 +188,7 @@ impl Delivery {
         Self { form: Some(form), ..self }
     }
 
+    /// The form that its events were packed in.
     pub fn form(&self, subscription: &EventSubscription) -> Form {
         self.form.unwrap_or_else(|| Form::of(subscription))
     }
@@ -248,6 +249,7 @@ impl Delivery {
         ids(self.left())
     }
 
+    /// The same of those in a set.
     pub fn event_ids_of(&self, of: &EventSet) -> String {
         ids(self.left().filter(|(position, _)| of.has(*position)))
     }

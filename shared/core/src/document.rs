@@ -31,6 +31,7 @@ pub enum Code {
     InvalidValue,
 }
 
+/// One problem of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// What kind of rule is broken.
@@ -225,6 +226,7 @@ impl<'d> Object<'d> {
         value
     }
 
+    /// A member that is an object.
     pub fn object(&mut self, name: &'static str, problems: &mut Problems) -> Option<Object<'d>> {
         let path = self.path_of(name);
         self.value(name).and_then(|value| Self::at(path, value, problems))
@@ -240,6 +242,7 @@ impl<'d> Object<'d> {
         self.required(name, what, problems).and_then(|_| self.object(name, problems))
     }
 
+    /// A member that is a string.
     pub fn text(&mut self, name: &'static str, problems: &mut Problems) -> Option<&'d str> {
         let path = self.path_of(name);
         self.value(name).and_then(|value| text(value, &path, problems))
@@ -390,6 +393,7 @@ pub fn check_name(name: &str, what: &str, length: RangeInclusive<usize>) -> Resu
     Err(Problem { code: Code::InvalidValue, path: "name".to_owned(), rule })
 }
 
+/// The name by which documents call a value.
 pub fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
     names.iter().find(|(_, named)| *named == value).map_or("", |(name, _)| name)
 }

@@ -4,6 +4,7 @@
 
 use http::{HeaderMap, Method};
 
+/// An HTTP request.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     pub method: Method,

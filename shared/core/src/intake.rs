@@ -53,6 +53,7 @@ pub struct Event<'m> {
     pub data: Data<'m>,
 }
 
+/// The data of an event.
 #[derive(Debug)]
 pub enum Data<'m> {
     Json(Cow<'m, RawValue>),

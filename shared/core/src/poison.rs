@@ -57,6 +57,7 @@ impl Poisoned {
     }
 }
 
+/// The content of a message.
 #[derive(Clone, Debug)]
 pub enum Content {
     Delivery(Box<Delivery>),

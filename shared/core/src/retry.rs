@@ -32,6 +32,7 @@ const JITTER_SHARE: f64 = 0.1;
 /// Jitter is never longer than this.
 const JITTER_MAX: Duration = Duration::from_secs(5 * 60);
 
+/// The rules for one delivery.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'a> {
     pub profile: ProfileName,

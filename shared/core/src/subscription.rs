@@ -75,6 +75,7 @@ impl Endpoint {
         }
     }
 
+    /// Whether it is that AWS resource.
     pub fn is_resource(&self, arn: &Arn) -> bool {
         matches!(self, Self::Resource(resource) if resource.arn == *arn)
     }
@@ -146,6 +147,7 @@ pub enum ProvisioningState {
     Failed,
 }
 
+/// An event subscription as it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EventSubscription {

@@ -29,6 +29,7 @@ const ISO_8601: &[BorrowedFormatItem<'_>] =
 pub struct Pace(u32);
 
 impl Pace {
+    /// The machine's own.
     pub const REAL: Self = Self(1);
 
     /// Returns the pace of a clock that runs that many times faster, at least once.

@@ -38,6 +38,7 @@ pub enum InputSchema {
     CustomEventSchema,
 }
 
+/// A topic as it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Topic {
@@ -106,10 +107,12 @@ impl Topic {
         Self { revision, changes: self.changes.with(revision, changes), ..self.clone() }
     }
 
+    /// The name of its kind in documents.
     pub fn kind_name(&self) -> &'static str {
         crate::document::name_of(&resource::KINDS, self.kind)
     }
 
+    /// The path by which events are published to it.
     pub fn publish_path(&self) -> String {
         match self.kind {
             Kind::Custom => format!("{}/api/events", self.id()),
@@ -118,6 +121,7 @@ impl Topic {
     }
 }
 
+/// The resource id of the topic of that name.
 pub fn id_of(name: &str) -> String {
     format!("/topics/{name}")
 }

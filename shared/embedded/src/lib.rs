@@ -54,6 +54,7 @@ impl Waiting {
         self.prepared.last_seen
     }
 
+    /// Opens them.
     pub fn open(self, clock: Arc<dyn Clock>) -> Result<Embedded, OpenError> {
         let Self { options, prepared } = self;
         let database = Arc::new(Database::open(prepared, Arc::clone(&clock))?);

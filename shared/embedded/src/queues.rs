@@ -43,6 +43,7 @@ const READ_AGAIN: Duration = Duration::from_secs(1);
 /// The memory for bodies of messages not received yet, in bytes.
 const BODY_BYTES_MAX: usize = 32 * 1_048_576;
 
+/// A message as it was received.
 #[derive(Clone, Debug)]
 pub struct Received {
     /// Its id, unique in the deployment for ever.
@@ -71,6 +72,7 @@ impl Received {
     }
 }
 
+/// All queues of the deployment.
 pub struct Queues {
     database: Arc<Database>,
     clock: Arc<dyn Clock>,

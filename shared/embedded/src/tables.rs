@@ -15,6 +15,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::database::Database;
 
+/// The tables of the deployment.
 pub struct Tables {
     database: Arc<Database>,
     /// The invocations that listen for late responses. They end with the process, so no row is

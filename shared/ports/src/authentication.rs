@@ -62,12 +62,14 @@ pub const AUTHENTICATED_WITHIN: Duration = Duration::from_secs(15);
 /// How long a secret may take to be read.
 pub const SECRET_WAIT: Duration = Duration::from_secs(5);
 
+/// Reads secrets that are kept elsewhere.
 #[async_trait]
 pub trait SecretReader: Send + Sync {
     /// The value of a secret, within [`SECRET_WAIT`].
     async fn read(&self, name: &str) -> Result<Secret, PortError>;
 }
 
+/// There are no secrets to read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoSecrets;
 

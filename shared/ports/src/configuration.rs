@@ -43,6 +43,7 @@ impl TopicSnapshot {
         self.matcher.get_or_init(|| Matcher::new(self.topic.input_schema, &self.subscriptions))
     }
 
+    /// The event subscription of that name.
     pub fn subscription(&self, name: &str) -> Option<&Arc<EventSubscription>> {
         self.subscriptions.iter().find(|subscription| subscription.key.name == name)
     }
@@ -93,6 +94,7 @@ impl SubscriptionLookup<'_> {
     }
 }
 
+/// An event subscription with its topic.
 pub type Found = (Arc<TopicSnapshot>, Arc<EventSubscription>);
 
 /// Caches topics with their event subscriptions in memory.

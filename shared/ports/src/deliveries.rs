@@ -25,6 +25,7 @@ pub trait DeliveryStates: Send + Sync {
     async fn save(&self, state: &DeliveryState) -> Result<Saved, PortError>;
 }
 
+/// Finds failing deliveries.
 #[async_trait]
 pub trait WaitingDeliveries: Send + Sync {
     /// The first `most` deliveries of this event subscription that have failed and not ended, by
@@ -91,6 +92,7 @@ impl WaitingTally {
     }
 }
 
+/// The health of endpoints.
 #[async_trait]
 pub trait EndpointHealths: Send + Sync {
     /// The health of a subscription's endpoint; healthy if nothing is stored.

@@ -39,6 +39,7 @@ pub trait EndpointClient: Send + Sync {
     }
 }
 
+/// The result of an attempt.
 pub enum Attempted {
     Answered {
         answer: Answer,
@@ -73,6 +74,7 @@ impl From<Attempted> for Probed {
 }
 
 impl Probed {
+    /// Of a request that failed there.
     pub fn failed(answer: Answer, failure: Failure) -> Self {
         Self { attempted: answer.into(), failure: Some(failure) }
     }

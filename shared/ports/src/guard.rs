@@ -26,6 +26,7 @@ pub fn guarded<T>(
         .map(move |done| done.map_err(|panic| error_of(what, panic)))
 }
 
+/// What a panic says.
 pub fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());

@@ -44,6 +44,7 @@ pub use queues::{
 };
 pub use topics::{Configuration, DELETED_AT_ONCE_MAX, SubscriptionStore, TopicKeys, TopicStore};
 
+/// The time.
 pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
 
@@ -106,6 +107,7 @@ pub enum Kept {
     Other(Option<PublishRecord>),
 }
 
+/// The records of publishes that came with a key.
 #[async_trait]
 pub trait PublishRecords: Send + Sync {
     /// Writes a record as revision `record.revision + 1`, if the stored one still is

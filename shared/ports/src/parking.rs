@@ -69,6 +69,7 @@ pub struct ParkedCursor {
     pub sort: String,
 }
 
+/// A page of all parked deliveries.
 #[derive(Clone, Debug, Default)]
 pub struct ParkedPage {
     /// Parked deliveries, each with its position; may be empty.

@@ -36,6 +36,7 @@ pub enum SettingError {
     },
 }
 
+/// A setting as text.
 pub fn text(name: &'static str) -> Result<String, SettingError> {
     env::var(name).map_err(|_| SettingError::Missing(name))
 }

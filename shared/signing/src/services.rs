@@ -18,6 +18,7 @@ use crate::sign::{Scope, Signable, sign};
 /// Makes the client that calls AWS. Where nothing asks for it, it is never made.
 pub type MakeClient = Box<dyn Fn() -> Result<Arc<dyn HandshakeClient>, String> + Send + Sync>;
 
+/// A call of a service.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
     /// As IAM names it, such as `sts:AssumeRole`.

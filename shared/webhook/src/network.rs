@@ -27,6 +27,7 @@ pub trait Network: fmt::Debug + Send + Sync {
     async fn dial(&self, address: CheckedAddress) -> io::Result<Box<dyn Io>>;
 }
 
+/// The network of this machine.
 #[derive(Debug)]
 pub struct SystemNetwork;
 

@@ -75,13 +75,14 @@ impl Sinks {
         });
         // All of 127.0.0.0/8 reaches these: each endpoint has an address of its own.
         let plain = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await?;
-        let secure = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let [plain_port, tls_port, dead_port] =
-            [plain.local_addr()?.port(), secure.local_addr()?.port(), nobody.local_addr()?.port()];
+        let tls_listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let plain_port = plain.local_addr()?.port();
+        let tls_port = tls_listener.local_addr()?.port();
+        // Its listener is closed at once: connections are refused.
+        let dead_port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?.local_addr()?.port();
         let mut tasks = JoinSet::new();
         tasks.spawn(serve(plain, None, Arc::clone(&sink)));
-        tasks.spawn(serve(secure, Some(tls), sink));
+        tasks.spawn(serve(tls_listener, Some(tls), sink));
         Ok(Self { plain_port, tls_port, dead_port, _tasks: tasks })
     }
 

@@ -18,6 +18,7 @@ use serde_json::Value;
 /// logs some seconds after that.
 const OPEN_FOR_MS: i64 = 65 * 60_000;
 
+/// Messages in a deployment's queues, about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queues {
     /// Deliveries without an attempt.
@@ -98,6 +99,7 @@ struct Counted {
     ended_since: u64,
 }
 
+/// What all of it comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Every event that matched has ended or waits.
@@ -108,6 +110,7 @@ pub enum Verdict {
     Missing { events: u64 },
 }
 
+/// What was found.
 #[derive(Clone, Debug)]
 pub struct Audit {
     pub asked: Timestamp,
@@ -270,6 +273,7 @@ impl Audit {
         self.cells().iter().map(|cell| cell.ended_since).fold(0, u64::saturating_add)
     }
 
+    /// Ends more than events.
     pub fn ends_too_many(&self) -> u64 {
         self.sum(|standing| if let Standing::TooMany { ends } = standing { ends } else { 0 })
     }

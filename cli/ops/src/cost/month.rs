@@ -44,6 +44,7 @@ pub enum Alarms {
     All,
 }
 
+/// A deployment, and what it does in a month.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estate {
     pub topics: f64,
@@ -95,6 +96,7 @@ impl Default for Estate {
     }
 }
 
+/// One line of a month's bill.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MonthLine {
     pub what: String,
@@ -290,6 +292,7 @@ fn traces(lines: &[MonthLine]) -> f64 {
     RUNS.iter().map(runs).map(sampled).sum()
 }
 
+/// The estates of the page, by name.
 pub fn estates() -> Vec<(&'static str, Estate)> {
     let idle = Estate::default();
     let of = |topics, event_subscriptions, events| Estate {

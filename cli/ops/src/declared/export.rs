@@ -169,6 +169,7 @@ impl Export {
         self.notes.push(format!("{}/{}: {note}", one.topic, one.name));
     }
 
+    /// The documents of all event subscriptions, with their topics and names.
     pub fn subscriptions(&self) -> impl Iterator<Item = (&str, &str, &Value)> {
         let topics = self.document["topics"].as_object().into_iter().flatten();
         topics.flat_map(|(topic, document)| {
@@ -177,6 +178,7 @@ impl Export {
         })
     }
 
+    /// The texts at a pointer in the documents of all event subscriptions.
     pub fn texts(&self, pointer: &str) -> BTreeSet<String> {
         let all = self.subscriptions();
         let texts = all.filter_map(|(.., document)| document.pointer(pointer)?.as_str());

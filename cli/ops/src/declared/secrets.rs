@@ -82,6 +82,7 @@ pub fn variable(topic: &str, subscription: &str, secret: &str) -> String {
     name.chars().map(|one| if one.is_ascii_alphanumeric() { one } else { '_' }).collect()
 }
 
+/// The same as a file has it.
 pub fn placeholder(variable: &str) -> String {
     format!("${{{variable}}}")
 }

@@ -18,6 +18,7 @@ const TEMPLATE: &str = include_str!("root.tf");
 /// The topic of events about dead letters, as `gridpost dev` has it.
 const DEAD_LETTER_TOPIC: &str = "dead-letters";
 
+/// A root, and what is to be known of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
     pub text: String,
@@ -59,6 +60,7 @@ fn identity(document: &Value) -> Option<String> {
 }
 
 impl Root {
+    /// The root for an export, with the module at that source.
     pub fn of(export: &Export, module: &str) -> Self {
         let mut notes = Vec::new();
         let mut networks = BTreeSet::new();

@@ -18,6 +18,7 @@ pub(super) fn of_document(declared: &Topic) -> Vec<String> {
     problems.iter().map(|problem| format!("topics.{}: {problem}", declared.name)).collect()
 }
 
+/// A topic with these settings that is stored nowhere.
 pub fn unsaved(name: &str, settings: topic::Settings) -> Stored {
     Stored {
         name: name.to_owned(),

@@ -26,6 +26,7 @@ const QUOTAS: [Quota; 3] = [
     ("apigateway", "L-CDF5615A", |account| &mut account.api_burst),
 ];
 
+/// What an account was asked about a plan.
 #[derive(Debug, Default)]
 pub struct Asked {
     pub account: Account,

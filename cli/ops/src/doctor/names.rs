@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::Fault;
 use crate::{aws_refusal::AwsRefusal, failure::chain};
 
+/// What has a name that can be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Alarm,
@@ -45,6 +46,7 @@ fn named(kind: Kind) -> &'static Named {
     NAMED.iter().find(|(_, of, ..)| *of == kind).unwrap_or(&NAMED[0])
 }
 
+/// A name that a plan would take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     pub kind: Kind,
@@ -52,6 +54,7 @@ pub struct Wanted {
     pub address: String,
 }
 
+/// What an account has of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     Free,

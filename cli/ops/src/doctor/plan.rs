@@ -17,12 +17,14 @@ pub enum PlanError {
     NoPlan,
 }
 
+/// A plan.
 #[derive(Debug)]
 pub struct Plan<'a> {
     pub resources: Vec<Resource<'a>>,
     pub provider: Option<&'a str>,
 }
 
+/// A resource as it will be.
 #[derive(Debug)]
 pub struct Resource<'a> {
     /// Its address: `module.gridpost.aws_sqs_queue.retry[0]`.
@@ -38,6 +40,7 @@ pub struct Resource<'a> {
 }
 
 impl<'a> Plan<'a> {
+    /// Reads a plan.
     pub fn read(document: &'a Value) -> Result<Self, PlanError> {
         let root = document.pointer("/planned_values/root_module").ok_or(PlanError::NoPlan)?;
         let configuration = &document["configuration"];
@@ -54,6 +57,7 @@ impl<'a> Plan<'a> {
         Ok(Self { resources, provider })
     }
 
+    /// Resources of a type.
     pub fn of(&self, kind: &'static str) -> impl Iterator<Item = &Resource<'a>> {
         self.resources.iter().filter(move |resource| resource.kind == kind)
     }
@@ -90,6 +94,7 @@ pub struct Regions {
 }
 
 impl Regions {
+    /// Of a plan.
     pub fn of(document: &Value) -> Self {
         let mut regions = Self::default();
         let providers = document.pointer("/configuration/provider_config");
@@ -128,10 +133,12 @@ impl Resource<'_> {
         (!value.is_null()).then_some(value)
     }
 
+    /// A text by its path.
     pub fn text(&self, path: &str) -> Option<&str> {
         self.at(path)?.as_str()
     }
 
+    /// A whole number by its path.
     pub fn number(&self, path: &str) -> Option<i64> {
         self.at(path)?.as_i64()
     }

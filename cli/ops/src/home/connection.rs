@@ -30,6 +30,7 @@ pub struct Connection {
     pub topics: BTreeMap<String, TopicConnection>,
 }
 
+/// How to publish to a topic.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopicConnection {
     pub endpoint: String,
@@ -53,6 +54,7 @@ impl Connection {
         serde_json::from_str(&text).map(Some).with_context(broken)
     }
 
+    /// A client of the manage API.
     pub async fn manage_api(&self) -> anyhow::Result<ManageApi> {
         ManageApi::connect_as(&self.manage_url, None, self.ca_file.as_deref()).await
     }
@@ -65,6 +67,7 @@ impl Connection {
         connection.write(home)
     }
 
+    /// Writes the file, for the owner alone.
     pub fn write(&self, home: &Home) -> anyhow::Result<()> {
         write_private(&home.connection_file(), &serde_json::to_string_pretty(self)?)
     }
@@ -76,6 +79,7 @@ pub fn key_list(keys: &Value) -> Vec<String> {
     keys.map(str::to_owned).collect()
 }
 
+/// Whether it is the connection of a process.
 pub fn is_in_process(connection: &Connection) -> bool {
     connection.emulator_url == connection.publish_url
 }

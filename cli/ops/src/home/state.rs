@@ -15,6 +15,7 @@ pub struct State {
     pub deployment: Option<Deployment>,
 }
 
+/// A started emulator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmulatorRecord {
     pub pid: u32,
@@ -23,6 +24,7 @@ pub struct EmulatorRecord {
     pub version: String,
 }
 
+/// A finished `terraform apply`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deployment {
     /// Of infrastructure, functions and variables.
@@ -45,10 +47,12 @@ impl State {
         serde_json::from_str(&text).unwrap_or_default()
     }
 
+    /// Replaces the record.
     pub fn write(&self, home: &Home) -> anyhow::Result<()> {
         write_private(&home.state_file(), &serde_json::to_string_pretty(self)?)
     }
 
+    /// Removes the record.
     pub fn remove(home: &Home) -> anyhow::Result<()> {
         Ok(remove_file(&home.state_file())?)
     }

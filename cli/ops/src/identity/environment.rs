@@ -6,6 +6,7 @@ use std::{env, fmt};
 
 use aws_credential_types::Credentials;
 
+/// Environment variables.
 #[derive(Clone)]
 pub struct Environment(HashMap<String, String>);
 
@@ -16,6 +17,7 @@ impl fmt::Debug for Environment {
 }
 
 impl Environment {
+    /// Those of this process.
     pub fn of_process() -> Self {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))

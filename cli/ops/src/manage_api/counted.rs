@@ -15,6 +15,7 @@ use crate::output::text_at;
 pub struct Budget(AtomicUsize);
 
 impl Budget {
+    /// So many.
     pub fn of(calls: usize) -> Self {
         Self(AtomicUsize::new(calls))
     }
@@ -25,6 +26,7 @@ impl Budget {
     }
 }
 
+/// Deliveries that have failed and not ended, and their events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
     pub deliveries: u64,

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{ManageApi, PAGES_MAX, path_segment, subscription_path};
 use crate::output::text_at;
 
+/// Which dead letters.
 #[derive(Clone, Debug, Default)]
 pub struct LetterChoice {
     /// Written at this time or later, RFC 3339.
@@ -28,6 +29,7 @@ impl LetterChoice {
         times.into_iter().chain(texts).filter_map(|(name, value)| Some((name, value.as_ref()?)))
     }
 
+    /// The members of a request's document.
     pub fn document(&self) -> Value {
         let mut document: Value =
             self.parts().map(|(name, value)| (name.to_owned(), json!(value))).collect();
@@ -127,6 +129,7 @@ impl ManageApi {
         anyhow::bail!("{path} did not end within {PAGES_MAX} requests; repeat it to go on")
     }
 
+    /// One dead letter with its event.
     pub async fn dead_letter(&self, topic: &str, name: &str, id: &str) -> anyhow::Result<Value> {
         let path = format!("{}/deadLetters/{}", subscription_path(topic, name)?, path_segment(id)?);
         Ok(self.call(Method::GET, &path, None).await?.document)
@@ -143,6 +146,7 @@ impl ManageApi {
         self.list(&format!("{}/redrives", subscription_path(topic, name)?)).await
     }
 
+    /// One redrive.
     pub async fn redrive_job(&self, topic: &str, name: &str, id: &str) -> anyhow::Result<Value> {
         let path = format!("{}/redrives/{}", subscription_path(topic, name)?, path_segment(id)?);
         Ok(self.call(Method::GET, &path, None).await?.document)

@@ -10,6 +10,7 @@ use super::{ManageApi, subscription_path, topic_path};
 
 const TOP: u32 = 50;
 
+/// A page of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {
     pub items: Vec<Value>,
@@ -31,6 +32,7 @@ impl ManageApi {
         self.page("/topics", after).await
     }
 
+    /// A page of a topic's event subscriptions.
     pub async fn subscriptions_page(
         &self,
         topic: &str,
@@ -39,6 +41,7 @@ impl ManageApi {
         self.page(&format!("{}/eventSubscriptions", topic_path(topic)?), after).await
     }
 
+    /// A page of the deliveries that have failed and not ended.
     pub async fn deliveries_page(
         &self,
         topic: &str,
@@ -48,6 +51,7 @@ impl ManageApi {
         self.page(&format!("{}/deliveries", subscription_path(topic, name)?), after).await
     }
 
+    /// A page of an event subscription's dead letters.
     pub async fn dead_letters_page(
         &self,
         topic: &str,
@@ -71,6 +75,7 @@ impl ManageApi {
         Ok(Page::of(self.call(Method::GET, &path, None).await?.document))
     }
 
+    /// A page of the redrives, the newest first.
     pub async fn redrives_page(
         &self,
         topic: &str,

@@ -9,6 +9,7 @@ use super::{ManageApi, path_segment};
 /// fail behind others that have changed hundreds.
 pub type Changed = (Vec<Value>, anyhow::Result<()>);
 
+/// Which parked deliveries.
 #[derive(Clone, Debug, Default)]
 pub struct ParkedChoice {
     /// Those ids; empty: whichever.
@@ -77,6 +78,7 @@ impl ManageApi {
         Ok(self.call(Method::POST, "/poison:purge", Some(&chosen(ids))).await?.document)
     }
 
+    /// Parked deliveries, all that the choice has.
     pub async fn parked(&self, choice: &ParkedChoice) -> anyhow::Result<Vec<Value>> {
         self.list(&choice.list_path()).await
     }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::failure::Misuse;
 
+/// An alarm of CloudWatch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Alarm {
     pub name: String,
@@ -52,6 +53,7 @@ fn own_name<'a>(prefix: &str, name: &'a str) -> Option<&'a str> {
     (numbered || NAMES.contains(&rest)).then_some(rest)
 }
 
+/// Whether an alarm of that name is one of the deployment's.
 pub fn is_of(prefix: &str, name: &str) -> bool {
     own_name(prefix, name).is_some()
 }
@@ -61,6 +63,7 @@ fn is_off(alarm: &Alarm) -> bool {
         || alarm.state == "INSUFFICIENT_DATA" && alarm.name.ends_with(WITHOUT_DATA)
 }
 
+/// Those that say that something is wrong.
 pub fn off(alarms: &[Alarm]) -> Vec<Alarm> {
     alarms.iter().filter(|alarm| is_off(alarm)).cloned().collect()
 }

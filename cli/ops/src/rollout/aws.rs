@@ -13,6 +13,7 @@ use crate::{
     target::Target,
 };
 
+/// The deployment's account and region.
 #[derive(Debug)]
 pub struct Aws {
     functions: AwsApi,
@@ -21,6 +22,7 @@ pub struct Aws {
 }
 
 impl Aws {
+    /// Where the deployment is.
     pub async fn connect(target: &Target) -> anyhow::Result<Self> {
         Ok(Self {
             functions: AwsApi::connect(Service::Functions, target).await?,

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::failure::Misuse;
 
+/// What everything invokes the functions by.
 pub const ALIAS: &str = "live";
 
 /// How an alias is described that Terraform leaves alone (`infra/modules/function/main.tf`).
@@ -16,6 +17,7 @@ pub const OURS: &str = "The version that is invoked; gridpost rollout leads it";
 pub const FUNCTIONS: [&str; 7] =
     ["dispatch", "dead-letter", "redrive", "expand", "wake", "manage", "ingest"];
 
+/// An alias as Lambda has it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Alias {
     pub version: String,
@@ -24,6 +26,7 @@ pub struct Alias {
     pub revision: String,
 }
 
+/// A function as it is.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Function {
     /// Its role in the deployment: `dispatch`.
@@ -32,6 +35,7 @@ pub struct Function {
     pub versions: Vec<u64>,
 }
 
+/// A function that was chosen, and perhaps the version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     role: &'static str,
@@ -60,6 +64,7 @@ impl FromStr for Choice {
     }
 }
 
+/// From which version to which a function goes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Shift {
     pub function: String,
@@ -67,6 +72,7 @@ pub struct Shift {
     pub to: u64,
 }
 
+/// Where an alias shall lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     pub version: u64,
@@ -189,6 +195,7 @@ pub fn left_behind(prefix: &str, functions: &[Function]) -> Result<Vec<Shift>, M
     Ok(shifts)
 }
 
+/// Whether an alias leads where a route does.
 pub fn stands(alias: &Alias, route: Route) -> bool {
     let percent = |share: f64| (share * 100.0).round();
     let others: Vec<_> =
@@ -197,6 +204,7 @@ pub fn stands(alias: &Alias, route: Route) -> bool {
     alias.version == route.version.to_string() && others == Vec::from_iter(other)
 }
 
+/// What takes a shift back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Undo {
     /// The alias leads where it led before.

@@ -18,6 +18,7 @@ use crate::{
 const UNDO_TRIES: u32 = 6;
 const UNDO_WAIT: Duration = Duration::from_secs(1);
 
+/// A rollout that may begin.
 pub struct Rollout<'a, A> {
     pub account: &'a A,
     pub prefix: &'a str,
@@ -28,6 +29,7 @@ pub struct Rollout<'a, A> {
     pub progress: &'a Progress,
 }
 
+/// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
     Shifted,

@@ -11,6 +11,7 @@ pub const LOOK: Duration = Duration::from_secs(15);
 /// How long alarms may be unreadable before what was shifted is taken back.
 pub const BLIND_MAX: Duration = Duration::from_secs(180);
 
+/// How fast a rollout goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Percent of the invocations that each step shifts, 1 to 100.
@@ -20,6 +21,7 @@ pub struct Pace {
 }
 
 impl Pace {
+    /// The percentages of all steps.
     pub fn steps(self) -> Vec<u8> {
         let mut steps = vec![self.after(0)];
         while let Some(last) = steps.last().copied().filter(|last| *last < 100) {
@@ -43,6 +45,7 @@ pub struct State {
     pub seen: Duration,
 }
 
+/// What was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     Alarms(Vec<Alarm>),
@@ -51,6 +54,7 @@ pub enum Seen {
     Stop,
 }
 
+/// Why a rollout is taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     Alarms(Vec<Alarm>),
@@ -81,6 +85,7 @@ impl fmt::Display for Reason {
     }
 }
 
+/// What a rollout does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// So many percent go to the new versions.
@@ -92,6 +97,7 @@ pub enum Next {
 }
 
 impl State {
+    /// What follows from what was seen at a time.
     pub fn next(&self, pace: Pace, seen: &Seen, now: Duration) -> Next {
         let alarms = match seen {
             Seen::Stop => return Next::Revert(Reason::Stopped),

@@ -24,6 +24,7 @@ pub async fn of_topic(api: &ManageApi, topic: &str) -> anyhow::Result<Vec<(Value
     Ok(joined(all, &healths))
 }
 
+/// Event subscriptions with those of the healths that are theirs.
 pub fn joined(all: Vec<Value>, healths: &[Value]) -> Vec<(Value, Option<Value>)> {
     let by_name: BTreeMap<_, _> =
         healths.iter().map(|one| (text_at(one, "/name"), &one["health"])).collect();
@@ -34,6 +35,7 @@ pub fn joined(all: Vec<Value>, healths: &[Value]) -> Vec<(Value, Option<Value>)>
     all.into_iter().map(with_health).collect()
 }
 
+/// The health of an event subscription's endpoint.
 pub struct Health {
     topic: String,
     name: String,
@@ -105,6 +107,7 @@ fn told_by_reason(reasons: &BTreeMap<String, u64>) -> String {
     }
 }
 
+/// All healths, of a topic or of all topics.
 pub async fn of_all(api: &ManageApi, topic: Option<&str>) -> anyhow::Result<Vec<Health>> {
     let topics = match topic {
         Some(topic) => vec![topic.to_owned()],
@@ -200,6 +203,7 @@ fn describe(topic: &str, name: &str, health: &Value, now: Timestamp) -> String {
     output::columns(&all)
 }
 
+/// The same as names and values.
 pub fn rows(health: &Value, now: Timestamp) -> Vec<[String; 2]> {
     let at = |pointer| text_at(health, pointer);
     let row = |name: &str, value: String| [name.to_owned(), value];

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::output::{self, text_at};
 
+/// What `subscription pause` and `subscription resume` print.
 pub fn describe(standing: &Value) -> String {
     let mut told = match standing["isPaused"] == Value::Bool(true) {
         true => vec![

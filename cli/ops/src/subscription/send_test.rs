@@ -9,6 +9,7 @@ use crate::{
     output::{self, text_at},
 };
 
+/// An event that says what it is.
 pub fn made(schema: &str, id: String) -> Result<Value, Misuse> {
     let (subject, kind) = ("gridpost/test", "Gridpost.TestEvent");
     let at = clock::now_rfc3339();

@@ -23,10 +23,12 @@ const TOLD: [&str; 15] = [
     "/filter/advancedFilters",
 ];
 
+/// An event subscription for people.
 pub fn describe(subscription: &Value) -> String {
     output::columns(&rows(subscription))
 }
 
+/// The same as names and values.
 pub fn rows(subscription: &Value) -> Vec<[String; 2]> {
     let at = |pointer| text_at(subscription, pointer).to_owned();
     let mut rows = vec![
@@ -158,6 +160,7 @@ fn state(name: &str) -> String {
     }
 }
 
+/// The event subscriptions of a topic, each with the health of its endpoint, where that is known.
 pub fn list(topic: &str, subscriptions: &[(Value, Option<Value>)]) -> String {
     if subscriptions.is_empty() {
         return format!(

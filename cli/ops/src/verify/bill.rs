@@ -16,6 +16,7 @@ pub struct Runs {
 }
 
 impl Runs {
+    /// Adds a run, if the line reports one.
     pub fn take(&mut self, line: &str) {
         let number = |name: &str| {
             let part = line.split('\t').find_map(|part| part.trim().strip_prefix(name))?;
@@ -43,6 +44,7 @@ pub struct Account {
     pub delivered: u64,
 }
 
+/// A line of the bill.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     pub what: &'static str,
@@ -52,6 +54,7 @@ pub struct Line {
     pub is_measured: bool,
 }
 
+/// The bill of a mix, with what was measured of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bill {
     pub lines: Vec<Line>,
@@ -59,6 +62,7 @@ pub struct Bill {
 }
 
 impl Bill {
+    /// Of that mix, and those runs where there are any.
     pub fn of(mix: &Mix, account: &Account, prices: &Prices, measured: &Measured) -> Self {
         let bill = cost::bill(mix, prices, measured);
         let per_event = |units: f64| units / account.delivered as f64;
@@ -97,10 +101,12 @@ impl Bill {
         self.lines.iter().map(|line| line.dollars).sum()
     }
 
+    /// Whether any of it was measured.
     pub fn is_measured(&self) -> bool {
         self.lines.iter().any(|line| line.is_measured)
     }
 
+    /// It as JSON.
     pub fn document(&self) -> Value {
         let line = |line: &Line| {
             json!({

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+/// A stage of an event's way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     Publish,
@@ -21,6 +22,7 @@ pub enum Stage {
 }
 
 impl Stage {
+    /// Its name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Publish => "publish",
@@ -32,6 +34,7 @@ impl Stage {
         }
     }
 
+    /// What it is in words.
     pub fn title(self) -> &'static str {
         match self {
             Self::Publish => "publish to its answer",
@@ -44,12 +47,15 @@ impl Stage {
     }
 }
 
+/// The percentiles that are shown.
 pub const PERCENTS: [usize; 3] = [50, 95, 99];
 
+/// What was measured.
 #[derive(Clone, Debug, Default)]
 pub struct Figures(BTreeMap<Stage, Vec<Duration>>);
 
 impl Figures {
+    /// Adds a measurement.
     pub fn add(&mut self, stage: Stage, took: Duration) {
         self.0.entry(stage).or_default().push(took);
     }
@@ -80,6 +86,7 @@ fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
 }
 
+/// A time for people.
 pub fn told(took: Duration) -> String {
     match took.as_secs_f64() {
         seconds if seconds >= 10.0 => format!("{seconds:.0} s"),

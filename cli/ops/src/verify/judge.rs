@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::step::{Verdict, Where};
 
+/// A request that the webhook got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// The event subscription, by the last part of the path.
@@ -30,6 +31,7 @@ pub struct Filler {
 }
 
 impl Filler {
+    /// That of a text.
     pub fn of(text: &str) -> Self {
         let digest = Sha256::digest(text.as_bytes());
         let sha256 = digest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -59,6 +61,7 @@ impl Seen {
     }
 }
 
+/// The requests of an event subscription.
 pub fn of<'a>(seen: &'a [Seen], name: &str) -> Vec<&'a Seen> {
     seen.iter().filter(|one| one.of == name).collect()
 }

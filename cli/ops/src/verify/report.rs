@@ -9,6 +9,7 @@ use super::figures::{Figures, PERCENTS, told};
 use super::step::{Ground, Tried, Verdict, Where};
 use crate::output::columns;
 
+/// A run.
 #[derive(Debug)]
 pub struct Report {
     pub ground: Ground,
@@ -40,6 +41,7 @@ impl Report {
         self.tried.iter().filter(|one| matches!(one.verdict, Verdict::Failed(_))).count()
     }
 
+    /// What it could not show.
     pub fn limits(&self) -> Vec<String> {
         let steps = self.tried.iter().filter_map(|one| match &one.verdict {
             Verdict::NotShown(why) => Some(format!("{}: {why}", one.step.title())),
@@ -51,6 +53,7 @@ impl Report {
         steps.chain(unmeasured).chain(local).chain(never).collect()
     }
 
+    /// It as JSON.
     pub fn document(&self) -> Value {
         let step = |one: &Tried| {
             let mut document = json!({"step": one.step.name(), "shows": one.step.title()});
@@ -87,6 +90,7 @@ impl Report {
         })
     }
 
+    /// It for people.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for Tried { step, verdict } in &self.tried {

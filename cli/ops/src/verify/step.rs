@@ -31,6 +31,7 @@ impl Step {
         self.into()
     }
 
+    /// What it shows, in a sentence.
     pub fn title(self) -> &'static str {
         match self {
             Self::Webhook => "events reach a webhook",
@@ -55,6 +56,7 @@ impl Step {
     }
 }
 
+/// Where the deployment runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {
     Aws,
@@ -64,6 +66,7 @@ pub enum Where {
     Dev,
 }
 
+/// What there is to try things with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ground {
     pub runs: Where,
@@ -113,6 +116,7 @@ pub fn plan(ground: &Ground, only: &[Step]) -> Vec<(Step, Option<&'static str>)>
     Step::ALL.iter().map(|step| (*step, why(*step))).collect()
 }
 
+/// What became of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Shown(Vec<String>),
@@ -122,6 +126,7 @@ pub enum Verdict {
     NotShown(String),
 }
 
+/// A step with what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tried {
     pub step: Step,
@@ -158,6 +163,7 @@ pub const SCRIPTS: [Script; 6] = [
     Script { name: "late", answers: "200", delay_s: LATE_ANSWER_S },
 ];
 
+/// What the webhook answers to an event subscription.
 pub fn script(name: &str) -> (&'static str, u64) {
     let found = SCRIPTS.iter().find(|script| script.name == name);
     found.map_or(("200", 0), |script| (script.answers, script.delay_s))

@@ -63,6 +63,7 @@ const EARLY: Duration = Duration::from_millis(200);
 /// Beyond a tenth of the wait (the schedule's own jitter) an attempt may come this much late.
 const LATE: Duration = Duration::from_secs(2);
 
+/// One attempt as the endpoint saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
     pub at: Instant,
@@ -70,41 +71,50 @@ pub struct Attempt {
     pub status: u16,
 }
 
+/// The attempts seen so far, by case.
 #[derive(Clone, Debug, Default)]
 pub struct Seen(HashMap<&'static str, Vec<Attempt>>);
 
 impl Seen {
+    /// Adds an arrival.
     pub fn add(&mut self, case: &'static Case, arrival: &Arrival) {
         let (at, delivery_count, status) = (arrival.at, arrival.delivery_count(), arrival.status);
         self.0.entry(case.name).or_default().push(Attempt { at, delivery_count, status });
     }
 
+    /// The attempts of one case.
     pub fn of(&self, case: &Case) -> &[Attempt] {
         self.0.get(case.name).map_or(&[], Vec::as_slice)
     }
 
+    /// Whether every case has all its attempts.
     pub fn is_complete(&self) -> bool {
         CASES.iter().all(|case| self.of(case).len() >= case.attempts())
     }
 }
 
 impl Case {
+    /// Attempts that the case consists of.
     pub fn attempts(&self) -> usize {
         self.due_s.len()
     }
 
+    /// Its path at the built-in endpoint.
     pub fn path(&self) -> String {
         format!("/{}", self.name)
     }
 
+    /// Its event subscription.
     pub fn subscription_name(&self) -> String {
         format!("demonstration-{}", self.name)
     }
 
+    /// The event type that only its subscription takes.
     pub fn event_type(&self) -> String {
         format!("Gridpost.Demonstration.{}", self.name)
     }
 
+    /// Its event subscription as a document.
     pub fn subscription(&self, url: &str, bucket: &str, prefix: &str) -> Value {
         json!({"properties": {
             "destination": {"endpointType": "WebHook", "properties": {"endpointUrl": url}},

@@ -6,6 +6,7 @@ use futures::future::try_join_all;
 use super::case::CASES;
 use gridpost_ops::{manage_api::ManageApi, output::text_at};
 
+/// Whether an event subscription is one of the demonstration's.
 pub fn is_own(topic: &str, name: &str) -> bool {
     CASES.iter().any(|case| case.topic == topic && case.subscription_name() == name)
 }

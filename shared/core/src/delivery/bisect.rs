@@ -184,6 +184,7 @@ impl<'r> Bisection<'r> {
         self.next = std::mem::take(&mut self.next).into_iter().flat_map(going_on).collect();
     }
 
+    /// The events of a group.
     pub fn events(&self, group: &Group) -> &[EventIndex] {
         &self.events[group.events.clone()]
     }
@@ -252,6 +253,7 @@ impl<'r> Bisection<'r> {
         self.met[place] = Met { event, answer, requests, last_at, is_separable };
     }
 
+    /// What the events of each of so many deliveries have met.
     pub fn into_met(self, deliveries: usize) -> Vec<Vec<Met>> {
         let mut all = vec![Vec::new(); deliveries];
         self.events.iter().zip(self.met).for_each(|(at, met)| all[at.delivery].push(met));

@@ -64,6 +64,7 @@ const COME_BACK_PER_S: u64 = 500;
 /// outage lasted.
 pub const SPREAD_MAX: Duration = Duration::from_secs(10 * 60);
 
+/// A parked delivery.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Parked {

@@ -29,6 +29,7 @@ use crate::retry::outcome::{Answer, Outcome};
 /// The most bytes of a body that are read.
 pub const RESULTS_BYTES_MAX: usize = 64 * 1_024;
 
+/// The body of an accepted response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResponseBody {
     pub bytes: Vec<u8>,

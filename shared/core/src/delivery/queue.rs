@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+/// A queue by its role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Queue {
     /// First attempts only; nothing in it is ever hidden to wait.

@@ -68,6 +68,7 @@ impl RedriveFilter {
         self.reason.is_none() && self.event_type.is_none() && self.event_id.is_none()
     }
 
+    /// Whether it selects objects written at that time.
     pub fn has_time(&self, written_at: Timestamp) -> bool {
         self.from.is_none_or(|from| from <= written_at) && self.to.is_none_or(|to| written_at <= to)
     }

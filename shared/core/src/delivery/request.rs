@@ -20,6 +20,7 @@ use crate::{
 /// for its size. In bytes.
 pub(crate) const DATA_VERSION_BYTES_MAX: usize = 1_024;
 
+/// One request to an endpoint.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The endpoint's URL, query included.

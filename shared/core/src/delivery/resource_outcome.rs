@@ -21,6 +21,7 @@ pub struct Refusal {
     pub retry_after: Option<Duration>,
 }
 
+/// One row of the table.
 #[derive(Debug)]
 pub struct Row {
     /// The service; `None` for all.
@@ -45,6 +46,7 @@ const fn row(
     Row { kind, code, says, outcome, status: status_of(outcome), source }
 }
 
+/// The row of the status table for an outcome.
 pub const fn status_of(outcome: Outcome) -> Option<u16> {
     match outcome {
         Outcome::Delivered => Some(200),

@@ -60,6 +60,7 @@ pub struct BusMembers {
     pub trace_header: Option<String>,
 }
 
+/// The index of one event in the deliveries of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventIndex {
     /// The delivery, from 0.

@@ -176,6 +176,7 @@ pub struct Resend {
     pub was_due: Timestamp,
 }
 
+/// The status of a failing delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "camelCase")]
 pub enum DeliveryStatus {

@@ -24,6 +24,7 @@ pub struct ClientSecrets {
     pub entra: Option<EntraClient>,
 }
 
+/// A client of Entra ID.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EntraClient {

@@ -23,6 +23,7 @@ struct Node {
     children: BTreeMap<Box<str>, usize>,
 }
 
+/// A requested path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PathId(usize);
 

@@ -16,6 +16,7 @@ use crate::{
 /// The header, and the query parameter, that carry an access key.
 pub const KEY: &str = "aeg-sas-key";
 
+/// The header that carries a SAS token.
 pub const TOKEN: &str = "aeg-sas-token";
 
 /// The parts of a request that authentication needs.

@@ -67,6 +67,7 @@ pub enum TokenError {
 }
 
 impl<'a> Token<'a> {
+    /// Reads a token.
     pub fn parse(text: &'a str) -> Result<Self, TokenError> {
         use TokenError::Malformed;
         let mut members = text.split('&');

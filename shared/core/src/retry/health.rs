@@ -176,6 +176,7 @@ pub struct Delayed {
     pub status: Option<u16>,
 }
 
+/// A claimed probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Probe {
@@ -202,6 +203,7 @@ pub struct Cause {
     pub status: Option<u16>,
 }
 
+/// The state of a health at a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HealthState {
     Healthy,

@@ -56,6 +56,7 @@ const ANSWER_GUESSED: Duration = Duration::from_secs(5);
 /// A new answer has this weight, as one part in so many, in the average time of an answer.
 const AVERAGED_OVER: u32 = 20;
 
+/// The settings of a deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneSettings {
     /// How long a request must be unanswered to count as slow.

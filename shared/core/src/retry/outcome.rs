@@ -115,6 +115,7 @@ impl FromStr for Outcome {
 #[error("'{0}' is no outcome; the names are those of lastDeliveryOutcome, e.g. TimedOut")]
 pub struct UnknownOutcome(String);
 
+/// The answer to one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub outcome: Outcome,

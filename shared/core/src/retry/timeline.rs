@@ -34,6 +34,7 @@ pub struct Question<'a> {
     pub dice: f64,
 }
 
+/// One attempt of the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// Its number, from 1.
@@ -45,6 +46,7 @@ pub struct Attempt {
     pub because: Option<DelayReason>,
 }
 
+/// How the delivery ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Delivered,

@@ -91,6 +91,7 @@ pub enum Client {
     Deployment,
 }
 
+/// A client's secret.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all_fields = "camelCase")]
 pub enum ClientSecret {
@@ -110,6 +111,7 @@ impl Authentication {
 }
 
 impl Grant {
+    /// Where tokens are asked for.
     pub fn token_url(&self) -> String {
         match self {
             Self::OAuth2 { token_url, .. } => token_url.clone(),

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Batching;
 use crate::endpoint::arn::Arn;
 
+/// Which kind of AWS resource an endpoint is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ResourceKind {
     /// A Lambda function, for Azure's function.
@@ -19,6 +20,7 @@ pub enum ResourceKind {
     EventBridgeBus,
 }
 
+/// The properties of a kind.
 #[derive(Debug)]
 pub struct KindRules {
     pub service: &'static str,
@@ -122,6 +124,7 @@ impl ResourceKind {
         }
     }
 
+    /// Whether an ARN is one of that kind.
     pub fn is_of(self, arn: &Arn) -> bool {
         let rules = self.rules();
         let Some(name) = arn.resource.strip_prefix(rules.resource_prefix) else { return false };

@@ -90,6 +90,7 @@ pub struct Consent {
 }
 
 impl Consent {
+    /// The stored result for an event subscription.
     pub fn of(existing: &EventSubscription) -> Self {
         Self {
             state: existing.provisioning_state,

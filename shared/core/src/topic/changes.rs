@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 /// fit one read unit of 4 KB.
 const CHANGES_MAX: usize = 16;
 
+/// One change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Change {
@@ -36,6 +37,7 @@ pub struct Changes {
     after: u64,
 }
 
+/// The changes since an earlier revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangesSince<'c> {
     pub names: BTreeSet<&'c str>,

@@ -119,6 +119,7 @@ fn settings(kind: Kind, properties: Option<Object<'_>>, problems: &mut Problems)
     settings
 }
 
+/// The defaults for a topic of that kind.
 pub fn defaults(kind: Kind) -> Settings {
     let (input_schema, delivery_profile) = match kind {
         Kind::Custom => (InputSchema::EventGridSchema, ProfileName::Basic),

@@ -35,6 +35,7 @@ pub trait AwsIdentity: Send + Sync {
     fn is_refused(&self, by: &SigV4);
 }
 
+/// There is no identity to prove.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoIdentity;
 

@@ -37,6 +37,7 @@ pub struct Origin {
 }
 
 impl Origin {
+    /// The labels that say so.
     pub fn labels(&self) -> Labels {
         let schema = format!("{:?}", self.schema);
         vec![
@@ -60,6 +61,7 @@ impl Origin {
     }
 }
 
+/// One dead letter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Letter {
     /// The event as it was delivered, a JSON text.

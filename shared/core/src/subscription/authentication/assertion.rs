@@ -31,6 +31,7 @@ impl Algorithm {
     }
 }
 
+/// What one assertion says.
 #[derive(Clone, Copy, Debug)]
 pub struct Assertion<'a> {
     pub client_id: &'a str,

@@ -74,6 +74,7 @@ impl SigningAlgorithm {
 }
 
 impl SigV4 {
+    /// The region to sign for.
     pub fn region(&self, url: &str) -> Option<Cow<'_, str>> {
         let own = self.region.as_deref().map(Cow::Borrowed);
         own.or_else(|| of_host(url).map(|(_, region)| Cow::Owned(region)))

@@ -46,6 +46,7 @@ pub enum Proof {
     Assertion(Secret),
 }
 
+/// Builds the request of that client.
 pub fn request(grant: &Grant, client_id: &str, proof: &Proof) -> TokenRequest {
     let mut form = Serializer::new(String::new());
     form.append_pair("grant_type", "client_credentials");
