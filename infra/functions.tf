@@ -43,7 +43,7 @@ locals {
     tracing                  = var.tracing
   }
 
-  # What each function runs, and on what.
+  # The program of each function, and its settings.
   function_programs = {
     for name, seconds in local.timeout_seconds : name => {
       package         = lookup(local.packages, name == "dispatch" ? local.dispatch_program : name, null)

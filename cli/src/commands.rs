@@ -83,7 +83,7 @@ async fn whose(
     Ok(found)
 }
 
-/// Takes one of these words, for the value beside it.
+/// Makes a parser that takes one of these words and returns the value beside it.
 fn one_of<W, T>(values: Vec<(W, T)>) -> impl TypedValueParser<Value = T>
 where
     W: Into<PossibleValue>,

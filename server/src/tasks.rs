@@ -22,7 +22,7 @@ pub(crate) async fn guarded(task: String, work: impl Future<Output = ()>) -> End
     Ended { task, why }
 }
 
-/// Does the work. Fails with what its panic says.
+/// Does the work. Fails with the message of a panic.
 pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
     AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| said(&*panic))
 }

@@ -58,7 +58,7 @@ fn matcher(subscriptions: &[Arc<EventSubscription>]) -> Matcher {
     Matcher::new(InputSchema::EventGridSchema, subscriptions)
 }
 
-/// Publishes of so many events.
+/// Publishes of this number of events.
 fn publishes_of(events: usize) -> Mix {
     Mix { events_per_publish: events, ..Mix::default() }
 }

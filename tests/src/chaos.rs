@@ -1,4 +1,4 @@
-//! What may go wrong while events flow, and the proof that none is lost. The program `chaos` runs
+//! Causes failures while events flow, and proves that none is lost. The program `chaos` runs
 //! each for long; short runs are tests.
 //!
 //! - [`aws`]: the deployed functions on an emulator: killed, their calls refused or answered

@@ -48,7 +48,7 @@ const MAY_USE: [(&str, &[&[&str]]); 25] = [
     ("console", &[&["core", "ops"]]),
     ("stack", &[&["core", "ops"]]),
     ("cli", &[BASE, &["runtime", "server", "ops", "console", "stack"]]),
-    // Its filters, told as plainly as can be, check the simulation's too.
+    // The simulation compares filters with this crate's naive ones.
     ("fuzz", &[&["core"]]),
     ("simulation", &[BASE, HANDLERS, &["runtime", "testkit", "embedded", "fuzz"]]),
     (

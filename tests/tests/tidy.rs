@@ -137,7 +137,7 @@ fn documents_link_to_what_is_there() {
     none(problems);
 }
 
-/// `tests/bugs/run` puts each into the tree: where a patch is refused, make it again for the new code.
+/// `tests/bugs/run` applies each patch. If one no longer applies, make it again for the new code.
 #[test]
 fn every_bug_can_be_put_into_the_tree() {
     let problems = files("tests/bugs", &[".patch"]).into_iter().filter_map(|patch| {

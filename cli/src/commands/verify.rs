@@ -55,7 +55,7 @@ fn steps() -> Vec<(PossibleValue, Step)> {
     Step::ALL.iter().map(named).collect()
 }
 
-/// Fails with [`Misuse`] when nothing could be tried; or something was not as it should be.
+/// Fails with [`Misuse`] when nothing could be tried. It also fails when a check fails.
 pub async fn run(arguments: VerifyArguments, common: &Common) -> anyhow::Result<()> {
     // From here on an interruption removes the topic.
     let mut stop = Stop::listen()?;

@@ -56,7 +56,7 @@ pub struct Written<'w> {
 }
 
 /// Tells of an object, where somebody is to be told. Events are made with the same ids every time.
-/// After an error, the caller must tell it again.
+/// After an error, the caller must send it again.
 pub async fn tell(context: &Context, written: Written<'_>) -> Result<(), PortError> {
     let Some(notifier) = &context.notifier else { return Ok(()) };
     let Some(first) = written.ended.first() else { return Ok(()) };

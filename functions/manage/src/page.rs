@@ -62,13 +62,13 @@ pub(crate) struct Page {
 
 impl Page {
     /// Reads a query string of a list by name.
-    /// Fails with 400 and every problem of it.
+    /// Fails with 400, naming every problem.
     pub(crate) fn of(query: &str) -> Result<Self, Reply> {
         Self::of_form(query, BY_NAME)
     }
 
     /// Reads a query string of that form.
-    /// Fails with 400 and every problem of it.
+    /// Fails with 400, naming every problem.
     pub(crate) fn of_form(query: &str, form: Form) -> Result<Self, Reply> {
         let mut problems = Problems::default();
         let mut page = Self::default();
@@ -103,7 +103,7 @@ impl Page {
 
     /// Checks the query of a request that chooses by its body alone: a parameter that is passed over would
     /// have it do more than was meant.
-    /// Fails with 400 and every parameter that is not known.
+    /// Fails with 400, naming each unknown parameter.
     pub(crate) fn check_none(query: &str) -> Result<(), Reply> {
         let mut problems = Problems::default();
         for (name, _) in form_urlencoded::parse(query.as_bytes()) {

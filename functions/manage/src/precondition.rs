@@ -31,7 +31,7 @@ pub(crate) fn etag(tag: Uuid) -> String {
 
 impl Precondition {
     /// Reads the headers.
-    /// Fails with 400 where one is neither `*` nor entity tags.
+    /// Fails with 400 if a header is neither `*` nor a list of entity tags.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Reply> {
         let read = |name: &'static str| {
             let values = headers.get_all(name).iter();
@@ -47,7 +47,7 @@ impl Precondition {
     }
 
     /// Checks it against the tag of what there is.
-    /// Fails with 412 where it does not hold.
+    /// Fails with 412 if the precondition does not hold.
     pub(crate) fn check(&self, existing: Option<Uuid>) -> Result<(), Reply> {
         let tag = existing.map(|tag| tag.simple().to_string());
         let among = |tags: &Tags| match (tags, &tag) {

@@ -58,7 +58,7 @@ pub fn is_invocation(event: &Value) -> bool {
 }
 
 /// Does what Terraform asks. No answer holds a secret: Terraform keeps it in its state.
-/// An error becomes the function's, and thereby Terraform's.
+/// An error fails the invocation, and with it `terraform apply`.
 pub async fn answer(context: &Context, event: &Value) -> Result<Value, Refused> {
     let invocation = read(event).map_err(|problems| Refused(explain(&problems.into())))?;
     let Invocation { operation, topic, name, document, life } = invocation;

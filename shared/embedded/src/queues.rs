@@ -361,8 +361,8 @@ impl Queues {
     }
 }
 
-/// Withholds the suspects that are there. Returns them. One that seems to wait may have been received
-/// before a fast clock was set back by the crash; if it does wait, its function hides it again.
+/// Withholds and returns the suspects that exist, hidden ones too: a crash sets a fast clock back, so
+/// they may have been received already. Its function hides a message again that is not due.
 fn withhold(all: &BTreeMap<Queue, Line>, mut groups: Vec<Group>) -> Vec<Group> {
     // The poison queue may hold a former suspect.
     let lines = || all.iter().filter(|(queue, _)| **queue != Queue::Poison);

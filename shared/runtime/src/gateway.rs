@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(values, ["1", "2"]);
     }
 
-    /// What makes no URI, or would be another one.
+    /// Requests whose parts make an invalid URI, or a different one.
     #[test]
     fn odd_requests_are_read_as_they_came() {
         let table = [

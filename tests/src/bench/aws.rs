@@ -41,7 +41,7 @@ pub const RETRY: &str = "gridpost-retry-0";
 const DEAD_LETTER: &str = "gridpost-dead-letter";
 const POISON: &str = "gridpost-poison";
 
-/// Is shown every message that is sent, and answers whether its queue keeps it.
+/// Gets every message that is sent; returns whether its queue keeps it.
 pub type OnSend = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
 /// The account's queues, tables and buckets.
@@ -72,7 +72,7 @@ impl Cloud {
         }
     }
 
-    /// Serves it, over TLS if there is an acceptor, for as long as `tasks` lives. Returns its URL.
+    /// Serves it, over TLS if an acceptor is given, until `tasks` is dropped. Returns its URL.
     pub async fn serve(
         self: &Arc<Self>,
         tls: Option<TlsAcceptor>,

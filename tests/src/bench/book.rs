@@ -93,7 +93,7 @@ pub struct Book {
 pub struct Sum {
     /// Events that have arrived at working endpoints, once for each endpoint.
     pub arrived: u64,
-    /// Those that have not, and events for failing endpoints that no queue holds.
+    /// Events that have not arrived, and events for failing endpoints that no queue holds.
     pub missing: u64,
     /// Arrivals beyond the first.
     pub duplicates: u64,

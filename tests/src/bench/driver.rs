@@ -77,7 +77,7 @@ pub fn main(folder: &Path) -> ExitCode {
     }
 }
 
-/// Does what the arguments ask for; answers whether it went well.
+/// Runs the command that the arguments name. Returns whether all of it held.
 fn start(arguments: &Arguments, folder: &Path) -> anyhow::Result<bool> {
     if let Some(task) = &arguments.bare {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;

@@ -30,7 +30,7 @@ impl Spread {
         Some(Self { median, min, max })
     }
 
-    /// Returns it with so many digits: the median, then the lowest and the highest if they differ.
+    /// Returns it with this number of digits: the median, then lowest and highest if they differ.
     pub fn written(&self, digits: usize) -> String {
         let Self { median, min, max } = self;
         if min == max {

@@ -54,7 +54,7 @@ pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, service: Arc
             match tls {
                 None => exchange(stream, &*service).await,
                 Some(tls) => {
-                    // A client that does not trust the certificate is done.
+                    // A client that does not trust the certificate has closed the connection.
                     let Ok(stream) = tls.accept(stream).await else { return };
                     exchange(stream, &*service).await;
                 }

@@ -96,7 +96,7 @@ pub async fn perform(Task(bare, at_once, times): Task) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs so many concurrent loops, which share the turns until all are done, and measures them.
+/// Runs this number of concurrent loops, which share the turns, and measures them.
 async fn timed(
     at_once: usize,
     times: usize,

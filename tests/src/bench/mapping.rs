@@ -45,7 +45,7 @@ struct Failure {
     item_identifier: Option<String>,
 }
 
-/// Polls a queue forever, with so many invocations at the same time.
+/// Polls a queue forever, with up to this number of invocations at the same time.
 pub async fn poll(mappings: Arc<Mappings>, queue: &'static str, at_once: usize) {
     let slots = Arc::new(Semaphore::new(at_once));
     let mut enabled = mappings.enabled.subscribe();

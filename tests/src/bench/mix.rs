@@ -16,9 +16,9 @@ use super::filters::Values;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Load {
-    /// So many publishes are in flight; each arrival starts the next one.
+    /// Keeps this number of publishes in flight: each arrival starts the next one.
     Closed(usize),
-    /// So many publishes per second, whatever happens to them.
+    /// Makes this number of publishes per second, whatever happens to them.
     Open(u32),
     /// First all publishes, then all deliveries: dispatch gets full batches.
     Backlog,

@@ -54,7 +54,7 @@ const DEV: &Columns = &[
 /// The milliseconds that SQS usually takes to answer within a region, and endpoints on the internet.
 const USUAL_WAITS: [f64; 2] = [10.0, 100.0];
 
-/// No bar, or no stretch.
+/// Stands for a missing bar or stretch.
 const NONE: f64 = f64::INFINITY;
 
 /// A bar: what it is about, its figure, its unit, the highest value that passes, the stretch.

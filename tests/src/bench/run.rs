@@ -169,7 +169,7 @@ impl Deployment {
         }
     }
 
-    /// Lets dispatch get messages, or not.
+    /// Starts or stops dispatch's mappings.
     fn enable(&self, enabled: bool) {
         if let Some(mappings) = self.mappings() {
             mappings.enabled.send_replace(enabled);
@@ -186,7 +186,7 @@ impl Deployment {
         }
     }
 
-    /// Makes one publish, and waits until all its events have arrived if asked to.
+    /// Makes one publish. Waits until all its events have arrived if `waits` is set.
     pub(super) async fn publish(&self, due: Instant, waits: bool) -> anyhow::Result<()> {
         let (number, arrived) = self.book.open(due);
         let body = self.publishes.make(number);
@@ -213,7 +213,7 @@ impl Deployment {
         Ok(())
     }
 
-    /// Uses everything a little, so that configuration is read and connections are open.
+    /// Warms up: reads configuration and opens connections.
     async fn warm(&self, at_once: usize) -> anyhow::Result<()> {
         for _ in 0..WARM_ROUNDS {
             let publishes = (0..at_once).map(|_| self.publish(Instant::now(), true));

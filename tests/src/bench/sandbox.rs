@@ -158,7 +158,7 @@ fn command(program: &Program, api: &str, log: &Path) -> anyhow::Result<Command> 
     Ok(command)
 }
 
-/// A function: its sandboxes, and what they are asked for. Its processes are killed with it.
+/// A function: its sandboxes and their invocations. Dropping it kills its processes.
 pub struct Function {
     work: Arc<Mutex<Work>>,
     processes: Vec<u32>,
@@ -228,7 +228,7 @@ impl Function {
             let mut work = lock(&self.work);
             while let Some(invocation) = left.take() {
                 match work.idle.pop() {
-                    // One whose connection has broken gives it back.
+                    // A process whose connection broke gives its invocation back.
                     Some(idle) => left = idle.send(invocation).err(),
                     None => work.waiting.push_back(invocation),
                 }

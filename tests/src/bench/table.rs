@@ -93,7 +93,7 @@ impl Tables {
     ///
     /// # Errors
     ///
-    /// It is not an item.
+    /// Fails if `item` is no DynamoDB item.
     pub fn put(&mut self, table: &str, item: &serde_json::Value) -> anyhow::Result<()> {
         let item = serde_json::value::to_raw_value(item)?;
         let key = Attributes::of(&item).map_err(|(_, reason)| anyhow::Error::msg(reason))?;

@@ -90,7 +90,7 @@ pub async fn run(program: &Path, load: Load, logs: &Path) -> anyhow::Result<Outc
     };
     let cloud = Arc::new(Cloud::new(Duration::ZERO, Box::new(on_send)));
     park(&cloud, load)?;
-    // Of wake's cursor, which is in the same table.
+    // The row of wake's cursor, which is in the same table.
     let left = || lock(&cloud.tables).count(STATE_TABLE) - 1;
     let mut tasks = JoinSet::new();
     let url = cloud.serve(Some(tls), &mut tasks).await?;

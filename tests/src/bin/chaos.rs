@@ -1,4 +1,4 @@
-//! Makes things go wrong while events flow, and says what is lost: see `tests/src/chaos.rs`.
+//! Causes failures while events flow, and reports what is lost: see `tests/src/chaos.rs`.
 //!
 //! `cargo run -p gridpost-tests --bin chaos -- aws --runs 20 --deliveries 5000`
 
@@ -29,7 +29,7 @@ const LONG: (u32, f64) = (600, 60.0);
 /// If a process is ended and restarted, this is between two attempts of most schedules.
 const KILLED_AT: Duration = Duration::from_secs(150);
 
-/// Delivers events while something goes wrong, and counts what is lost.
+/// Delivers events during failures, and counts what is lost.
 #[derive(Debug, Parser)]
 struct Arguments {
     #[command(subcommand)]

@@ -81,7 +81,7 @@ pub struct Plan {
 pub struct Found {
     /// Events that were sent.
     pub sent: usize,
-    /// Where those ended that were accepted.
+    /// The ends of accepted events.
     pub tally: Tally,
     /// What the ledger says.
     pub ledger: Ledger,
@@ -260,7 +260,7 @@ impl Run {
                 let poison = dev.get("/poison").await?;
                 let poison = poison["value"].as_array().map_or(0, Vec::len);
                 let ledger = self.audit().await?;
-                // After it: events that have ended meanwhile are no longer missing.
+                // Read it last: events that have ended meanwhile are no longer missing.
                 return Ok(Found { tally: look()?, ledger, poison, ..Found::default() });
             }
             eprintln!("{} of {} have not ended yet", tally.missing.len(), accepted.len());

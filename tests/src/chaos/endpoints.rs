@@ -139,7 +139,7 @@ impl Endpoints {
         let open = rules.iter().map(|&rule| {
             let endpoint = receiver.endpoint(rule.name(), &[]);
             let book = Arc::clone(&book);
-            // A long run would remember too much.
+            // A long run would fill memory with deliveries.
             endpoint.judge_and_forget(move |arrival: &Arrival| {
                 let events: Vec<_> = arrival.ids().iter().filter_map(|id| number_of(id)).collect();
                 let (status, after) = book.take(rule, &events);

@@ -18,12 +18,12 @@ pub struct Tally {
     pub delivered: u64,
     /// Of these, those that are dead letters because their endpoint refuses them.
     pub dead_lettered: u64,
-    /// Those of which there is no trace: they are waiting or lost.
+    /// Events without a trace: they are waiting or lost.
     pub missing: Vec<Key>,
     /// Those that were delivered although their endpoint refuses them, or are dead letters although
     /// it takes them, expected or not.
     pub misplaced: Vec<Key>,
-    /// Those that ended as they should, but whose publish was not confirmed.
+    /// Events that ended as they should although their publish was not confirmed.
     pub unconfirmed: u64,
     /// Deliveries beyond the first of an event.
     pub duplicates: u64,
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn an_end_that_is_not_the_event_s_own_is_misplaced() {
         for (arrivals, dead) in [
-            // An event that is refused must not arrive, and one that is taken is no dead letter.
+            // A refused event must not arrive, and an accepted one is no dead letter.
             (HashMap::from([((Refusing, 3), 1)]), HashMap::new()),
             (HashMap::new(), HashMap::from([((Refusing, 4), 1)])),
             (HashMap::from([((Steady, 4), 1)]), HashMap::from([((Steady, 4), 1)])),

@@ -125,7 +125,7 @@ struct Post {
     /// What answers instead of the script, if anything.
     judge: Option<Judge>,
     consent: Consent,
-    /// Whether deliveries are not remembered.
+    /// Whether deliveries are forgotten once they are judged.
     forgets: bool,
     arrivals: Vec<Arrival>,
     /// Deliveries that took an answer from the script so far.
@@ -211,7 +211,7 @@ impl Endpoint {
         self.with(|post| post.judge = Some(Judge(Box::new(judge))));
     }
 
-    /// The same, and remembers no delivery: `judge` sees each.
+    /// The same, without remembering deliveries: `judge` sees each.
     pub fn judge_and_forget(&self, judge: impl Fn(&Arrival) -> Reply + Send + Sync + 'static) {
         self.judge(judge);
         self.with(|post| post.forgets = true);

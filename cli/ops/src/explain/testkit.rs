@@ -1,4 +1,4 @@
-//! What was found of an event, for tests.
+//! Builds explanations of an event for tests.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::{Question, Told};
 use crate::given::TimeToLive;
 
 impl Told {
-    /// That note, and nothing else.
+    /// Returns an explanation with this note alone.
     pub fn noting(note: &str) -> Self {
         Self {
             arguments: Question {

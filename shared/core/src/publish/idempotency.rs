@@ -100,7 +100,7 @@ impl RecordKey {
 impl Keyed {
     /// The key of a request, and what is sent under it; `None` where the topic heeds no keys, or the
     /// request has none.
-    /// An unusable key fails: dropped in silence, it would promise what nothing keeps.
+    /// Refuses an unusable key: ignoring it would break the publisher's guarantee without a word.
     pub fn of(
         topic: &Topic,
         headers: &HeaderMap,
@@ -137,7 +137,7 @@ impl Keyed {
     }
 
     /// What request `by` does, if that is stored under its key.
-    /// Fails for other content under the same key, and while another request is at it.
+    /// Fails for other content under the same key, and while another request with it is under way.
     pub fn next(
         &self,
         stored: Option<&Record>,

@@ -173,7 +173,7 @@ async fn only_messages_that_crash_the_process_become_poison() {
     assert_eq!(left, 2, "the hanging messages wait, all others are settled");
 }
 
-/// A batch has only so many bytes, so a group of large suspects takes several.
+/// A batch has at most 6 MiB, so a group of large suspects takes several.
 #[tokio::test]
 async fn all_suspects_are_tried_however_large_they_are() {
     let world = World::on_disk().set(|options| options.message_bytes_max = 1_000_000).await;

@@ -98,7 +98,7 @@ pub struct Token {
 
 impl Token {
     /// A token that lives so long from now on.
-    /// Fails with what makes it unfit for a request.
+    /// Fails if a request can't carry it.
     pub fn new(value: &str, life: Duration, now: Timestamp) -> Result<Self, &'static str> {
         // Anything else would change the request that carries it.
         if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_graphic()) {
