@@ -3,12 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context, ensure};
-use aws_sdk_sqs::{
-    config::{BehaviorVersion, Credentials, Region},
-    types::QueueAttributeName,
-};
+use aws_sdk_sqs::types::QueueAttributeName;
 use base64::{Engine, prelude::BASE64_STANDARD};
-use gridpost_ops::aws_api::REGION;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -34,23 +30,19 @@ const COPIES_MAX: u64 = 16;
 const UPDATE_MAX: Duration = Duration::from_secs(30);
 
 /// The environments of the functions and the settings of their queues, as Terraform made them.
-#[derive(Debug)]
 pub struct Deployment<'a> {
     world: &'a World,
     environments: BTreeMap<&'static str, Value>,
     visibilities: BTreeMap<String, String>,
     /// How many copies each queue's mapping may run, by the mapping's id.
     copies: BTreeMap<String, u64>,
-    sqs: aws_sdk_sqs::Client,
 }
 
 impl<'a> Deployment<'a> {
     /// Reads those of these functions.
     pub async fn of(world: &'a World, functions: &[&'static str]) -> anyhow::Result<Self> {
-        let sqs = sqs(&world.ground.connection.emulator_url);
         let (environments, visibilities) = (BTreeMap::new(), BTreeMap::new());
-        let mut deployment =
-            Self { world, environments, visibilities, copies: BTreeMap::new(), sqs };
+        let mut deployment = Self { world, environments, visibilities, copies: BTreeMap::new() };
         deployment.copies = deployment.mappings().await?;
         for &function in functions {
             let read = deployment.configuration(function).await?;
@@ -59,7 +51,7 @@ impl<'a> Deployment<'a> {
             deployment.environments.insert(function, variables);
         }
         for url in deployment.queue_urls() {
-            let attributes = deployment.sqs.get_queue_attributes().queue_url(&url);
+            let attributes = world.sqs().get_queue_attributes().queue_url(&url);
             let attributes = attributes.attribute_names(QueueAttributeName::VisibilityTimeout);
             let attributes = attributes.send().await?.attributes.unwrap_or_default();
             let visibility = attributes.get(&QueueAttributeName::VisibilityTimeout);
@@ -74,15 +66,13 @@ impl<'a> Deployment<'a> {
     pub async fn turn_to(&self, proxy: Option<&Proxy>) -> anyhow::Result<()> {
         for (url, visibility) in &self.visibilities {
             let seconds = proxy.map_or_else(|| visibility.clone(), |_| VISIBILITY_S.to_string());
-            let change = self.sqs.set_queue_attributes().queue_url(url);
+            let change = self.world.sqs().set_queue_attributes().queue_url(url);
             change.attributes(QueueAttributeName::VisibilityTimeout, seconds).send().await?;
         }
         for (mapping, most) in &self.copies {
             let most = proxy.map_or(*most, |_| COPIES_MAX.min(*most));
             let body = json!({"ScalingConfig": {"MaximumConcurrency": most}});
-            let put = self.world.http.put(self.lambda(&format!("event-source-mappings/{mapping}")));
-            let answer = put.json(&body).header("authorization", authorization()).send().await?;
-            answer.error_for_status().context("a queue's mapping can't be limited")?;
+            self.lambda("PUT", &format!("event-source-mappings/{mapping}"), &body).await?;
         }
         for (function, variables) in &self.environments {
             let mut variables = variables.clone();
@@ -101,11 +91,8 @@ impl<'a> Deployment<'a> {
 
     /// Makes a function run that program, a zip file, from now on.
     pub async fn run(&self, function: &str, zip: &[u8]) -> anyhow::Result<()> {
-        let url = self.lambda(&format!("functions/{}/code", name(function)));
         let body = json!({"ZipFile": BASE64_STANDARD.encode(zip)});
-        let put = self.world.http.put(url).json(&body).header("authorization", authorization());
-        let answer = put.send().await?.error_for_status();
-        answer.with_context(|| format!("{function} does not take its program"))?;
+        self.lambda("PUT", &format!("functions/{}/code", name(function)), &body).await?;
         // Running copies have the other program.
         inside::kill(self.world.ground.home(), &name(function));
         Ok(())
@@ -129,9 +116,7 @@ impl<'a> Deployment<'a> {
 
     async fn configure(&self, function: &str, variables: &Value) -> anyhow::Result<()> {
         let body = json!({"Environment": {"Variables": variables}});
-        let put = self.world.http.put(self.url(function)).json(&body);
-        let answer = put.header("authorization", authorization()).send().await?;
-        answer.error_for_status().with_context(|| format!("{function} can't be configured"))?;
+        self.lambda("PUT", &configuration_of(function), &body).await?;
         let mut waited = Duration::ZERO;
         while self.configuration(function).await?["Environment"]["Variables"] != *variables {
             ensure!(waited < UPDATE_MAX, "{function} does not take its environment");
@@ -143,9 +128,7 @@ impl<'a> Deployment<'a> {
 
     /// The mappings whose copies are limited, and the limits.
     async fn mappings(&self) -> anyhow::Result<BTreeMap<String, u64>> {
-        let get = self.world.http.get(self.lambda("event-source-mappings/"));
-        let answer = get.header("authorization", authorization()).send().await?;
-        let answer: Value = answer.error_for_status()?.json().await?;
+        let answer = self.lambda("GET", "event-source-mappings/", &Value::Null).await?;
         let all = answer["EventSourceMappings"].as_array().context("no mappings")?;
         let limited = |mapping: &Value| {
             let most = mapping["ScalingConfig"]["MaximumConcurrency"].as_u64()?;
@@ -157,39 +140,19 @@ impl<'a> Deployment<'a> {
     }
 
     async fn configuration(&self, function: &str) -> anyhow::Result<Value> {
-        let get = self.world.http.get(self.url(function));
-        let answer = get.header("authorization", authorization()).send().await?;
-        Ok(answer.error_for_status()?.json().await?)
+        self.lambda("GET", &configuration_of(function), &Value::Null).await
     }
 
-    fn url(&self, function: &str) -> String {
-        self.lambda(&format!("functions/{}/configuration", name(function)))
+    async fn lambda(&self, method: &str, path: &str, body: &Value) -> anyhow::Result<Value> {
+        self.world.aws_rest("lambda", method, &format!("/2015-03-31/{path}"), body).await
     }
+}
 
-    fn lambda(&self, path: &str) -> String {
-        format!("{}/2015-03-31/{path}", self.world.ground.connection.emulator_url)
-    }
+fn configuration_of(function: &str) -> String {
+    format!("functions/{}/configuration", name(function))
 }
 
 /// A function's name in the stack.
 pub fn name(function: &str) -> String {
     format!("gridpost-{function}")
-}
-
-fn sqs(emulator_url: &str) -> aws_sdk_sqs::Client {
-    // The emulator accepts any credentials.
-    let config = aws_sdk_sqs::Config::builder()
-        .behavior_version(BehaviorVersion::latest())
-        .region(Region::new(REGION))
-        .endpoint_url(emulator_url)
-        .credentials_provider(Credentials::new("test", "test", None, None, "chaos"))
-        .build();
-    aws_sdk_sqs::Client::from_conf(config)
-}
-
-fn authorization() -> String {
-    format!(
-        "AWS4-HMAC-SHA256 Credential=test/20300101/{REGION}/lambda/aws4_request, SignedHeaders=host, \
-         Signature=0"
-    )
 }

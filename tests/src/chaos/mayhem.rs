@@ -1,7 +1,7 @@
 //! Kills functions at random moments, makes services fail, stops and restarts the emulator, and
 //! lets functions of two commits take turns.
 
-use std::{fmt, sync::Mutex, time::Duration};
+use std::{fmt, time::Duration};
 
 use gridpost_stack::emulator::Emulator;
 use tokio::{
@@ -89,7 +89,7 @@ fn deed(done: usize, is_roll_out: bool, dice: &mut fastrand::Rng) -> Deed {
 pub struct Mayhem<'a> {
     world: &'a World,
     proxy: &'a Proxy,
-    dice: Mutex<fastrand::Rng>,
+    seed: u64,
     over: watch::Sender<Option<Instant>>,
     roll_out: Option<(&'a RollOut, &'a Deployment<'a>)>,
 }
@@ -102,8 +102,7 @@ impl<'a> Mayhem<'a> {
         seed: u64,
         roll_out: Option<(&'a RollOut, &'a Deployment<'a>)>,
     ) -> Self {
-        let dice = Mutex::new(fastrand::Rng::with_seed(seed ^ 0x00c0_ffee));
-        Self { world, proxy, dice, over: watch::Sender::new(None), roll_out }
+        Self { world, proxy, seed, over: watch::Sender::new(None), roll_out }
     }
 
     /// Says that everything is published.
@@ -114,6 +113,7 @@ impl<'a> Mayhem<'a> {
     /// Rages until some time after everything is published.
     pub async fn rage(&self) -> anyhow::Result<Damage> {
         let began = Instant::now();
+        let mut dice = fastrand::Rng::with_seed(self.seed ^ 0x00c0_ffee);
         let mut damage = Damage::default();
         let mut done = 0;
         let mut turns = match self.roll_out {
@@ -121,8 +121,7 @@ impl<'a> Mayhem<'a> {
             None => Turns::default(),
         };
         loop {
-            let pause = self.roll(|dice| PAUSE_MAX.mul_f64(dice.f64()));
-            sleep(pause).await;
+            sleep(PAUSE_MAX.mul_f64(dice.f64())).await;
             let over = *self.over.borrow();
             let restarts_first = damage.restarts == 0 && began.elapsed() >= FIRST_RESTART;
             if !restarts_first && over.is_some_and(|over| Instant::now() >= over) {
@@ -132,7 +131,7 @@ impl<'a> Mayhem<'a> {
                 Deed::Restart
             } else {
                 done += 1;
-                self.roll(|dice| deed(done - 1, self.roll_out.is_some(), dice))
+                deed(done - 1, self.roll_out.is_some(), &mut dice)
             };
             match deed {
                 Deed::Kill(function) => {
@@ -168,10 +167,6 @@ impl<'a> Mayhem<'a> {
         emulator.stop_saved().await?;
         emulator.start(self.world.ground.environment()?, port).await?;
         Ok(())
-    }
-
-    fn roll<T>(&self, with: impl FnOnce(&mut fastrand::Rng) -> T) -> T {
-        with(&mut self.dice.lock().expect("no panic while held"))
     }
 }
 

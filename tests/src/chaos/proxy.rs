@@ -12,7 +12,7 @@ use std::{
 use anyhow::Context;
 use bytes::Bytes;
 use gridpost_testkit::server::Server;
-use http::{HeaderMap, Response, StatusCode, header, request::Parts};
+use http::{HeaderMap, Response, header, request::Parts};
 use tokio::{
     sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock},
     time::{Instant, sleep},
@@ -45,25 +45,24 @@ impl Service {
         }
     }
 
-    /// The service's own throttling error.
-    fn throttled(self) -> (u16, &'static str) {
+    /// The service's own throttling error, refused in its protocol.
+    fn throttled(self) -> anyhow::Result<Response<Bytes>> {
         match self {
-            Self::Sqs => {
-                (400, r#"{"__type":"com.amazonaws.sqs#RequestThrottled","message":"chaos"}"#)
-            }
-            Self::DynamoDb => (
+            Self::Sqs => refusal("SQS", 400, "com.amazonaws.sqs#RequestThrottled"),
+            Self::DynamoDb => refusal(
+                "DynamoDB",
                 400,
-                r#"{"__type":"com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException","message":"chaos"}"#,
+                "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException",
             ),
-            Self::S3 => (503, "<Error><Code>SlowDown</Code><Message>chaos</Message></Error>"),
+            Self::S3 => refusal("S3", 503, "SlowDown"),
         }
     }
 
     /// The service's own internal error.
-    fn failed(self) -> (u16, &'static str) {
+    fn failed(self) -> anyhow::Result<Response<Bytes>> {
         match self {
-            Self::S3 => (500, "<Error><Code>InternalError</Code><Message>chaos</Message></Error>"),
-            _ => (500, r#"{"__type":"InternalFailure","message":"chaos"}"#),
+            Self::S3 => refusal("S3", 500, "InternalError"),
+            Self::Sqs | Self::DynamoDb => refusal("JSON", 500, "InternalFailure"),
         }
     }
 }
@@ -241,14 +240,14 @@ async fn answer(parts: Parts, body: Bytes, shared: Arc<Shared>) -> anyhow::Resul
         shared.disturbed.fetch_add(1, Ordering::Relaxed);
     }
     match fate {
-        Fate::Throttled => return said(service, service.throttled()),
-        Fate::Fails => return said(service, service.failed()),
+        Fate::Throttled => return service.throttled(),
+        Fate::Fails => return service.failed(),
         Fate::Slow(wait) => sleep(wait).await,
         Fate::Passes | Fate::Belied | Fate::Cut => {}
     }
     let answered = forward(&shared, parts, body).await?;
     match fate {
-        Fate::Belied => said(service, service.failed()),
+        Fate::Belied => service.failed(),
         Fate::Cut => anyhow::bail!("cut"),
         _ => Ok(answered),
     }
@@ -292,17 +291,6 @@ async fn forward(shared: &Shared, parts: Parts, body: Bytes) -> anyhow::Result<R
     let mut response = Response::new(answer.bytes().await?);
     *response.status_mut() = status;
     *response.headers_mut() = headers;
-    Ok(response)
-}
-
-fn said(service: Service, (status, body): (u16, &str)) -> anyhow::Result<Response<Bytes>> {
-    let mut response = Response::new(Bytes::copy_from_slice(body.as_bytes()));
-    *response.status_mut() = StatusCode::from_u16(status)?;
-    let kind = match service {
-        Service::S3 => "application/xml",
-        Service::DynamoDb | Service::Sqs => "application/x-amz-json-1.0",
-    };
-    response.headers_mut().insert(header::CONTENT_TYPE, kind.parse()?);
     Ok(response)
 }
 

@@ -56,7 +56,7 @@ fn operation(parts: &Parts, body: &str) -> Option<String> {
     form.find(|(name, _)| name == "Action").map(|(_, action)| action.into_owned())
 }
 
-/// A refusal in the protocol of the operation.
+/// A refusal in the protocol of the operation, or of a service by its name.
 pub fn refusal(operation: &str, status: u16, code: &str) -> anyhow::Result<http::Response<Bytes>> {
     let response = http::Response::builder().status(StatusCode::from_u16(status)?);
     let json = json!({"__type": code, "message": "injected"}).to_string();
@@ -67,6 +67,10 @@ pub fn refusal(operation: &str, status: u16, code: &str) -> anyhow::Result<http:
                  <Message>injected</Message></Error><RequestId>r</RequestId></ErrorResponse>"
             );
             ("content-type", "text/xml", error)
+        }
+        "S3" => {
+            let error = format!("<Error><Code>{code}</Code><Message>injected</Message></Error>");
+            ("content-type", "application/xml", error)
         }
         "Invoke" => ("x-amzn-errortype", code, json!({"Message": "injected"}).to_string()),
         _ => ("content-type", "application/x-amz-json-1.1", json),

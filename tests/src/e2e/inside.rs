@@ -14,7 +14,7 @@ use gridpost_ops::aws_api::REGION;
 use gridpost_ops::home::Home;
 use gridpost_stack::emulator::Emulator;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// How long to wait between two reads.
 pub const POLL: Duration = Duration::from_millis(300);
@@ -68,31 +68,6 @@ pub async fn queued_bodies(
     let mut found = Vec::new();
     strings(&told, &mut found);
     Ok(found)
-}
-
-/// The name of the tests' policy in a function's role.
-const POLICY: &str = "end-to-end-tests";
-
-/// Asks IAM to put or delete the tests' policy in the role of a function.
-pub async fn iam(
-    http: &reqwest::Client,
-    emulator_url: &str,
-    action: &str,
-    function: &str,
-    more: &[(&str, &str)],
-) -> anyhow::Result<()> {
-    let role = role(function);
-    let own = [("Action", action), ("Version", "2010-05-08"), ("RoleName", &role)];
-    let form = url::form_urlencoded::Serializer::new(String::new())
-        .extend_pairs(own.iter().chain(&[("PolicyName", POLICY)]).chain(more))
-        .finish();
-    let request = http
-        .post(emulator_url)
-        .header("content-type", "application/x-www-form-urlencoded")
-        .header("authorization", unsigned("iam"));
-    let answer = request.body(form).send().await?;
-    answer.error_for_status().with_context(|| format!("{action} of {role}"))?;
-    Ok(())
 }
 
 /// The name of a function's role.
@@ -187,40 +162,6 @@ pub fn dead_letter_files(folder: &Path, prefix: &str) -> anyhow::Result<Vec<Obje
     }
     found.sort_by(|one, other| one.key.cmp(&other.key));
     Ok(found)
-}
-
-/// The lines that a function logged which contain `text`.
-pub async fn log_lines(
-    http: &reqwest::Client,
-    emulator_url: &str,
-    function: &str,
-    (since_ms, text): (i64, &str),
-) -> anyhow::Result<Vec<String>> {
-    let mut lines = Vec::new();
-    let mut token = Value::Null;
-    loop {
-        let mut ask =
-            json!({"logGroupName": format!("/aws/lambda/{function}"), "startTime": since_ms});
-        if !token.is_null() {
-            ask["nextToken"] = token;
-        }
-        let page = http
-            .post(emulator_url)
-            .header("x-amz-target", "Logs_20140328.FilterLogEvents")
-            .header("content-type", "application/x-amz-json-1.1")
-            .header("authorization", unsigned("logs"))
-            .body(ask.to_string())
-            .send()
-            .await?;
-        let page: Value = page.error_for_status()?.json().await?;
-        let messages = page["events"].as_array().into_iter().flatten();
-        let messages = messages.filter_map(|event| event["message"].as_str());
-        lines.extend(messages.filter(|message| message.contains(text)).map(str::to_owned));
-        token = page["nextToken"].clone();
-        if token.is_null() {
-            return Ok(lines);
-        }
-    }
 }
 
 /// The running processes of a function.

@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 
 use super::{inside, world::World};
 
+/// The name of the policy that denies something everywhere.
+const POLICY: &str = "end-to-end-tests";
+
 impl World {
     /// Creates a queue with attributes; returns its URL.
     pub async fn queue(&self, name: &str, attributes: &[(&str, &str)]) -> anyhow::Result<String> {
@@ -26,6 +29,16 @@ impl World {
         let change = self.sqs().set_queue_attributes().queue_url(url);
         change.attributes(QueueAttributeName::Policy, policy.to_string()).send().await?;
         Ok(())
+    }
+
+    /// Denies an action to the role of a function, whatever else it is allowed.
+    pub async fn deny(&self, function: &str, action: &str) -> anyhow::Result<()> {
+        self.deny_on(function, POLICY, action, "*").await
+    }
+
+    /// Removes the denial.
+    pub async fn deny_no_more(&self, function: &str) -> anyhow::Result<()> {
+        self.deny_on_no_more(function, POLICY).await
     }
 
     /// Denies an action on one resource to the role of a function, with a policy of that name.

@@ -34,7 +34,6 @@ pub const SOON: Duration = Duration::from_secs(20);
 pub const DEAD_LETTER_SOON: Duration = Duration::from_secs(40);
 
 /// A stack or a process of `gridpost dev`, with everything else that the cases share.
-#[derive(Debug)]
 pub struct World {
     /// The stack, or the process.
     pub ground: Ground,
@@ -167,8 +166,20 @@ impl World {
 
     /// The lines of any function's log that contain `text`.
     pub async fn lines_of(&self, function: &str, text: &str) -> anyhow::Result<Vec<String>> {
-        let emulator = &self.ground.connection.emulator_url;
-        inside::log_lines(&self.http, emulator, function, (self.began_ms, text)).await
+        const FILTER: &str = "Logs_20140328.FilterLogEvents";
+        let group = format!("/aws/lambda/{function}");
+        let mut ask = json!({"logGroupName": group, "startTime": self.began_ms});
+        let mut lines = Vec::new();
+        loop {
+            let page = self.aws_json("logs", FILTER.to_owned(), ask.clone()).await?;
+            let messages = page["events"].as_array().context("a page of lines")?;
+            let messages = messages.iter().filter_map(|event| event["message"].as_str());
+            lines.extend(messages.filter(|message| message.contains(text)).map(str::to_owned));
+            if page["nextToken"].is_null() {
+                return Ok(lines);
+            }
+            ask["nextToken"] = page["nextToken"].clone();
+        }
     }
 
     /// Sends a message to a queue of the deployment, which otherwise only its functions do.
@@ -177,24 +188,6 @@ impl World {
         let url = format!("{emulator}/{ACCOUNT}/gridpost-{queue}");
         self.sqs.send_message().queue_url(url).message_body(body).send().await?;
         Ok(())
-    }
-
-    /// Denies an action to the role of a function, whatever else it is allowed.
-    pub async fn deny(&self, function: &str, action: &str) -> anyhow::Result<()> {
-        let policy = json!({"Version": "2012-10-17",
-            "Statement": [{"Effect": "Deny", "Action": action, "Resource": "*"}]});
-        let policy = policy.to_string();
-        self.iam("PutRolePolicy", function, &[("PolicyDocument", &policy)]).await
-    }
-
-    /// Removes the denial.
-    pub async fn deny_no_more(&self, function: &str) -> anyhow::Result<()> {
-        self.iam("DeleteRolePolicy", function, &[]).await
-    }
-
-    async fn iam(&self, action: &str, function: &str, more: &[(&str, &str)]) -> anyhow::Result<()> {
-        let emulator = &self.ground.connection.emulator_url;
-        inside::iam(&self.http, emulator, action, &format!("gridpost-{function}"), more).await
     }
 
     /// The bodies of all messages in all queues.
@@ -249,7 +242,6 @@ impl World {
 }
 
 /// A topic that belongs to one case.
-#[derive(Debug)]
 pub struct Topic<'a> {
     world: &'a World,
     /// Its name.
