@@ -12,7 +12,6 @@ pub mod book;
 pub mod driver;
 pub mod figures;
 pub mod filters;
-pub mod http;
 pub mod limit;
 pub mod mapping;
 pub mod mix;

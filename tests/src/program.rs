@@ -57,23 +57,28 @@ fn is_target(name: &str) -> bool {
 async fn build() -> anyhow::Result<PathBuf> {
     let own = env::current_exe()?;
     let place = Place::of(&own).context("a profile's folder")?;
-    let cargo = env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace")?;
-    let mut build = child::command(&cargo);
     // Not by its package: features are those of all packages together then, as `cargo test` has them.
-    build.args(["build", "--quiet", "--bin", "gridpost", "--profile", place.profile]);
-    build.arg("--target-dir").arg(place.folder);
+    let mut arguments = vec!["--quiet", "--bin", "gridpost", "--profile", place.profile];
     if let Some(target) = place.target {
-        build.args(["--target", target]);
+        arguments.extend(["--target", target]);
     }
-    build.args(["--message-format", "json-render-diagnostics"]).current_dir(root);
-    let built = build.stderr(Stdio::inherit()).output().await.context("cargo can't be started")?;
-    ensure!(built.status.success(), "the program gridpost does not compile");
-    let told = String::from_utf8(built.stdout)?;
+    arguments.extend(["--message-format", "json-render-diagnostics"]);
+    let told = cargo_build(place.folder, &arguments).await?;
     let messages = told.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut paths =
         messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
     paths.next_back().context("cargo named no program")
+}
+
+/// Builds packages of this workspace into a target folder; returns what cargo printed.
+pub async fn cargo_build(target: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+    let cargo = env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace")?;
+    let mut build = child::command(&cargo);
+    build.arg("build").args(arguments).arg("--target-dir").arg(target).current_dir(root);
+    let built = build.stderr(Stdio::inherit()).output().await.context("cargo can't be started")?;
+    ensure!(built.status.success(), "cargo build {} failed", arguments.join(" "));
+    Ok(String::from_utf8(built.stdout)?)
 }
 
 #[cfg(test)]

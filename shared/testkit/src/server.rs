@@ -1,6 +1,7 @@
 //! An HTTP server on loopback whose answers a test decides.
 
 use std::{
+    future::ready,
     io,
     net::{Ipv4Addr, SocketAddr},
     sync::Arc,
@@ -17,7 +18,8 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::{
-    net::TcpListener,
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
     task::{JoinHandle, JoinSet},
     time::sleep,
 };
@@ -38,8 +40,40 @@ impl Server {
         F: Future<Output = Option<Response<Bytes>>> + Send + 'static,
     {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let address = listener.local_addr()?;
-        Ok(Self { address, accepting: tokio::spawn(accept(listener, Arc::new(answer))) })
+        Self::on(listener, |stream| ready(Ok(stream)), answer)
+    }
+
+    /// The same on a listener, for clients on this machine only. `accept` makes of a connection what
+    /// is read and written, as TLS does; its error closes the connection.
+    pub fn on<C, S, O, A, F>(listener: TcpListener, accept: C, answer: A) -> io::Result<Self>
+    where
+        C: Fn(TcpStream) -> S + Send + 'static,
+        S: Future<Output = io::Result<O>> + Send + 'static,
+        O: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        A: Fn(Parts, Bytes) -> F + Send + Sync + 'static,
+        F: Future<Output = Option<Response<Bytes>>> + Send + 'static,
+    {
+        let (address, answer) = (listener.local_addr()?, Arc::new(answer));
+        let accepting = tokio::spawn(async move {
+            // Dropped with this task, which ends every connection.
+            let mut connections = JoinSet::new();
+            loop {
+                let Ok((stream, peer)) = listener.accept().await else {
+                    sleep(Duration::from_millis(20)).await;
+                    continue;
+                };
+                if peer.ip().is_loopback() && stream.set_nodelay(true).is_ok() {
+                    connections.spawn(serve(accept(stream), Arc::clone(&answer)));
+                }
+                while connections.try_join_next().is_some() {}
+            }
+        });
+        Ok(Self { address, accepting })
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.address.port()
     }
 
     /// Its URL, without a slash at the end.
@@ -54,26 +88,17 @@ impl Drop for Server {
     }
 }
 
-async fn accept<A, F>(listener: TcpListener, answer: Arc<A>)
-where
-    A: Fn(Parts, Bytes) -> F + Send + Sync + 'static,
-    F: Future<Output = Option<Response<Bytes>>> + Send + 'static,
+/// Serves one connection to its end. Clients are killed on purpose: a broken one is no error.
+async fn serve<O, F>(
+    accepted: impl Future<Output = io::Result<O>>,
+    answer: Arc<impl Fn(Parts, Bytes) -> F>,
+) where
+    O: AsyncRead + AsyncWrite + Unpin,
+    F: Future<Output = Option<Response<Bytes>>>,
 {
-    // Dropped with this task, which ends every connection.
-    let mut connections = JoinSet::new();
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            sleep(Duration::from_millis(20)).await;
-            continue;
-        };
-        let answer = Arc::clone(&answer);
-        connections.spawn(async move {
-            let service = service_fn(|request| exchange(request, &*answer));
-            // Clients are killed on purpose: a broken connection is no error.
-            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
-        });
-        while connections.try_join_next().is_some() {}
-    }
+    let Ok(stream) = accepted.await else { return };
+    let service = service_fn(|request| exchange(request, &*answer));
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
 async fn exchange<F>(

@@ -12,23 +12,22 @@ use std::{
 use bytes::Bytes;
 use gridpost_ports::Clock;
 use gridpost_runtime::system::SystemClock;
+use gridpost_testkit::server::{Server, response};
+use http::{Method, Response, request::Parts};
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
-use tokio::{net::TcpListener, task::JoinSet, time::Instant};
+use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsAcceptor;
 
 use super::{
-    http::{Reply, Request, Service, serve},
     lock,
     queue::Queue,
+    sink,
     table::{Refusal, Tables},
 };
 
 /// Most entries of a batch, and bytes of all its bodies. Source: SQS quotas.
 const BATCH_MAX: (usize, usize) = (10, 1_048_576);
-
-/// Longest delay in seconds. Source: SQS API reference, `SendMessage`.
-const DELAY_S_MAX: u64 = 900;
 
 /// Replaces the MD5 sum of a body: the SDK does not check it.
 const MD5: &str = "00000000000000000000000000000000";
@@ -72,17 +71,32 @@ impl Cloud {
         }
     }
 
-    /// Serves it, over TLS if an acceptor is given, until `tasks` is dropped. Returns its URL.
+    /// Serves it, over TLS if there is an acceptor. Returns the server and its URL.
     pub async fn serve(
         self: &Arc<Self>,
         tls: Option<TlsAcceptor>,
-        tasks: &mut JoinSet<()>,
-    ) -> anyhow::Result<String> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
+    ) -> anyhow::Result<(Server, String)> {
         let scheme = if tls.is_some() { "https" } else { "http" };
-        let url = format!("{scheme}://{}", listener.local_addr()?);
-        tasks.spawn(serve(listener, tls, Arc::clone(self)));
-        Ok(url)
+        let cloud = Arc::clone(self);
+        let server = sink::serve(tls, move |parts, body| {
+            let cloud = Arc::clone(&cloud);
+            async move { Some(cloud.answer(&parts, body).await) }
+        });
+        let server = server.await?;
+        let url = format!("{scheme}://127.0.0.1:{}", server.port());
+        Ok((server, url))
+    }
+
+    async fn answer(&self, parts: &Parts, body: Bytes) -> Response<Bytes> {
+        let target = parts.headers.get("x-amz-target").and_then(|target| target.to_str().ok());
+        let answer = match target {
+            Some(target) => self.aws_json(target, &body),
+            None => self.s3(parts, body),
+        };
+        if !self.answers_after.is_zero() {
+            sleep(self.answers_after).await;
+        }
+        answer
     }
 
     /// A queue by its name.
@@ -114,21 +128,21 @@ impl Cloud {
         lock(&self.problems).clone()
     }
 
-    fn s3(&self, request: Request) -> Reply {
-        let path = request.path.split('?').next().unwrap_or_default();
-        if !request.is_get {
+    fn s3(&self, parts: &Parts, body: Bytes) -> Response<Bytes> {
+        let path = parts.uri.path();
+        if parts.method != Method::GET {
             self.count("s3:PutObject");
-            lock(&self.objects).insert(path.to_owned(), request.body);
-            return Reply::new(200, "");
+            lock(&self.objects).insert(path.to_owned(), body);
+            return response(200, "");
         }
         self.count("s3:GetObject");
         match lock(&self.objects).get(path) {
-            Some(object) => Reply::new(200, Bytes::clone(object)),
-            None => Reply::new(404, "<Error><Code>NoSuchKey</Code></Error>"),
+            Some(object) => response(200, Bytes::clone(object)),
+            None => response(404, "<Error><Code>NoSuchKey</Code></Error>"),
         }
     }
 
-    fn aws_json(&self, target: &str, body: &[u8]) -> Reply {
+    fn aws_json(&self, target: &str, body: &[u8]) -> Response<Bytes> {
         let answer = match target.split_once('.') {
             Some(("AmazonSQS", call)) => {
                 self.count(&format!("sqs:{call}"));
@@ -140,21 +154,19 @@ impl Cloud {
             }
             None => Err(("UnknownOperationException", target.to_owned())),
         };
-        let (status, body) = answer.map_or_else(
+        answer.map_or_else(
             |(code, reason)| {
                 if code != "ConditionalCheckFailedException" {
                     self.complain(format!("{target}: {code}: {reason}"));
                 }
-                (400, json!({ "__type": code, "message": reason }).to_string())
+                response(400, json!({ "__type": code, "message": reason }).to_string())
             },
-            |answer| (200, answer),
-        );
-        let headers = vec![("content-type", "application/x-amz-json-1.0".to_owned())];
-        Reply { status, headers, body: body.into() }
+            |answer| response(200, answer),
+        )
     }
 
     fn sqs(&self, name: &str, body: &[u8]) -> Result<String, Refusal> {
-        let unreadable = |error: serde_json::Error| invalid(error.to_string());
+        let unreadable = |error: serde_json::Error| ("InvalidParameterValue", error.to_string());
         let call: SqsCall<'_> = serde_json::from_slice(body).map_err(unreadable)?;
         let queue = self.queues.get(call.queue_url.rsplit('/').next().unwrap_or_default());
         let queue = queue.ok_or(("QueueDoesNotExist", call.queue_url.to_string()))?;
@@ -180,7 +192,7 @@ impl Cloud {
         }
     }
 
-    /// Takes a batch of messages in. Entries that SQS would refuse alone make the whole call fail.
+    /// Takes a batch of messages in.
     fn send(&self, queue: &Queue, entries: &[Entry<'_>], now: Instant) -> Result<String, Refusal> {
         if entries.is_empty() || entries.len() > BATCH_MAX.0 {
             return Err(("TooManyEntriesInBatchRequest", format!("{} entries", entries.len())));
@@ -192,11 +204,6 @@ impl Cloud {
             && bodies().map(text_bytes).sum::<usize>() > BATCH_MAX.1
         {
             return Err(("BatchRequestTooLong", "the bodies are above 1 MiB together".to_owned()));
-        }
-        if entries.iter().any(|one| one.delay_seconds > DELAY_S_MAX)
-            || bodies().any(|b| b.len() < 3)
-        {
-            return Err(invalid("a delay is above 900 s, or a body empty".to_owned()));
         }
         let sent = entries.iter().map(|entry| {
             let (body, group) = (entry.message_body, &*entry.message_group_id);
@@ -211,24 +218,6 @@ impl Cloud {
         });
         let successful: Vec<_> = sent.collect();
         Ok(json!({ "Successful": successful, "Failed": [] }).to_string())
-    }
-}
-
-fn invalid(reason: String) -> Refusal {
-    ("InvalidParameterValue", reason)
-}
-
-impl Service for Cloud {
-    async fn answer(&self, request: Request) -> Option<Reply> {
-        let reply = if request.target.is_empty() {
-            self.s3(request)
-        } else {
-            self.aws_json(&request.target, &request.body)
-        };
-        if !self.answers_after.is_zero() {
-            tokio::time::sleep(self.answers_after).await;
-        }
-        Some(reply)
     }
 }
 
@@ -294,42 +283,25 @@ pub fn environment(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
 
-    fn call(cloud: &Cloud, name: &str, mut body: Value) -> (u16, Value) {
-        body["QueueUrl"] = json!(queue_url("http://127.0.0.1:1", DISPATCH));
-        let reply = cloud.aws_json(&format!("AmazonSQS.{name}"), body.to_string().as_bytes());
-        (reply.status, serde_json::from_slice(&reply.body).expect("JSON"))
-    }
-
-    #[tokio::test]
-    async fn batches_are_taken_as_sqs_takes_them() {
+    #[test]
+    fn a_batch_that_sqs_would_refuse_is_a_problem() {
         let cloud = Cloud::new(Duration::ZERO, Box::new(|_| true));
-        let entry = |body: &str, delay: u64| json!({ "Id": "0", "MessageBody": body, "MessageGroupId": "g", "DelaySeconds": delay });
-        let long = "x".repeat(600_000);
-        let quotes = "\"".repeat(600_000);
-        let table = [
-            (vec![entry("a\"b", 0), entry("later", 900)], None),
-            (vec![entry(&quotes, 0)], None),
-            (vec![], Some("TooManyEntriesInBatchRequest")),
-            (vec![entry("x", 0); 11], Some("TooManyEntriesInBatchRequest")),
-            (vec![entry(&long, 0); 2], Some("BatchRequestTooLong")),
-            (vec![entry("x", 901)], Some("InvalidParameterValue")),
-            (vec![entry("", 0)], Some("InvalidParameterValue")),
-        ];
-        for (entries, want) in table {
-            let sent = entries.len();
-            let (_, answer) = call(&cloud, "SendMessageBatch", json!({ "Entries": entries }));
-            match want {
-                None => assert_eq!(answer["Successful"].as_array().map(Vec::len), Some(sent)),
-                Some(_) => assert_eq!(answer["__type"].as_str(), want),
-            }
+        let [fits, long] = ["\"".repeat(600_000), "x".repeat(600_000)];
+        for (body, count, want) in [
+            (&*fits, 1, 200),
+            (&long, 1, 200),
+            (&long, 2, 400),
+            ("x", 10, 200),
+            ("x", 11, 400),
+            ("x", 0, 400),
+        ] {
+            let entry = json!({ "Id": "0", "MessageBody": body, "MessageGroupId": "g" });
+            let call = json!({ "QueueUrl": queue_url("http://a", DISPATCH), "Entries": vec![entry; count] });
+            let answer = cloud.aws_json("AmazonSQS.SendMessageBatch", call.to_string().as_bytes());
+            assert_eq!(answer.status(), want, "{count} of {} bytes", body.len());
         }
-        let (_, counts) = call(&cloud, "GetQueueAttributes", json!({}));
-        assert_eq!(counts["Attributes"]["ApproximateNumberOfMessagesDelayed"], "1");
-        assert_eq!(call(&cloud, "PurgeQueue", json!({})).0, 400);
-        assert_eq!((cloud.problems().len(), cloud.calls()["sqs:SendMessageBatch"]), (6, 7));
+        assert_eq!((cloud.problems().len(), cloud.calls()["sqs:SendMessageBatch"]), (3, 6));
     }
 }

@@ -9,16 +9,15 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use clap::Parser;
-use gridpost_stack::child;
-use tokio::{runtime, task::JoinSet};
+use tokio::{runtime, task::spawn_blocking};
 
 use super::{
-    aws::{Cloud, DISPATCH, queue_url},
+    aws::Cloud,
     book::Book,
     figures::{Figures, spreads},
-    limit::{self, Bare, Cost, Task},
+    limit::{self, Cost},
     mix::Mix,
     process::Machine,
     report::{Report, Spreads},
@@ -26,6 +25,7 @@ use super::{
     sink::{Sinks, certificate},
     start,
 };
+use crate::program::cargo_build;
 
 /// Measures the real programs of ingest and dispatch.
 #[derive(Debug, Parser)]
@@ -60,14 +60,11 @@ struct Arguments {
     /// What `cargo bench` adds.
     #[arg(long, hide = true)]
     bench: bool,
-    /// Makes this a process that does one bare thing, and prints its cost.
-    #[arg(long, hide = true)]
-    bare: Option<String>,
 }
 
 /// Runs the benchmark. `folder` is where files may be left.
 pub fn main(folder: &Path) -> ExitCode {
-    match start(&Arguments::parse(), folder) {
+    match start(folder) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -77,24 +74,25 @@ pub fn main(folder: &Path) -> ExitCode {
     }
 }
 
-/// Runs the command that the arguments name. Returns whether all of it held.
-fn start(arguments: &Arguments, folder: &Path) -> anyhow::Result<bool> {
-    if let Some(task) = &arguments.bare {
+/// Started by Lambda, this program is a function that does nothing.
+fn start(folder: &Path) -> anyhow::Result<bool> {
+    if env::var_os("AWS_LAMBDA_RUNTIME_API").is_some() {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(limit::perform(serde_json::from_str(task)?))?;
+        runtime.block_on(limit::empty_function()).map_err(anyhow::Error::from_boxed)?;
         return Ok(true);
     }
+    let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(measure(&Arguments::parse(), folder))
+}
+
+/// Runs the command that the arguments name. Returns whether all of it held.
+async fn measure(arguments: &Arguments, folder: &Path) -> anyhow::Result<bool> {
     if arguments.list {
         for Mix { name, about, .. } in Mix::all()? {
             println!("{name:<18}{about}");
         }
         return Ok(true);
     }
-    let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(measure(arguments, folder))
-}
-
-async fn measure(arguments: &Arguments, folder: &Path) -> anyhow::Result<bool> {
     let mixes = match &*arguments.mix {
         [] => Mix::all()?,
         names => names.iter().map(|name| Mix::named(name)).collect::<Result<_, _>>()?,
@@ -145,10 +143,10 @@ async fn options(arguments: &Arguments, mixes: &[Mix], folder: &Path) -> anyhow:
     let functions =
         ["--release", "-p", "gridpost-programs", "--bin", "ingest", "--bin", "dispatch"];
     if arguments.functions.is_none() && (!arguments.mixes_only || any(|mix| mix.dev.is_none())) {
-        build(target, &functions).await?;
+        cargo_build(target, &functions).await?;
     }
     if arguments.gridpost.is_none() && any(|mix| mix.dev.is_some()) {
-        build(target, &["--release", "-p", "gridpost-cli"]).await?;
+        cargo_build(target, &["--release", "-p", "gridpost-cli"]).await?;
     }
     let release = target.join("release");
     let functions = arguments.functions.as_ref().unwrap_or(&release);
@@ -164,54 +162,22 @@ async fn options(arguments: &Arguments, mixes: &[Mix], folder: &Path) -> anyhow:
     })
 }
 
-/// Builds packages into that folder.
-async fn build(target: &Path, packages: &[&str]) -> anyhow::Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace")?;
-    eprintln!("building {}", packages.join(" "));
-    let cargo = env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
-    let mut build = child::command(&cargo);
-    build.arg("build").args(packages).arg("--target-dir").arg(target).current_dir(root);
-    let built = build.status().await.context("cargo can't be started")?;
-    ensure!(built.success(), "{} does not compile", packages.join(" "));
-    Ok(())
-}
-
 /// The least that the same work takes; each is the median of as many runs as the mixes had.
 async fn limits(
     options: &Options,
     quick: bool,
     repeats: usize,
 ) -> anyhow::Result<BTreeMap<String, Cost>> {
-    let (mix, mut tasks) = (Mix::default(), JoinSet::new());
-    let tls = certificate(&options.logs.join("trusted.pem"))?;
+    let mix = Mix::default();
+    let tls = certificate(&options.trusted())?;
     let sinks = Sinks::start(&mix, Duration::ZERO, &Arc::new(Book::new(&mix)), tls).await?;
     let cloud = Arc::new(Cloud::new(Duration::ZERO, Box::new(|_| false)));
-    let queue = queue_url(&cloud.serve(None, &mut tasks).await?, DISPATCH);
-    let (reqwest, hyper) = (Bare::Reqwest(sinks.plain_url()), Bare::Hyper(sinks.plain_url()));
-    let table = [
-        ("reqwest at 1", Task(reqwest.clone(), 1, 20_000)),
-        ("reqwest at 10", Task(reqwest.clone(), 10, 50_000)),
-        ("reqwest at 64", Task(reqwest, 64, 50_000)),
-        ("hyper at 1", Task(hyper.clone(), 1, 20_000)),
-        ("hyper at 10", Task(hyper.clone(), 10, 50_000)),
-        ("hyper at 64", Task(hyper, 64, 50_000)),
-        ("send 10", Task(Bare::Send(queue), 1, 5_000)),
-        ("parse 100", Task(Bare::Parse, 1, 5_000)),
-    ];
-    let program = env::current_exe()?;
-    let mut found = BTreeMap::new();
-    for (name, Task(bare, at_once, times)) in table {
-        eprintln!("limit: {name}");
-        let task = Task(bare, at_once, if quick { times / 50 } else { times });
-        let mut costs = Vec::new();
-        for _ in 0..repeats {
-            costs.push(limit::measure(&program, &task).await?);
-        }
-        costs.sort_by(|one, other| one.cpu_ms.total_cmp(&other.cpu_ms));
-        found.insert(name.to_owned(), costs[repeats / 2]);
-    }
+    let (_serving, aws) = cloud.serve(None).await?;
+    let sink = sinks.plain_url();
+    let measured = spawn_blocking(move || limit::all(&sink, &aws, quick, repeats));
+    let mut found = measured.await??;
     eprintln!("limit: a function that does nothing");
-    let cpu_ms = start::empty_function(&program, &options.logs).await?;
+    let cpu_ms = start::empty_function(&options.logs).await?;
     found.insert("an empty function's invocation".to_owned(), Cost { cpu_ms, per_second: 0.0 });
     Ok(found)
 }

@@ -214,14 +214,4 @@ mod tests {
             assert_eq!(items.len(), mix.topics * (2 + mix.subscriptions), "{}", mix.name);
         }
     }
-
-    #[test]
-    fn trouble_is_the_first_topics() {
-        let first_topic = Conduct::Fails;
-        let mix = Mix { topics: 2, subscriptions: 3, wanting: 1, first_topic, ..Mix::default() };
-        let table: Vec<_> = mix.endpoints().iter().map(|one| (one.conduct, one.wants)).collect();
-        let [fails, works] = [Conduct::Fails, Conduct::Works]
-            .map(|conduct| [(conduct, true), (conduct, false), (conduct, false)]);
-        assert_eq!((&table[..3], &table[3..]), (&fails[..], &works[..]));
-    }
 }

@@ -99,7 +99,6 @@ mod tests {
     use gridpost_core::event::event_grid;
 
     use super::*;
-    use crate::bench::book::event_numbers;
 
     #[test]
     fn events_have_their_size_and_are_events() {
@@ -109,14 +108,5 @@ mod tests {
             let read = event_grid::parse(text.as_bytes(), "/topics/t").expect("an event");
             assert_eq!(read.len(), 1);
         }
-    }
-
-    #[test]
-    fn a_publish_carries_its_own_numbers() {
-        let mix = Mix { topics: 3, events_per_publish: 2, event_bytes: 300, ..Mix::default() };
-        let made = Publishes::new(&mix).expect("publishes").make(4);
-        assert_eq!(event_numbers(&made).collect::<Vec<_>>(), [8, 9]);
-        let event: Value = serde_json::from_slice(&made).expect("JSON");
-        assert_eq!(event["rawPath"], "/topics/bench-1/api/events");
     }
 }

@@ -1,6 +1,6 @@
 //! What the operating system says about a process, seen from outside.
 
-use std::fs;
+use std::{fs, time::Duration};
 
 use anyhow::Context;
 use serde::Serialize;
@@ -23,19 +23,21 @@ impl Usage {
     /// Of a running process: all its threads together, including those that have ended.
     pub fn of(process: u32) -> anyhow::Result<Self> {
         let folder = format!("/proc/{process}");
-        let read = |file: &str| {
-            let path = format!("{folder}/{file}");
-            fs::read_to_string(&path).with_context(|| format!("{path} can't be read"))
-        };
-        let [user_ms, system_ms] = times(&read("stat")?).context("stat is not of its form")?;
+        let number = |text: &str| text.parse::<f64>().with_context(|| format!("no number: {text}"));
+        let stat = fs::read_to_string(format!("{folder}/stat"))?;
+        // The program's name before it may contain spaces, even brackets.
+        let (_, stat) = stat.rsplit_once(") ").context("stat is not of its form")?;
+        let mut ticks = stat.split(' ').skip(11);
+        let mut time_ms = || Ok(number(ticks.next().unwrap_or_default())? * TICK_MS);
+        let [user_ms, system_ms]: [anyhow::Result<f64>; 2] = [time_ms(), time_ms()];
+        let (user_ms, system_ms) = (user_ms?, system_ms?);
         let mut scheduled_ms = 0.0;
         for thread in fs::read_dir(format!("{folder}/task"))? {
             // A thread may end while it is being read.
             let Ok(text) = fs::read_to_string(thread?.path().join("schedstat")) else { continue };
-            let nanos = text.split(' ').next().and_then(|nanos| nanos.parse::<f64>().ok());
-            scheduled_ms += nanos.context("schedstat is not of its form")? / 1_000_000.0;
+            scheduled_ms += number(text.split(' ').next().unwrap_or_default())? / 1_000_000.0;
         }
-        let status = read("status")?;
+        let status = fs::read_to_string(format!("{folder}/status"))?;
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let peak = peak.and_then(|peak| peak.trim().strip_suffix("kB")?.trim().parse().ok());
         // The scheduler counts each running thread in nanoseconds. Only the ticks include threads
@@ -45,17 +47,20 @@ impl Usage {
     }
 }
 
-/// User and system time from `/proc/…/stat`. The name in it may contain anything, even brackets.
-fn times(stat: &str) -> Option<[f64; 2]> {
-    let (_, rest) = stat.rsplit_once(") ")?;
-    let mut fields = rest.split(' ').skip(11).map(|field| field.parse::<f64>().ok());
-    Some([fields.next()?? * TICK_MS, fields.next()?? * TICK_MS])
+/// A program that is measured.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    pub name: &'static str,
+    pub processes: Vec<u32>,
+    /// How long the last process took from its start until it was ready.
+    pub ready_after: Duration,
 }
 
-/// The CPU time of this process so far, in milliseconds.
-pub fn own_cpu_ms() -> f64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    time.tv_sec as f64 * 1_000.0 + time.tv_nsec as f64 / 1_000_000.0
+impl Measured {
+    /// What each process has used so far.
+    pub fn usages(&self) -> anyhow::Result<Vec<Usage>> {
+        self.processes.iter().map(|process| Usage::of(*process)).collect()
+    }
 }
 
 /// The machine, so that figures can be judged.
@@ -79,16 +84,5 @@ impl Machine {
             processors: std::thread::available_parallelism()?.get(),
             load: load.split(' ').next().unwrap_or_default().parse()?,
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_read_behind_any_name() {
-        let stat = "12 (a) b) S 1 2 3 4 5 6 7 8 9 10 150 25 0 0 20 0 1 0 9 9 9";
-        assert_eq!(times(stat), Some([1_500.0, 250.0]));
     }
 }

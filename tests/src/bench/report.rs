@@ -290,30 +290,17 @@ mod tests {
 
     #[test]
     fn bars_are_passed_and_missed() {
-        let figures = |values: &[(&str, f64)]| -> Spreads {
-            let spread = |value| Spread { median: value, min: value / 2.0, max: value };
-            values.iter().map(|(name, value)| ((*name).to_owned(), spread(*value))).collect()
-        };
-        let cpu = figures(&[("ingest CPU ms/event", 0.2), ("dispatch CPU ms/event", 0.1)]);
-        let limit = Cost { cpu_ms: 0.02, per_second: 9.0 };
-        let report = Report {
-            machine: Machine { processor: "P".to_owned(), processors: 2, load: 0.5 },
-            repeats: 3,
-            mixes: vec![("one-backlog".to_owned(), cpu)],
-            limits: BTreeMap::from([("reqwest at 10".to_owned(), limit)]),
-            start: figures(&[("ingest start ms", 12.0)]),
-        };
-        let text = report.to_markdown();
-        let rows = [
-            "| one-backlog | – | – | – | – | 0.2000 (0.1000–0.2000) | 0.1000 (0.0500–0.1000) |",
-            "bare `reqwest`, batch 10 | ≤ 2.5 × | ≤ 1.5 × | 5.000 × | misses |",
-            "one per publish | ≤ 0.35 ms | ≤ 0.2 ms | 0.300 ms | passes |",
-            "| ingest: start to first `next` | ≤ 10 ms | ≤ 5 ms | 12.000 ms | misses |",
-        ];
-        for row in rows {
-            assert!(text.contains(row), "{row}\n{text}");
+        for (found, bar, stretch, want) in [
+            (1.0, 3.0, 1.0, "stretch"),
+            (1.1, 3.0, 1.0, "passes"),
+            (3.0, 3.0, NONE, "passes"),
+            (3.1, 3.0, NONE, "misses"),
+            (3.1, NONE, NONE, ""),
+        ] {
+            let row = compared(("about", Some(found), "ms", bar, stretch)).expect("a figure");
+            assert_eq!(row[4], want, "{row:?}");
         }
-        assert!(!text.contains("zipped") && !text.contains("`gridpost dev`"), "{text}");
+        assert_eq!(compared(("about", None, "ms", 1.0, 1.0)), None);
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! One run of one mix: its own deployment is warmed up, loaded, drained, and summed up.
 
-mod dev;
-
 use std::{
     collections::HashSet,
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -11,11 +10,14 @@ use std::{
 
 use anyhow::{Context, ensure};
 use clap::Args;
+use gridpost_testkit::server::Server;
+use serde_json::json;
 use tokio::{
     sync::{Semaphore, watch},
     task::JoinSet,
     time::{Instant, sleep, sleep_until, timeout},
 };
+use tokio_rustls::TlsAcceptor;
 
 use super::{
     aws::{CONFIG_TABLE, Cloud, DISPATCH, RETRY, environment},
@@ -25,11 +27,12 @@ use super::{
     mapping::{Mappings, poll},
     mix::{Conduct, Load, Mix, topic_name},
     payload::Publishes,
-    process::{Usage, own_cpu_ms},
+    process::{Measured, Usage},
+    queue::Queue,
     sandbox::{Function, Program},
     sink::{Sinks, certificate},
 };
-use crate::dev::{process::Dev, publisher::Publisher};
+use crate::dev::{self, process::Dev, publisher::Publisher};
 
 /// The functions' timeouts: the deployment's defaults.
 const INGEST_TIMEOUT: Duration = Duration::from_secs(29);
@@ -88,6 +91,11 @@ impl Options {
     fn endpoint_wait(&self) -> Duration {
         Duration::from_millis(self.endpoint_ms)
     }
+
+    /// The file of the certificate that clients trust.
+    pub(super) fn trusted(&self) -> PathBuf {
+        self.logs.join("trusted.pem")
+    }
 }
 
 /// The result of one run.
@@ -98,12 +106,81 @@ pub struct Run {
     pub problems: Vec<String>,
 }
 
-/// What is measured.
-enum Subject {
-    /// ingest, and dispatch behind its mappings.
-    Functions { ingest: Function, mappings: Arc<Mappings> },
+/// Where publishes go.
+enum Front {
+    /// To ingest.
+    Functions { ingest: Function, _serving: Server, _polling: JoinSet<()> },
     /// With the topics' keys.
-    Dev { dev: Box<Dev>, publisher: Publisher, keys: Vec<String> },
+    Dev { publisher: Publisher, keys: Vec<String>, _dev: Box<Dev> },
+}
+
+/// What is measured.
+struct Subject {
+    front: Front,
+    programs: Vec<Measured>,
+    /// Those to dispatch, if it has any.
+    mappings: Option<Arc<Mappings>>,
+}
+
+impl Subject {
+    /// Starts ingest, and dispatch behind its mappings.
+    async fn functions(
+        mix: &Mix,
+        options: &Options,
+        sinks: &Sinks,
+        book: &Arc<Book>,
+        tls: TlsAcceptor,
+    ) -> anyhow::Result<Self> {
+        let sent = Arc::clone(book);
+        let on_send = move |body: &[u8]| {
+            sent.enqueued(body);
+            true
+        };
+        let cloud = Arc::new(Cloud::new(Duration::from_millis(options.aws_ms), Box::new(on_send)));
+        for item in mix.items(|endpoint| sinks.url(endpoint, mix.https))? {
+            lock(&cloud.tables).put(CONFIG_TABLE, &item)?;
+        }
+        let (serving, url) = cloud.serve(options.aws_tls.then_some(tls)).await?;
+        let environment = environment(&url, &options.trusted(), mix.message_bytes_max);
+        let function = async |name, path: &Path, timeout| {
+            let (path, environment) = (path.to_owned(), environment.clone());
+            let program = Program { name, path, environment, timeout, memory_mb: 512 };
+            Function::start(&program, options.sandboxes, &options.logs).await
+        };
+        let ingest = function("ingest", &options.ingest, INGEST_TIMEOUT).await?;
+        let function = function("dispatch", &options.dispatch, DISPATCH_TIMEOUT).await?;
+        let programs = vec![ingest.measured.clone(), function.measured.clone()];
+        let (enabled, book) = (watch::Sender::new(true), Arc::clone(book));
+        let mappings = Arc::new(Mappings { cloud, function, book, enabled });
+        let mut polling = JoinSet::new();
+        for queue in [DISPATCH, RETRY] {
+            polling.spawn(poll(Arc::clone(&mappings), queue, options.sandboxes));
+        }
+        let front = Front::Functions { ingest, _serving: serving, _polling: polling };
+        Ok(Self { front, programs, mappings: Some(mappings) })
+    }
+
+    /// Starts `gridpost dev`, on data in a folder.
+    async fn dev(mix: &Mix, sync: &str, options: &Options, sinks: &Sinks) -> anyhow::Result<Self> {
+        let folder = options.logs.join(&mix.name);
+        // Removes what an earlier run has left there.
+        let _ = fs::remove_dir_all(&folder);
+        let program = dev::process::Program::new(&options.gridpost, &folder, &["--sync", sync]);
+        let dev = program.start().await?;
+        let mut keys = Vec::new();
+        for topic in 0..mix.topics {
+            keys.push(dev.topic(&topic_name(topic), &json!({})).await?);
+        }
+        for endpoint in mix.endpoints() {
+            let (topic, name) = (topic_name(endpoint.topic), format!("s{}", endpoint.number));
+            dev.subscribe(&topic, &name, &sinks.url(&endpoint, mix.https), json!({})).await?;
+        }
+        let processes = vec![dev.id().await?];
+        let programs = vec![Measured { name: "dev", processes, ready_after: dev.ready_after }];
+        let publisher = Publisher::new(&dev.connection.publish_url)?;
+        let front = Front::Dev { publisher, keys, _dev: Box::new(dev) };
+        Ok(Self { front, programs, mappings: None })
+    }
 }
 
 /// A running deployment.
@@ -113,76 +190,30 @@ pub(super) struct Deployment {
     pub(super) book: Arc<Book>,
     publishes: Publishes,
     _sinks: Sinks,
-    _tasks: JoinSet<()>,
 }
 
 impl Deployment {
-    /// Brings the functions up for a mix.
+    /// Brings up what a mix measures.
     pub(super) async fn start(mix: &Mix, options: &Options) -> anyhow::Result<Self> {
         let book = Arc::new(Book::new(mix));
-        let trusted = options.logs.join("trusted.pem");
-        let tls = certificate(&trusted)?;
+        let tls = certificate(&options.trusted())?;
         let sinks = Sinks::start(mix, options.endpoint_wait(), &book, tls.clone()).await?;
-        let sent = Arc::clone(&book);
-        let on_send = move |body: &[u8]| {
-            sent.enqueued(body);
-            true
+        let subject = match &mix.dev {
+            Some(sync) => Subject::dev(mix, sync, options, &sinks).await?,
+            None => Subject::functions(mix, options, &sinks, &book, tls).await?,
         };
-        let cloud = Arc::new(Cloud::new(Duration::from_millis(options.aws_ms), Box::new(on_send)));
-        for item in mix.items(|endpoint| sinks.url(endpoint, mix.https))? {
-            lock(&cloud.tables).put(CONFIG_TABLE, &item)?;
-        }
-        let mut tasks = JoinSet::new();
-        let url = cloud.serve(options.aws_tls.then_some(tls), &mut tasks).await?;
-        let environment = environment(&url, &trusted, mix.message_bytes_max);
-        let function = async |name, path: &Path, timeout| {
-            let (path, environment) = (path.to_owned(), environment.clone());
-            let arguments = Vec::new();
-            let program = Program { name, path, arguments, environment, timeout, memory_mb: 512 };
-            Function::start(&program, options.sandboxes, &options.logs).await
-        };
-        let ingest = function("ingest", &options.ingest, INGEST_TIMEOUT).await?;
-        let function = function("dispatch", &options.dispatch, DISPATCH_TIMEOUT).await?;
-        let (enabled, noted) = (watch::Sender::new(true), Arc::clone(&book));
-        let mappings = Arc::new(Mappings { cloud, function, book: noted, enabled });
-        for queue in [DISPATCH, RETRY] {
-            tasks.spawn(poll(Arc::clone(&mappings), queue, options.sandboxes));
-        }
-        Self::new(mix, Subject::Functions { ingest, mappings }, book, sinks, tasks)
-    }
-
-    fn new(
-        mix: &Mix,
-        subject: Subject,
-        book: Arc<Book>,
-        sinks: Sinks,
-        tasks: JoinSet<()>,
-    ) -> anyhow::Result<Self> {
         let (mix, publishes) = (mix.clone(), Publishes::new(mix)?);
-        Ok(Self { mix, subject, book, publishes, _sinks: sinks, _tasks: tasks })
+        Ok(Self { mix, subject, book, publishes, _sinks: sinks })
     }
 
-    fn mappings(&self) -> Option<&Arc<Mappings>> {
-        match &self.subject {
-            Subject::Functions { mappings, .. } => Some(mappings),
-            Subject::Dev { .. } => None,
-        }
+    pub(super) fn programs(&self) -> &[Measured] {
+        &self.subject.programs
     }
 
     /// Starts or stops dispatch's mappings.
     fn enable(&self, enabled: bool) {
-        if let Some(mappings) = self.mappings() {
+        if let Some(mappings) = &self.subject.mappings {
             mappings.enabled.send_replace(enabled);
-        }
-    }
-
-    /// The functions by name, if it has any.
-    pub(super) fn functions(&self) -> Vec<(&'static str, &Function)> {
-        match &self.subject {
-            Subject::Functions { ingest, mappings } => {
-                vec![("ingest", ingest), ("dispatch", &mappings.function)]
-            }
-            Subject::Dev { .. } => Vec::new(),
         }
     }
 
@@ -190,17 +221,17 @@ impl Deployment {
     pub(super) async fn publish(&self, due: Instant, waits: bool) -> anyhow::Result<()> {
         let (number, arrived) = self.book.open(due);
         let body = self.publishes.make(number);
-        match &self.subject {
-            Subject::Functions { ingest, .. } => {
+        match &self.subject.front {
+            Front::Functions { ingest, .. } => {
                 let book = Arc::clone(&self.book);
                 let on_hand = move || book.handed_to_ingest(number);
                 let answer = ingest.invoke(body, on_hand).await.context("ingest")?;
                 let is_ok = memchr::memmem::find(&answer, br#""statusCode":200"#).is_some();
                 ensure!(is_ok, "ingest answered {}", String::from_utf8_lossy(&answer));
             }
-            Subject::Dev { publisher, keys, .. } => {
+            Front::Dev { publisher, keys, .. } => {
                 let topic = number % self.mix.topics;
-                let sent = publisher.publish(&topic_name(topic), &keys[topic], &body).await;
+                let sent = publisher.publish(&topic_name(topic), &keys[topic], body).await;
                 let status = sent.context("a publish")?;
                 ensure!(status == 200, "a publish was answered {status}");
             }
@@ -275,7 +306,7 @@ impl Deployment {
 
     /// Waits until first attempts that fail are settled too.
     async fn settle(&self) {
-        let Some(mappings) = self.mappings() else { return sleep(DEV_SETTLE_WAIT).await };
+        let Some(mappings) = &self.subject.mappings else { return sleep(DEV_SETTLE_WAIT).await };
         let (queue, until) = (mappings.cloud.queue(DISPATCH), Instant::now() + DRAIN_WAIT);
         while self.mix.first_topic != Conduct::Works
             && queue.counts(Instant::now()) != [0; 3]
@@ -288,40 +319,29 @@ impl Deployment {
     /// Sums up the events that have arrived and those that wait in a queue. Poison messages and ended
     /// deliveries do not count as waiting: no mix has an event that ends there.
     pub(super) fn sum(&self) -> Sum {
+        let mappings = self.subject.mappings.iter();
+        let queues = mappings.flat_map(|of| [DISPATCH, RETRY].map(|name| of.cloud.queue(name)));
         let mut held = HashSet::new();
-        for queue in self
-            .mappings()
-            .into_iter()
-            .flat_map(|of| [DISPATCH, RETRY].map(|name| of.cloud.queue(name)))
-        {
-            for message in queue.messages() {
-                let Some(endpoint) = endpoint_number(&message.group) else { continue };
-                let events = event_numbers(message.body.get().as_bytes());
-                held.extend(events.map(|event| (endpoint, event)));
-            }
+        for message in queues.flat_map(Queue::messages) {
+            let Some(endpoint) = endpoint_number(&message.group) else { continue };
+            let events = event_numbers(message.body.get().as_bytes());
+            held.extend(events.map(|event| (endpoint, event)));
         }
         self.book.sum(&held)
     }
 
-    /// What each program's processes have used so far.
-    fn usages(&self) -> anyhow::Result<Vec<(&'static str, Vec<Usage>)>> {
-        if let Subject::Dev { dev, .. } = &self.subject {
-            return Ok(vec![("dev", vec![dev.usage()?])]);
-        }
-        let functions = self.functions().into_iter();
-        functions.map(|(name, function)| Ok((name, function.usages()?))).collect()
-    }
-
     /// What was used so far, by the names of the figures that it becomes.
     fn counters(&self) -> anyhow::Result<Figures> {
-        let mut counters = Figures::from([("driver CPU ms/event".to_owned(), own_cpu_ms())]);
-        for (name, usages) in self.usages()? {
+        let driver = Usage::of(std::process::id())?.cpu_ms;
+        let mut counters = Figures::from([("driver CPU ms/event".to_owned(), driver)]);
+        for program in self.programs() {
+            let (name, usages) = (program.name, program.usages()?);
             let sum = |of: fn(&Usage) -> f64| usages.iter().map(of).sum();
             counters.insert(format!("{name} CPU ms/event"), sum(|usage| usage.cpu_ms));
             counters.insert(format!("{name} user ms/event"), sum(|usage| usage.user_ms));
             counters.insert(format!("{name} system ms/event"), sum(|usage| usage.system_ms));
         }
-        if let Some(mappings) = self.mappings() {
+        if let Some(mappings) = &self.subject.mappings {
             let calls = mappings.cloud.calls();
             counters.insert("calls/event".to_owned(), calls.values().sum::<u64>() as f64);
             let named = |(call, count)| (format!("calls/event {call}"), count as f64);
@@ -348,18 +368,14 @@ impl Deployment {
         set("strangers", sum.strangers as f64);
         set("published/s", published / publishing.as_secs_f64());
         set("delivered/s", events / delivering.as_secs_f64());
-        for (name, usages) in self.usages()? {
-            let peak_kib = usages.iter().map(|usage| usage.peak_kib).max().unwrap_or(0);
-            set(&format!("{name} peak MB"), peak_kib as f64 / 1_024.0);
+        for program in self.programs() {
+            let peak_kib = program.usages()?.iter().map(|usage| usage.peak_kib).max();
+            set(&format!("{} peak MB", program.name), peak_kib.unwrap_or(0) as f64 / 1_024.0);
+            match program.name {
+                "dev" => set("dev ready ms", program.ready_after.as_secs_f64() * 1_000.0),
+                _ => set("ingest invocations/event", sum.publishes as f64 / events),
+            };
         }
-        match &self.subject {
-            Subject::Functions { .. } => {
-                set("ingest invocations/event", sum.publishes as f64 / events)
-            }
-            Subject::Dev { dev, .. } => {
-                set("dev ready ms", dev.ready_after.as_secs_f64() * 1_000.0)
-            }
-        };
         if self.mix.load != Load::Backlog {
             for (name, values) in &sum.hops {
                 for part in [50, 95, 99] {
@@ -379,11 +395,8 @@ impl Deployment {
 
 /// Runs a mix once.
 pub async fn run(mix: &Mix, options: &Options) -> anyhow::Result<Run> {
-    let (deployment, at_once) = match &mix.dev {
-        Some(sync) => (dev::start(mix, sync, options).await?, DEV_WARM_AT_ONCE),
-        None => (Deployment::start(mix, options).await?, 2 * options.sandboxes),
-    };
-    let deployment = Arc::new(deployment);
+    let deployment = Arc::new(Deployment::start(mix, options).await?);
+    let at_once = mix.dev.as_ref().map_or(2 * options.sandboxes, |_| DEV_WARM_AT_ONCE);
     deployment.warm(at_once).await?;
     deployment.book.count_from_here();
     let before = deployment.counters()?;
@@ -400,7 +413,7 @@ pub async fn run(mix: &Mix, options: &Options) -> anyhow::Result<Run> {
         used.entry(name).and_modify(|after| *after -= before);
     }
     let sum = deployment.sum();
-    let mappings = deployment.mappings();
+    let mappings = deployment.subject.mappings.as_ref();
     let mut problems = mappings.map_or_else(Vec::new, |mappings| mappings.cloud.problems());
     if sum.missing > 0 {
         problems.push(format!("{} events are missing", sum.missing));

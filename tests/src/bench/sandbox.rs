@@ -2,38 +2,34 @@
 //! that hands it one invocation at a time.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     fs::File,
-    net::Ipv4Addr,
     path::{Path, PathBuf},
     process::Stdio,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
 use gridpost_ports::Clock;
 use gridpost_runtime::system::SystemClock;
+use gridpost_testkit::server::{Server, response};
+use http::{Method, Response, request::Parts};
 use tokio::{
-    net::TcpListener,
     process::Command,
-    sync::{oneshot, watch},
+    sync::{Semaphore, oneshot},
     task::JoinSet,
     time::{Instant, timeout},
 };
 
-use super::{
-    http::{Reply, Request, Service, serve},
-    lock,
-    process::Usage,
-};
+use super::{lock, process::Measured};
 
 /// How long a function may take to ask for its first invocation.
 const START_WAIT: Duration = Duration::from_secs(30);
+
+/// Lambda's id of an invocation, which no function keeps: a sandbox has one at a time.
+const REQUEST_ID: &str = "8476a536-e9f4-11e8-9739-2dfe598c3fcd";
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -41,8 +37,6 @@ pub struct Program {
     /// The function's name, e.g. `ingest`.
     pub name: &'static str,
     pub path: PathBuf,
-    /// The program's arguments: functions take none.
-    pub arguments: Vec<String>,
     /// Its environment, besides what Lambda sets.
     pub environment: BTreeMap<String, String>,
     /// How long an invocation may take.
@@ -60,79 +54,58 @@ struct Invocation {
     on_hand: Box<dyn FnOnce() + Send>,
 }
 
-/// The invocations that wait for a sandbox, or the sandboxes that wait for an invocation.
-#[derive(Default)]
-struct Work {
-    waiting: VecDeque<Invocation>,
-    idle: Vec<oneshot::Sender<Invocation>>,
+/// The sandboxes that wait for an invocation: as many as the semaphore has permits, which is closed
+/// once one has died.
+struct Idle {
+    sandboxes: Mutex<Vec<oneshot::Sender<Invocation>>>,
+    permits: Semaphore,
 }
 
 /// The Runtime API of one sandbox.
 struct RuntimeApi {
-    program: Program,
-    work: Arc<Mutex<Work>>,
+    name: &'static str,
+    timeout: Duration,
+    idle: Arc<Idle>,
     running: Mutex<Option<oneshot::Sender<Answer>>>,
-    count: AtomicU64,
-    first_next: watch::Sender<Option<Instant>>,
+    first_asked: Mutex<Option<oneshot::Sender<Instant>>>,
 }
 
 impl RuntimeApi {
-    async fn next(&self) -> Option<Reply> {
-        self.first_next.send_if_modified(|at| {
-            let is_first = at.is_none();
-            at.get_or_insert_with(Instant::now);
-            is_first
-        });
-        let (asked, handed) = oneshot::channel();
-        let waiting = {
-            let mut work = lock(&self.work);
-            let waiting = work.waiting.pop_front();
-            if waiting.is_none() {
-                work.idle.push(asked);
-            }
-            waiting
+    async fn answer(&self, parts: &Parts, body: Bytes) -> Option<Response<Bytes>> {
+        let answer = match parts.uri.path().rsplit('/').next() {
+            Some("next") if parts.method == Method::GET => return self.next().await,
+            Some("response") => Ok(body),
+            Some("error") => Err(String::from_utf8_lossy(&body).into_owned()),
+            _ => return Some(response(404, "{}")),
         };
-        let Invocation { payload, reply, on_hand } = match waiting {
-            Some(waiting) => waiting,
-            None => handed.await.ok()?,
-        };
-        *lock(&self.running) = Some(reply);
-        let number = self.count.fetch_add(1, Ordering::Relaxed) + 1;
-        let name = self.program.name;
-        let deadline = SystemClock.now() + self.program.timeout;
-        let arn = format!("arn:aws:lambda:us-east-1:123456789012:function:gridpost-{name}");
-        let request_id = uuid::Uuid::from_u128(u128::from(number)).to_string();
-        let headers = vec![
-            ("content-type", "application/json".to_owned()),
-            ("lambda-runtime-aws-request-id", request_id),
-            ("lambda-runtime-deadline-ms", deadline.as_millis().to_string()),
-            ("lambda-runtime-invoked-function-arn", arn),
-            ("lambda-runtime-trace-id", format!("Root=1-65a2f0b5-{number:024x};Sampled=0")),
-        ];
-        on_hand();
-        Some(Reply { status: 200, headers, body: payload })
-    }
-
-    fn answered(&self, answer: Answer) -> Reply {
         if let Some(reply) = lock(&self.running).take() {
             // The invoker may have given up.
             let _ = reply.send(answer);
         }
-        Reply::new(202, r#"{"status":"OK"}"#)
+        Some(response(202, r#"{"status":"OK"}"#))
     }
-}
 
-impl Service for RuntimeApi {
-    async fn answer(&self, request: Request) -> Option<Reply> {
-        match request.path.rsplit('/').next() {
-            Some("next") if request.is_get => self.next().await,
-            Some("response") => Some(self.answered(Ok(request.body))),
-            Some("error") => {
-                let said = String::from_utf8_lossy(&request.body).into_owned();
-                Some(self.answered(Err(said)))
-            }
-            _ => Some(Reply::new(404, "{}")),
+    async fn next(&self) -> Option<Response<Bytes>> {
+        if let Some(first_asked) = lock(&self.first_asked).take() {
+            let _ = first_asked.send(Instant::now());
         }
+        let (asked, handed) = oneshot::channel();
+        lock(&self.idle.sandboxes).push(asked);
+        self.idle.permits.add_permits(1);
+        let Invocation { payload, reply, on_hand } = handed.await.ok()?;
+        *lock(&self.running) = Some(reply);
+        let deadline = SystemClock.now() + self.timeout;
+        let arn = "arn:aws:lambda:us-east-1:123456789012:function:gridpost-";
+        let next = Response::builder()
+            .header("lambda-runtime-aws-request-id", REQUEST_ID)
+            .header("lambda-runtime-deadline-ms", deadline.as_millis())
+            .header("lambda-runtime-invoked-function-arn", format!("{arn}{}", self.name))
+            .header(
+                "lambda-runtime-trace-id",
+                "Root=1-65a2f0b5-0123456789abcdef01234567;Sampled=0",
+            );
+        on_hand();
+        next.body(payload).ok()
     }
 }
 
@@ -141,16 +114,12 @@ fn command(program: &Program, api: &str, log: &Path) -> anyhow::Result<Command> 
     let log_file = File::options().create(true).append(true).open(log)?;
     let mut command = Command::new(&program.path);
     command
-        .args(&program.arguments)
         .env_clear()
         .envs(&program.environment)
         .env("AWS_LAMBDA_RUNTIME_API", api)
         .env("AWS_LAMBDA_FUNCTION_NAME", format!("gridpost-{}", program.name))
         .env("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST")
         .env("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", program.memory_mb.to_string())
-        .env("AWS_LAMBDA_LOG_GROUP_NAME", format!("/aws/lambda/gridpost-{}", program.name))
-        .env("AWS_LAMBDA_LOG_STREAM_NAME", "2026/01/02/[$LATEST]0")
-        .env("AWS_LAMBDA_INITIALIZATION_TYPE", "on-demand")
         .stdin(Stdio::null())
         .stdout(log_file.try_clone()?)
         .stderr(log_file)
@@ -160,24 +129,19 @@ fn command(program: &Program, api: &str, log: &Path) -> anyhow::Result<Command> 
 
 /// A function: its sandboxes and their invocations. Dropping it kills its processes.
 pub struct Function {
-    work: Arc<Mutex<Work>>,
-    processes: Vec<u32>,
-    /// How long each process took from its start to its first question for work.
-    pub started_in: Vec<Duration>,
-    has_died: watch::Sender<bool>,
+    idle: Arc<Idle>,
+    /// The process of each sandbox; one is ready when it asks for work.
+    pub measured: Measured,
     tasks: JoinSet<()>,
 }
 
 impl Function {
     /// Starts this many sandboxes of a program. Their output goes to files in `logs`.
     pub async fn start(program: &Program, count: usize, logs: &Path) -> anyhow::Result<Self> {
-        let mut function = Self {
-            work: Arc::default(),
-            processes: Vec::new(),
-            started_in: Vec::new(),
-            has_died: watch::Sender::default(),
-            tasks: JoinSet::new(),
-        };
+        let idle = Arc::new(Idle { sandboxes: Mutex::default(), permits: Semaphore::new(0) });
+        let (name, processes, ready_after) = (program.name, Vec::new(), Duration::ZERO);
+        let measured = Measured { name, processes, ready_after };
+        let mut function = Self { idle, measured, tasks: JoinSet::new() };
         for number in 0..count {
             function.add(program, &logs.join(format!("{}-{number}.log", program.name))).await?;
         }
@@ -186,31 +150,36 @@ impl Function {
 
     /// Starts a sandbox and waits for its first question for work.
     async fn add(&mut self, program: &Program, log: &Path) -> anyhow::Result<()> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let mut command = command(program, &listener.local_addr()?.to_string(), log)?;
-        let (first_next, mut asked) = watch::channel(None);
-        let api = RuntimeApi {
-            program: program.clone(),
-            work: Arc::clone(&self.work),
+        let (first_asked, asked) = oneshot::channel();
+        let api = Arc::new(RuntimeApi {
+            name: program.name,
+            timeout: program.timeout,
+            idle: Arc::clone(&self.idle),
             running: Mutex::default(),
-            count: AtomicU64::default(),
-            first_next,
-        };
-        self.tasks.spawn(serve(listener, None, Arc::new(api)));
+            first_asked: Mutex::new(Some(first_asked)),
+        });
+        let server = Server::start(move |parts, body| {
+            let api = Arc::clone(&api);
+            async move { api.answer(&parts, body).await }
+        });
+        let server = server.await?;
+        let mut command = command(program, server.url().trim_start_matches("http://"), log)?;
         let began = Instant::now();
         let spawned = command.spawn();
         let mut child =
             spawned.with_context(|| format!("{} can't be started", program.path.display()))?;
-        self.processes.push(child.id().context("the process has ended at once")?);
+        self.measured.processes.push(child.id().context("the process has ended at once")?);
         let first = tokio::select! {
-            asked = timeout(START_WAIT, asked.wait_for(Option::is_some)) => asked??.unwrap_or(began),
+            asked = timeout(START_WAIT, asked) => asked??,
             _ = child.wait() => bail!("{} has ended: see {}", program.name, log.display()),
         };
-        self.started_in.push(first - began);
-        let has_died = self.has_died.clone();
+        self.measured.ready_after = first - began;
+        let idle = Arc::clone(&self.idle);
         self.tasks.spawn(async move {
             let _ = child.wait().await;
-            has_died.send_replace(true);
+            idle.permits.close();
+            // Closes its connections, and so fails what it had in hand.
+            drop(server);
         });
         Ok(())
     }
@@ -222,32 +191,13 @@ impl Function {
         payload: Bytes,
         on_hand: impl FnOnce() + Send + 'static,
     ) -> anyhow::Result<Bytes> {
+        const DIED: &str = "the function has died";
+        self.idle.permits.acquire().await.context(DIED)?.forget();
+        let idle = lock(&self.idle.sandboxes).pop().context("a permit is an idle sandbox's")?;
         let (reply, answer) = oneshot::channel();
-        let mut left = Some(Invocation { payload, reply, on_hand: Box::new(on_hand) });
-        {
-            let mut work = lock(&self.work);
-            while let Some(invocation) = left.take() {
-                match work.idle.pop() {
-                    // A process whose connection broke gives its invocation back.
-                    Some(idle) => left = idle.send(invocation).err(),
-                    None => work.waiting.push_back(invocation),
-                }
-            }
-        }
-        let mut has_died = self.has_died.subscribe();
-        let answer = tokio::select! {
-            answer = answer => answer.ok(),
-            _ = has_died.wait_for(|has_died| *has_died) => None,
-        };
-        match answer {
-            Some(Ok(answer)) => Ok(answer),
-            Some(Err(error)) => bail!("the function has failed: {error}"),
-            None => bail!("the function has died"),
-        }
-    }
-
-    /// What the process of each sandbox has used so far.
-    pub fn usages(&self) -> anyhow::Result<Vec<Usage>> {
-        self.processes.iter().map(|process| Usage::of(*process)).collect()
+        let invocation = Invocation { payload, reply, on_hand: Box::new(on_hand) };
+        idle.send(invocation).ok().context(DIED)?;
+        let answer = answer.await.context(DIED)?;
+        answer.map_err(|error| anyhow!("the function has failed: {error}"))
     }
 }

@@ -1,10 +1,12 @@
 //! The endpoints: they answer, mostly at once, and record what arrives.
 
-use std::{net::Ipv4Addr, path::Path, sync::Arc, time::Duration};
+use std::{future::ready, io, net::Ipv4Addr, path::Path, sync::Arc, time::Duration};
 
+use bytes::Bytes;
+use gridpost_testkit::server::{Server, consent, response};
+use http::{Response, request::Parts};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
-use serde_json::{Value, json};
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::{net::TcpListener, time::sleep};
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{ServerConfig, pki_types::PrivateKeyDer},
@@ -12,52 +14,29 @@ use tokio_rustls::{
 
 use super::{
     book::{Book, endpoint_number},
-    http::{Reply, Request, Service, serve},
     mix::{Conduct, Endpoint, Mix},
 };
 
-/// Everything that endpoints answer with.
-struct Sink {
-    book: Arc<Book>,
-    conducts: Vec<Conduct>,
-    answers_after: Duration,
-}
-
-impl Service for Sink {
-    async fn answer(&self, request: Request) -> Option<Reply> {
-        if !self.answers_after.is_zero() {
-            tokio::time::sleep(self.answers_after).await;
-        }
-        let endpoint = endpoint_number(&request.path);
-        if endpoint.and_then(|number| self.conducts.get(number)) == Some(&Conduct::Fails) {
-            return Some(Reply::new(503, ""));
-        }
-        if let Some(consent) = consent(&request.body) {
-            return Some(Reply::new(200, consent));
-        }
-        if let Some(number) = endpoint {
-            self.book.arrived(number, &request.body);
-        }
-        Some(Reply::new(200, ""))
+/// Serves all addresses of this machine (127.0.0.0/8), over TLS if there is an acceptor.
+pub async fn serve<A, F>(tls: Option<TlsAcceptor>, answer: A) -> io::Result<Server>
+where
+    A: Fn(Parts, Bytes) -> F + Send + Sync + 'static,
+    F: Future<Output = Option<Response<Bytes>>> + Send + 'static,
+{
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await?;
+    match tls {
+        None => Server::on(listener, |stream| ready(Ok(stream)), answer),
+        // A client that does not trust the certificate is done.
+        Some(tls) => Server::on(listener, move |stream| tls.accept(stream), answer),
     }
-}
-
-/// The answer to a validation handshake, if the request is one.
-pub fn consent(body: &[u8]) -> Option<String> {
-    const ASKED: &str = "Microsoft.EventGrid.SubscriptionValidationEvent";
-    memchr::memmem::find(body, ASKED.as_bytes())?;
-    let events: Value = serde_json::from_slice(body).ok()?;
-    let code = events[0]["data"]["validationCode"].as_str()?;
-    Some(json!({ "validationResponse": code }).to_string())
 }
 
 /// Running endpoints.
 pub struct Sinks {
-    plain_port: u16,
-    tls_port: u16,
+    plain: Server,
+    secure: Server,
     /// A port on which nothing listens.
     dead_port: u16,
-    _tasks: JoinSet<()>,
 }
 
 impl Sinks {
@@ -68,22 +47,29 @@ impl Sinks {
         book: &Arc<Book>,
         tls: TlsAcceptor,
     ) -> anyhow::Result<Self> {
-        let sink = Arc::new(Sink {
-            book: Arc::clone(book),
-            conducts: mix.endpoints().iter().map(|endpoint| endpoint.conduct).collect(),
-            answers_after,
-        });
-        // All of 127.0.0.0/8 reaches these: each endpoint has an address of its own.
-        let plain = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await?;
-        let tls_listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let plain_port = plain.local_addr()?.port();
-        let tls_port = tls_listener.local_addr()?.port();
+        let conducts: Arc<[Conduct]> = mix.endpoints().iter().map(|one| one.conduct).collect();
+        let book = Arc::clone(book);
+        let answer = move |parts: Parts, body: Bytes| {
+            let (book, conducts) = (Arc::clone(&book), Arc::clone(&conducts));
+            async move {
+                if !answers_after.is_zero() {
+                    sleep(answers_after).await;
+                }
+                let endpoint = endpoint_number(parts.uri.path());
+                if endpoint.and_then(|number| conducts.get(number)) == Some(&Conduct::Fails) {
+                    return Some(response(503, ""));
+                }
+                let consent = consent(&parts, &body);
+                if let (None, Some(number)) = (&consent, endpoint) {
+                    book.arrived(number, &body);
+                }
+                Some(consent.unwrap_or_else(|| response(200, "")))
+            }
+        };
+        let (plain, secure) = (serve(None, answer.clone()).await?, serve(Some(tls), answer).await?);
         // Its listener is closed at once: connections are refused.
         let dead_port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?.local_addr()?.port();
-        let mut tasks = JoinSet::new();
-        tasks.spawn(serve(plain, None, Arc::clone(&sink)));
-        tasks.spawn(serve(tls_listener, Some(tls), sink));
-        Ok(Self { plain_port, tls_port, dead_port, _tasks: tasks })
+        Ok(Self { plain, secure, dead_port })
     }
 
     /// The URL of an endpoint. Each endpoint is a separate host, so that endpoints share no
@@ -91,18 +77,18 @@ impl Sinks {
     pub fn url(&self, endpoint: &Endpoint, https: bool) -> String {
         let number = endpoint.number;
         if https {
-            return format!("https://127.0.0.1:{}/s{number}", self.tls_port);
+            return format!("https://127.0.0.1:{}/s{number}", self.secure.port());
         }
         let port = match endpoint.conduct {
             Conduct::Dead => self.dead_port,
-            _ => self.plain_port,
+            _ => self.plain.port(),
         };
         format!("http://127.0.{}.{}:{port}/s{number}", number / 250, number % 250 + 1)
     }
 
     /// The URL at which nothing is recorded.
     pub fn plain_url(&self) -> String {
-        format!("http://127.0.0.1:{}/", self.plain_port)
+        format!("http://127.0.0.1:{}/", self.plain.port())
     }
 }
 

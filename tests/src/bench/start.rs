@@ -1,6 +1,6 @@
 //! How fast a function starts, how long its first call over TLS takes, and its zipped size.
 
-use std::{collections::BTreeMap, fs, path::Path, process::Stdio, time::Duration};
+use std::{collections::BTreeMap, env, fs, path::Path, process::Stdio, time::Duration};
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
@@ -9,9 +9,9 @@ use tokio::{process::Command, time::Instant};
 use super::{
     book::{IN_DISPATCH, IN_INGEST},
     figures::Figures,
-    limit::{Bare, FLAG, Task},
     mix::Mix,
     payload::Publishes,
+    process::{Measured, Usage},
     run::{Deployment, Options},
     sandbox::{Function, Program},
 };
@@ -23,10 +23,9 @@ pub async fn start(options: &Options) -> anyhow::Result<Figures> {
     let options = Options { sandboxes: 1, aws_tls: true, ..options.clone() };
     let deployment = Deployment::start(&mix, &options).await?;
     let mut figures = Figures::default();
-    for (name, function) in deployment.functions() {
-        let started_in = function.started_in[0];
-        figures.insert(format!("{name} start ms"), started_in.as_secs_f64() * 1_000.0);
-        figures.insert(format!("{name} start CPU ms"), function.usages()?[0].cpu_ms);
+    for Measured { name, processes, ready_after } in deployment.programs() {
+        figures.insert(format!("{name} start ms"), ready_after.as_secs_f64() * 1_000.0);
+        figures.insert(format!("{name} start CPU ms"), Usage::of(processes[0])?.cpu_ms);
     }
     for turn in ["first", "second"] {
         deployment.book.count_from_here();
@@ -41,14 +40,13 @@ pub async fn start(options: &Options) -> anyhow::Result<Figures> {
     Ok(figures)
 }
 
-/// The cost of invoking a function that does nothing: the runtime alone.
-pub async fn empty_function(program: &Path, logs: &Path) -> anyhow::Result<f64> {
+/// The CPU time, in milliseconds, of an invocation of a function that does nothing, which this
+/// program is to Lambda.
+pub async fn empty_function(logs: &Path) -> anyhow::Result<f64> {
     const TIMES: u32 = 5_000;
-    let task = serde_json::to_string(&Task(Bare::Lambda, 1, 1))?;
     let program = Program {
         name: "empty",
-        path: program.to_owned(),
-        arguments: vec![FLAG.to_owned(), task],
+        path: env::current_exe()?,
         environment: BTreeMap::new(),
         timeout: Duration::from_secs(9),
         memory_mb: 512,
@@ -58,11 +56,11 @@ pub async fn empty_function(program: &Path, logs: &Path) -> anyhow::Result<f64> 
     let mut before = 0.0;
     for number in 0..TIMES + TIMES / 10 {
         if number == TIMES / 10 {
-            before = function.usages()?[0].cpu_ms;
+            before = Usage::of(function.measured.processes[0])?.cpu_ms;
         }
         function.invoke(Bytes::clone(&event), || {}).await?;
     }
-    Ok((function.usages()?[0].cpu_ms - before) / f64::from(TIMES))
+    Ok((Usage::of(function.measured.processes[0])?.cpu_ms - before) / f64::from(TIMES))
 }
 
 /// The size of a program zipped as Lambda takes it, in MB (1,000,000 bytes).

@@ -16,7 +16,7 @@ use gridpost_core::{delivery::parking::Parked, time::Timestamp};
 use gridpost_ports::{Clock, PARKED_PARTITIONS};
 use gridpost_runtime::system::SystemClock;
 use serde_json::json;
-use tokio::{task::JoinSet, time::Instant};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{
@@ -92,12 +92,10 @@ pub async fn run(program: &Path, load: Load, logs: &Path) -> anyhow::Result<Outc
     park(&cloud, load)?;
     // The row of wake's cursor, which is in the same table.
     let left = || lock(&cloud.tables).count(STATE_TABLE) - 1;
-    let mut tasks = JoinSet::new();
-    let url = cloud.serve(Some(tls), &mut tasks).await?;
+    let (_serving, url) = cloud.serve(Some(tls)).await?;
     let program = Program {
         name: "wake",
         path: program.to_owned(),
-        arguments: Vec::new(),
         environment: environment(&url, &trusted, MESSAGE_BYTES_MAX),
         timeout: TIMEOUT,
         memory_mb: MEMORY_MB,
@@ -111,7 +109,7 @@ pub async fn run(program: &Path, load: Load, logs: &Path) -> anyhow::Result<Outc
         woken
             .with_context(|| format!("run {runs}, with {} left: see {}", left(), logs.display()))?;
     }
-    let (took, usage) = (began.elapsed(), function.usages()?[0]);
+    let (took, usage) = (began.elapsed(), Usage::of(function.measured.processes[0])?);
     ensure!(cloud.problems().is_empty(), "{:?}", cloud.problems());
     let sent = lock(&sent);
     let lost = sent.iter().filter(|times| **times == 0).count();

@@ -132,7 +132,7 @@ async fn subscribe(topic: &Topic<'_>, endpoints: &Endpoints) -> anyhow::Result<(
             _ => json!({}),
         };
         properties["retryPolicy"]["schedule"] = json!(SCHEDULE);
-        topic.try_subscribe(rule.name(), endpoints.url(rule), properties).await?;
+        topic.try_subscribe(rule.name(), &endpoints.url(rule), properties).await?;
     }
     Ok(())
 }

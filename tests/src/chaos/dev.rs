@@ -37,6 +37,9 @@ const RULES: [Rule; 5] = [Rule::Steady, Rule::Flaky, Rule::Busy, Rule::Refusing,
 /// The topic.
 const TOPIC: &str = "crash";
 
+/// The bucket of its dead letters.
+const BUCKET: &str = "gridpost";
+
 /// Bytes of an event's data, beside its envelope.
 const DATA_BYTES: usize = 600;
 
@@ -137,22 +140,21 @@ struct Run {
 pub async fn run(program: &Path, folder: &Path, plan: Plan) -> anyhow::Result<Found> {
     let began = Instant::now();
     let endpoints = Endpoints::open(&RULES, plan.hangs_for).await?;
-    let program =
-        Program { path: program.to_owned(), folder: folder.to_owned(), arguments: Vec::new() };
+    let program = Program::new(program, folder, &[]);
     let dev = program.start().await?;
     let key = dev.topic(TOPIC, &json!({})).await?;
     for rule in RULES {
         let mut properties = json!({
             "filter": {"includedEventTypes": [rule.name()]},
             "deadLetterDestination":
-                {"endpointType": "S3Bucket", "properties": {"bucketName": "gridpost"}},
+                {"endpointType": "S3Bucket", "properties": {"bucketName": BUCKET}},
         });
         if let Some(schedule) = &plan.schedule {
             properties["retryPolicy"] = json!({ "schedule": schedule });
         }
-        dev.subscribe(TOPIC, rule.name(), endpoints.url(rule), properties).await?;
+        dev.subscribe(TOPIC, rule.name(), &endpoints.url(rule), properties).await?;
     }
-    let (up, _) = watch::channel(Some(Arc::new(Publisher::new(&dev.url)?)));
+    let (up, _) = watch::channel(Some(Arc::new(Publisher::new(&dev.connection.publish_url)?)));
     let accepted = Mutex::default();
     let run = Arc::new(Run { plan, program, endpoints, up, key, accepted });
     let until = Instant::now() + run.plan.lasts;
@@ -206,8 +208,7 @@ impl Run {
     /// Publishes an event once, and records it if it was accepted. Without an answer nothing is
     /// known of it, and nothing is required.
     async fn publish(&self, publisher: &Publisher, number: usize) -> anyhow::Result<()> {
-        let body = event(number);
-        let answer = publisher.publish(TOPIC, &self.key, body.as_bytes());
+        let answer = publisher.publish(TOPIC, &self.key, event(number).into());
         match tokio::time::timeout(ANSWER_MAX, answer).await {
             Ok(Ok(200)) => {
                 self.accepted.lock().unwrap_or_else(PoisonError::into_inner).push(number);
@@ -237,7 +238,7 @@ impl Run {
             kills += 1;
             self.up.send_replace(None);
             dev = self.program.start().await?;
-            self.up.send_replace(Some(Arc::new(Publisher::new(&dev.url)?)));
+            self.up.send_replace(Some(Arc::new(Publisher::new(&dev.connection.publish_url)?)));
             eprintln!("killed {kills} times; ready again after {:.0?}", dev.ready_after);
         }
     }
@@ -248,8 +249,7 @@ impl Run {
         let accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let key = |number: usize| (rule_of(number), number);
         let look = || -> anyhow::Result<Tally> {
-            let letters = self.program.data().join("dead-letters");
-            let letters = inside::dead_letter_files(&letters, "")?;
+            let letters = inside::dead_letter_files(&self.program.bucket(BUCKET), "")?;
             let dead = inside::count_ids(&letters, |id| number_of(id).map(key));
             let accepted = accepted.iter().map(|number| key(*number));
             Ok(Tally::of(accepted, &self.endpoints.arrivals(), &dead))
@@ -257,7 +257,7 @@ impl Run {
         loop {
             let tally = look()?;
             if tally.missing.is_empty() || Instant::now() >= deadline {
-                let poison = dev.get("/poison").await?;
+                let poison = dev.api.poison(10).await?;
                 let poison = poison["value"].as_array().map_or(0, Vec::len);
                 let ledger = self.audit().await?;
                 // Read it last: events that have ended meanwhile are no longer missing.

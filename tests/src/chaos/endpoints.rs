@@ -10,7 +10,9 @@ use std::{
     time::Duration,
 };
 
-use crate::e2e::receiver::{Arrival, Endpoint, Receiver, Reply};
+use gridpost_testkit::server::{Server, consent, response};
+use serde_json::Value;
+use tokio::time::sleep;
 
 /// How long a late answer takes: dispatch waits for 30 s, and still accepts a success a while
 /// later.
@@ -89,6 +91,12 @@ pub fn number_of(id: &str) -> Option<usize> {
     id.rsplit('-').next()?.parse().ok()
 }
 
+/// The numbers of the events of a request.
+fn numbers(body: &[u8]) -> Vec<usize> {
+    let events: Vec<Value> = serde_json::from_slice(body).unwrap_or_default();
+    events.iter().filter_map(|event| number_of(event["id"].as_str()?)).collect()
+}
+
 /// How often an event was attempted, and how often that was answered 200.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
@@ -127,33 +135,34 @@ impl Book {
 #[derive(Debug)]
 pub struct Endpoints {
     book: Arc<Book>,
-    open: HashMap<Rule, Endpoint>,
-    _receiver: Receiver,
+    server: Server,
 }
 
 impl Endpoints {
     /// Opens one for each rule; a hanging one closes connections after that time.
-    pub async fn open(rules: &[Rule], hangs_for: Duration) -> anyhow::Result<Self> {
-        let receiver = Receiver::start().await?;
+    pub async fn open(rules: &'static [Rule], hangs_for: Duration) -> anyhow::Result<Self> {
         let book = Arc::new(Book { hangs_for, ..Book::default() });
-        let open = rules.iter().map(|&rule| {
-            let endpoint = receiver.endpoint(rule.name(), &[]);
-            let book = Arc::clone(&book);
-            // A long run would fill memory with deliveries.
-            endpoint.judge_and_forget(move |arrival: &Arrival| {
-                let events: Vec<_> = arrival.ids().iter().filter_map(|id| number_of(id)).collect();
-                let (status, after) = book.take(rule, &events);
-                Reply::of(status, after)
-            });
-            (rule, endpoint)
+        let own = Arc::clone(&book);
+        let server = Server::start(move |parts, body| {
+            let book = Arc::clone(&own);
+            async move {
+                let consent = consent(&parts, &body);
+                if consent.is_some() {
+                    return consent;
+                }
+                let name = parts.uri.path().trim_start_matches('/');
+                let rule = rules.iter().find(|rule| rule.name() == name)?;
+                let (status, after) = book.take(*rule, &numbers(&body));
+                sleep(after).await;
+                Some(response(status?, ""))
+            }
         });
-        let open = open.collect();
-        Ok(Self { book, open, _receiver: receiver })
+        Ok(Self { book, server: server.await? })
     }
 
     /// The URL of one of them.
-    pub fn url(&self, rule: Rule) -> &str {
-        self.open[&rule].url()
+    pub fn url(&self, rule: Rule) -> String {
+        format!("{}/{}", self.server.url(), rule.name())
     }
 
     /// How often each event was answered 200, if it ever was.

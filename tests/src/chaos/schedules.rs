@@ -165,17 +165,15 @@ pub async fn play(
     scenarios: Vec<Scenario>,
 ) -> anyhow::Result<Vec<Played>> {
     let Pace { speed, killed_at } = pace;
-    let arguments = ["--speed".to_owned(), speed.to_string()].to_vec();
-    let program = Program { path: program.to_owned(), folder: folder.to_owned(), arguments };
+    let program = Program::new(program, folder, &["--speed", &speed.to_string()]);
     let mut dev = program.start().await?;
     let receiver = Receiver::start().await?;
-    let letters = program.data().join("dead-letters");
     let began = Instant::now();
     let mut playing = Vec::new();
     for (number, scenario) in scenarios.into_iter().enumerate() {
         let endpoint = receiver.endpoint(&format!("s{number}"), &scenario.replies());
         publish(&dev, endpoint.url(), number, &scenario).await?;
-        playing.push(Playing { scenario, endpoint, bucket: letters.join(bucket(number)) });
+        playing.push(Playing { scenario, endpoint, bucket: program.bucket(&bucket(number)) });
     }
     let mut stood_still = None;
     if let Some(killed_at) = killed_at {
@@ -242,7 +240,9 @@ impl Shown {
 
 /// What the process's clock shows, in seconds.
 async fn shown_s(dev: &Dev) -> anyhow::Result<f64> {
-    let counts = dev.get("/dev/counts").await?;
+    let client = reqwest::Client::builder().no_proxy().build()?;
+    let counts = client.get(format!("{}/dev/counts", dev.connection.manage_url)).send().await?;
+    let counts: Value = counts.error_for_status()?.json().await?;
     let now = counts["now"].as_str().and_then(Timestamp::parse_rfc_3339);
     let now = now.with_context(|| format!("no time in {counts}"))?;
     Ok(Duration::from_millis(now.as_millis().unsigned_abs()).as_secs_f64())
@@ -266,8 +266,8 @@ async fn publish(dev: &Dev, url: &str, number: usize, scenario: &Scenario) -> an
     dev.subscribe(&topic, "hook", url, properties).await?;
     let event = json!([{"id": "1", "eventType": "Schedule", "subject": "s", "data": {},
         "eventTime": "2026-01-02T03:04:05Z", "dataVersion": "1"}]);
-    let sent = Publisher::new(&dev.url)?.publish(&topic, &key, event.to_string().as_bytes()).await;
-    let status = sent?;
+    let publisher = Publisher::new(&dev.connection.publish_url)?;
+    let status = publisher.publish(&topic, &key, event.to_string().into()).await?;
     ensure!(status == 200, "the publish for '{}' was answered {status}", scenario.name);
     Ok(())
 }

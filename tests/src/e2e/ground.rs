@@ -16,9 +16,11 @@ use gridpost_stack::terraform::Terraform;
 use gridpost_stack::{python, stack};
 use serde_json::Value;
 
-use crate::program;
-
-use super::{configuration, process::DevProcess};
+use super::configuration;
+use crate::{
+    dev::process::{Dev, Program},
+    program,
+};
 
 /// Keeps the stack for the next run, which then starts in seconds. For work on the cases themselves.
 const KEEP: &str = "GRIDPOST_E2E_KEEP";
@@ -39,7 +41,7 @@ enum Under {
     /// Terraform over what is deployed, and what keeps another run out.
     Stack { terraform: Box<Terraform>, _lock: Lock },
     /// `gridpost dev`.
-    Process(Box<DevProcess>),
+    Process(Box<Dev>),
 }
 
 /// Keeps another run of these tests out: they would share the folder.
@@ -71,7 +73,12 @@ impl Ground {
         let home = Home::at(folder).with_cache(&cache()?);
         // The log of tools that cases install.
         fs::create_dir_all(home.logs())?;
-        let (process, connection) = DevProcess::start(program::gridpost().await?, &home).await?;
+        let path = program::gridpost().await?.to_owned();
+        // A stack counts latencies, too.
+        let program =
+            Program { path, home: home.clone(), arguments: Vec::new(), counts_latencies: true };
+        let process = program.start().await?;
+        let connection = process.connection.clone();
         let under = Under::Process(Box::new(process));
         Ok(Self { home, connection, environment, under })
     }

@@ -2,14 +2,13 @@
 //! and remembers what arrived.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::bail;
 use bytes::Bytes;
 use gridpost_testkit::server::{self, Server, response};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, request::Parts};
+use http::{HeaderMap, Method, Response, request::Parts};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -20,14 +19,13 @@ pub struct Reply {
     /// `None` closes the connection.
     status: Option<u16>,
     delay: Duration,
-    headers: Vec<(&'static str, &'static str)>,
     body: String,
 }
 
 impl Reply {
     /// Answers `status` after that time; without a status it closes the connection then.
     pub fn of(status: Option<u16>, delay: Duration) -> Self {
-        Self { status, delay, headers: Vec::new(), body: String::new() }
+        Self { status, delay, body: String::new() }
     }
 
     /// Answers `status` at once.
@@ -45,31 +43,16 @@ impl Reply {
     pub fn saying(self, body: impl Into<String>) -> Self {
         Self { body: body.into(), ..self }
     }
-
-    /// The same with one more header.
-    #[must_use]
-    pub fn header(mut self, name: &'static str, value: &'static str) -> Self {
-        self.headers.push((name, value));
-        self
-    }
 }
 
 /// How an endpoint answers by what it gets.
-struct Judge(Box<dyn Fn(&Arrival) -> Reply + Send + Sync>);
+type Judge = Box<dyn FnMut(&Arrival) -> Reply + Send>;
 
-impl fmt::Debug for Judge {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Judge")
-    }
-}
-
-/// How an endpoint takes a handshake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Consent {
-    /// Proves that it wants events.
-    Given,
-    /// Answers 200 without any proof.
-    Withheld,
+/// Gives replies out in their order; the last one repeats.
+fn script(replies: &[Reply]) -> Judge {
+    let last = replies.last().cloned().unwrap_or_else(|| Reply::prompt(404));
+    let mut replies = Vec::from(replies).into_iter();
+    Box::new(move |_| replies.next().unwrap_or_else(|| last.clone()))
 }
 
 /// A request as it arrived.
@@ -119,20 +102,13 @@ impl Arrival {
 }
 
 /// What one path does and has seen.
-#[derive(Debug)]
 struct Post {
-    replies: Vec<Reply>,
-    /// What answers instead of the script, if anything.
-    judge: Option<Judge>,
-    consent: Consent,
-    /// Whether deliveries are forgotten once they are judged.
-    forgets: bool,
+    judge: Judge,
+    /// Whether it proves that it wants events, instead of answering handshakes with a bare 200.
+    consents: bool,
     arrivals: Vec<Arrival>,
-    /// Deliveries that took an answer from the script so far.
-    taken: usize,
 }
 
-#[derive(Debug)]
 struct Shared {
     posts: Mutex<HashMap<String, Post>>,
     /// Counts everything that happens, for tasks that wait.
@@ -150,7 +126,6 @@ impl Shared {
 }
 
 /// The running server. Dropping it closes the port.
-#[derive(Debug)]
 pub struct Receiver {
     server: Server,
     shared: Arc<Shared>,
@@ -171,21 +146,14 @@ impl Receiver {
     /// Opens the endpoint at `/{name}`. Replies are given out in order; the last one repeats.
     pub fn endpoint(&self, name: &str, replies: &[Reply]) -> Endpoint {
         let path = format!("/{name}");
-        let post = Post {
-            replies: replies.to_vec(),
-            judge: None,
-            consent: Consent::Given,
-            forgets: false,
-            arrivals: Vec::new(),
-            taken: 0,
-        };
+        let post = Post { judge: script(replies), consents: true, arrivals: Vec::new() };
         self.shared.posts().insert(path.clone(), post);
         Endpoint { url: format!("{}{path}", self.server.url()), path, shared: self.shared.clone() }
     }
 }
 
 /// One path of the receiver.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Endpoint {
     path: String,
     url: String,
@@ -200,26 +168,17 @@ impl Endpoint {
 
     /// From now on gives out these replies.
     pub fn answer(&self, replies: &[Reply]) {
-        self.with(|post| {
-            post.replies = replies.to_vec();
-            post.taken = 0;
-        });
+        self.with(|post| post.judge = script(replies));
     }
 
     /// From now on answers each delivery by what is in it.
-    pub fn judge(&self, judge: impl Fn(&Arrival) -> Reply + Send + Sync + 'static) {
-        self.with(|post| post.judge = Some(Judge(Box::new(judge))));
+    pub fn judge(&self, judge: impl FnMut(&Arrival) -> Reply + Send + 'static) {
+        self.with(|post| post.judge = Box::new(judge));
     }
 
-    /// The same, without remembering deliveries: `judge` sees each.
-    pub fn judge_and_forget(&self, judge: impl Fn(&Arrival) -> Reply + Send + Sync + 'static) {
-        self.judge(judge);
-        self.with(|post| post.forgets = true);
-    }
-
-    /// From now on takes handshakes in this way.
-    pub fn consent(&self, consent: Consent) {
-        self.with(|post| post.consent = consent);
+    /// From now on answers handshakes with 200, without any proof.
+    pub fn withhold_consent(&self) {
+        self.with(|post| post.consents = false);
     }
 
     /// The deliveries that arrived so far.
@@ -297,104 +256,64 @@ async fn answer(parts: Parts, body: Bytes, shared: &Shared) -> Option<Response<B
         body,
         answered: None,
     };
-    if let Some(given) = consent {
-        let consent = shared.posts().get(path).map(|post| post.consent);
-        let response = match consent {
-            Some(Consent::Given) => given,
-            Some(Consent::Withheld) => response(200, ""),
-            None => response(404, ""),
-        };
-        arrival.answered = Some(response.status().as_u16());
-        note(shared, path, arrival);
-        return Some(response);
-    }
-    let Some((index, reply)) = take_reply(shared, path, arrival) else {
-        return Some(response(404, ""));
-    };
-    sleep(reply.delay).await;
-    let status = reply.status?;
-    if let Some(arrival) = shared.posts().get_mut(path)?.arrivals.get_mut(index) {
-        arrival.answered = Some(status);
-    }
-    shared.tell();
-    let mut response = response(status, reply.body);
-    for (name, value) in reply.headers {
-        let (name, value) = (HeaderName::from_static(name), HeaderValue::from_static(value));
-        response.headers_mut().insert(name, value);
-    }
-    Some(response)
-}
-
-fn note(shared: &Shared, path: &str, arrival: Arrival) {
-    if let Some(post) = shared.posts().get_mut(path) {
-        post.arrivals.push(arrival);
-    }
-    shared.tell();
-}
-
-/// Records a delivery and takes its reply; returns the arrival's index, `None` without an endpoint.
-fn take_reply(shared: &Shared, path: &str, arrival: Arrival) -> Option<(usize, Reply)> {
-    let taken = {
+    let (index, reply) = {
         let mut posts = shared.posts();
-        let post = posts.get_mut(path)?;
-        let last = post.replies.len().saturating_sub(1);
-        let reply = match &post.judge {
-            Some(judge) => judge.0(&arrival),
-            None => post.replies.get(post.taken.min(last))?.clone(),
-        };
-        post.taken += 1;
+        let Some(post) = posts.get_mut(path) else { return Some(response(404, "")) };
         let index = post.arrivals.len();
-        if !post.forgets {
+        if let Some(given) = consent {
+            arrival.answered = Some(200);
             post.arrivals.push(arrival);
+            shared.tell();
+            return Some(if post.consents { given } else { response(200, "") });
         }
+        let reply = (post.judge)(&arrival);
+        post.arrivals.push(arrival);
         (index, reply)
     };
     shared.tell();
-    Some(taken)
+    sleep(reply.delay).await;
+    let status = reply.status?;
+    shared.posts().get_mut(path)?.arrivals.get_mut(index)?.answered = Some(status);
+    shared.tell();
+    Some(response(status, reply.body))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// An endpoint with these replies, and how to post to it.
+    async fn endpoint(replies: &[Reply]) -> (Receiver, Endpoint, reqwest::RequestBuilder) {
+        let receiver = Receiver::start().await.expect("a port");
+        let endpoint = receiver.endpoint("a", replies);
+        let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+        let post = client.post(endpoint.url()).body(r#"[{"id":"1"}]"#);
+        (receiver, endpoint, post)
+    }
+
     #[tokio::test]
     async fn replies_are_given_in_order_and_the_last_repeats() {
-        let receiver = Receiver::start().await.expect("a port");
-        let endpoint = receiver.endpoint("a", &[Reply::prompt(500), Reply::prompt(204)]);
-        let client = reqwest::Client::builder().no_proxy().build().expect("a client");
-        let mut statuses = Vec::new();
-        for _ in 0..3 {
-            let answer = client.post(endpoint.url()).body(r#"[{"id":"1"}]"#).send().await;
-            statuses.push(answer.expect("answered").status().as_u16());
+        let (_receiver, endpoint, post) = endpoint(&[500, 204].map(Reply::prompt)).await;
+        for want in [500, 204, 204] {
+            let answer = post.try_clone().expect("a body").send().await.expect("answered");
+            assert_eq!(answer.status(), want);
         }
-        assert_eq!(statuses, [500, 204, 204]);
         let deliveries = endpoint.wait_for(3, Duration::from_secs(1)).await.expect("arrived");
         assert_eq!(deliveries[0].ids(), ["1"]);
         assert_eq!(deliveries[0].answered, Some(500));
+        let error = endpoint.wait_for(4, Duration::from_millis(10)).await.expect_err("only three");
+        assert!(error.to_string().contains("for 4 deliveries and got 3"), "{error}");
     }
 
     #[tokio::test]
-    async fn a_reply_without_a_status_closes_the_connection() {
-        let receiver = Receiver::start().await.expect("a port");
-        let endpoint = receiver.endpoint("a", &[Reply::of(None, Duration::ZERO)]);
-        let client = reqwest::Client::builder().no_proxy().build().expect("a client");
-        assert!(client.post(endpoint.url()).body("[]").send().await.is_err());
-        assert_eq!(endpoint.deliveries()[0].answered, None);
-        endpoint.judge_and_forget(|_| Reply::prompt(204));
-        let answer = client.post(endpoint.url()).body("[]").send().await.expect("answered");
-        assert_eq!((answer.status().as_u16(), endpoint.deliveries().len()), (204, 1));
-    }
-
-    #[tokio::test]
-    async fn a_client_that_goes_away_was_not_answered() {
-        let receiver = Receiver::start().await.expect("a port");
-        let endpoint = receiver.endpoint("a", &[Reply::late(200, 60)]);
-        let client = reqwest::Client::builder().no_proxy().build().expect("a client");
-        let request = client.post(endpoint.url()).timeout(Duration::from_millis(200)).send();
-        assert!(request.await.is_err());
-        let deliveries = endpoint.wait_for(1, Duration::from_secs(1)).await.expect("arrived");
-        assert_eq!(deliveries[0].answered, None);
-        let error = endpoint.wait_for(2, Duration::from_millis(10)).await.expect_err("only one");
-        assert!(error.to_string().contains("for 2 deliveries and got 1"), "{error}");
+    async fn a_closed_connection_and_a_client_that_goes_away_are_no_answer() {
+        let replies = [Reply::of(None, Duration::ZERO), Reply::late(200, 60)];
+        let (_receiver, endpoint, post) = endpoint(&replies).await;
+        for _ in replies {
+            let post = post.try_clone().expect("a body").timeout(Duration::from_millis(200));
+            assert!(post.send().await.is_err());
+        }
+        let deliveries = endpoint.wait_for(2, Duration::from_secs(1)).await.expect("arrived");
+        assert!(deliveries.iter().all(|delivery| delivery.answered.is_none()), "{deliveries:?}");
     }
 }

@@ -4,7 +4,7 @@ use anyhow::{Context, ensure};
 use serde_json::json;
 
 use crate::e2e::{
-    receiver::{Arrival, Consent, Reply},
+    receiver::{Arrival, Reply},
     world::{CLOUD_EVENTS, EVENT_GRID, SOON, World},
 };
 
@@ -44,7 +44,7 @@ pub async fn an_endpoint_that_gives_no_proof_is_refused(world: &World) -> anyhow
         let topic = world.topic(case, schema).await?;
         let name = format!("{}/unwilling", topic.name);
         let unwilling = world.receiver.endpoint(&name, &[Reply::prompt(200)]);
-        unwilling.consent(Consent::Withheld);
+        unwilling.withhold_consent();
         let created = topic.try_subscribe("unwilling", unwilling.url(), json!({})).await?;
         let state = &created["properties"]["provisioningState"];
         ensure!(*state == "AwaitingManualAction", "{created}");
