@@ -8,7 +8,7 @@ use std::{
 
 use jsonschema::Validator;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use utoipa::openapi::PathItem;
 
 use super::{S1, S1_GET, World, body, code, webhook};
@@ -115,11 +115,12 @@ fn generated() -> String {
         paths,
         components: take("components"),
     };
-    compact(&serde_json::to_string_pretty(&document).expect("JSON"))
+    let parameters = document.components["parameters"].as_object().expect("parameters").clone();
+    compact(&serde_json::to_string_pretty(&document).expect("JSON"), &parameters)
 }
 
-/// Puts what fits on a line on one.
-fn compact(pretty: &str) -> String {
+/// Puts what fits on a line on one, and refers to parameters that components has.
+fn compact(pretty: &str, parameters: &Map<String, Value>) -> String {
     let (mut lines, mut open): (Vec<String>, Vec<usize>) = (Vec::new(), Vec::new());
     for line in pretty.lines() {
         lines.push(line.to_owned());
@@ -129,7 +130,10 @@ fn compact(pretty: &str) -> String {
             let start = open.pop().expect("it was opened");
             let inner: Vec<_> = lines[start + 1..].iter().map(|line| line.trim_start()).collect();
             let (end, inner) = inner.split_last().expect("its end");
-            let joined = format!("{}{}{end}", lines[start], inner.join(" "));
+            let mut joined = format!("{}{}{end}", lines[start], inner.join(" "));
+            if let Some(reference) = reference(&joined, parameters) {
+                joined = reference;
+            }
             if joined.len() <= 100 {
                 lines.truncate(start);
                 lines.push(joined);
@@ -137,6 +141,15 @@ fn compact(pretty: &str) -> String {
         }
     }
     lines.join("\n") + "\n"
+}
+
+/// What refers to a parameter that components has, if this object is one.
+fn reference(object: &str, parameters: &Map<String, Value>) -> Option<String> {
+    let (text, comma) = object.strip_suffix(',').map_or((object, ""), |text| (text, ","));
+    let (indent, _) = text.split_once('{').filter(|(before, _)| before.trim().is_empty())?;
+    let value: Value = serde_json::from_str(text).expect("JSON");
+    let (name, _) = parameters.iter().find(|(_, one)| **one == value)?;
+    Some(format!(r##"{indent}{{"$ref": "#/components/parameters/{name}"}}{comma}"##))
 }
 
 /// A path with the tag of its API.
