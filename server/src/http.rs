@@ -160,13 +160,17 @@ fn is_this_machine(host: &str) -> bool {
 }
 
 /// The request as the functions read it out of API Gateway's event. It has no route, like that of a
-/// function URL: the functions find theirs by the path.
+/// function URL: the functions find theirs by the path. What is given twice in a publish is refused, so
+/// its headers stay apart.
 fn gateway_request(method: &Method, uri: &Uri, headers: &HeaderMap, body: Bytes) -> Request {
     Request {
         method: method.clone(),
         path: uri.path().to_owned(),
         query: uri.query().unwrap_or_default().to_owned(),
-        headers: joined(headers),
+        headers: match is_publish(method, uri.path()) {
+            true => headers.clone(),
+            false => joined(headers),
+        },
         authorizer: None,
         caller: None,
         route: None,

@@ -329,6 +329,43 @@ async fn who_misses_the_publish_path_is_told_it() {
     world.dev.stop().await;
 }
 
+/// API Gateway joins headers of one name, so that two can't be told apart from one with a comma there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_header_that_is_given_twice_is_refused() {
+    let world = World::of(Options::default()).await;
+    let document = json!({"properties": {
+        "inputSchema": "CloudEventSchemaV1_0", "idempotency": {"windowInSeconds": 300}}});
+    let made = world.http.put(world.url("/topics/clouds")).json(&document).send().await;
+    assert_eq!(made.expect("an answer").status(), StatusCode::CREATED);
+    let table = [
+        ("clouds", "ce-id", ["1", "2"]),
+        ("clouds", "ce-type", ["T", "T"]),
+        ("clouds", "ce-source", ["/s", "/t"]),
+        ("clouds", "ce-specversion", ["1.0", "1.0"]),
+        ("clouds", "ce-partitionkey", ["a", "b"]),
+        ("clouds", "content-type", ["text/plain", "application/json"]),
+        ("clouds", "idempotency-key", ["a", "b"]),
+        ("clouds", "x-ms-client-request-id", ["a", "a"]),
+        ("orders", "content-type", ["application/json", "application/json"]),
+    ];
+    for (topic, name, values) in table {
+        let request = world.http.post(world.url(&format!("/topics/{topic}/api/events")));
+        let request = request.header("aeg-sas-key", world.key(topic).await);
+        let once =
+            [("ce-specversion", "1.0"), ("ce-id", "1"), ("ce-source", "/s"), ("ce-type", "T")];
+        let once = once.into_iter().filter(|(one, _)| *one != name);
+        let request = once.fold(request, |request, (name, value)| request.header(name, value));
+        let request = values.iter().fold(request, |request, value| request.header(name, *value));
+        let answer = request.body("[]").send().await.expect("an answer");
+        assert_eq!(answer.status(), StatusCode::BAD_REQUEST, "{name}");
+        let told: Value = answer.json().await.expect("JSON");
+        assert_eq!(told["error"]["details"][0]["code"], "InputHeaderInvalid", "{told}");
+        let message = told["error"]["message"].as_str().expect("a text");
+        assert!(message.contains(&format!("'{name}' is given twice")), "{message}");
+    }
+    world.dev.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn by_https_who_trusts_the_ca_is_served_and_no_other_client() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -37,10 +37,15 @@ impl World {
         self.publish_all(&event(event_type, id)).await;
     }
 
-    pub(crate) async fn publish_all(&self, events: &Value) {
-        let keys = self.http.post(self.url("/topics/orders/listKeys")).send().await;
+    /// A key of a topic.
+    pub(crate) async fn key(&self, topic: &str) -> String {
+        let keys = self.http.post(self.url(&format!("/topics/{topic}/listKeys"))).send().await;
         let keys: Value = keys.expect("an answer").json().await.expect("keys");
-        let key = keys["key1"].as_str().expect("a key");
+        keys["key1"].as_str().expect("a key").to_owned()
+    }
+
+    pub(crate) async fn publish_all(&self, events: &Value) {
+        let key = self.key("orders").await;
         let request = self.http.post(self.url("/topics/orders/api/events"));
         let answer = request.header("aeg-sas-key", key).json(events).send().await;
         assert_eq!(answer.expect("an answer").status(), StatusCode::OK);

@@ -55,8 +55,9 @@ pub struct ParsedEvent<'a> {
     pub source: Cow<'a, str>,
     /// `dataVersion` of Event Grid's schema; empty if it has none.
     pub data_version: Cow<'a, str>,
-    /// The event as the publisher wrote it.
-    pub text: &'a str,
+    /// The event as the publisher wrote it. In Event Grid's schema, members that are null for absent
+    /// are left out, and an id that is a number is a string.
+    pub text: Cow<'a, str>,
     form: Form<'a>,
 }
 
@@ -102,7 +103,7 @@ impl ParsedEvent<'_> {
                 custom::to_cloud_event(self, event_time)
             }
             (Form::Custom { .. }, DeliverySchema::CustomInputSchema)
-            | (Form::CloudEvents { .. }, _) => self.text.to_owned(),
+            | (Form::CloudEvents { .. }, _) => self.text.to_string(),
         }
     }
 }

@@ -52,7 +52,7 @@ pub fn body<'a>(
     if body.len() > BODY_BYTES_MAX {
         return Err(PublishError::BodyTooLarge { size_bytes: body.len() });
     }
-    let media_type = media_type(headers);
+    let media_type = media_type(headers)?;
     let cloud_events = CLOUD_EVENTS.contains(&media_type.as_str());
     match topic.input_schema {
         InputSchema::EventGridSchema | InputSchema::CustomEventSchema if cloud_events => {
@@ -120,9 +120,10 @@ const CLOUD_EVENTS: [&str; 2] =
     ["application/cloudevents+json", "application/cloudevents-batch+json"];
 
 /// The content type in lower case without its parameters; empty without the header.
-fn media_type(headers: &HeaderMap) -> String {
-    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+fn media_type(headers: &HeaderMap) -> Result<String, PublishError> {
+    let value = binary::only(headers, CONTENT_TYPE.as_str())?;
+    let value = value.and_then(|value| value.to_str().ok()).unwrap_or_default();
+    Ok(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
 }
 
 #[cfg(test)]

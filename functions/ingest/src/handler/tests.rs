@@ -29,6 +29,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod accepted;
 mod fan_out;
 mod reads;
 mod refusals;

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::{DecodeError, Delivery, queue::MESSAGE_BYTES_MAX_LOWEST};
 use crate::{
-    event::{DeliverySchema, custom, mapping::InputSchemaMapping},
+    event::{DeliverySchema, custom, mapping::InputSchemaMapping, members},
     retry::{EndReason, attempts::Attempts, profile::ProfileName},
     subscription::{
         DeadLetterDestination, DeliveryAttribute, EventSubscription, SubscriptionKey,
@@ -189,15 +189,23 @@ pub fn folder_path(
     }
 }
 
-/// An object's text with further members at its end.
-fn with_members(object: &str, members: &[(String, Value)]) -> String {
-    let open = object.trim_end().strip_suffix('}').unwrap_or(object).trim_end();
-    let mut text = open.to_owned();
-    for (name, value) in members {
+/// An object's text with further members at its end, in the place of its own of the same names.
+fn with_members(object: &str, more: &[(String, Value)]) -> String {
+    let is_replaced = |name: &str| more.iter().any(|(new, _)| new == name);
+    let own = members(object).unwrap_or_default();
+    let mut text = match own.iter().any(|(name, _)| is_replaced(name)) {
+        false => object.trim_end().strip_suffix('}').unwrap_or(object).trim_end().to_owned(),
+        true => {
+            let kept = own.iter().filter(|(name, _)| !is_replaced(name));
+            let kept = kept.map(|(name, value)| format!("{}:{value}", json!(name)));
+            format!("{{{}", kept.collect::<Vec<_>>().join(","))
+        }
+    };
+    for (name, value) in more {
         if !text.ends_with('{') {
             text.push(',');
         }
-        text.push_str(&format!("{}:{value}", Value::String(name.clone())));
+        text.push_str(&format!("{}:{value}", json!(name)));
     }
     text.push('}');
     text
@@ -238,6 +246,7 @@ impl Folder {
 mod tests {
     use std::time::Duration;
 
+    use proptest::prelude::*;
     use serde_json::value::RawValue;
 
     use super::*;
@@ -397,6 +406,48 @@ mod tests {
         assert!(record.starts_with(want), "{record}");
         let empty = ended(schema, profile, "{}", one_attempt()).records().remove(0);
         assert!(empty.starts_with(r#"{"deadLetterReason":"#), "{empty}");
+    }
+
+    proptest! {
+        /// Whatever members an event has, a record has each once: ours where both have it.
+        #[test]
+        fn no_record_has_a_member_twice(
+            names in prop::collection::btree_set(
+                prop_oneof![
+                    Just("deadletterreason"), Just("deliveryattempts"), Just("lastdeliveryoutcome"),
+                    Just("lasthttpstatuscode"), Just("publishtime"), Just("lastdeliveryattempttime"),
+                    Just("redrivecount"), Just("deadLetterReason"), Just("publishTime"),
+                    Just("lastDeliveryAttemptTime"), Just("id"), Just("type"), Just("data"),
+                ],
+                0..13,
+            ),
+            is_attempted: bool,
+            is_cloud_event: bool,
+        ) {
+            let schema = match is_cloud_event {
+                true => DeliverySchema::CloudEventSchemaV1_0,
+                false => DeliverySchema::EventGridSchema,
+            };
+            let event = names.iter().map(|name| format!(r#" "{name}" : "theirs""#));
+            let event = format!("{{{}}}", event.collect::<Vec<_>>().join(","));
+            let attempts = if is_attempted { one_attempt() } else { Attempts::default() };
+            let ended = ended(schema, ProfileName::Basic, &event, attempts);
+            let record = ended.records().remove(0);
+            let found = members(&record).expect("an object");
+            let ours: Vec<String> = ended.basic_members().into_iter().map(|(name, _)| name).collect();
+            let mut all: Vec<String> = found.iter().map(|(name, _)| name.to_string()).collect();
+            prop_assert!(all.ends_with(&ours), "{record}");
+            for (name, value) in &found {
+                let is_theirs = value.get() == r#""theirs""#;
+                prop_assert_eq!(is_theirs, !ours.iter().any(|one| one == name), "{}", record);
+            }
+            all.sort();
+            let mut wanted: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            wanted.extend(ours);
+            wanted.sort();
+            wanted.dedup();
+            prop_assert_eq!(all, wanted);
+        }
     }
 
     #[test]

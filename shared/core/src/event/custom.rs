@@ -74,7 +74,7 @@ fn event<'a>(
         subject: field(object, &mapping.subject, "subject", "")?,
         source: topic.unwrap_or(Cow::Borrowed(topic_id)),
         data_version: field(object, &mapping.data_version, "dataVersion", "")?,
-        text: object.text,
+        text: Cow::Borrowed(object.text),
         form: Form::Custom { event_time },
     })
 }
@@ -181,7 +181,7 @@ pub fn enveloped(
     match read(mapping).or_else(|| read(None)) {
         Some(event) => match &event.form {
             Form::Custom { event_time } => to_event_grid(&event, event_time),
-            Form::EventGrid(_) | Form::CloudEvents { .. } => event.text.to_owned(),
+            Form::EventGrid(_) | Form::CloudEvents { .. } => event.text.into_owned(),
         },
         None => text.to_owned(),
     }

@@ -8,7 +8,7 @@ use ::time::{Date, Month};
 
 /// Whether a text is a date-time of RFC 3339.
 pub(super) fn is_rfc_3339(text: &str) -> bool {
-    zone_of(text).is_some_and(|zone| matches!(zone, Zone::Full))
+    zone_of(text) == Some(Zone::Full)
 }
 
 /// Converts a date-time to RFC 3339 form.
@@ -28,6 +28,7 @@ pub(crate) fn to_rfc_3339(text: &str) -> Option<Cow<'_, str>> {
 }
 
 /// How a date-time ends.
+#[derive(PartialEq, Eq)]
 enum Zone {
     Full,
     NoColon,
@@ -47,9 +48,18 @@ fn zone_of(text: &str) -> Option<Zone> {
     let day = u8::try_from(number(&[d1, d2])?).ok()?;
     Date::from_calendar_date(i32::from(year), month, day).ok()?;
     let &[h1, h2, b':', n1, n2, b':', s1, s2] = time else { return None };
-    // 60 is a leap second.
-    let fits = number(&[h1, h2])? <= 23 && number(&[n1, n2])? <= 59 && number(&[s1, s2])? <= 60;
-    if fits { zone(fraction(rest)?) } else { None }
+    let (hours, minutes, seconds) = (number(&[h1, h2])?, number(&[n1, n2])?, number(&[s1, s2])?);
+    let (zone, offset) = zone(fraction(rest)?)?;
+    let is_leap_second = || (minutes_of_day(hours, minutes) - offset).rem_euclid(DAY) == DAY - 1;
+    let fits = hours <= 23 && minutes <= 59 && (seconds <= 59 || seconds == 60 && is_leap_second());
+    fits.then_some(zone)
+}
+
+/// The minutes of a day. A leap second is the last of its last minute, in UTC.
+const DAY: i32 = minutes_of_day(24, 0);
+
+const fn minutes_of_day(hours: u16, minutes: u16) -> i32 {
+    hours as i32 * 60 + minutes as i32
 }
 
 /// What follows the fraction of a second, if there is one.
@@ -59,20 +69,23 @@ fn fraction(rest: &[u8]) -> Option<&[u8]> {
     if count == 0 { None } else { Some(&digits[count..]) }
 }
 
-fn zone(text: &[u8]) -> Option<Zone> {
-    let in_range = |hours: &[u8], minutes: &[u8]| {
-        Some(()).filter(|()| {
-            number(hours).is_some_and(|hours| hours <= 23)
-                && number(minutes).is_some_and(|minutes| minutes <= 59)
-        })
+/// The zone and its offset from UTC in minutes.
+fn zone(text: &[u8]) -> Option<(Zone, i32)> {
+    let offset = |sign: u8, hours: &[u8], minutes: &[u8]| {
+        let hours = number(hours).filter(|hours| *hours <= 23)?;
+        let minutes = number(minutes).filter(|minutes| *minutes <= 59)?;
+        let ahead = minutes_of_day(hours, minutes);
+        Some(if sign == b'-' { -ahead } else { ahead })
     };
     match text {
-        b"" => Some(Zone::Missing),
-        b"Z" | b"z" => Some(Zone::Full),
-        [b'+' | b'-', h1, h2, b':', m1, m2] => {
-            in_range(&[*h1, *h2], &[*m1, *m2]).map(|()| Zone::Full)
+        b"" => Some((Zone::Missing, 0)),
+        b"Z" | b"z" => Some((Zone::Full, 0)),
+        [sign @ (b'+' | b'-'), h1, h2, b':', m1, m2] => {
+            Some((Zone::Full, offset(*sign, &[*h1, *h2], &[*m1, *m2])?))
         }
-        [b'+' | b'-', h1, h2, m1, m2] => in_range(&[*h1, *h2], &[*m1, *m2]).map(|()| Zone::NoColon),
+        [sign @ (b'+' | b'-'), h1, h2, m1, m2] => {
+            Some((Zone::NoColon, offset(*sign, &[*h1, *h2], &[*m1, *m2])?))
+        }
         _ => None,
     }
 }
@@ -95,7 +108,12 @@ mod tests {
             same("2026-01-02t03:04:05z"),
             same("2025-01-02T03:04:05.678901Z"),
             same("2025-01-02T03:04:05.1234567+05:30"),
-            same("2024-02-29T23:59:60-23:59"),
+            same("2016-12-31T23:59:60Z"),
+            same("1990-12-31T15:59:60-08:00"),
+            same("2017-01-01T08:59:60.5+09:00"),
+            same("2017-01-01T05:29:60+05:30"),
+            ("2016-12-31T23:59:60", false, Some("2016-12-31T23:59:60Z")),
+            ("2017-01-01T00:59:60+0100", false, Some("2017-01-01T00:59:60+01:00")),
             same("0000-01-01T00:00:00Z"),
             ("2026-01-02T03:04:05+0000", false, Some("2026-01-02T03:04:05+00:00")),
             ("2026-01-02T03:04:05.5-0130", false, Some("2026-01-02T03:04:05.5-01:30")),
@@ -109,6 +127,13 @@ mod tests {
             ("2026-01-02T24:00:00Z", false, None),
             ("2026-01-02T03:60:05Z", false, None),
             ("2026-01-02T03:04:61Z", false, None),
+            ("2026-01-02T13:53:60Z", false, None),
+            ("2016-12-31T23:59:61Z", false, None),
+            ("2016-12-31T23:58:60Z", false, None),
+            ("2016-12-31T23:59:60+01:00", false, None),
+            ("2024-02-29T23:59:60-23:59", false, None),
+            ("2016-12-31T00:00:60", false, None),
+            ("2016-12-31T22:59:60+0100", false, None),
             ("2026-01-02T03:04Z", false, None),
             ("2026-01-02T03:04:05.Z", false, None),
             ("2026-01-02T03:04:05+24:00", false, None),

@@ -17,14 +17,11 @@ use super::{
 /// The data for stamping and conversion that [`ParsedEvent`] lacks.
 #[derive(Debug)]
 pub(super) struct Envelope<'a> {
-    id: &'a RawValue,
     event_type: &'a RawValue,
     subject: &'a RawValue,
     /// In RFC 3339 form.
     event_time: Cow<'a, str>,
     data: Option<&'a RawValue>,
-    /// Whether an optional member is null: it is left out of the delivered event.
-    nulls_given: bool,
     topic_given: bool,
     metadata_version_given: bool,
     data_version_given: bool,
@@ -80,18 +77,32 @@ impl<'a> Members<'a> {
         }
         any
     }
+
+    /// Reads the id. One that is a number is taken as its text, all digits kept. Source: Event Grid,
+    /// "Send custom events to web endpoint using PowerShell", whose script sends `Get-Random`'s.
+    fn id(&self) -> Result<Cow<'a, str>, Violation> {
+        let id = required(self.id, "id")?;
+        if is_number(id) { Ok(Cow::Borrowed(id.get())) } else { filled_string(id, "id") }
+    }
+}
+
+fn is_number(value: &RawValue) -> bool {
+    matches!(value.get().as_bytes(), [b'-' | b'0'..=b'9', ..])
 }
 
 /// Optional members, for which null means absent.
 const NULLABLE: [&str; 3] = ["topic", "dataVersion", "metadataVersion"];
 
-/// An event's text without the nulls that leave a member out.
-fn without_nulls(text: &str) -> String {
+/// An event's text without the nulls that leave a member out, its id a string.
+fn rewritten(text: &str) -> String {
     let members = reader::members(text).unwrap_or_default();
     let is_left_out =
         |name: &str, value: &RawValue| NULLABLE.contains(&name) && value.get() == "null";
     let members = members.iter().filter(|(name, value)| !is_left_out(name, value));
-    let members = members.map(|(name, value)| format!("{}:{value}", json_string(name)));
+    let members = members.map(|(name, value)| match &**name {
+        "id" if is_number(value) => format!(r#""id":"{value}""#),
+        name => format!("{}:{value}", json_string(name)),
+    });
     format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
 
@@ -99,10 +110,9 @@ const UNKNOWN: &str = "is unknown; EventGridSchema has id, subject, eventType, e
                        dataVersion, topic and metadataVersion";
 
 fn event<'a>(object: Object<'a>, topic_id: &'a str) -> Result<ParsedEvent<'a>, Violation> {
-    let text = object.text;
     let mut given = Members::sort(object.members)?;
     let nulls_given = given.leave_out_nulls();
-    let id = required(given.id, "id")?;
+    let id = given.id()?;
     let subject = required(given.subject, "subject")?;
     let event_type = required(given.event_type, "eventType")?;
     let event_time = required(given.event_time, "eventTime")?;
@@ -110,19 +120,20 @@ fn event<'a>(object: Object<'a>, topic_id: &'a str) -> Result<ParsedEvent<'a>, V
     must_equal(given.metadata_version, "metadataVersion", METADATA_VERSION)?;
     let data_version = given.data_version.map(|value| string(value, "dataVersion")).transpose()?;
     Ok(ParsedEvent {
-        id: filled_string(id, "id")?,
+        id,
         subject: string(subject, "subject")?,
         event_type: filled_string(event_type, "eventType")?,
         source: Cow::Borrowed(topic_id),
         data_version: data_version.unwrap_or_default(),
-        text,
+        text: match nulls_given || given.id.is_some_and(is_number) {
+            true => Cow::Owned(rewritten(object.text)),
+            false => Cow::Borrowed(object.text),
+        },
         form: Form::EventGrid(Envelope {
-            id,
             event_type,
             subject,
             event_time: time(event_time)?,
             data: given.data,
-            nulls_given,
             topic_given: given.topic.is_some(),
             metadata_version_given: given.metadata_version.is_some(),
             data_version_given: given.data_version.is_some(),
@@ -157,10 +168,7 @@ fn time(value: &RawValue) -> Result<Cow<'_, str>, Violation> {
 /// The publisher's text, with missing stamps appended.
 pub(super) fn stamped(event: &ParsedEvent<'_>, envelope: &Envelope<'_>) -> String {
     // It has members, so what follows its brace begins with a comma.
-    let mut text = match envelope.nulls_given {
-        true => without_nulls(event.text),
-        false => event.text.to_owned(),
-    };
+    let mut text = event.text.to_string();
     assert_eq!(text.pop(), Some('}'), "an object ends with a brace");
     if !envelope.topic_given {
         text.push_str(&format!(r#","topic":{}"#, json_string(&event.source)));
@@ -180,7 +188,7 @@ pub(super) fn stamped(event: &ParsedEvent<'_>, envelope: &Envelope<'_>) -> Strin
 pub(super) fn to_cloud_event(event: &ParsedEvent<'_>, envelope: &Envelope<'_>) -> String {
     let mut text = format!(
         r#"{{"specversion":"1.0","id":{},"source":{},"type":{},"time":{}"#,
-        envelope.id,
+        json_string(&event.id),
         json_string(&event.source),
         envelope.event_type,
         json_string(&envelope.event_time),

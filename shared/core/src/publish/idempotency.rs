@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use super::PublishError;
 use crate::{
+    event::cloud_events::binary,
     time::{Pace, Timestamp},
     topic::{Revision, Topic},
 };
@@ -107,9 +108,9 @@ impl Keyed {
         body: &[u8],
     ) -> Result<Option<Self>, PublishError> {
         let Some(idempotency) = topic.idempotency else { return Ok(None) };
-        let mut given =
-            KEY_HEADERS.iter().filter_map(|name| headers.get(*name).map(|value| (*name, value)));
-        let Some((header, value)) = given.next() else { return Ok(None) };
+        let given = KEY_HEADERS.into_iter().find(|name| headers.contains_key(*name));
+        let Some(header) = given else { return Ok(None) };
+        let Some(value) = binary::only(headers, header)? else { return Ok(None) };
         let is_usable = |key: &[u8]| {
             (1..=KEY_CHARS_MAX).contains(&key.len())
                 && key.iter().all(|byte| (b' '..=b'~').contains(byte))

@@ -182,7 +182,7 @@ fn cloud_event() -> String {
     r#"{"id":"1","source":"/s","type":"T","specversion":"1.0"}"#.to_owned()
 }
 
-async fn publish_row(row: &Value) -> (World, Response<String>) {
+pub(super) async fn publish_row(row: &Value) -> (World, Response<String>) {
     let world = World::new(stored());
     let response = world.publish_event(gateway_event(row)).await;
     (world, response)

@@ -36,16 +36,13 @@ pub fn to_structured(headers: &HeaderMap, body: &[u8]) -> Result<String, ParseEr
     let attributes = headers.keys().filter(|name| name.as_str().starts_with(PREFIX));
     for name in attributes {
         let attribute = &name.as_str()[PREFIX.len()..];
-        let value = attribute_of(name, only(headers, name)?)?;
+        let Some(value) = only(headers, name.as_str())? else { continue };
+        let value = attribute_of(name, value)?;
         text.push_str(&format!("{}:{},", json_string(attribute), json_string(&value)));
     }
-    let content_type = match headers.contains_key(CONTENT_TYPE) {
-        false => None,
-        true => {
-            let value = only(headers, &CONTENT_TYPE)?.to_str();
-            Some(value.map_err(|_| refused("content-type", "must be of visible ASCII"))?)
-        }
-    };
+    let content_type = only(headers, CONTENT_TYPE.as_str())?.map(HeaderValue::to_str).transpose();
+    let content_type =
+        content_type.map_err(|_| refused("content-type", "must be of visible ASCII"))?;
     if let Some(content_type) = content_type {
         text.push_str(&format!(r#""datacontenttype":{},"#, json_string(content_type)));
     }
@@ -58,12 +55,16 @@ pub fn to_structured(headers: &HeaderMap, body: &[u8]) -> Result<String, ParseEr
     Ok(text)
 }
 
-/// The one value of a header.
-fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<&'h HeaderValue, ParseError> {
+/// Returns the value of a header that has one, if there is one.
+/// Fails if it is given twice.
+pub(crate) fn only<'h>(
+    headers: &'h HeaderMap,
+    name: &str,
+) -> Result<Option<&'h HeaderValue>, ParseError> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
-        (Some(value), None) => Ok(value),
-        _ => Err(refused(name.as_str(), "is given twice")),
+        (value, None) => Ok(value),
+        _ => Err(refused(name, "is given twice")),
     }
 }
 

@@ -72,10 +72,10 @@ fn members_that_are_refused() {
         (with(r#""my_ext":1"#), "'my_ext' is no name of an extension attribute"),
         (with(r#""é":1"#), "'é' is no name of an extension attribute"),
         (with(r#""":1"#), "'' is no name of an extension attribute"),
-        (with(r#""abcdefghijklmnopqrstu":1"#), "'abcdefghijklmnopqrstu' is no name"),
+        (with(r#""tenant_region_partition_keys":1"#), "'tenant_region_partition_keys' is no name"),
         (
             r#""id":"1","eventType":"T","eventTime":"2026-01-02T03:04:05Z""#.to_owned(),
-            "'eventType' is no name of an extension attribute: 1 to 20 of a-z and 0-9; the topic takes \
+            "'eventType' is no name of an extension attribute, which is of a-z and 0-9; the topic takes \
              CloudEvents 1.0, and without 'specversion' the event is no CloudEvent",
         ),
         (with(r#""ext":{}"#), "'ext' must be a string, a whole number, a boolean or null"),
@@ -92,7 +92,7 @@ fn members_that_are_refused() {
         assert!(got.starts_with("the event at index 0: member "), "{members}: {got}");
     }
     let misspelt = refusal(br#"{"my_ext":1,"specversion":"1.0"}"#);
-    assert!(misspelt.ends_with("1 to 20 of a-z and 0-9"), "{misspelt}");
+    assert!(misspelt.ends_with("which is of a-z and 0-9"), "{misspelt}");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn members_that_are_accepted() {
         r#","data":{"a":[1,2]},"data_base64":null"#,
         r#","data_base64":"""#,
         r#","datacontenttype":"application/cloudevents+json; charset=utf-8","data":"x""#,
-        r#","abcdefghijklmnopqrst":"v","0":5,"flag":true,"none":null,"least":-2147483648"#,
+        r#","abcdefghijklmnopqrstuvwxyz0123456789":"v","0":5,"flag":true,"none":null,"least":-2147483648"#,
     ];
     for members in table {
         let body = format!("{{{LEAST}{members}}}");
@@ -197,7 +197,7 @@ fn what_is_read_of_an_event() {
     let events = parse(body.as_bytes()).expect("an event");
     let event = &events[0];
     assert_eq!((&*event.id, &*event.source, &*event.event_type), ("1", "/s", "T"));
-    assert_eq!((&*event.subject, &*event.data_version, event.text), ("sub", "", &*body));
+    assert_eq!((&*event.subject, &*event.data_version, &*event.text), ("sub", "", &*body));
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn what_filters_look_at_is_what_is_mapped() {
         let events = events.expect("events");
         let event = &events[0];
         assert_eq!((&*event.id, &*event.source, &*event.event_type), ("true", "west", "K"));
-        assert_eq!((&*event.subject, &*event.data_version, event.text), ("p", "2.0", body));
+        assert_eq!((&*event.subject, &*event.data_version, &*event.text), ("p", "2.0", body));
     });
 }
 

@@ -154,7 +154,7 @@ impl Keys {
 
     pub(super) fn look<'a>(&'a self, event: &'a ParsedEvent<'_>) -> Values<'a> {
         let cells = std::iter::repeat_with(OnceCell::new).take(self.paths.len()).collect();
-        Values { keys: self, event, found: self.paths.walk(event.text), cells }
+        Values { keys: self, event, found: self.paths.walk(&event.text), cells }
     }
 }
 
