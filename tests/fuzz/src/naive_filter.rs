@@ -51,7 +51,7 @@ struct Event<'e> {
 
 impl<'e> Event<'e> {
     fn read(schema: InputSchema, event: &'e ParsedEvent<'e>) -> Option<Self> {
-        let members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(event.text).ok()?;
+        let members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(&event.text).ok()?;
         let texts: BTreeMap<_, _> =
             members.into_iter().map(|(name, text)| (name, text.get().to_owned())).collect();
         let value = |(name, text): (&String, &String)| {

@@ -99,7 +99,7 @@ fn schema(topic: &Topic) -> gridpost_core::event::DeliverySchema {
 
 /// The test of sample events says the same, and says why.
 fn tested(topic: &Topic, filter: &Filter, events: &[ParsedEvent<'_>], wanted: &[usize]) {
-    let texts: Vec<_> = events.iter().map(|event| event.text).collect();
+    let texts: Vec<_> = events.iter().map(|event| &*event.text).collect();
     let Ok(sample) = serde_json::from_str(&format!("[{}]", texts.join(","))) else { return };
     let answer = sample::test(topic, filter, &sample).expect("what can be published can be tested");
     let verdicts = answer["value"].as_array().expect("an array");
