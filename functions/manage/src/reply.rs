@@ -194,6 +194,14 @@ impl Reply {
         Self::error(415, "UnsupportedMediaType", message)
     }
 
+    /// 413: the request is within its limits, but its answer is not.
+    pub(crate) fn answer_too_large(bytes: usize) -> Self {
+        let message = format!(
+            "The answer takes {bytes} bytes, and AWS Lambda gives out 6 MB at most. Send less at once."
+        );
+        Self::error(413, "RequestEntityTooLarge", message)
+    }
+
     /// 409: what exists does not go with the request. `target` is the path of the member.
     pub(crate) fn conflict(target: &str, message: impl Into<String>) -> Self {
         let message: String = message.into();

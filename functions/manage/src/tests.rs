@@ -1,5 +1,6 @@
 //! The resource API over a store that behaves like the table.
 
+mod answers;
 mod changes;
 mod dead_letters;
 mod deliveries;

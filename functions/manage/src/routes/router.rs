@@ -25,6 +25,10 @@ use crate::{
     request::{Arrival, into_http},
 };
 
+/// The largest document of an answer, in bytes as Lambda gets it: as a string in another document. Some
+/// are left for the headers. Source: AWS Lambda, "Quotas": 6 MB (6,291,556 bytes).
+const ANSWER_BYTES_MAX: usize = 6_280_000;
+
 /// Every route. A method that a path does not have is the gate's to refuse.
 fn router(context: Arc<Context>) -> Router {
     let gate = from_fn_with_state(Arc::clone(&context), gate::gate);
@@ -56,7 +60,15 @@ async fn send(context: &Context, request: HttpRequest) -> http::Response<Bytes> 
     parts.headers.remove(CONTENT_LENGTH);
     // It is in memory, where nothing breaks off.
     let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
-    http::Response::from_parts(parts, body)
+    match bytes_in_answer(&body) {
+        bytes if bytes > ANSWER_BYTES_MAX => refused(Reply::answer_too_large(bytes)).await,
+        _ => http::Response::from_parts(parts, body),
+    }
+}
+
+/// Bytes of a document as a string in Lambda's answer, which escapes two characters of JSON.
+fn bytes_in_answer(document: &[u8]) -> usize {
+    document.len() + document.iter().filter(|byte| matches!(byte, b'"' | b'\\')).count()
 }
 
 /// A refusal as the router would send it.
