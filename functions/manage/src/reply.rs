@@ -197,7 +197,7 @@ impl Reply {
     /// 413: the request is within its limits, but its answer is not.
     pub(crate) fn answer_too_large(bytes: usize) -> Self {
         let message = format!(
-            "The answer takes {bytes} bytes, and AWS Lambda gives out 6 MB at most. Send less at once."
+            "The answer takes {bytes} bytes, and AWS Lambda gives out 6 MB at most. Ask for less at once."
         );
         Self::error(413, "RequestEntityTooLarge", message)
     }

@@ -29,6 +29,6 @@ async fn an_answer_that_lambda_would_not_take_is_refused() {
         let bytes = json!({"body": document}).to_string().len();
         assert!(bytes < ANSWER_BYTES_MAX, "{events} events: {bytes} bytes");
         assert_eq!(reply.status, status, "{events} events: {bytes} bytes");
-        assert!(status != 413 || message(&reply).contains("Send less"), "{reply:?}");
+        assert!(status != 413 || message(&reply).contains("Ask for less"), "{reply:?}");
     }
 }
