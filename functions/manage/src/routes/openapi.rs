@@ -189,6 +189,6 @@ refusals! {
     Over: 410;
     /// If-Match or If-None-Match does not hold.
     Stale: 412;
-    /// The body is too large, or no JSON.
+    /// The body is too large, or no JSON; or the answer would be too large.
     NotDocument: 413, 415;
 }
