@@ -182,6 +182,10 @@ impl Clock for DevClock {
         Timestamp::from_millis(self.anchor.at(machine_ms()))
     }
 
+    fn machine(&self) -> Timestamp {
+        Timestamp::from_millis(machine_ms())
+    }
+
     fn pace(&self) -> Pace {
         self.speed.pace()
     }

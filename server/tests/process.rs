@@ -13,7 +13,7 @@ use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use gridpost_core::time::Timestamp;
@@ -325,6 +325,36 @@ async fn who_misses_the_publish_path_is_told_it() {
         let told = answer.text().await.expect("a body").to_lowercase();
         assert!(told.contains("publish with post to /topics/"), "{path}: {told}");
         assert!(told.contains("/api/events"), "{path}: {told}");
+    }
+    world.dev.stop().await;
+}
+
+/// Receivers and publishers have the machine's clock, however fast the process's runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_date_goes_by_the_machines_clock() {
+    let (world, receiver) = (World::of(Options::default()).await, Receiver::start().await);
+    let signing = json!({"properties": {
+        "destination": {"endpointType": "WebHook", "properties": {"endpointUrl": receiver.named("dated")}},
+        "signing": {"scheme": "StandardWebhooks"},
+    }});
+    let path = world.url("/topics/orders/eventSubscriptions/dated");
+    let made = world.http.put(path).json(&signing).send().await.expect("an answer");
+    assert_eq!(made.status(), StatusCode::CREATED, "{}", made.text().await.expect("a text"));
+    // By now, the process's clock is ten minutes ahead.
+    sleep(Duration::from_secs(1)).await;
+    receiver.script("dated", &[503]);
+    let ahead = SystemTime::now() + Duration::from_secs(600);
+    receiver.state().retry_after = Some(httpdate::fmt_http_date(ahead));
+    let before = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("later").as_secs();
+    let began = Instant::now();
+    world.publish("dated", "1").await;
+    let twice = async || Some(receiver.seen("dated")).filter(|seen| seen.len() == 2);
+    let seen = until("a second attempt", twice).await;
+    // Ten minutes of the process's clock, less the second that a date leaves out.
+    assert!(began.elapsed() > Duration::from_millis(990), "{:?}", began.elapsed());
+    for attempt in seen {
+        let signed_at = attempt.signed_at.expect("it is signed");
+        assert!((before..before + 60).contains(&signed_at), "{signed_at}, not {before}");
     }
     world.dev.stop().await;
 }

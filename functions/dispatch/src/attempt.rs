@@ -11,7 +11,6 @@ use gridpost_core::{
     retry::outcome::{Answer, Outcome},
     secret::Secret,
     subscription::Endpoint,
-    time::Timestamp,
 };
 use gridpost_ports::Attempted;
 
@@ -54,9 +53,9 @@ async fn attempt(context: &Context, hands: &[DeliveryInHand]) -> (Response, Opti
     let began_at = context.clock.now();
     let (results, response_text, late) =
         match hands.first().map(|hand| &hand.subscription().endpoint) {
-            Some(Endpoint::WebHook { url }) => post(context, hands, url, began_at).await,
+            Some(Endpoint::WebHook { url }) => post(context, hands, url).await,
             Some(Endpoint::Resource(resource)) => {
-                (resources::attempt(context, hands, resource, began_at).await, None, None)
+                (resources::attempt(context, hands, resource).await, None, None)
             }
             None => (Vec::new(), None, None),
         };
@@ -67,12 +66,11 @@ async fn post(
     context: &Context,
     hands: &[DeliveryInHand],
     url: &Secret,
-    began_at: Timestamp,
 ) -> (Vec<AttemptResult>, Option<String>, Option<LateAnswer>) {
     let deliveries: Vec<_> = hands.iter().map(|hand| &hand.delivery).collect();
     let (subscription, made_before) = (hands[0].subscription(), deliveries[0].attempts.made);
-    let origin = &context.settings.origin;
-    let request = request::build(subscription, url, &deliveries, made_before, origin, began_at);
+    let (origin, now) = (&context.settings.origin, context.clock.machine());
+    let request = request::build(subscription, url, &deliveries, made_before, origin, now);
     // What a late response would say about single events is not read, so none is listened for.
     let is_heard_late = !request.reads_results;
     let (answer, response_text, late) = match context.client.attempt(request).await {

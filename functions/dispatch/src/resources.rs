@@ -15,7 +15,6 @@ use gridpost_core::{
     },
     retry::outcome::{Answer, Outcome, RESPONSE_WAIT},
     subscription::Resource,
-    time::Timestamp,
 };
 use gridpost_ports::ResourceClient;
 
@@ -48,12 +47,12 @@ pub(crate) async fn attempt(
     context: &Context,
     hands: &[DeliveryInHand],
     resource: &Resource,
-    began_at: Timestamp,
 ) -> Vec<AttemptResult> {
     let Some(first) = hands.first() else { return Vec::new() };
     let deliveries: Vec<_> = hands.iter().map(|hand| &hand.delivery).collect();
     let (subscription, made_before) = (first.subscription(), first.delivery.attempts.made);
-    let plan = resource_request::plan(subscription, resource, &deliveries, made_before, began_at);
+    let now = context.clock.machine();
+    let plan = resource_request::plan(subscription, resource, &deliveries, made_before, now);
     let mut results: Vec<Vec<Met>> = vec![Vec::new(); hands.len()];
     let mut note = |at: EventIndex, answer| results[at.delivery].push(Met::new(at.event, answer));
     plan.refused.into_iter().for_each(|(at, answer)| note(at, answer));

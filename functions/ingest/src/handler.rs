@@ -116,7 +116,7 @@ async fn admit(context: &Context, request: &Request) -> Result<Arc<TopicSnapshot
     let snapshot = found.map_err(unavailable)?.ok_or(PublishError::TopicNotFound)?;
     if let Some(shown) = shown {
         let keys = snapshot.keys.as_ref().ok_or(PublishError::KeyRefused)?;
-        authenticate(&snapshot.topic, keys, &shown, &asked, context.clock.now())?;
+        authenticate(&snapshot.topic, keys, &shown, &asked, context.clock.machine())?;
     }
     match (route, snapshot.topic.kind) {
         (Route::Custom { .. }, Kind::Custom) | (Route::Namespace { .. }, Kind::Namespace) => {

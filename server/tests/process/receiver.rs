@@ -15,6 +15,8 @@ pub(crate) struct Attempt {
     pub(crate) delivery_count: usize,
     /// The id of its first event.
     pub(crate) event_id: String,
+    /// `webhook-timestamp`, if it is signed, in seconds.
+    pub(crate) signed_at: Option<u64>,
     /// What it was answered.
     pub(crate) status: u16,
 }
@@ -22,6 +24,8 @@ pub(crate) struct Attempt {
 #[derive(Default)]
 pub(crate) struct State {
     scripts: HashMap<String, VecDeque<u16>>,
+    /// `Retry-After` of what is no success.
+    pub(crate) retry_after: Option<String>,
     seen: HashMap<String, Vec<Attempt>>,
 }
 
@@ -56,14 +60,19 @@ impl State {
         }
         let events: Value = serde_json::from_slice(body).unwrap_or_default();
         let name = parts.uri.path().trim_start_matches('/').to_owned();
-        let delivery_count = parts.headers.get("aeg-delivery-count");
-        let delivery_count = delivery_count.and_then(|count| count.to_str().ok()?.parse().ok());
+        let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
+        let delivery_count = header("aeg-delivery-count").and_then(|count| count.parse().ok());
+        let signed_at = header("webhook-timestamp").and_then(|seconds| seconds.parse().ok());
         let event_id = events[0]["id"].as_str().unwrap_or_default().to_owned();
         let script = self.scripts.get_mut(&name).and_then(VecDeque::pop_front);
         let status = script.unwrap_or(200);
         let delivery_count = delivery_count.unwrap_or(usize::MAX);
-        let attempt = Attempt { delivery_count, event_id, status };
+        let attempt = Attempt { delivery_count, event_id, signed_at, status };
         self.seen.entry(name).or_default().push(attempt);
-        response(status, "")
+        let mut response = response(status, "");
+        if let Some(wait) = self.retry_after.as_ref().filter(|_| status >= 400) {
+            response.headers_mut().insert("retry-after", wait.parse().expect("a value"));
+        }
+        response
     }
 }

@@ -96,11 +96,14 @@ impl Timestamp {
         OffsetDateTime::parse(text, &Rfc3339).ok().map(Self::from_date_time)
     }
 
-    /// Reads an HTTP date, `Sun, 06 Nov 1994 08:49:37 GMT`.
+    /// Reads an HTTP date in any of its three forms: `Sun, 06 Nov 1994 08:49:37 GMT`,
+    /// `Sunday, 06-Nov-94 08:49:37 GMT`, `Sun Nov  6 08:49:37 1994`. The first may have another zone.
     ///
-    /// Source: RFC 9110, section 5.6.7 (its preferred form).
+    /// Source: RFC 9110, section 5.6.7.
     pub fn parse_http_date(text: &str) -> Option<Self> {
-        OffsetDateTime::parse(text, &Rfc2822).ok().map(Self::from_date_time)
+        let date = httpdate::parse_http_date(text).map(OffsetDateTime::from);
+        let date = date.ok().or_else(|| OffsetDateTime::parse(text, &Rfc2822).ok());
+        date.map(Self::from_date_time)
     }
 
     /// The calendar form, for dates in names, from [`MIN`](Self::MIN) to [`MAX`](Self::MAX).

@@ -48,6 +48,13 @@ pub use topics::{Configuration, DELETED_AT_ONCE_MAX, SubscriptionStore, TopicKey
 pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
 
+    /// Returns the time of the machine, which others' clocks show too. Only a clock that runs fast
+    /// differs from it. What others date or check goes by it: signatures, SAS tokens, certificates,
+    /// dates in responses.
+    fn machine(&self) -> Timestamp {
+        self.now()
+    }
+
     /// Returns how fast it runs.
     fn pace(&self) -> Pace {
         Pace::REAL

@@ -77,7 +77,7 @@ impl Services {
         let scope = Scope {
             service: call.service,
             region: call.region,
-            now: self.clock.now(),
+            now: self.clock.machine(),
             sends_hash: false,
         };
         let (headers, body) = (call.headers, call.body.as_bytes());

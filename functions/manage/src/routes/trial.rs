@@ -53,8 +53,8 @@ pub(super) async fn send(
     let Some(Trial { delivery, verdict }) = tried else {
         return Err(Reply::error(400, "InvalidRequest", "A test is of exactly one event."));
     };
-    let origin = &context.settings.validation_origin;
-    let request = request::build(&subscription, url, &[&delivery], 0, origin, began_at);
+    let (origin, now) = (&context.settings.validation_origin, context.clock.machine());
+    let request = request::build(&subscription, url, &[&delivery], 0, origin, now);
     let is_tls = url.expose().get(..6).is_some_and(|it| it.eq_ignore_ascii_case("https:"));
     let probed = context.endpoints.probe(request, Instant::now() + ANSWER_WITHIN).await;
     let (met, response_text) = match probed.attempted {

@@ -174,7 +174,7 @@ impl Tokens {
             key_id: key_id.as_deref(),
             audience: audience.as_ref().unwrap_or(token_url),
             id: dice.id(),
-            now: self.clock.now(),
+            now: self.clock.machine(),
         };
         let signed = signer.sign(&secret, &|algorithm| assertion.unsigned(algorithm));
         signed.map(Proof::Assertion).map_err(NoToken::NotSigned)

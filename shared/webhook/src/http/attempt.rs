@@ -120,7 +120,7 @@ impl HttpClient {
     fn answer_of(&self, response: &Response<Incoming>) -> Answer {
         let asked = response.headers().get(RETRY_AFTER);
         let asked = asked.and_then(|value| value.to_str().ok());
-        let retry_after = asked.and_then(|value| parse_retry_after(value, self.0.clock.now()));
+        let retry_after = asked.and_then(|value| parse_retry_after(value, self.0.clock.machine()));
         Answer::of_status(response.status().as_u16(), retry_after)
     }
 }

@@ -220,7 +220,7 @@ impl Identities {
             }
         };
         let identity = answer?;
-        is_valid(&identity.own, self.clock.now())?;
+        is_valid(&identity.own, self.clock.machine())?;
         Ok(identity)
     }
 
