@@ -5,6 +5,6 @@ use std::process::ExitCode;
 
 use gridpost_tests::bench::driver;
 
-fn main() -> ExitCode {
+fn main() -> anyhow::Result<ExitCode> {
     driver::main(Path::new(env!("CARGO_TARGET_TMPDIR")))
 }

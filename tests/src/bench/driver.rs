@@ -62,27 +62,17 @@ struct Arguments {
     bench: bool,
 }
 
-/// Runs the benchmark. `folder` is where files may be left.
-pub fn main(folder: &Path) -> ExitCode {
-    match start(folder) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// Started by Lambda, this program is a function that does nothing.
-fn start(folder: &Path) -> anyhow::Result<bool> {
+/// Runs the benchmark; `folder` is where files may be left. Started by Lambda, this program is a
+/// function that does nothing.
+pub fn main(folder: &Path) -> anyhow::Result<ExitCode> {
     if env::var_os("AWS_LAMBDA_RUNTIME_API").is_some() {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(limit::empty_function()).map_err(anyhow::Error::from_boxed)?;
-        return Ok(true);
+        return Ok(ExitCode::SUCCESS);
     }
     let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(measure(&Arguments::parse(), folder))
+    let holds = runtime.block_on(measure(&Arguments::parse(), folder))?;
+    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Runs the command that the arguments name. Returns whether all of it held.
@@ -124,7 +114,7 @@ async fn measure(arguments: &Arguments, folder: &Path) -> anyhow::Result<bool> {
         report.limits = limits(&options, arguments.quick, repeats).await?;
         report.start = starts(&options, repeats).await?;
     }
-    println!("{}", report.to_markdown());
+    println!("{}", report.to_markdown()?);
     if let Some(json) = &arguments.json {
         report.write(json)?;
     }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Figures by name.
 pub type Figures = BTreeMap<String, f64>;
 
 /// A figure over several runs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Spread {
     /// The middle value; for an even number of values, the mean of the two in the middle.
     pub median: f64,

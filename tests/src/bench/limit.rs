@@ -15,7 +15,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::{Request, Uri, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use rustix::time::{ClockId, clock_gettime};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::{net::TcpStream, runtime, time::Instant};
 
@@ -26,7 +26,7 @@ use super::{
 };
 
 /// What work takes.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cost {
     /// CPU time of one, in milliseconds.

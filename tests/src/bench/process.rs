@@ -1,9 +1,12 @@
 //! What the operating system says about a process, seen from outside.
 
-use std::{fs, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
-use anyhow::Context;
-use serde::Serialize;
+use procfs_core::{
+    CpuInfo, FromRead, LoadAverage,
+    process::{Schedstat, Stat, Status},
+};
+use serde::{Deserialize, Serialize};
 
 /// Linux counts a process's time in hundredths of a second (`USER_HZ`) on all of its architectures.
 const TICK_MS: f64 = 10.0;
@@ -22,28 +25,20 @@ pub struct Usage {
 impl Usage {
     /// Of a running process: all its threads together, including those that have ended.
     pub fn of(process: u32) -> anyhow::Result<Self> {
-        let folder = format!("/proc/{process}");
-        let number = |text: &str| text.parse::<f64>().with_context(|| format!("no number: {text}"));
-        let stat = fs::read_to_string(format!("{folder}/stat"))?;
-        // The program's name before it may contain spaces, even brackets.
-        let (_, stat) = stat.rsplit_once(") ").context("stat is not of its form")?;
-        let mut ticks = stat.split(' ').skip(11);
-        let mut time_ms = || Ok(number(ticks.next().unwrap_or_default())? * TICK_MS);
-        let [user_ms, system_ms]: [anyhow::Result<f64>; 2] = [time_ms(), time_ms()];
-        let (user_ms, system_ms) = (user_ms?, system_ms?);
-        let mut scheduled_ms = 0.0;
-        for thread in fs::read_dir(format!("{folder}/task"))? {
+        let folder = Path::new("/proc").join(process.to_string());
+        let stat = Stat::from_file(folder.join("stat"))?;
+        let [user_ms, system_ms] = [stat.utime, stat.stime].map(|ticks| ticks as f64 * TICK_MS);
+        let mut scheduled_ns = 0;
+        for thread in fs::read_dir(folder.join("task"))? {
             // A thread may end while it is being read.
-            let Ok(text) = fs::read_to_string(thread?.path().join("schedstat")) else { continue };
-            scheduled_ms += number(text.split(' ').next().unwrap_or_default())? / 1_000_000.0;
+            let Ok(stat) = Schedstat::from_file(thread?.path().join("schedstat")) else { continue };
+            scheduled_ns += stat.sum_exec_runtime;
         }
-        let status = fs::read_to_string(format!("{folder}/status"))?;
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let peak = peak.and_then(|peak| peak.trim().strip_suffix("kB")?.trim().parse().ok());
+        let peak_kib = Status::from_file(folder.join("status"))?.vmhwm.unwrap_or(0);
         // The scheduler counts each running thread in nanoseconds. Only the ticks include threads
         // that have ended, and they never exceed what was used.
-        let cpu_ms = scheduled_ms.max(user_ms + system_ms);
-        Ok(Self { cpu_ms, user_ms, system_ms, peak_kib: peak.unwrap_or(0) })
+        let cpu_ms = (scheduled_ns as f64 / 1_000_000.0).max(user_ms + system_ms);
+        Ok(Self { cpu_ms, user_ms, system_ms, peak_kib })
     }
 }
 
@@ -64,25 +59,23 @@ impl Measured {
 }
 
 /// The machine, so that figures can be judged.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 pub struct Machine {
     pub processor: String,
     /// How many processors this process may use.
     pub processors: usize,
     /// Runnable tasks on average over the last minute, before the benchmark began.
-    pub load: f64,
+    pub load: f32,
 }
 
 impl Machine {
     /// This machine now.
     pub fn now() -> anyhow::Result<Self> {
-        let cpus = fs::read_to_string("/proc/cpuinfo")?;
-        let name = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-        let load = fs::read_to_string("/proc/loadavg")?;
+        let processors = CpuInfo::from_file("/proc/cpuinfo")?;
         Ok(Self {
-            processor: name.map_or("unknown", |(_, name)| name).to_owned(),
+            processor: processors.model_name(0).unwrap_or("unknown").to_owned(),
             processors: std::thread::available_parallelism()?.get(),
-            load: load.split(' ').next().unwrap_or_default().parse()?,
+            load: LoadAverage::from_file("/proc/loadavg")?.one,
         })
     }
 }

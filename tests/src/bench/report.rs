@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 
 use gridpost_ops::cost::Prices;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{figures::Spread, limit::Cost, process::Machine};
 
@@ -11,7 +11,7 @@ use super::{figures::Spread, limit::Cost, process::Machine};
 pub type Spreads = BTreeMap<String, Spread>;
 
 /// Everything that was found.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 pub struct Report {
     pub machine: Machine,
     pub repeats: usize,
@@ -51,45 +51,81 @@ const DEV: &Columns = &[
     ("duplicates", "duplicates", 0),
 ];
 
+/// The mixes whose writes are compared.
+const BACKLOGS: [&str; 3] = ["one-backlog", "ten-backlog", "hundred-backlog"];
+
 /// The milliseconds that SQS usually takes to answer within a region, and endpoints on the internet.
 const USUAL_WAITS: [f64; 2] = [10.0, 100.0];
 
-/// Stands for a missing bar or stretch.
-const NONE: f64 = f64::INFINITY;
+/// A figure that is compared, as `bars.json` has it. Figures are named as in [`Report::medians`].
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Bar {
+    about: String,
+    /// Figures that are added up.
+    of: Vec<String>,
+    /// The figure that is subtracted from them, if any.
+    less: Option<String>,
+    /// The figure by which they are divided, if any.
+    over: Option<String>,
+    unit: String,
+    /// The highest value that passes.
+    bar: Option<f64>,
+    /// The highest value that is better than that.
+    stretch: Option<f64>,
+}
 
-/// A bar: what it is about, its figure, its unit, the highest value that passes, the stretch.
-type Bar = (&'static str, Option<f64>, &'static str, f64, f64);
+impl Bar {
+    /// The row of the bar, if its figures were found.
+    fn row(&self, medians: &BTreeMap<String, f64>) -> Option<Vec<String>> {
+        let of = |name: &String| medians.get(name).copied();
+        let sum: f64 = self.of.iter().map(of).sum::<Option<f64>>()?;
+        let less = self.less.as_ref().map_or(Some(0.0), of)?;
+        let found = (sum - less) / self.over.as_ref().map_or(Some(1.0), of)?;
+        let keeps = |most: Option<f64>| most.map(|most| found <= most);
+        let passes = match (keeps(self.stretch), keeps(self.bar)) {
+            (Some(true), _) => "stretch",
+            (_, Some(true)) => "passes",
+            (_, Some(false)) => "misses",
+            (_, None) => "",
+        };
+        let unit = &self.unit;
+        let most =
+            |most: Option<f64>| most.map_or(String::new(), |most| format!("≤ {most} {unit}"));
+        let found = format!("{found:.3} {unit}");
+        Some(vec![self.about.clone(), most(self.bar), most(self.stretch), found, passes.to_owned()])
+    }
+}
 
 impl Report {
-    fn mix(&self, mix: &str) -> Option<&Spreads> {
-        self.mixes.iter().find(|(name, _)| name == mix).map(|(_, spreads)| spreads)
-    }
-
-    /// A figure's median in a mix.
-    fn of(&self, mix: &str, figure: &str) -> Option<f64> {
-        Some(self.mix(mix)?.get(figure)?.median)
-    }
-
-    /// The sum of two figures' medians in a mix.
-    fn sum(&self, mix: &str, figures: [&str; 2]) -> Option<f64> {
-        Some(self.of(mix, figures[0])? + self.of(mix, figures[1])?)
-    }
-
-    fn dollars(&self, mix: &str, waits: [f64; 2]) -> Option<f64> {
-        per_million(self.mix(mix)?, waits)
-    }
-
-    fn start(&self, figure: &str) -> Option<f64> {
-        Some(self.start.get(figure)?.median)
-    }
-
-    fn first(&self, function: &str) -> Option<f64> {
-        let of = |turn| self.start(&format!("{function} {turn} ms"));
-        Some(of("first")? - of("second")?)
-    }
-
-    fn limit(&self, name: &str) -> Option<f64> {
-        Some(self.limits.get(name)?.cpu_ms)
+    /// Each figure's median, by the name of its mix and its own, and what follows from them.
+    fn medians(&self) -> BTreeMap<String, f64> {
+        let mut medians = BTreeMap::from([("ms of a second".to_owned(), 1_000.0)]);
+        let starts = [("start".to_owned(), self.start.clone())];
+        for (mix, spreads) in self.mixes.iter().chain(&starts) {
+            let named =
+                |(name, spread): (&String, &Spread)| (format!("{mix}: {name}"), spread.median);
+            medians.extend(spreads.iter().map(named));
+            for (name, waits) in [("dollars", [0.0, 0.0]), ("dollars with waits", USUAL_WAITS)] {
+                let dollars = per_million(spreads, waits);
+                medians.extend(dollars.map(|dollars| (format!("{mix}: {name}"), dollars)));
+            }
+        }
+        let limits = self.limits.iter();
+        medians.extend(limits.map(|(name, cost)| (format!("limit: {name}"), cost.cpu_ms)));
+        let [parse, send] = ["limit: parse 100", "limit: send 10"].map(|name| medians.get(name));
+        // One parses a hundred events at once, the other one sends ten.
+        let both = parse.zip(send).map(|(parse, send)| parse / 100.0 + send / 10.0);
+        medians.extend(both.map(|both| ("limit: an event parsed and sent".to_owned(), both)));
+        let is_write = |name: &str| {
+            let call = name.strip_prefix("calls/event dynamodb:");
+            call.is_some_and(|call| call != "GetItem" && call != "Query")
+        };
+        let writes = self.most(|mix| BACKLOGS.contains(&mix), is_write);
+        medians.extend(writes.map(|most| ("most writes of a backlog".to_owned(), most)));
+        let missing = self.most(|_| true, |figure| figure == "missing");
+        medians.extend(missing.map(|most| ("most missing".to_owned(), most)));
+        medians
     }
 
     /// The most that a mix has of the figures that are chosen by their names, summed up in each mix.
@@ -97,87 +133,20 @@ impl Report {
         let mixes = self.mixes.iter().filter(|(name, _)| mixes(name));
         let sums = mixes.map(|(_, spreads)| {
             let chosen = spreads.iter().filter(|(name, _)| figures(name));
-            chosen.map(|(_, spread)| spread.max).sum()
+            chosen.fold(0.0, |sum, (_, spread)| sum + spread.max)
         });
         sums.reduce(f64::max)
     }
 
-    /// Compares the functions' CPU time, latency and size with their limits and bars.
-    fn function_bars(&self) -> Vec<Bar> {
-        let ratio = |found: Option<f64>, limit: Option<f64>| Some(found? / limit?);
-        let [ingest, dispatch] = ["ingest CPU ms/event", "dispatch CPU ms/event"];
-        let posts = "dispatch: CPU per delivery against bare `reqwest`, batch 10";
-        let posting = ratio(self.of("one-backlog", dispatch), self.limit("reqwest at 10"));
-        let takes = "ingest: CPU per event against bare parsing and sending, 100 per publish";
-        // One parses a hundred events at once, the other one sends ten.
-        let (parse, send) = (self.limit("parse 100"), self.limit("send 10"));
-        let least = parse.zip(send).map(|(parse, send)| parse / 100.0 + send / 10.0);
-        let taking = ratio(self.of("hundred-backlog", ingest), least);
-        let [one, ten] =
-            ["one-backlog", "ten-backlog"].map(|mix| self.sum(mix, [ingest, dispatch]));
-        let [p50, p99] = ["arrival p50 ms", "arrival p99 ms"];
-        let driver = self.sum("one-50", ["driver to ingest p50 ms", "driver to dispatch p50 ms"]);
-        let [alone, beside] = ["neighbours", "neighbour-dead"].map(|mix| self.of(mix, p99));
-        let neighbours = "healthy endpoints' p99 beside a dead one, against without";
-        let [first_ingest, first_dispatch] = ["ingest", "dispatch"].map(|name| self.first(name));
-        let peak = |name| self.of("one", &format!("{name} peak MB"));
-        let start = |figure| self.start(figure);
-        vec![
-            (posts, posting, "×", 2.5, 1.5),
-            (takes, taking, "×", 1.5, 1.2),
-            ("ingest + dispatch CPU per event, one per publish", one, "ms", 0.35, 0.20),
-            ("ingest + dispatch CPU per event, 10 per publish", ten, "ms", 0.10, 0.06),
-            ("publish to arrival at 50/s, p50", self.of("one-50", p50), "ms", 2.5, 1.2),
-            ("publish to arrival at 50/s, p99", self.of("one-50", p99), "ms", 7.0, NONE),
-            ("of it the driver, p50", driver, "ms", NONE, NONE),
-            ("ingest: start to first `next`", start("ingest start ms"), "ms", 10.0, 5.0),
-            ("dispatch: start to first `next`", start("dispatch start ms"), "ms", 10.0, 5.0),
-            ("ingest: first call with TLS, above a later one", first_ingest, "ms", 5.0, 2.0),
-            ("dispatch: first call with TLS, above a later one", first_dispatch, "ms", 5.0, 2.0),
-            ("ingest zipped", start("ingest zipped MB"), "MB", 4.0, 2.5),
-            ("dispatch zipped", start("dispatch zipped MB"), "MB", 5.0, 3.5),
-            ("ingest: peak memory, 1 KiB events", peak("ingest"), "MB", 24.0, NONE),
-            ("dispatch: peak memory, 1 KiB events", peak("dispatch"), "MB", 40.0, NONE),
-            (neighbours, ratio(beside, alone), "×", 1.1, NONE),
-        ]
-    }
-
-    /// Compares calls, dollars, losses and `gridpost dev` with their bars.
-    fn other_bars(&self) -> Vec<Bar> {
-        let (one, ten, hundred) = ("one-backlog", "ten-backlog", "hundred-backlog");
-        let calls = |mix| self.of(mix, "calls/event");
-        let waits = "the same, SQS answering in 10 ms and endpoints in 100 ms";
-        let [one_dollars, ten_dollars] = [one, ten].map(|mix| self.dollars(mix, [0.0, 0.0]));
-        let [one_waits, ten_waits] = [one, ten].map(|mix| self.dollars(mix, USUAL_WAITS));
-        let is_write = |name: &str| {
-            let call = name.strip_prefix("calls/event dynamodb:");
-            call.is_some_and(|call| call != "GetItem" && call != "Query")
-        };
-        let writes = self.most(|mix| [one, ten, hundred].contains(&mix), is_write);
-        let missing = self.most(|_| true, |figure| figure == "missing");
-        let dev = |figure| self.of("dev", figure);
-        let dev_ms = dev("delivered/s").map(|per_second| 1_000.0 / per_second);
-        let dev_p50 = self.of("dev-50", "arrival p50 ms");
-        vec![
-            ("AWS calls per event, one per publish, batch 10", calls(one), "", 1.3, NONE),
-            ("AWS calls per event, 10 per publish, batch 10", calls(ten), "", 0.4, NONE),
-            ("dollars per million, function URL, one per publish", one_dollars, "$", 0.85, NONE),
-            (waits, one_waits, "$", NONE, NONE),
-            ("dollars per million, function URL, 10 per publish", ten_dollars, "$", 0.25, NONE),
-            (waits, ten_waits, "$", NONE, NONE),
-            ("DynamoDB calls per event but for reading configuration", writes, "", 0.0, NONE),
-            ("missing events of all mixes", missing, "", 0.0, NONE),
-            // 3,000 in a second.
-            ("`gridpost dev`: time of a delivered event, saturated", dev_ms, "ms", 0.333, NONE),
-            ("`gridpost dev`: CPU per event", dev("dev CPU ms/event"), "ms", 0.35, NONE),
-            ("`gridpost dev`: publish to arrival at 50/s, p50", dev_p50, "ms", 5.0, NONE),
-            ("`gridpost dev`: peak memory", dev("dev peak MB"), "MB", 50.0, NONE),
-            ("`gridpost dev`: start to ready", dev("dev ready ms"), "ms", 1_000.0, NONE),
-        ]
+    /// The rows of the bars whose figures were found.
+    fn compared(&self) -> anyhow::Result<Vec<Vec<String>>> {
+        let bars: Vec<Bar> = serde_json::from_str(include_str!("bars.json"))?;
+        let medians = self.medians();
+        Ok(bars.iter().filter_map(|bar| bar.row(&medians)).collect())
     }
 
     /// Returns all of it as Markdown.
-    pub fn to_markdown(&self) -> String {
+    pub fn to_markdown(&self) -> anyhow::Result<String> {
         let Machine { processor, processors, load } = &self.machine;
         let mut text = format!(
             "{processor}, {processors} processors, load {load:.1} before it began. \
@@ -192,10 +161,9 @@ impl Report {
         write_table(&mut text, &["limit", "CPU ms", "per second"], limits.collect());
         let starts = self.start.iter().map(|(name, spread)| vec![name.clone(), spread.written(2)]);
         write_table(&mut text, &["start and size", ""], starts.collect());
-        let bars = self.function_bars().into_iter().chain(self.other_bars());
         let heads = ["figure", "bar", "stretch", "found", ""];
-        write_table(&mut text, &heads, bars.filter_map(compared).collect());
-        text
+        write_table(&mut text, &heads, self.compared()?);
+        Ok(text)
     }
 
     /// Writes the table of the mixes that have the first of those figures.
@@ -218,21 +186,6 @@ impl Report {
         let json = serde_json::to_string(self)?.replace("},", "},\n");
         Ok(std::fs::write(file, json + "\n")?)
     }
-}
-
-/// The row of a bar whose figure was found.
-fn compared((about, found, unit, bar, stretch): Bar) -> Option<Vec<String>> {
-    let found = found?;
-    let passes = match () {
-        () if stretch.is_finite() && found <= stretch => "stretch",
-        () if bar.is_infinite() => "",
-        () if found <= bar => "passes",
-        () => "misses",
-    };
-    let most =
-        |most: f64| if most.is_finite() { format!("≤ {most} {unit}") } else { String::new() };
-    let found = format!("{found:.3} {unit}");
-    Some(vec![about.to_owned(), most(bar), most(stretch), found, passes.to_owned()])
 }
 
 /// Writes a table, if it has rows.
@@ -290,41 +243,34 @@ mod tests {
 
     #[test]
     fn bars_are_passed_and_missed() {
-        for (found, bar, stretch, want) in [
-            (1.0, 3.0, 1.0, "stretch"),
-            (1.1, 3.0, 1.0, "passes"),
-            (3.0, 3.0, NONE, "passes"),
-            (3.1, 3.0, NONE, "misses"),
-            (3.1, NONE, NONE, ""),
+        let medians = BTreeMap::from([("figure".to_owned(), 3.1)]);
+        let row = |of: &str, bar, stretch| {
+            let of = vec![of.to_owned()];
+            Bar { of, bar, stretch, ..Bar::default() }.row(&medians)
+        };
+        for (bar, stretch, want) in [
+            (Some(3.3), Some(3.1), "stretch"),
+            (Some(3.3), Some(3.0), "passes"),
+            (Some(3.1), None, "passes"),
+            (Some(3.0), None, "misses"),
+            (None, None, ""),
         ] {
-            let row = compared(("about", Some(found), "ms", bar, stretch)).expect("a figure");
-            assert_eq!(row[4], want, "{row:?}");
+            assert_eq!(row("figure", bar, stretch).expect("a figure")[4], want, "{bar:?}");
         }
-        assert_eq!(compared(("about", None, "ms", 1.0, 1.0)), None);
+        assert_eq!(row("another one", Some(1.0), None), None);
     }
 
     #[test]
-    fn a_million_costs_its_calls_invocations_and_time() {
-        let figures = [
-            ("calls/event sqs:SendMessageBatch", 1.0),
-            ("calls/event sqs:ReceiveMessage", 0.1),
-            ("calls/event sqs:DeleteMessageBatch", 0.1),
-            ("calls/event dynamodb:GetItem", 0.01),
-            ("ingest invocations/event", 1.0),
-            ("ingest CPU ms/event", 0.1),
-            ("dispatch CPU ms/event", 0.1),
-        ];
-        let spread = |median| Spread { median, min: median, max: median };
-        let mut figures: BTreeMap<_, _> =
-            figures.map(|(name, value)| (name.to_owned(), spread(value))).into();
-        let rounded = |figures: &_, waits| {
-            per_million(figures, waits).map(|dollars| (dollars * 1_000.0).round())
-        };
-        // 1.2 requests, 0.01 reads, 1.1 invocations, 0.0003455 GB-s.
-        assert_eq!(rounded(&figures, [0.0, 0.0]), Some(826.0));
-        // And 20 ms in half a GB.
-        assert_eq!(rounded(&figures, [10.0, 100.0]), Some(959.0));
-        figures.remove("ingest invocations/event");
-        assert_eq!(rounded(&figures, [0.0, 0.0]), None);
+    fn the_documented_rows_follow_from_the_documented_figures() {
+        let found = include_str!("../../../docs/benchmarks/bench.json");
+        let found: Report = serde_json::from_str(found).expect("a report");
+        let rows = found.compared().expect("bars");
+        // Those figures have none of `gridpost dev`.
+        assert_eq!(rows.len(), 24);
+        // Longer runs found the documented one.
+        for row in rows.iter().filter(|row| !row[0].starts_with("healthy endpoints' p99")) {
+            let row = format!("| {} |", row.join(" | "));
+            assert!(include_str!("../../../docs/benchmarks.md").contains(&row), "{row}");
+        }
     }
 }
