@@ -10,8 +10,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use gridpost_ports::Clock;
-use gridpost_runtime::system::SystemClock;
 use gridpost_testkit::server::{Server, response};
 use http::{Method, Response, request::Parts};
 use serde::Deserialize;
@@ -208,9 +206,8 @@ impl Cloud {
         let sent = entries.iter().map(|entry| {
             let (body, group) = (entry.message_body, &*entry.message_group_id);
             let delay = Duration::from_secs(entry.delay_seconds);
-            let at = (now, SystemClock.now().as_millis());
             let id = if (self.on_send)(body.get().as_bytes()) {
-                queue.send(body.to_owned().into(), group.into(), delay, at)
+                queue.send(body.to_owned().into(), group.into(), delay, now)
             } else {
                 "forgotten".to_owned()
             };

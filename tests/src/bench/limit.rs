@@ -4,11 +4,7 @@
 use std::{collections::BTreeMap, hint::black_box};
 
 use anyhow::{Context, ensure};
-use aws_sdk_sqs::{
-    Client,
-    config::{BehaviorVersion, Credentials, Region},
-    types::SendMessageBatchRequestEntry,
-};
+use aws_sdk_sqs::{Client, types::SendMessageBatchRequestEntry};
 use bytes::Bytes;
 use futures::future::try_join_all;
 use http_body_util::{BodyExt, Full};
@@ -24,6 +20,7 @@ use super::{
     mix::Mix,
     payload::body,
 };
+use crate::e2e::inside;
 
 /// What work takes.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
@@ -138,13 +135,8 @@ async fn post_by_hyper(url: &Uri, body: &Bytes, times: usize) -> anyhow::Result<
 
 /// Sends ten messages at a time with the SDK.
 async fn send(aws: &str, body: &Bytes, times: usize) -> anyhow::Result<()> {
-    let config = aws_sdk_sqs::Config::builder()
-        .behavior_version(BehaviorVersion::latest())
-        .region(Region::new("us-east-1"))
-        .credentials_provider(Credentials::new("bench", "bench", None, None, "bench"))
-        .endpoint_url(aws)
-        .build();
-    let (client, body) = (Client::from_conf(config), std::str::from_utf8(body)?);
+    let client = Client::new(inside::clients(aws).config());
+    let body = std::str::from_utf8(body)?;
     let entry = |id: usize| {
         let entry = SendMessageBatchRequestEntry::builder().id(id.to_string());
         entry.message_body(body).message_group_id("bench-0/s0").build()

@@ -143,7 +143,7 @@ mod tests {
         let queue = Queue::default();
         for group in ["t/s0", "t/s1"] {
             let body = RawValue::from_string("\"b\"".to_owned()).expect("JSON");
-            queue.send(body.into(), group.into(), Duration::ZERO, (Instant::now(), 17));
+            queue.send(body.into(), group.into(), Duration::ZERO, Instant::now());
         }
         let received = queue.receive(10, 10_000, Duration::from_secs(9), Instant::now());
         let failure = |id: &str| format!(r#"{{"batchItemFailures":[{{"itemIdentifier":{id}}}]}}"#);

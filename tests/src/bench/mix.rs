@@ -8,7 +8,7 @@ use gridpost_core::{
     topic::Topic,
 };
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::filters::Values;
 
@@ -126,30 +126,27 @@ impl Mix {
         (0..self.topics * self.subscriptions).map(endpoint).collect()
     }
 
-    /// The items of the configuration table, in the form in which the product stores them.
-    pub fn items(&self, url: impl Fn(&Endpoint) -> String) -> serde_json::Result<Vec<Value>> {
-        let item = |pk: String, sk: String, document: String| {
-            json!({
-                "pk": { "S": pk }, "sk": { "S": sk }, "revision": { "N": "1" },
-                "createdAt": { "N": "0" }, "document": { "S": document },
-                "changes": { "S": r#"{"latest":[],"after":0}"# },
-            })
-        };
-        let mut items = Vec::new();
+    /// The documents of the configuration table with their keys, in the form in which the product
+    /// stores them.
+    pub fn documents(
+        &self,
+        url: impl Fn(&Endpoint) -> String,
+    ) -> serde_json::Result<Vec<([String; 2], String)>> {
+        let mut documents = Vec::new();
         for topic in 0..self.topics {
             let topic = stored_topic(topic_name(topic), self.custom_schema)?;
-            let (name, document) = (&topic.name, serde_json::to_string(&topic)?);
-            items.push(item(format!("TOPIC#{name}"), "topic".to_owned(), document));
-            let keys = serde_json::to_string(&[KEY, KEY])?;
-            items.push(item(format!("KEYS#{name}"), "keys".to_owned(), keys));
+            let [of_topic, of_keys] =
+                ["TOPIC", "KEYS"].map(|kind| format!("{kind}#{}", topic.name));
+            documents.push(([of_topic, "topic".to_owned()], serde_json::to_string(&topic)?));
+            documents.push(([of_keys, "keys".to_owned()], serde_json::to_string(&[KEY, KEY])?));
         }
         for endpoint in self.endpoints() {
             let subscription = self.subscription(&endpoint, &url(&endpoint))?;
-            let document = serde_json::to_string(&subscription)?;
-            let SubscriptionKey { topic, name } = subscription.key;
-            items.push(item(format!("TOPIC#{topic}"), format!("subscription#{name}"), document));
+            let SubscriptionKey { topic, name } = &subscription.key;
+            let keys = [format!("TOPIC#{topic}"), format!("subscription#{name}")];
+            documents.push((keys, serde_json::to_string(&subscription)?));
         }
-        Ok(items)
+        Ok(documents)
     }
 
     /// The event subscription of an endpoint, as it is stored.
@@ -209,9 +206,9 @@ mod tests {
         let names: BTreeSet<_> = mixes.iter().map(|mix| &mix.name).collect();
         assert_eq!(names.len(), mixes.len());
         for mix in &mixes {
-            let items = mix.items(|_| "https://example.com/hook".to_owned()).expect(&mix.name);
+            let stored = mix.documents(|_| "https://example.com/hook".to_owned()).expect(&mix.name);
             // A topic, its keys, and its event subscriptions.
-            assert_eq!(items.len(), mix.topics * (2 + mix.subscriptions), "{}", mix.name);
+            assert_eq!(stored.len(), mix.topics * (2 + mix.subscriptions), "{}", mix.name);
         }
     }
 }

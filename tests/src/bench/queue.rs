@@ -1,11 +1,13 @@
 //! A queue like SQS's: delays, visibility timeouts, receive counts, stale receipts.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
+use gridpost_ports::Clock;
+use gridpost_runtime::system::SystemClock;
 use serde_json::value::RawValue;
 use tokio::{
     sync::Notify,
@@ -45,24 +47,19 @@ type Place = (Instant, u64);
 #[derive(Debug, Default)]
 struct State {
     messages: BTreeMap<Place, Message>,
-    visible_at: HashMap<u64, Instant>,
     count: u64,
 }
 
 impl State {
-    fn add(&mut self, visible_at: Instant, message: Message) {
-        self.visible_at.insert(message.number, visible_at);
-        self.messages.insert((visible_at, message.number), message);
-    }
-
-    /// Where the message of a receipt is, unless it was received again since.
-    fn place_of(&self, receipt: &str) -> Option<Place> {
-        let number = receipt.split_once('-')?.0.parse().ok()?;
-        let place = (*self.visible_at.get(&number)?, number);
-        (self.messages.get(&place)?.receipt() == receipt).then_some(place)
+    /// Takes out the message of a receipt, unless it was received again since. Received messages are
+    /// hidden for longer than others wait: they are the last ones.
+    fn take(&mut self, receipt: &str) -> Option<(Instant, Message)> {
+        let mut latest = self.messages.iter().rev();
+        let (place, _) = latest.find(|(_, message)| message.receipt() == receipt)?;
+        let place = *place;
+        Some((place.0, self.messages.remove(&place)?))
     }
 }
-
 #[derive(Debug, Default)]
 pub struct Queue {
     state: Mutex<State>,
@@ -77,14 +74,15 @@ impl Queue {
         body: Arc<RawValue>,
         group: Arc<str>,
         delay: Duration,
-        (sent_at, sent_ms): (Instant, i64),
+        now: Instant,
     ) -> String {
         let mut state = lock(&self.state);
         state.count += 1;
         let number = state.count;
-        let message = Message { number, body, group, sent_at, sent_ms, receives: 0 };
+        let sent_ms = SystemClock.now().as_millis();
+        let message = Message { number, body, group, sent_at: now, sent_ms, receives: 0 };
         let id = message.id();
-        state.add(sent_at + delay, message);
+        state.messages.insert((now + delay, number), message);
         self.news.notify_one();
         id
     }
@@ -110,7 +108,7 @@ impl Queue {
             let mut message = first.remove();
             message.receives += 1;
             received.push(message.clone());
-            state.add(now + visibility, message);
+            state.messages.insert((now + visibility, message.number), message);
         }
         received
     }
@@ -125,19 +123,17 @@ impl Queue {
 
     /// Deletes a message. Like SQS, it ignores a stale receipt without an error.
     pub fn delete(&self, receipt: &str) {
-        let mut state = lock(&self.state);
-        if let Some(place) = state.place_of(receipt) {
-            state.messages.remove(&place);
-            state.visible_at.remove(&place.1);
-        }
+        lock(&self.state).take(receipt);
     }
 
     /// Hides a received message for `visibility` from now. Answers whether that receipt hid it.
     pub fn hide(&self, receipt: &str, visibility: Duration, now: Instant) -> bool {
         let mut state = lock(&self.state);
-        let place = state.place_of(receipt).filter(|(visible_at, _)| *visible_at > now);
-        let hidden = place.and_then(|place| state.messages.remove(&place));
-        hidden.map(|message| state.add(now + visibility, message)).is_some()
+        let Some((visible_at, message)) = state.take(receipt) else { return false };
+        let is_hidden = visible_at > now;
+        let until = if is_hidden { now + visibility } else { visible_at };
+        state.messages.insert((until, message.number), message);
+        is_hidden
     }
 
     /// How many are visible, in flight, and delayed.
@@ -172,7 +168,7 @@ mod tests {
         };
         for (text, delay_s) in [("\"a\"", 0), ("\"later\"", 5)] {
             let body = RawValue::from_string(text.to_owned()).expect("JSON").into();
-            queue.send(body, "g".into(), Duration::from_secs(delay_s), (began, 0));
+            queue.send(body, "g".into(), Duration::from_secs(delay_s), began);
         }
         let first = receive(0);
         assert_eq!(texts(&first), [("\"a\"".to_owned(), 1)]);

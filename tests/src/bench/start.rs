@@ -1,10 +1,10 @@
 //! How fast a function starts, how long its first call over TLS takes, and its zipped size.
 
-use std::{collections::BTreeMap, env, fs, path::Path, process::Stdio, time::Duration};
+use std::{collections::BTreeMap, env, fs, path::Path, time::Duration};
 
-use anyhow::{Context, ensure};
 use bytes::Bytes;
-use tokio::{process::Command, time::Instant};
+use gridpost_stack::child;
+use tokio::time::Instant;
 
 use super::{
     book::{IN_DISPATCH, IN_INGEST},
@@ -66,12 +66,8 @@ pub async fn empty_function(logs: &Path) -> anyhow::Result<f64> {
 /// The size of a program zipped as Lambda takes it, in MB (1,000,000 bytes).
 pub async fn zipped_mb(program: &Path, folder: &Path) -> anyhow::Result<f64> {
     let zip = folder.join("bootstrap.zip");
-    let script = "import sys, zipfile\n\
-        z = zipfile.ZipFile(sys.argv[2], 'w', zipfile.ZIP_DEFLATED)\n\
-        z.write(sys.argv[1], 'bootstrap')\nz.close()";
-    let mut python = Command::new("python3");
-    python.args(["-c", script]).arg(program).arg(&zip).stdin(Stdio::null());
-    let zipped = python.status().await.context("python3 can't be started")?;
-    ensure!(zipped.success(), "zipping {} failed", program.display());
+    let mut python = child::command(Path::new("python3"));
+    python.args(["-m", "zipfile", "-c"]).arg(&zip).arg(program);
+    child::run("python3 -m zipfile", python, &folder.join("zip.log"), |_| ()).await?;
     Ok(fs::metadata(&zip)?.len() as f64 / 1_000_000.0)
 }

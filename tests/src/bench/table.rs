@@ -6,7 +6,10 @@ use std::{
 };
 
 use serde::Deserialize;
-use serde_json::{json, value::RawValue};
+use serde_json::{
+    Value, json,
+    value::{RawValue, to_raw_value},
+};
 
 /// Most bytes of a page of a query. Source: Amazon DynamoDB developer guide, "Query".
 const PAGE_BYTES_MAX: usize = 1_048_576;
@@ -89,15 +92,21 @@ impl Tables {
         self.items.keys().filter(|[of, ..]| of == table).count()
     }
 
-    /// Puts an item directly, without a call of a function.
-    ///
-    /// # Errors
-    ///
-    /// Fails if `item` is no DynamoDB item.
-    pub fn put(&mut self, table: &str, item: &serde_json::Value) -> anyhow::Result<()> {
-        let item = serde_json::value::to_raw_value(item)?;
-        let key = Attributes::of(&item).map_err(|(_, reason)| anyhow::Error::msg(reason))?;
-        self.items.insert(key.place(table), item);
+    /// Puts an item directly, without a call of a function: a document at its first revision, with
+    /// `further` attributes.
+    pub fn put(
+        &mut self,
+        table: &str,
+        [pk, sk]: [String; 2],
+        document: String,
+        further: &Value,
+    ) -> serde_json::Result<()> {
+        let mut item = further.clone();
+        item["revision"] = json!({ "N": "1" });
+        for (name, text) in [("pk", &pk), ("sk", &sk), ("document", &document)] {
+            item[name] = json!({ "S": text });
+        }
+        self.items.insert([table.to_owned(), pk, sk], to_raw_value(&item)?);
         Ok(())
     }
 

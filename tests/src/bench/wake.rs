@@ -120,17 +120,10 @@ pub async fn run(program: &Path, load: Load, logs: &Path) -> anyhow::Result<Outc
 /// Parks the load, and puts wake's cursor before it.
 fn park(cloud: &Cloud, load: Load) -> anyhow::Result<()> {
     let this_minute = SystemClock.now().as_minutes();
-    let put = |pk: &str, sk: &str, document: String, body: Option<String>| {
-        let mut item = json!({
-            "pk": { "S": pk }, "sk": { "S": sk }, "revision": { "N": "1" },
-            "document": { "S": document },
-        });
-        if let Some(body) = body {
-            item["body"] = json!({ "S": body });
-        }
-        lock(&cloud.tables).put(STATE_TABLE, &item)
-    };
-    put("WAKE", "-", (this_minute - i64::try_from(load.minutes)?).to_string(), None)?;
+    let mut table = lock(&cloud.tables);
+    let before = this_minute - i64::try_from(load.minutes)?;
+    let cursor = ["WAKE", "-"].map(str::to_owned);
+    table.put(STATE_TABLE, cursor, before.to_string(), &json!({}))?;
     for number in 0..load.deliveries {
         let minute = this_minute - i64::try_from(number % load.minutes)?;
         let parked = Parked {
@@ -145,8 +138,9 @@ fn park(cloud: &Cloud, load: Load) -> anyhow::Result<()> {
             body: String::new(),
         };
         let pk = format!("PARKED#{minute}#{}", number % u64::from(PARKED_PARTITIONS));
-        let document = serde_json::to_string(&parked)?;
-        put(&pk, &parked.id.to_string(), document, Some(body(number, load.bytes)))?;
+        let (keys, document) = ([pk, parked.id.to_string()], serde_json::to_string(&parked)?);
+        let body = json!({ "body": { "S": body(number, load.bytes) } });
+        table.put(STATE_TABLE, keys, document, &body)?;
     }
     Ok(())
 }

@@ -320,8 +320,7 @@ async fn left(world: &World, topic: &Topic<'_>) -> anyhow::Result<Vec<String>> {
 
 /// How often each event is a dead letter: only one event subscription has them.
 async fn dead_letters(world: &World, topic: &Topic<'_>) -> anyhow::Result<HashMap<Key, u64>> {
-    let s3 = inside::s3(&world.ground.connection.emulator_url);
     let bucket = &world.ground.connection.dead_letter_bucket;
-    let objects = inside::dead_letters(&s3, bucket, &topic.prefix()).await?;
+    let objects = inside::dead_letters(world.s3(), bucket, &topic.prefix()).await?;
     Ok(inside::count_ids(&objects, |id| Some((Rule::Refusing, number_of(id)?))))
 }

@@ -24,11 +24,8 @@ use super::{
     tally::{Ledger, Tally},
 };
 use crate::{
-    dev::{
-        process::{Dev, Program},
-        publisher::Publisher,
-    },
-    e2e::inside,
+    dev::{Dev, Program, create_topic, publish_endpoint},
+    e2e::{inside, world::post},
 };
 
 /// The endpoints. Each event goes to one of them.
@@ -131,7 +128,8 @@ struct Run {
     program: Program,
     endpoints: Endpoints,
     /// Where publishes go; `None` while nothing is up.
-    up: watch::Sender<Option<Arc<Publisher>>>,
+    up: watch::Sender<Option<String>>,
+    http: reqwest::Client,
     key: String,
     accepted: Mutex<Vec<usize>>,
 }
@@ -142,7 +140,7 @@ pub async fn run(program: &Path, folder: &Path, plan: Plan) -> anyhow::Result<Fo
     let endpoints = Endpoints::open(&RULES, plan.hangs_for).await?;
     let program = Program::new(program, folder, &[]);
     let dev = program.start().await?;
-    let key = dev.topic(TOPIC, &json!({})).await?;
+    let key = create_topic(&dev.api, TOPIC, &json!({})).await?;
     for rule in RULES {
         let mut properties = json!({
             "filter": {"includedEventTypes": [rule.name()]},
@@ -154,9 +152,10 @@ pub async fn run(program: &Path, folder: &Path, plan: Plan) -> anyhow::Result<Fo
         }
         dev.subscribe(TOPIC, rule.name(), &endpoints.url(rule), properties).await?;
     }
-    let (up, _) = watch::channel(Some(Arc::new(Publisher::new(&dev.connection.publish_url)?)));
+    let up = watch::Sender::new(Some(publish_endpoint(&dev.connection, TOPIC)));
+    let http = reqwest::Client::builder().no_proxy().build()?;
     let accepted = Mutex::default();
-    let run = Arc::new(Run { plan, program, endpoints, up, key, accepted });
+    let run = Arc::new(Run { plan, program, endpoints, up, http, key, accepted });
     let until = Instant::now() + run.plan.lasts;
     let (sent, (dev, kills)) =
         tokio::try_join!(publish_until(Arc::clone(&run), until), run.rage_until(dev, until))?;
@@ -177,11 +176,11 @@ async fn publish_until(run: Arc<Run>, until: Instant) -> anyhow::Result<usize> {
         sleep_until(began + Duration::from_secs(1) * u32::try_from(number)? / run.plan.per_second)
             .await;
         let slot = Arc::clone(&slots).acquire_owned().await?;
-        let publisher = up.wait_for(Option::is_some).await?.clone();
-        let Some(publisher) = publisher.filter(|_| Instant::now() < until) else { break };
+        let endpoint = up.wait_for(Option::is_some).await?.clone();
+        let Some(endpoint) = endpoint.filter(|_| Instant::now() < until) else { break };
         let run = Arc::clone(&run);
         going.spawn(async move {
-            let answered = run.publish(&publisher, number).await;
+            let answered = run.publish(&endpoint, number).await;
             drop(slot);
             answered
         });
@@ -207,16 +206,16 @@ fn event(number: usize) -> String {
 impl Run {
     /// Publishes an event once, and records it if it was accepted. Without an answer nothing is
     /// known of it, and nothing is required.
-    async fn publish(&self, publisher: &Publisher, number: usize) -> anyhow::Result<()> {
-        let answer = publisher.publish(TOPIC, &self.key, event(number).into());
+    async fn publish(&self, endpoint: &str, number: usize) -> anyhow::Result<()> {
+        let answer = post(&self.http, endpoint, &self.key, "application/json", event(number));
         match tokio::time::timeout(ANSWER_MAX, answer).await {
-            Ok(Ok(200)) => {
+            Ok(Ok((200, _))) => {
                 self.accepted.lock().unwrap_or_else(PoisonError::into_inner).push(number);
                 Ok(())
             }
             // The answer may be to come back later, or there may be none.
-            Ok(Ok(503) | Err(_)) | Err(_) => Ok(()),
-            Ok(Ok(status)) => bail!("a publish was answered {status}"),
+            Ok(Ok((503, _)) | Err(_)) | Err(_) => Ok(()),
+            Ok(Ok((status, body))) => bail!("a publish was answered {status}: {body}"),
         }
     }
 
@@ -238,7 +237,7 @@ impl Run {
             kills += 1;
             self.up.send_replace(None);
             dev = self.program.start().await?;
-            self.up.send_replace(Some(Arc::new(Publisher::new(&dev.connection.publish_url)?)));
+            self.up.send_replace(Some(publish_endpoint(&dev.connection, TOPIC)));
             eprintln!("killed {kills} times; ready again after {:.0?}", dev.ready_after);
         }
     }

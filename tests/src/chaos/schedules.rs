@@ -14,13 +14,11 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
-    dev::{
-        process::{Dev, Program},
-        publisher::Publisher,
-    },
+    dev::{Dev, Program, create_topic, publish_endpoint},
     e2e::{
         inside,
         receiver::{Arrival, Endpoint, Receiver, Reply},
+        world::post,
     },
 };
 
@@ -238,10 +236,13 @@ impl Shown {
     }
 }
 
+fn client() -> reqwest::Result<reqwest::Client> {
+    reqwest::Client::builder().no_proxy().build()
+}
+
 /// What the process's clock shows, in seconds.
 async fn shown_s(dev: &Dev) -> anyhow::Result<f64> {
-    let client = reqwest::Client::builder().no_proxy().build()?;
-    let counts = client.get(format!("{}/dev/counts", dev.connection.manage_url)).send().await?;
+    let counts = client()?.get(format!("{}/dev/counts", dev.connection.manage_url)).send().await?;
     let counts: Value = counts.error_for_status()?.json().await?;
     let now = counts["now"].as_str().and_then(Timestamp::parse_rfc_3339);
     let now = now.with_context(|| format!("no time in {counts}"))?;
@@ -257,7 +258,7 @@ fn bucket(number: usize) -> String {
 async fn publish(dev: &Dev, url: &str, number: usize, scenario: &Scenario) -> anyhow::Result<()> {
     let topic = format!("schedule-{number}");
     let document = json!({"properties": {"deliveryProfile": scenario.profile}});
-    let key = dev.topic(&topic, &document).await?;
+    let key = create_topic(&dev.api, &topic, &document).await?;
     let properties = json!({
         "retryPolicy": scenario.retry_policy(),
         "deadLetterDestination":
@@ -266,8 +267,8 @@ async fn publish(dev: &Dev, url: &str, number: usize, scenario: &Scenario) -> an
     dev.subscribe(&topic, "hook", url, properties).await?;
     let event = json!([{"id": "1", "eventType": "Schedule", "subject": "s", "data": {},
         "eventTime": "2026-01-02T03:04:05Z", "dataVersion": "1"}]);
-    let publisher = Publisher::new(&dev.connection.publish_url)?;
-    let status = publisher.publish(&topic, &key, event.to_string().into()).await?;
+    let (http, endpoint) = (client()?, publish_endpoint(&dev.connection, &topic));
+    let (status, _) = post(&http, &endpoint, &key, "application/json", event.to_string()).await?;
     ensure!(status == 200, "the publish for '{}' was answered {status}", scenario.name);
     Ok(())
 }

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::configuration;
 use crate::{
-    dev::process::{Dev, Program},
+    dev::{Dev, Program},
     program,
 };
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use aws_sdk_s3::Client;
-use aws_sdk_s3::config::{BehaviorVersion, Credentials, Region};
+use aws_sdk_s3::config::Credentials;
+use gridpost_aws::{Clients, Timeouts};
 use gridpost_ops::aws_api::REGION;
 use gridpost_ops::home::Home;
 use gridpost_stack::emulator::Emulator;
@@ -18,6 +19,10 @@ use serde_json::Value;
 
 /// How long to wait between two reads.
 pub const POLL: Duration = Duration::from_millis(300);
+
+/// A machine that is busy may take long to answer.
+const PATIENT: Timeouts =
+    Timeouts { attempt: Duration::from_secs(60), operation: Duration::from_secs(120) };
 
 /// A dead-letter object.
 #[derive(Clone, Debug)]
@@ -30,24 +35,11 @@ pub struct Object {
     pub content_type: String,
 }
 
-/// The emulator's own credentials, which may do everything there.
-fn credentials() -> Credentials {
-    Credentials::builder()
-        .access_key_id("test")
-        .secret_access_key("test")
-        .provider_name("end-to-end tests")
-        .build()
-}
-
-/// The emulator's SQS.
-pub fn sqs(emulator_url: &str) -> aws_sdk_sqs::Client {
-    let config = aws_sdk_sqs::Config::builder()
-        .behavior_version(BehaviorVersion::latest())
-        .region(Region::new(REGION))
-        .endpoint_url(emulator_url)
-        .credentials_provider(credentials())
-        .build();
-    aws_sdk_sqs::Client::from_conf(config)
+/// Clients of the emulator, with its own credentials, which may do everything there.
+pub fn clients(emulator_url: &str) -> Clients {
+    let credentials = Credentials::new("test", "test", None, None, "end-to-end tests");
+    let clients = Clients::new(credentials, REGION.to_owned(), Some(emulator_url.to_owned()));
+    clients.within(PATIENT)
 }
 
 /// The bodies of all messages in all queues, hidden and delayed ones included.
@@ -81,18 +73,6 @@ pub fn unsigned(service: &str) -> String {
         "AWS4-HMAC-SHA256 Credential=test/20300101/{REGION}/{service}/aws4_request, \
          SignedHeaders=host, Signature=0"
     )
-}
-
-/// The emulator's S3.
-pub fn s3(emulator_url: &str) -> Client {
-    let config = aws_sdk_s3::Config::builder()
-        .behavior_version(BehaviorVersion::latest())
-        .region(Region::new(REGION))
-        .endpoint_url(emulator_url)
-        .force_path_style(true)
-        .credentials_provider(credentials())
-        .build();
-    Client::from_conf(config)
 }
 
 /// How often each key is among the ids of dead letters.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
-use super::{inside::s3, world::World};
+use super::world::World;
 
 /// The parts of a deployment: their Terraform types, and for each the attribute that the emulator
 /// lists and that is unique there.
@@ -64,7 +64,7 @@ async fn listing(world: &World, kind: &str) -> anyhow::Result<String> {
         "aws_sqs_queue" => call("sqs", "AmazonSQS.ListQueues", json!({})).await,
         "aws_dynamodb_table" => call("dynamodb", "DynamoDB_20120810.ListTables", json!({})).await,
         "aws_s3_bucket" => {
-            let told = s3(&world.ground.connection.emulator_url).list_buckets().send().await?;
+            let told = world.s3().list_buckets().send().await?;
             let names = told.buckets().iter().filter_map(|bucket| bucket.name());
             Ok(names.collect::<Vec<_>>().join(" "))
         }

@@ -1,11 +1,9 @@
 //! Programs in JavaScript that use Azure's and the CloudEvents SDK, as those in
-//! [`python`](super::python) do: JSON on standard input, JSON on standard output.
+//! [`python`] do: JSON on standard input, JSON on standard output.
 
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Stdio,
-    time::Duration,
 };
 
 use anyhow::{Context, bail};
@@ -13,7 +11,9 @@ use gridpost_ops::home::{Home, remove_folder};
 use gridpost_stack::child;
 use gridpost_stack::fingerprint::Fingerprint;
 use serde_json::Value;
-use tokio::{io::AsyncWriteExt, sync::OnceCell, time::timeout};
+use tokio::sync::OnceCell;
+
+use super::python;
 
 /// Sends events with `@azure/eventgrid`, `@azure/eventgrid-namespaces` and `cloudevents`.
 pub const SEND: &str = include_str!("../../e2e/send.mjs");
@@ -26,9 +26,6 @@ const LOCK: &str = include_str!("../../e2e/node/package-lock.json");
 /// Azure's packages need it (their `engines`).
 const NODE_MIN: u32 = 20;
 
-/// Long, for a machine that also compiles.
-const RUN_MAX: Duration = Duration::from_secs(120);
-
 /// The folder with the packages, once for all cases.
 static FOLDER: OnceCell<PathBuf> = OnceCell::const_new();
 
@@ -38,17 +35,7 @@ pub async fn run(home: &Home, program: &str, input: &Value) -> anyhow::Result<Va
     let mut node = child::command(Path::new("node"));
     // Packages are looked for below the folder where it runs.
     node.current_dir(folder).args(["--input-type=module", "--eval", program]);
-    node.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut node = node.spawn().context("Node.js cannot be started")?;
-    if let Some(mut stdin) = node.stdin.take() {
-        stdin.write_all(input.to_string().as_bytes()).await?;
-    }
-    let output = timeout(RUN_MAX, node.wait_with_output()).await;
-    let output = output.context("the JavaScript program did not end")??;
-    if !output.status.success() {
-        bail!("the JavaScript program failed:\n{}", String::from_utf8_lossy(&output.stderr));
-    }
-    serde_json::from_slice(&output.stdout).context("the JavaScript program wrote no JSON")
+    python::answer("the JavaScript program", node, input).await
 }
 
 /// Installs the packages, unless the same ones are there.

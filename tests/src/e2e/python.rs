@@ -32,18 +32,22 @@ const RUN_MAX: Duration = Duration::from_secs(120);
 
 /// Runs a program.
 pub async fn run(environment: &Environment, program: &str, input: &Value) -> anyhow::Result<Value> {
-    let mut python = command(environment, program);
-    python.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut python = python.spawn().context("Python cannot be started")?;
-    if let Some(mut stdin) = python.stdin.take() {
+    answer("the Python program", command(environment, program), input).await
+}
+
+/// Runs a command with `input` as its standard input; returns what it writes. Both are JSON.
+pub async fn answer(name: &str, mut command: Command, input: &Value) -> anyhow::Result<Value> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("{name} cannot be started"))?;
+    if let Some(mut stdin) = child.stdin.take() {
         stdin.write_all(input.to_string().as_bytes()).await?;
     }
-    let output = timeout(RUN_MAX, python.wait_with_output()).await;
-    let output = output.context("the Python program did not end")??;
+    let output = timeout(RUN_MAX, child.wait_with_output()).await;
+    let output = output.with_context(|| format!("{name} did not end"))??;
     if !output.status.success() {
-        bail!("the Python program failed:\n{}", String::from_utf8_lossy(&output.stderr));
+        bail!("{name} failed:\n{}", String::from_utf8_lossy(&output.stderr));
     }
-    serde_json::from_slice(&output.stdout).context("the Python program wrote no JSON")
+    serde_json::from_slice(&output.stdout).with_context(|| format!("{name} wrote no JSON"))
 }
 
 fn command(environment: &Environment, program: &str) -> Command {

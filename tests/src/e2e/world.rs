@@ -20,6 +20,7 @@ use super::{
     python::{self, SampleReceiver},
     receiver::{Endpoint, Receiver, Reply},
 };
+use crate::dev;
 
 /// Event Grid's own schema.
 pub const EVENT_GRID: &str = "EventGridSchema";
@@ -57,8 +58,8 @@ impl World {
         let api = ManageApi::connect(&ground.connection.manage_url).await?;
         let http =
             reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(60)).build()?;
-        let s3 = inside::s3(&ground.connection.emulator_url);
-        let sqs = inside::sqs(&ground.connection.emulator_url);
+        let aws = inside::clients(&ground.connection.emulator_url);
+        let (s3, sqs) = (aws.s3(), aws.sqs());
         let receiver = Receiver::start().await?;
         let run = clock::random_id()[..6].to_owned();
         let began_ms = clock::now_ms();
@@ -68,6 +69,11 @@ impl World {
     /// What tells the names of this run from those of an earlier one.
     pub fn run(&self) -> &str {
         &self.run
+    }
+
+    /// The emulator's S3.
+    pub fn s3(&self) -> &aws_sdk_s3::Client {
+        &self.s3
     }
 
     /// The emulator's SQS.
@@ -88,10 +94,8 @@ impl World {
         document: &Value,
     ) -> anyhow::Result<Topic<'_>> {
         let name = format!("{case}-{}", self.run);
-        self.api.put_topic(&name, document).await.with_context(|| format!("topic {name}"))?;
-        let keys = self.api.keys(&name).await?;
-        let key = keys["key1"].as_str().context("a topic has a key1")?.to_owned();
-        let endpoint = format!("{}/topics/{name}/api/events", self.ground.connection.publish_url);
+        let key = dev::create_topic(&self.api, &name, document).await?;
+        let endpoint = dev::publish_endpoint(&self.ground.connection, &name);
         Ok(Topic { world: self, name, schema, endpoint, key })
     }
 
@@ -215,19 +219,6 @@ impl World {
         python::run(self.ground.environment()?, python::MODELS, &documents).await
     }
 
-    /// Asks the resource API for something that has its own route, such as `getFullUrl`.
-    pub async fn manage_post(
-        &self,
-        topic: &str,
-        name: &str,
-        action: &str,
-    ) -> anyhow::Result<Value> {
-        let base = &self.ground.connection.manage_url;
-        let url = format!("{base}/topics/{topic}/eventSubscriptions/{name}/{action}");
-        let answer = self.http.post(url).send().await?;
-        Ok(answer.error_for_status()?.json().await?)
-    }
-
     /// Verifies signatures with the library of Standard Webhooks; returns why each is refused, or
     /// null.
     pub async fn verify_signatures(&self, deliveries: Value) -> anyhow::Result<Value> {
@@ -342,13 +333,17 @@ impl Topic<'_> {
     }
 }
 
-/// Posts a publish request.
+/// Posts a publish request; returns status and body of the answer.
+///
+/// # Errors
+///
+/// The connection fails: what became of the events is unknown.
 pub async fn post(
     http: &reqwest::Client,
     url: &str,
     key: &str,
     content_type: &str,
-    body: String,
+    body: impl Into<reqwest::Body>,
 ) -> anyhow::Result<(u16, String)> {
     let request = http.post(url).header("aeg-sas-key", key).header("content-type", content_type);
     let answer = request.body(body).send().await?;

@@ -84,8 +84,8 @@ pub async fn azures_management_models_round_trip_documents(world: &World) -> any
         topic.subscribe(name, &[Reply::prompt(200)], properties).await?;
         let path = path_of(topic, name);
         let (_, headers, document) = call(world, Method::GET, &path, None, None).await?;
-        let full = world.manage_post(&topic.name, name, "getFullUrl").await?;
-        given.push(json!({"document": document, "endpointUrl": full["endpointUrl"]}));
+        let full = world.api.full_url(&topic.name, name).await?;
+        given.push(json!({"document": document, "endpointUrl": full}));
         kept.push((path, etag(&headers)?, document));
     }
     let passed = world.through_azures_models(Value::from(given)).await?;

@@ -125,7 +125,7 @@ async fn check_signature(
     name: &str,
     delivery: &Arrival,
 ) -> anyhow::Result<()> {
-    let secrets = world.manage_post(topic, name, "getSigningSecrets").await?;
+    let secrets = world.api.signing_secrets(topic, name).await?;
     let secret = secrets["secret"].as_str().context("a signing secret")?;
     ensure!(secret.starts_with("whsec_"), "not of the form that the libraries take");
     let signed = signed(secret, delivery);
@@ -151,7 +151,7 @@ async fn a_replaced_secret_stays_valid(
     name: &str,
     endpoint: &Endpoint,
 ) -> anyhow::Result<()> {
-    let secrets = world.manage_post(&topic.name, name, "rotateSigningSecret").await?;
+    let secrets = world.api.rotate_signing_secret(&topic.name, name, None).await?;
     let secret = |which: &str| secrets[which].as_str().context("a secret").map(str::to_owned);
     let (new, old) = (secret("secret")?, secret("previousSecret")?);
     topic.publish(&[topic.plain_event("second")]).await?;
