@@ -3,9 +3,9 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, ensure};
 use bytes::Bytes;
-use serde::Deserialize;
+use serde_json::Value;
 use tokio::{
     sync::{Semaphore, watch},
     time::Instant,
@@ -30,19 +30,6 @@ pub struct Mappings {
     pub book: Arc<Book>,
     /// Whether they poll.
     pub enabled: watch::Sender<bool>,
-}
-
-/// Lambda's reply for a batch.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Reply {
-    batch_item_failures: Vec<Failure>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Failure {
-    item_identifier: Option<String>,
 }
 
 /// Polls a queue forever, with up to this number of invocations at the same time.
@@ -92,15 +79,14 @@ impl Mappings {
 /// The messages that a reply does not keep. Source: AWS Lambda developer guide, "Implementing partial
 /// batch responses": an invalid reply fails the whole batch.
 fn done<'m>(answer: &[u8], received: &'m [Message]) -> anyhow::Result<Vec<&'m Message>> {
-    let reply: Option<Reply> =
-        serde_json::from_slice(answer).context("the reply is not that of a batch")?;
-    let failures = reply.unwrap_or_default().batch_item_failures;
+    let reply: Value = serde_json::from_slice(answer)?;
+    ensure!(reply.is_null() || reply.is_object(), "the reply is not that of a batch: {reply}");
     let mut kept = HashSet::new();
-    for Failure { item_identifier: id } in failures {
-        match received.iter().find(|message| Some(message.id()) == id) {
-            Some(message) => kept.insert(message.number),
-            None => bail!("the reply names {id:?}, which is not in the batch"),
-        };
+    for failure in reply["batchItemFailures"].as_array().into_iter().flatten() {
+        let id = &failure["itemIdentifier"];
+        let message = received.iter().find(|message| message.id() == *id);
+        let message = message.with_context(|| format!("the reply names {id}, not in the batch"))?;
+        kept.insert(message.number);
     }
     Ok(received.iter().filter(|message| !kept.contains(&message.number)).collect())
 }
@@ -157,6 +143,7 @@ mod tests {
             (failure("null"), None),
             (failure(r#""else""#), None),
             (r#"{"batchItemFailures":[{}]}"#.to_owned(), None),
+            ("[]".to_owned(), None),
             ("no JSON".to_owned(), None),
         ];
         for (answer, want) in table {

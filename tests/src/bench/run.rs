@@ -3,6 +3,7 @@
 use std::{
     collections::HashSet,
     fs,
+    future::ready,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -10,10 +11,11 @@ use std::{
 
 use anyhow::{Context, ensure};
 use clap::Args;
+use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use gridpost_testkit::server::Server;
 use serde_json::json;
 use tokio::{
-    sync::{Semaphore, watch},
+    sync::watch,
     task::JoinSet,
     time::{Instant, sleep, sleep_until, timeout},
 };
@@ -255,7 +257,7 @@ impl Deployment {
     async fn warm(&self, at_once: usize) -> anyhow::Result<()> {
         for _ in 0..WARM_ROUNDS {
             let publishes = (0..at_once).map(|_| self.publish(Instant::now(), true));
-            futures::future::try_join_all(publishes).await.context("warming up")?;
+            try_join_all(publishes).await.context("warming up")?;
         }
         Ok(())
     }
@@ -266,37 +268,23 @@ impl Deployment {
         let bytes = mix.events_per_publish * mix.event_bytes * mix.subscriptions;
         let (at_once, waits, most) = match mix.load {
             Load::Closed(publishes) => (publishes, true, usize::MAX),
-            Load::Open(_) => (Semaphore::MAX_PERMITS, false, usize::MAX),
+            Load::Open(_) => (usize::MAX, false, usize::MAX),
             Load::Backlog => (2 * options.sandboxes, false, BACKLOG_BYTES_MAX / bytes),
         };
-        let slots = Arc::new(Semaphore::new(at_once));
-        let mut going = JoinSet::new();
-        for number in 0..most.min(options.publishes_max) {
-            let mut scheduled = None;
-            if let Load::Open(per_second) = mix.load {
-                let due = began + Duration::from_secs(1) * u32::try_from(number)? / per_second;
-                sleep_until(due).await;
-                scheduled = Some(due);
-            }
-            let slot = Arc::clone(&slots).acquire_owned().await?;
-            let now = Instant::now();
-            if now >= began + Duration::from_secs_f64(options.seconds) {
-                break;
-            }
+        let (load, until) = (mix.load, began + Duration::from_secs_f64(options.seconds));
+        let due = |number: usize| async move {
+            let Load::Open(per_second) = load else { return Instant::now() };
+            let due = began + Duration::from_secs(number as u64) / per_second;
+            sleep_until(due).await;
+            due
+        };
+        let publish = |due| {
             let deployment = Arc::clone(self);
-            going.spawn(async move {
-                let made = deployment.publish(scheduled.unwrap_or(now), waits).await;
-                drop(slot);
-                made
-            });
-            while let Some(made) = going.try_join_next() {
-                made??;
-            }
-        }
-        while let Some(made) = going.join_next().await {
-            made??;
-        }
-        Ok(())
+            tokio::spawn(async move { deployment.publish(due, waits).await })
+        };
+        let publishes = stream::iter(0..most.min(options.publishes_max)).then(due);
+        let publishes = publishes.take_while(|_| ready(Instant::now() < until)).map(publish);
+        publishes.buffer_unordered(at_once).map(|made| made?).try_collect().await
     }
 
     /// Waits until everything has arrived, or until nothing more arrives.

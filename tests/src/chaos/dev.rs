@@ -6,16 +6,17 @@
 
 use std::{
     fmt,
+    future::ready,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use anyhow::{Context, bail};
+use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::json;
 use tokio::{
-    sync::{Semaphore, watch},
-    task::JoinSet,
+    sync::watch::{self, error::RecvError},
     time::{Instant, sleep, sleep_until},
 };
 
@@ -167,32 +168,22 @@ pub async fn run(program: &Path, folder: &Path, plan: Plan) -> anyhow::Result<Fo
 /// Publishes at the plan's rate; events that could not be sent while nothing was up are sent later.
 /// Returns how many were sent.
 async fn publish_until(run: Arc<Run>, until: Instant) -> anyhow::Result<usize> {
-    let began = Instant::now();
-    let slots = Arc::new(Semaphore::new(UNANSWERED_MAX));
-    let mut going = JoinSet::new();
-    let mut up = run.up.subscribe();
-    let mut number = 0;
-    loop {
-        sleep_until(began + Duration::from_secs(1) * u32::try_from(number)? / run.plan.per_second)
-            .await;
-        let slot = Arc::clone(&slots).acquire_owned().await?;
-        let endpoint = up.wait_for(Option::is_some).await?.clone();
-        let Some(endpoint) = endpoint.filter(|_| Instant::now() < until) else { break };
-        let run = Arc::clone(&run);
-        going.spawn(async move {
-            let answered = run.publish(&endpoint, number).await;
-            drop(slot);
-            answered
-        });
-        number += 1;
-        while let Some(ended) = going.try_join_next() {
-            ended??;
+    let (began, per_second) = (Instant::now(), run.plan.per_second);
+    let due = |number: usize| {
+        let mut up = run.up.subscribe();
+        async move {
+            sleep_until(began + Duration::from_secs(number as u64) / per_second).await;
+            (number, up.wait_for(Option::is_some).await.map(|endpoint| endpoint.clone()))
         }
-    }
-    while let Some(ended) = going.join_next().await {
-        ended??;
-    }
-    Ok(number)
+    };
+    let publish = |(number, endpoint): (_, Result<Option<String>, RecvError>)| {
+        let run = Arc::clone(&run);
+        let endpoint = endpoint.map(Option::unwrap_or_default);
+        tokio::spawn(async move { run.publish(&endpoint?, number).await })
+    };
+    let publishes = stream::iter(0..).then(due).take_while(|_| ready(Instant::now() < until));
+    let publishes = publishes.map(publish).buffer_unordered(UNANSWERED_MAX).map(|made| made?);
+    publishes.try_fold(0, |sent, ()| ready(Ok(sent + 1))).await
 }
 
 /// The event of that number.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use anyhow::{Context, bail};
 use aws_sdk_sqs::types::QueueAttributeName;
+use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
 use super::{inside, world::World};
@@ -77,11 +78,8 @@ impl World {
         let form = url::form_urlencoded::Serializer::new(String::new())
             .extend_pairs(own.iter().chain(more))
             .finish();
-        let request = self
-            .http
-            .post(&self.ground.connection.emulator_url)
-            .header("content-type", "application/x-www-form-urlencoded")
-            .header("authorization", inside::unsigned(service));
+        let request = self.aws(service, Method::POST, "");
+        let request = request.header("content-type", "application/x-www-form-urlencoded");
         said(action, request.body(form)).await
     }
 
@@ -92,12 +90,8 @@ impl World {
         target: String,
         body: Value,
     ) -> anyhow::Result<Value> {
-        let request = self
-            .http
-            .post(&self.ground.connection.emulator_url)
-            .header("x-amz-target", &target)
-            .header("content-type", "application/x-amz-json-1.1")
-            .header("authorization", inside::unsigned(service));
+        let request = self.aws(service, Method::POST, "").header("x-amz-target", &target);
+        let request = request.header("content-type", "application/x-amz-json-1.1");
         let text = said(&target, request.body(body.to_string())).await?;
         Ok(serde_json::from_str(&text).unwrap_or_default())
     }
@@ -110,18 +104,20 @@ impl World {
         path: &str,
         body: &Value,
     ) -> anyhow::Result<Value> {
-        let url = format!("{}{path}", self.ground.connection.emulator_url);
-        let request = self
-            .http
-            .request(method.parse()?, url)
-            .header("authorization", inside::unsigned(service));
+        let request = self.aws(service, method.parse()?, path);
         let request = if body.is_null() { request } else { request.json(body) };
         let text = said(path, request).await?;
         Ok(serde_json::from_str(&text).unwrap_or_default())
     }
+
+    /// A request to a service of the emulator.
+    fn aws(&self, service: &str, method: Method, path: &str) -> RequestBuilder {
+        let url = format!("{}{path}", self.ground.connection.emulator_url);
+        self.http.request(method, url).header("authorization", inside::unsigned(service))
+    }
 }
 
-async fn said(call: &str, request: reqwest::RequestBuilder) -> anyhow::Result<String> {
+async fn said(call: &str, request: RequestBuilder) -> anyhow::Result<String> {
     let answer = request.send().await?;
     let (status, text) = (answer.status(), answer.text().await?);
     if !status.is_success() {
