@@ -2,12 +2,13 @@
 //! functions.
 
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::fs;
 use std::hash::Hash;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use aws_sdk_s3::Client;
 use aws_sdk_s3::config::Credentials;
 use gridpost_aws::{Clients, Timeouts};
@@ -16,6 +17,7 @@ use gridpost_ops::home::Home;
 use gridpost_stack::emulator::Emulator;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use tokio::time::{Instant, sleep};
 
 /// How long to wait between two reads.
 pub const POLL: Duration = Duration::from_millis(300);
@@ -23,6 +25,28 @@ pub const POLL: Duration = Duration::from_millis(300);
 /// A machine that is busy may take long to answer.
 const PATIENT: Timeouts =
     Timeouts { attempt: Duration::from_secs(60), operation: Duration::from_secs(120) };
+
+/// Asks again and again until the answer is so, and returns it. `what` says it in the error.
+///
+/// # Errors
+///
+/// When it is not so within `limit`.
+pub async fn until<T: Debug, F: Future<Output = anyhow::Result<T>>>(
+    what: &str,
+    limit: Duration,
+    mut ask: impl FnMut() -> F,
+    is_so: impl Fn(&T) -> bool,
+) -> anyhow::Result<T> {
+    let deadline = Instant::now() + limit;
+    loop {
+        let answer = ask().await?;
+        if is_so(&answer) {
+            return Ok(answer);
+        }
+        ensure!(Instant::now() < deadline, "not within {limit:?}: {what}: {answer:#?}");
+        sleep(POLL).await;
+    }
+}
 
 /// A dead-letter object.
 #[derive(Clone, Debug)]

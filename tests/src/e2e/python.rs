@@ -10,7 +10,9 @@ use gridpost_stack::python::Environment;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
+
+use super::inside::until;
 
 /// Sends events with `azure.eventgrid.EventGridPublisherClient`.
 pub const SEND: &str = include_str!("../../e2e/send.py");
@@ -94,20 +96,14 @@ impl SampleReceiver {
         count: usize,
         limit: Duration,
     ) -> anyhow::Result<Vec<Value>> {
-        let deadline = Instant::now() + limit;
-        loop {
+        let events = || async {
             let seen = self.seen(name).await?;
-            let events = seen["events"].as_array().cloned().unwrap_or_default();
             if seen["problems"].as_array().is_none_or(|problems| !problems.is_empty()) {
                 bail!("{name} could not read what it got: {seen}");
             }
-            if events.len() >= count {
-                return Ok(events);
-            }
-            if Instant::now() >= deadline {
-                bail!("{name} waited {} s for {count} events: {seen}", limit.as_secs());
-            }
-            sleep(Duration::from_millis(200)).await;
-        }
+            Ok(seen["events"].as_array().cloned().unwrap_or_default())
+        };
+        let what = format!("{count} events at {name}");
+        until(&what, limit, events, |events| events.len() >= count).await
     }
 }

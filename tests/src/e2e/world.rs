@@ -12,11 +12,10 @@ use gridpost_ops::{
 };
 pub use gridpost_stack::terraform::ACCOUNT;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
 use super::{
     ground::Ground,
-    inside::{self, Object},
+    inside::{self, Object, until},
     python::{self, SampleReceiver},
     receiver::{Endpoint, Receiver, Reply},
 };
@@ -102,19 +101,15 @@ impl World {
     /// Waits for `count` dead letters below `prefix`, and returns their objects.
     pub async fn dead_letters(&self, prefix: &str, count: usize) -> anyhow::Result<Vec<Object>> {
         let bucket = &self.ground.connection.dead_letter_bucket;
-        let deadline = Instant::now() + DEAD_LETTER_SOON;
-        loop {
-            let objects = match self.ground.bucket_folder(bucket) {
-                Some(folder) => inside::dead_letter_files(&folder, prefix)?,
-                None => inside::dead_letters(&self.s3, bucket, prefix).await?,
-            };
-            if objects.iter().map(|object| object.records.len()).sum::<usize>() >= count {
-                return Ok(objects);
+        let what = format!("{count} dead letters under {prefix}");
+        let written = || async {
+            match self.ground.bucket_folder(bucket) {
+                Some(folder) => inside::dead_letter_files(&folder, prefix),
+                None => inside::dead_letters(&self.s3, bucket, prefix).await,
             }
-            let is_late = Instant::now() >= deadline;
-            ensure!(!is_late, "{count} dead letters under {prefix} were not written: {objects:?}");
-            sleep(inside::POLL).await;
-        }
+        };
+        let records = |objects: &[Object]| objects.iter().map(|it| it.records.len()).sum::<usize>();
+        until(&what, DEAD_LETTER_SOON, written, |objects| records(objects) >= count).await
     }
 
     /// The large fan-outs that are stored.
@@ -152,15 +147,7 @@ impl World {
         name: &str,
         is_so: impl Fn(&Value) -> bool,
     ) -> anyhow::Result<Value> {
-        let deadline = Instant::now() + SOON;
-        loop {
-            let health = self.api.health(topic, name).await?;
-            if is_so(&health) {
-                return Ok(health);
-            }
-            ensure!(Instant::now() < deadline, "not within {SOON:?}: {health:#}");
-            sleep(Duration::from_millis(500)).await;
-        }
+        until("the endpoint's health", SOON, || self.api.health(topic, name), is_so).await
     }
 
     /// The lines of a function's log that contain `text`.

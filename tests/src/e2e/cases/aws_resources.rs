@@ -11,14 +11,13 @@ use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+use crate::e2e::inside::{POLL, until};
 use crate::e2e::world::{ACCOUNT, EVENT_GRID, SOON, Topic, World, refusal};
 use gridpost_ops::aws_api::REGION;
 
 use place::Place;
 
 pub use parts::throttled_calls_and_parts_of_batches_come_again;
-
-const POLL: Duration = Duration::from_millis(300);
 
 /// A message with its attributes by name, as text.
 type Received = (Value, Value);
@@ -155,19 +154,13 @@ async fn refused_and_gone(world: &World, place: &Place<'_>) -> anyhow::Result<()
     place.remove().await?;
     not_there(world, target).await?;
     topic.publish(&[topic.plain_event("gone")]).await?;
-    let deadline = Instant::now() + SOON;
-    loop {
-        let health = world.api.health(&topic.name, "all").await?;
-        if health["cause"]["outcome"] == "NotFound" {
-            let time = |name: &str| Timestamp::parse_rfc_3339(health[name].as_str()?);
-            let (since, until) = time("since").zip(time("until")).context("it waits")?;
-            ensure!(until.since(since) >= Duration::from_secs(300), "{health}");
-            ensure!(health["state"] == "Probation", "{health}");
-            return Ok(());
-        }
-        ensure!(Instant::now() < deadline, "not found out within {SOON:?}: {health}");
-        sleep(POLL).await;
-    }
+    let is_gone = |health: &Value| health["cause"]["outcome"] == "NotFound";
+    let health = world.health_when(&topic.name, "all", is_gone).await?;
+    let time = |name: &str| Timestamp::parse_rfc_3339(health[name].as_str()?);
+    let (since, until) = time("since").zip(time("until")).context("it waits")?;
+    ensure!(until.since(since) >= Duration::from_secs(300), "{health}");
+    ensure!(health["state"] == "Probation", "{health}");
+    Ok(())
 }
 
 /// A resource that does not exist can't become an endpoint.
@@ -321,30 +314,19 @@ async fn wait_for(
     patience: Duration,
     is_it: impl Fn(&Received) -> bool,
 ) -> anyhow::Result<Received> {
-    let deadline = Instant::now() + patience;
-    loop {
-        let got = place.got().await?;
-        if let Some(found) = got.iter().find(|one| is_it(one)) {
-            return Ok(found.clone());
-        }
-        ensure!(Instant::now() < deadline, "{} did not get it: {got:?}", place.target.arn);
-        sleep(POLL).await;
-    }
+    let got = until(&place.target.arn, patience, || place.got(), |got| got.iter().any(&is_it));
+    got.await?.into_iter().find(is_it).context("it was found")
 }
 
 /// The last outcome of the topic's first failing delivery.
 async fn outcome_of_first(world: &World, topic: &Topic<'_>) -> anyhow::Result<String> {
-    let deadline = Instant::now() + SOON;
-    loop {
+    let outcome = || async {
         let mut found = None;
         let take = |one: &Value| {
             found = found.take().or(one["lastDeliveryOutcome"].as_str().map(str::to_owned));
         };
         world.api.each_delivery(&topic.name, "all", take).await?;
-        match found {
-            Some(outcome) => return Ok(outcome),
-            None => ensure!(Instant::now() < deadline, "nothing failed"),
-        }
-        sleep(POLL).await;
-    }
+        Ok(found)
+    };
+    until("a failure", SOON, outcome, Option::is_some).await?.context("it was found")
 }

@@ -6,12 +6,11 @@ use std::{fs, time::Duration};
 use anyhow::{Context, ensure};
 use gridpost_ops::aws_api::REGION;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
 use super::audit::settled;
 use crate::e2e::{
     configuration::Configuration,
-    inside::POLL,
+    inside::until,
     python,
     receiver::{Endpoint, Reply},
     world::{self, CLOUD_EVENTS, EVENT_GRID, Topic, World},
@@ -200,14 +199,8 @@ async fn refused_are_kept(world: &World, made: &Value) -> anyhow::Result<()> {
     let send =
         json!(["sqs", "send_message", {"QueueUrl": queue, "MessageBody": "no notification"}]);
     call(world, json!([send])).await?;
-    let deadline = Instant::now() + SOON;
     let receive = json!(["sqs", "receive_message", {"QueueUrl": made["poison"]["bucket"]}]);
-    loop {
-        let answer = call(world, json!([receive])).await?;
-        if answer[0]["Messages"][0]["Body"] == "no notification" {
-            return Ok(());
-        }
-        ensure!(Instant::now() < deadline, "it is not in the poison queue: {answer}");
-        sleep(POLL).await;
-    }
+    let is_it = |answer: &Value| answer[0]["Messages"][0]["Body"] == "no notification";
+    let receive = || call(world, json!([receive]));
+    until("it in the poison queue", SOON, receive, is_it).await.map(drop)
 }

@@ -3,18 +3,17 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use gridpost_core::metric;
 use gridpost_simulation::metric_line;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::e2e::{
+    inside::until,
     receiver::{Arrival, Reply, describe},
     world::{CLOUD_EVENTS, EVENT_GRID, SOON, World},
 };
-
-const POLL: Duration = Duration::from_millis(500);
 
 /// 404 puts the event subscription on probation for 5 min: its health says so and why. After a
 /// reset the next event is attempted at once.
@@ -60,15 +59,8 @@ pub async fn attempts_are_logged_with_their_trace(world: &World) -> anyhow::Resu
         ensure!(attempt.header("traceparent") == TRACE, "{}", describe(&attempts));
     }
     let whose = format!("{}/all", topic.name);
-    let deadline = Instant::now() + SOON;
-    let lines = loop {
-        let lines = attempt_lines(world, &whose).await?;
-        if lines.len() >= 2 {
-            break lines;
-        }
-        ensure!(Instant::now() < deadline, "only {lines:?}");
-        sleep(POLL).await;
-    };
+    let lines = || attempt_lines(world, &whose);
+    let lines = until("two attempts' lines", SOON, lines, |lines| lines.len() >= 2).await?;
     let seen = |line: &Value| {
         let ids = line["event_ids"] == "[\"traced-1\"]" && line["traceparent"] == TRACE;
         ids && line["duration_ms"].is_u64() && line["publish_time"].is_string()
@@ -101,8 +93,7 @@ pub async fn a_delivery_is_shown_and_resent(world: &World) -> anyhow::Result<()>
     let endpoint = topic.subscribe("all", &replies, policy).await?;
     topic.publish(&[topic.plain_event("first")]).await?;
     endpoint.wait_for(2, 2 * SOON).await?;
-    let deadline = Instant::now() + SOON;
-    let id = loop {
+    let listed = || async {
         let mut found = None;
         let take = |one: &Value| {
             if one["deliveryAttempts"] == 2 {
@@ -110,12 +101,10 @@ pub async fn a_delivery_is_shown_and_resent(world: &World) -> anyhow::Result<()>
             }
         };
         world.api.each_delivery(&topic.name, "all", take).await?;
-        match found {
-            Some(id) => break id,
-            None => ensure!(Instant::now() < deadline, "it is not listed with two attempts"),
-        }
-        sleep(POLL).await;
+        Ok(found)
     };
+    let id = until("it, listed with two attempts", SOON, listed, Option::is_some).await?;
+    let id = id.context("it was found")?;
     let shown = world.api.delivery(&topic.name, "all", &id).await?;
     let statuses: Vec<_> = (0..2).map(|n| shown["attempts"][n]["httpStatusCode"].clone()).collect();
     ensure!(statuses == [500, 502] && shown["next"]["because"] == "Schedule", "{shown}");
@@ -127,16 +116,11 @@ pub async fn a_delivery_is_shown_and_resent(world: &World) -> anyhow::Result<()>
     ensure!(done["result"] == "Sent", "{done}");
     let attempts = endpoint.wait_for(3, 2 * SOON).await?;
     ensure!(attempts[2].header("aeg-delivery-count") == "2", "{}", describe(&attempts));
-    let deadline = Instant::now() + SOON;
-    loop {
-        let shown = world.api.delivery(&topic.name, "all", &id).await?;
-        if shown["standing"] == "Delivered" {
-            ensure!(shown["attempts"][2]["outcome"] == "Delivered", "{shown}");
-            return Ok(());
-        }
-        ensure!(Instant::now() < deadline, "{shown}");
-        sleep(POLL).await;
-    }
+    let shown = || world.api.delivery(&topic.name, "all", &id);
+    let is_delivered = |shown: &Value| shown["standing"] == "Delivered";
+    let shown = until("its delivery", SOON, shown, is_delivered).await?;
+    ensure!(shown["attempts"][2]["outcome"] == "Delivered", "{shown}");
+    Ok(())
 }
 
 /// One event subscription matches an event, another does not, and explain says why.
@@ -181,8 +165,7 @@ pub async fn metrics_are_those_of_the_table(world: &World) -> anyhow::Result<()>
         metric::DESTINATION_PROCESSING_DURATION_IN_MS,
         metric::DELIVERY_LATENCY_IN_MS,
     ];
-    let deadline = Instant::now() + SOON;
-    loop {
+    let missing = || async {
         let mut seen = BTreeSet::new();
         for function in ["ingest", "dispatch", "dead-letter"] {
             for line in world.log_lines(function, "CloudWatchMetrics").await? {
@@ -191,13 +174,9 @@ pub async fn metrics_are_those_of_the_table(world: &World) -> anyhow::Result<()>
                 seen.extend(name.filter(|_| is_own));
             }
         }
-        let missing: Vec<_> = wanted.iter().filter(|name| !seen.contains(**name)).collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        ensure!(Instant::now() < deadline, "no line of {missing:?}");
-        sleep(POLL).await;
-    }
+        Ok(wanted.into_iter().filter(|name| !seen.contains(*name)).collect::<Vec<_>>())
+    };
+    until("no line missing", SOON, missing, Vec::is_empty).await.map(drop)
 }
 
 /// The attempts of an event subscription, as dispatch logged them, by their number.

@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
-use crate::e2e::world::{CLOUD_EVENTS, EVENT_GRID, SOON, Topic, World};
+use crate::e2e::{
+    inside,
+    world::{CLOUD_EVENTS, EVENT_GRID, SOON, Topic, World},
+};
 
 /// Time until every function has seen a change: they keep configuration for half a second.
 const SEEN_BY_ALL: Duration = Duration::from_secs(1);
@@ -117,13 +120,7 @@ pub async fn a_receiver_is_validated_by_hand(world: &World) -> anyhow::Result<()
 }
 
 async fn wait_for_success(world: &World, topic: &Topic<'_>) -> anyhow::Result<()> {
-    let deadline = Instant::now() + SOON;
-    loop {
-        let read = world.api.subscription(&topic.name, "by-hand").await?;
-        if read["properties"]["provisioningState"] == "Succeeded" {
-            return Ok(());
-        }
-        ensure!(Instant::now() < deadline, "it was not validated: {read}");
-        sleep(Duration::from_millis(200)).await;
-    }
+    let read = || world.api.subscription(&topic.name, "by-hand");
+    let is_valid = |read: &Value| read["properties"]["provisioningState"] == "Succeeded";
+    inside::until("its validation", SOON, read, is_valid).await.map(drop)
 }

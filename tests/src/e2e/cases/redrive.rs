@@ -11,13 +11,11 @@ use tokio::time::{Instant, sleep};
 use crate::{
     e2e::{
         inside,
-        receiver::{Endpoint, Reply},
+        receiver::{Arrival, Endpoint, Reply},
         world::{EVENT_GRID, SOON, Topic, World},
     },
     program,
 };
-
-const POLL: Duration = Duration::from_millis(500);
 
 /// Events of the small case.
 const FEW: usize = 24;
@@ -123,7 +121,7 @@ pub async fn an_outage_is_recovered_from(world: &World) -> anyhow::Result<()> {
         if Instant::now() >= end {
             anyhow::bail!("{audit:#}\n{}", attempts_of(world, &topic).await?);
         }
-        sleep(4 * POLL).await;
+        sleep(Duration::from_secs(2)).await;
     }
 }
 
@@ -193,11 +191,9 @@ async fn dead_letters_are_written(
     topic: &Topic<'_>,
     events: usize,
 ) -> anyhow::Result<()> {
-    let end = Instant::now() + Duration::from_secs(300);
-    while count(world, topic, &LetterChoice::default()).await? < events {
-        ensure!(Instant::now() < end, "not all dead letters were written in five minutes");
-        sleep(POLL).await;
-    }
+    let choice = LetterChoice::default();
+    let (what, written) = (format!("{events} dead letters"), || count(world, topic, &choice));
+    inside::until(&what, Duration::from_secs(300), written, |written| *written >= events).await?;
     // A redrive leaves out objects that were written in the two seconds before it.
     sleep(Duration::from_secs(3)).await;
     Ok(())
@@ -219,16 +215,12 @@ async fn count(world: &World, topic: &Topic<'_>, choice: &LetterChoice) -> anyho
 
 /// Waits until this many different events have come in requests, starting with that one.
 async fn all_arrive(endpoint: &Endpoint, first: usize, events: usize) -> anyhow::Result<()> {
-    let end = Instant::now() + Duration::from_secs(240);
-    loop {
-        let arrivals = endpoint.deliveries();
+    let what = format!("{events} events");
+    let is_all = |arrivals: &[Arrival]| {
         let ids: BTreeSet<_> = arrivals.iter().skip(first).flat_map(|it| it.ids()).collect();
-        if ids.len() == events {
-            return Ok(());
-        }
-        ensure!(Instant::now() < end, "{} of {events} events arrived in four minutes", ids.len());
-        sleep(2 * POLL).await;
-    }
+        ids.len() == events
+    };
+    endpoint.wait_until(&what, Duration::from_secs(240), is_all).await.map(drop)
 }
 
 /// Runs `gridpost dead-letter redrive` to its end.
@@ -258,13 +250,6 @@ async fn wait_for(
     is_it: impl Fn(&Value) -> bool,
 ) -> anyhow::Result<Value> {
     // A function that was killed holds its job for the rest of its invocation.
-    let end = Instant::now() + Duration::from_secs(300);
-    loop {
-        let job = world.api.redrive_job(&topic.name, NAME, id).await?;
-        if is_it(&job) {
-            return Ok(job);
-        }
-        ensure!(Instant::now() < end, "it did not come so far in five minutes: {job:#}");
-        sleep(POLL).await;
-    }
+    let job = || world.api.redrive_job(&topic.name, NAME, id);
+    inside::until("the job", Duration::from_secs(300), job, is_it).await
 }

@@ -1,7 +1,5 @@
 //! Messages that wait for an operator: poison messages and parked deliveries.
 
-use std::time::Duration;
-
 use anyhow::{Context, ensure};
 use gridpost_core::{
     delivery::{Delivery, dead_letter::Ended},
@@ -11,15 +9,13 @@ use gridpost_core::{
 };
 use gridpost_ops::manage_api::waiting::ParkedChoice;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use crate::e2e::{
+    inside::until,
     receiver::{Reply, describe},
     world::{EVENT_GRID, SOON, Topic, World},
 };
-
-const POLL: Duration = Duration::from_millis(500);
 
 /// A message that dispatch cannot read goes to the poison queue, is listed with its origin, is sent
 /// back only by name, and is purged. A readable message goes back to its queue and is delivered, or
@@ -76,17 +72,13 @@ pub async fn poison_is_seen_sent_back_and_purged(world: &World) -> anyhow::Resul
 
 /// The delivery of this topic that waits for its retry, under another id and as if never attempted.
 async fn copy_of_queued(world: &World, topic: &Topic<'_>) -> anyhow::Result<Delivery> {
-    let deadline = Instant::now() + SOON;
-    loop {
+    let queued = || async {
         let bodies = world.queued_bodies().await?;
-        let deliveries = bodies.iter().filter_map(|body| Delivery::decode(body).ok());
-        let mut of_topic = deliveries.filter(|it| it.subscription.topic == topic.name);
-        if let Some(found) = of_topic.next() {
-            return Ok(under(found, 1));
-        }
-        ensure!(Instant::now() < deadline, "the failed delivery is in no queue");
-        sleep(POLL).await;
-    }
+        let mut deliveries = bodies.iter().filter_map(|body| Delivery::decode(body).ok());
+        Ok(deliveries.find(|it| it.subscription.topic == topic.name))
+    };
+    let found = until("the failed delivery in a queue", SOON, queued, Option::is_some).await?;
+    found.map(|found| under(found, 1)).context("it was found")
 }
 
 /// Another delivery of the same events that has not been attempted.
@@ -116,16 +108,11 @@ async fn wait_for(
     what: &str,
     is_it: impl Fn(&Value) -> bool,
 ) -> anyhow::Result<String> {
-    let deadline = Instant::now() + 2 * SOON;
-    loop {
-        let listed = world.api.poison(100).await?;
-        let found = listed["value"].as_array().into_iter().flatten().find(|one| is_it(one));
-        if let Some(found) = found {
-            return Ok(found["id"].as_str().context("a message has an id")?.to_owned());
-        }
-        ensure!(Instant::now() < deadline, "{what} is not in the poison queue: {listed}");
-        sleep(POLL).await;
-    }
+    let all = |listed: &Value| listed["value"].as_array().cloned().unwrap_or_default();
+    let listed = until(what, 2 * SOON, || world.api.poison(100), |it| all(it).iter().any(&is_it));
+    let found = all(&listed.await?).into_iter().find(is_it);
+    let id = found.and_then(|found| found["id"].as_str().map(str::to_owned));
+    id.context("a message has an id")
 }
 
 /// A wait of an hour is parked (the stack parks every long one), listed, and ended early in both
@@ -179,13 +166,6 @@ async fn wait_for_parked(
     choice: &ParkedChoice,
     count: usize,
 ) -> anyhow::Result<Vec<Value>> {
-    let deadline = Instant::now() + 2 * SOON;
-    loop {
-        let parked = world.api.parked(choice).await?;
-        if parked.len() == count {
-            return Ok(parked);
-        }
-        ensure!(Instant::now() < deadline, "{count} deliveries should be parked: {parked:?}");
-        sleep(POLL).await;
-    }
+    let what = format!("{count} parked deliveries");
+    until(&what, 2 * SOON, || world.api.parked(choice), |parked| parked.len() == count).await
 }

@@ -7,10 +7,13 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-use super::{POLL, Place, Received, Target, ids, outcome_of_first, wait_for};
+use super::{Place, Received, Target, ids, outcome_of_first, wait_for};
 use crate::{
     chaos::{deployment::Deployment, proxy::Proxy, told::Answer},
-    e2e::world::{SOON, Topic, World},
+    e2e::{
+        inside::POLL,
+        world::{SOON, Topic, World},
+    },
 };
 
 /// How a service is called, and its throttling error.

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use gridpost_ops::aws_api::REGION;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
-use super::{POLL, Received, Target};
+use super::{Received, Target};
 use crate::e2e::{
+    inside::until,
     python,
     world::{ACCOUNT, SOON, World},
 };
@@ -74,15 +75,9 @@ impl<'w> Place<'w> {
     async fn make_stream(&self) -> anyhow::Result<()> {
         let name = &self.target.name;
         self.kinesis("CreateStream", json!({"StreamName": name, "ShardCount": 1})).await?;
-        let deadline = Instant::now() + SOON;
-        loop {
-            let stream = self.kinesis("DescribeStream", json!({"StreamName": name})).await?;
-            if stream["StreamDescription"]["StreamStatus"] == "ACTIVE" {
-                return Ok(());
-            }
-            ensure!(Instant::now() < deadline, "{stream}");
-            sleep(POLL).await;
-        }
+        let stream = || self.kinesis("DescribeStream", json!({"StreamName": name}));
+        let is_active = |stream: &Value| stream["StreamDescription"]["StreamStatus"] == "ACTIVE";
+        until("an active stream", SOON, stream, is_active).await.map(drop)
     }
 
     async fn make_bus(&mut self) -> anyhow::Result<()> {
