@@ -27,6 +27,9 @@ use super::{
 /// Most entries of a batch, and bytes of all its bodies. Source: SQS quotas.
 const BATCH_MAX: (usize, usize) = (10, 1_048_576);
 
+/// The emulator of a developer's machine.
+const EMULATOR: &str = "http://127.0.0.1:14566";
+
 /// Replaces the MD5 sum of a body: the SDK does not check it.
 const MD5: &str = "00000000000000000000000000000000";
 
@@ -246,36 +249,27 @@ struct Entry<'a> {
 }
 
 pub fn queue_url(url: &str, name: &str) -> String {
-    format!("{url}/123456789012/{name}")
+    format!("{url}/000000000000/{name}")
 }
 
-/// What the deployment's Terraform sets for functions, with the stand-in's addresses.
+/// What functions are set on a developer's machine, with the stand-in's address, and what is different.
 pub fn environment(
     url: &str,
     trusted: &Path,
     message_bytes_max: usize,
 ) -> BTreeMap<String, String> {
-    let queue = |name| queue_url(url, name);
-    let pairs = [
-        ("AWS_ENDPOINT_URL", url.to_owned()),
-        ("AWS_ACCESS_KEY_ID", "bench".to_owned()),
-        ("AWS_SECRET_ACCESS_KEY", "bench".to_owned()),
+    let local = include_str!("../../../functions/local.env").replace(EMULATOR, url);
+    let lines = local.lines().filter(|line| !line.starts_with('#'));
+    let local = lines.filter_map(|line| line.split_once('='));
+    let own = [
         ("AWS_SESSION_TOKEN", "b".repeat(800)),
-        ("AWS_REGION", "us-east-1".to_owned()),
         ("SSL_CERT_FILE", trusted.display().to_string()),
-        ("GRIDPOST_CONFIG_TABLE", CONFIG_TABLE.to_owned()),
-        ("GRIDPOST_STATE_TABLE", STATE_TABLE.to_owned()),
-        ("GRIDPOST_PAYLOAD_BUCKET", "gridpost-payloads".to_owned()),
-        ("GRIDPOST_DISPATCH_QUEUE_URL", queue(DISPATCH)),
-        ("GRIDPOST_RETRY_QUEUE_URLS", queue(RETRY)),
-        ("GRIDPOST_DEAD_LETTER_QUEUE_URL", queue(DEAD_LETTER)),
-        ("GRIDPOST_POISON_QUEUE_URL", queue(POISON)),
+        ("GRIDPOST_RETRY_QUEUE_URLS", queue_url(url, RETRY)),
         ("GRIDPOST_QUEUE_MESSAGE_BYTES_MAX", message_bytes_max.to_string()),
         ("GRIDPOST_CONFIG_CACHE_MS", "2000".to_owned()),
-        ("GRIDPOST_ENDPOINT_ALLOWED_NETWORKS", "127.0.0.0/8".to_owned()),
-        ("GRIDPOST_LOG", "info".to_owned()),
     ];
-    pairs.map(|(name, value)| (name.to_owned(), value)).into()
+    let all = local.map(|(name, value)| (name, value.to_owned())).chain(own);
+    all.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 #[cfg(test)]

@@ -67,7 +67,6 @@ struct RuntimeApi {
     timeout: Duration,
     idle: Arc<Idle>,
     running: Mutex<Option<oneshot::Sender<Answer>>>,
-    first_asked: Mutex<Option<oneshot::Sender<Instant>>>,
 }
 
 impl RuntimeApi {
@@ -86,9 +85,6 @@ impl RuntimeApi {
     }
 
     async fn next(&self) -> Option<Response<Bytes>> {
-        if let Some(first_asked) = lock(&self.first_asked).take() {
-            let _ = first_asked.send(Instant::now());
-        }
         let (asked, handed) = oneshot::channel();
         lock(&self.idle.sandboxes).push(asked);
         self.idle.permits.add_permits(1);
@@ -150,13 +146,11 @@ impl Function {
 
     /// Starts a sandbox and waits for its first question for work.
     async fn add(&mut self, program: &Program, log: &Path) -> anyhow::Result<()> {
-        let (first_asked, asked) = oneshot::channel();
         let api = Arc::new(RuntimeApi {
             name: program.name,
             timeout: program.timeout,
             idle: Arc::clone(&self.idle),
             running: Mutex::default(),
-            first_asked: Mutex::new(Some(first_asked)),
         });
         let server = Server::start(move |parts, body| {
             let api = Arc::clone(&api);
@@ -169,11 +163,13 @@ impl Function {
         let mut child =
             spawned.with_context(|| format!("{} can't be started", program.path.display()))?;
         self.measured.processes.push(child.id().context("the process has ended at once")?);
-        let first = tokio::select! {
-            asked = timeout(START_WAIT, asked) => asked??,
+        // The others are idle, too: nothing invokes them yet.
+        let idle = self.idle.permits.acquire_many(self.measured.processes.len().try_into()?);
+        tokio::select! {
+            idle = timeout(START_WAIT, idle) => drop(idle??),
             _ = child.wait() => bail!("{} has ended: see {}", program.name, log.display()),
-        };
-        self.measured.ready_after = first - began;
+        }
+        self.measured.ready_after = began.elapsed();
         let idle = Arc::clone(&self.idle);
         self.tasks.spawn(async move {
             let _ = child.wait().await;
