@@ -4,6 +4,7 @@
 use std::{
     borrow::Cow,
     collections::BTreeMap,
+    io,
     path::Path,
     sync::{Arc, Mutex},
     time::Duration,
@@ -73,19 +74,13 @@ impl Cloud {
     }
 
     /// Serves it, over TLS if there is an acceptor. Returns the server and its URL.
-    pub async fn serve(
-        self: &Arc<Self>,
-        tls: Option<TlsAcceptor>,
-    ) -> anyhow::Result<(Server, String)> {
-        let scheme = if tls.is_some() { "https" } else { "http" };
+    pub async fn serve(self: &Arc<Self>, tls: Option<TlsAcceptor>) -> io::Result<(Server, String)> {
         let cloud = Arc::clone(self);
-        let server = sink::serve(tls, move |parts, body| {
+        let answer = move |parts, body| {
             let cloud = Arc::clone(&cloud);
             async move { Some(cloud.answer(&parts, body).await) }
-        });
-        let server = server.await?;
-        let url = format!("{scheme}://127.0.0.1:{}", server.port());
-        Ok((server, url))
+        };
+        sink::serve(tls, answer).await
     }
 
     async fn answer(&self, parts: &Parts, body: Bytes) -> Response<Bytes> {

@@ -163,7 +163,7 @@ async fn limits(
     let sinks = Sinks::start(&mix, Duration::ZERO, &Arc::new(Book::new(&mix)), tls).await?;
     let cloud = Arc::new(Cloud::new(Duration::ZERO, Box::new(|_| false)));
     let (_serving, aws) = cloud.serve(None).await?;
-    let sink = sinks.plain_url();
+    let sink = sinks.root.clone();
     let measured = spawn_blocking(move || limit::all(&sink, &aws, quick, repeats));
     let mut found = measured.await??;
     eprintln!("limit: a function that does nothing");

@@ -119,15 +119,10 @@ enum Front {
     Dev { http: reqwest::Client, topics: Vec<(String, String)>, _dev: Box<Dev> },
 }
 
-/// What is measured.
-struct Subject {
-    front: Front,
-    programs: Vec<Measured>,
-    /// Those to dispatch, if it has any.
-    mappings: Option<Arc<Mappings>>,
-}
+/// What is measured; the mappings to dispatch are those of functions.
+type Subject = (Front, Vec<Measured>, Option<Arc<Mappings>>);
 
-impl Subject {
+impl Front {
     /// Starts ingest, and dispatch behind its mappings.
     async fn functions(
         mix: &Mix,
@@ -135,7 +130,7 @@ impl Subject {
         sinks: &Sinks,
         book: &Arc<Book>,
         tls: TlsAcceptor,
-    ) -> anyhow::Result<Self> {
+    ) -> anyhow::Result<Subject> {
         let sent = Arc::clone(book);
         let on_send = move |body: &[u8]| {
             sent.enqueued(body);
@@ -145,7 +140,7 @@ impl Subject {
         let of_topic = json!({
             "createdAt": { "N": "0" }, "changes": { "S": r#"{"latest":[],"after":0}"# },
         });
-        for (keys, document) in mix.documents(|endpoint| sinks.url(endpoint, mix.https))? {
+        for (keys, document) in mix.documents(|endpoint| sinks.url(endpoint))? {
             lock(&cloud.tables).put(CONFIG_TABLE, keys, document, &of_topic)?;
         }
         let (serving, url) = cloud.serve(options.aws_tls.then_some(tls)).await?;
@@ -164,12 +159,17 @@ impl Subject {
         for queue in [DISPATCH, RETRY] {
             polling.spawn(poll(Arc::clone(&mappings), queue, options.sandboxes));
         }
-        let front = Front::Functions { ingest, _serving: serving, _polling: polling };
-        Ok(Self { front, programs, mappings: Some(mappings) })
+        let front = Self::Functions { ingest, _serving: serving, _polling: polling };
+        Ok((front, programs, Some(mappings)))
     }
 
     /// Starts `gridpost dev`, on data in a folder.
-    async fn dev(mix: &Mix, sync: &str, options: &Options, sinks: &Sinks) -> anyhow::Result<Self> {
+    async fn dev(
+        mix: &Mix,
+        sync: &str,
+        options: &Options,
+        sinks: &Sinks,
+    ) -> anyhow::Result<Subject> {
         let folder = options.logs.join(&mix.name);
         // Removes what an earlier run has left there.
         let _ = fs::remove_dir_all(&folder);
@@ -182,20 +182,21 @@ impl Subject {
         }
         for endpoint in mix.endpoints() {
             let (topic, name) = (topic_name(endpoint.topic), format!("s{}", endpoint.number));
-            dev.subscribe(&topic, &name, &sinks.url(&endpoint, mix.https), json!({})).await?;
+            dev.subscribe(&topic, &name, &sinks.url(&endpoint), json!({})).await?;
         }
         let processes = vec![dev.id().await?];
         let programs = vec![Measured { name: "dev", processes, ready_after: dev.ready_after }];
         let http = reqwest::Client::builder().no_proxy().build()?;
-        let front = Front::Dev { http, topics, _dev: Box::new(dev) };
-        Ok(Self { front, programs, mappings: None })
+        Ok((Self::Dev { http, topics, _dev: Box::new(dev) }, programs, None))
     }
 }
 
 /// A running deployment.
 pub(super) struct Deployment {
     mix: Mix,
-    subject: Subject,
+    front: Front,
+    pub(super) programs: Vec<Measured>,
+    mappings: Option<Arc<Mappings>>,
     pub(super) book: Arc<Book>,
     publishes: Publishes,
     _sinks: Sinks,
@@ -207,21 +208,17 @@ impl Deployment {
         let book = Arc::new(Book::new(mix));
         let tls = certificate(&options.trusted())?;
         let sinks = Sinks::start(mix, options.endpoint_wait(), &book, tls.clone()).await?;
-        let subject = match &mix.dev {
-            Some(sync) => Subject::dev(mix, sync, options, &sinks).await?,
-            None => Subject::functions(mix, options, &sinks, &book, tls).await?,
+        let (front, programs, mappings) = match &mix.dev {
+            Some(sync) => Front::dev(mix, sync, options, &sinks).await?,
+            None => Front::functions(mix, options, &sinks, &book, tls).await?,
         };
         let (mix, publishes) = (mix.clone(), Publishes::new(mix)?);
-        Ok(Self { mix, subject, book, publishes, _sinks: sinks })
-    }
-
-    pub(super) fn programs(&self) -> &[Measured] {
-        &self.subject.programs
+        Ok(Self { mix, front, programs, mappings, book, publishes, _sinks: sinks })
     }
 
     /// Starts or stops dispatch's mappings.
     fn enable(&self, enabled: bool) {
-        if let Some(mappings) = &self.subject.mappings {
+        if let Some(mappings) = &self.mappings {
             mappings.enabled.send_replace(enabled);
         }
     }
@@ -230,7 +227,7 @@ impl Deployment {
     pub(super) async fn publish(&self, due: Instant, waits: bool) -> anyhow::Result<()> {
         let (number, arrived) = self.book.open(due);
         let body = self.publishes.make(number);
-        match &self.subject.front {
+        match &self.front {
             Front::Functions { ingest, .. } => {
                 let book = Arc::clone(&self.book);
                 let on_hand = move || book.handed_to_ingest(number);
@@ -301,7 +298,7 @@ impl Deployment {
 
     /// Waits until first attempts that fail are settled too.
     async fn settle(&self) {
-        let Some(mappings) = &self.subject.mappings else { return sleep(DEV_SETTLE_WAIT).await };
+        let Some(mappings) = &self.mappings else { return sleep(DEV_SETTLE_WAIT).await };
         let (queue, until) = (mappings.cloud.queue(DISPATCH), Instant::now() + DRAIN_WAIT);
         while self.mix.first_topic != Conduct::Works
             && queue.counts(Instant::now()) != [0; 3]
@@ -314,7 +311,7 @@ impl Deployment {
     /// Sums up the events that have arrived and those that wait in a queue. Poison messages and ended
     /// deliveries do not count as waiting: no mix has an event that ends there.
     pub(super) fn sum(&self) -> Sum {
-        let mappings = self.subject.mappings.iter();
+        let mappings = self.mappings.iter();
         let queues = mappings.flat_map(|of| [DISPATCH, RETRY].map(|name| of.cloud.queue(name)));
         let mut held = HashSet::new();
         for message in queues.flat_map(Queue::messages) {
@@ -329,14 +326,14 @@ impl Deployment {
     fn counters(&self) -> anyhow::Result<Figures> {
         let driver = Usage::of(std::process::id())?.cpu_ms;
         let mut counters = Figures::from([("driver CPU ms/event".to_owned(), driver)]);
-        for program in self.programs() {
+        for program in &self.programs {
             let (name, usages) = (program.name, program.usages()?);
             let sum = |of: fn(&Usage) -> f64| usages.iter().map(of).sum();
             counters.insert(format!("{name} CPU ms/event"), sum(|usage| usage.cpu_ms));
             counters.insert(format!("{name} user ms/event"), sum(|usage| usage.user_ms));
             counters.insert(format!("{name} system ms/event"), sum(|usage| usage.system_ms));
         }
-        if let Some(mappings) = &self.subject.mappings {
+        if let Some(mappings) = &self.mappings {
             let calls = mappings.cloud.calls();
             counters.insert("calls/event".to_owned(), calls.values().sum::<u64>() as f64);
             let named = |(call, count)| (format!("calls/event {call}"), count as f64);
@@ -363,7 +360,7 @@ impl Deployment {
         set("strangers", sum.strangers as f64);
         set("published/s", published / publishing.as_secs_f64());
         set("delivered/s", events / delivering.as_secs_f64());
-        for program in self.programs() {
+        for program in &self.programs {
             let peak_kib = program.usages()?.iter().map(|usage| usage.peak_kib).max();
             set(&format!("{} peak MB", program.name), peak_kib.unwrap_or(0) as f64 / 1_024.0);
             match program.name {
@@ -408,7 +405,7 @@ pub async fn run(mix: &Mix, options: &Options) -> anyhow::Result<Run> {
         used.entry(name).and_modify(|after| *after -= before);
     }
     let sum = deployment.sum();
-    let mappings = deployment.subject.mappings.as_ref();
+    let mappings = deployment.mappings.as_ref();
     let mut problems = mappings.map_or_else(Vec::new, |mappings| mappings.cloud.problems());
     if sum.missing > 0 {
         problems.push(format!("{} events are missing", sum.missing));

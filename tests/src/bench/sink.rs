@@ -17,30 +17,36 @@ use super::{
     mix::{Conduct, Endpoint, Mix},
 };
 
-/// Serves all addresses of this machine (127.0.0.0/8), over TLS if there is an acceptor.
-pub async fn serve<A, F>(tls: Option<TlsAcceptor>, answer: A) -> io::Result<Server>
+/// Serves all addresses of this machine (127.0.0.0/8), over TLS if there is an acceptor. Returns the
+/// server and its URL.
+pub async fn serve<A, F>(tls: Option<TlsAcceptor>, answer: A) -> io::Result<(Server, String)>
 where
     A: Fn(Parts, Bytes) -> F + Send + Sync + 'static,
     F: Future<Output = Option<Response<Bytes>>> + Send + 'static,
 {
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await?;
-    match tls {
-        None => Server::on(listener, |stream| ready(Ok(stream)), answer),
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let server = match tls {
+        None => Server::on(listener, |stream| ready(Ok(stream)), answer)?,
         // A client that does not trust the certificate is done.
-        Some(tls) => Server::on(listener, move |stream| tls.accept(stream), answer),
-    }
+        Some(tls) => Server::on(listener, move |stream| tls.accept(stream), answer)?,
+    };
+    let url = format!("{scheme}://127.0.0.1:{}", server.port());
+    Ok((server, url))
 }
 
 /// Running endpoints.
 pub struct Sinks {
-    plain: Server,
-    secure: Server,
+    server: Server,
+    /// The URL at which nothing is recorded.
+    pub root: String,
+    is_secure: bool,
     /// A port on which nothing listens.
     dead_port: u16,
 }
 
 impl Sinks {
-    /// Starts the endpoints of a mix, over plain HTTP and over TLS. Each answers after the given time.
+    /// Starts the endpoints of a mix. Each answers after the given time.
     pub async fn start(
         mix: &Mix,
         answers_after: Duration,
@@ -66,29 +72,24 @@ impl Sinks {
                 Some(consent.unwrap_or_else(|| response(200, "")))
             }
         };
-        let (plain, secure) = (serve(None, answer.clone()).await?, serve(Some(tls), answer).await?);
+        let (server, root) = serve(mix.https.then_some(tls), answer).await?;
         // Its listener is closed at once: connections are refused.
         let dead_port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?.local_addr()?.port();
-        Ok(Self { plain, secure, dead_port })
+        Ok(Self { server, root, is_secure: mix.https, dead_port })
     }
 
     /// The URL of an endpoint. Each endpoint is a separate host, so that endpoints share no
     /// connections.
-    pub fn url(&self, endpoint: &Endpoint, https: bool) -> String {
+    pub fn url(&self, endpoint: &Endpoint) -> String {
         let number = endpoint.number;
-        if https {
-            return format!("https://127.0.0.1:{}/s{number}", self.secure.port());
+        if self.is_secure {
+            return format!("{}/s{number}", self.root);
         }
         let port = match endpoint.conduct {
             Conduct::Dead => self.dead_port,
-            _ => self.plain.port(),
+            _ => self.server.port(),
         };
         format!("http://127.0.{}.{}:{port}/s{number}", number / 250, number % 250 + 1)
-    }
-
-    /// The URL at which nothing is recorded.
-    pub fn plain_url(&self) -> String {
-        format!("http://127.0.0.1:{}/", self.plain.port())
     }
 }
 

@@ -23,7 +23,7 @@ pub async fn start(options: &Options) -> anyhow::Result<Figures> {
     let options = Options { sandboxes: 1, aws_tls: true, ..options.clone() };
     let deployment = Deployment::start(&mix, &options).await?;
     let mut figures = Figures::default();
-    for Measured { name, processes, ready_after } in deployment.programs() {
+    for Measured { name, processes, ready_after } in &deployment.programs {
         figures.insert(format!("{name} start ms"), ready_after.as_secs_f64() * 1_000.0);
         figures.insert(format!("{name} start CPU ms"), Usage::of(processes[0])?.cpu_ms);
     }
