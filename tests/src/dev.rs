@@ -161,20 +161,6 @@ impl Dev {
         }
         Ok(child)
     }
-
-    /// An event subscription with a webhook, and these further properties.
-    pub async fn subscribe(
-        &self,
-        topic: &str,
-        name: &str,
-        endpoint: &str,
-        mut properties: Value,
-    ) -> anyhow::Result<()> {
-        properties["destination"] =
-            json!({"endpointType": "WebHook", "properties": {"endpointUrl": endpoint}});
-        self.api.put_subscription(topic, name, &json!({ "properties": properties })).await?;
-        Ok(())
-    }
 }
 
 /// Creates a topic from that document; returns its first key.
@@ -182,6 +168,28 @@ pub async fn create_topic(api: &ManageApi, name: &str, document: &Value) -> anyh
     api.put_topic(name, document).await.with_context(|| format!("topic {name}"))?;
     let keys = api.keys(name).await?;
     keys["key1"].as_str().map(str::to_owned).with_context(|| format!("no key in {keys}"))
+}
+
+/// Creates an event subscription with the webhook at `url` and more `properties`; returns its document.
+/// Members of `destination` there join the URL.
+///
+/// # Errors
+///
+/// What the resource API refuses, as [`Refusal`](gridpost_ops::failure::Refusal).
+pub async fn subscribe(
+    api: &ManageApi,
+    topic: &str,
+    name: &str,
+    url: &str,
+    mut properties: Value,
+) -> anyhow::Result<Value> {
+    let mut destination = json!({"endpointUrl": url});
+    if let Some(more) = properties["destination"].as_object() {
+        more.iter().for_each(|(member, value)| destination[member] = value.clone());
+    }
+    properties["destination"] = json!({"endpointType": "WebHook", "properties": destination});
+    let document = json!({ "properties": properties });
+    Ok(api.put_subscription(topic, name, &document).await?.document)
 }
 
 /// Where a topic's events are posted.

@@ -35,7 +35,7 @@ use super::{
     sink::{Sinks, certificate},
 };
 use crate::{
-    dev::{self, Dev, create_topic, publish_endpoint},
+    dev::{self, Dev, create_topic, publish_endpoint, subscribe},
     e2e::world::post,
 };
 
@@ -182,7 +182,7 @@ impl Front {
         }
         for endpoint in mix.endpoints() {
             let (topic, name) = (topic_name(endpoint.topic), format!("s{}", endpoint.number));
-            dev.subscribe(&topic, &name, &sinks.url(&endpoint), json!({})).await?;
+            subscribe(&dev.api, &topic, &name, &sinks.url(&endpoint), json!({})).await?;
         }
         let processes = vec![dev.id().await?];
         let programs = vec![Measured { name: "dev", processes, ready_after: dev.ready_after }];

@@ -25,7 +25,7 @@ use super::{
     tally::{Ledger, Tally},
 };
 use crate::{
-    dev::{Dev, Program, create_topic, publish_endpoint},
+    dev::{Dev, Program, create_topic, publish_endpoint, subscribe},
     e2e::{inside, world::post},
 };
 
@@ -151,7 +151,7 @@ pub async fn run(program: &Path, folder: &Path, plan: Plan) -> anyhow::Result<Fo
         if let Some(schedule) = &plan.schedule {
             properties["retryPolicy"] = json!({ "schedule": schedule });
         }
-        dev.subscribe(TOPIC, rule.name(), &endpoints.url(rule), properties).await?;
+        subscribe(&dev.api, TOPIC, rule.name(), &endpoints.url(rule), properties).await?;
     }
     let up = watch::Sender::new(Some(publish_endpoint(&dev.connection, TOPIC)));
     let http = reqwest::Client::builder().no_proxy().build()?;

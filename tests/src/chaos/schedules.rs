@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
-    dev::{Dev, Program, create_topic, publish_endpoint},
+    dev::{Dev, Program, create_topic, publish_endpoint, subscribe},
     e2e::{
         inside,
         receiver::{Arrival, Endpoint, Receiver, Reply},
@@ -264,7 +264,7 @@ async fn publish(dev: &Dev, url: &str, number: usize, scenario: &Scenario) -> an
         "deadLetterDestination":
             {"endpointType": "S3Bucket", "properties": {"bucketName": bucket(number)}},
     });
-    dev.subscribe(&topic, "hook", url, properties).await?;
+    subscribe(&dev.api, &topic, "hook", url, properties).await?;
     let event = json!([{"id": "1", "eventType": "Schedule", "subject": "s", "data": {},
         "eventTime": "2026-01-02T03:04:05Z", "dataVersion": "1"}]);
     let (http, endpoint) = (client()?, publish_endpoint(&dev.connection, &topic));

@@ -246,25 +246,15 @@ impl Topic<'_> {
         Ok(endpoint)
     }
 
-    /// Subscribes `url` with more `properties`. Members of `destination` there join the URL.
-    ///
-    /// # Errors
-    ///
-    /// What the resource API refuses, as [`Refusal`].
+    /// Subscribes `url` with more `properties`, as [`dev::subscribe`] does.
     pub async fn try_subscribe(
         &self,
         name: &str,
         url: &str,
         mut properties: Value,
     ) -> anyhow::Result<Value> {
-        let mut destination = json!({"endpointUrl": url});
-        if let Some(more) = properties["destination"].as_object() {
-            more.iter().for_each(|(member, value)| destination[member] = value.clone());
-        }
-        properties["destination"] = json!({"endpointType": "WebHook", "properties": destination});
         properties["eventDeliverySchema"] = json!(self.schema);
-        let document = json!({ "properties": properties });
-        Ok(self.world.api.put_subscription(&self.name, name, &document).await?.document)
+        dev::subscribe(&self.world.api, &self.name, name, url, properties).await
     }
 
     /// The property that sends ended events of this topic to the stack's bucket, below the prefix
