@@ -25,7 +25,7 @@ use gridpost_core::{
     document::quoted,
     event::DeliverySchema,
     secret::Secret,
-    subscription::{Authentication, SubscriptionKey},
+    subscription::{Authentication, SubscriptionKey, signing::Signing},
     time::Timestamp,
     topic,
 };
@@ -47,6 +47,8 @@ pub(crate) struct Handshake {
     pub attributes: Vec<(String, Secret)>,
     /// How its requests are authenticated.
     pub authentication: Option<Arc<Authentication>>,
+    /// The secrets that sign it, as they will sign deliveries, and when that is.
+    pub signing: Option<(Signing, Timestamp)>,
     pub question: Question,
     /// How long the whole answer may take, at most [`WAIT_MAX`].
     pub wait: Duration,
@@ -63,6 +65,8 @@ pub(crate) enum Question {
         validation_url: Option<Secret>,
     },
     CloudEvents {
+        /// What tells it from others.
+        id: Uuid,
         /// The deployment's name as a sender.
         origin: String,
         /// The URL for a later consent; `None` for namespace topics.
@@ -83,8 +87,14 @@ impl Question {
                 Self::EventGrid { code, asked_at, validation_url }
             }
             DeliverySchema::CloudEventSchemaV1_0 => {
-                Self::CloudEvents { origin: origin.to_owned(), validation_url }
+                Self::CloudEvents { id: code, origin: origin.to_owned(), validation_url }
             }
+        }
+    }
+
+    fn id(&self) -> Uuid {
+        match self {
+            Self::EventGrid { code: id, .. } | Self::CloudEvents { id, .. } => *id,
         }
     }
 
@@ -146,6 +156,15 @@ pub(crate) async fn ask(
 }
 
 fn request(handshake: &Handshake, wait: Duration) -> HandshakeRequest {
+    let mut request = unsigned(handshake, wait);
+    if let Some((signing, at)) = &handshake.signing {
+        let id = handshake.question.id().to_string();
+        request.headers.extend(signing.headers(id, *at, &request.body));
+    }
+    request
+}
+
+fn unsigned(handshake: &Handshake, wait: Duration) -> HandshakeRequest {
     let (url, attributes) = (handshake.url.clone(), handshake.attributes.clone());
     let authentication = handshake.authentication.clone();
     match &handshake.question {
@@ -166,7 +185,7 @@ fn request(handshake: &Handshake, wait: Duration) -> HandshakeRequest {
             is_sent_once: false,
             wait,
         },
-        Question::CloudEvents { origin, validation_url } => {
+        Question::CloudEvents { origin, validation_url, .. } => {
             let mut headers = vec![("webhook-request-origin", origin.clone())];
             let callback = validation_url.as_ref().map(|url| url.expose().to_owned());
             headers.extend(callback.map(|url| ("webhook-request-callback", url)));
@@ -239,7 +258,7 @@ enum Judgement {
 fn judge(question: &Question, response: &HandshakeResponse) -> Result<Consent, Refused> {
     let (judgement, allowed_rate) = match question {
         Question::EventGrid { code, .. } => (judge_code(response, &code_text(*code)), None),
-        Question::CloudEvents { origin, validation_url } => {
+        Question::CloudEvents { origin, validation_url, .. } => {
             // Source: Event Grid, "Webhook" of namespace topics: no callback, and no rate.
             let rate = validation_url.as_ref().and_then(|_| allowed_rate(&response.headers));
             (judge_origin(response, origin), rate)

@@ -16,6 +16,7 @@ mod redrives;
 mod refusals;
 mod repeated;
 mod resources;
+mod signatures;
 mod terraform;
 mod trial;
 mod validation;

@@ -24,14 +24,16 @@ fn event_grid() -> Handshake {
 
 fn cloud_events() -> Handshake {
     let origin = "eventgrid.azure.net".to_owned();
-    handshake(Question::CloudEvents { origin, validation_url: Some(Secret::new(LATER)) })
+    let validation_url = Some(Secret::new(LATER));
+    handshake(Question::CloudEvents { id: CODE, origin, validation_url })
 }
 
 fn handshake(question: Question) -> Handshake {
     let key = SubscriptionKey { topic: "demo".to_owned(), name: "My-sub".to_owned() };
     let url = Secret::new("https://e.example/hook?code=hush");
     let attributes = vec![("X-Key".to_owned(), Secret::new("v"))];
-    Handshake { key, url, attributes, authentication: None, question, wait: BUDGET }
+    let (authentication, signing) = (None, None);
+    Handshake { key, url, attributes, authentication, signing, question, wait: BUDGET }
 }
 
 #[test]

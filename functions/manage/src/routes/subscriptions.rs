@@ -93,7 +93,7 @@ pub(super) async fn rotate_secret(
         if stored_by(&own, Some(&subscription), |stored| stored.etag).is_some() {
             return Ok(rotated(context, key, &signing).await);
         }
-        let signing = signing.rotated(new, context.clock.now() + overlap);
+        let signing = signing.rotated(new, context.clock.machine() + overlap);
         let etag = context.dice.id();
         let subscription =
             EventSubscription { signing: Some(signing.clone()), etag, ..subscription };
@@ -134,7 +134,7 @@ pub(super) async fn write(
     precondition: &Precondition,
 ) -> Answer {
     let mut asked: Option<(Settings, Consent)> = None;
-    let mut own = None;
+    let (mut secret, mut own) = (None, None);
     for _ in 0..TRIES_MAX {
         // The topic first: its revision then covers what is read after it.
         let topic = topics::existing(context, &key.topic).await?;
@@ -143,6 +143,7 @@ pub(super) async fn write(
             return Ok(written(context, &topic, stored, is_new).await);
         }
         let mut settings = read(context, &topic, key, existing.as_ref(), change)?;
+        settings.make_secret(|| *secret.get_or_insert_with(|| context.dice.key()));
         precondition.check(existing.as_ref().map(|existing| existing.etag))?;
         if existing.is_none() {
             refuse_too_many(context, &topic).await?;
@@ -165,7 +166,6 @@ pub(super) async fn write(
                 consent
             }
         };
-        settings.make_secret(|| context.dice.key());
         let identity = match &existing {
             Some(existing) => changed_identity(context, existing, &settings),
             None => context.new_identity(),
@@ -386,7 +386,8 @@ async fn ask_for_consent(
     let attributes = fixed_headers(&settings.delivery_attributes);
     let authentication = settings.authentication.clone();
     let (key, url) = (key.clone(), url.clone());
-    let handshake = Handshake { key, url, attributes, authentication, question, wait };
+    let signing = settings.signing.clone().map(|signing| (signing, context.clock.machine()));
+    let handshake = Handshake { key, url, attributes, authentication, signing, question, wait };
     match ask(context.handshakes.as_ref(), &handshake).await {
         Ok(handshake::Consent::Given { allowed_rate }) => {
             Ok(Consent { state: ProvisioningState::Succeeded, validation: None, allowed_rate })

@@ -11,7 +11,7 @@ use super::{Delivery, form::Form};
 use crate::{
     event::DeliverySchema,
     secret::Secret,
-    subscription::{Authentication, EventSubscription, attributes, signing},
+    subscription::{Authentication, EventSubscription, attributes},
     time::Timestamp,
     trace::{TRACE_PARENT, TraceParent},
 };
@@ -67,10 +67,7 @@ pub fn build(
     }
     let body = body(deliveries, array);
     if let Some(signing) = &subscription.signing {
-        let id = webhook_id(deliveries);
-        headers.push(("webhook-signature", signing.signatures(&id, now, &body)));
-        headers.push(("webhook-id", id));
-        headers.push(("webhook-timestamp", signing::seconds(now).to_string()));
+        headers.extend(signing.headers(webhook_id(deliveries), now, &body));
     }
     let events = deliveries.iter().flat_map(|delivery| delivery.left());
     let events = events.map(|(_, event)| event.get());

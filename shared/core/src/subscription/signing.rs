@@ -53,6 +53,15 @@ impl Signing {
         Self { previous: Some(previous), ..Self::new(key) }
     }
 
+    /// Returns the headers that sign a request.
+    pub fn headers(&self, id: String, now: Timestamp, body: &[u8]) -> [(&'static str, String); 3] {
+        [
+            ("webhook-signature", self.signatures(&id, now, body)),
+            ("webhook-id", id),
+            ("webhook-timestamp", seconds(now).to_string()),
+        ]
+    }
+
     /// `webhook-signature` of a request: one signature for each valid secret, the newest first.
     pub fn signatures(&self, id: &str, now: Timestamp, body: &[u8]) -> String {
         let previous = self.previous.iter().filter(|previous| now < previous.valid_until);
