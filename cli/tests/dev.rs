@@ -152,6 +152,16 @@ async fn what_a_file_declares_is_there_and_a_script_waits_for_it() {
         let told = code(&place.run(line).await, 0);
         assert!(told.contains(part), "{line}: {told}");
     }
+    for id in ["a\tb", "e \"2\"\\n", "\n", "é\u{7f}\u{85}", "\u{1b}[1Agone"] {
+        let events = json!([{"id": id, "eventType": "T", "subject": "s", "data": {},
+            "eventTime": "2030-01-02T03:04:05Z", "dataVersion": "1"}]);
+        place.write("events.json", &events.to_string());
+        code(&place.run("publish --topic orders --file events.json").await, 0);
+        assert_eq!(next_delivery(&mut arrivals).await.events()[0]["id"], id);
+        let mut asked = place.gridpost("explain --topic orders");
+        let told = code(&asked.arg(id).output().await.expect("it runs"), 0);
+        assert!(told.contains("Delivered (200)"), "{id:?}: {told}");
+    }
     assert!(code(&place.run("down").await, 2).contains("gridpost dev"));
     assert!(end(dev, Signal::TERM).await.success());
     assert!(!place.connection_file().exists());

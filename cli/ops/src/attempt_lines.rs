@@ -141,9 +141,11 @@ fn is_denied(error: &anyhow::Error) -> bool {
 /// A text as one term of a filter pattern.
 ///
 /// Source: Amazon CloudWatch Logs user guide, "Filter pattern syntax". A term can't have a quotation
-/// mark; it is shortened to what stands before one, and the lines are looked at afterwards.
+/// mark, and a line has what JSON escapes in another form. So a term is what stands before the first of
+/// these; the lines are looked at afterwards.
 fn quoted(text: &str) -> String {
-    let plain = text.split(['"', '\\']).next().unwrap_or_default();
+    let is_escaped = |one: char| matches!(one, '"' | '\\') || one.is_control();
+    let plain = text.split(is_escaped).next().unwrap_or_default();
     if plain.is_empty() { OF_A_DELIVERY.to_owned() } else { format!("\"{plain}\"") }
 }
 
@@ -395,7 +397,12 @@ mod tests {
             ("order-1", "\"order-1\""),
             ("a b", "\"a b\""),
             ("a\"b", "\"a\""),
+            ("a\\b", "\"a\""),
+            ("a b\tc", "\"a b\""),
+            ("é\u{1b}[2K", "\"é\""),
+            ("a\u{7f}", "\"a\""),
             ("\"", OF_A_DELIVERY),
+            ("\n", OF_A_DELIVERY),
         ] {
             assert_eq!(quoted(text), want, "{text}");
         }
