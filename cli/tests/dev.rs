@@ -228,7 +228,7 @@ fn all_kinds(endpoint_url: &str) -> Value {
         "destination": {"endpointType": "WebHook", "properties": {
             "endpointUrl": format!("{endpoint_url}?code=s-1"),
             "maxEventsPerBatch": 10,
-            "deliveryAttributeMappings": [header("X-T", "s-2", true), header("X-P", "p", false)],
+            "deliveryAttributeMappings": [header("X-T", "s-2$${HOME}$", true), header("X-P", "p", false)],
         }},
         "filter": {"includedEventTypes": ["T"], "advancedFilters": [
             {"operatorType": "NumberIn", "key": "data.n", "values": [1, 2.5]}]},
@@ -273,7 +273,9 @@ async fn an_export_is_applied_elsewhere_and_exported_as_it_was() {
     assert!(some["topics"]["orders"]["eventSubscriptions"]["billing"].is_null());
 
     let mut apply = to.gridpost(&line);
-    apply.env("SECRET_ORDERS_BILLING_QUERY", "code=s-1").env("SECRET_ORDERS_BILLING_X_T", "s-2");
+    apply
+        .env("SECRET_ORDERS_BILLING_QUERY", "code=s-1")
+        .env("SECRET_ORDERS_BILLING_X_T", "s-2${HOME}$");
     for new in [1, 0] {
         let output = timeout(PATIENCE, apply.output()).await.expect("in time").expect("it runs");
         let told = code(&output, 0);
@@ -282,7 +284,11 @@ async fn an_export_is_applied_elsewhere_and_exported_as_it_was() {
     assert_eq!(exported(&to, "").await.0, without);
     let (with, _) = exported(&to, "--with-secrets").await;
     assert_eq!(with, exported(&from, "--with-secrets").await.0);
-    assert!(with.to_string().contains("?code=s-1") && with.to_string().contains("s-2"));
+    assert!(with.to_string().contains("?code=s-1") && with.to_string().contains("s-2$${HOME}$"));
+    let file = to.write("with.json", &with.to_string());
+    let told = code(&to.run(&format!("apply {}", file.display())).await, 0);
+    assert!(told.contains("3 topics and 3 event subscriptions, 0 of"), "{told}");
+    assert_eq!(exported(&to, "--with-secrets").await.0, with);
 
     let told = code(&from.run("export --topic orders --terraform root").await, 0);
     let applied = told.contains("terraform -chdir=/") && told.contains("/root apply -var ");

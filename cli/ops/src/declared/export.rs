@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::secrets::{placeholder, variable};
+use super::secrets::{escaped, placeholder, variable};
 use crate::{failure::Refusal, manage_api::ManageApi, output::text_at};
 
 /// Members that the deployment gives, of a topic's properties and of an event subscription's.
@@ -90,15 +90,17 @@ impl Export {
         let base = members.remove("endpointBaseUrl").unwrap_or_default();
         let base = base.as_str().unwrap_or_default().to_owned();
         let url = match one.api.full_url(one.topic, one.name).await {
-            Ok(url) if one.with_secrets || url == base => url,
-            Ok(_) => format!("{base}?{}", self.secret(one, "QUERY", "the query of its URL")),
+            Ok(url) if one.with_secrets || url == base => escaped(&url),
+            Ok(_) => {
+                format!("{}?{}", escaped(&base), self.secret(one, "QUERY", "the query of its URL"))
+            }
             Err(error) if is_forbidden(&error) => {
                 self.note(
                     one,
                     "you may not read its whole URL (POST …/getFullUrl): add its query, if it has \
                      one",
                 );
-                base
+                escaped(&base)
             }
             Err(error) => return Err(error),
         };
@@ -116,6 +118,11 @@ impl Export {
         }
         if one.with_secrets {
             destination[HEADERS] = one.api.delivery_attributes(one.topic, one.name).await?;
+            let headers = destination[HEADERS].as_array_mut().into_iter().flatten();
+            for header in headers.filter(|header| is_secret(header)) {
+                let value = &mut header["properties"]["value"];
+                *value = value.as_str().map(escaped).into();
+            }
             return Ok(());
         }
         let headers = destination[HEADERS].as_array_mut().into_iter().flatten();

@@ -1,6 +1,6 @@
 //! Secrets of event subscriptions, which a file leaves to the environment: `${NAME}` in the URL
 //! of an endpoint, in the value of a secret header, in a client secret, or in a private key, is what
-//! the environment variable holds.
+//! the environment variable holds, and `$${` is `${` itself.
 
 use serde_json::{Map, Value};
 
@@ -32,7 +32,10 @@ fn fill_all(
 }
 
 fn is_secret(members: &Map<String, Value>) -> bool {
-    members.get("isSecret") == Some(&Value::Bool(true))
+    members.get("isSecret").is_some_and(|given| match given {
+        Value::String(text) => text.eq_ignore_ascii_case("true"),
+        given => *given == true,
+    })
 }
 
 fn fill_member(
@@ -46,6 +49,11 @@ fn fill_member(
     }
 }
 
+/// Returns what is filled in as this text.
+pub fn escaped(text: &str) -> String {
+    text.replace("${", "$${")
+}
+
 /// A text with its variables filled in. What looks like none stays as it is.
 fn filled(
     text: &str,
@@ -54,7 +62,14 @@ fn filled(
 ) -> String {
     let mut parts = text.split("${");
     let mut filled = parts.next().unwrap_or_default().to_owned();
+    let mut is_escaped = filled.ends_with('$');
     for part in parts {
+        if is_escaped {
+            filled.extend(["{", part]);
+            is_escaped = part.ends_with('$');
+            continue;
+        }
+        is_escaped = part.ends_with('$');
         match part.split_once('}').filter(|(name, _)| is_variable(name)) {
             Some((name, rest)) => match known(name) {
                 Some(value) => filled.extend([value.as_str(), rest]),
@@ -89,9 +104,23 @@ pub fn placeholder(variable: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
+
+    proptest! {
+        /// Whatever a secret holds, and whatever the environment has, it comes back as it was.
+        #[test]
+        fn what_is_escaped_is_filled_in_as_it_was(
+            text in prop_oneof![".*", r"[$\{}A-Z_a\\]{0,12}", r"(\$|\$\{|\$\$\{HOME\}|\$\{HOME\}|\}|x){0,6}"],
+            known: bool,
+        ) {
+            let mut missing = Vec::new();
+            let filled = filled(&escaped(&text), &|_| known.then(|| "root".into()), &mut missing);
+            prop_assert_eq!((filled, missing), (text, Vec::<String>::new()));
+        }
+    }
 
     #[test]
     fn only_secrets_are_filled_in() {
