@@ -18,6 +18,7 @@ use std::{
 
 use gridpost_core::time::Timestamp;
 use gridpost_ports::Clock;
+use gridpost_runtime::system::SystemClock;
 use gridpost_server::{DEAD_LETTER_BUCKET, Dev, Options};
 use process::{
     issuer::{CLIENT, Issuer},
@@ -343,9 +344,10 @@ async fn what_others_date_goes_by_the_machines_clock() {
     // By now, the process's clock is ten minutes ahead.
     sleep(Duration::from_secs(1)).await;
     receiver.script("dated", &[503]);
-    let ahead = SystemTime::now() + Duration::from_secs(600);
+    let now = SystemClock.now().as_millis().unsigned_abs();
+    let ahead = SystemTime::UNIX_EPOCH + Duration::from_millis(now) + Duration::from_secs(600);
     receiver.state().retry_after = Some(httpdate::fmt_http_date(ahead));
-    let before = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("later").as_secs();
+    let before = now / 1_000;
     let began = Instant::now();
     world.publish("dated", "1").await;
     let twice = async || Some(receiver.seen("dated")).filter(|seen| seen.len() == 2);
