@@ -55,8 +55,8 @@ pub struct ParsedEvent<'a> {
     pub source: Cow<'a, str>,
     /// `dataVersion` of Event Grid's schema; empty if it has none.
     pub data_version: Cow<'a, str>,
-    /// The event as the publisher wrote it. In Event Grid's schema, members that are null for absent
-    /// are left out, and an id that is a number is a string.
+    /// The event as the publisher wrote it. In Event Grid's schema, optional members that are null are
+    /// left out, and a numeric id becomes a string.
     pub text: Cow<'a, str>,
     form: Form<'a>,
 }

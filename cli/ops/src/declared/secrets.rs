@@ -1,6 +1,6 @@
 //! Secrets of event subscriptions, which a file leaves to the environment: `${NAME}` in the URL
 //! of an endpoint, in the value of a secret header, in a client secret, or in a private key, is what
-//! the environment variable holds, and `$${` is `${` itself.
+//! the environment variable holds. A literal `${` is written as `$${`.
 
 use serde_json::{Map, Value};
 
@@ -49,7 +49,7 @@ fn fill_member(
     }
 }
 
-/// Returns what is filled in as this text.
+/// Escapes a text, so that filling in variables gives it back unchanged.
 pub fn escaped(text: &str) -> String {
     text.replace("${", "$${")
 }

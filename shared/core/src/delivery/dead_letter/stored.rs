@@ -267,7 +267,7 @@ mod tests {
         let event_grid = r#"{ "id":"7", "eventType" : "T","n":1.50,"dataVersion":"2","big":123456789012345678901234567890}"#;
         let cloud_event = r#"{"specversion":"1.0","id":"7","type":"T","traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01","data":{"a":[1,{"b":"\uffff}"}]}}"#;
         let own = r#"{ "key": 7,"n":1.50 }"#;
-        // A record has a member of ours once, and `DeadLetterReason` is none of them.
+        // Names differ by case: the event keeps its own `DeadLetterReason`.
         let tricky = r#"{"id":"7","eventType":"T","DeadLetterReason":"mine","redriven":"a lot"}"#;
         let bell = r#"{"id":"7","eventType":"T","dataVersion":"\u0007"}"#;
         let (basic, namespace) = (ProfileName::Basic, ProfileName::Namespace);
