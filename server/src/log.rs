@@ -9,6 +9,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use gridpost_core::terminal::shown;
 use gridpost_ports::Clock;
 use tracing_subscriber::{
     filter::{LevelFilter, Targets},
@@ -98,7 +99,9 @@ impl Sink {
     fn write(&mut self, lines: &[u8]) -> io::Result<()> {
         match self {
             Self::Nowhere => Ok(()),
-            Self::Stdout => io::stdout().write_all(lines),
+            Self::Stdout => {
+                io::stdout().write_all(shown(&String::from_utf8_lossy(lines)).as_bytes())
+            }
             Self::File { path, file, bytes, most } => {
                 let was_removed = file.metadata()?.nlink() == 0;
                 let is_full = !was_removed && *bytes + lines.len() as u64 > *most;

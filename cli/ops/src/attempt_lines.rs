@@ -12,6 +12,7 @@ use crate::{
     aws_api::{AwsApi, Service},
     aws_refusal::{AwsRefusal, if_found},
     failure::Misuse,
+    output::in_line,
     progress::Progress,
     target::Target,
 };
@@ -235,7 +236,7 @@ impl AttemptLine {
         if let Some(said) = self.text("response") {
             text.push_str(&format!("; it said: {said}"));
         }
-        text
+        in_line(&text).into_owned()
     }
 }
 

@@ -1,8 +1,13 @@
 //! Results go to standard output, as text for people or as JSON for programs; all else goes to
-//! standard error.
+//! standard error. Nothing that others sent controls a terminal: all that is written goes through
+//! [`shown`].
 
-use std::io::{self, Write};
+use std::{
+    array,
+    io::{self, Write},
+};
 
+pub use gridpost_core::terminal::{hides, in_line, shown};
 use serde_json::Value;
 
 /// Prints one line, or several, to standard error. A reader that went away changes nothing: what is being
@@ -24,7 +29,7 @@ pub fn line(text: &str) {
     self::text(&format!("{text}\n"));
 }
 
-/// Prints a text as it is, in the same way.
+/// Prints a text without a line break at its end, in the same way.
 pub fn text(text: &str) {
     if let Err(error) = written(&mut io::stdout(), text) {
         give_up_unless_left(&error);
@@ -33,7 +38,7 @@ pub fn text(text: &str) {
 }
 
 fn written(to: &mut impl Write, text: &str) -> io::Result<()> {
-    to.write_all(text.as_bytes()).and_then(|()| to.flush())
+    to.write_all(shown(text).as_bytes()).and_then(|()| to.flush())
 }
 
 /// A reader may leave early. Anything else, a full disk, has cut what was asked for: the program ends.
@@ -59,7 +64,7 @@ pub fn indented(json: &str) -> Option<String> {
     serde_json::from_str::<serde::de::IgnoredAny>(json).ok()?;
     let mut text = String::with_capacity(json.len() * 2);
     let (mut depth, mut in_string, mut is_escaped) = (0, false, false);
-    let mut characters = json.chars().filter(|c| !c.is_ascii_control()).peekable();
+    let mut characters = json.chars().filter(|c| *c >= ' ').peekable();
     while let Some(character) = characters.next() {
         if in_string {
             text.push(character);
@@ -113,10 +118,27 @@ pub fn table<const N: usize>(
     columns(&head.chain(rows).collect::<Vec<_>>())
 }
 
-/// Lines `rows` up in columns, the last one ragged; empty when there are none.
+/// Most characters of a cell, but for the last of a row: whatever else is known has all of it with
+/// `--json`.
+const CELL_CHARS_MAX: usize = 100;
+
+/// A text as a cell of a table.
+fn cell(text: &str, is_last: bool) -> String {
+    let text = in_line(text);
+    match text.char_indices().nth(CELL_CHARS_MAX) {
+        Some((end, _)) if !is_last => format!("{}…", &text[..end]),
+        _ => text.into_owned(),
+    }
+}
+
+/// Lines `rows` up in columns, the last one ragged; empty when there are none. Long cells are cut.
 pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+    let rows: Vec<[String; N]> = rows
+        .iter()
+        .map(|row| array::from_fn(|column| cell(&row[column], column + 1 == N)))
+        .collect();
     let mut widths = [0; N];
-    for row in rows {
+    for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }
@@ -156,12 +178,6 @@ pub fn word(text: &str) -> String {
     format!("$'{}'", text.chars().map(escaped).collect::<String>())
 }
 
-/// Whether a character reorders what stands beside it, or shows nothing.
-pub fn hides(c: char) -> bool {
-    (c.is_control() && !matches!(c, '\n' | '\t'))
-        || matches!(c, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,6 +199,20 @@ mod tests {
             assert_eq!(indented(json).as_deref(), Some(want), "{json}");
         }
         assert_eq!(indented("{\"a\":"), None);
+    }
+
+    #[test]
+    fn nothing_that_is_written_controls_a_terminal() {
+        let mut to = Vec::new();
+        written(&mut to, "id x\u{1b}[1A\u{1b}[2Kfine\u{9b}2J\u{202e}\n").expect("written");
+        assert_eq!(to, b"id x\\u001b[1A\\u001b[2Kfine\\u009b2J\\u202e\n");
+        let rows = [["a\nb".to_owned(), "c".to_owned()], ["d".to_owned(), "e".to_owned()]];
+        assert_eq!(columns(&rows), "a\\u000ab  c\nd         e");
+        let long = "x".repeat(5_000);
+        let rows = [[long.clone(), long.clone()], ["y".to_owned(), "z".to_owned()]];
+        let lines = columns(&rows);
+        assert!(lines.starts_with(&format!("{}…  {long}\n", &long[..100])));
+        assert!(lines.lines().last().is_some_and(|line| line.chars().count() == 101 + 2 + 1));
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl Progress {
     pub fn step(&self, title: &str) -> Step {
         let bar = self.bars.add(ProgressBar::new_spinner());
         bar.set_style(style("{spinner:.cyan} {msg}  {elapsed:.dim}"));
-        bar.set_message(title.to_owned());
+        bar.set_message(output::in_line(title).into_owned());
         bar.enable_steady_tick(Duration::from_millis(120));
         if self.display == Display::Lines {
             output::note(&format!("· {title}"));
@@ -59,7 +59,7 @@ impl Progress {
     /// Prints a line above the bars.
     pub fn line(&self, text: &str) {
         match self.display {
-            Display::Bars => drop(self.bars.println(text)),
+            Display::Bars => drop(self.bars.println(&*output::shown(text))),
             Display::Lines => output::note(text),
             Display::Silent => {}
         }
@@ -74,7 +74,7 @@ impl Step {
             self.bar.set_style(style(
                 "{spinner:.cyan} {prefix} {bar:24.cyan/dim} {pos}/{len}  {msg:.dim}  {elapsed:.dim}",
             ));
-            self.bar.set_prefix(self.title.clone());
+            self.bar.set_prefix(output::in_line(&self.title).into_owned());
             self.bar.set_message(String::new());
         }
     }
@@ -94,13 +94,14 @@ impl Step {
             output::note(format!("· {count}/{length} {detail}").trim_end());
         }
         self.bar.set_position(count);
-        self.bar.set_message(detail.to_owned());
+        self.bar.set_message(output::in_line(detail).into_owned());
     }
 
     /// Names what is under way.
     pub fn detail(&self, detail: &str) {
+        let detail = output::in_line(detail).into_owned();
         match self.bar.length() {
-            Some(_) => self.bar.set_message(detail.to_owned()),
+            Some(_) => self.bar.set_message(detail),
             None => self.bar.set_message(format!("{}: {detail}", self.title)),
         }
     }

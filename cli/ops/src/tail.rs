@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::{
     attempt_lines::{AttemptLine, AttemptLog},
     given::TimeToLive,
+    output::in_line,
     target::Target,
 };
 
@@ -211,7 +212,7 @@ pub fn told(line: &AttemptLine) -> String {
         line.told()
     );
     for id in line.event_ids().iter().take(IDS_TOLD) {
-        told.push_str(&format!("  {id}"));
+        told.push_str(&format!("  {}", in_line(id)));
     }
     if let Some(events) = line.line["events"].as_u64().filter(|events| *events > 1) {
         told.push_str(&format!("  ({events} events)"));

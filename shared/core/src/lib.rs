@@ -11,6 +11,7 @@ pub mod error;
 pub mod gateway;
 pub mod pem;
 pub mod secret;
+pub mod terminal;
 pub mod time;
 pub mod trace;
 

@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 use super::unread::Unread;
 use super::{Filter, Sent, found};
 use crate::output::{Output, count, text_at};
-use gridpost_ops::{failure::Misuse, lookup::if_there, manage_api::ManageApi, progress::Progress};
+use gridpost_ops::{
+    failure::Misuse, lookup::if_there, manage_api::ManageApi, output::shown, progress::Progress,
+};
 
 /// Dead letters that are fetched at the same time.
 const AT_ONCE: usize = 8;
@@ -219,7 +221,7 @@ async fn whole(api: &ManageApi, listed: &Value) -> anyhow::Result<Value> {
 }
 
 fn write_line(to: &mut (dyn Write + Send), letter: &Value) -> io::Result<()> {
-    writeln!(to, "{letter}")
+    writeln!(to, "{}", shown(&letter.to_string()))
 }
 
 #[cfg(test)]
