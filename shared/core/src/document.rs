@@ -258,12 +258,15 @@ impl<'d> Object<'d> {
         self.required(name, what, problems).and_then(|_| self.text(name, problems))
     }
 
-    /// A member that is `true` or `false`, by default `false`.
+    /// A member that is `true` or `false`, by default `false`. Microsoft's own samples write it as a
+    /// string, too, in any case.
     pub fn flag(&mut self, name: &'static str, problems: &mut Problems) -> bool {
         let path = self.path_of(name);
         match self.value(name) {
             None => false,
             Some(Value::Bool(flag)) => *flag,
+            Some(Value::String(text)) if text.eq_ignore_ascii_case("true") => true,
+            Some(Value::String(text)) if text.eq_ignore_ascii_case("false") => false,
             Some(other) => {
                 let rule = format!("must be true or false (default false), but is {}", kind(other));
                 problems.add(Code::WrongType, path, rule);
@@ -287,7 +290,7 @@ impl<'d> Object<'d> {
         value.and_then(|value| whole(value, &path, range, &note, problems)).unwrap_or(default)
     }
 
-    /// A member that is one of several names, if it is there.
+    /// A member that is one of several names, in any case, if it is there.
     pub fn choice<T: Copy>(
         &mut self,
         name: &'static str,
@@ -297,7 +300,8 @@ impl<'d> Object<'d> {
     ) -> Option<T> {
         let path = self.path_of(name);
         let given = self.text(name, problems)?;
-        if let Some((_, choice)) = choices.iter().find(|(name, _)| *name == given) {
+        if let Some((_, choice)) = choices.iter().find(|(name, _)| name.eq_ignore_ascii_case(given))
+        {
             return Some(*choice);
         }
         let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();

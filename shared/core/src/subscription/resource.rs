@@ -338,7 +338,7 @@ fn delivery_schema(
         problems.add(Code::InvalidValue, path, rule);
     } else if stored.is_some_and(|stored| stored != schema) {
         let rule = format!(
-            "is '{name}' and can't be changed, for events of it are under way; create another event \
+            "is '{name}' and can't be changed, for events of it may be under way; create another event \
              subscription, or delete this one first"
         );
         problems.add(Code::InvalidValue, path, rule);
