@@ -21,7 +21,7 @@ fn subscriptions(count: usize, wanting: usize, values: Values) -> Vec<Arc<EventS
 }
 
 fn matcher(subscriptions: &[Arc<EventSubscription>]) -> Matcher {
-    Matcher::new(InputSchema::EventGridSchema, subscriptions)
+    Matcher::new(InputSchema::EventGridSchema, None, subscriptions)
 }
 
 /// With values, each event subscription has as many as it may have, and none of their filters can be

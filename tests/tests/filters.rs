@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 fn wants(filter: &Filter, data: &Value) -> bool {
     published(data, |event| {
-        let filters = Filters::compile(InputSchema::EventGridSchema, [filter]);
+        let filters = Filters::compile(InputSchema::EventGridSchema, None, [filter]);
         let mut is_wanted = false;
         filters.ask(event, |_| is_wanted = true);
         assert_eq!(is_wanted, filters.refusals(0, filter, event).is_empty());

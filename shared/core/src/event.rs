@@ -84,6 +84,14 @@ impl ParsedEvent<'_> {
         }
     }
 
+    /// The time that a mapping gives an event of a publisher's own schema, in RFC 3339 form.
+    pub(crate) fn mapped_time(&self) -> Option<&str> {
+        match &self.form {
+            Form::Custom { event_time } => Some(event_time),
+            Form::EventGrid(_) | Form::CloudEvents { .. } => None,
+        }
+    }
+
     /// The event as JSON in that delivery schema.
     ///
     /// An event of Event Grid's schema gets its stamps, or becomes a CloudEvent if the subscription

@@ -40,7 +40,13 @@ pub struct TopicSnapshot {
 impl TopicSnapshot {
     /// The compiled filters: compiled once per snapshot.
     pub fn matcher(&self) -> &Matcher {
-        self.matcher.get_or_init(|| Matcher::new(self.topic.input_schema, &self.subscriptions))
+        self.matcher.get_or_init(|| {
+            Matcher::new(
+                self.topic.input_schema,
+                self.topic.input_schema_mapping.as_ref(),
+                &self.subscriptions,
+            )
+        })
     }
 
     /// The event subscription of that name.

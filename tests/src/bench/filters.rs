@@ -96,7 +96,7 @@ mod tests {
                 let count: usize = advanced.map(|filter| filter.operator.values()).sum();
                 assert_eq!(count, VALUES_MAX, "{values:?}");
             }
-            let matcher = Matcher::new(InputSchema::EventGridSchema, &stored);
+            let matcher = Matcher::new(InputSchema::EventGridSchema, None, &stored);
             let matched = matcher.match_events(&events, Timestamp::from_millis(1));
             assert_eq!(matched.matches.len(), 2, "{values:?}");
         }

@@ -57,7 +57,7 @@ pub struct Field {
 }
 
 impl Field {
-    fn is_unmapped(&self) -> bool {
+    pub(crate) fn is_unmapped(&self) -> bool {
         *self == Self::default()
     }
 }

@@ -32,7 +32,8 @@ pub fn explain(
     let stamps = Stamps { now, id: &mut Uuid::nil };
     let events = read(topic, &topic_id, body.as_bytes(), stamps)?;
     let filters = subscriptions.iter().map(|subscription| &subscription.filter);
-    let filters = Filters::compile(topic.input_schema, filters);
+    let filters =
+        Filters::compile(topic.input_schema, topic.input_schema_mapping.as_ref(), filters);
     let verdict = |(position, subscription): (usize, &Arc<EventSubscription>)| {
         let event = events.first()?;
         let filter = &subscription.filter;
@@ -159,7 +160,7 @@ mod tests {
             let event = event(&event_type, &subject, n);
             let body = format!("[{event}]");
             let events = event_grid::parse(body.as_bytes(), "/topics/t").expect("events");
-            let matched = Matcher::new(InputSchema::EventGridSchema, &subscriptions)
+            let matched = Matcher::new(InputSchema::EventGridSchema, None, &subscriptions)
                 .match_events(&events, NOW);
             let want: Vec<_> =
                 matched.matches.iter().map(|it| it.subscription.key.name.clone()).collect();

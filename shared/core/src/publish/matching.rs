@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    event::ParsedEvent,
+    event::{ParsedEvent, mapping::InputSchemaMapping},
     subscription::{EventSubscription, ProvisioningState, filter::Filters},
     time::Timestamp,
     topic::InputSchema,
@@ -33,10 +33,15 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// Compiles the filters of a topic's event subscriptions. `schema` is the topic's.
-    pub fn new(schema: InputSchema, subscriptions: &[Arc<EventSubscription>]) -> Self {
+    /// Compiles the filters of a topic's event subscriptions. `schema` and `mapping` are the topic's.
+    pub fn new(
+        schema: InputSchema,
+        mapping: Option<&InputSchemaMapping>,
+        subscriptions: &[Arc<EventSubscription>],
+    ) -> Self {
         let filters = subscriptions.iter().map(|subscription| &subscription.filter);
-        Self { filters: Filters::compile(schema, filters), subscriptions: subscriptions.to_vec() }
+        let filters = Filters::compile(schema, mapping, filters);
+        Self { filters, subscriptions: subscriptions.to_vec() }
     }
 
     /// Finds the events that each event subscription of the topic matches. One that has expired, or
@@ -99,7 +104,7 @@ mod tests {
         let all: Vec<_> = all.into_iter().map(Arc::new).collect();
 
         let got = |subscriptions: &[Arc<EventSubscription>]| {
-            let matcher = Matcher::new(InputSchema::EventGridSchema, subscriptions);
+            let matcher = Matcher::new(InputSchema::EventGridSchema, None, subscriptions);
             let matched = matcher.match_events(&events, now);
             let matches = matched.matches.into_iter();
             let matches: Vec<_> =

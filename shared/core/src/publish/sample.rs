@@ -38,7 +38,8 @@ pub fn test_text(topic: &Topic, filter: &Filter, events: &str) -> Result<Value, 
     // Stamps do not matter: filters see the event as it was published.
     let stamps = Stamps { now: Timestamp::from_millis(0), id: &mut Uuid::nil };
     let events = read(topic, &topic_id, body.as_bytes(), stamps)?;
-    let filters = Filters::compile(topic.input_schema, [filter]);
+    let filters =
+        Filters::compile(topic.input_schema, topic.input_schema_mapping.as_ref(), [filter]);
     let verdict = |(index, event): (usize, &ParsedEvent<'_>)| {
         let refusals = filters.refusals(0, filter, event);
         let refused_by = refusals.iter().map(|refusal| refused_by(filter, event, refusal));

@@ -53,7 +53,8 @@ pub fn trial(
     let events = read(topic, &topic_id, body.as_bytes(), Stamps { now, id: &mut || id })?;
     let [event] = events.as_slice() else { return Ok(None) };
     let filter = &subscription.filter;
-    let filters = Filters::compile(topic.input_schema, [filter]);
+    let filters =
+        Filters::compile(topic.input_schema, topic.input_schema_mapping.as_ref(), [filter]);
     let refusals = filters.refusals(0, filter, event);
     let refused_by = refusals.iter().map(|part| refused_by(filter, event, part));
     let verdict = json!({
@@ -78,7 +79,9 @@ fn delivery(
         provisioning_state: ProvisioningState::Succeeded,
         ..subscription.clone()
     };
-    let matched = Matcher::new(topic.input_schema, &[Arc::new(eager)]).match_events(events, now);
+    let matched =
+        Matcher::new(topic.input_schema, topic.input_schema_mapping.as_ref(), &[Arc::new(eager)])
+            .match_events(events, now);
     let acceptance =
         Acceptance { id, time: now, revision: Revision::default(), trace_parent: None };
     let packed = pack(&matched.matches, events, acceptance, MESSAGE_BYTES_MAX);

@@ -58,7 +58,11 @@ fn published(topic: &Topic, filter: &Filter, body: &str) {
     let anything = subscription(topic, schema(topic), None);
     let some = EventSubscription { filter: filter.clone(), ..anything.clone() };
     let document = &write(&some, topic.delivery_profile)["properties"]["filter"];
-    let matcher = Matcher::new(topic.input_schema, &[Arc::new(some), Arc::new(anything)]);
+    let matcher = Matcher::new(
+        topic.input_schema,
+        topic.input_schema_mapping.as_ref(),
+        &[Arc::new(some), Arc::new(anything)],
+    );
     let matched = matcher.match_events(&events, NOW);
     let [wanted, all] = [filter, &Filter::default()].map(|of| {
         let of = matched.matches.iter().find(|found| found.subscription.filter == *of);
@@ -69,7 +73,8 @@ fn published(topic: &Topic, filter: &Filter, body: &str) {
         (events.len(), 0),
         "without a filter all are wanted"
     );
-    let filters = Filters::compile(topic.input_schema, [filter]);
+    let filters =
+        Filters::compile(topic.input_schema, topic.input_schema_mapping.as_ref(), [filter]);
     for (position, event) in events.iter().enumerate() {
         let is_wanted = wanted.contains(&position);
         let refusals = filters.refusals(0, filter, event);

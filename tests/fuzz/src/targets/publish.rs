@@ -202,7 +202,8 @@ fn deliver(topic: &Topic, schema: DeliverySchema, events: &[ParsedEvent<'_>]) {
     let subscriptions =
         [None, Some(batching)].map(|batching| Arc::new(subscription(topic, schema, batching)));
     let Matched { matches, unmatched } =
-        Matcher::new(topic.input_schema, &subscriptions).match_events(events, NOW);
+        Matcher::new(topic.input_schema, topic.input_schema_mapping.as_ref(), &subscriptions)
+            .match_events(events, NOW);
     assert_eq!(unmatched, 0, "both want everything");
     let acceptance = Acceptance {
         id: Uuid::from_u128(9),

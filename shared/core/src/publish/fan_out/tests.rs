@@ -58,7 +58,7 @@ fn matches(subscriptions: usize, body: &str) -> Vec<Match> {
     };
     let subscriptions: Vec<_> = (0..subscriptions).map(of).collect();
     let events = event_grid::parse(body.as_bytes(), "/topics/t").expect("events");
-    let matcher = Matcher::new(InputSchema::EventGridSchema, &subscriptions);
+    let matcher = Matcher::new(InputSchema::EventGridSchema, None, &subscriptions);
     let Matched { matches, .. } = matcher.match_events(&events, acceptance().time);
     matches
 }

@@ -56,7 +56,7 @@ fn parcels<'p>(packed: &'p Packed<'_>) -> Vec<Parcel<'p>> {
 }
 
 fn matcher(subscriptions: &[Arc<EventSubscription>]) -> Matcher {
-    Matcher::new(InputSchema::EventGridSchema, subscriptions)
+    Matcher::new(InputSchema::EventGridSchema, None, subscriptions)
 }
 
 fn positions(packed: &Packed<'_>) -> Vec<Vec<usize>> {
@@ -358,7 +358,7 @@ fn trace_table() {
             ..subscription("s")
         };
         let subscriptions = [Arc::new(of_batches)];
-        let matcher = Matcher::new(InputSchema::CloudEventSchemaV1_0, &subscriptions);
+        let matcher = Matcher::new(InputSchema::CloudEventSchemaV1_0, None, &subscriptions);
         let matched = matcher.match_events(&events, ACCEPTANCE.time);
         let acceptance = Acceptance { trace_parent: request, ..ACCEPTANCE };
         let packed = pack(&matched.matches, &events, acceptance, ROOMY);

@@ -14,7 +14,7 @@ use super::{
     values::{Keys, Kind, Text, Value, Values},
 };
 use crate::{
-    event::{ParsedEvent, lookup::PathId},
+    event::{ParsedEvent, lookup::PathId, mapping::InputSchemaMapping},
     topic::InputSchema,
 };
 
@@ -47,9 +47,13 @@ pub enum Refusal<'f> {
 }
 
 impl Filters {
-    /// Compiles the filters of a topic that takes events in that schema.
-    pub fn compile<'f>(schema: InputSchema, filters: impl IntoIterator<Item = &'f Filter>) -> Self {
-        let mut keys = Keys::new(schema);
+    /// Compiles the filters of a topic that takes events in that schema, with that mapping.
+    pub fn compile<'f>(
+        schema: InputSchema,
+        mapping: Option<&InputSchemaMapping>,
+        filters: impl IntoIterator<Item = &'f Filter>,
+    ) -> Self {
+        let mut keys = Keys::new(schema, mapping);
         let (mut of_all_types, mut by_type) = (Vec::new(), HashMap::<_, Vec<usize>>::new());
         let mut compiled = Vec::new();
         for (position, filter) in filters.into_iter().enumerate() {

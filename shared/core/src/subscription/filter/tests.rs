@@ -2,8 +2,15 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    event::{ParsedEvent, cloud_events, event_grid, lookup::WALKS},
+    event::{
+        ParsedEvent, cloud_events,
+        custom::{self, Stamps},
+        event_grid,
+        lookup::WALKS,
+        mapping::InputSchemaMapping,
+    },
     subscription::resource::read_filter,
+    time::Timestamp,
     topic::InputSchema,
 };
 
@@ -19,7 +26,7 @@ fn event_grid(event_type: &str, subject: &str, data: Option<&Value>) -> String {
 }
 
 fn wants(filter: &Filter, schema: InputSchema, events: &[ParsedEvent<'_>]) -> bool {
-    let filters = Filters::compile(schema, [filter]);
+    let filters = Filters::compile(schema, None, [filter]);
     let mut is_wanted = false;
     filters.ask(&events[0], |_| is_wanted = true);
     let refusals = filters.refusals(0, filter, &events[0]);
@@ -341,7 +348,7 @@ fn refusals_name_the_part_and_what_was_found() {
     filter.subject_ends_with = "y".to_owned();
     let body = event_grid("T", "s", Some(&json!({"k": 1.50})));
     let events = event_grid::parse(body.as_bytes(), "/topics/t").expect("events");
-    let filters = Filters::compile(InputSchema::EventGridSchema, [&filter]);
+    let filters = Filters::compile(InputSchema::EventGridSchema, None, [&filter]);
     let found = |index: usize, found: Option<&str>| compiled::Refusal::Advanced {
         index,
         filter: &filter.advanced[index],
@@ -375,7 +382,7 @@ fn each_filter_of_a_topic_answers_for_itself() {
         number("NumberGreaterThan", 5),
         Filter { included_event_types: Some(vec!["T".to_owned()]), ..number("NumberLessThan", 9) },
     ];
-    let filters = Filters::compile(InputSchema::EventGridSchema, &all);
+    let filters = Filters::compile(InputSchema::EventGridSchema, None, &all);
     let body = event_grid("T", "s", Some(&json!({"n": 3})));
     let events = event_grid::parse(body.as_bytes(), "/topics/t").expect("events");
     let mut wanted = Vec::new();
@@ -410,9 +417,57 @@ fn filters_cost_one_walk_over_an_event_however_many_there_are() {
     let body = event_grid("T", "s", Some(&json!({"n1": 3})));
     let events = event_grid::parse(body.as_bytes(), "/topics/t").expect("events");
     for (row, all, want) in table {
-        let filters = Filters::compile(InputSchema::EventGridSchema, &all);
+        let filters = Filters::compile(InputSchema::EventGridSchema, None, &all);
         let before = WALKS.get();
         filters.ask(&events[0], |_| {});
         assert_eq!(WALKS.get() - before, want, "{row}");
+    }
+}
+
+/// What a mapping has is a key by its name in the envelope, and `data` is the event: an event subscription
+/// that was written for Event Grid's schema works on such a topic.
+#[test]
+fn keys_of_a_publishers_own_schema_are_the_mappings_and_its_own() {
+    let mapping: InputSchemaMapping = serde_json::from_value(json!({
+        "id": "orderId", "eventTime": "at", "subject": {"sourceField": "path", "defaultValue": "none"},
+        "eventType": {"sourceField": "kind"}, "dataVersion": {"defaultValue": "2.0"},
+    }))
+    .expect("a mapping");
+    let event = r#"{"orderId":7,"at":"2026-01-02T03:04:05Z","kind":"Placed","subject":"own","total":{"n":3},
+        "data":{"deep":"x"},"topic":"mine"}"#;
+    let filter = |operator: &str, key: &str, values: Value| {
+        advanced(json!([{"operatorType": operator, "key": key, "values": values}]), false)
+    };
+    let table = [
+        ("StringIn", "eventType", json!(["Placed"]), true),
+        ("StringIn", "EventType", json!(["Placed"]), true),
+        ("StringIn", "kind", json!(["Placed"]), true),
+        ("StringIn", "data.kind", json!(["Placed"]), true),
+        ("StringIn", "id", json!(["7"]), true),
+        ("NumberIn", "orderId", json!([7]), true),
+        ("NumberIn", "data.orderId", json!([7]), true),
+        ("StringIn", "subject", json!(["none"]), true),
+        ("StringIn", "subject", json!(["own"]), false),
+        ("StringIn", "data.subject", json!(["own"]), true),
+        ("StringBeginsWith", "eventTime", json!(["2026-01-02"]), true),
+        ("StringIn", "dataVersion", json!(["2.0"]), true),
+        ("NumberIn", "data.total.n", json!([3]), true),
+        ("NumberIn", "total.n", json!([3]), true),
+        ("StringIn", "data.deep", json!(["x"]), true),
+        ("StringIn", "data.data.deep", json!(["x"]), true),
+        ("StringIn", "topic", json!(["mine"]), true),
+        ("StringIn", "data.Kind", json!(["Placed"]), false),
+        ("StringIn", "deep", json!(["x"]), false),
+    ];
+    let now = Timestamp::from_millis(0);
+    for (operator, key, values, want) in table {
+        let stamps = Stamps { now, id: &mut || panic!("it has an id") };
+        let events = custom::parse(event.as_bytes(), "/topics/t", Some(&mapping), stamps);
+        let events = events.expect("an event");
+        let filter = filter(operator, key, values);
+        let filters = Filters::compile(InputSchema::CustomEventSchema, Some(&mapping), [&filter]);
+        let mut is_wanted = false;
+        filters.ask(&events[0], |_| is_wanted = true);
+        assert_eq!(is_wanted, want, "{operator} {key}");
     }
 }

@@ -12,6 +12,7 @@ use crate::{
     event::{
         ParsedEvent,
         lookup::{Found, PathId, Paths, elements, text_of},
+        mapping::InputSchemaMapping,
     },
     topic::InputSchema,
 };
@@ -21,16 +22,25 @@ use crate::{
 pub(super) struct Keys {
     schema: InputSchema,
     paths: Paths,
-    /// The keys whose values are stamped on events that lack them.
+    /// The keys whose values are stamped on events that lack them, and those that a mapping gives.
     stamps: Vec<(PathId, Stamp)>,
+    /// What a mapping of a publisher's own schema gives.
+    mapped: Vec<(&'static str, Stamp)>,
+    /// Keys within `data` of a publisher's own schema, which is the event itself, and where they are
+    /// there.
+    inside: Vec<(PathId, PathId)>,
     /// Attributes of CloudEvents, which count as text even if they are written as numbers.
     attributes: BTreeSet<PathId>,
 }
 
-/// A stamp of Event Grid's schema.
+/// A member of Event Grid's envelope that an event may get from elsewhere.
 #[derive(Clone, Copy, Debug)]
 enum Stamp {
+    Id,
     Topic,
+    Subject,
+    EventType,
+    EventTime,
     DataVersion,
     MetadataVersion,
 }
@@ -107,21 +117,28 @@ impl Pairs {
 }
 
 impl Keys {
-    pub(super) fn new(schema: InputSchema) -> Self {
-        let (stamps, attributes) = (Vec::new(), BTreeSet::new());
-        Self { schema, paths: Paths::default(), stamps, attributes }
+    pub(super) fn new(schema: InputSchema, mapping: Option<&InputSchemaMapping>) -> Self {
+        let mapped = mapping.filter(|_| schema == InputSchema::CustomEventSchema).map(mapped);
+        let (paths, mapped) = (Paths::default(), mapped.unwrap_or_default());
+        let (stamps, inside, attributes) = (Vec::new(), Vec::new(), BTreeSet::new());
+        Self { schema, paths, stamps, mapped, inside, attributes }
     }
 
     /// Registers a key.
     ///
     /// The envelope's names match in any case: Event Grid's documentation writes `Subject` and
     /// `subject`, and CloudEvents has only lower-case names. Names within `data`, and all names of
-    /// a publisher's own schema, are exact.
+    /// a publisher's own schema, are exact. For that, the envelope's names are those that the mapping has,
+    /// and `data` is the event.
     pub(super) fn place(&mut self, key: &str) -> PathId {
         let (first, rest) = key.split_once('.').map_or((key, None), |(a, b)| (a, Some(b)));
         let first = self.envelope_name(first);
-        let rest = rest.into_iter().flat_map(|rest| rest.split('.'));
-        let place = self.paths.add(std::iter::once(&*first).chain(rest));
+        let segments = rest.into_iter().flat_map(|rest| rest.split('.'));
+        let place = self.paths.add(std::iter::once(&*first).chain(segments));
+        if let (InputSchema::CustomEventSchema, "data", Some(rest)) = (self.schema, &*first, rest) {
+            let own = self.paths.add(rest.split('.'));
+            self.inside.push((place, own));
+        }
         if !key.contains('.') {
             self.note_top(place, &first);
         }
@@ -135,7 +152,10 @@ impl Keys {
                 Cow::Borrowed(known.copied().unwrap_or(name))
             }
             InputSchema::CloudEventSchemaV1_0 => Cow::Owned(name.to_ascii_lowercase()),
-            InputSchema::CustomEventSchema => Cow::Borrowed(name),
+            InputSchema::CustomEventSchema => {
+                let known = self.mapped.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+                Cow::Borrowed(known.map_or(name, |(known, _)| known))
+            }
         }
     }
 
@@ -148,7 +168,11 @@ impl Keys {
             InputSchema::CloudEventSchemaV1_0 if name != "data" => {
                 self.attributes.insert(place);
             }
-            InputSchema::CloudEventSchemaV1_0 | InputSchema::CustomEventSchema => {}
+            InputSchema::CustomEventSchema => {
+                let stamp = self.mapped.iter().find(|(mapped, _)| *mapped == name);
+                self.stamps.extend(stamp.map(|(_, stamp)| (place, *stamp)));
+            }
+            InputSchema::CloudEventSchemaV1_0 => {}
         }
     }
 
@@ -156,6 +180,21 @@ impl Keys {
         let cells = std::iter::repeat_with(OnceCell::new).take(self.paths.len()).collect();
         Values { keys: self, event, found: self.paths.walk(&event.text), cells }
     }
+}
+
+/// The members of the envelope that a mapping has.
+fn mapped(mapping: &InputSchemaMapping) -> Vec<(&'static str, Stamp)> {
+    let InputSchemaMapping { id, topic, event_time, event_type, subject, data_version } = mapping;
+    let all = [
+        ("id", id.is_some(), Stamp::Id),
+        ("topic", topic.is_some(), Stamp::Topic),
+        ("eventTime", event_time.is_some(), Stamp::EventTime),
+        ("eventType", !event_type.is_unmapped(), Stamp::EventType),
+        ("subject", !subject.is_unmapped(), Stamp::Subject),
+        ("dataVersion", !data_version.is_unmapped(), Stamp::DataVersion),
+    ];
+    let mapped = all.into_iter().filter(|(_, is_mapped, _)| *is_mapped);
+    mapped.map(|(name, _, stamp)| (name, stamp)).collect()
 }
 
 pub(super) struct Values<'a> {
@@ -176,16 +215,28 @@ impl Values<'_> {
         self.found(place).map(str::to_owned).or_else(stamp)
     }
 
-    /// The JSON text that stands there. A null for which a stamp is delivered is left out.
+    /// The JSON text that stands there. A null for which a stamp is delivered is left out, and so is what
+    /// has the name of a mapped member.
     fn found(&self, place: PathId) -> Option<&str> {
-        let json = self.found.at(place)?;
+        if self.keys.schema == InputSchema::CustomEventSchema && self.stamp(place).is_some() {
+            return None;
+        }
+        let inside = || {
+            let (_, own) = self.keys.inside.iter().find(|(key, _)| *key == place)?;
+            self.found.at(*own)
+        };
+        let json = self.found.at(place).or_else(inside)?;
         (json != "null" || self.stamp(place).is_none()).then_some(json)
     }
 
     fn stamp(&self, place: PathId) -> Option<&str> {
         let (_, stamp) = self.keys.stamps.iter().find(|(stamped, _)| *stamped == place)?;
         Some(match stamp {
+            Stamp::Id => &self.event.id,
             Stamp::Topic => &self.event.source,
+            Stamp::Subject => &self.event.subject,
+            Stamp::EventType => &self.event.event_type,
+            Stamp::EventTime => self.event.mapped_time()?,
             Stamp::DataVersion => &self.event.data_version,
             Stamp::MetadataVersion => "1",
         })

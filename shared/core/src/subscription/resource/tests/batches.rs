@@ -52,7 +52,7 @@ fn what_they_need_is_named() {
     let table = [
         (webhook_with("onBatchFailure", json!("Bisect")), ON_FAILURE, "set maxEventsPerBatch"),
         (webhook_with("partialResults", json!(true)), RESULTS, "set maxEventsPerBatch"),
-        (batched(json!({"onBatchFailure": "bisect"})), ON_FAILURE, "'Whole' or 'Bisect'"),
+        (batched(json!({"onBatchFailure": "halve"})), ON_FAILURE, "'Whole' or 'Bisect'"),
         (batched(json!({"partialResults": "yes"})), RESULTS, "true or false"),
         (queue.clone(), ON_FAILURE, "belongs to WebHook"),
         (queue, RESULTS, "belongs to WebHook"),
