@@ -30,17 +30,17 @@ pub mod verify;
 pub mod wait;
 pub mod watch;
 
-use std::io::Read;
 use std::path::Path;
 
-use anyhow::Context;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::output::text_at;
-use gridpost_ops::{failure::Misuse, given::read_json, lookup::if_there, manage_api::ManageApi};
+use gridpost_ops::{
+    failure::Misuse, files, given::read_json, lookup::if_there, manage_api::ManageApi,
+};
 
 /// An event subscription.
 #[derive(Args, Clone, Debug)]
@@ -98,26 +98,16 @@ where
     })
 }
 
-/// Reads a file, or standard input when it is called `-`.
-fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
-    if path != Path::new("-") {
-        return std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()));
-    }
-    let mut bytes = Vec::new();
-    std::io::stdin().read_to_end(&mut bytes).context("standard input cannot be read")?;
-    Ok(bytes)
-}
-
 /// Reads a JSON document from a file, or from standard input when it is called `-`. Fails with
 /// [`Misuse`] when it is no JSON, or a member stands twice.
 fn read_document(path: &Path) -> anyhow::Result<Value> {
-    read_json(&read_input(path)?)
+    read_json(files::text(path)?.as_bytes())
         .map_err(|problem| Misuse(format!("{} is refused: {problem}", path.display())).into())
 }
 
 /// Reads events from a file, or from standard input when it is called `-`, as the text that they are.
 fn read_events(path: &Path) -> anyhow::Result<Box<RawValue>> {
-    serde_json::from_slice(&read_input(path)?)
+    serde_json::from_str(&files::text(path)?)
         .map_err(|error| Misuse(format!("{} is no JSON document: {error}", path.display())).into())
 }
 

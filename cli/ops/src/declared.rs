@@ -12,14 +12,13 @@ pub mod trial;
 use std::collections::BTreeSet;
 use std::env;
 use std::ffi::OsStr;
-use std::fs;
 use std::path::Path;
 
-use anyhow::Context;
 use serde_json::{Map, Value, json};
 
 use crate::{
     failure::{self, InPart, Misuse, Refusal},
+    files,
     given::read_json,
     manage_api::{ManageApi, Reply},
     output,
@@ -105,8 +104,7 @@ impl Declared {
     /// [`Misuse`] when it is neither. What else is wrong with it is told by [`make`](Self::make), with
     /// what the manage API refuses.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = fs::read_to_string(path);
-        let text = text.with_context(|| format!("{} cannot be read", path.display()))?;
+        let text = files::text(path)?;
         let ending = path.extension().and_then(OsStr::to_str);
         let is_toml = ending == Some("toml");
         let hint = match ending {
@@ -327,6 +325,8 @@ fn of_one(message: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::testkit::FakeApi;
 

@@ -25,6 +25,7 @@ pub mod deployments;
 pub mod doctor;
 pub mod explain;
 pub mod failure;
+pub mod files;
 pub mod given;
 pub mod home;
 pub mod http_client;

@@ -1,14 +1,9 @@
 //! `gridpost doctor`: what AWS would refuse of a plan, before it is applied. Works offline, but for what
 //! the account is asked about: its quotas, and which names are taken in it.
 
-use std::{
-    fmt::Write,
-    fs,
-    io::{self, Read},
-    path::PathBuf,
-};
+use std::{fmt::Write, path::PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
 use serde_json::json;
 
@@ -21,6 +16,7 @@ use gridpost_ops::{
         names::Note,
     },
     failure::Misuse,
+    files,
 };
 
 /// Which plan, and what the account has.
@@ -55,13 +51,13 @@ pub struct DoctorArguments {
 /// Fails with [`Misuse`] when the file is no plan. It also fails when the plan has faults.
 pub async fn run(arguments: &DoctorArguments, output: Output) -> anyhow::Result<()> {
     let path = arguments.plan.display();
-    let text = if arguments.plan.as_os_str() == "-" {
-        let mut text = String::new();
-        io::stdin().read_to_string(&mut text).map(|_| text)
-    } else {
-        fs::read_to_string(&arguments.plan)
-    };
-    let text = text.with_context(|| format!("can't read {path}"))?;
+    let bytes = files::bytes(&arguments.plan)?;
+    if bytes.starts_with(b"PK") {
+        let problem = "is a plan in Terraform's own form, which no other program reads; give \
+                       `terraform show -json FILE`'s output";
+        return Err(Misuse(format!("{path} {problem}")).into());
+    }
+    let text = files::text_of(&arguments.plan, &bytes)?;
     let document = serde_json::from_str(&text)
         .map_err(|error| Misuse(format!("{path} is no JSON: {error}")))?;
     let given = Account {

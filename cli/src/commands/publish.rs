@@ -6,13 +6,11 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json, value::RawValue};
 
-use crate::{
-    commands::read_input,
-    target::{Common, Target},
-};
+use crate::target::{Common, Target};
 use gridpost_ops::{
     clock,
     failure::Misuse,
+    files,
     publish::{Event, InputSchema, count, events_url, post},
 };
 
@@ -113,14 +111,14 @@ async fn key(arguments: &PublishArguments, target: &Target) -> anyhow::Result<St
 
 fn body(arguments: &PublishArguments, schema: InputSchema, id: &str) -> anyhow::Result<Vec<u8>> {
     if let Some(file) = &arguments.file {
-        return read_input(file);
+        return Ok(files::text(file)?.into_bytes());
     }
     let data = match arguments.data.strip_prefix('@') {
-        Some(file) => read_input(Path::new(file))?,
-        None => arguments.data.clone().into_bytes(),
+        Some(file) => files::text(Path::new(file))?,
+        None => arguments.data.clone(),
     };
     let data: &RawValue =
-        serde_json::from_slice(&data).map_err(|err| Misuse(format!("--data is no JSON: {err}")))?;
+        serde_json::from_str(&data).map_err(|err| Misuse(format!("--data is no JSON: {err}")))?;
     let data = data.get();
     let time = clock::now_rfc3339();
     let PublishArguments { event_type, subject, source, .. } = arguments;

@@ -1,12 +1,12 @@
 //! The flags of an endpoint's authentication.
 
-use std::{convert::Infallible, fmt, fs};
+use std::{convert::Infallible, fmt, path::Path};
 
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::members;
-use gridpost_ops::failure::Misuse;
+use gridpost_ops::{failure::Misuse, files};
 
 /// Of each type: the members that stay where flags describe another one of that type.
 const KEPT: [(&str, &[&str]); 3] = [
@@ -24,7 +24,7 @@ pub struct PemFile {
 
 impl PemFile {
     fn read(path: &str) -> Result<Self, Infallible> {
-        let text = fs::read_to_string(path).map_err(|error| error.to_string());
+        let text = files::text(Path::new(path)).map_err(|error| format!("{error:#}"));
         Ok(Self { path: path.to_owned(), text })
     }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// A document that is no plan.
+/// A document that is no plan, or none that can be judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     #[error(
@@ -15,6 +15,16 @@ pub enum PlanError {
          terraform plan -out FILE, then terraform show -json FILE"
     )]
     NoPlan,
+    #[error(
+        "this plan failed (errored): Terraform stopped before all of it was planned, so it says nothing \
+         about the rest; mend what terraform plan says, and make it again"
+    )]
+    Failed,
+    #[error(
+        "this plan is not complete: it leaves resources to a later one (complete is false); plan the whole \
+         configuration, without -target"
+    )]
+    Incomplete,
 }
 
 /// A plan.
@@ -42,6 +52,12 @@ pub struct Resource<'a> {
 impl<'a> Plan<'a> {
     /// Reads a plan.
     pub fn read(document: &'a Value) -> Result<Self, PlanError> {
+        if document["errored"] == true {
+            return Err(PlanError::Failed);
+        }
+        if document["complete"] == false {
+            return Err(PlanError::Incomplete);
+        }
         let root = document.pointer("/planned_values/root_module").ok_or(PlanError::NoPlan)?;
         let configuration = &document["configuration"];
         let mut named = BTreeMap::new();

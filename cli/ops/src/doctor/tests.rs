@@ -274,6 +274,20 @@ fn what_is_no_plan_is_refused() {
     }
 }
 
+/// What Terraform gave up, or put off, says nothing about the rest.
+#[test]
+fn a_plan_that_is_not_whole_is_not_judged() {
+    let of = |member: &str, value: bool| {
+        let mut document = plan();
+        document[member] = json!(value);
+        check(&document, &Account::default()).map(|(resources, _)| resources > 0)
+    };
+    assert_eq!(of("errored", true), Err(PlanError::Failed));
+    assert_eq!(of("errored", false), Ok(true));
+    assert_eq!(of("complete", false), Err(PlanError::Incomplete));
+    assert_eq!(of("complete", true), Ok(true));
+}
+
 #[test]
 fn an_event_subscription_of_a_plan_is_told_of() {
     let of = |name: &str, minutes: u32| {
