@@ -4,7 +4,7 @@
 use anyhow::anyhow;
 use clap::Args;
 
-use crate::target::Common;
+use crate::{output, target::Common};
 use gridpost_ops::{
     given::TimeSpan,
     prober::{ProberOptions, probe},
@@ -49,8 +49,8 @@ pub async fn run(arguments: ProberArguments, common: &Common) -> anyhow::Result<
     match probe.missing() {
         0 => Ok(()),
         missing => Err(anyhow!(
-            "{missing} events were accepted and did not arrive: `gridpost audit` shows what the deployment \
-             knows of them"
+            "accepted and not arrived: {}. `gridpost audit` shows what the deployment knows of that",
+            output::count(missing, "event")
         )),
     }
 }

@@ -6,7 +6,10 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json, value::RawValue};
 
-use crate::target::{Common, Target};
+use crate::{
+    output,
+    target::{Common, Target},
+};
 use gridpost_ops::{
     clock,
     failure::Misuse,
@@ -77,8 +80,9 @@ pub async fn run(arguments: PublishArguments, common: &Common) -> anyhow::Result
         json!({"topic": topic, "url": url, "status": status, "id": id, "events": events});
     common.output.print(&document, |_| match (&id, events) {
         (Some(id), _) => format!("published event {id} to {topic}"),
-        (None, Some(1)) => format!("published 1 event to {topic}"),
-        (None, Some(events)) => format!("published {events} events to {topic}"),
+        (None, Some(events)) => {
+            format!("published {} to {topic}", output::count(events as u64, "event"))
+        }
         (None, None) => format!("published to {topic}"),
     });
     Ok(())

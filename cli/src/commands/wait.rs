@@ -145,7 +145,8 @@ impl WaitArguments {
 
     fn told(&self, counted: Counted) -> String {
         let of = |count, wanted: Option<u64>| match wanted {
-            Some(wanted) => format!("{count} of {wanted}"),
+            Some(wanted) if count <= wanted => format!("{count} of {wanted}"),
+            Some(wanted) => format!("{count} (at least {wanted} waited for)"),
             None => format!("{count}"),
         };
         format!(

@@ -42,7 +42,7 @@ pub fn told(sent: &Value) -> String {
         .collect();
     if !rows.is_empty() {
         text.push_str(&format!(
-            "\nIts filter was not asked. It would not want this event:\n{}",
+            "\nThe event was sent whatever the filter says. The filter would refuse it:\n{}",
             output::columns(&rows)
         ));
     }
@@ -84,8 +84,8 @@ mod tests {
         let sent = json!({"outcome": "Busy", "httpStatusCode": 503, "durationInMs": 41,
             "response": "later", "matches": false,
             "refusedBy": [{"path": "filter.subjectBeginsWith", "message": "no"}]});
-        let want = "Busy (503) after 41 ms; it said: later\nIts filter was not asked. It would not want \
-                    this event:\n  filter.subjectBeginsWith  no";
+        let want = "Busy (503) after 41 ms; it said: later\nThe event was sent whatever the filter \
+                    says. The filter would refuse it:\n  filter.subjectBeginsWith  no";
         assert_eq!(told(&sent), want);
         let sent = json!({"outcome": "TimedOut", "durationInMs": 26000, "refusedBy": []});
         assert_eq!(told(&sent), "TimedOut after 26000 ms");

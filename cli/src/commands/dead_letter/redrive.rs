@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::{Chosen, owners};
 use crate::{
     commands::Whose,
-    output::{self, Output, text_at},
+    output::{self, Output, count, text_at},
 };
 use gridpost_ops::{
     failure::{Misuse, Refusal, chain},
@@ -379,7 +379,7 @@ async fn refused_by(api: &ManageApi, watched: Option<&Whose>, job: &Value) -> Op
 fn show(step: &Step, job: &Value, has_total: &mut bool) {
     let counted = job["counted"].as_u64().unwrap_or(0);
     if job["phase"] == "Counting" {
-        step.detail(&format!("{counted} events counted"));
+        step.detail(&format!("{} counted", count(counted, "event")));
         return;
     }
     if !std::mem::replace(has_total, true) {
@@ -395,13 +395,12 @@ pub(super) fn summary(job: &Value) -> String {
     let target =
         format!("{}/{}", text_at(job, "/target/topic"), text_at(job, "/target/eventSubscription"));
     let (id, status, counted) = (text_at(job, "/id"), text_at(job, "/status"), number("/counted"));
+    let events = count(counted, "event");
     let mut text = match job["dryRun"] == true {
-        true => format!("{status}: a redrive of {whose} would send {counted} events to {target}"),
+        true => format!("{status}: a redrive of {whose} would send {events} to {target}"),
         false => {
             let sent = number("/redriven");
-            format!(
-                "{status}: redrive {id} has sent {sent} of {counted} events of {whose} to {target}"
-            )
+            format!("{status}: redrive {id} has sent {sent} of {events} of {whose} to {target}")
         }
     };
     for (member, what) in [
