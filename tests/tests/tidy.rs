@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use gridpost_core::retry::{
+    health::Durations,
     outcome::Outcome,
     profile::{EndpointKind, ProfileName, Rule},
 };
@@ -200,7 +201,7 @@ fn the_settings_page_has_every_variable() {
 fn the_guide_has_the_rules_of_every_profile() {
     const ALL: [ProfileName; 3] =
         [ProfileName::Basic, ProfileName::Basic2021, ProfileName::Namespace];
-    const NAMED: [u16; 8] = [400, 401, 403, 404, 408, 413, 414, 503];
+    const NAMED: [u16; 11] = [400, 401, 403, 404, 408, 410, 413, 414, 429, 503, 504];
     let page = read(&root().join("docs/event-subscriptions.md"));
     let rule = |name: ProfileName, status, outcome| {
         name.profile().rule(EndpointKind::Webhook, status, outcome)
@@ -211,19 +212,28 @@ fn the_guide_has_the_rules_of_every_profile() {
             Rule::Retry { min_s } if min_s % 60 == 0 => format!("after {} min", min_s / 60),
             Rule::Retry { min_s } => format!("after {min_s} s"),
         });
-        format!("| {label} | {} |", cells.join(" | "))
+        let probation = match Durations::default().of(outcome).map(|wait| wait.as_secs()) {
+            None => "none".to_owned(),
+            Some(seconds) if seconds % 60 == 0 => format!("{} min", seconds / 60),
+            Some(seconds) => format!("{seconds} s"),
+        };
+        format!("| {label} | `{outcome}` | {} | {probation} |", cells.join(" | "))
     };
     let other = Outcome::ServerError;
-    let mut rows: Vec<_> =
-        NAMED.iter().map(|status| row(&format!("`{status}`"), Some(*status), other)).collect();
-    rows.push(row("no answer in 30 s (`TimedOut`)", None, Outcome::TimedOut));
-    rows.push(row("no connection (`SocketError`)", None, Outcome::SocketError));
+    let of_status =
+        |status: &u16| row(&format!("`{status}`"), Some(*status), Outcome::of_status(*status));
+    let mut rows: Vec<_> = NAMED.iter().map(of_status).collect();
+    rows.push(row("no answer in 30 s", None, Outcome::TimedOut));
+    rows.push(row("no connection", None, Outcome::SocketError));
+    rows.push(row("no such host", None, Outcome::ResolutionError));
     rows.push(row("any other, `205` and redirects too", Some(500), other));
     let delivered = |status: &u16| Outcome::of_status(*status) == Outcome::Delivered;
     assert_eq!((200..600).filter(delivered).collect::<Vec<_>>(), [200, 201, 202, 203, 204]);
-    rows.push("| `200` to `204` | delivered | delivered | delivered |".to_owned());
+    let delivered = "| `200` to `204` | `Delivered` | delivered | delivered | delivered | none |";
+    rows.push(delivered.to_owned());
     none(rows.into_iter().filter(|row| !page.contains(row)).collect());
     for status in (205..600).filter(|status| !NAMED.contains(status)) {
+        assert_eq!(Outcome::of_status(status), other, "{status}");
         for name in ALL {
             assert_eq!(rule(name, Some(status), other), rule(name, Some(500), other), "{status}");
         }
