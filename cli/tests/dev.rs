@@ -147,6 +147,9 @@ async fn what_a_file_declares_is_there_and_a_script_waits_for_it() {
         ("status", "topic orders"),
         ("audit", "The ledger balances"),
         ("explain e-1 --topic orders", "Delivered (200)"),
+        ("explain e-1 --topic ORDERS", "Delivered (200)"),
+        ("audit --topic Orders --subscription BILLING", "The ledger balances"),
+        ("subscription show --topic Orders --name bILLING", "billing"),
         ("subscription health", "Healthy"),
     ] {
         let told = code(&place.run(line).await, 0);

@@ -141,6 +141,7 @@ async fn configuration_is_written_under_its_revision() {
     let one = empty("changes").await;
     configuration::a_write_under_an_older_revision_of_a_topic_changes_nothing(&one).await;
     configuration::what_is_deleted_is_gone(&empty("deletions").await).await;
+    configuration::names_are_found_in_any_spelling(&empty("spellings").await).await;
 }
 
 #[tokio::test]

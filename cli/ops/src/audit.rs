@@ -11,7 +11,7 @@ mod waiting;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use gridpost_core::{ledger::Ledger, subscription::SubscriptionKey, time::Timestamp};
+use gridpost_core::{ledger::Ledger, name, subscription::SubscriptionKey, time::Timestamp};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -46,9 +46,13 @@ pub struct AuditOptions {
 }
 
 impl AuditOptions {
+    fn wants_topic(&self, name: &str) -> bool {
+        self.topic.as_ref().is_none_or(|wanted| name::is_same(wanted, name))
+    }
+
     fn wants(&self, key: &SubscriptionKey) -> bool {
-        self.topic.as_ref().is_none_or(|topic| *topic == key.topic)
-            && self.subscription.as_ref().is_none_or(|name| *name == key.name)
+        self.wants_topic(&key.topic)
+            && self.subscription.as_ref().is_none_or(|name| name::is_same(name, &key.name))
     }
 }
 
@@ -140,9 +144,7 @@ async fn with_logs(
     logs::read(target, &mut audit).await?;
     for ledger in [&mut audit.ledger, &mut audit.after, &mut audit.later] {
         ledger.accounts.retain(|(key, _), _| arguments.wants(key));
-        ledger
-            .intakes
-            .retain(|(topic, _), _| arguments.topic.as_ref().is_none_or(|wanted| wanted == topic));
+        ledger.intakes.retain(|(topic, _), _| arguments.wants_topic(topic));
     }
     Ok(audit)
 }
@@ -157,14 +159,15 @@ fn check_names(
     let ledger = &audit.ledger;
     let known = ledger.intakes.keys().map(|(topic, _)| topic.clone());
     let known: BTreeSet<_> = known.chain(topics.iter().cloned()).collect();
-    let has_account = ledger.accounts.keys().any(|(key, _)| key.topic == *topic);
-    if !known.contains(topic) && !has_account {
+    let is_it = |known: &String| name::is_same(known, topic);
+    let has_account = ledger.accounts.keys().any(|(key, _)| is_it(&key.topic));
+    if !known.iter().any(is_it) && !has_account {
         return Err(no_such("topic", topic, &known).into());
     }
     let Some(name) = &arguments.subscription else { return Ok(()) };
     let counted = ledger.accounts.keys().map(|(key, _)| &key.name);
     let names: BTreeSet<_> = counted.chain(audit.batches.keys().map(|key| &key.name)).collect();
-    if names.contains(name) {
+    if names.iter().any(|known| name::is_same(known, name)) {
         return Ok(());
     }
     Err(no_such(&format!("event subscription of {topic}"), name, names).into())

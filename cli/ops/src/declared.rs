@@ -9,11 +9,12 @@ pub mod secrets;
 mod terraform;
 pub mod trial;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::ffi::OsStr;
 use std::path::Path;
 
+use gridpost_core::name;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -126,6 +127,7 @@ impl Declared {
     fn of(document: Value, known: impl Fn(&str) -> Option<String>) -> Self {
         let mut problems = Vec::new();
         let mut topics = Vec::new();
+        let mut names = Names::default();
         for (member, value) in object(document, "the document", &mut problems) {
             if member != "topics" {
                 problems.push(format!("{member}: there is no such member; topics is all there is"));
@@ -133,6 +135,7 @@ impl Declared {
             }
             for (name, document) in object(value, "topics", &mut problems) {
                 let path = format!("topics.{name}");
+                names.add(&path, &mut problems);
                 // An empty document would make the topic all the same, or replace it.
                 if !document.is_object() {
                     problems.push(must_be_object(&path));
@@ -145,6 +148,7 @@ impl Declared {
                 let mut subscriptions = object(own, &path, &mut problems);
                 // Without its secret one is not made at all: the placeholder would be the secret.
                 subscriptions.retain(|name, subscription| {
+                    names.add(&format!("{path}.{name}"), &mut problems);
                     let missing = secrets::fill(subscription, &known);
                     problems.extend(missing.iter().map(|missing| {
                         format!("{path}.{name}: it needs the environment variable {missing}")
@@ -257,6 +261,18 @@ fn with_own_member(problem: String) -> String {
     match problem.ends_with("; members here are kind, properties") {
         true => format!("{problem}, eventSubscriptions"),
         false => problem,
+    }
+}
+
+/// The paths of what a file declares, by their folded form: a second spelling would replace the first.
+#[derive(Default)]
+struct Names(BTreeMap<String, String>);
+
+impl Names {
+    fn add(&mut self, path: &str, problems: &mut Vec<String>) {
+        if let Some(first) = self.0.insert(name::folded(path), path.to_owned()) {
+            problems.push(format!("{path}: it is {first} in another spelling; keep one of them"));
+        }
     }
 }
 
@@ -378,6 +394,33 @@ mod tests {
             assert!(refused.is::<Misuse>(), "{name}");
             assert_eq!(refused.to_string().contains("ends with .toml"), is_told, "{name}");
         }
+    }
+
+    #[test]
+    fn another_spelling_is_no_other_name() {
+        let document = json!({"topics": {
+            "Orders": {"eventSubscriptions": {"Billing": {}, "audit": {}, "bILLING": {}}},
+            "orders": {"eventSubscriptions": {"AUDIT": {}}},
+            "other": {"eventSubscriptions": {"billing": {}}},
+        }});
+        let told = Declared::of(document, |_| None).problems;
+        let twice = |path: &str, first: &str| {
+            format!("{path}: it is {first} in another spelling; keep one of them")
+        };
+        assert_eq!(
+            told,
+            [
+                twice(
+                    "topics.Orders.eventSubscriptions.bILLING",
+                    "topics.Orders.eventSubscriptions.Billing"
+                ),
+                twice("topics.orders", "topics.Orders"),
+                twice(
+                    "topics.orders.eventSubscriptions.AUDIT",
+                    "topics.Orders.eventSubscriptions.audit"
+                ),
+            ]
+        );
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@ mod testkit;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gridpost_core::time::Timestamp;
+use gridpost_core::{name, time::Timestamp};
 use serde_json::{Value, json, value::RawValue};
 
 use self::dead_letters::{may_have_dead_letter, verdicts_on_dead_letter};
@@ -126,7 +126,7 @@ fn may_wait<'a>(
         let mut all = verdicts.into_iter().flatten();
         all.any(|one| one["eventSubscription"] == name && one["matches"] == false)
     };
-    let is_known = |name: &str| deliveries.iter().any(|found| found.name == name);
+    let is_known = |name: &str| deliveries.iter().any(|found| name::is_same(&found.name, name));
     let names = names.iter().map(String::as_str);
     names.filter(|name| !is_known(name) && !is_refused(name)).collect()
 }
@@ -197,7 +197,7 @@ fn by_delivery(
     for line in lines {
         let key = match (line.subscription(), line.text("delivery.id")) {
             (Some((topic, name)), Some(id))
-                if topic == arguments.topic && line.has_event(&arguments.id) =>
+                if name::is_same(topic, &arguments.topic) && line.has_event(&arguments.id) =>
             {
                 (name.to_owned(), id.to_owned())
             }
@@ -211,7 +211,8 @@ fn by_delivery(
 impl Told {
     /// What the event subscriptions want that no log line tells of, by their names.
     pub fn others(&self) -> impl Iterator<Item = (&str, &str)> {
-        let is_known = |name: &str| self.deliveries.iter().any(|found| found.name == name);
+        let is_known =
+            |name: &str| self.deliveries.iter().any(|found| name::is_same(&found.name, name));
         let others = self.names.iter().filter(move |name| !is_known(name));
         others.filter_map(|name| Some((name.as_str(), self.filters.get(name)?.as_str())))
     }

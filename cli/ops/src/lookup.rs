@@ -1,6 +1,6 @@
 //! Whether what is named exists, and what is said where it does not.
 
-use gridpost_core::time::Timestamp;
+use gridpost_core::{name, time::Timestamp};
 use serde_json::Value;
 
 use crate::{
@@ -41,16 +41,18 @@ pub async fn check_exists(
 ) -> anyhow::Result<()> {
     let topics = api.topics().await?;
     let topics: Vec<_> = topics.iter().map(|topic| text_at(topic, "/name")).collect();
-    if let Some(topic) = topic.filter(|topic| !topics.contains(topic)) {
+    if let Some(topic) = topic.filter(|topic| !topics.iter().any(|it| name::is_same(it, topic))) {
         return Err(no_such("topic", topic, topics).into());
     }
     let Some(subscription) = subscription else { return Ok(()) };
     let mut known = Vec::new();
-    for topic in topics.into_iter().filter(|name| topic.is_none_or(|wanted| wanted == *name)) {
+    for topic in
+        topics.into_iter().filter(|name| topic.is_none_or(|wanted| name::is_same(wanted, name)))
+    {
         let found = api.subscriptions(topic).await?;
         known.extend(found.iter().map(|one| text_at(one, "/name").to_owned()));
     }
-    match known.iter().any(|name| name == subscription) {
+    match known.iter().any(|name| name::is_same(name, subscription)) {
         true => Ok(()),
         false => Err(no_such("event subscription", subscription, known).into()),
     }

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use gridpost_core::name;
 use serde_json::Value;
 
 use crate::{
@@ -50,8 +51,8 @@ impl Filter {
         let (topic, name) = line.subscription().unwrap_or_default();
         let outcome = line.text("outcome").unwrap_or_default();
         (line.is_attempt() || line.is_end())
-            && self.topic.as_ref().is_none_or(|wanted| wanted == topic)
-            && self.name.as_ref().is_none_or(|wanted| wanted == name)
+            && self.topic.as_ref().is_none_or(|wanted| name::is_same(wanted, topic))
+            && self.name.as_ref().is_none_or(|wanted| name::is_same(wanted, name))
             && (self.outcome.is_empty() || self.outcome.iter().any(|wanted| wanted == outcome))
             && !(self.failed && outcome == "Delivered" && !line.is_late_success())
     }

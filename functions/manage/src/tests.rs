@@ -7,6 +7,7 @@ mod deliveries;
 mod gate;
 mod health;
 mod letters;
+mod names;
 mod openapi;
 mod pages;
 mod parked;

@@ -59,7 +59,8 @@ resource "aws_lambda_invocation" "removal" {
   function_name   = var.manage_function_name
   lifecycle_scope = "CRUD"
   input           = jsonencode(merge(local.of, { terraform = "remove" }))
-  triggers        = local.of
+  # Another spelling names the same event subscription, which must not be removed.
+  triggers = { topic = lower(var.topic), name = lower(var.name) }
 
   lifecycle {
     create_before_destroy = true

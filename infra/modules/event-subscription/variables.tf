@@ -13,7 +13,7 @@ variable "manage_function_name" {
 }
 
 variable "topic" {
-  description = "Topic that the event subscription belongs to, 3 to 50 letters, digits and hyphens. It must exist. Changing it replaces the event subscription."
+  description = "Topic that the event subscription belongs to, 3 to 50 letters, digits and hyphens. It must exist. Changing more than its case replaces the event subscription."
   type        = string
   nullable    = false
 
@@ -24,7 +24,7 @@ variable "topic" {
 }
 
 variable "name" {
-  description = "Name of the event subscription, 2 to 64 letters, digits and hyphens. Changing it replaces the event subscription."
+  description = "Name of the event subscription, 2 to 64 letters, digits and hyphens. Changing more than its case replaces the event subscription."
   type        = string
   nullable    = false
 

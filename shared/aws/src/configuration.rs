@@ -7,6 +7,8 @@
 //! | a topic's access keys | `KEYS#<topic>` | `keys` | ingest, manage |
 //! | a topic's name, for lists | `TOPICS` | the name | manage |
 //!
+//! Names in keys are folded: see [`gridpost_core::name`].
+//!
 //! Each topic has a partition of its own, so that traffic to one does not affect another. IAM
 //! restricts the other functions to keys that begin with `TOPIC#`.
 //!
@@ -28,6 +30,7 @@ use aws_sdk_dynamodb::{
 };
 use futures::future::try_join_all;
 use gridpost_core::{
+    name,
     subscription::{EventSubscription, SubscriptionKey},
     topic::{AccessKeys, Change, Topic},
 };
@@ -114,7 +117,7 @@ impl ConfigurationTable {
         if let Some(after) = after {
             query = query
                 .key_condition_expression("pk = :pk AND sk > :after")
-                .expression_attribute_values(":after", text(after));
+                .expression_attribute_values(":after", text(name::folded(after)));
         }
         let limit = i32::try_from(most).unwrap_or(i32::MAX);
         let mut pages = query.limit(limit).into_paginator().send();
@@ -228,7 +231,7 @@ impl ConfigurationTable {
         let put = Put::builder()
             .table_name(&self.table.name)
             .item("pk", text(TOPICS))
-            .item("sk", text(&topic.name))
+            .item("sk", text(name::folded(&topic.name)))
             .build();
         put.map(|put| TransactWriteItem::builder().put(put).build()).map_err(unbuilt)
     }
@@ -291,7 +294,8 @@ impl TopicStore for ConfigurationTable {
             .condition_expression(UNCHANGED)
             .expression_attribute_values(":revision", number(topic.revision))
             .expression_attribute_values(":created", number(topic.created_at.as_millis()));
-        let all = [unchanged, of(keys_pk(&topic.name), KEYS), of(TOPICS.to_owned(), &topic.name)];
+        let listed = of(TOPICS.to_owned(), &name::folded(&topic.name));
+        let all = [unchanged, of(keys_pk(&topic.name), KEYS), listed];
         let writes = all.into_iter().map(|delete| {
             delete.build().map(|delete| TransactWriteItem::builder().delete(delete).build())
         });
@@ -314,13 +318,13 @@ impl SubscriptionStore for ConfigurationTable {
         topic: &Topic,
         subscription: &EventSubscription,
     ) -> Result<Saved, PortError> {
-        let written = Change::Written(subscription.key.name.clone());
+        let written = Change::written(&subscription.key.name);
         self.write_with(topic, vec![self.put(topic, subscription)?], [written]).await
     }
 
     async fn delete(&self, topic: &Topic, names: &[String]) -> Result<Saved, PortError> {
         let writes = names.iter().map(|name| self.deletion(topic, name));
-        let deleted = names.iter().cloned().map(Change::Deleted);
+        let deleted = names.iter().map(|name| Change::deleted(name));
         self.write_with(topic, writes.collect::<Result<_, _>>()?, deleted).await
     }
 }
@@ -339,15 +343,15 @@ fn lost_a_race<R>(error: &SdkError<TransactWriteItemsError, R>) -> bool {
 }
 
 fn topic_pk(topic: &str) -> String {
-    format!("TOPIC#{topic}")
+    format!("TOPIC#{}", name::folded(topic))
 }
 
 fn keys_pk(topic: &str) -> String {
-    format!("KEYS#{topic}")
+    format!("KEYS#{}", name::folded(topic))
 }
 
 fn subscription_sk(name: &str) -> String {
-    format!("{SUBSCRIPTION}{name}")
+    format!("{SUBSCRIPTION}{}", name::folded(name))
 }
 
 fn json(value: &impl Serialize) -> Result<String, PortError> {

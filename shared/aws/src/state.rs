@@ -231,7 +231,7 @@ fn delivery_pk(id: Uuid) -> String {
 }
 
 fn health_pk(key: &SubscriptionKey, uid: Uuid) -> String {
-    format!("HEALTH#{key}#{uid}")
+    format!("HEALTH#{}#{uid}", key.folded())
 }
 
 fn rate_pk(uid: Uuid, minute: i64) -> String {
@@ -244,7 +244,7 @@ fn publish_pk(key: &RecordKey) -> String {
 }
 
 fn redrive_pk(of: &SubscriptionKey) -> String {
-    format!("REDRIVE#{of}")
+    format!("REDRIVE#{}", of.folded())
 }
 
 fn listeners_pk(queue: Queue) -> String {

@@ -9,6 +9,7 @@
 pub mod document;
 pub mod error;
 pub mod gateway;
+pub mod name;
 pub mod pem;
 pub mod secret;
 pub mod terminal;

@@ -9,7 +9,13 @@ pub mod resource;
 pub mod signing;
 pub mod validation;
 
-use std::{fmt, num::NonZeroU32, sync::Arc};
+use std::{
+    cmp::Ordering,
+    fmt,
+    hash::{Hash, Hasher},
+    num::NonZeroU32,
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 use url::{Origin, Url};
@@ -18,6 +24,7 @@ use uuid::Uuid;
 use crate::{
     endpoint::arn::Arn,
     event::DeliverySchema,
+    name,
     retry::{self, health::ProbationPolicy, policy::RetryPolicy, profile::EndpointKind},
     secret::Secret,
     time::Timestamp,
@@ -31,11 +38,46 @@ pub use pause::Pauses;
 pub use signing::Signing;
 pub use validation::Validation;
 
-/// The unique name of an event subscription in a deployment.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+/// The unique name of an event subscription in a deployment, spelled as it was created. Keys that
+/// differ only in case are equal: see [`crate::name`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SubscriptionKey {
     pub topic: String,
     pub name: String,
+}
+
+impl SubscriptionKey {
+    /// Returns both names as the keys of stores have them.
+    pub fn folded(&self) -> String {
+        format!("{}/{}", name::folded(&self.topic), name::folded(&self.name))
+    }
+}
+
+impl PartialEq for SubscriptionKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for SubscriptionKey {}
+
+impl PartialOrd for SubscriptionKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for SubscriptionKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let topics = name::compare(&self.topic, &other.topic);
+        topics.then_with(|| name::compare(&self.name, &other.name))
+    }
+}
+
+impl Hash for SubscriptionKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.folded().hash(state);
+    }
 }
 
 impl fmt::Display for SubscriptionKey {

@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The schema version of the tables, in `user_version`.
-const FORM: i64 = 1;
+const FORM: i64 = 2;
 
 /// The name of the database in its folder.
 const FILE: &str = "gridpost.sqlite";

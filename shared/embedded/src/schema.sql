@@ -1,4 +1,4 @@
--- The tables of form 1. What is a document is JSON, as DynamoDB has it on AWS.
+-- The tables of form 2. What is a document is JSON, as DynamoDB has it on AWS.
 
 -- A name with a number or a text: how often the folder was opened, the time, how far wake has come.
 CREATE TABLE notes (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -28,7 +28,7 @@ CREATE INDEX waiting ON states (waiting_for, place) WHERE waiting_for IS NOT NUL
 CREATE INDEX expiring_states ON states (expires_at);
 
 CREATE TABLE healths (
-    subscription TEXT NOT NULL,
+    subscription TEXT NOT NULL COLLATE NOCASE,
     uid BLOB NOT NULL,
     revision INTEGER NOT NULL,
     expires_at INTEGER,
@@ -52,24 +52,29 @@ CREATE TABLE parked (
     PRIMARY KEY (minute, part, id)
 );
 
+-- Names of topics and event subscriptions are found in any spelling.
 CREATE TABLE topics (
-    name TEXT PRIMARY KEY,
+    name TEXT PRIMARY KEY COLLATE NOCASE,
     revision INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
     changes TEXT NOT NULL,
     document TEXT NOT NULL
 );
-CREATE TABLE access_keys (topic TEXT PRIMARY KEY, revision INTEGER NOT NULL, document TEXT NOT NULL);
+CREATE TABLE access_keys (
+    topic TEXT PRIMARY KEY COLLATE NOCASE,
+    revision INTEGER NOT NULL,
+    document TEXT NOT NULL
+);
 CREATE TABLE subscriptions (
-    topic TEXT NOT NULL,
-    name TEXT NOT NULL,
+    topic TEXT NOT NULL COLLATE NOCASE,
+    name TEXT NOT NULL COLLATE NOCASE,
     revision INTEGER NOT NULL,
     document TEXT NOT NULL,
     PRIMARY KEY (topic, name)
 );
 
 CREATE TABLE redrives (
-    subscription TEXT NOT NULL,
+    subscription TEXT NOT NULL COLLATE NOCASE,
     id BLOB NOT NULL,
     revision INTEGER NOT NULL,
     expires_at INTEGER NOT NULL,
@@ -97,4 +102,4 @@ CREATE TABLE labels (
 CREATE TABLE payloads (name TEXT PRIMARY KEY, written_at INTEGER NOT NULL, object BLOB NOT NULL);
 CREATE INDEX old_payloads ON payloads (written_at);
 
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;

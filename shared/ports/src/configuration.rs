@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use crate::{Clock, Configuration, Dice, PortError, TopicKeys};
 use gridpost_core::{
+    name,
     publish::matching::Matcher,
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
@@ -49,9 +50,9 @@ impl TopicSnapshot {
         })
     }
 
-    /// The event subscription of that name.
+    /// The event subscription of that name, in any spelling.
     pub fn subscription(&self, name: &str) -> Option<&Arc<EventSubscription>> {
-        self.subscriptions.iter().find(|subscription| subscription.key.name == name)
+        self.subscriptions.iter().find(|subscription| name::is_same(&subscription.key.name, name))
     }
 }
 
@@ -144,8 +145,8 @@ impl ConfigurationCache {
         self
     }
 
-    /// The topic with its event subscriptions, or `None` if there is no such topic: as they were
-    /// [`Limits::fresh_for`] ago, or since.
+    /// The topic of that name, in any spelling, with its event subscriptions, or `None` if there is
+    /// no such topic: as they were [`Limits::fresh_for`] ago, or since.
     /// Fails if the table can't be read, and what is in memory is too old.
     pub async fn topic(&self, name: &str) -> Result<Option<Arc<TopicSnapshot>>, PortError> {
         self.topic_at_least(name, Revision::default()).await
@@ -203,6 +204,7 @@ impl ConfigurationCache {
         suits: impl Fn(&CachedTopic) -> bool,
         not_before: Timestamp,
     ) -> Result<CachedTopic, PortError> {
+        let name = &name::folded(name);
         loop {
             let (began_at, reading) = {
                 let mut memory = self.memory();
@@ -251,7 +253,7 @@ impl ConfigurationCache {
         now: Timestamp,
         error: PortError,
     ) -> Result<Arc<TopicSnapshot>, PortError> {
-        let kept = self.memory().get(name);
+        let kept = self.memory().get(&name::folded(name));
         let usable = kept.filter(|kept| now.since(kept.read_at) < self.limits.stale_for);
         usable.and_then(|kept| kept.snapshot).ok_or(error)
     }

@@ -1,5 +1,5 @@
 //! Topics and event subscriptions as they are stored: what the data plane reads, and what the resource API
-//! writes.
+//! writes. All names are found in any spelling: see [`gridpost_core::name`].
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -14,10 +14,10 @@ use crate::{PortError, Saved};
 /// The stored topics and event subscriptions, as the data plane reads them.
 #[async_trait]
 pub trait Configuration: Send + Sync {
-    /// The topic of that name. Strongly consistent.
+    /// The topic of that name, in any spelling. Strongly consistent.
     async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError>;
 
-    /// All event subscriptions of a topic, in the order of their names. Strongly consistent.
+    /// All event subscriptions of a topic, in the order of their folded names. Strongly consistent.
     async fn subscriptions(&self, topic: &str) -> Result<Vec<EventSubscription>, PortError> {
         Ok(self.written(topic, None).await?.into_iter().map(|(one, _)| one).collect())
     }
@@ -61,7 +61,7 @@ pub trait TopicKeys: Send + Sync {
 /// Every write names the revision that it is based on, and fails if that has changed since.
 #[async_trait]
 pub trait TopicStore: Send + Sync {
-    /// The first `most` topics by name, from the start or after the name `after`. Strongly
+    /// The first `most` topics by folded name, from the start or after the name `after`. Strongly
     /// consistent.
     async fn topics(&self, after: Option<&str>, most: usize) -> Result<Vec<Topic>, PortError>;
 

@@ -15,6 +15,7 @@ use std::{
 use async_trait::async_trait;
 use futures::future::join_all;
 use gridpost_core::{
+    name,
     secret::Secret,
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
@@ -51,7 +52,7 @@ struct Stored {
 
 impl Stored {
     fn put(&self, name: &str, number: u64, subscriptions: &[(&str, u128)]) {
-        let written = subscriptions.iter().map(|(name, _)| Change::Written((*name).to_owned()));
+        let written = subscriptions.iter().map(|(name, _)| Change::written(name));
         let before = Topic { name: name.to_owned(), revision: number - 1, ..fixtures::topic() };
         let topic = before.next(written);
         let subscription = |(name, uid): &(&str, u128)| {
@@ -103,7 +104,8 @@ impl Configuration for Stored {
         names: Option<&BTreeSet<&str>>,
     ) -> Result<Vec<(EventSubscription, u64)>, PortError> {
         let is_asked_for = |one: &EventSubscription| {
-            names.is_none_or(|names| names.contains(one.key.name.as_str()))
+            let is_it = |name: &&str| name::is_same(name, &one.key.name);
+            names.is_none_or(|names| names.iter().any(is_it))
         };
         let found = || {
             let topics = self.topics();

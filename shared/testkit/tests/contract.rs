@@ -158,6 +158,7 @@ async fn configuration_is_written_under_its_revision() {
     let tables = || Deployment::at(NOW).tables;
     configuration::a_write_under_an_older_revision_of_a_topic_changes_nothing(&*tables()).await;
     configuration::what_is_deleted_is_gone(&*tables()).await;
+    configuration::names_are_found_in_any_spelling(&*tables()).await;
     configuration::topics_are_listed_by_name(&*tables()).await;
 }
 

@@ -48,8 +48,8 @@ pub(super) async fn add_waiting(
 ) -> anyhow::Result<BTreeSet<String>> {
     let topics: BTreeSet<_> =
         api.topics().await?.iter().map(|topic| text_at(topic, "/name").to_owned()).collect();
-    let wanted = |topic: &String| arguments.topic.as_ref().is_none_or(|wanted| wanted == topic);
-    let wanted: Vec<_> = topics.iter().filter(|topic| wanted(topic)).cloned().collect();
+    let wanted: Vec<_> =
+        topics.iter().filter(|topic| arguments.wants_topic(topic)).cloned().collect();
     let mut failing = Vec::new();
     let mut lists = stream::iter(wanted).map(|topic| of_topic(api, topic)).buffered(AT_ONCE);
     while let Some((batches, waiting)) = lists.try_next().await? {

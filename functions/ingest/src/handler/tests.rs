@@ -373,6 +373,25 @@ async fn an_authorizer_of_api_gateway_stands_for_keys() {
     }
 }
 
+/// Topics are found in any spelling, and events name them as they were created. Behind an authorizer
+/// of API Gateway only the first spelling opens a topic: a policy that denies it by name must hold.
+#[tokio::test(start_paused = true)]
+async fn a_topic_is_found_in_any_spelling() {
+    for (name, with_keys, behind_gateway) in
+        [("orders", 200, 200), ("Orders", 200, 404), ("ORDERS", 200, 404), ("0rders", 404, 404)]
+    {
+        let path = format!("/topics/{name}/api/events");
+        let keyed = with(to(&path, request(&events(1, 1))), "aeg-sas-key", "c2Vjb25k");
+        let mut world = World::new(stored());
+        assert_eq!(world.publish(&keyed).await.status().as_u16(), with_keys, "{name}");
+        let accepted = world.counts().iter().any(|it| it == "PublishSuccessCount Topic=orders 1");
+        assert_eq!(accepted, with_keys == 200, "{name}: {:?}", world.counts());
+        world.context.authorization = Authorization::Gateway(Authorizer::Iam);
+        let signed = Request { authorizer: Some(Authorizer::Iam), ..keyed };
+        assert_eq!(world.publish(&signed).await.status().as_u16(), behind_gateway, "{name}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_nobody_wants_is_accepted_and_counted() {
     let mut stored = stored();

@@ -370,9 +370,9 @@ pub(super) async fn source(context: &Context, key: &SubscriptionKey) -> Result<S
         return Err(Reply::conflict("properties.deadLetterDestination", message));
     };
     Ok(Source {
-        subscription: key.clone(),
+        subscription: subscription.key.clone(),
         bucket: destination.bucket.clone(),
-        folder: folder_path(destination, key, topic.delivery_profile),
+        folder: folder_path(destination, &subscription.key, topic.delivery_profile),
         schema: subscription.delivery_schema,
     })
 }

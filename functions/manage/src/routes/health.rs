@@ -2,6 +2,7 @@
 
 use futures::future::try_join_all;
 use gridpost_core::{
+    name,
     retry::{
         Rules,
         health::{Cause, Health, Probe},
@@ -39,7 +40,7 @@ pub(super) async fn reset(context: &Context, key: &SubscriptionKey) -> Answer {
             return answer(context, &topic, &subscription, &health).await;
         };
         if context.healths.save(key, subscription.endpoint_uid(), &next).await? == Saved::Written {
-            tracing::info!(subscription = %key, "the health of its endpoint was reset");
+            tracing::info!(subscription = %subscription.key, "the health of its endpoint was reset");
             return answer(context, &topic, &subscription, &next).await;
         }
         context.back_off().await;
@@ -74,7 +75,9 @@ pub(super) async fn list(context: &Context, topic: &str, page: &Page) -> Answer 
     let topic = topics::existing(context, topic).await?;
     // At most 500, in the order of their names.
     let all = context.configuration.subscriptions(&topic.name).await?;
-    let behind = |one: &&EventSubscription| page.after.as_ref().is_none_or(|at| one.key.name > *at);
+    let behind = |one: &&EventSubscription| {
+        page.after.as_ref().is_none_or(|at| name::compare(&one.key.name, at).is_gt())
+    };
     let some: Vec<_> = all.iter().filter(behind).take(page.most() + 1).collect();
     let mut found = Vec::new();
     for together in some[..some.len().min(page.most())].chunks(AT_ONCE) {

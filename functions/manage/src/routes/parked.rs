@@ -14,6 +14,7 @@ use gridpost_core::{
     },
     document::{Code, Object, Problems},
     error::chain,
+    name,
     retry::EndReason,
 };
 use gridpost_ports::{Outgoing, ParkedCursor, PortError, Saved};
@@ -69,7 +70,7 @@ struct Chosen {
 impl Chosen {
     fn has(&self, one: &One) -> bool {
         let is = |wanted: &Option<String>, found: &str| {
-            wanted.as_deref().is_none_or(|wanted| wanted == found)
+            wanted.as_deref().is_none_or(|wanted| name::is_same(wanted, found))
         };
         self.ids.as_ref().is_none_or(|ids| ids.contains(&one.parked.id.to_string()))
             && is(&self.topic, &one.topic)

@@ -51,7 +51,10 @@ async fn change(
         let is_same = pauses == subscription.pauses;
         // A watch of its own for each change: what closes an older one can't remove it.
         let etag = if is_same { subscription.etag } else { context.dice.id() };
-        context.parking.park(&Parked::watch(key, subscription.uid, etag, now)).await?;
+        context
+            .parking
+            .park(&Parked::watch(&subscription.key, subscription.uid, etag, now))
+            .await?;
         if is_same {
             // It may be another caller who has just changed it, and has not waited yet.
             context.until_seen().await;
@@ -69,7 +72,7 @@ async fn change(
                 return Err(error.into());
             }
         }
-        subscriptions::log(key, verb);
+        subscriptions::log(&subscription.key, verb);
         context.until_seen().await;
         return Ok(Reply::ok(standing(context, &subscription)));
     }

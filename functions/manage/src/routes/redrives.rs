@@ -54,6 +54,7 @@ struct Asked {
 pub(super) async fn start(context: &Context, key: &SubscriptionKey, input: &Value) -> Answer {
     let source = dead_letters::source(context, key).await?;
     let (_, own) = subscriptions::existing(context, key).await?;
+    let key = &own.key;
     let now = context.clock.now();
     let base = Job {
         id: context.dice.id(),

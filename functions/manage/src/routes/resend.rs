@@ -49,7 +49,7 @@ pub(super) async fn resend(context: &Context, key: &SubscriptionKey, id: Uuid) -
             context.back_off().await;
             continue;
         }
-        tracing::info!(delivery.id = %id, subscription = %key, "an attempt was asked for now");
+        tracing::info!(delivery.id = %id, subscription = %subscription.key, "an attempt was asked for now");
         let health = context.healths.load(key, subscription.endpoint_uid()).await?;
         // What waits for its endpoint comes back spread over some time.
         let until = health.until().map_or(was_due, |until| was_due.max(until + SPREAD_MAX));

@@ -4,6 +4,7 @@ use std::{fmt::Display, time::Duration};
 
 use gridpost_core::{
     delivery::resource_check::{self, Obstacle},
+    name,
     secret::Secret,
     subscription::{
         Endpoint, EventSubscription, ProvisioningState, Resource, SubscriptionKey, Validation,
@@ -44,7 +45,9 @@ pub(super) async fn list(context: &Context, topic: &str, page: &Page) -> Answer 
     let topic = topics::existing(context, topic).await?;
     // At most 500, in the order of their names.
     let all = context.configuration.subscriptions(&topic.name).await?;
-    let behind = |one: &&EventSubscription| page.after.as_ref().is_none_or(|at| one.key.name > *at);
+    let behind = |one: &&EventSubscription| {
+        page.after.as_ref().is_none_or(|at| name::compare(&one.key.name, at).is_gt())
+    };
     let some = all.iter().filter(behind).take(page.most() + 1);
     let found = some.map(|one| (one.key.name.as_str(), document(context, &topic, one)));
     let url = format!("{}{}/eventSubscriptions", context.settings.manage_url, topic.id());
@@ -91,7 +94,7 @@ pub(super) async fn rotate_secret(
         // Rotated once more, the new secret would be the previous one, and the one that endpoints have
         // would be gone.
         if stored_by(&own, Some(&subscription), |stored| stored.etag).is_some() {
-            return Ok(rotated(context, key, &signing).await);
+            return Ok(rotated(context, &subscription.key, &signing).await);
         }
         let signing = signing.rotated(new, context.clock.machine() + overlap);
         let etag = context.dice.id();
@@ -102,7 +105,7 @@ pub(super) async fn rotate_secret(
             context.back_off().await;
             continue;
         }
-        return Ok(rotated(context, key, &signing).await);
+        return Ok(rotated(context, &subscription.key, &signing).await);
     }
     Err(Reply::too_many_changes())
 }
@@ -139,6 +142,10 @@ pub(super) async fn write(
         // The topic first: its revision then covers what is read after it.
         let topic = topics::existing(context, &key.topic).await?;
         let existing = context.subscriptions.subscription(key).await?;
+        let key = &existing.as_ref().map_or_else(
+            || SubscriptionKey { topic: topic.name.clone(), name: key.name.clone() },
+            |existing| existing.key.clone(),
+        );
         if let Some((is_new, stored)) = stored_by(&own, existing.as_ref(), |one| one.etag) {
             return Ok(written(context, &topic, stored, is_new).await);
         }
@@ -255,12 +262,12 @@ pub(super) async fn delete(
         };
         precondition.check(Some(existing.etag))?;
         asked_for = Some(existing.uid);
-        let names = [key.name.clone()];
+        let names = [existing.key.name.clone()];
         if context.subscriptions.delete(&topic, &names).await? == Saved::Conflict {
             context.back_off().await;
             continue;
         }
-        log(key, "deleted");
+        log(&existing.key, "deleted");
         context.until_seen().await;
         return Ok(Reply::deleted());
     }

@@ -113,6 +113,7 @@ pub(super) async fn delete(context: &Context, name: &str, precondition: &Precond
         };
         match saved {
             Saved::Written if names.is_empty() => {
+                let name = &topic.name;
                 tracing::info!(topic.name = %name, "topic {name} deleted");
                 context.until_seen().await;
                 return Ok(Reply::deleted());
@@ -145,6 +146,7 @@ pub(super) async fn regenerate_key(context: &Context, name: &str, document: &Val
             context.back_off().await;
             continue;
         }
+        let name = &topic.name;
         tracing::info!(topic.name = %name, "key {} of topic {name} regenerated", index + 1);
         context.until_seen().await;
         return Ok(Reply::ok(resource::write_keys(&keys)));

@@ -64,7 +64,7 @@ pub(super) async fn send(
     let took = context.clock.now().since(began_at);
     let by = subscription.authentication.as_deref();
     let (steps, advice) = probe::explain(is_tls, by, &met, probed.failure.as_ref(), took);
-    tracing::info!(subscription = %key, outcome = %met.outcome, status = met.status, "test event sent");
+    tracing::info!(subscription = %subscription.key, outcome = %met.outcome, status = met.status, "test event sent");
     let mut document = verdict;
     document["delivery"] = json!(delivery.id);
     document["outcome"] = json!(met.outcome);
@@ -127,8 +127,7 @@ pub(super) async fn explain(
 ) -> Answer {
     let event = given(input, event)?;
     let topic = topics::existing(context, topic).await?;
-    let mut all = context.configuration.subscriptions(&topic.name).await?;
-    all.sort_by(|one, other| one.key.name.cmp(&other.key.name));
+    let all = context.configuration.subscriptions(&topic.name).await?;
     let all: Vec<_> = all.into_iter().map(Arc::new).collect();
     let explained = publish::explain::explain(&topic, &all, event, context.clock.now());
     explained.map(Reply::ok).map_err(unpublishable)

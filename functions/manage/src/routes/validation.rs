@@ -64,7 +64,7 @@ pub(super) async fn complete(context: &Context, key: &SubscriptionKey, sent: &Se
                     context.back_off().await;
                     continue;
                 }
-                super::subscriptions::log(key, "validated");
+                super::subscriptions::log(&validated.key, "validated");
             }
         }
         context.until_seen().await;

@@ -128,9 +128,11 @@ impl<'a> Token<'a> {
     }
 }
 
-/// Whether a path begins with these whole segments. The colon of `:publish` also ends one.
+/// Whether a path begins with these whole segments, in any case, as topics' names are found. The
+/// colon of `:publish` also ends one.
 fn begins(path: &str, head: &str) -> bool {
-    path.strip_prefix(head).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', ':']))
+    let Some((start, rest)) = path.split_at_checked(head.len()) else { return false };
+    start.eq_ignore_ascii_case(head) && (rest.is_empty() || rest.starts_with(['/', ':']))
 }
 
 /// The time of an expiry, UTC unless it says otherwise: as Python writes it (with a space or a `T`,
@@ -262,7 +264,8 @@ mod tests {
             ("https://a.example/prod", true),
             ("https://a.example/topics/order", false),
             ("https://a.example/topics/orders2", false),
-            ("https://a.example/topics/Orders/api/events", false),
+            ("https://a.example/topics/Orders/API/events", true),
+            ("https://a.example/topics/ORDER", false),
             ("https://a.example/topics/orders/api/events/more", false),
             ("https://a.example/topics/orders:publish", false),
             ("https://a.example/api/events", false),

@@ -8,11 +8,13 @@ use std::collections::{BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+use crate::name;
+
 /// Most changes kept. A name has at most 64 characters, so that they and a topic's document usually
 /// fit one read unit of 4 KB.
 const CHANGES_MAX: usize = 16;
 
-/// One change.
+/// One change. Names are folded: see [`crate::name`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Change {
@@ -37,11 +39,23 @@ pub struct Changes {
     after: u64,
 }
 
-/// The changes since an earlier revision.
+/// The changes since an earlier revision, with folded names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangesSince<'c> {
     pub names: BTreeSet<&'c str>,
     pub keys: bool,
+}
+
+impl Change {
+    /// Returns the change that creates or changes the event subscription of that name.
+    pub fn written(name: &str) -> Self {
+        Self::Written(name::folded(name))
+    }
+
+    /// Returns the change that deletes it.
+    pub fn deleted(name: &str) -> Self {
+        Self::Deleted(name::folded(name))
+    }
 }
 
 impl Changes {

@@ -207,7 +207,7 @@ impl SubscriptionStore for Tables {
         subscription: &EventSubscription,
     ) -> Result<Saved, PortError> {
         let name = subscription.key.name.clone();
-        let step = Step::of(topic, [Change::Written(name.clone())])?;
+        let step = Step::of(topic, [Change::written(&name)])?;
         let document = json(WRITING, subscription)?;
         self.write_with(step, move |connection, step| {
             let put = "INSERT OR REPLACE INTO subscriptions (topic, name, revision, document) \
@@ -219,7 +219,7 @@ impl SubscriptionStore for Tables {
     }
 
     async fn delete(&self, topic: &Topic, names: &[String]) -> Result<Saved, PortError> {
-        let step = Step::of(topic, names.iter().cloned().map(Change::Deleted))?;
+        let step = Step::of(topic, names.iter().map(|name| Change::deleted(name)))?;
         let names = names.to_vec();
         self.write_with(step, move |connection, step| {
             let delete = "DELETE FROM subscriptions WHERE topic = ?1 AND name = ?2";

@@ -131,6 +131,10 @@ async fn configuration_is_written_under_its_revision() {
         let tables = world.stores.tables();
         configuration::what_is_deleted_is_gone(&*tables).await;
     }
+    for world in World::both() {
+        let tables = world.stores.tables();
+        configuration::names_are_found_in_any_spelling(&*tables).await;
+    }
 }
 
 #[tokio::test]

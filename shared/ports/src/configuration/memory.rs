@@ -33,7 +33,7 @@ impl Flight {
     }
 }
 
-/// Topics by name.
+/// Topics by folded name.
 #[derive(Default)]
 pub(super) struct Memory {
     topics: HashMap<String, Entry>,

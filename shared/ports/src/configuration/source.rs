@@ -7,6 +7,7 @@ use std::{
 
 use futures::future::try_join;
 use gridpost_core::{
+    name,
     subscription::EventSubscription,
     topic::{AccessKeys, Topic},
 };
@@ -104,14 +105,14 @@ impl Source {
         }
         let found = self.configuration.written(&topic.name, names.as_ref()).await?;
         let revisions: BTreeMap<_, _> =
-            found.iter().map(|(one, revision)| (one.key.name.as_str(), *revision)).collect();
+            found.iter().map(|(one, revision)| (name::folded(&one.key.name), *revision)).collect();
         let is_asked_for = |name: &str| names.as_ref().is_none_or(|names| names.contains(name));
         if !topic.changes.are_in(is_asked_for, |name| revisions.get(name).copied()) {
             return Ok(None);
         }
         let read = found.into_iter().map(|(one, _)| Arc::new(one));
         let mut all: Vec<_> = kept.into_iter().chain(read).collect();
-        all.sort_by(|one, other| one.key.name.cmp(&other.key.name));
+        all.sort_by(|one, other| one.key.cmp(&other.key));
         Ok(Some(all))
     }
 }
@@ -123,5 +124,5 @@ enum CachedKeys {
 }
 
 fn is_kept(one: &EventSubscription, changed: &BTreeSet<&str>) -> bool {
-    !changed.contains(one.key.name.as_str())
+    !changed.contains(name::folded(&one.key.name).as_str())
 }

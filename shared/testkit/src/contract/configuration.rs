@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use gridpost_core::{
-    subscription::EventSubscription,
+    subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
     topic::{Change, Topic},
 };
@@ -101,6 +101,50 @@ where
     assert_eq!(tables.topic("t").await.expect("an answer"), None);
     assert_eq!(tables.keys("t").await.expect("an answer"), None);
     assert_eq!(tables.topics(None, 10).await.expect("topics"), []);
+}
+
+/// A topic and its event subscriptions are found, replaced and deleted in any spelling; what comes
+/// back has the spelling that was written.
+pub async fn names_are_found_in_any_spelling<T>(tables: &T)
+where
+    T: TopicStore + TopicKeys + SubscriptionStore + Configuration,
+{
+    let keys = fixtures::access_keys();
+    let save = async |topic: &Topic| {
+        TopicStore::save(tables, topic, Some(&keys)).await.expect("an answer")
+    };
+    let topic = new_topic("Orders-EU");
+    assert_eq!(save(&topic).await, Saved::Written);
+    assert_eq!(save(&new_topic("orders-eu")).await, Saved::Conflict, "there is one");
+    let stored = read(tables, "ORDERS-eu").await;
+    assert_eq!(stored.name, "Orders-EU");
+    assert_eq!(tables.keys("oRDERS-EU").await.expect("keys"), Some((keys.clone(), 1)));
+    let of = |name: &str| {
+        let key = SubscriptionKey { topic: "Orders-EU".to_owned(), name: name.to_owned() };
+        EventSubscription { key, ..fixtures::subscription(name) }
+    };
+    for name in ["Billing", "audit", "Copy"] {
+        assert_eq!(
+            write(tables, &read(tables, "Orders-EU").await, &of(name)).await,
+            Saved::Written
+        );
+    }
+    let names = async |topic: &str, names: Option<&BTreeSet<&str>>| -> Vec<String> {
+        let found = tables.written(topic, names).await.expect("an answer");
+        found.into_iter().map(|(one, _)| one.key.name).collect()
+    };
+    assert_eq!(names("orders-EU", None).await, ["audit", "Billing", "Copy"], "by folded names");
+    assert_eq!(names("orders-EU", Some(&BTreeSet::from(["BILLING"]))).await, ["Billing"]);
+    let other = SubscriptionKey { topic: "orders-eu".to_owned(), name: "bILLING".to_owned() };
+    let found = tables.subscription(&other).await.expect("an answer").expect("it is there");
+    assert_eq!(found.key.to_string(), "Orders-EU/Billing");
+    let topic = read(tables, "orders-eu").await;
+    let deleted = SubscriptionStore::delete(tables, &topic, &["BILLING".to_owned()]).await;
+    assert_eq!(deleted.expect("an answer"), Saved::Written);
+    assert_eq!(names("Orders-EU", None).await, ["audit", "Copy"]);
+    let listed = tables.topics(Some("oRDERS"), 10).await.expect("topics");
+    assert_eq!(listed.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["Orders-EU"]);
+    assert_eq!(tables.topics(Some("oRDERS-eu"), 10).await.expect("topics"), []);
 }
 
 /// Topics are listed by name, some at a time.

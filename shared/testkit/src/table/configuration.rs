@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use gridpost_core::{
+    name,
     subscription::{EventSubscription, SubscriptionKey},
     topic::{
         AccessKeys,
-        Change::{self, Deleted, Keys, Written},
+        Change::{self, Keys},
         Topic,
     },
 };
@@ -19,7 +20,7 @@ use crate::fixtures;
 impl Items {
     /// Moves a topic to its next revision, made by these changes. Returns its number.
     fn move_on(&mut self, topic: &str, changes: impl IntoIterator<Item = Change>) -> Option<u64> {
-        let topic = self.topics.get_mut(topic)?;
+        let topic = self.topics.get_mut(&name::folded(topic))?;
         *topic = topic.next(changes);
         Some(topic.revision)
     }
@@ -33,25 +34,25 @@ impl Tables {
     /// Replaces a topic and its event subscriptions.
     pub fn configure(&self, topic: Topic, subscriptions: Vec<EventSubscription>) {
         let mut items = self.items();
-        let before = items.topics.get(&topic.name);
+        let before = items.topics.get(&name::folded(&topic.name));
         let before = before.filter(|before| before.created_at == topic.created_at);
         let (revision, changes) =
             before.map(|before| (before.revision, before.changes.clone())).unwrap_or_default();
-        let gone = items.subscriptions.keys().filter(|key| key.topic == topic.name);
-        let gone = gone.map(|key| Deleted(key.name.clone()));
-        let written = subscriptions.iter().map(|one| Written(one.key.name.clone()));
+        let gone = items.subscriptions.keys().filter(|key| name::is_same(&key.topic, &topic.name));
+        let gone = gone.map(|key| Change::deleted(&key.name));
+        let written = subscriptions.iter().map(|one| Change::written(&one.key.name));
         let all: Vec<_> = gone.chain(written).chain([Keys]).collect();
         let topic = Topic { revision, changes, ..topic }.next(all);
-        items.subscriptions.retain(|key, _| key.topic != topic.name);
+        items.subscriptions.retain(|key, _| !name::is_same(&key.topic, &topic.name));
         subscriptions.iter().for_each(|subscription| items.put(subscription, topic.revision));
-        items.topics.insert(topic.name.clone(), topic);
+        items.topics.insert(name::folded(&topic.name), topic);
     }
 
     /// Gives a topic other access keys than [`fixtures::access_keys`].
     pub fn give_keys(&self, topic: &str, keys: AccessKeys) {
         let mut items = self.items();
         let revision = items.move_on(topic, [Keys]).unwrap_or_default();
-        items.keys.insert(topic.to_owned(), (keys, revision));
+        items.keys.insert(name::folded(topic), (keys, revision));
     }
 
     /// Changes an event subscription, if it exists.
@@ -65,8 +66,8 @@ impl Tables {
     /// Creates or replaces an event subscription.
     pub fn write_subscription(&self, subscription: &EventSubscription) {
         let mut items = self.items();
-        let name = subscription.key.name.clone();
-        let revision = items.move_on(&subscription.key.topic, [Written(name)]);
+        let SubscriptionKey { topic, name } = &subscription.key;
+        let revision = items.move_on(topic, [Change::written(name)]);
         items.put(subscription, revision.unwrap_or_default());
     }
 
@@ -74,7 +75,7 @@ impl Tables {
     pub fn delete_subscription(&self, key: &SubscriptionKey) {
         let mut items = self.items();
         if items.subscriptions.remove(key).is_some() {
-            items.move_on(&key.topic, [Deleted(key.name.clone())]);
+            items.move_on(&key.topic, [Change::deleted(&key.name)]);
         }
     }
 }
@@ -82,7 +83,7 @@ impl Tables {
 #[async_trait]
 impl Configuration for Tables {
     async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError> {
-        Ok(self.items().topics.get(name).cloned())
+        Ok(self.items().topics.get(&name::folded(name)).cloned())
     }
 
     async fn written(
@@ -92,7 +93,8 @@ impl Configuration for Tables {
     ) -> Result<Vec<(EventSubscription, u64)>, PortError> {
         let items = self.items();
         let is_asked_for = |key: &SubscriptionKey| {
-            key.topic == topic && names.is_none_or(|names| names.contains(key.name.as_str()))
+            let is_named = |name: &&str| name::is_same(name, &key.name);
+            name::is_same(&key.topic, topic) && names.is_none_or(|names| names.iter().any(is_named))
         };
         let found = items.subscriptions.iter().filter(|(key, _)| is_asked_for(key));
         Ok(found.map(|(_, written)| written.clone()).collect())
@@ -103,8 +105,9 @@ impl Configuration for Tables {
 impl TopicKeys for Tables {
     async fn keys(&self, topic: &str) -> Result<Option<(AccessKeys, u64)>, PortError> {
         let items = self.items();
-        let Some(found) = items.topics.get(topic) else { return Ok(None) };
-        let given = items.keys.get(topic).cloned();
+        let topic = name::folded(topic);
+        let Some(found) = items.topics.get(&topic) else { return Ok(None) };
+        let given = items.keys.get(&topic).cloned();
         Ok(Some(given.unwrap_or_else(|| (fixtures::access_keys(), found.revision))))
     }
 }

@@ -1,9 +1,12 @@
 //! The tables as the resource API reads and writes them: every write names the revision of the
 //! topic that it is based on.
 
+use std::cmp::Ordering;
+
 use async_trait::async_trait;
 use gridpost_core::{
     delivery::state::{DeliveryState, DeliveryStatus},
+    name,
     retry::health::Health,
     subscription::{EventSubscription, SubscriptionKey},
     topic::{AccessKeys, Change, Topic},
@@ -34,9 +37,10 @@ impl Tables {
     /// Deletes a topic and its event subscriptions, as another caller would.
     pub fn forget_topic(&self, name: &str) {
         let mut items = self.items();
-        items.topics.remove(name);
-        items.keys.remove(name);
-        items.subscriptions.retain(|key, _| key.topic != name);
+        let name = name::folded(name);
+        items.topics.remove(&name);
+        items.keys.remove(&name);
+        items.subscriptions.retain(|key, _| !name::is_same(&key.topic, &name));
     }
 
     /// Replaces a state, with its revision.
@@ -55,7 +59,7 @@ impl Tables {
         write: impl FnOnce(&mut Items) -> Result<(), PortError>,
     ) -> Result<Saved, PortError> {
         let mut items = self.items();
-        let is_as_it_was = match items.topics.get(&topic.name) {
+        let is_as_it_was = match items.topics.get(&name::folded(&topic.name)) {
             None => topic.revision == 0,
             Some(stored) => {
                 (stored.revision, stored.created_at) == (topic.revision, topic.created_at)
@@ -83,7 +87,7 @@ fn next_revision(
 ) -> Result<u64, PortError> {
     let Topic { revision, changes, .. } = topic.next(changes);
     let next = Topic { revision, changes, ..stored(topic)? };
-    items.topics.insert(topic.name.clone(), next);
+    items.topics.insert(name::folded(&topic.name), next);
     Ok(revision)
 }
 
@@ -91,7 +95,9 @@ fn next_revision(
 impl TopicStore for Tables {
     async fn topics(&self, after: Option<&str>, most: usize) -> Result<Vec<Topic>, PortError> {
         let items = self.items();
-        let behind = items.topics.values().filter(|it| after.is_none_or(|at| *it.name > *at));
+        let is_behind =
+            |it: &&Topic| after.is_none_or(|at| name::compare(&it.name, at) == Ordering::Greater);
+        let behind = items.topics.values().filter(is_behind);
         Ok(behind.take(most).cloned().collect())
     }
 
@@ -99,7 +105,7 @@ impl TopicStore for Tables {
         self.write(topic, |items| {
             let revision = next_revision(items, topic, keys.map(|_| Change::Keys))?;
             if let Some(keys) = keys {
-                items.keys.insert(topic.name.clone(), (keys.clone(), revision));
+                items.keys.insert(name::folded(&topic.name), (keys.clone(), revision));
             }
             Ok(())
         })
@@ -107,11 +113,12 @@ impl TopicStore for Tables {
 
     async fn delete(&self, topic: &Topic) -> Result<Saved, PortError> {
         self.write(topic, |items| {
-            if items.subscriptions.keys().any(|key| key.topic == topic.name) {
+            if items.subscriptions.keys().any(|key| name::is_same(&key.topic, &topic.name)) {
                 return Err(self.refuse("a topic was deleted before its event subscriptions"));
             }
-            items.topics.remove(&topic.name);
-            items.keys.remove(&topic.name);
+            let name = name::folded(&topic.name);
+            items.topics.remove(&name);
+            items.keys.remove(&name);
             Ok(())
         })
     }
@@ -133,7 +140,7 @@ impl SubscriptionStore for Tables {
     ) -> Result<Saved, PortError> {
         let next = stored(subscription)?;
         let saved = self.write(topic, |items| {
-            let written = Change::Written(subscription.key.name.clone());
+            let written = Change::written(&subscription.key.name);
             let revision = next_revision(items, topic, [written])?;
             items.subscriptions.insert(subscription.key.clone(), (next, revision));
             Ok(())
@@ -150,7 +157,7 @@ impl SubscriptionStore for Tables {
             return Err(self.refuse("a transaction was to delete more than it takes"));
         }
         self.write(topic, |items| {
-            next_revision(items, topic, names.iter().cloned().map(Change::Deleted))?;
+            next_revision(items, topic, names.iter().map(|name| Change::deleted(name)))?;
             for name in names {
                 let key = SubscriptionKey { topic: topic.name.clone(), name: name.clone() };
                 items.subscriptions.remove(&key);
