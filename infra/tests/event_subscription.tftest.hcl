@@ -72,6 +72,27 @@ run "the_document_is_asked_about_and_then_written_as_it_stands" {
   }
 }
 
+run "another_spelling_of_its_names_replaces_nothing" {
+  command = plan
+
+  module {
+    source = "./modules/event-subscription"
+  }
+
+  variables {
+    topic = "Shop"
+    name  = "BILLING"
+  }
+
+  assert {
+    condition = (
+      aws_lambda_invocation.removal.triggers == tomap({ topic = "shop", name = "billing" })
+      && jsondecode(aws_lambda_invocation.removal.input).name == "BILLING"
+    )
+    error_message = "removed by ${jsonencode(aws_lambda_invocation.removal)}"
+  }
+}
+
 run "secrets_join_the_document_that_is_sent_and_no_other" {
   command = plan
 
