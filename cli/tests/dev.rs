@@ -21,6 +21,8 @@ use tokio::{
 
 #[path = "dev/beside.rs"]
 mod beside;
+#[path = "dev/terminal.rs"]
+mod terminal;
 
 /// Far longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
