@@ -60,7 +60,10 @@ mod tests {
     fn what_controls_a_terminal_is_written_by_its_number() {
         let table = [
             ("plain, é and \u{1f600}\n", "plain, é and \u{1f600}\n"),
-            ("\u{1f469}\u{200d}\u{1f4bb} می\u{200c}خواهم", "\u{1f469}\u{200d}\u{1f4bb} می\u{200c}خواهم"),
+            (
+                "\u{1f469}\u{200d}\u{1f4bb} می\u{200c}خواهم",
+                "\u{1f469}\u{200d}\u{1f4bb} می\u{200c}خواهم",
+            ),
             ("x\u{1b}[1A\u{1b}[2Kfine", "x\\u001b[1A\\u001b[2Kfine"),
             ("\u{1b}]0;title\u{7}", "\\u001b]0;title\\u0007"),
             ("\u{9b}2J\u{9d}8;;http://e\u{9c}", "\\u009b2J\\u009d8;;http://e\\u009c"),

@@ -13,6 +13,7 @@ use super::{
     reader::{self, Object, Shape},
     required, string,
 };
+use crate::name;
 
 /// The data for stamping and conversion that [`ParsedEvent`] lacks.
 #[derive(Debug)]
@@ -93,14 +94,16 @@ fn is_number(value: &RawValue) -> bool {
 /// Optional members, for which null means absent.
 const NULLABLE: [&str; 3] = ["topic", "dataVersion", "metadataVersion"];
 
-/// An event's text without the nulls that leave a member out, its id a string.
-fn rewritten(text: &str) -> String {
+/// An event's text without the nulls that leave a member out, its id a string, its topic as it was
+/// created.
+fn rewritten(text: &str, topic_id: &str) -> String {
     let members = reader::members(text).unwrap_or_default();
     let is_left_out =
         |name: &str, value: &RawValue| NULLABLE.contains(&name) && value.get() == "null";
     let members = members.iter().filter(|(name, value)| !is_left_out(name, value));
     let members = members.map(|(name, value)| match &**name {
         "id" if is_number(value) => format!(r#""id":"{value}""#),
+        "topic" => format!(r#""topic":{}"#, json_string(topic_id)),
         name => format!("{}:{value}", json_string(name)),
     });
     format!("{{{}}}", members.collect::<Vec<_>>().join(","))
@@ -116,7 +119,7 @@ fn event<'a>(object: Object<'a>, topic_id: &'a str) -> Result<ParsedEvent<'a>, V
     let subject = required(given.subject, "subject")?;
     let event_type = required(given.event_type, "eventType")?;
     let event_time = required(given.event_time, "eventTime")?;
-    must_equal(given.topic, "topic", topic_id)?;
+    let topic = must_equal(given.topic, "topic", topic_id)?;
     must_equal(given.metadata_version, "metadataVersion", METADATA_VERSION)?;
     let data_version = given.data_version.map(|value| string(value, "dataVersion")).transpose()?;
     Ok(ParsedEvent {
@@ -125,8 +128,11 @@ fn event<'a>(object: Object<'a>, topic_id: &'a str) -> Result<ParsedEvent<'a>, V
         event_type: filled_string(event_type, "eventType")?,
         source: Cow::Borrowed(topic_id),
         data_version: data_version.unwrap_or_default(),
-        text: match nulls_given || given.id.is_some_and(is_number) {
-            true => Cow::Owned(rewritten(object.text)),
+        text: match nulls_given
+            || given.id.is_some_and(is_number)
+            || topic.is_some_and(|topic| topic != topic_id)
+        {
+            true => Cow::Owned(rewritten(object.text, topic_id)),
             false => Cow::Borrowed(object.text),
         },
         form: Form::EventGrid(Envelope {
@@ -144,13 +150,16 @@ fn event<'a>(object: Object<'a>, topic_id: &'a str) -> Result<ParsedEvent<'a>, V
 /// The only metadata version there is.
 const METADATA_VERSION: &str = "1";
 
-/// A member that the service stamps: if it is given, it must equal the stamp.
-fn must_equal(value: Option<&RawValue>, member: &str, want: &str) -> Result<(), Violation> {
-    match value.map(|value| string(value, member)).transpose()? {
-        Some(given) if given != want => {
-            Err(Violation::new(member, format!("must be \"{want}\" or left out")))
-        }
-        _ => Ok(()),
+/// Reads a member that the service stamps: if it is given, it must equal the stamp, in any spelling.
+fn must_equal<'a>(
+    value: Option<&'a RawValue>,
+    member: &str,
+    want: &str,
+) -> Result<Option<Cow<'a, str>>, Violation> {
+    let given = value.map(|value| string(value, member)).transpose()?;
+    match given.as_ref().is_none_or(|given| name::is_same(given, want)) {
+        true => Ok(given),
+        false => Err(Violation::new(member, format!("must be \"{want}\" or left out"))),
     }
 }
 
