@@ -61,8 +61,18 @@ impl<'e> Event<'e> {
         Some(Self { schema, event, values, texts })
     }
 
-    /// The value at a key, for that operator.
+    /// The value at a key, for that operator. The data of a publisher's own event is the event itself,
+    /// unless it has `data`.
     fn at(&self, operator: &str, key: &str) -> Option<Value> {
+        let inside = || {
+            let is_own = self.schema == InputSchema::CustomEventSchema;
+            let rest = key.strip_prefix("data.").filter(|_| is_own)?;
+            self.at_path(operator, rest)
+        };
+        self.at_path(operator, key).or_else(inside)
+    }
+
+    fn at_path(&self, operator: &str, key: &str) -> Option<Value> {
         let mut names = key.split('.');
         let first = self.envelope_name(names.next().expect("a name"));
         let is_in_the_envelope = !key.contains('.');
