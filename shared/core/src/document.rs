@@ -1,6 +1,7 @@
 //! Reads JSON documents of the resource API member by member, so that every problem is listed at
 //! once, each with its path and the rule that it breaks.
 
+pub(crate) mod azure;
 mod merge;
 mod parse;
 
@@ -91,21 +92,6 @@ impl Problems {
     /// The problems, at most 100 of them.
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
         self.listed.iter()
-    }
-
-    /// The same, with paths relative to the object at `path`.
-    #[must_use]
-    pub fn inside(mut self, path: &str) -> Self {
-        for problem in &mut self.listed {
-            // A member with an odd name is in brackets, without a dot.
-            let inner = problem.path.strip_prefix(path).and_then(|rest| {
-                rest.strip_prefix('.').or(Some(rest).filter(|rest| rest.starts_with('[')))
-            });
-            if let Some(inner) = inner.map(str::to_owned) {
-                problem.path = inner;
-            }
-        }
-        self
     }
 
     /// The value, if it was read whole and without a problem.
@@ -206,10 +192,11 @@ impl<'d> Object<'d> {
     ) {
         self.asked.insert(name, false);
         let value = self.members.get(name).filter(|value| !value.is_null());
-        if value.is_some_and(|value| !asks_for_nothing(value)) {
-            let rule = format!("is not supported yet by this deployment; {instead}");
-            problems.add(Code::NotSupportedYet, self.path_of(name), rule);
-        }
+        let Some(value) = value.filter(|value| !asks_for_nothing(value)) else { return };
+        let found = value.as_str().map(|text| format!("{}, which is ", quoted(text)));
+        let found = found.unwrap_or_default();
+        let rule = format!("is {found}not supported yet by this deployment; {instead}");
+        problems.add(Code::NotSupportedYet, self.path_of(name), rule);
     }
 
     /// The value of a member that has no default; `what` names it.
@@ -258,21 +245,15 @@ impl<'d> Object<'d> {
         self.required(name, what, problems).and_then(|_| self.text(name, problems))
     }
 
-    /// A member that is `true` or `false`, by default `false`. Microsoft's own samples write it as a
-    /// string, too, in any case.
+    /// A member that is `true` or `false`, by default `false`.
     pub fn flag(&mut self, name: &'static str, problems: &mut Problems) -> bool {
         let path = self.path_of(name);
-        match self.value(name) {
-            None => false,
-            Some(Value::Bool(flag)) => *flag,
-            Some(Value::String(text)) if text.eq_ignore_ascii_case("true") => true,
-            Some(Value::String(text)) if text.eq_ignore_ascii_case("false") => false,
-            Some(other) => {
-                let rule = format!("must be true or false (default false), but is {}", kind(other));
-                problems.add(Code::WrongType, path, rule);
-                false
-            }
-        }
+        let Some(value) = self.value(name) else { return false };
+        flag(value).unwrap_or_else(|| {
+            let rule = format!("must be true or false (default false), but is {}", kind(value));
+            problems.add(Code::WrongType, path, rule);
+            false
+        })
     }
 
     /// A member that is a whole number in a range, or its default. A value that breaks the rule is
@@ -341,6 +322,16 @@ impl<'d> Object<'d> {
                 problems.add(Code::UnknownMember, self.path_of(name), rule);
             }
         }
+    }
+}
+
+/// A boolean. Microsoft's own samples write it as a string, too, in any case.
+pub fn flag(value: &Value) -> Option<bool> {
+    match value {
+        Value::Bool(flag) => Some(*flag),
+        Value::String(text) if text.eq_ignore_ascii_case("true") => Some(true),
+        Value::String(text) if text.eq_ignore_ascii_case("false") => Some(false),
+        _ => None,
     }
 }
 

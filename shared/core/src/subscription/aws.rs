@@ -54,9 +54,12 @@ impl ResourceKind {
         ("SqsQueue", Self::SqsQueue),
     ];
 
-    /// The kind of that name in documents.
+    /// The kind of that name in documents, in any case.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|(known, _)| *known == name).map(|(_, kind)| kind)
+        Self::ALL
+            .into_iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .map(|(_, kind)| kind)
     }
 
     pub fn name(self) -> &'static str {

@@ -17,7 +17,7 @@ mod write;
 
 use std::{num::NonZeroU32, sync::Arc};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::{
@@ -25,7 +25,11 @@ use super::{
     EventSubscription, Filter, Pauses, ProvisioningState, Signing, SubscriptionKey, Validation,
 };
 use crate::{
-    document::{self, Code, Object, Problem, Problems, name_of, quoted, text},
+    document::{
+        self, Code, Object, Problem, Problems,
+        azure::{self, Form},
+        name_of, quoted, text,
+    },
     endpoint::Allowed,
     event::DeliverySchema,
     retry::{health::ProbationPolicy, policy::RetryPolicy, profile::ProfileName},
@@ -41,6 +45,9 @@ pub use write::{base_url, delivery_attributes, full_url, write};
 
 /// The resource type that documents carry.
 pub const TYPE: &str = "Gridpost/topics/eventSubscriptions";
+
+/// Event Grid's other form of a destination.
+const WITH_IDENTITY: &str = "deliveryWithResourceIdentity";
 
 const LABELS_MAX: usize = 50;
 
@@ -203,10 +210,34 @@ pub fn read_filter(properties: &Value) -> Result<Filter, Problems> {
 }
 
 /// Reads an event subscription's document.
+///
+/// Documents as Azure's tools print them are read like those of the resource API: without
+/// `properties`, with what only reads have.
 pub fn read(document: &Value, context: &Context<'_>) -> Result<Settings, Problems> {
+    let is_flat = |members: &Map<String, Value>| {
+        ["destination", namespace::DELIVERY, WITH_IDENTITY]
+            .iter()
+            .any(|it| members.contains_key(*it))
+    };
+    form(document, is_flat).read(|document| read_whole(document, context))
+}
+
+/// The document in the one form that is read.
+fn form(document: &Value, is_flat: impl FnOnce(&Map<String, Value>) -> bool) -> Form<'_> {
+    let mut form = Form::of(document, &[], is_flat);
+    for parent in ["/properties", "/properties/deliveryConfiguration/push"] {
+        form.wrap(&format!("{parent}/destination"), &["endpointType"]);
+        let attributes = format!("{parent}/destination/properties/deliveryAttributeMappings");
+        form.wrap_each(&attributes, &["name", "type"]);
+        form.wrap(&format!("{parent}/deadLetterDestination"), &["endpointType"]);
+    }
+    form
+}
+
+fn read_whole(document: &Value, context: &Context<'_>) -> Result<Settings, Problems> {
     let mut problems = Problems::default();
     let settings = Object::root(document, &mut problems).and_then(|mut root| {
-        root.ignore(&["id", "name", "type", "systemData", "etag"]);
+        azure::read_envelope(&mut root, &mut problems);
         let what = "an object with the destination of the events";
         let properties = root.required_object("properties", what, &mut problems);
         let settings =
@@ -289,7 +320,7 @@ fn refuse_nameless(of: BatchFailure, schema: DeliverySchema, problems: &mut Prob
 /// Refuses Event Grid's alternative forms of the same parts.
 fn refuse_other_forms(properties: &mut Object<'_>, problems: &mut Problems) {
     let forms = [
-        ("deliveryWithResourceIdentity", "write the endpoint into destination"),
+        (WITH_IDENTITY, "write the endpoint into destination"),
         ("deadLetterWithResourceIdentity", "write the bucket into deadLetterDestination"),
     ];
     for (name, instead) in forms {

@@ -1,6 +1,8 @@
 //! Topics as documents of the resource API: `{"kind", "properties": {…}}`, with a default for
 //! everything.
 
+mod azure;
+
 use std::ops::RangeInclusive;
 
 use serde_json::{Value, json};
@@ -75,14 +77,21 @@ pub fn check_name(name: &str) -> Result<(), Problem> {
 }
 
 /// Reads a topic's document.
+///
+/// Documents as Azure's tools print them are read like those of the resource API: without
+/// `properties`, with what only reads have.
 pub fn read(document: &Value) -> Result<Settings, Problems> {
+    azure::form(document).read(read_whole)
+}
+
+fn read_whole(document: &Value) -> Result<Settings, Problems> {
     let mut problems = Problems::default();
     let settings = Object::root(document, &mut problems).map(|mut root| {
-        root.ignore(&["id", "name", "type", "systemData", "etag"]);
-        let kind = root.choice("kind", &KINDS, Some("custom"), &mut problems);
+        azure::read_root(&mut root, &mut problems);
+        let kind = azure::kind(&mut root, document, &mut problems);
         let properties = root.object("properties", &mut problems);
         root.finish(&mut problems);
-        settings(kind.unwrap_or(Kind::Custom), properties, &mut problems)
+        settings(kind, properties, &mut problems)
     });
     problems.or(settings)
 }
@@ -94,15 +103,17 @@ pub fn read_patch(patch: &Value, existing: &Topic) -> Result<Settings, Problems>
     if Object::root(patch, &mut problems).is_none() {
         return Err(problems);
     }
-    let mut document = write(existing, "");
-    merge(&mut document, patch);
-    read(&document)
+    azure::form(patch).read(|patch| {
+        let mut document = write(existing, "");
+        merge(&mut document, patch);
+        read_whole(&document)
+    })
 }
 
 fn settings(kind: Kind, properties: Option<Object<'_>>, problems: &mut Problems) -> Settings {
     let mut settings = defaults(kind);
     let Some(mut properties) = properties else { return settings };
-    properties.ignore(&["provisioningState", "endpoint", "metricResourceId"]);
+    azure::read_properties(&mut properties, problems);
     if let Some(schema) = input_schema(&mut properties, kind, problems) {
         settings.input_schema = schema;
     }
@@ -215,10 +226,8 @@ pub fn write_keys(AccessKeys([key1, key2]): &AccessKeys) -> Value {
 pub fn read_key_name(document: &Value) -> Result<usize, Problems> {
     let mut problems = Problems::default();
     let index = Object::root(document, &mut problems).and_then(|mut root| {
-        let there = root.required_text("keyName", "'key1' or 'key2'", &mut problems).is_some();
-        let index = there
-            .then(|| root.choice("keyName", &[("key1", 0), ("key2", 1)], None, &mut problems))
-            .flatten();
+        root.required("keyName", "'key1' or 'key2'", &mut problems);
+        let index = root.choice("keyName", &[("key1", 0), ("key2", 1)], None, &mut problems);
         root.finish(&mut problems);
         index
     });
@@ -260,7 +269,7 @@ mod tests {
             (json!([]), "$", "must be an object"),
             (json!({"kind": "domain"}), "kind", "'custom' or 'namespace' (default custom)"),
             (json!({"kind": 1}), "kind", "must be a string"),
-            (json!({"location": "westus"}), "location", "is not known; members here are kind"),
+            (json!({"colour": "red"}), "colour", "is not known; members here are kind, properties"),
             (json!({"properties": []}), "properties", "must be an object"),
             (
                 json!({"properties": {"inputSchema": "Xml"}}),
@@ -348,8 +357,8 @@ mod tests {
                 "is not known",
             ),
             (
-                json!({"properties": {"publicNetworkAccess": "Enabled"}}),
-                "properties.publicNetworkAccess",
+                json!({"properties": {"publicNetworkAcces": "Enabled"}}),
+                "properties.publicNetworkAcces",
                 "is not known",
             ),
         ];

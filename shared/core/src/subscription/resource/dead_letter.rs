@@ -24,7 +24,7 @@ pub(super) fn read(
     let mut destination = properties.object("deadLetterDestination", problems)?;
     let what = "'S3Bucket'";
     let endpoint_type = destination.required_text("endpointType", what, problems);
-    if let Some(other) = endpoint_type.filter(|name| *name != "S3Bucket") {
+    if let Some(other) = endpoint_type.filter(|name| !name.eq_ignore_ascii_case("S3Bucket")) {
         let rule = format!(
             "must be 'S3Bucket', but is {}; its properties are bucketName and prefix",
             quoted(other)

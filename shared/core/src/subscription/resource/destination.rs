@@ -28,12 +28,13 @@ pub(super) struct Destination {
 const URL_CHARS_MAX: usize = 2_048;
 
 /// Event Grid's destinations on Azure, and their counterparts here.
-const AZURE_RESOURCES: [(&str, &str); 8] = [
+const AZURE_RESOURCES: [(&str, &str); 9] = [
     ("AzureFunction", "'LambdaFunction'"),
     ("EventHub", "'KinesisStream'"),
     ("HybridConnection", "'WebHook'"),
     ("MonitorAlert", "'WebHook'"),
     ("NamespaceTopic", "'EventBridgeBus'"),
+    ("PartnerDestination", "'WebHook'"),
     ("ServiceBusQueue", "'SqsQueue'"),
     ("ServiceBusTopic", "'SnsTopic'"),
     ("StorageQueue", "'SqsQueue'"),
@@ -67,7 +68,8 @@ pub(super) fn read(
     let mut destination = properties.required_object("destination", what, problems)?;
     let endpoint_type = destination.required_text("endpointType", TYPES, problems);
     let resource = endpoint_type.and_then(ResourceKind::named);
-    if let Some(other) = endpoint_type.filter(|name| *name != "WebHook" && resource.is_none()) {
+    let is_known = |name: &str| resource.is_some() || name.eq_ignore_ascii_case("WebHook");
+    if let Some(other) = endpoint_type.filter(|name| !is_known(name)) {
         refuse_type(&destination, other, problems);
         return None;
     }
@@ -86,10 +88,10 @@ pub(super) fn read(
 
 fn refuse_type(destination: &Object<'_>, given: &str, problems: &mut Problems) {
     let path = destination.path_of("endpointType");
-    let azure = AZURE_RESOURCES.iter().find(|(name, _)| *name == given);
+    let azure = AZURE_RESOURCES.iter().find(|(name, _)| name.eq_ignore_ascii_case(given));
     let rule = match azure {
-        Some((_, instead)) => {
-            format!("is {given}, a resource of Azure's; its counterpart here is {instead}")
+        Some((name, instead)) => {
+            format!("is {name}, a resource of Azure's; its counterpart here is {instead}")
         }
         None => format!("must be {TYPES}, but is {}", quoted(given)),
     };
@@ -196,7 +198,8 @@ fn stored_url(
         return Some(stored.to_owned());
     }
     let rule = "is required: an absolute https URL (endpointBaseUrl alone keeps the URL of an \
-                event subscription that exists, and only if it is that URL without its query)";
+                event subscription that exists, and only if it is that URL without its query; az \
+                prints the whole one with --include-full-endpoint-url true)";
     problems.add(Code::MissingMember, webhook.path_of(URL), rule);
     None
 }

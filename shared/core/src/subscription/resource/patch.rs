@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Context, Settings, namespace, read, write};
+use super::{Context, Settings, form, namespace, read_whole, write};
 use crate::{
     document::{Object, Problems, merge},
     subscription::EventSubscription,
@@ -30,25 +30,25 @@ pub fn read_patch(
     if Object::root(patch, &mut problems).is_none() {
         return Err(problems);
     }
-    let is_flat = patch.get(PROPERTIES).is_none();
-    let patch = if is_flat { json!({PROPERTIES: patch}) } else { patch.clone() };
-    let mut document = write(existing, context.topic.delivery_profile);
-    let properties = patch.get(PROPERTIES).and_then(Value::as_object);
-    if let (Some(changes), Some(Value::Object(members))) =
-        (properties, document.get_mut(PROPERTIES))
-    {
-        prepare(members, changes, context.topic.kind);
-    }
-    merge(&mut document, &patch);
-    let settings = read(&document, context);
-    if is_flat { settings.map_err(|problems| problems.inside(PROPERTIES)) } else { settings }
+    form(patch, |_| true).read(|patch| {
+        let mut document = write(existing, context.topic.delivery_profile);
+        let changes = patch.get(PROPERTIES).and_then(Value::as_object);
+        if let (Some(changes), Some(Value::Object(members))) =
+            (changes, document.get_mut(PROPERTIES))
+        {
+            prepare(members, changes, context.topic.kind);
+        }
+        merge(&mut document, patch);
+        read_whole(&document, context)
+    })
 }
 
 /// Converts the existing document to the form that the patch uses.
 fn prepare(members: &mut Map<String, Value>, changes: &Map<String, Value>, kind: Kind) {
     // Properties of one type of destination mean nothing to another.
     let destination_type = |members: &Map<String, Value>| {
-        members.get("destination").and_then(|it| it.get("endpointType")).cloned()
+        let given = members.get("destination")?.get("endpointType")?;
+        Some(given.as_str().map_or(given.to_string(), str::to_ascii_lowercase))
     };
     let other =
         destination_type(changes).filter(|new| destination_type(members).as_ref() != Some(new));

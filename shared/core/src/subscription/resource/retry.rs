@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value, json};
+use strum::VariantArray;
 
 use crate::{
     document::{Code, Object, Problems, quoted, whole},
@@ -211,11 +212,15 @@ fn status_rules(given: &mut Object<'_>, problems: &mut Problems) -> StatusRules 
             }
         };
         let Some(rule) = rule(value, &path, problems) else { continue };
-        match key {
+        let before = match key {
             Key::Status(status) => rules.statuses.insert(status, rule),
             Key::Class(class) => rules.classes.insert(class, rule),
             Key::Outcome(outcome) => rules.outcomes.insert(outcome, rule),
         };
+        if before.is_some() {
+            let rule = "is given twice: rows are the same in any case";
+            problems.add(Code::InvalidValue, path, rule);
+        }
     }
     rules
 }
@@ -232,20 +237,17 @@ fn key(name: &str) -> Result<Key, String> {
             _ => Err(RULE.to_owned()),
         };
     }
-    match name {
-        "2xx" => return Ok(Key::Class(2)),
-        "3xx" => return Ok(Key::Class(3)),
-        "4xx" => return Ok(Key::Class(4)),
-        "5xx" => return Ok(Key::Class(5)),
-        _ => {}
+    if let [class @ b'2'..=b'5', b'x' | b'X', b'x' | b'X'] = name.as_bytes() {
+        return Ok(Key::Class(class - b'0'));
     }
-    match name.parse::<Outcome>() {
-        Ok(Outcome::Delivered) => Err("can't have a rule: Delivered is a success".to_owned()),
-        Ok(Outcome::Probation) => {
+    let named = |outcome: &&Outcome| outcome.to_string().eq_ignore_ascii_case(name);
+    match Outcome::VARIANTS.iter().find(named) {
+        Some(Outcome::Delivered) => Err("can't have a rule: Delivered is a success".to_owned()),
+        Some(Outcome::Probation) => {
             Err("can't have a rule: Probation is no attempt; write probationPolicy".to_owned())
         }
-        Ok(outcome) => Ok(Key::Outcome(outcome)),
-        Err(_) => Err(RULE.to_owned()),
+        Some(outcome) => Ok(Key::Outcome(*outcome)),
+        None => Err(RULE.to_owned()),
     }
 }
 
@@ -262,7 +264,7 @@ fn rule(value: &Value, path: &str, problems: &mut Problems) -> Option<Rule> {
             let min_s = whole(seconds?, &at, 0..=RETRY_AFTER_S_MAX, " seconds", problems)?;
             Some(Rule::Retry { min_s })
         }
-        Value::String(end) if end == END => Some(Rule::End),
+        Value::String(end) if end.eq_ignore_ascii_case(END) => Some(Rule::End),
         Value::String(other) => {
             problems.add(Code::InvalidValue, path, format!("{FORM}, but is {}", quoted(other)));
             None

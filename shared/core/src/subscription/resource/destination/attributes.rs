@@ -186,7 +186,8 @@ fn fixed(
         if kept.is_none() {
             let rule = "is required: the header's value (left out or 'Hidden', it keeps the stored \
                         value of a secret of that name while scheme, host and port of the endpoint \
-                        stay as they are, and nothing is stored)";
+                        stay as they are, and nothing is stored; az prints the value with \
+                        --include-static-delivery-attribute-secret true)";
             problems.add(Code::MissingMember, path, rule);
         }
         return kept.map(|kept| kept.value.clone());

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::{
-    document::{Code, Object, Problems, one_of, quoted, text},
+    document::{Code, Object, Problems, flag, one_of, quoted, text},
     subscription::filter::{
         AdvancedFilter,
         advanced::{FILTERS_MAX, KEY_CHARS_MAX, Number, Operator, VALUE_CHARS_MAX, VALUES_MAX},
@@ -147,12 +147,12 @@ fn operator(
         }
         Operand::Bool(make) => {
             let value = filter.required("value", "true or false", problems)?;
-            let flag = value.as_bool();
-            if flag.is_none() {
+            let given = flag(value);
+            if given.is_none() {
                 let rule = format!("must be true or false, but is {}", quoted(&value.to_string()));
                 problems.add(Code::WrongType, filter.path_of("value"), rule);
             }
-            flag.map(make)
+            given.map(make)
         }
         Operand::Numbers(make) => all(filter, "numbers", problems, number).map(make),
         Operand::Ranges(make) => all(filter, "pairs of numbers", problems, range).map(make),

@@ -159,7 +159,7 @@ fn advanced_filters_are_refused() {
             "must be a number",
         ),
         (
-            filter("BoolEquals", "value", json!("true")),
+            filter("BoolEquals", "value", json!("yes")),
             WrongType,
             "[0].value",
             "must be true or false",

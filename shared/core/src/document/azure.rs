@@ -1,0 +1,191 @@
+//! Documents as Azure's tools print them and Microsoft's pages show them, brought into the one form
+//! that is read.
+//!
+//! A document of Azure's resource manager has the members of a resource, and its settings in
+//! `properties`; so do the parts of it that have a type. `az` and Microsoft's SDKs print the same
+//! without `properties`. Source: azure-mgmt-eventgrid, `_attribute_map` of its models.
+
+use std::{borrow::Cow, mem};
+
+use serde_json::{Map, Value};
+
+use super::{Code, Object, Problems, path_of_member, quoted};
+
+const PROPERTIES: &str = "properties";
+
+/// Members of a resource that only reads return, or that say where Azure or a template has it. They
+/// are ignored, so that what a read returned can be written back.
+pub(crate) const ENVELOPE: [&str; 16] = [
+    "apiVersion",
+    "comments",
+    "dependsOn",
+    "etag",
+    "extendedLocation",
+    "id",
+    "location",
+    "metadata",
+    "name",
+    "resourceGroup",
+    "scope",
+    "sku",
+    "systemData",
+    "tags",
+    "type",
+    "zones",
+];
+
+/// What a template may ask for that is more than one document.
+const OF_TEMPLATES: [(&str, &str); 3] = [
+    ("condition", "leave the resource out, or leave out its condition"),
+    ("copy", "write a document for each resource"),
+    ("resources", "write each resource as a document of its own"),
+];
+
+/// Begins to read a resource: its members other than its settings.
+pub(crate) fn read_envelope(root: &mut Object<'_>, problems: &mut Problems) {
+    root.ignore(&ENVELOPE);
+    for (name, instead) in OF_TEMPLATES {
+        root.not_yet(name, |value| is_empty(value) || *value == true, instead, problems);
+    }
+}
+
+/// Whether a value asks for nothing: an empty list or object.
+pub(crate) fn is_empty(value: &Value) -> bool {
+    value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(Map::is_empty)
+}
+
+/// A document in the form that is read.
+#[derive(Debug)]
+pub(crate) struct Form<'d> {
+    document: Cow<'d, Value>,
+    /// The paths of `properties` that the document does not have.
+    added: Vec<String>,
+}
+
+impl<'d> Form<'d> {
+    /// Begins with a document as it was given. `is_flat` says whether its settings are among the
+    /// members of the resource, of which `own` are some; it is asked only where there are no
+    /// `properties`.
+    pub(crate) fn of(
+        document: &'d Value,
+        own: &[&str],
+        is_flat: impl FnOnce(&Map<String, Value>) -> bool,
+    ) -> Self {
+        let mut form = Self { document: Cow::Borrowed(document), added: Vec::new() };
+        if document.as_object().is_some_and(is_flat) {
+            form.wrap("", &[&ENVELOPE, own].concat());
+        }
+        form
+    }
+
+    /// Puts the members of the object at a JSON pointer into `properties`, except its `own`, where it
+    /// has other ones and no `properties`.
+    pub(crate) fn wrap(&mut self, pointer: &str, own: &[&str]) {
+        let is_flat = |members: &Map<String, Value>| {
+            members.get(PROPERTIES).is_none_or(Value::is_null)
+                && members.keys().any(|name| name != PROPERTIES && !own.contains(&name.as_str()))
+        };
+        let found = self.document.pointer(pointer).and_then(Value::as_object);
+        if !found.is_some_and(is_flat) {
+            return;
+        }
+        if let Some(Value::Object(members)) = self.document.to_mut().pointer_mut(pointer) {
+            members.remove(PROPERTIES);
+            let (mut all, rest): (Map<_, _>, Map<_, _>) =
+                mem::take(members).into_iter().partition(|(name, _)| own.contains(&&**name));
+            all.insert(PROPERTIES.to_owned(), Value::Object(rest));
+            *members = all;
+            self.added.push(path_of(&format!("{pointer}/{PROPERTIES}")));
+        }
+    }
+
+    /// Does the same to each object of a list. `az` may print the list as the `value` of an object.
+    pub(crate) fn wrap_each(&mut self, pointer: &str, own: &[&str]) {
+        let value = format!("{pointer}/value");
+        if self.document.pointer(&value).is_some_and(Value::is_array) {
+            let document = self.document.to_mut();
+            let list = document.pointer_mut(&value).map(Value::take);
+            if let Some((place, list)) = document.pointer_mut(pointer).zip(list) {
+                *place = list;
+            }
+        }
+        let count = self.document.pointer(pointer).and_then(Value::as_array).map_or(0, Vec::len);
+        (0..count).for_each(|index| self.wrap(&format!("{pointer}/{index}"), own));
+    }
+
+    /// Reads the document. Problems have the paths of the document as it was given.
+    pub(crate) fn read<T>(
+        &self,
+        read: impl FnOnce(&Value) -> Result<T, Problems>,
+    ) -> Result<T, Problems> {
+        let mut problems = Problems::default();
+        if self.document.get("apiVersion").is_some_and(|version| !version.is_null()) {
+            let settings = self.document.get(PROPERTIES).unwrap_or(&Value::Null);
+            find_expressions(settings, PROPERTIES, &mut problems);
+        }
+        let read = match read(&self.document) {
+            Ok(read) => Some(read),
+            Err(mut others) => {
+                // What an expression breaks, too, is not worth a second line.
+                others.listed.retain(|other| problems.iter().all(|one| one.path != other.path));
+                problems.add_all(others);
+                None
+            }
+        };
+        for problem in &mut problems.listed {
+            self.as_given(&mut problem.path);
+        }
+        problems.or(read)
+    }
+
+    /// Takes what was added out of a path.
+    fn as_given(&self, path: &mut String) {
+        // The inner ones first: they begin with the outer ones.
+        for added in self.added.iter().rev() {
+            let Some(rest) = path.strip_prefix(added) else { continue };
+            let Some(outer) = added.strip_suffix(PROPERTIES) else { continue };
+            // A member with an odd name is in brackets, without a dot.
+            match rest.strip_prefix('.') {
+                Some(rest) => *path = format!("{outer}{rest}"),
+                None if rest.starts_with('[') => {
+                    *path = format!("{}{rest}", outer.trim_end_matches('.'));
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+/// Refuses texts that a template computes: taken literally, they would match nothing, without a word.
+fn find_expressions(value: &Value, path: &str, problems: &mut Problems) {
+    match value {
+        Value::String(text)
+            if text.starts_with('[') && text.ends_with(']') && !text.starts_with("[[") =>
+        {
+            let rule = format!(
+                "is the expression {} of a template, which is not evaluated: write its value",
+                quoted(text)
+            );
+            problems.add(Code::InvalidValue, path, rule);
+        }
+        Value::Array(all) => all.iter().enumerate().for_each(|(index, one)| {
+            find_expressions(one, &format!("{path}[{index}]"), problems);
+        }),
+        Value::Object(members) => members.iter().for_each(|(name, one)| {
+            find_expressions(one, &path_of_member(path, name), problems);
+        }),
+        _ => {}
+    }
+}
+
+/// `/a/0/b` as `a[0].b`.
+fn path_of(pointer: &str) -> String {
+    let mut path = String::new();
+    for part in pointer.split('/').skip(1) {
+        path = match part.parse::<usize>() {
+            Ok(index) => format!("{path}[{index}]"),
+            Err(_) => path_of_member(&path, part),
+        };
+    }
+    path
+}
