@@ -6,7 +6,7 @@ pub(super) mod aws;
 
 use serde_json::Value;
 
-use super::{Context, write::base_url};
+use super::{Context, WITH_IDENTITY, namespace::DELIVERY, write::base_url};
 use crate::{
     document::{Code, Object, Problems, quoted},
     endpoint::{self, Refusal},
@@ -64,6 +64,12 @@ pub(super) fn read(
     context: &Context<'_>,
     problems: &mut Problems,
 ) -> Option<Destination> {
+    // Of those that are told of already, none needs a second line that says so.
+    let is_told = [WITH_IDENTITY, DELIVERY].into_iter().any(|other| properties.has(other));
+    if is_told && !properties.has("destination") {
+        properties.ignore(&["destination"]);
+        return None;
+    }
     let what = "an object with endpointType, such as 'WebHook', and properties";
     let mut destination = properties.required_object("destination", what, problems)?;
     let endpoint_type = destination.required_text("endpointType", TYPES, problems);

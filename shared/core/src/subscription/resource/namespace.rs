@@ -1,6 +1,7 @@
 //! The form of documents for namespace topics: `deliveryConfiguration` and `filtersConfiguration`.
 //! It says the same by other names; reads return one form.
 
+use super::WITH_IDENTITY;
 use crate::{
     document::{Code, Object, Problems},
     topic::Kind,
@@ -50,6 +51,9 @@ pub(super) fn push<'d>(
     if delivery.choice("deliveryMode", &modes, Some("Push"), problems) == Some(false) {
         let rule = "is Queue, pull delivery, which is not supported; it must be 'Push' (default)";
         problems.add(Code::NotSupportedYet, path, rule);
+        delivery.ignore(&["push", "queue"]);
+        delivery.finish(problems);
+        return None;
     }
     delivery.not_yet("queue", |_| false, "write push", problems);
     let what = "an object with destination, maxDeliveryCount and eventTimeToLive";
@@ -57,7 +61,7 @@ pub(super) fn push<'d>(
     delivery.finish(problems);
     let mut push = push?;
     let forms = [
-        ("deliveryWithResourceIdentity", "write its destination into push.destination"),
+        (WITH_IDENTITY, "write its destination into push.destination"),
         (
             "deadLetterDestinationWithResourceIdentity",
             "write the bucket into push.deadLetterDestination",
