@@ -19,6 +19,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+#[path = "dev/azure.rs"]
+mod azure;
 #[path = "dev/beside.rs"]
 mod beside;
 #[path = "dev/terminal.rs"]

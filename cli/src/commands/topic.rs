@@ -263,7 +263,8 @@ fn undone(existing: &Value, document: &Value) -> Vec<String> {
     ];
     let change = |(name, default): (&str, Value)| {
         let has = existing["properties"].get(name)?;
-        let is_named = document["properties"].get(name).is_some();
+        // Documents of Azure's tools have no properties.
+        let is_named = document["properties"].get(name).or(document.get(name)).is_some();
         let to = if default.is_null() { "none".to_owned() } else { default.to_string() };
         (*has != default && !is_named).then(|| format!("{name} from {has} to {to}"))
     };

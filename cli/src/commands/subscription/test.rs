@@ -7,7 +7,10 @@ use clap::{ArgGroup, Args};
 use gridpost_core::{
     publish,
     retry::profile::ProfileName,
-    subscription::resource::sample::{self, Of},
+    subscription::resource::{
+        properties_of,
+        sample::{self, Of},
+    },
     time::Timestamp,
     topic::{InputSchema, Kind, Topic},
 };
@@ -50,7 +53,7 @@ pub(super) async fn run(arguments: TestArguments, common: &Common) -> anyhow::Re
     let events = read_events(&arguments.events)?;
     let filter = match (&arguments.name, &arguments.file) {
         (Some(name), _) => json!({ "name": name }),
-        (None, Some(file)) => json!({"properties": read_document(file)?.get("properties")}),
+        (None, Some(file)) => json!({"properties": properties_of(&read_document(file)?)}),
         (None, None) => json!({}),
     };
     let answer = match (&arguments.topic, &arguments.schema) {

@@ -113,6 +113,11 @@ impl<'d> Form<'d> {
         (0..count).for_each(|index| self.wrap(&format!("{pointer}/{index}"), own));
     }
 
+    /// The document in the form that is read.
+    pub(crate) fn document(&self) -> &Value {
+        &self.document
+    }
+
     /// Reads the document. Problems have the paths of the document as it was given.
     pub(crate) fn read<T>(
         &self,

@@ -214,12 +214,18 @@ pub fn read_filter(properties: &Value) -> Result<Filter, Problems> {
 /// Documents as Azure's tools print them are read like those of the resource API: without
 /// `properties`, with what only reads have.
 pub fn read(document: &Value, context: &Context<'_>) -> Result<Settings, Problems> {
-    let is_flat = |members: &Map<String, Value>| {
-        ["destination", namespace::DELIVERY, WITH_IDENTITY]
-            .iter()
-            .any(|it| members.contains_key(*it))
-    };
     form(document, is_flat).read(|document| read_whole(document, context))
+}
+
+/// Takes the settings out of a document: its `properties`, which those of Azure's tools may not have.
+pub fn properties_of(document: &Value) -> Option<Value> {
+    form(document, is_flat).document().get("properties").cloned()
+}
+
+/// Whether a document has a setting where others have `properties`.
+fn is_flat(members: &Map<String, Value>) -> bool {
+    let names = ["destination", "filter", namespace::DELIVERY, namespace::FILTERS, WITH_IDENTITY];
+    names.iter().any(|name| members.contains_key(*name))
 }
 
 /// The document in the one form that is read.
