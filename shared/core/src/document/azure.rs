@@ -49,9 +49,14 @@ pub(crate) fn read_envelope(root: &mut Object<'_>, problems: &mut Problems) {
     }
 }
 
-/// Whether a value asks for nothing: an empty list or object.
+/// Whether a value asks for nothing: an empty list, object or text.
 pub(crate) fn is_empty(value: &Value) -> bool {
-    value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(Map::is_empty)
+    match value {
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    }
 }
 
 /// A document in the form that is read.

@@ -3,7 +3,6 @@
 use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value, json};
-use strum::VariantArray;
 
 use crate::{
     document::{Code, Object, Problems, quoted, whole},
@@ -212,15 +211,11 @@ fn status_rules(given: &mut Object<'_>, problems: &mut Problems) -> StatusRules 
             }
         };
         let Some(rule) = rule(value, &path, problems) else { continue };
-        let before = match key {
+        match key {
             Key::Status(status) => rules.statuses.insert(status, rule),
             Key::Class(class) => rules.classes.insert(class, rule),
             Key::Outcome(outcome) => rules.outcomes.insert(outcome, rule),
         };
-        if before.is_some() {
-            let rule = "is given twice: rows are the same in any case";
-            problems.add(Code::InvalidValue, path, rule);
-        }
     }
     rules
 }
@@ -237,17 +232,20 @@ fn key(name: &str) -> Result<Key, String> {
             _ => Err(RULE.to_owned()),
         };
     }
-    if let [class @ b'2'..=b'5', b'x' | b'X', b'x' | b'X'] = name.as_bytes() {
-        return Ok(Key::Class(class - b'0'));
+    match name {
+        "2xx" => return Ok(Key::Class(2)),
+        "3xx" => return Ok(Key::Class(3)),
+        "4xx" => return Ok(Key::Class(4)),
+        "5xx" => return Ok(Key::Class(5)),
+        _ => {}
     }
-    let named = |outcome: &&Outcome| outcome.to_string().eq_ignore_ascii_case(name);
-    match Outcome::VARIANTS.iter().find(named) {
-        Some(Outcome::Delivered) => Err("can't have a rule: Delivered is a success".to_owned()),
-        Some(Outcome::Probation) => {
+    match name.parse::<Outcome>() {
+        Ok(Outcome::Delivered) => Err("can't have a rule: Delivered is a success".to_owned()),
+        Ok(Outcome::Probation) => {
             Err("can't have a rule: Probation is no attempt; write probationPolicy".to_owned())
         }
-        Some(outcome) => Ok(Key::Outcome(*outcome)),
-        None => Err(RULE.to_owned()),
+        Ok(outcome) => Ok(Key::Outcome(outcome)),
+        Err(_) => Err(RULE.to_owned()),
     }
 }
 

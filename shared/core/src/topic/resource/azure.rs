@@ -95,6 +95,8 @@ pub(super) fn read_root(root: &mut Object<'_>, problems: &mut Problems) {
 /// Begins to read a topic's settings: those of Event Grid's that are none here.
 pub(super) fn read_properties(properties: &mut Object<'_>, problems: &mut Problems) {
     properties.ignore(&READ_ONLY);
+    // Microsoft's templates have it.
+    properties.ignore(&["name"]);
     for (name, asks_for_nothing, instead) in NOT_SUPPORTED {
         properties.not_yet(name, asks_for_nothing, instead, problems);
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{super::Context, check_url};
 use crate::{
-    document::{Code, Object, Problems, name_of},
+    document::{Code, Object, Problems, azure::is_empty, name_of},
     endpoint::secrets::SecretRefused,
     pem,
     secret::Secret,
@@ -144,8 +144,8 @@ fn read_azure(
     if context.allowed.secrets.entra.is_none() {
         let instead = "its operator sets endpoint_entra_client; or write authentication of type \
                        EntraId, with a client of your own";
-        webhook.not_yet(TENANT, |_| false, instead, problems);
-        webhook.not_yet(APPLICATION, |_| false, instead, problems);
+        webhook.not_yet(TENANT, is_empty, instead, problems);
+        webhook.not_yet(APPLICATION, is_empty, instead, problems);
         return None;
     }
     let (has_tenant, has_application) = (webhook.has(TENANT), webhook.has(APPLICATION));

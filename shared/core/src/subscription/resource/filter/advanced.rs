@@ -65,7 +65,8 @@ pub(super) fn read(
     let mut values = 0;
     let read = given.into_iter().filter_map(|(path, value)| {
         let count = value.get("values").and_then(Value::as_array).map_or(1, Vec::len);
-        let takes_values = value.get("value").is_some() || value.get("values").is_some();
+        let has = |name: &str| value.get(name).is_some_and(|value| !value.is_null());
+        let takes_values = has("value") || has("values");
         values += if takes_values { count } else { 0 };
         one(Object::at(path, value, problems)?, problems)
     });
