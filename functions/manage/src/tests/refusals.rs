@@ -63,7 +63,7 @@ fn bodies() -> Vec<Row> {
             "lables is not known; members here",
         ),
         ("PUT /topics/demo", NO, text("{\"kind\": 1}"), 400, invalid, "kind must be a string"),
-        ("PUT /topics/demo", NO, text("{\"tags\": {}}"), 400, invalid, "tags is not known"),
+        ("PUT /topics/demo", NO, text("{\"hue\": 1}"), 400, invalid, "hue is not known"),
         ("PATCH /topics/demo", NO, text("{\"kind\": \"domain\"}"), 400, invalid, "'custom' or"),
         ("POST /topics/demo/regenerateKey", NO, text("{}"), 400, invalid, "'key1' or 'key2'"),
         (
