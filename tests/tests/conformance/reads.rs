@@ -25,7 +25,7 @@ async fn every_event_subscription_reads_as_the_table_says() {
 #[tokio::test(start_paused = true)]
 async fn azures_own_documents_are_taken_or_refused_by_name() {
     let table = read(include_str!("../../conformance/azure_documents.json"));
-    judge(&verdicts(&table, 43, Value::clone).await, DIFFERENT);
+    judge(&verdicts(&table, 47, Value::clone).await, DIFFERENT);
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use std::{borrow::Cow, mem};
 
 use serde_json::{Map, Value};
 
-use super::{Code, Object, Problems, path_of_member, quoted};
+use super::{Code, Object, Problems, path_of_member};
 
 const PROPERTIES: &str = "properties";
 
@@ -172,10 +172,9 @@ fn find_expressions(value: &Value, path: &str, problems: &mut Problems) {
         Value::String(text)
             if text.starts_with('[') && text.ends_with(']') && !text.starts_with("[[") =>
         {
-            let rule = format!(
-                "is the expression {} of a template, which is not evaluated: write its value",
-                quoted(text)
-            );
+            // It is not repeated: it may hold a secret.
+            let rule =
+                "is an expression of a template ([…]), which is not evaluated: write its value";
             problems.add(Code::InvalidValue, path, rule);
         }
         Value::Array(all) => all.iter().enumerate().for_each(|(index, one)| {

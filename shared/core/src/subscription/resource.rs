@@ -46,9 +46,6 @@ pub use write::{base_url, delivery_attributes, full_url, write};
 /// The resource type that documents carry.
 pub const TYPE: &str = "Gridpost/topics/eventSubscriptions";
 
-/// Event Grid's other form of a destination.
-const WITH_IDENTITY: &str = "deliveryWithResourceIdentity";
-
 const LABELS_MAX: usize = 50;
 
 const LABEL_CHARS_MAX: usize = 256;
@@ -224,8 +221,9 @@ pub fn properties_of(document: &Value) -> Option<Value> {
 
 /// Whether a document has a setting where others have `properties`.
 fn is_flat(members: &Map<String, Value>) -> bool {
-    let names = ["destination", "filter", namespace::DELIVERY, namespace::FILTERS, WITH_IDENTITY];
-    names.iter().any(|name| members.contains_key(*name))
+    let of_namespaces = [namespace::DELIVERY, namespace::FILTERS];
+    let names = ["destination", "filter", "deliveryWithResourceIdentity"];
+    names.iter().chain(&of_namespaces).any(|name| members.contains_key(*name))
 }
 
 /// The document in the one form that is read.
@@ -326,7 +324,7 @@ fn refuse_nameless(of: BatchFailure, schema: DeliverySchema, problems: &mut Prob
 /// Refuses Event Grid's alternative forms of the same parts.
 fn refuse_other_forms(properties: &mut Object<'_>, problems: &mut Problems) {
     let forms = [
-        (WITH_IDENTITY, "write the endpoint into destination"),
+        ("deliveryWithResourceIdentity", "write the endpoint into destination"),
         ("deadLetterWithResourceIdentity", "write the bucket into deadLetterDestination"),
     ];
     for (name, instead) in forms {

@@ -175,9 +175,11 @@ fn disguised(document: &Value) -> Value {
     let mut other = document.clone();
     for outer in ["/properties", ""] {
         for inner in ["", "/deliveryConfiguration/push"] {
-            let place = format!("{outer}{inner}/destination/properties");
-            if let Some(webhook) = other.pointer_mut(&place) {
-                disguise(webhook);
+            // Azure's tools print a destination without properties.
+            for place in ["/destination/properties", "/destination"] {
+                if let Some(webhook) = other.pointer_mut(&format!("{outer}{inner}{place}")) {
+                    disguise(webhook);
+                }
             }
         }
     }
@@ -190,9 +192,15 @@ fn disguise(webhook: &mut Value) {
     {
         *url = format!("{base}?{}", turned(query));
     }
-    let attributes = webhook.get_mut("deliveryAttributeMappings").and_then(Value::as_array_mut);
+    let mut place = "/deliveryAttributeMappings/value";
+    if webhook.pointer(place).is_none() {
+        place = "/deliveryAttributeMappings";
+    }
+    let attributes = webhook.pointer_mut(place).and_then(Value::as_array_mut);
     for attribute in attributes.into_iter().flatten() {
-        let Some(properties) = attribute.get_mut("properties") else { continue };
+        let is_flat = attribute.get("properties").is_none();
+        let properties = if is_flat { Some(attribute) } else { attribute.get_mut("properties") };
+        let Some(properties) = properties else { continue };
         if properties.get("isSecret") != Some(&Value::Bool(true)) {
             continue;
         }

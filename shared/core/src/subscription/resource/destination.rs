@@ -6,7 +6,7 @@ pub(super) mod aws;
 
 use serde_json::Value;
 
-use super::{Context, WITH_IDENTITY, namespace::DELIVERY, write::base_url};
+use super::{Context, namespace, write::base_url};
 use crate::{
     document::{Code, Object, Problems, quoted},
     endpoint::{self, Refusal},
@@ -44,6 +44,11 @@ const AZURE_RESOURCES: [(&str, &str); 9] = [
 const TYPES: &str = "'WebHook', 'SqsQueue', 'SnsTopic', 'KinesisStream', 'EventBridgeBus' or \
                      'LambdaFunction'";
 
+const NAME: &str = "destination";
+
+/// Members that Event Grid has in place of it. Where one stands, it is refused or was read.
+const IN_PLACE: [&str; 2] = ["deliveryWithResourceIdentity", namespace::DELIVERY];
+
 const URL: &str = "endpointUrl";
 
 const BASE_URL: &str = "endpointBaseUrl";
@@ -64,14 +69,12 @@ pub(super) fn read(
     context: &Context<'_>,
     problems: &mut Problems,
 ) -> Option<Destination> {
-    // Of those that are told of already, none needs a second line that says so.
-    let is_told = [WITH_IDENTITY, DELIVERY].into_iter().any(|other| properties.has(other));
-    if is_told && !properties.has("destination") {
-        properties.ignore(&["destination"]);
+    if !properties.has(NAME) && IN_PLACE.iter().any(|name| properties.has(name)) {
+        // That it is refused says all.
         return None;
     }
     let what = "an object with endpointType, such as 'WebHook', and properties";
-    let mut destination = properties.required_object("destination", what, problems)?;
+    let mut destination = properties.required_object(NAME, what, problems)?;
     let endpoint_type = destination.required_text("endpointType", TYPES, problems);
     let resource = endpoint_type.and_then(ResourceKind::named);
     let is_known = |name: &str| resource.is_some() || name.eq_ignore_ascii_case("WebHook");

@@ -9,11 +9,8 @@ use crate::{
     topic::Kind,
 };
 
-/// Whether an event type means all of them. Source: Event Grid, "Event filtering"; its command line
-/// takes it in any case.
-fn is_all(name: &str) -> bool {
-    name.eq_ignore_ascii_case("All")
-}
+/// The event type that means all of them. Source: Event Grid, "Event filtering".
+const ALL: &str = "All";
 
 /// Most characters of a subject's prefix or suffix.
 const SUBJECT_CHARS_MAX: usize = 1_024;
@@ -99,9 +96,9 @@ fn included_event_types(filter: &mut Object<'_>, problems: &mut Problems) -> Opt
     if given.is_empty() {
         let rule = "must name at least one event type; leave it out, or write [\"All\"], for all";
         problems.add(Code::OutOfRange, path, rule);
-    } else if types.len() == 1 && is_all(&types[0]) {
+    } else if types == [ALL] {
         return None;
-    } else if types.iter().any(|name| is_all(name)) {
+    } else if types.iter().any(|name| name == ALL) {
         let rule = "must have 'All' alone or not at all: it stands for every event type";
         problems.add(Code::InvalidValue, path, rule);
     }

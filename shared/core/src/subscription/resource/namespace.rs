@@ -1,7 +1,6 @@
 //! The form of documents for namespace topics: `deliveryConfiguration` and `filtersConfiguration`.
 //! It says the same by other names; reads return one form.
 
-use super::WITH_IDENTITY;
 use crate::{
     document::{Code, Object, Problems},
     topic::Kind,
@@ -48,10 +47,15 @@ pub(super) fn push<'d>(
     properties.ignore(STAND_FOR[0].1);
     let path = delivery.path_of("deliveryMode");
     let modes = [("Push", true), ("Queue", false)];
-    if delivery.choice("deliveryMode", &modes, Some("Push"), problems) == Some(false) {
-        let rule = "is Queue, pull delivery, which is not supported; it must be 'Push' (default)";
+    let is_push = delivery.choice("deliveryMode", &modes, Some("Push"), problems);
+    if is_push == Some(false) {
+        let rule = "is Queue, pull delivery, which is not supported; it must be 'Push' (default). A \
+                    destination of type SqsQueue lets receivers fetch events from a queue";
         problems.add(Code::NotSupportedYet, path, rule);
-        delivery.ignore(&["push", "queue"]);
+    }
+    if delivery.has("deliveryMode") && is_push != Some(true) {
+        // What belongs to another mode, or is missing for this one, is no problem of its own.
+        delivery.ignore(&["queue", "push"]);
         delivery.finish(problems);
         return None;
     }
@@ -61,7 +65,7 @@ pub(super) fn push<'d>(
     delivery.finish(problems);
     let mut push = push?;
     let forms = [
-        (WITH_IDENTITY, "write its destination into push.destination"),
+        ("deliveryWithResourceIdentity", "write its destination into push.destination"),
         (
             "deadLetterDestinationWithResourceIdentity",
             "write the bucket into push.deadLetterDestination",

@@ -33,6 +33,9 @@ const READ_ONLY: [&str; 7] = [
     "publisherType",
 ];
 
+/// Those that namespace topics alone have.
+const OF_NAMESPACES: [&str; 2] = ["eventRetentionInDays", "publisherType"];
+
 /// Other members of Event Grid's: which values of theirs ask for nothing, and what to do instead.
 type NotSupported = (&'static str, fn(&Value) -> bool, &'static str);
 
@@ -102,13 +105,14 @@ pub(super) fn read_properties(properties: &mut Object<'_>, problems: &mut Proble
     }
 }
 
-/// The kind. That of every topic of Azure's is `Azure`; the type tells those of namespaces.
+/// The kind. That of every topic of Azure's is `Azure`; those of namespaces have a type, and settings,
+/// of their own.
 pub(super) fn kind(root: &mut Object<'_>, document: &Value, problems: &mut Problems) -> Kind {
     let type_of = document.get("type").and_then(Value::as_str).unwrap_or_default();
-    let default = match type_of.to_ascii_lowercase().ends_with("/namespaces/topics") {
-        true => Kind::Namespace,
-        false => Kind::Custom,
-    };
+    let has = |name: &&str| document.pointer(&format!("/properties/{name}")).is_some();
+    let is_of_namespace = type_of.to_ascii_lowercase().ends_with("/namespaces/topics")
+        || OF_NAMESPACES.iter().any(has);
+    let default = if is_of_namespace { Kind::Namespace } else { Kind::Custom };
     if document.get(KIND).is_some_and(|kind| is(kind, &["Azure"])) {
         root.ignore(&[KIND]);
         return default;
