@@ -360,6 +360,7 @@ mod tests {
         for (existing, named, want) in table {
             let document = json!({"kind": "custom", "properties": named});
             assert_eq!(undone(&existing, &document).join(", "), want, "{existing} {document}");
+            assert_eq!(undone(&existing, &named).join(", "), want, "{existing}, flat: {named}");
             let kept = keeps_the_rest("orders", Some(existing), &document);
             assert_eq!(kept.is_ok(), want.is_empty(), "{document}");
             if let Err(refused) = kept {
