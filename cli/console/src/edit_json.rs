@@ -23,7 +23,7 @@ type Names = Path<(String, String)>;
 /// What is edited: the document without what Gridpost itself writes.
 pub(super) fn editable(document: &Value) -> Value {
     let mut properties = document["properties"].clone();
-    for member in ["provisioningState", "topic", "allowedRate"] {
+    for member in ["provisioningState", "topic", "allowedRate", "validation"] {
         properties.as_object_mut().map(|members| members.remove(member));
     }
     json!({ "properties": properties })

@@ -58,9 +58,8 @@ async fn of_subscription(
     let letters = if keeps_letters { &OF_LETTERS[..] } else { &[] };
     let body = html! {
         (done)
-        @if text_at(&document, "/properties/provisioningState") == "AwaitingManualAction" {
-            p.warn { "Its endpoint has not consented yet, so it gets no events. Within 10 minutes of being asked it can, by "
-                "a GET of the validation URL that it was sent; the endpoint's log may have it." }
+        @if let Some(awaited) = show::awaited(&document) {
+            p.warn { (awaited) }
         }
         @match &health {
             Ok(health) => { (health_section(&url, health, now)) (reset_form(app, &url, health)) (pause_form(app, &url, health)) }

@@ -16,13 +16,13 @@
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use futures::future::select_ok;
-use http::{HeaderMap, Method};
-use serde_json::{Value, json};
+use http::Method;
+use serde_json::json;
 use tokio::time::timeout;
 use uuid::Uuid;
 
 use gridpost_core::{
-    document::quoted,
+    delivery::handshake::{self, Judgement, NoConsent, Proof},
     event::DeliverySchema,
     secret::Secret,
     subscription::{Authentication, SubscriptionKey, signing::Signing},
@@ -92,6 +92,14 @@ impl Question {
         }
     }
 
+    /// Calls `ask` with what an answer must contain.
+    fn with_proof<T>(&self, ask: impl FnOnce(Proof<'_>) -> T) -> T {
+        match self {
+            Self::EventGrid { code, .. } => ask(Proof::Code(&code_text(*code))),
+            Self::CloudEvents { origin, .. } => ask(Proof::Origin(origin)),
+        }
+    }
+
     fn id(&self) -> Uuid {
         match self {
             Self::EventGrid { code: id, .. } | Self::CloudEvents { id, .. } => *id,
@@ -108,14 +116,14 @@ impl Question {
 }
 
 /// An answer other than a refusal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Consent {
     Given {
         /// Requests in a minute that it allows; `None`: any number.
         allowed_rate: Option<NonZeroU32>,
     },
-    /// It may consent later, by the validation URL.
-    Later,
+    /// It may consent later, by the validation URL; the text says why its answer was no consent.
+    Later(String),
 }
 
 /// Why the endpoint gets no events: what was received and what is expected, without secrets.
@@ -124,8 +132,8 @@ pub(crate) enum Refused {
     #[error("it gave no answer ({failure}); expected {expected}")]
     NoResponse { failure: HandshakeError, expected: String },
     /// A response without consent.
-    #[error("it answered {received}; expected {expected}")]
-    NoConsent { received: String, expected: String },
+    #[error("{0}")]
+    NoConsent(NoConsent),
 }
 
 /// Asks the endpoint, a second time if it takes long to answer.
@@ -148,9 +156,10 @@ pub(crate) async fn ask(
         }
     };
     match answer {
-        Ok(response) => judge(&handshake.question, &response),
+        Ok(response) => judge(handshake, &response),
         Err(failure) => {
-            Err(Refused::NoResponse { failure, expected: expected(&handshake.question) })
+            let expected = handshake.question.with_proof(handshake::expected);
+            Err(Refused::NoResponse { failure, expected })
         }
     }
 }
@@ -233,87 +242,25 @@ fn code_text(code: Uuid) -> String {
     code.to_string().to_uppercase()
 }
 
-/// Describes the expected consent, for the message.
-fn expected(question: &Question) -> String {
-    match question {
-        Question::EventGrid { .. } => {
-            "status 200 with the body {\"validationResponse\": \"<the event's validationCode>\"}"
-                .to_owned()
-        }
-        Question::CloudEvents { origin, .. } => {
-            format!("status 2xx with the header WebHook-Allowed-Origin: {origin} (or *)")
-        }
-    }
-}
-
-/// The meaning of a response.
-enum Judgement {
-    Consent,
-    /// Neither yes nor no; the text says what was received.
-    Silence(String),
-    /// The text says what was received.
-    Refusal(String),
-}
-
-fn judge(question: &Question, response: &HandshakeResponse) -> Result<Consent, Refused> {
-    let (judgement, allowed_rate) = match question {
-        Question::EventGrid { code, .. } => (judge_code(response, &code_text(*code)), None),
-        Question::CloudEvents { origin, validation_url, .. } => {
-            // Source: Event Grid, "Webhook" of namespace topics: no callback, and no rate.
-            let rate = validation_url.as_ref().and_then(|_| allowed_rate(&response.headers));
-            (judge_origin(response, origin), rate)
-        }
-    };
+fn judge(handshake: &Handshake, response: &HandshakeResponse) -> Result<Consent, Refused> {
+    let HandshakeResponse { status, headers, body } = response;
+    let response = handshake::Response { status: *status, headers, body };
+    let is_open = handshake.question.validation_url().is_some();
+    let judgement =
+        handshake.question.with_proof(|proof| {
+            handshake::judge(proof, handshake.authentication.as_deref(), response)
+        });
     match judgement {
-        Judgement::Consent => Ok(Consent::Given { allowed_rate }),
-        Judgement::Silence(_) if question.validation_url().is_some() => Ok(Consent::Later),
-        Judgement::Silence(received) | Judgement::Refusal(received) => {
-            Err(Refused::NoConsent { received, expected: expected(question) })
+        Judgement::Consent => {
+            let is_cloud_events = matches!(handshake.question, Question::CloudEvents { .. });
+            // Source: Event Grid, "Webhook" of namespace topics: no callback, and no rate.
+            let allowed_rate =
+                (is_cloud_events && is_open).then(|| handshake::allowed_rate(headers)).flatten();
+            Ok(Consent::Given { allowed_rate })
         }
+        Judgement::Silence(why) if is_open => Ok(Consent::Later(why.to_string())),
+        Judgement::Silence(why) | Judgement::Refusal(why) => Err(Refused::NoConsent(why)),
     }
-}
-
-/// Looks for the code. Exactly status 200 counts.
-fn judge_code(response: &HandshakeResponse, code: &str) -> Judgement {
-    let status = response.status;
-    if status != 200 {
-        return Judgement::Refusal(format!("status {status}"));
-    }
-    let body = serde_json::from_slice::<Value>(&response.body).unwrap_or_default();
-    match body.get("validationResponse").and_then(Value::as_str) {
-        Some(given) if given == code => Judgement::Consent,
-        Some(_) => Judgement::Refusal("status 200 with another validationResponse".to_owned()),
-        None => Judgement::Silence("status 200 without a validationResponse".to_owned()),
-    }
-}
-
-fn judge_origin(response: &HandshakeResponse, origin: &str) -> Judgement {
-    const HEADER: &str = "WebHook-Allowed-Origin";
-    let status = response.status;
-    if !(200..=299).contains(&status) {
-        return Judgement::Refusal(format!("status {status}"));
-    }
-    let allowed = header(&response.headers, HEADER);
-    match allowed.as_deref() {
-        Some("*") => Judgement::Consent,
-        Some(allowed) if allowed.eq_ignore_ascii_case(origin) => Judgement::Consent,
-        Some(other) => {
-            Judgement::Refusal(format!("status {status} with {HEADER}: {}", quoted(other)))
-        }
-        None => Judgement::Silence(format!("status {status} without the header {HEADER}")),
-    }
-}
-
-/// The requests per minute that `WebHook-Allowed-Rate` allows. `*`, and anything but a positive
-/// number, means no limit.
-///
-/// Source: CloudEvents, "HTTP 1.1 Web Hooks", section 4.2.2.
-pub(crate) fn allowed_rate(headers: &HeaderMap) -> Option<NonZeroU32> {
-    header(headers, "WebHook-Allowed-Rate")?.parse().ok()
-}
-
-fn header(headers: &HeaderMap, name: &str) -> Option<String> {
-    headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned())
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ pub mod claim;
 pub mod dead_letter;
 pub mod event_set;
 pub mod form;
+pub mod handshake;
 pub mod listeners;
 pub mod parking;
 pub mod partial;

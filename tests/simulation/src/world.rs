@@ -408,7 +408,8 @@ impl World {
                 Act::Ask(consent) => self.tables.change(&consent.of, |subscription| {
                     let until = consent.asked_at + VALID_FOR;
                     subscription.provisioning_state = ProvisioningState::AwaitingManualAction;
-                    subscription.validation = Some(Validation { token: Secret::new("t"), until });
+                    let token = Secret::new("t");
+                    subscription.validation = Some(Validation { token, until, reason: None });
                 }),
                 Act::Give(consent) => self.tables.change(&consent.of, |subscription| {
                     subscription.provisioning_state = ProvisioningState::Succeeded;

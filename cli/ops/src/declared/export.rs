@@ -8,8 +8,15 @@ use super::secrets::{escaped, placeholder, variable};
 use crate::{failure::Refusal, manage_api::ManageApi, output::text_at};
 
 /// Members that the deployment gives, of a topic's properties and of an event subscription's.
-const GIVEN: [&str; 6] =
-    ["endpoint", "provisioningState", "metricResourceId", "topic", "allowedRate", "pause"];
+const GIVEN: [&str; 7] = [
+    "endpoint",
+    "provisioningState",
+    "metricResourceId",
+    "topic",
+    "allowedRate",
+    "pause",
+    "validation",
+];
 
 /// A deployment's topics and event subscriptions, without what belongs to the deployment itself.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -211,6 +211,7 @@ pub fn rows(health: &Value, now: Timestamp) -> Vec<[String; 2]> {
         row("state", at("/state").to_owned()),
         row("new events", effect(at("/state"), at("/newEvents"))),
     ];
+    rows.extend(super::show::reason(health.get("validation")));
     if let Some(pause) = health.get("pause") {
         rows.push(row("paused", super::pause::told(pause)));
     }
@@ -266,6 +267,10 @@ fn effect(state: &str, effect: &str) -> String {
         ("DelayedDelivery", "Ends") => return format!("{ENDS}, while the probation lasts"),
         (_, "Ends") => ENDS,
         (_, "Held") => "are held: it is paused (`gridpost subscription resume` ends that)",
+        ("NotValidated", _) => {
+            "none comes: its endpoint has not consented (`gridpost subscription show` says what is to be \
+             done)"
+        }
         (_, "NotMatched") => {
             "none comes: it has expired or was not validated (`gridpost subscription show` says)"
         }

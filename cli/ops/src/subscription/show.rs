@@ -5,8 +5,9 @@ use serde_json::Value;
 use crate::output::{self, text_at};
 
 /// Members of `properties` that have rows of their own; all others are told by their names.
-const TOLD: [&str; 15] = [
+const TOLD: [&str; 16] = [
     "/pause",
+    "/validation",
     "/provisioningState",
     "/deadLetterDestination/properties/bucketName",
     "/deadLetterDestination/properties/prefix",
@@ -35,12 +36,15 @@ pub fn rows(subscription: &Value) -> Vec<[String; 2]> {
         row("event subscription", at("/name")),
         row("etag", at("/etag")),
         row("state", state(&at("/properties/provisioningState"))),
+    ];
+    rows.extend(reason(subscription.pointer("/properties/validation")));
+    rows.extend([
         row("endpoint", destination(subscription)),
         row("event types", event_types(subscription)),
         row("delivery schema", at("/properties/eventDeliverySchema")),
         row("retry policy", limits(subscription)),
         row("dead letters", dead_letters(subscription)),
-    ];
+    ]);
     if let Some(pause) = subscription.pointer("/properties/pause").filter(|it| it.is_object()) {
         rows.push(row("paused", super::pause::told(pause)));
         rows.push(row("pause ends by", text_at(pause, "/until").to_owned()));
@@ -145,6 +149,32 @@ fn dead_letters(subscription: &Value) -> String {
     }
 }
 
+/// Why the endpoint's answer to the handshake was no consent, as a row.
+pub(super) fn reason(validation: Option<&Value>) -> Option<[String; 2]> {
+    let reason = validation?.get("reason")?.as_str()?;
+    Some(row("not validated", reason.to_owned()))
+}
+
+/// Says that no event goes to the endpoint until it has consented, why, and what is to be done. `None`
+/// where that is not so.
+pub fn awaited(subscription: &Value) -> Option<String> {
+    let at = |pointer| text_at(subscription, pointer);
+    if at("/properties/provisioningState") != "AwaitingManualAction" {
+        return None;
+    }
+    let validation = subscription.pointer("/properties/validation").unwrap_or(&Value::Null);
+    let because = validation["reason"].as_str().map(|why| format!(": {why}")).unwrap_or_default();
+    let topic = at("/properties/topic").trim_start_matches("/topics/");
+    Some(format!(
+        "No event goes to {} until it has consented{because}.\nMend its answer and have it asked again \
+         (`gridpost subscription update --topic {topic} --name {} --endpoint URL`), or open the validation \
+         URL that it was sent, which its log may have, before {}.",
+        destination(subscription),
+        at("/name"),
+        text_at(validation, "/until"),
+    ))
+}
+
 fn state(name: &str) -> String {
     match name {
         "AwaitingManualAction" => {
@@ -153,8 +183,8 @@ fn state(name: &str) -> String {
                 .to_owned()
         }
         "Failed" => {
-            "Failed: the endpoint was not validated within 10 minutes; repeat \
-             `subscription create` with --replace".to_owned()
+            "Failed: the endpoint was not validated within 10 minutes; `subscription update --endpoint URL` \
+             asks it again".to_owned()
         }
         other => other.to_owned(),
     }

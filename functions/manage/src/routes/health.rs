@@ -114,14 +114,23 @@ fn document(
         kind: subscription.endpoint.kind(),
         policy: &subscription.retry_policy,
     };
+    let state = match subscription.state(now) {
+        ProvisioningState::Succeeded => json!(health.condition(now)),
+        ProvisioningState::AwaitingManualAction | ProvisioningState::Failed => {
+            json!("NotValidated")
+        }
+    };
     let mut document = json!({
-        "state": health.condition(now),
+        "state": state,
         "newEvents": new_events(subscription, health, rules, now),
         "failuresInRow": health.row.failures,
     });
     let mut set = |name: &str, value: Value| document[name] = value;
     if let Some(pause) = subscription.pauses.current(now) {
         set("pause", pause.write());
+    }
+    if let Some(validation) = subscription.write_validation() {
+        set("validation", validation);
     }
     if let Some(at) = health.row.last_at {
         set("lastFailureTime", json!(at.to_iso_8601()));

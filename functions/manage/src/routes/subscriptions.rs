@@ -380,6 +380,7 @@ async fn ask_for_consent(
     let validation = (kind == Kind::Custom).then(|| Validation {
         token: Validation::token_of(context.dice.key()),
         until: now + VALID_FOR,
+        reason: None,
     });
     let validation_url = validation.as_ref().map(|it| validation_url(context, key, code, it));
     let question = Question::for_schema(
@@ -399,8 +400,9 @@ async fn ask_for_consent(
         Ok(handshake::Consent::Given { allowed_rate }) => {
             Ok(Consent { state: ProvisioningState::Succeeded, validation: None, allowed_rate })
         }
-        Ok(handshake::Consent::Later) => {
+        Ok(handshake::Consent::Later(why)) => {
             let state = ProvisioningState::AwaitingManualAction;
+            let validation = validation.map(|one| Validation { reason: Some(why), ..one });
             Ok(Consent { state, validation, allowed_rate: None })
         }
         Err(refused) => {

@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
-use gridpost_core::subscription::{
-    EventSubscription, ProvisioningState, SubscriptionKey, Validation,
+use gridpost_core::{
+    delivery::handshake::allowed_rate,
+    subscription::{EventSubscription, ProvisioningState, SubscriptionKey, Validation},
 };
 use gridpost_ports::Saved;
 use serde_json::json;
@@ -14,7 +15,7 @@ use tokio::time::sleep;
 use url::form_urlencoded;
 
 use super::{Answer, sent::Sent};
-use crate::{Context, Reply, TRIES_MAX, handshake::allowed_rate};
+use crate::{Context, Reply, TRIES_MAX};
 
 /// How often a token is looked up before it counts as unknown. An endpoint may use the URL as soon
 /// as it has answered, while its answer is still being stored.

@@ -21,6 +21,11 @@ async fn waiting(schema: &str) -> (World, String) {
     assert_eq!(body(&created)["properties"]["provisioningState"], "AwaitingManualAction");
     let url = validation_url(&world);
     assert!(!body(&created).to_string().contains("token"), "{created:?}");
+    let validation = &body(&created)["properties"]["validation"];
+    let why = validation["reason"].as_str().expect("a reason");
+    assert!(why.starts_with("it answered status 200 "), "{why}");
+    assert!(validation["until"].is_string(), "{validation}");
+    super::openapi::assert_valid("EventSubscription", body(&created));
     (world, url)
 }
 
@@ -62,10 +67,15 @@ async fn a_health_says_that_no_event_comes_before_consent() {
     let (world, url) = waiting("EventGridSchema").await;
     let waits = world.call(HEALTH).await;
     let (state, events) = (&body(&waits)["state"], &body(&waits)["newEvents"]);
-    assert_eq!((state, events), (&json!("Healthy"), &json!("NotMatched")));
+    assert_eq!((state, events), (&json!("NotValidated"), &json!("NotMatched")));
+    let why = body(&waits)["validation"]["reason"].as_str().expect("a reason");
+    assert!(why.contains("status 200 with an empty body; expected status 200"), "{why}");
     super::openapi::assert_valid("Health", body(&waits));
     assert_eq!(world.call(&format!("GET {url}")).await.status, 200);
-    assert_eq!(body(&world.call(HEALTH).await)["newEvents"], "Attempted");
+    let consented = world.call(HEALTH).await;
+    assert_eq!(body(&consented)["newEvents"], "Attempted");
+    assert_eq!(body(&consented)["state"], "Healthy");
+    assert!(body(&consented).get("validation").is_none(), "{consented:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -226,14 +226,22 @@ fn advice(
     authentication: Option<&Authentication>,
     took: Duration,
 ) -> Option<&'static str> {
-    let advice = match (answer.status, authentication) {
-        _ if answer.outcome == Outcome::Delivered => {
-            let is_slow = took > SLOW && took <= RESPONSE_WAIT;
-            return is_slow.then_some(
-                "It is slow: after 30 s an answer is too late, and the event is sent again. Answer \
-                 first, and work then.",
-            );
-        }
+    if answer.outcome != Outcome::Delivered {
+        return Some(advice_on(answer.status, authentication));
+    }
+    let is_slow = took > SLOW && took <= RESPONSE_WAIT;
+    is_slow.then_some(
+        "It is slow: after 30 s an answer is too late, and the event is sent again. Answer first, and \
+         work then.",
+    )
+}
+
+/// Says what to do about a status that is no success; a request may have been authenticated.
+pub(super) fn advice_on(
+    status: Option<u16>,
+    authentication: Option<&Authentication>,
+) -> &'static str {
+    match (status, authentication) {
         (Some(401 | 403), None) => {
             "The endpoint wants to know who asks: give the event subscription an authentication, a \
              secret header, or the key in the URL that it expects."
@@ -272,8 +280,7 @@ fn advice(
             "The endpoint does not take this event. If it expects events of its own types, send one of \
              them."
         }
-    };
-    Some(advice)
+    }
 }
 
 #[cfg(test)]

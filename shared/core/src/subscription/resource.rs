@@ -257,7 +257,7 @@ fn settings(
     context: &Context<'_>,
     problems: &mut Problems,
 ) -> Option<Settings> {
-    properties.ignore(&["topic", "provisioningState", "allowedRate", "pause"]);
+    properties.ignore(&["topic", "provisioningState", "allowedRate", "pause", "validation"]);
     refuse_other_forms(&mut properties, problems);
     let kind = context.topic.kind;
     namespace::check(&mut properties, kind, problems);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use subtle::ConstantTimeEq;
 
 use super::{EventSubscription, ProvisioningState};
@@ -28,6 +29,9 @@ pub struct Validation {
     pub token: Secret,
     /// When the URL expires.
     pub until: Timestamp,
+    /// Why the endpoint's answer was no consent, without secrets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 impl Validation {
@@ -48,6 +52,14 @@ impl Validation {
 }
 
 impl EventSubscription {
+    /// What a read shows of a consent that has not been given yet.
+    pub fn write_validation(&self) -> Option<Value> {
+        let validation = self.validation.as_ref()?;
+        let is_awaited = self.provisioning_state != ProvisioningState::Succeeded;
+        let Validation { until, reason, .. } = validation;
+        is_awaited.then(|| json!({"until": until.to_iso_8601(), "reason": reason}))
+    }
+
     /// Whether events flow at that time. A validation that was not completed in time has failed.
     pub fn state(&self, now: Timestamp) -> ProvisioningState {
         let is_open = self.validation.as_ref().is_some_and(|validation| now < validation.until);
@@ -97,7 +109,7 @@ mod tests {
     fn states_by_time() {
         use ProvisioningState::{AwaitingManualAction, Failed, Succeeded};
         let until = Timestamp::default() + VALID_FOR;
-        let validation = || Some(Validation { token: Secret::new("t"), until });
+        let validation = || Some(Validation { token: Secret::new("t"), until, reason: None });
         let table = [
             ("validated", Succeeded, None, 0, Succeeded, None),
             ("validated by the URL", Succeeded, validation(), 700, Succeeded, None),
@@ -116,7 +128,8 @@ mod tests {
 
     #[test]
     fn a_token_is_compared_whole() {
-        let validation = Validation { token: Secret::new("abc"), until: Timestamp::default() };
+        let (token, until) = (Secret::new("abc"), Timestamp::default());
+        let validation = Validation { token, until, reason: None };
         for (given, want) in
             [("abc", true), ("ab", false), ("abcd", false), ("", false), ("ABC", false)]
         {

@@ -55,6 +55,9 @@ pub fn write(subscription: &EventSubscription, profile: ProfileName) -> Value {
     if let Some(pause) = subscription.pauses.open() {
         document["properties"]["pause"] = pause.write();
     }
+    if let Some(validation) = subscription.write_validation() {
+        document["properties"]["validation"] = validation;
+    }
     document
 }
 
