@@ -246,10 +246,9 @@ fn judge(handshake: &Handshake, response: &HandshakeResponse) -> Result<Consent,
     let HandshakeResponse { status, headers, body } = response;
     let response = handshake::Response { status: *status, headers, body };
     let is_open = handshake.question.validation_url().is_some();
-    let judgement =
-        handshake.question.with_proof(|proof| {
-            handshake::judge(proof, handshake.authentication.as_deref(), response)
-        });
+    let judgement = handshake
+        .question
+        .with_proof(|proof| handshake::judge(proof, handshake.authentication.as_deref(), response));
     match judgement {
         Judgement::Consent => {
             let is_cloud_events = matches!(handshake.question, Question::CloudEvents { .. });

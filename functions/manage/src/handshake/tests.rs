@@ -3,6 +3,7 @@ use gridpost_testkit::{
     clock::VirtualClock,
     consent::{ConsentAnswer, Consents, Reply, response},
 };
+use serde_json::Value;
 
 use super::*;
 

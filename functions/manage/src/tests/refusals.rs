@@ -238,3 +238,63 @@ async fn bad_requests_are_refused_and_leave_no_trace() {
         assert_eq!(world.asked(), asked, "{row} asked the endpoint");
     }
 }
+
+/// Documents of Event Grid's own clients (`azure-rest-api-specs`, examples of `EventSubscriptions` and
+/// `NamespaceTopicEventSubscriptions`) ask for what is not there. The one line that says so is not lost
+/// among others about members that the form which is refused does not have.
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_by_name_is_the_only_problem() {
+    let world = World::new();
+    assert_eq!(world.send("PUT /topics/plain", json!({})).await.status, 201);
+    let namespace = json!({"kind": "namespace"});
+    assert_eq!(world.send("PUT /topics/spaced", namespace).await.status, 201);
+    let queue = json!({"receiveLockDurationInSeconds": 60, "maxDeliveryCount": 4});
+    let identity = json!({"identity": {"type": "SystemAssigned"}, "destination": {}});
+    let delivery = |members: Value| json!({ "deliveryConfiguration": members });
+    let destination = |kind: &str, properties: Value| json!({"destination": {"endpointType": kind, "properties": properties}});
+    let mode = "properties.deliveryConfiguration.deliveryMode";
+    let endpoint_type = "properties.destination.endpointType";
+    let rows = [
+        ("spaced", delivery(json!({"deliveryMode": "Queue"})), mode),
+        ("spaced", delivery(json!({"deliveryMode": "Queue", "queue": queue})), mode),
+        ("spaced", delivery(json!({"deliveryMode": "queue", "push": null})), mode),
+        ("spaced", delivery(json!({"deliveryMode": "Pull"})), mode),
+        ("spaced", delivery(json!({"deliveryMode": 1})), mode),
+        (
+            "spaced",
+            delivery(json!({"deliveryMode": "Push", "push":
+                {"deliveryWithResourceIdentity": identity, "maxDeliveryCount": 3}})),
+            "properties.deliveryConfiguration.push.deliveryWithResourceIdentity",
+        ),
+        (
+            "plain",
+            json!({"deliveryWithResourceIdentity": identity}),
+            "properties.deliveryWithResourceIdentity",
+        ),
+        (
+            "plain",
+            delivery(json!({"deliveryMode": "Queue", "queue": queue})),
+            "properties.deliveryConfiguration",
+        ),
+        ("plain", destination("AzureFunction", json!({"resourceId": "/x"})), endpoint_type),
+        ("plain", json!({"destination": {"endpointType": "ServiceBusQueue"}}), endpoint_type),
+        ("plain", destination("HybridConnection", json!({})), endpoint_type),
+        (
+            "plain",
+            destination(
+                "WebHook",
+                json!({"endpointUrl": "https://e.example/", "authentication": {"type": "Basic"}}),
+            ),
+            "properties.destination.properties.authentication.type",
+        ),
+    ];
+    for (topic, properties, path) in rows {
+        let line = format!("PUT /topics/{topic}/eventSubscriptions/s-1");
+        let refused = world.send(&line, json!({ "properties": properties })).await;
+        assert_eq!(refused.status, 400, "{properties}: {refused:?}");
+        let details = super::body(&refused)["error"]["details"].clone();
+        let paths: Vec<_> = details.as_array().into_iter().flatten().collect();
+        let targets: Vec<_> = paths.iter().map(|detail| &detail["target"]).collect();
+        assert_eq!(targets, [path], "{properties}: {details}");
+    }
+}

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::notation::path_notation;
 use crate::document::{Code, Object, Problems, quoted};
 
 /// Longest name of a source field, and longest default, in characters.
@@ -42,6 +43,43 @@ pub struct InputSchemaMapping {
     /// The data version, else an empty one.
     #[serde(skip_serializing_if = "Field::is_unmapped")]
     pub data_version: Field,
+}
+
+impl InputSchemaMapping {
+    /// The type of all events, if no member of theirs gives it.
+    pub fn only_event_type(&self) -> Option<&str> {
+        let Field { source_field, default_value } = &self.event_type;
+        let default = default_value.as_deref().unwrap_or(EVENT_TYPE_DEFAULT);
+        source_field.is_none().then_some(default)
+    }
+
+    /// Lists source fields that find nothing, unless a publisher's member has such a name after all:
+    /// the name of the envelope's member, what is given, and why.
+    pub fn warnings(&self) -> Vec<String> {
+        let Self { id, topic, event_time, event_type, subject, data_version } = self;
+        let all = [
+            ("id", id),
+            ("topic", topic),
+            ("eventTime", event_time),
+            ("eventType", &event_type.source_field),
+            ("subject", &subject.source_field),
+            ("dataVersion", &data_version.source_field),
+        ];
+        let warning = |(name, field): (&str, &Option<String>)| {
+            let field = field.as_deref()?;
+            let why = match path_notation(field) {
+                Some(why) => why,
+                None if field.contains('.') => "a dot is part of the name".to_owned(),
+                None => return None,
+            };
+            Some(format!(
+                "inputSchemaMapping.properties.{name}.sourceField: {} names a member at the top of an event, \
+                 and none further down; {why}",
+                quoted(field)
+            ))
+        };
+        all.into_iter().filter_map(warning).collect()
+    }
 }
 
 /// A member of the envelope that may have a default.

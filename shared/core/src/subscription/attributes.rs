@@ -122,14 +122,16 @@ fn dynamic_values<'a, 'e>(
     values
 }
 
-/// The text of a string, number or boolean, if a header can carry it.
+/// The text of a string, number or boolean, if a header can carry it. Spaces and tabs at its ends are not
+/// part of a header's value, and whoever reads it drops them (RFC 9110, section 5.5).
 fn header_value(json: &str) -> Option<String> {
     let text = match json.as_bytes().first()? {
         b'"' => text_of(json).into_owned(),
         b't' | b'f' | b'-' | b'0'..=b'9' => json.to_owned(),
         _ => return None,
     };
-    (text.len() <= VALUE_BYTES_MAX && is_header_value(&text)).then_some(text)
+    let value = text.trim_matches([' ', '\t']);
+    (value.len() <= VALUE_BYTES_MAX && is_header_value(value)).then(|| value.to_owned())
 }
 
 /// Whether a header can carry a text: printable ASCII, spaces and tabs, none of these at its ends.
@@ -157,6 +159,9 @@ mod tests {
     #[test]
     fn dynamic_value_table() {
         let long = format!(r#"{{"k":"{}"}}"#, "a".repeat(4_097));
+        let longest_value = "a".repeat(4_096);
+        let longest = format!(r#"{{"k":"{longest_value}"}}"#);
+        let longest_spaced = format!(r#"{{"k":" {longest_value} "}}"#);
         let table: Vec<(&str, Vec<&str>, Option<&str>)> = vec![
             ("a string", vec![r#"{"k":"v"}"#], Some("v")),
             ("escapes", vec![r#"{"k":"a\u0062\t\"c"}"#], Some("ab\t\"c")),
@@ -167,10 +172,22 @@ mod tests {
             ("an array", vec![r#"{"k":["v"]}"#], None),
             ("an object", vec![r#"{"k":{"k":"v"}}"#], None),
             ("missing", vec![r#"{"K":"v"}"#], None),
+            ("spaces within", vec![r#"{"k":"a  b"}"#], Some("a  b")),
+            ("a space at its end", vec![r#"{"k":"a "}"#], Some("a")),
+            ("spaces and tabs at its ends", vec![r#"{"k":"\t  a\tb \t"}"#], Some("a\tb")),
+            ("nothing but space", vec![r#"{"k":" \t "}"#], Some("")),
             ("a line break", vec![r#"{"k":"a\r\nx-b: c"}"#], None),
+            ("a line break at its end", vec![r#"{"k":"a\n"}"#], None),
+            ("a form feed at its end", vec![r#"{"k":"a\f"}"#], None),
+            ("NUL", vec![r#"{"k":"a\u0000"}"#], None),
+            ("DEL", vec!["{\"k\":\"a\u{7f}\"}"], None),
             ("beyond ASCII", vec![r#"{"k":"größe"}"#], None),
-            ("a space at its end", vec![r#"{"k":"a "}"#], None),
+            ("obsolete text of RFC 9110", vec![r#"{"k":"a\u0080\u00ff"}"#], None),
+            ("a space that is not ASCII's at its end", vec![r#"{"k":"a\u00a0"}"#], None),
+            ("as long as may be", vec![&longest], Some(&longest_value)),
+            ("as long, and spaces", vec![&longest_spaced], Some(&longest_value)),
             ("too long", vec![&long], None),
+            ("a batch that differs in spaces", vec![r#"{"k":"v"}"#, r#"{"k":" v "}"#], Some("v")),
             ("a batch that agrees", vec![r#"{"k":"v"}"#, r#"{"k":"v"}"#], Some("v")),
             ("a batch that does not", vec![r#"{"k":"v"}"#, r#"{"k":"w"}"#], None),
             ("nor with the first again", vec![r#"{"k":1}"#, r#"{"k":2}"#, r#"{"k":1}"#], None),

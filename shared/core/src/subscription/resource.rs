@@ -13,6 +13,7 @@ mod destination;
 mod filter;
 mod namespace;
 mod patch;
+mod warnings;
 mod write;
 
 use std::{num::NonZeroU32, sync::Arc};
@@ -41,6 +42,7 @@ use destination::Destination;
 pub(crate) use destination::aws::{PARTITION_KEY_CHARS_MAX, is_group};
 
 pub use patch::read_patch;
+pub use warnings::warnings;
 pub use write::{base_url, delivery_attributes, full_url, write};
 
 /// The resource type that documents carry.
@@ -373,8 +375,9 @@ fn delivery_schema(
         problems.add(Code::InvalidValue, path, rule);
     } else if stored.is_some_and(|stored| stored != schema) {
         let rule = format!(
-            "is '{name}' and can't be changed, for events of it may be under way; create another event \
-             subscription, or delete this one first"
+            "is '{name}' and can't be changed, as in Event Grid: whether events in it are under way is \
+             recorded nowhere before their first attempt; create another event subscription, or delete \
+             this one first"
         );
         problems.add(Code::InvalidValue, path, rule);
     }

@@ -10,9 +10,9 @@ const ORIGIN: &str = "eventgrid.azure.net";
 type Header = (&'static str, &'static str);
 
 fn answer(proof: Proof<'_>, status: u16, headers: &[Header], body: &[u8]) -> Judgement {
-    let headers = headers.iter().map(|(name, value)| {
-        (HeaderName::from_static(name), HeaderValue::from_static(value))
-    });
+    let headers = headers
+        .iter()
+        .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
     let headers: HeaderMap = headers.collect();
     judge(proof, None, Response { status, headers: &headers, body })
 }

@@ -198,7 +198,8 @@ fn fixed(
         let rule = format!("must have 1 to {VALUE_BYTES_MAX} bytes, but has {bytes}");
         problems.add(Code::OutOfRange, path, rule);
     } else if !is_header_value(given) {
-        let rule = "must be printable ASCII without spaces at its ends, as headers are";
+        let rule = "must be printable ASCII and tabs, without tabs or spaces at its ends, as \
+                    headers are";
         problems.add(Code::InvalidValue, path, rule);
     }
     Some(match is_secret {

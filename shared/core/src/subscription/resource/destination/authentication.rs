@@ -90,6 +90,10 @@ pub(super) fn read(
                 'AwsWebIdentity'";
     given.required("type", what, problems);
     let kind = given.choice("type", &TYPES, None, problems);
+    if kind.is_none() && given.has("type") {
+        // Its members are another type's.
+        return None;
+    }
     let what =
         "an object with the members of that type, such as clientId and clientSecretReference";
     let members = given.required_object("properties", what, problems);
