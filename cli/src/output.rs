@@ -25,17 +25,26 @@ impl Output {
 
     /// Prints a resource as JSON, its `ETag` beside its other members, or what `text` makes of it.
     pub fn print_tagged(self, reply: &Reply, text: impl FnOnce(&Value) -> String) {
-        let mut document = reply.document.clone();
-        if let (Some(members), Some(etag)) = (document.as_object_mut(), &reply.etag) {
-            members.insert("etag".to_owned(), Value::String(etag.clone()));
-        }
-        self.print(&document, text);
+        self.print(&tagged(reply), text);
+    }
+
+    /// The same for a command whose exit code says more: a reader that went away does not change it.
+    pub fn tell_tagged(self, reply: &Reply, text: impl FnOnce(&Value) -> String) {
+        self.tell(&tagged(reply), text);
     }
 
     /// Prints `document` as JSON, or what `text` makes of it.
     pub fn print(self, document: &Value, text: impl FnOnce(&Value) -> String) {
         if self.json { line(&pretty(document)) } else { line(&text(document)) }
     }
+}
+
+fn tagged(reply: &Reply) -> Value {
+    let mut document = reply.document.clone();
+    if let (Some(members), Some(etag)) = (document.as_object_mut(), &reply.etag) {
+        members.insert("etag".to_owned(), Value::String(etag.clone()));
+    }
+    document
 }
 
 impl Output {

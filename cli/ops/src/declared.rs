@@ -23,6 +23,7 @@ use crate::{
     given::read_json,
     manage_api::{ManageApi, Reply},
     output,
+    subscription::{show, warnings},
 };
 
 pub use terraform::Root;
@@ -50,6 +51,10 @@ pub struct Made {
     pub created: Vec<String>,
     /// What was, and is now as the file has it, changed or not.
     pub replaced: Vec<String>,
+    /// Which event subscriptions get no event until their endpoints have consented, and why.
+    pub awaited: Vec<String>,
+    /// What is allowed and hardly meant.
+    pub warnings: Vec<String>,
 }
 
 impl Made {
@@ -60,14 +65,21 @@ impl Made {
         }
     }
 
-    /// The counts, for programs.
+    fn warn(&mut self, path: &str, warnings: Vec<String>) {
+        self.warnings.extend(warnings.into_iter().map(|warning| format!("{path}: {warning}")));
+    }
+
+    /// The counts, for programs, and what is to be known.
     pub fn members(&self) -> Map<String, Value> {
         let counts = [
             ("topics", self.topics),
             ("eventSubscriptions", self.subscriptions),
             ("new", self.created.len()),
         ];
-        counts.into_iter().map(|(name, count)| (name.to_owned(), json!(count))).collect()
+        let counts = counts.into_iter().map(|(name, count)| (name.to_owned(), json!(count)));
+        let lists = [("awaitingConsent", &self.awaited), ("warnings", &self.warnings)];
+        let lists = lists.into_iter().filter(|(_, list)| !list.is_empty());
+        counts.chain(lists.map(|(name, list)| (name.to_owned(), json!(list)))).collect()
     }
 
     /// The counts, for people.
@@ -94,6 +106,9 @@ impl Made {
             if !paths.is_empty() {
                 message.push_str(&format!("  {what}: {}\n", paths.join(", ")));
             }
+        }
+        for told in self.awaited.iter().chain(&self.warnings) {
+            message.push_str(&format!("  ! {told}\n"));
         }
         message.push_str(&format!("refused:\n  {refused}"));
         (message, members)
@@ -214,8 +229,9 @@ impl Declared {
             match api.put_topic(&topic.name, &topic.document).await {
                 Ok(reply) => {
                     made.topics += 1;
+                    made.warn(&path, warnings::unmapped(&reply.document));
                     made.add(path, &reply);
-                    made_subscriptions(topic, api, made, problems).await?;
+                    made_subscriptions((topic, &reply.document), api, made, problems).await?;
                 }
                 Err(error) => {
                     problems.extend(of_refused(topic, told(&path, error)?));
@@ -231,7 +247,7 @@ impl Declared {
 }
 
 async fn made_subscriptions(
-    topic: &Topic,
+    (topic, topic_document): (&Topic, &Value),
     api: &ManageApi,
     made: &mut Made,
     problems: &mut Vec<String>,
@@ -239,8 +255,11 @@ async fn made_subscriptions(
     for (name, document) in &topic.subscriptions {
         match api.put_subscription(&topic.name, name, document).await {
             Ok(reply) => {
+                let path = path_of(topic, name);
                 made.subscriptions += 1;
-                made.add(path_of(topic, name), &reply);
+                made.awaited.extend(show::awaited(&reply.document));
+                made.warn(&path, warnings::unmatched(topic_document, &reply.document));
+                made.add(path, &reply);
             }
             Err(error) => problems.extend(told(&path_of(topic, name), error)?),
         }
@@ -538,7 +557,10 @@ mod tests {
         let made = declared.make(&api).await.expect("made");
         let created = vec!["topics.a".to_owned(), "topics.a.eventSubscriptions.s".to_owned()];
         let replaced = vec!["topics.b".to_owned()];
-        assert_eq!(made, Made { topics: 2, subscriptions: 1, created, replaced });
+        assert_eq!(
+            made,
+            Made { topics: 2, subscriptions: 1, created, replaced, ..Made::default() }
+        );
         assert_eq!(made.told(), "2 topics and 1 event subscription, 2 of them new");
 
         let other = [("gridpost".to_owned(), "letters".to_owned())];

@@ -8,6 +8,7 @@ pub mod health;
 pub mod pause;
 pub mod send_test;
 pub mod show;
+pub mod warnings;
 
 /// Whether deliveries may wait of which no state tells, because nothing was attempted.
 pub fn holds_back(health: &Value) -> bool {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::Value;
 
-use crate::target::Common;
-use gridpost_ops::declared::Declared;
+use crate::{commands::subscription::made::ConsentFlags, target::Common};
+use gridpost_ops::{declared::Declared, subscription::warnings};
 
 /// What to apply. What the file does not name stays; repeating it changes nothing.
 #[derive(Args, Debug)]
@@ -19,6 +19,9 @@ pub struct ApplyArguments {
     /// Replace the file's dead-letter bucket FROM by TO; may be given several times
     #[arg(long = "bucket", value_name = "FROM=TO", value_parser = renamed)]
     buckets: Vec<(String, String)>,
+
+    #[command(flatten)]
+    consent: ConsentFlags,
 }
 
 fn renamed(given: &str) -> Result<(String, String), &'static str> {
@@ -32,6 +35,7 @@ pub async fn run(arguments: &ApplyArguments, common: &Common) -> anyhow::Result<
     let declared = Declared::read(&arguments.file)?.with_buckets(&arguments.buckets)?;
     let api = common.target.resolve()?.manage_api().await?;
     let made = declared.make(&api).await?;
-    common.output.print(&Value::Object(made.members()), |_| format!("applied {}", made.told()));
-    Ok(())
+    warnings::print(made.warnings.clone());
+    common.output.tell(&Value::Object(made.members()), |_| format!("applied {}", made.told()));
+    Ok(arguments.consent.check(made.awaited)?)
 }

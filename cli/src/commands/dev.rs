@@ -38,6 +38,7 @@ use gridpost_ops::{
     identity::{self as aws_identity, Environment},
     manage_api::ManageApi,
     progress::Progress,
+    subscription::warnings,
 };
 use gridpost_stack::demonstration::{self, Publisher, Show, Shown, own};
 use in_process::{Alone, Written};
@@ -203,7 +204,10 @@ async fn serve(
 ) -> anyhow::Result<()> {
     let api = ManageApi::connect_as(&dev.url(), None, dev.ca_file()).await?;
     match &declared {
-        Some(declared) => drop(declared.make(&api).await?),
+        Some(declared) => {
+            let made = declared.make(&api).await?;
+            warnings::print(made.awaited.into_iter().chain(made.warnings));
+        }
         None => in_process::make_topics(&api).await?,
     }
     // A process that was killed has not removed them.

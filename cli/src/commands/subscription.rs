@@ -1,5 +1,6 @@
 //! `gridpost subscription`: create, update, show, list, delete; health, secrets, tests of filters.
 
+pub mod made;
 mod send_test;
 mod test;
 mod update;
@@ -21,13 +22,13 @@ use gridpost_ops::{
     given::TimeToLive,
     lookup::if_there,
     manage_api::{ManageApi, Reply},
-    progress::Progress,
     schedule::delay_warning_of,
     subscription::{
         health::{self, Health},
         holds_back, pause,
         send_test::{explained, told},
-        show::{self, describe},
+        show::{self, awaited, describe},
+        warnings,
     },
 };
 
@@ -147,6 +148,9 @@ pub struct CreateArguments {
     /// If there is one of that name, replace it whole: what is not named is set to its default
     #[arg(long)]
     replace: bool,
+
+    #[command(flatten)]
+    consent: made::ConsentFlags,
 }
 
 impl CreateArguments {
@@ -210,13 +214,15 @@ pub async fn run(command: SubscriptionCommand, common: &Common) -> anyhow::Resul
             let reply = make(&create, &api).await?;
             let done = if reply.status == 201 { "created" } else { "replaced" };
             warn_of_waits(&reply.document);
-            common
-                .output
-                .print_tagged(&reply, |document| format!("{done}\n{}", describe(document)));
+            made::warn_of_unmatched(&api, &reply.document).await;
+            common.output.tell_tagged(&reply, |document| format!("{done}\n{}", describe(document)));
+            create.consent.check_one(&reply.document)?;
         }
         SubscriptionCommand::Update(arguments) => change(&arguments, api, common.output).await?,
         SubscriptionCommand::Show(NamedArguments { topic, name }) => {
-            common.output.print_tagged(&api.read_subscription(&topic, &name).await?, describe);
+            let reply = api.read_subscription(&topic, &name).await?;
+            common.output.print_tagged(&reply, describe);
+            made::warn_of_unmatched(&api, &reply.document).await;
         }
         SubscriptionCommand::List { topic } => list(&topic, &api, common.output).await?,
         SubscriptionCommand::Delete { named, if_match, yes } => {
@@ -270,18 +276,21 @@ async fn change(
 ) -> anyhow::Result<()> {
     let NamedArguments { topic, name } = &arguments.named;
     let update::Patch { document, etag } = arguments.patch(&api).await?;
-    let reply = api.only_if(etag).patch_subscription(topic, name, &document).await?;
+    let changed = api.clone().only_if(etag).patch_subscription(topic, name, &document).await;
+    let reply = changed?;
     // A change of its URL is all that asks the endpoint: a header with a wrong secret shows later.
     let test = match document.get("destination") {
-        Some(_) => {
+        Some(_) if awaited(&reply.document).is_none() => {
             format!("\n\ntest it: gridpost subscription send-test --topic {topic} --name {name}")
         }
-        None => String::new(),
+        _ => String::new(),
     };
     if policy_of(&document).is_some() {
         warn_of_waits(&reply.document);
     }
-    output.print_tagged(&reply, |document| format!("updated\n{}{test}", describe(document)));
+    made::warn_of_unmatched(&api, &reply.document).await;
+    output.tell_tagged(&reply, |document| format!("updated\n{}{test}", describe(document)));
+    arguments.consent.check_one(&reply.document)?;
     Ok(())
 }
 
@@ -319,9 +328,7 @@ fn policy_of(patch: &Value) -> Option<&Value> {
 
 /// Says beside the answer where events may end without an attempt.
 fn warn_of_waits(subscription: &Value) {
-    if let Some(warning) = delay_warning_of(subscription) {
-        Progress::on_stderr().line(&format!("! {warning}"));
-    }
+    warnings::print(delay_warning_of(subscription));
 }
 
 /// Creates an event subscription; one that is there is replaced only where that was asked for.

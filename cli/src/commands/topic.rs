@@ -13,6 +13,7 @@ use crate::{
 use gridpost_ops::{
     failure::{Misuse, Refusal},
     manage_api::ManageApi,
+    subscription::warnings,
 };
 
 /// What to do with topics.
@@ -187,11 +188,13 @@ pub async fn run(command: TopicCommand, common: &Common) -> anyhow::Result<()> {
             keeps_the_rest(&create.topic, existing(&api, &create.topic).await?, &document)?;
             let reply = api.put_topic(&create.topic, &document).await?;
             let done = if reply.status == 201 { "created" } else { "updated" };
+            warnings::print(warnings::unmapped(&reply.document));
             common.output.print_tagged(&reply, |topic| format!("{done}\n{}", describe(topic)));
         }
         TopicCommand::Update(update) => {
             let api = api.only_if(update.if_match.clone());
             let reply = api.patch_topic(&update.topic, &update.patch()?).await?;
+            warnings::print(warnings::unmapped(&reply.document));
             common.output.print_tagged(&reply, |topic| format!("updated\n{}", describe(topic)));
         }
         TopicCommand::List => {

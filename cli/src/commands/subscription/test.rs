@@ -21,7 +21,7 @@ use crate::{
     output,
     target::Common,
 };
-use gridpost_ops::failure::Misuse;
+use gridpost_ops::{failure::Misuse, subscription::warnings};
 
 /// Whose filter, and which events.
 #[derive(Args, Debug)]
@@ -51,15 +51,24 @@ pub struct TestArguments {
 
 pub(super) async fn run(arguments: TestArguments, common: &Common) -> anyhow::Result<()> {
     let events = read_events(&arguments.events)?;
-    let filter = match (&arguments.name, &arguments.file) {
-        (Some(name), _) => json!({ "name": name }),
-        (None, Some(file)) => json!({"properties": properties_of(&read_document(file)?)}),
-        (None, None) => json!({}),
+    let mut document = match &arguments.file {
+        Some(file) => json!({"properties": properties_of(&read_document(file)?)}),
+        None => json!({}),
+    };
+    let filter = match &arguments.name {
+        Some(name) => json!({ "name": name }),
+        None => document.clone(),
     };
     let answer = match (&arguments.topic, &arguments.schema) {
         (Some(topic), _) => {
             let api = common.target.resolve()?.manage_api().await?;
-            api.test_subscription(topic, &filter, &events).await?
+            let answer = api.test_subscription(topic, &filter, &events).await?;
+            if let Some(name) = &arguments.name {
+                document = api.subscription(topic, name).await.unwrap_or_default();
+            }
+            let topic = api.topic(topic).await.unwrap_or_default();
+            warnings::print(warnings::unmatched(&topic, &document));
+            answer
         }
         (None, schema) => offline(schema.as_deref().unwrap_or_default(), filter, &events)?,
     };
@@ -67,12 +76,14 @@ pub(super) async fn run(arguments: TestArguments, common: &Common) -> anyhow::Re
     Ok(())
 }
 
-fn offline(schema: &str, mut filter: Value, events: &RawValue) -> anyhow::Result<Value> {
+fn offline(schema: &str, document: Value, events: &RawValue) -> anyhow::Result<Value> {
     let input_schema: InputSchema = serde_json::from_value(json!(schema)).map_err(|_| {
         Misuse(format!("`{schema}` is no schema: write EventGridSchema or CloudEventSchemaV1_0"))
     })?;
+    let mut filter = document.clone();
     filter["events"] = json!([]);
     let sample = sample::read(&filter).map_err(|problems| Misuse(problems_text(&problems)))?;
+    warnings::print(warnings::unmatched_in(input_schema, None, &document));
     let Of::Document(filter) = sample.of else {
         anyhow::bail!(Misuse("offline there are no event subscriptions: give --file".to_owned()))
     };

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, Command, Id};
 use serde_json::{Map, Value, json};
 
-use super::{NamedArguments, delivery_profile};
+use super::{NamedArguments, delivery_profile, made::ConsentFlags};
 use crate::{
     commands::read_document,
     document::{AuthenticationFlags, SettingFlags, retry_limits},
@@ -79,6 +79,9 @@ pub struct UpdateArguments {
     /// Only if the event subscription still has this ETag (`subscription show` prints it)
     #[arg(long, value_name = "ETAG")]
     pub(super) if_match: Option<String>,
+
+    #[command(flatten)]
+    pub(super) consent: ConsentFlags,
 }
 
 /// A patch, and the `ETag` of what it was made for.

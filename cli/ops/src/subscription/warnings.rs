@@ -1,0 +1,81 @@
+//! Warnings about what is allowed and hardly meant: what finds nothing in any event, and waits in which
+//! events end.
+
+use gridpost_core::{
+    event::mapping::InputSchemaMapping,
+    subscription::resource,
+    topic::{InputSchema, resource as topics},
+};
+use serde_json::Value;
+
+use crate::progress::Progress;
+
+/// Lists what finds nothing in the events of a topic, by the documents of event subscription and topic.
+/// A topic that can't be read has no warnings.
+pub fn unmatched(topic: &Value, subscription: &Value) -> Vec<String> {
+    let Ok(topics::Settings { input_schema, input_schema_mapping, .. }) = topics::read(topic)
+    else {
+        return Vec::new();
+    };
+    unmatched_in(input_schema, input_schema_mapping.as_ref(), subscription)
+}
+
+/// The same for a schema and a mapping.
+pub fn unmatched_in(
+    schema: InputSchema,
+    mapping: Option<&InputSchemaMapping>,
+    subscription: &Value,
+) -> Vec<String> {
+    resource::warnings(&subscription["properties"], schema, mapping)
+}
+
+/// Lists source fields of a topic's mapping that find nothing.
+pub fn unmapped(topic: &Value) -> Vec<String> {
+    let settings = topics::read(topic).ok();
+    let mapping = settings.and_then(|settings| settings.input_schema_mapping);
+    mapping.map(|mapping| mapping.warnings()).unwrap_or_default()
+}
+
+/// Prints warnings to standard error.
+pub fn print(warnings: impl IntoIterator<Item = String>) {
+    let progress = Progress::on_stderr();
+    for warning in warnings {
+        progress.line(&format!("! {warning}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_topics_document_says_what_events_have() {
+        let keyed = |key: &str| {
+            json!({"properties": {"filter": {"advancedFilters":
+                [{"operatorType": "IsNotNull", "key": key}]}}})
+        };
+        let topic = |schema: &str| {
+            json!({"id": "/topics/t", "name": "t", "type": "Gridpost/topics", "kind": "custom",
+                "properties": {"inputSchema": schema, "endpoint": "https://p/x",
+                    "provisioningState": "Succeeded", "disableLocalAuth": false}})
+        };
+        for (topic, key, count) in [
+            (topic("EventGridSchema"), "eventType", 0),
+            (topic("EventGridSchema"), "type", 1),
+            (topic("CloudEventSchemaV1_0"), "eventtype", 1),
+            (topic("CloudEventSchemaV1_0"), "type", 0),
+            (topic("Unknown"), "$.data.k", 0),
+            (json!(null), "$.data.k", 0),
+        ] {
+            assert_eq!(unmatched(&topic, &keyed(key)).len(), count, "{topic} {key}");
+        }
+        let mapping = json!({"inputSchemaMappingType": "Json",
+            "properties": {"id": {"sourceField": "$.data.v"}}});
+        let mapped = json!({"kind": "custom", "properties":
+            {"inputSchema": "CustomEventSchema", "inputSchemaMapping": mapping}});
+        assert_eq!(unmapped(&mapped).len(), 1);
+        assert!(unmapped(&json!(null)).is_empty());
+    }
+}
