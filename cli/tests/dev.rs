@@ -25,6 +25,8 @@ mod azure;
 mod beside;
 #[path = "dev/terminal.rs"]
 mod terminal;
+#[path = "dev/unwilling.rs"]
+mod unwilling;
 
 /// Far longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
