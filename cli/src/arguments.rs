@@ -8,14 +8,15 @@ use crate::{
         export, listen, parked, poison, prober, publish, rollout, sas, schedule, subscription,
         tail, topic, up, verify, wait, watch,
     },
-    target::{EVERYWHERE, TargetFlags},
+    target::{EVERYWHERE, TargetFlags, without_environment},
 };
 
 /// What programs may rely on.
 const EXIT_CODES: &str = "\
 Results go to standard output, all else to standard error. With --json, results and errors are JSON, except usage errors; progress stays text.
 Exit codes: 0 done, 1 failed or refused, 2 usage error, 3 not finished (audit: events under way;
-explain: nothing known so far; wait: not in time).
+explain: nothing known so far; wait: not in time; subscription create, update and apply: an endpoint has
+yet to consent).
 `gridpost COMMAND --help` has examples.
 
 When events are missing or late, ask in this order:
@@ -44,7 +45,8 @@ pub struct Arguments {
 impl Arguments {
     /// Reads the program's command line. One that is not understood ends the program with exit code 2.
     pub fn read() -> Self {
-        let matches = command().get_matches();
+        let matches = command().try_get_matches();
+        let matches = matches.unwrap_or_else(|error| without_environment(error, command()).exit());
         Self::of(&matches).unwrap_or_else(|error| error.exit())
     }
 
@@ -272,6 +274,7 @@ mod tests {
             "publish --topic demo --file body.json --key K",
             "schedule --profile basic --ttl 30m --max-attempts 10 --responses 500,408,200 --json",
             "schedule --topic demo --name s1 --responses 500,200",
+            "schedule --responses 503 --retry-after 120",
             "schedule --endpoint resource --schedule 1,2,3 --status-rule 404=60 --jitter",
             "delivery list --topic demo --name s1 --outcome Busy --json",
             "delivery list",

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, builder::Resettable};
 
 use crate::output::Output;
 pub use gridpost_ops::target::*;
@@ -42,6 +42,16 @@ pub struct TargetFlags {
     /// Folder of the local stack [default: .gridpost, here or in a parent folder]
     #[arg(long, global = true, help_heading = EVERYWHERE, env = "GRIDPOST_HOME", value_name = "DIR")]
     pub home: Option<PathBuf>,
+}
+
+/// The error of a command line as it is where no variable is set: what the environment gives stands in its
+/// usage as if the command line had to have it.
+pub fn without_environment(error: clap::Error, command: clap::Command) -> clap::Error {
+    if !error.use_stderr() {
+        return error;
+    }
+    let command = command.mut_args(|flag| flag.env(Resettable::Reset));
+    command.try_get_matches().err().unwrap_or(error)
 }
 
 impl TargetFlags {

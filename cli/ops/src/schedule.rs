@@ -86,6 +86,15 @@ pub struct Response {
     answer: Answer,
 }
 
+impl Response {
+    /// The same with `Retry-After`, where it is an answer that can carry one.
+    #[must_use]
+    pub fn with_retry_after(mut self, wait: Option<Duration>) -> Self {
+        self.answer.retry_after = wait.filter(|_| self.answer.status.is_some());
+        self
+    }
+}
+
 impl std::str::FromStr for Response {
     type Err = String;
 

@@ -51,6 +51,11 @@ pub struct ScheduleArguments {
     #[arg(long, value_name = "ANSWER,…", value_delimiter = ',', default_value = "500")]
     responses: Vec<Response>,
 
+    /// Seconds that each of these answers asks for by Retry-After: a delivery that is retried waits at least as
+    /// long. Other deliveries to the endpoint wait for its probation alone
+    #[arg(long, value_name = "SECONDS")]
+    retry_after: Option<u32>,
+
     /// Wait for the end of a probation instead of ending at one caused by a client error
     #[arg(long)]
     delay_on_probation: bool,
@@ -72,6 +77,14 @@ pub struct ScheduleArguments {
     /// That event subscription
     #[arg(long, alias = "subscription", requires = "topic")]
     name: Option<String>,
+}
+
+impl ScheduleArguments {
+    fn answers(&self) -> Vec<Response> {
+        let wait = self.retry_after.map(|seconds| Duration::from_secs(seconds.into()));
+        let answers = self.responses.iter().cloned();
+        answers.map(|answer| answer.with_retry_after(wait)).collect()
+    }
 }
 
 const PROFILES: [(&str, ProfileName); 3] = [
@@ -97,7 +110,7 @@ pub async fn run(arguments: &ScheduleArguments, common: &Common) -> anyhow::Resu
         dice: if arguments.jitter { SystemDice.roll() } else { 0.0 },
         names_attempts: arguments.max_attempts.is_some(),
     };
-    let document = played(subject, &arguments.responses, circumstances)?;
+    let document = played(subject, &arguments.answers(), circumstances)?;
     common.output.print(&document, text);
     Ok(())
 }
@@ -171,7 +184,7 @@ mod tests {
             names_attempts: true,
             ..Circumstances::default()
         };
-        super::played(given(&arguments), &arguments.responses, circumstances).expect("in range")
+        super::played(given(&arguments), &arguments.answers(), circumstances).expect("in range")
     }
 
     #[test]
@@ -214,6 +227,25 @@ mod tests {
             let refused = Line::try_parse_from(line).map(|_| ()).expect_err(wrong).to_string();
             assert!(refused.contains("is no probation"), "{wrong}: {refused}");
         }
+    }
+
+    #[test]
+    fn retry_after_makes_waits_longer() {
+        // Answers and Retry-After, when the second attempt is made, and what that waited for.
+        let table = [
+            ("503", 30, "LeastWait"),
+            ("503 --retry-after 120", 120, "RetryAfter"),
+            ("503 --retry-after 5", 30, "LeastWait"),
+            ("500 --retry-after 40", 40, "RetryAfter"),
+            ("SocketError --retry-after 120", 30, "EndpointWaits"),
+        ];
+        for (answers, at, because) in table {
+            let second = &played(&format!("--responses {answers}"))["attempts"][1];
+            assert_eq!(second["atSeconds"], at, "{answers}: {second}");
+            assert_eq!(second["waitBecause"], because, "{answers}");
+        }
+        let ends = played("--ttl 1m --responses 503 --retry-after 3600");
+        assert_eq!(ends["end"]["reason"], "TimeToLiveExceeded");
     }
 
     #[test]

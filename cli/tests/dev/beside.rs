@@ -25,6 +25,30 @@ async fn what_is_there_is_replaced_only_where_that_is_said() {
     assert!(end(dev, Signal::TERM).await.success());
 }
 
+/// What the environment gives is nothing that a usage asks for.
+#[tokio::test]
+async fn a_usage_is_the_same_whatever_the_environment_has() {
+    let place = Place::new();
+    let usage = async |line: &str, variables: &[(&str, &str)]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gridpost"));
+        command.env_clear().envs(variables.iter().copied()).current_dir(place.folder.path());
+        let output = command.args(line.split_whitespace()).output().await.expect("it runs");
+        code(&output, 2)
+    };
+    let variables = [
+        ("GRIDPOST_HOME", "/tmp/home"),
+        ("GRIDPOST_MANAGE_URL", "https://m.example"),
+        ("GRIDPOST_PUBLISH_URL", "https://p.example"),
+        ("GRIDPOST_DEPLOYMENT", "prod"),
+        ("GRIDPOST_NAME_PREFIX", "events"),
+    ];
+    for line in ["wait --topic orders", "explain e-1", "apply", "topic create", "tail --outcome x"]
+    {
+        assert_eq!(usage(line, &variables).await, usage(line, &[]).await, "{line}");
+    }
+    assert!(!usage("apply", &variables).await.contains("--home"));
+}
+
 /// The exit code of an audit says that an event is under way, whether its report is read or not.
 #[tokio::test]
 async fn an_audit_that_is_not_read_ends_as_one_that_is() {

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     env,
+    fs::File,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -87,6 +88,7 @@ async fn measure(arguments: &Arguments, folder: &Path) -> anyhow::Result<bool> {
         [] => Mix::all()?,
         names => names.iter().map(|name| Mix::named(name)).collect::<Result<_, _>>()?,
     };
+    arguments.json.as_deref().map(check_writable).transpose()?;
     let machine = Machine::now()?;
     let options = options(arguments, &mixes, folder).await?;
     let repeats = if arguments.quick { 1 } else { arguments.repeat.max(1) };
@@ -119,6 +121,13 @@ async fn measure(arguments: &Arguments, folder: &Path) -> anyhow::Result<bool> {
         report.write(json)?;
     }
     Ok(problems == 0)
+}
+
+/// Checks that a file can be written, before minutes go by. What it has stays.
+fn check_writable(file: &Path) -> anyhow::Result<()> {
+    let opened = File::options().append(true).create(true).open(file);
+    opened.with_context(|| format!("--json: {} cannot be written", file.display()))?;
+    Ok(())
 }
 
 /// How to run, with the programs that the mixes need, given or built.
@@ -184,4 +193,29 @@ async fn starts(options: &Options, repeats: usize) -> anyhow::Result<Spreads> {
     }
     runs.push(sizes);
     Ok(spreads(&runs))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_that_can_not_be_written_is_refused_at_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let there = folder.path().join("bench.json");
+        std::fs::write(&there, "earlier figures").expect("written");
+        check_writable(&there).expect("it is there");
+        assert_eq!(std::fs::read_to_string(&there).expect("read"), "earlier figures");
+        check_writable(&folder.path().join("new.json")).expect("it can be made");
+        for file in ["missing/bench.json", "bench.json/x", "."] {
+            let file = folder.path().join(file);
+            let line = [Path::new("pipeline"), Path::new("--json"), &file];
+            let arguments = Arguments::try_parse_from(line).expect("a line");
+            // Nothing is built, measured or left.
+            let refused = measure(&arguments, folder.path()).await.expect_err("no such file");
+            let told = format!("{refused:#}");
+            assert!(told.contains("--json") && told.contains("cannot be written"), "{told}");
+            assert!(!folder.path().join("bench").exists());
+        }
+    }
 }

@@ -79,8 +79,8 @@ fn attribute(header: &Value) -> String {
     }
 }
 
-/// Everything that has no row of its own, by its name in the document. What is null, false or empty is
-/// not set.
+/// Everything that has no row of its own, by the words of its path in the document. What is null, false or
+/// empty is not set.
 fn others(rows: &mut Vec<[String; 2]>, path: &str, value: &Value) {
     match value {
         _ if TOLD.contains(&path) => {}
@@ -93,11 +93,27 @@ fn others(rows: &mut Vec<[String; 2]>, path: &str, value: &Value) {
         Value::String(text) if text.is_empty() => {}
         Value::Array(elements) if elements.is_empty() => {}
         value => {
-            let name = path.trim_start_matches('/').replace("/properties/", "/").replace('/', ".");
+            let parts = path.split('/').filter(|part| !matches!(*part, "" | "properties"));
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            rows.push([name, text]);
+            rows.push([parts.map(words).collect::<Vec<_>>().join(" "), text]);
         }
     }
+}
+
+/// The words of a member's name: `maxEventsPerBatch` is `max events per batch`. Names that begin otherwise,
+/// such as outcomes, are whole.
+fn words(name: &str) -> String {
+    if !name.starts_with(|first: char| first.is_ascii_lowercase()) {
+        return name.to_owned();
+    }
+    let mut words = String::with_capacity(name.len() + 8);
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() {
+            words.push(' ');
+        }
+        words.push(letter.to_ascii_lowercase());
+    }
+    words
 }
 
 /// The destination as a user knows it; a webhook's URL is shown without its query, which is a secret.
@@ -255,7 +271,17 @@ mod tests {
         for leaf in wanted.iter().filter(|leaf| !matches!(leaf.as_str(), "Static" | "Dynamic")) {
             assert!(text.contains(leaf.as_str()), "{leaf} is not in\n{text}");
         }
-        assert!(text.contains("filter.isSubjectCaseSensitive"), "{text}");
+        for label in [
+            "filter is subject case sensitive ",
+            "filter subject begins with ",
+            "destination max events per batch ",
+            "retry policy status rules 404 ",
+            "expiration time utc ",
+        ] {
+            assert!(text.contains(label), "{label} is not in\n{text}");
+        }
+        let labels = text.lines().filter_map(|line| line.split("  ").next());
+        labels.for_each(|label| assert!(!label.contains('.'), "{label} is a path"));
         let secret = json!([{"name": "X-Key", "type": "Static", "properties": {"isSecret": true}}]);
         subscription["properties"]["destination"]["properties"]["deliveryAttributeMappings"] =
             secret;

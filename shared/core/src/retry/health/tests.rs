@@ -73,6 +73,18 @@ fn wait_until(seconds: u64) -> Admission {
     Admission::Wait { until: at(seconds) }
 }
 
+/// `Retry-After` is heard for the delivery whose attempt was answered with it.
+#[test]
+fn retry_after_does_not_lengthen_a_probation() {
+    for (code, until_s) in [(429, 10), (503, 10), (404, 300)] {
+        for retry_after in [None, Some(Duration::ZERO), Some(Duration::from_secs(3_600))] {
+            let answer = Answer::of_status(code, retry_after);
+            let health = after(&Health::default(), failed(1, 0, answer));
+            assert_eq!(health.until(), Some(at(until_s)), "{code} {retry_after:?}");
+        }
+    }
+}
+
 #[test]
 fn each_outcome_waits_as_long_as_it_says() {
     let table = [
