@@ -73,3 +73,37 @@ async fn an_audit_that_is_not_read_ends_as_one_that_is() {
     // Its delivery is still under way.
     end(dev, Signal::KILL).await;
 }
+
+/// RFC 9110, section 5.5: spaces and tabs at its ends are no part of a header's value; a tab within is,
+/// and other control characters and those beyond ASCII can't be sent safely.
+#[tokio::test]
+async fn a_dynamic_header_has_what_a_header_can_carry() {
+    let place = Place::new();
+    let dev = place.dev("--memory --quiet").await;
+    let (receiver, mut arrivals) = endpoint("200").await;
+    let url = receiver.url("/hook");
+    let create = "subscription create --topic demo --name own --dynamic-header X-K=data.k";
+    code(&place.run(&format!("{create} --endpoint {url}")).await, 0);
+    let long = "x".repeat(4_097);
+    for (value, want) in [
+        ("v", Some("v")),
+        (" v", Some("v")),
+        ("v\t ", Some("v")),
+        ("a\tb", Some("a\tb")),
+        ("a  b", Some("a  b")),
+        (" \t", Some("")),
+        ("", Some("")),
+        ("v\n", None),
+        ("v\u{c}", None),
+        ("v\u{7f}", None),
+        ("é", None),
+        ("v\u{a0}", None),
+        (&long, None),
+    ] {
+        let data = place.write("data.json", &json!({ "k": value }).to_string());
+        let publish = format!("publish --topic demo --type T --data @{}", data.display());
+        code(&place.run(&publish).await, 0);
+        assert_eq!(next_delivery(&mut arrivals).await.header("x-k"), want, "{value:?}");
+    }
+    assert!(end(dev, Signal::TERM).await.success());
+}
