@@ -375,7 +375,7 @@ fn delivery_schema(
         problems.add(Code::InvalidValue, path, rule);
     } else if stored.is_some_and(|stored| stored != schema) {
         let rule = format!(
-            "is '{name}' and can't be changed, as in Event Grid: whether events in it are under way is \
+            "is '{name}' and can't be changed: whether events in it are under way is \
              recorded nowhere before their first attempt; create another event subscription, or delete \
              this one first"
         );
