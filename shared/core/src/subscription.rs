@@ -76,7 +76,8 @@ impl Ord for SubscriptionKey {
 
 impl Hash for SubscriptionKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.folded().hash(state);
+        let bytes = self.topic.bytes().chain([b'/']).chain(self.name.bytes());
+        bytes.for_each(|byte| state.write_u8(byte.to_ascii_lowercase()));
     }
 }
 

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::trace::{TRACE_PARENT, TraceParent};
 
-const NO_NAME: &str = "is no name of an extension attribute, which is of a-z and 0-9";
+const NO_NAME: &str = "can't be an extension attribute: names are of a-z and 0-9 alone";
 
 /// Reads the body of a publish in CloudEvents 1.0: an event, or an array of events. Both are
 /// accepted under either content type, because the Azure SDKs send both ways.
