@@ -72,7 +72,7 @@ fn members_that_are_refused() {
         (with(r#""my_ext":1"#), "'my_ext' can't be an extension attribute"),
         (with(r#""é":1"#), "'é' can't be an extension attribute"),
         (with(r#""":1"#), "'' can't be an extension attribute"),
-        (with(r#""tenant_region_partition_keys":1"#), "'tenant_region_partition_keys' is no name"),
+        (with(r#""tenant_region_partition_keys":1"#), "'tenant_region_partition_keys' can't be"),
         (
             r#""id":"1","eventType":"T","eventTime":"2026-01-02T03:04:05Z""#.to_owned(),
             "'eventType' can't be an extension attribute: names are of a-z and 0-9 alone; the topic takes \
