@@ -271,7 +271,7 @@ export function actions(ground) {
     await session.go(at("tried", "one", "/test-event"));
     await session.click("Send it");
     await session.says("Delivered");
-    await session.says("It would not want this event");
+    await session.says("The filter would refuse it");
     world.endpoints.answers.set("/tried", () => ({ status: 422, text: "no such customer" }));
     await session.click("Send it");
     await session.says("no such customer");
