@@ -39,7 +39,11 @@ use serde_json::value::RawValue;
 
 use crate::output::text_at;
 use gridpost_ops::{
-    failure::Misuse, files, given::read_json, lookup::if_there, manage_api::ManageApi,
+    failure::Misuse,
+    files,
+    given::read_json,
+    lookup::{if_there, spelled},
+    manage_api::ManageApi,
 };
 
 /// An event subscription.
@@ -54,6 +58,19 @@ pub struct Whose {
     subscription: String,
 }
 
+impl Whose {
+    /// The event subscription of these names, as it was created; as they are given where it can't be
+    /// read: whatever is done with it says why.
+    async fn named(api: &ManageApi, topic: &str, subscription: &str) -> Self {
+        let found = api.subscription(topic, subscription).await.ok();
+        let id = found.as_ref().and_then(|found| found["id"].as_str()).unwrap_or_default();
+        let names =
+            id.strip_prefix("/topics/").and_then(|id| id.split_once("/eventSubscriptions/"));
+        let (topic, subscription) = names.unwrap_or((topic, subscription));
+        Self { topic: topic.to_owned(), subscription: subscription.to_owned() }
+    }
+}
+
 /// The event subscriptions that are meant: the named one, whatever it is; else those of the topic, or of
 /// all topics, that `is_wanted` says of their documents.
 async fn whose(
@@ -63,11 +80,10 @@ async fn whose(
     is_wanted: impl Fn(&Value) -> bool,
 ) -> anyhow::Result<Vec<Whose>> {
     if let (Some(topic), Some(subscription)) = (topic, subscription) {
-        let (topic, subscription) = (topic.to_owned(), subscription.to_owned());
-        return Ok(vec![Whose { topic, subscription }]);
+        return Ok(vec![Whose::named(api, topic, subscription).await]);
     }
     let topics = match topic {
-        Some(topic) => vec![topic.to_owned()],
+        Some(topic) => vec![spelled(api, topic).await],
         None => api.topics().await?.iter().map(|one| text_at(one, "/name").to_owned()).collect(),
     };
     let mut found = Vec::new();

@@ -149,6 +149,8 @@ async fn what_a_file_declares_is_there_and_a_script_waits_for_it() {
     let counted: Value = serde_json::from_str(&code(&waited, 0)).expect("JSON");
     assert_eq!((&counted["delivered"], &counted["deadLettered"]), (&json!(1), &json!(0)));
 
+    let waited = place.run("wait --topic Orders --subscription BILLING --delivered 1").await;
+    assert!(code(&waited, 0).contains("1 of 1 delivered"));
     for (line, part) in [
         ("status", "topic orders"),
         ("audit", "The ledger balances"),
@@ -156,6 +158,8 @@ async fn what_a_file_declares_is_there_and_a_script_waits_for_it() {
         ("explain e-1 --topic ORDERS", "Delivered (200)"),
         ("audit --topic Orders --subscription BILLING", "The ledger balances"),
         ("subscription show --topic Orders --name bILLING", "billing"),
+        ("subscription health --topic ORDERS --name Billing", "orders/billing"),
+        ("explain e-1 --topic ORDERS", "event e-1 of topic orders"),
         ("subscription health", "Healthy"),
     ] {
         let told = code(&place.run(line).await, 0);

@@ -9,7 +9,7 @@ pub mod secrets;
 mod terraform;
 pub mod trial;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::OsStr;
 use std::path::Path;
@@ -142,15 +142,19 @@ impl Declared {
     fn of(document: Value, known: impl Fn(&str) -> Option<String>) -> Self {
         let mut problems = Vec::new();
         let mut topics = Vec::new();
-        let mut names = Names::default();
         for (member, value) in object(document, "the document", &mut problems) {
             if member != "topics" {
                 problems.push(format!("{member}: there is no such member; topics is all there is"));
                 continue;
             }
-            for (name, document) in object(value, "topics", &mut problems) {
+            let all = object(value, "topics", &mut problems);
+            let twice = named_twice(&all);
+            for (name, document) in all {
                 let path = format!("topics.{name}");
-                names.add(&path, &mut problems);
+                if twice.contains(&name::folded(&name)) {
+                    problems.push(in_other_spelling(&path));
+                    continue;
+                }
                 // An empty document would make the topic all the same, or replace it.
                 if !document.is_object() {
                     problems.push(must_be_object(&path));
@@ -161,9 +165,13 @@ impl Declared {
                     document.remove("eventSubscriptions").unwrap_or(Value::Object(Map::new()));
                 let path = format!("{path}.eventSubscriptions");
                 let mut subscriptions = object(own, &path, &mut problems);
+                let twice = named_twice(&subscriptions);
                 // Without its secret one is not made at all: the placeholder would be the secret.
                 subscriptions.retain(|name, subscription| {
-                    names.add(&format!("{path}.{name}"), &mut problems);
+                    if twice.contains(&name::folded(name)) {
+                        problems.push(in_other_spelling(&format!("{path}.{name}")));
+                        return false;
+                    }
                     let missing = secrets::fill(subscription, &known);
                     problems.extend(missing.iter().map(|missing| {
                         format!("{path}.{name}: it needs the environment variable {missing}")
@@ -283,16 +291,18 @@ fn with_own_member(problem: String) -> String {
     }
 }
 
-/// The paths of what a file declares, by their folded form: a second spelling would replace the first.
-#[derive(Default)]
-struct Names(BTreeMap<String, String>);
+/// The folded names that a file declares in several spellings: one would replace the other.
+fn named_twice(members: &Map<String, Value>) -> BTreeSet<String> {
+    let mut seen = BTreeSet::new();
+    members
+        .keys()
+        .map(|name| name::folded(name))
+        .filter(|name| !seen.insert(name.clone()))
+        .collect()
+}
 
-impl Names {
-    fn add(&mut self, path: &str, problems: &mut Vec<String>) {
-        if let Some(first) = self.0.insert(name::folded(path), path.to_owned()) {
-            problems.push(format!("{path}: it is {first} in another spelling; keep one of them"));
-        }
-    }
+fn in_other_spelling(path: &str) -> String {
+    format!("{path}: the file has this name in another spelling, too; keep one of them")
 }
 
 fn path_of(topic: &Topic, subscription: &str) -> String {
@@ -418,28 +428,23 @@ mod tests {
     #[test]
     fn another_spelling_is_no_other_name() {
         let document = json!({"topics": {
-            "Orders": {"eventSubscriptions": {"Billing": {}, "audit": {}, "bILLING": {}}},
-            "orders": {"eventSubscriptions": {"AUDIT": {}}},
+            "Orders": {"eventSubscriptions": {"one": {}}},
+            "Shop": {"eventSubscriptions": {"Billing": {}, "audit": {}, "bILLING": {}}},
+            "orders": {},
             "other": {"eventSubscriptions": {"billing": {}}},
         }});
-        let told = Declared::of(document, |_| None).problems;
-        let twice = |path: &str, first: &str| {
-            format!("{path}: it is {first} in another spelling; keep one of them")
-        };
-        assert_eq!(
-            told,
-            [
-                twice(
-                    "topics.Orders.eventSubscriptions.bILLING",
-                    "topics.Orders.eventSubscriptions.Billing"
-                ),
-                twice("topics.orders", "topics.Orders"),
-                twice(
-                    "topics.orders.eventSubscriptions.AUDIT",
-                    "topics.Orders.eventSubscriptions.audit"
-                ),
-            ]
-        );
+        let Declared { topics, problems } = Declared::of(document, |_| None);
+        let kept: Vec<_> = topics.iter().map(|topic| topic.name.as_str()).collect();
+        assert_eq!(kept, ["Shop", "other"], "what is refused is not applied");
+        assert!(topics[0].subscriptions.keys().eq(["audit"]));
+        let own = "topics.Shop.eventSubscriptions";
+        let paths = [
+            "topics.Orders",
+            &format!("{own}.Billing"),
+            &format!("{own}.bILLING"),
+            "topics.orders",
+        ];
+        assert_eq!(problems, paths.map(in_other_spelling));
     }
 
     #[tokio::test]

@@ -17,7 +17,7 @@ use crate::{
     attempt_lines::{AttemptLine, AttemptLog},
     failure::Unfinished,
     given::TimeToLive,
-    lookup::{if_there, wait_is_over},
+    lookup::{if_there, spelled, wait_is_over},
     manage_api::ManageApi,
     output::{self, text_at},
     subscription::pause,
@@ -36,10 +36,11 @@ pub struct Question {
 /// Finds out all that is known of an event; as it was published, where that was given.
 pub async fn look_up(
     target: &Target,
-    arguments: Question,
+    mut arguments: Question,
     event: Option<Box<RawValue>>,
 ) -> anyhow::Result<Told> {
     let api = target.manage_api().await?;
+    arguments.topic = spelled(&api, &arguments.topic).await;
     let log = AttemptLog::connect(target).await?;
     let now = target.now().await?;
     let since = before(now, arguments.since);

@@ -58,6 +58,14 @@ pub async fn check_exists(
     }
 }
 
+/// The name of a topic as it was created; the given one where it can't be read: whatever is done with
+/// it says why.
+pub async fn spelled(api: &ManageApi, topic: &str) -> String {
+    let found = api.topic(topic).await.ok();
+    let name = found.as_ref().and_then(|found| found["name"].as_str());
+    name.unwrap_or(topic).to_owned()
+}
+
 /// What was answered; `None` where it does not exist.
 pub fn if_there<T>(answer: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
     match answer {

@@ -11,6 +11,7 @@ use clap::{ArgGroup, Args, Subcommand};
 use gridpost_core::retry::profile::ProfileName;
 use serde_json::{Value, json};
 
+use super::Whose;
 use crate::{
     commands::read_document,
     document::SubscriptionFlags,
@@ -260,7 +261,8 @@ async fn show_health(
         true => api.reset_health(&topic, &name).await?,
         false => api.health(&topic, &name).await?,
     };
-    let mut one = Health::of(topic, name, health);
+    let whose = Whose::named(api, &topic, &name).await;
+    let mut one = Health::of(whose.topic, whose.subscription, health);
     if let Some(since) = since {
         health::add_counts(std::slice::from_mut(&mut one), target, since).await?;
     }

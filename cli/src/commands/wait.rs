@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{ArgGroup, Args};
+use gridpost_core::name;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -106,13 +107,13 @@ impl WaitArguments {
     fn count(&self, counts: &Value) -> Counted {
         let mut counted = Counted::default();
         for one in counts["value"].as_array().into_iter().flatten() {
-            let name = text_at(one, "/eventSubscription");
+            let one_name = text_at(one, "/eventSubscription");
             let is_wanted = match &self.subscription {
-                Some(wanted) => wanted == name,
+                Some(wanted) => name::is_same(wanted, one_name),
                 // What the demonstration has published was published by no script.
-                None => !own::is_own(&self.topic, name),
+                None => !own::is_own(&self.topic, one_name),
             };
-            if is_wanted && text_at(one, "/topic") == self.topic {
+            if is_wanted && name::is_same(text_at(one, "/topic"), &self.topic) {
                 let number = |member: &str| one[member].as_u64().unwrap_or(0);
                 counted.delivered += number("delivered");
                 counted.dead_lettered += number("deadLettered");

@@ -14,6 +14,7 @@ use gridpost_core::{
     },
     event::{ParseError, ParsedEvent, cloud_events, event_grid},
     metric::{self, TOPIC, of},
+    name,
     publish::pack::{Acceptance, pack},
     time::Timestamp,
     topic::InputSchema,
@@ -61,7 +62,7 @@ pub async fn tell(context: &Context, written: Written<'_>) -> Result<(), PortErr
     let Some(notifier) = &context.notifier else { return Ok(()) };
     let Some(first) = written.ended.first() else { return Ok(()) };
     // What can't be delivered of these events tells of itself to nobody: else it would never end.
-    if first.delivery.subscription.topic == notifier.topic {
+    if name::is_same(&first.delivery.subscription.topic, &notifier.topic) {
         return Ok(());
     }
     let Some(topic) = notifier.configuration.topic(&notifier.topic).await? else {

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use gridpost_core::name;
 use serde_json::Value;
 use url::{Host, Url};
 
@@ -102,8 +103,9 @@ impl Root {
             ));
         }
         let resources = export.texts("/properties/destination/properties/resourceId");
-        let has_letters = export.document["topics"].get(DEAD_LETTER_TOPIC).is_some();
-        let topic = if has_letters { quoted(DEAD_LETTER_TOPIC) } else { "null".to_owned() };
+        let mut topics = export.document["topics"].as_object().into_iter().flatten();
+        let letters = topics.find(|(topic, _)| name::is_same(topic, DEAD_LETTER_TOPIC));
+        let topic = letters.map_or_else(|| "null".to_owned(), |(topic, _)| quoted(topic));
         let text = TEMPLATE
             .replace("\"@module@\"", &quoted(module))
             .replace("[\"@networks@\"]", &list(&networks))

@@ -12,7 +12,7 @@ use crate::{
     },
     given::TimeToLive,
     latency,
-    lookup::wait_is_over,
+    lookup::{self, wait_is_over},
     manage_api::ManageApi,
     output::{self, text_at},
     target::Target,
@@ -110,7 +110,7 @@ fn told_by_reason(reasons: &BTreeMap<String, u64>) -> String {
 /// All healths, of a topic or of all topics.
 pub async fn of_all(api: &ManageApi, topic: Option<&str>) -> anyhow::Result<Vec<Health>> {
     let topics = match topic {
-        Some(topic) => vec![topic.to_owned()],
+        Some(topic) => vec![lookup::spelled(api, topic).await],
         None => api.topics().await?.iter().map(|one| text_at(one, "/name").to_owned()).collect(),
     };
     let mut found = Vec::new();

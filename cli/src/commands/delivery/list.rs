@@ -9,7 +9,10 @@ use crate::{
     commands::Whose,
     output::{self, text_at},
 };
-use gridpost_ops::{lookup::if_there, manage_api::ManageApi};
+use gridpost_ops::{
+    lookup::{if_there, spelled},
+    manage_api::ManageApi,
+};
 
 /// Event subscriptions whose deliveries are read at the same time.
 const AT_ONCE: usize = 8;
@@ -132,11 +135,11 @@ async fn rest(api: &ManageApi, whose: &[Waits], shown: u64) -> anyhow::Result<Mo
 async fn whose(api: &ManageApi, chosen: &Chosen) -> anyhow::Result<Vec<Waits>> {
     let topic = chosen.topic.as_ref();
     if let (Some(topic), Some(subscription)) = (topic, &chosen.subscription) {
-        let of = Whose { topic: topic.clone(), subscription: subscription.clone() };
+        let of = Whose::named(api, topic, subscription).await;
         return Ok(vec![Waits { of, health: None }]);
     }
     let topics = match topic {
-        Some(topic) => vec![topic.clone()],
+        Some(topic) => vec![spelled(api, topic).await],
         None => api.topics().await?.iter().map(|one| text_at(one, "/name").to_owned()).collect(),
     };
     let mut found = Vec::new();

@@ -3,12 +3,17 @@
 
 use futures::future::try_join_all;
 
-use super::case::CASES;
+use gridpost_core::name;
+
+use super::case::{CASES, Case};
 use gridpost_ops::{manage_api::ManageApi, output::text_at};
 
 /// Whether an event subscription is one of the demonstration's.
-pub fn is_own(topic: &str, name: &str) -> bool {
-    CASES.iter().any(|case| case.topic == topic && case.subscription_name() == name)
+pub fn is_own(topic: &str, subscription: &str) -> bool {
+    let is_it = |case: &Case| {
+        name::is_same(case.topic, topic) && name::is_same(&case.subscription_name(), subscription)
+    };
+    CASES.iter().any(is_it)
 }
 
 /// Removes the event subscriptions of a demonstration that was broken off: their endpoint is gone,
