@@ -41,12 +41,25 @@ const OF_TEMPLATES: [(&str, &str); 3] = [
     ("resources", "write each resource as a document of its own"),
 ];
 
-/// Begins to read a resource: its members other than its settings.
-pub(crate) fn read_envelope(root: &mut Object<'_>, problems: &mut Problems) {
+/// Begins to read a resource: its members other than its settings. `is_own` says whether a type of
+/// Azure's, in lower case, is what is read.
+pub(crate) fn read_envelope(
+    root: &mut Object<'_>,
+    is_own: impl Fn(&str) -> bool,
+    problems: &mut Problems,
+) {
+    let is_taken = |value: &Value| type_of_azure(value).is_none_or(|name| is_own(&name));
+    root.not_yet("type", is_taken, "this is the document of another kind of resource", problems);
     root.ignore(&ENVELOPE);
     for (name, instead) in OF_TEMPLATES {
         root.not_yet(name, |value| is_empty(value) || *value == true, instead, problems);
     }
+}
+
+/// A type of Azure's, in lower case.
+fn type_of_azure(value: &Value) -> Option<String> {
+    let name = value.as_str()?.to_ascii_lowercase();
+    name.starts_with("microsoft.").then_some(name)
 }
 
 /// Whether a value asks for nothing: an empty list, object or text.
@@ -78,7 +91,8 @@ impl<'d> Form<'d> {
     ) -> Self {
         let mut form = Self { document: Cow::Borrowed(document), added: Vec::new() };
         if document.as_object().is_some_and(is_flat) {
-            form.wrap("", &[&ENVELOPE, own].concat());
+            let of_templates = OF_TEMPLATES.map(|(name, _)| name);
+            form.wrap("", &[&ENVELOPE[..], &of_templates, own].concat());
         }
         form
     }
@@ -129,9 +143,11 @@ impl<'d> Form<'d> {
         read: impl FnOnce(&Value) -> Result<T, Problems>,
     ) -> Result<T, Problems> {
         let mut problems = Problems::default();
+        let settings = self.document.get(PROPERTIES).unwrap_or(&Value::Null);
         if self.document.get("apiVersion").is_some_and(|version| !version.is_null()) {
-            let settings = self.document.get(PROPERTIES).unwrap_or(&Value::Null);
-            find_expressions(settings, PROPERTIES, &mut problems);
+            find_expressions(settings, PROPERTIES, is_bracketed, &mut problems);
+        } else if is_of_azure(&self.document) {
+            find_expressions(settings, PROPERTIES, is_call, &mut problems);
         }
         let read = match read(&self.document) {
             Ok(read) => Some(read),
@@ -167,24 +183,52 @@ impl<'d> Form<'d> {
 }
 
 /// Refuses texts that a template computes: taken literally, they would match nothing, without a word.
-fn find_expressions(value: &Value, path: &str, problems: &mut Problems) {
+fn find_expressions(value: &Value, path: &str, is_one: fn(&str) -> bool, problems: &mut Problems) {
     match value {
-        Value::String(text)
-            if text.starts_with('[') && text.ends_with(']') && !text.starts_with("[[") =>
-        {
+        Value::String(text) if is_one(text) => {
             // It is not repeated: it may hold a secret.
-            let rule =
-                "is an expression of a template ([…]), which is not evaluated: write its value";
+            let rule = match text.starts_with("[[") {
+                true => "begins with [[, which stands for [ in a template: write the text itself",
+                false => {
+                    "is an expression of a template ([…]), which is not evaluated: write its value"
+                }
+            };
             problems.add(Code::InvalidValue, path, rule);
         }
         Value::Array(all) => all.iter().enumerate().for_each(|(index, one)| {
-            find_expressions(one, &format!("{path}[{index}]"), problems);
+            find_expressions(one, &format!("{path}[{index}]"), is_one, problems);
         }),
         Value::Object(members) => members.iter().for_each(|(name, one)| {
-            find_expressions(one, &path_of_member(path, name), problems);
+            find_expressions(one, &path_of_member(path, name), is_one, problems);
         }),
         _ => {}
     }
+}
+
+/// Whether a template computes a text, or escapes it. Source: Azure Resource Manager, "Syntax and
+/// expressions in ARM templates".
+fn is_bracketed(text: &str) -> bool {
+    text.starts_with('[') && text.ends_with(']')
+}
+
+/// Whether a text calls a function of a template: in a document that has lost its `apiVersion`, other
+/// texts in brackets may be meant.
+fn is_call(text: &str) -> bool {
+    let name = text.strip_prefix('[').and_then(|rest| rest.split_once('('));
+    let is_name = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric());
+    text.ends_with(']') && name.is_some_and(|(name, _)| is_name(name))
+}
+
+/// Whether a document has the type of a resource of Azure's, or a template's expression beside its
+/// settings.
+fn is_of_azure(document: &Value) -> bool {
+    let members = document.as_object().into_iter().flatten();
+    let mut others = members.filter(|(name, _)| *name != PROPERTIES).map(|(_, value)| value);
+    document.get("type").is_some_and(|name| type_of_azure(name).is_some())
+        || others.any(|value| match value {
+            Value::Array(all) => all.iter().filter_map(Value::as_str).any(is_call),
+            value => value.as_str().is_some_and(is_call),
+        })
 }
 
 /// `/a/0/b` as `a[0].b`.

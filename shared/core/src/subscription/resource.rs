@@ -243,7 +243,8 @@ fn form(document: &Value, is_flat: impl FnOnce(&Map<String, Value>) -> bool) -> 
 fn read_whole(document: &Value, context: &Context<'_>) -> Result<Settings, Problems> {
     let mut problems = Problems::default();
     let settings = Object::root(document, &mut problems).and_then(|mut root| {
-        azure::read_envelope(&mut root, &mut problems);
+        let is_own = |of_azure: &str| of_azure.ends_with("eventsubscriptions");
+        azure::read_envelope(&mut root, is_own, &mut problems);
         let what = "an object with the destination of the events";
         let properties = root.required_object("properties", what, &mut problems);
         let settings =
@@ -262,6 +263,10 @@ fn settings(
     properties.ignore(&["topic", "provisioningState", "allowedRate", "pause", "validation"]);
     refuse_other_forms(&mut properties, problems);
     let kind = context.topic.kind;
+    if kind == Kind::Namespace {
+        // Event Grid's documents of namespaces have them here.
+        properties.ignore(&["tags"]);
+    }
     namespace::check(&mut properties, kind, problems);
     let profile = context.topic.delivery_profile;
     let (destination, retry_policy, dead_letter) =

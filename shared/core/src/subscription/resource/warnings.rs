@@ -111,9 +111,10 @@ fn event_types(
 
 fn subjects(filter: &Filter) -> Vec<String> {
     let parts = [("Begins", &filter.subject_begins_with), ("Ends", &filter.subject_ends_with)];
-    let is_pattern = |text: &str| text.starts_with('*') || text.ends_with('*');
+    let is_pattern =
+        |text: &str| text.contains('*') || text.starts_with('^') || text.ends_with('$');
     let patterns = parts.into_iter().filter(|(_, text)| is_pattern(text));
-    let why = "is no pattern: * stands for itself";
+    let why = "is no pattern: *, ^ and $ stand for themselves";
     patterns.map(|(end, text)| warning(&format!("filter.subject{end}With"), text, why)).collect()
 }
 

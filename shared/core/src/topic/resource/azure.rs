@@ -89,7 +89,10 @@ pub(super) fn form(document: &Value) -> Form<'_> {
 
 /// Begins to read a topic: its members other than its settings.
 pub(super) fn read_root(root: &mut Object<'_>, problems: &mut Problems) {
-    read_envelope(root, problems);
+    let is_own = |of_azure: &str| {
+        ["microsoft.eventgrid/topics", "microsoft.eventgrid/namespaces/topics"].contains(&of_azure)
+    };
+    read_envelope(root, is_own, problems);
     let is_none = |identity: &Value| identity.get("type").is_none_or(|it| is(it, &["None"]));
     let instead = "topics have no managed identity; endpoints have their own authentication";
     root.not_yet(IDENTITY, is_none, instead, problems);
