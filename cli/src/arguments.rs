@@ -1,5 +1,7 @@
 //! The whole command line as types.
 
+use std::process;
+
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, parser::ValueSource};
 
 use crate::{
@@ -10,6 +12,7 @@ use crate::{
     },
     target::{EVERYWHERE, TargetFlags, without_environment},
 };
+use gridpost_ops::output;
 
 /// What programs may rely on.
 const EXIT_CODES: &str = "\
@@ -46,8 +49,9 @@ impl Arguments {
     /// Reads the program's command line. One that is not understood ends the program with exit code 2.
     pub fn read() -> Self {
         let matches = command().try_get_matches();
-        let matches = matches.unwrap_or_else(|error| without_environment(error, command()).exit());
-        Self::of(&matches).unwrap_or_else(|error| error.exit())
+        let matches =
+            matches.unwrap_or_else(|error| refuse(&without_environment(error, command())));
+        Self::of(&matches).unwrap_or_else(|error| refuse(&error))
     }
 
     fn of(matches: &clap::ArgMatches) -> Result<Self, clap::Error> {
@@ -55,6 +59,17 @@ impl Arguments {
         read.target.prefer(|flag| matches.value_source(flag) == Some(ValueSource::CommandLine));
         Ok(read)
     }
+}
+
+/// Ends the program. What is repeated of an argument, which may be what somebody sent, does not control
+/// the terminal.
+fn refuse(error: &clap::Error) -> ! {
+    let text = error.render().to_string();
+    if !text.contains(output::hides) {
+        error.exit();
+    }
+    output::note(text.trim_end());
+    process::exit(error.exit_code())
 }
 
 /// The command line with its examples.

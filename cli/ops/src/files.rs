@@ -19,7 +19,9 @@ pub fn text(path: &Path) -> anyhow::Result<String> {
 
 /// Returns the text of a file's bytes in the same way.
 pub fn text_of(path: &Path, bytes: &[u8]) -> anyhow::Result<String> {
-    decoded(bytes).ok_or_else(|| {
+    // Other encodings, such as UTF-32, leave a NUL beside each letter.
+    let text = decoded(bytes).filter(|text| !text.contains('\0'));
+    text.ok_or_else(|| {
         let problem = "is neither UTF-8 nor UTF-16 with a byte order mark: save it as UTF-8";
         Misuse(format!("{} {problem}", path.display())).into()
     })

@@ -102,7 +102,7 @@ impl Step {
         let detail = output::in_line(detail).into_owned();
         match self.bar.length() {
             Some(_) => self.bar.set_message(detail),
-            None => self.bar.set_message(format!("{}: {detail}", self.title)),
+            None => self.bar.set_message(format!("{}: {detail}", output::in_line(&self.title))),
         }
     }
 

@@ -120,8 +120,9 @@ impl TargetArguments {
     }
 }
 
-/// Refuses what is no URL of a service, before anything else is said of it.
-fn check_url(flag: &str, output: &str, given: Option<&str>) -> Result<(), Misuse> {
+/// Refuses what is no URL of a service, before anything else is said of it. `output` is Terraform's that
+/// has it.
+pub fn check_url(flag: &str, output: &str, given: Option<&str>) -> Result<(), Misuse> {
     let Some(given) = given else { return Ok(()) };
     let parsed = Url::parse(given).ok();
     if parsed.is_some_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host()) {

@@ -14,6 +14,7 @@ use crate::{
 use gridpost_ops::{
     deployments::{self, Deployment, Deployments},
     failure::Misuse,
+    target::check_url,
 };
 
 /// What to do with names.
@@ -90,6 +91,8 @@ impl AddArguments {
                           configuration that has outputs of these names (manage_url, publish_url)";
             return Err(Misuse(advice.to_owned()).into());
         }
+        check_url("--manage-url", "manage_url", deployment.manage_url.as_deref())?;
+        check_url("--publish-url", "publish_url", deployment.publish_url.as_deref())?;
         Ok(deployment)
     }
 }

@@ -153,7 +153,17 @@ async fn no_command_lets_what_was_sent_control_a_terminal() {
             let mut asked = place.gridpost(&format!("--json {line}"));
             assert_harmless(&asked.arg(id).output().await.expect("it runs"), line);
         }
-        for line in ["subscription show --topic orders --name", "topic show --name", "apply"] {
+        for line in [
+            "subscription show --topic orders --name",
+            "topic show --name",
+            "topic show orders",
+            "apply",
+            "tail --since",
+            "schedule --ttl",
+            "completion",
+            "dead-letter list --reason",
+            "",
+        ] {
             let mut asked = place.gridpost(line);
             assert_harmless(&asked.arg(id).output().await.expect("it runs"), line);
         }
