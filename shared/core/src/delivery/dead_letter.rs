@@ -6,6 +6,8 @@
 pub mod position;
 pub mod stored;
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -90,14 +92,16 @@ impl Ended {
                 self.namespace_properties(),
                 json!(shown_values(&self.attributes, event)),
             ),
-            ProfileName::Basic | ProfileName::Basic2021 => match self.schema {
-                DeliverySchema::EventGridSchema | DeliverySchema::CloudEventSchemaV1_0 => {
-                    with_members(event, &self.basic_members())
-                }
-                DeliverySchema::CustomInputSchema => {
-                    with_members(&self.enveloped(index, event), &self.basic_members())
-                }
-            },
+            ProfileName::Basic | ProfileName::Basic2021 => {
+                let event = match self.schema {
+                    DeliverySchema::EventGridSchema | DeliverySchema::CloudEventSchemaV1_0 => {
+                        Cow::Borrowed(event)
+                    }
+                    DeliverySchema::CustomInputSchema => Cow::Owned(self.enveloped(index, event)),
+                };
+                let is_replaced = |name: &str| is_of_outcome(name, self.schema);
+                with_members(&event, &self.basic_members(), is_replaced)
+            }
         }
     }
 
@@ -189,9 +193,30 @@ pub fn folder_path(
     }
 }
 
-/// An object's text with further members at its end, in the place of its own of the same names.
-fn with_members(object: &str, more: &[(String, Value)]) -> String {
-    let is_replaced = |name: &str| more.iter().any(|(new, _)| new == name);
+/// The members that say what became of an event, as Event Grid's schema has them.
+const OUTCOME_MEMBERS: [&str; 7] = [
+    "deadLetterReason",
+    "deliveryAttempts",
+    "lastDeliveryOutcome",
+    "lastHttpStatusCode",
+    "publishTime",
+    "lastDeliveryAttemptTime",
+    stored::REDRIVE_COUNT,
+];
+
+/// Whether a member of a record says what became of the event. In CloudEvents all letters are small.
+fn is_of_outcome(name: &str, schema: DeliverySchema) -> bool {
+    let is_cloud_event = schema == DeliverySchema::CloudEventSchemaV1_0;
+    let mut all = OUTCOME_MEMBERS.into_iter();
+    all.any(|own| if is_cloud_event { own.to_ascii_lowercase() == name } else { own == name })
+}
+
+/// An object's text with further members at its end, without its own members that `is_replaced` names.
+fn with_members(
+    object: &str,
+    more: &[(String, Value)],
+    is_replaced: impl Fn(&str) -> bool,
+) -> String {
     let own = members(object).unwrap_or_default();
     let mut text = match own.iter().any(|(name, _)| is_replaced(name)) {
         false => object.trim_end().strip_suffix('}').unwrap_or(object).trim_end().to_owned(),
@@ -435,14 +460,18 @@ mod tests {
             let record = ended.records().remove(0);
             let found = members(&record).expect("an object");
             let ours: Vec<String> = ended.basic_members().into_iter().map(|(name, _)| name).collect();
+            // What was once said of another delivery of it must not stand beside what is said of this one.
+            let is_ours = |name: &str| is_of_outcome(name, schema);
+            prop_assert!(ours.iter().all(|name| is_ours(name)));
             let mut all: Vec<String> = found.iter().map(|(name, _)| name.to_string()).collect();
             prop_assert!(all.ends_with(&ours), "{record}");
             for (name, value) in &found {
                 let is_theirs = value.get() == r#""theirs""#;
-                prop_assert_eq!(is_theirs, !ours.iter().any(|one| one == name), "{}", record);
+                prop_assert_eq!(is_theirs, !is_ours(name), "{}", record);
             }
             all.sort();
-            let mut wanted: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let kept = names.iter().filter(|name| !is_ours(name));
+            let mut wanted: Vec<String> = kept.map(|name| (*name).to_owned()).collect();
             wanted.extend(ours);
             wanted.sort();
             wanted.dedup();
