@@ -263,6 +263,13 @@ async fn a_publishers_trace_goes_with_its_deliveries() {
             assert_eq!(found.as_deref(), want, "{given}");
         }
     }
+    // One of several could be anybody's.
+    let world = World::new(stored());
+    let mut twice = with(request(&events(1, 1)), "traceparent", trace);
+    let other = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01";
+    twice.headers.append("traceparent", HeaderValue::from_static(other));
+    assert_eq!(world.publish(&twice).await.status().as_u16(), 200);
+    assert!(world.deliveries().iter().all(|delivery| delivery.traceparent.is_none()));
 }
 
 #[tokio::test(start_paused = true)]
