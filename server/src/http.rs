@@ -134,18 +134,18 @@ impl Requests {
 
 /// Lets a request through, unless it may come from a page of another origin.
 fn admit(headers: &HeaderMap, uri: &Uri) -> Result<(), &'static str> {
-    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-    let host = uri.authority().map(|authority| authority.as_str());
-    if !host.or_else(|| text(header::HOST)).is_some_and(is_this_machine) {
+    let texts =
+        |name: HeaderName| headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("?"));
+    let mut hosts = texts(header::HOST);
+    let host = uri.authority().map(|authority| authority.as_str()).or_else(|| hosts.next());
+    if !host.is_some_and(is_this_machine) || !hosts.all(is_this_machine) {
         return Err("the Host header must name this machine: localhost, or a loopback address");
     }
-    let page = text(header::ORIGIN).map(|origin| {
-        let host = origin.split_once("://").map(|(_, host)| host);
-        host.is_some_and(is_this_machine)
-    });
-    match page {
-        Some(false) => Err("requests of web pages of other origins are refused"),
-        _ => Ok(()),
+    let is_own =
+        |origin: &str| origin.split_once("://").is_some_and(|(_, host)| is_this_machine(host));
+    match texts(header::ORIGIN).all(is_own) {
+        true => Ok(()),
+        false => Err("requests of web pages of other origins are refused"),
     }
 }
 
@@ -276,6 +276,17 @@ mod tests {
             }
             let admitted = admit(&headers, &Uri::from_static("/topics"));
             assert_eq!(admitted.is_ok(), want, "{host:?} {origin:?}");
+            // A second one is as good as the first, whichever is heeded further on.
+            for (name, other) in
+                [(header::HOST, "evil.example"), (header::ORIGIN, "http://evil.example")]
+            {
+                let mut headers = headers.clone();
+                headers.append(name, other.parse().expect("a value"));
+                assert!(
+                    admit(&headers, &Uri::from_static("/topics")).is_err(),
+                    "{host:?} and {other}"
+                );
+            }
         }
     }
 

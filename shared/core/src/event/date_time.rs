@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use ::time::{Date, Month};
+use ::time::{Date, Duration, Month};
 
 /// Whether a text is a date-time of RFC 3339.
 pub(super) fn is_rfc_3339(text: &str) -> bool {
@@ -46,16 +46,21 @@ fn zone_of(text: &str) -> Option<Zone> {
     let year = number(&[y1, y2, y3, y4])?;
     let month = Month::try_from(u8::try_from(number(&[m1, m2])?).ok()?).ok()?;
     let day = u8::try_from(number(&[d1, d2])?).ok()?;
-    Date::from_calendar_date(i32::from(year), month, day).ok()?;
+    let date = Date::from_calendar_date(i32::from(year), month, day).ok()?;
     let &[h1, h2, b':', n1, n2, b':', s1, s2] = time else { return None };
     let (hours, minutes, seconds) = (number(&[h1, h2])?, number(&[n1, n2])?, number(&[s1, s2])?);
     let (zone, offset) = zone(fraction(rest)?)?;
-    let is_leap_second = || (minutes_of_day(hours, minutes) - offset).rem_euclid(DAY) == DAY - 1;
+    let minute = minutes_of_day(hours, minutes) - offset;
+    let is_last_of_month = || {
+        let next_day = Duration::days(i64::from(minute.div_euclid(DAY)) + 1);
+        date.checked_add(next_day).is_none_or(|next| next.day() == 1)
+    };
+    let is_leap_second = || minute.rem_euclid(DAY) == DAY - 1 && is_last_of_month();
     let fits = hours <= 23 && minutes <= 59 && (seconds <= 59 || seconds == 60 && is_leap_second());
     fits.then_some(zone)
 }
 
-/// The minutes of a day. A leap second is the last of its last minute, in UTC.
+/// The minutes of a day. A leap second is the last of the last minute of a month, in UTC.
 const DAY: i32 = minutes_of_day(24, 0);
 
 const fn minutes_of_day(hours: u16, minutes: u16) -> i32 {
@@ -132,6 +137,12 @@ mod tests {
             ("2016-12-31T23:58:60Z", false, None),
             ("2016-12-31T23:59:60+01:00", false, None),
             ("2024-02-29T23:59:60-23:59", false, None),
+            ("2026-05-14T23:59:60Z", false, None),
+            same("2026-02-28T23:59:60Z"),
+            ("2024-02-28T23:59:60Z", false, None),
+            same("2017-01-01T00:59:60+01:00"),
+            same("2016-12-31T15:59:60-08:00"),
+            ("2017-01-01T15:59:60-08:00", false, None),
             ("2016-12-31T00:00:60", false, None),
             ("2016-12-31T22:59:60+0100", false, None),
             ("2026-01-02T03:04Z", false, None),
