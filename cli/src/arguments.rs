@@ -61,8 +61,8 @@ impl Arguments {
     }
 }
 
-/// Ends the program. What is repeated of an argument, which may be what somebody sent, does not control
-/// the terminal.
+/// Prints a usage error and ends the program. The error may quote an argument that came from somebody
+/// else, so control characters in it are escaped.
 fn refuse(error: &clap::Error) -> ! {
     let text = error.render().to_string();
     if !text.contains(output::hides) {

@@ -59,8 +59,8 @@ pub struct Whose {
 }
 
 impl Whose {
-    /// The event subscription of these names, as it was created; as they are given where it can't be
-    /// read: whatever is done with it says why.
+    /// Returns the names as they were created, or as given if the event subscription can't be read:
+    /// the next request for it fails with the reason.
     async fn named(api: &ManageApi, topic: &str, subscription: &str) -> Self {
         let found = api.subscription(topic, subscription).await.ok();
         let id = found.as_ref().and_then(|found| found["id"].as_str()).unwrap_or_default();

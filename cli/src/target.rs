@@ -44,8 +44,8 @@ pub struct TargetFlags {
     pub home: Option<PathBuf>,
 }
 
-/// The error of a command line as it is where no variable is set: what the environment gives stands in its
-/// usage as if the command line had to have it.
+/// Returns the error that the same command line has without environment variables: clap lists a flag
+/// that a variable sets as if it were required.
 pub fn without_environment(error: clap::Error, command: clap::Command) -> clap::Error {
     if !error.use_stderr() {
         return error;

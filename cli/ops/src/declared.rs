@@ -51,9 +51,9 @@ pub struct Made {
     pub created: Vec<String>,
     /// What was, and is now as the file has it, changed or not.
     pub replaced: Vec<String>,
-    /// Which event subscriptions get no event until their endpoints have consented, and why.
+    /// The event subscriptions whose endpoints have not consented yet, each with the reason.
     pub awaited: Vec<String>,
-    /// What is allowed and hardly meant.
+    /// Warnings about what is allowed but probably a mistake.
     pub warnings: Vec<String>,
 }
 

@@ -58,8 +58,8 @@ pub async fn check_exists(
     }
 }
 
-/// The name of a topic as it was created; the given one where it can't be read: whatever is done with
-/// it says why.
+/// Returns the name of a topic as it was created, or the given one if the topic can't be read: the
+/// next request for it fails with the reason.
 pub async fn spelled(api: &ManageApi, topic: &str) -> String {
     let found = api.topic(topic).await.ok();
     let name = found.as_ref().and_then(|found| found["name"].as_str());

@@ -131,7 +131,8 @@ fn cell(text: &str, is_last: bool) -> String {
     }
 }
 
-/// Lines `rows` up in columns, the last one ragged; empty when there are none. Long cells are cut.
+/// Formats `rows` as aligned columns; without rows the text is empty. Cells are cut at
+/// [`CELL_CHARS_MAX`] characters, except in the last column.
 pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     let rows: Vec<[String; N]> = rows
         .iter()

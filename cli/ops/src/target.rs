@@ -120,8 +120,8 @@ impl TargetArguments {
     }
 }
 
-/// Refuses what is no URL of a service, before anything else is said of it. `output` is Terraform's that
-/// has it.
+/// Refuses a value that is not the http or https URL of a service. `output` names the Terraform output
+/// that has the right one.
 pub fn check_url(flag: &str, output: &str, given: Option<&str>) -> Result<(), Misuse> {
     let Some(given) = given else { return Ok(()) };
     let parsed = Url::parse(given).ok();

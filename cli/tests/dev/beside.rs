@@ -25,7 +25,7 @@ async fn what_is_there_is_replaced_only_where_that_is_said() {
     assert!(end(dev, Signal::TERM).await.success());
 }
 
-/// What the environment gives is nothing that a usage asks for.
+/// A flag that an environment variable sets is not listed as required.
 #[tokio::test]
 async fn a_usage_is_the_same_whatever_the_environment_has() {
     let place = Place::new();

@@ -150,7 +150,7 @@ async fn what_matches_nothing_is_warned_of() {
     let keyed = |key: &str| {
         document(json!({"advancedFilters": [{"operatorType": "IsNotNull", "key": key}]}))
     };
-    // The topic, the document, a part of the warning; empty where there is none.
+    // The topic, the document, and a part of the expected warning (empty: no warning).
     let rows = [
         (
             "demo",

@@ -89,8 +89,8 @@ fn unavailable(error: PortError) -> PublishError {
     PublishError::Unavailable(error.into())
 }
 
-/// The trace that the request names. What is none is not passed on, nor one of several.
-/// Source: W3C, "Trace Context", whose tests send it twice.
+/// Returns the request's trace context, if it has exactly one and it is valid.
+/// Source: W3C, "Trace Context", whose tests send the header twice.
 fn trace_parent(request: &Request) -> Option<TraceParent> {
     let mut given = request.headers.get_all(TRACE_PARENT).iter();
     let only = given.next().filter(|_| given.next().is_none())?;

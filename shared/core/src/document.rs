@@ -414,8 +414,8 @@ pub fn one_of(names: &[&str]) -> String {
     }
 }
 
-/// The JSON type of a value, for a message.
-fn kind(value: &Value) -> &'static str {
+/// Returns the JSON type of a value, for a message.
+pub(crate) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

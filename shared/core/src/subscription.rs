@@ -47,7 +47,7 @@ pub struct SubscriptionKey {
 }
 
 impl SubscriptionKey {
-    /// Returns both names as the keys of stores have them.
+    /// Returns topic and name in lower case, as the keys of stores have them.
     pub fn folded(&self) -> String {
         format!("{}/{}", name::folded(&self.topic), name::folded(&self.name))
     }

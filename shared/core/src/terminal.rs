@@ -1,4 +1,5 @@
-//! What others sent, on a terminal: nothing of it may move the cursor, reorder or hide text.
+//! Escapes what others sent before it reaches a terminal, so that it can't move the cursor, reorder or
+//! hide text.
 //!
 //! Source: ECMA-48 (C0 and C1 control functions, OSC); Unicode Standard Annex 9 (bidirectional
 //! formatting characters); CVE-2021-25743 is such a fault of another tool.
@@ -29,13 +30,13 @@ pub fn hides(c: char) -> bool {
         )
 }
 
-/// Returns a text as a terminal may get it, line breaks included. What [hides] is written by its number
-/// as JSON writes it, so JSON stays the same JSON.
+/// Escapes a text for a terminal and keeps its line breaks. Characters that [hides] names become JSON
+/// escapes such as `\u001b`, so JSON keeps its meaning.
 pub fn shown(text: &str) -> Cow<'_, str> {
     escaped(text, hides)
 }
 
-/// The same as a part of one line: line breaks and tabs are written by their numbers too.
+/// Does the same for a part of one line: line breaks and tabs are escaped, too.
 pub fn in_line(text: &str) -> Cow<'_, str> {
     escaped(text, |c| hides(c) || matches!(c, '\t' | '\n'))
 }

@@ -79,8 +79,8 @@ fn attribute(header: &Value) -> String {
     }
 }
 
-/// Everything that has no row of its own, by the words of its path in the document. What is null, false or
-/// empty is not set.
+/// Settings that have no row of their own, labelled by the words of their paths. Null, false and empty
+/// values are left out.
 fn others(rows: &mut Vec<[String; 2]>, path: &str, value: &Value) {
     match value {
         _ if TOLD.contains(&path) => {}
@@ -171,8 +171,8 @@ pub(super) fn reason(validation: Option<&Value>) -> Option<[String; 2]> {
     Some(row("not validated", reason.to_owned()))
 }
 
-/// Says that no event goes to the endpoint until it has consented, why, and what is to be done. `None`
-/// where that is not so.
+/// Says that no event goes to the endpoint until it consents, with the reason and what to do; `None`
+/// if it has consented.
 pub fn awaited(subscription: &Value) -> Option<String> {
     let at = |pointer| text_at(subscription, pointer);
     if at("/properties/provisioningState") != "AwaitingManualAction" {

@@ -1,5 +1,4 @@
-//! Warnings about what is allowed and hardly meant: what finds nothing in any event, and waits in which
-//! events end.
+//! Warnings about what is allowed but probably a mistake: keys that match nothing in any event.
 
 use gridpost_core::{
     event::mapping::InputSchemaMapping,
@@ -29,7 +28,7 @@ pub fn unmatched_in(
     resource::warnings(&subscription["properties"], schema, mapping)
 }
 
-/// Lists source fields of a topic's mapping that find nothing.
+/// Lists source fields of a topic's mapping that match nothing.
 pub fn unmapped(topic: &Value) -> Vec<String> {
     let settings = topics::read(topic).ok();
     let mapping = settings.and_then(|settings| settings.input_schema_mapping);

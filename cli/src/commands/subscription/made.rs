@@ -1,4 +1,4 @@
-//! What is said of an event subscription beside its document: what is hardly meant, and that its endpoint
+//! What commands print about an event subscription beside its document: warnings, and that its endpoint
 //! has yet to consent.
 
 use clap::Args;

@@ -111,7 +111,7 @@ async fn every_route_finds_names_in_any_spelling() {
     assert_eq!(names(&world.call("GET /topics").await), [""; 0]);
 }
 
-/// Who deletes and creates again chooses the spelling anew.
+/// After a deletion, the next creation decides the spelling.
 #[tokio::test(start_paused = true)]
 async fn a_new_one_has_its_own_spelling() {
     let world = world().await;
@@ -121,7 +121,7 @@ async fn a_new_one_has_its_own_spelling() {
     assert_eq!((created.status, &body(&created)["name"]), (201, &json!("bILLING")));
 }
 
-/// A resource of Terraform that names it otherwise changes the one there is, and removes it.
+/// A Terraform resource with another spelling changes and removes the existing event subscription.
 #[tokio::test(start_paused = true)]
 async fn terraform_finds_names_in_any_spelling() {
     let world = world().await;

@@ -239,9 +239,8 @@ async fn bad_requests_are_refused_and_leave_no_trace() {
     }
 }
 
-/// Documents of Event Grid's own clients (`azure-rest-api-specs`, examples of `EventSubscriptions` and
-/// `NamespaceTopicEventSubscriptions`) ask for what is not there. The one line that says so is not lost
-/// among others about members that the form which is refused does not have.
+/// What is not supported is reported once, without further problems about members that it lacks. The
+/// documents are from `azure-rest-api-specs` (`EventSubscriptions`, `NamespaceTopicEventSubscriptions`).
 #[tokio::test(start_paused = true)]
 async fn what_is_refused_by_name_is_the_only_problem() {
     let world = World::new();

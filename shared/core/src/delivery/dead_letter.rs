@@ -204,14 +204,14 @@ const OUTCOME_MEMBERS: [&str; 7] = [
     stored::REDRIVE_COUNT,
 ];
 
-/// Whether a member of a record says what became of the event. In CloudEvents all letters are small.
+/// Whether a member of a record says what became of the event. Names in CloudEvents are lower case.
 fn is_of_outcome(name: &str, schema: DeliverySchema) -> bool {
     let is_cloud_event = schema == DeliverySchema::CloudEventSchemaV1_0;
     let mut all = OUTCOME_MEMBERS.into_iter();
     all.any(|own| if is_cloud_event { own.to_ascii_lowercase() == name } else { own == name })
 }
 
-/// An object's text with further members at its end, without its own members that `is_replaced` names.
+/// Appends members to an object's text, and drops its own members for which `is_replaced` is true.
 fn with_members(
     object: &str,
     more: &[(String, Value)],

@@ -13,7 +13,10 @@ use http::HeaderMap;
 use serde_json::{Map, Value};
 
 use super::probe;
-use crate::{document::quoted, subscription::Authentication};
+use crate::{
+    document::{kind, quoted},
+    subscription::Authentication,
+};
 
 const MEMBER: &str = "validationResponse";
 
@@ -158,7 +161,7 @@ fn given_code(body: &[u8]) -> Option<String> {
     }
 }
 
-/// How a code that is not the right one differs from it, behind its name.
+/// Describes how a wrong code differs from the right one, to follow the member's name.
 fn other_code(given: &str, code: &str) -> &'static str {
     match given.to_ascii_uppercase() {
         upper if upper == code => {
@@ -246,17 +249,6 @@ fn has_member_inside(value: &Value) -> bool {
         Value::Array(elements) => elements.iter().any(has_member_inside),
         Value::String(text) => text.contains(&format!("\"{MEMBER}\"")),
         _ => false,
-    }
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
     }
 }
 

@@ -34,15 +34,15 @@ pub(crate) const ENVELOPE: [&str; 16] = [
     "zones",
 ];
 
-/// What a template may ask for that is more than one document.
+/// Members of templates that stand for more than one document.
 const OF_TEMPLATES: [(&str, &str); 3] = [
     ("condition", "leave the resource out, or leave out its condition"),
     ("copy", "write a document for each resource"),
     ("resources", "write each resource as a document of its own"),
 ];
 
-/// Begins to read a resource: its members other than its settings. `is_own` says whether a type of
-/// Azure's, in lower case, is what is read.
+/// Begins to read a resource: its members other than its settings. `is_own` gets a type of Azure's in
+/// lower case and says whether it is a type of this resource.
 pub(crate) fn read_envelope(
     root: &mut Object<'_>,
     is_own: impl Fn(&str) -> bool,
@@ -182,7 +182,7 @@ impl<'d> Form<'d> {
     }
 }
 
-/// Refuses texts that a template computes: taken literally, they would match nothing, without a word.
+/// Refuses expressions of templates: taken literally, they would silently match nothing.
 fn find_expressions(value: &Value, path: &str, is_one: fn(&str) -> bool, problems: &mut Problems) {
     match value {
         Value::String(text) if is_one(text) => {

@@ -424,8 +424,8 @@ fn filters_cost_one_walk_over_an_event_however_many_there_are() {
     }
 }
 
-/// What a mapping has is a key by its name in the envelope, and `data` is the event: an event subscription
-/// that was written for Event Grid's schema works on such a topic.
+/// Keys are the envelope names that the mapping has, and `data` is the event itself: a filter written for
+/// Event Grid's schema works on such a topic.
 #[test]
 fn keys_of_a_publishers_own_schema_are_the_mappings_and_its_own() {
     let mapping: InputSchemaMapping = serde_json::from_value(json!({

@@ -1,5 +1,5 @@
-//! Warns of what a document may say although no event has it: event types, keys and source fields that
-//! find nothing. They are not refused, because a publisher may have such names after all.
+//! Warns about event types, keys and source fields that probably match nothing. They are not refused,
+//! because a publisher may use such names after all.
 
 use serde_json::Value;
 
@@ -41,9 +41,9 @@ enum Members {
     Own,
 }
 
-/// Lists what finds nothing in events of a topic of that schema and mapping: each with the path of the
-/// member, and what to write instead. `properties` are those of an event subscription as a read shows
-/// them, or as a document has them; what can't be read is left out.
+/// Lists what matches nothing in events of a topic with that schema and mapping, each with its path and
+/// what to write instead. `properties` are those of an event subscription's document; parts that can't
+/// be read are left out.
 pub fn warnings(
     properties: &Value,
     schema: InputSchema,
@@ -146,7 +146,7 @@ fn source_fields(properties: &Value, published: Members) -> Vec<String> {
     found.collect()
 }
 
-/// Why a path finds nothing; names of the envelope may be in any case, unless they are exact.
+/// Says why a path matches nothing. Names of the envelope may be in any case, unless `is_exact`.
 fn in_path(path: &str, members: Members, is_exact: bool) -> Option<String> {
     if let Some(why) = path_notation(path) {
         return Some(format!("finds nothing in an event: {why}"));

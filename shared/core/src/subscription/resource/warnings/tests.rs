@@ -18,7 +18,7 @@ fn attribute(field: &str) -> Value {
         [{"name": "X", "type": "Dynamic", "properties": { "sourceField": field }}]}}})
 }
 
-/// Each row: the topic's schema, the properties, a part of the only warning; empty where there is none.
+/// Each row: the topic's schema, the properties, and a part of the only warning (empty: no warning).
 ///
 /// Sources of keys: MicrosoftDocs/azure-docs#116396 (Event Grid's documentation had `eventid`,
 /// `eventtype` and `eventtypeversion` for CloudEvents), #49942 (names that are URIs), #5455 (types);
