@@ -3,10 +3,11 @@
 mod authentication;
 
 use clap::Args;
+use gridpost_api::subscription::retry::write_duration;
 use gridpost_core::{
     endpoint::arn::{Arn, NotAnArn},
     retry::profile::ProfileName,
-    subscription::{ResourceKind, resource::retry::write_duration},
+    subscription::ResourceKind,
 };
 use gridpost_ops::given::{TimeToLive, read_json};
 use serde_json::{Map, Value, json};

@@ -1,8 +1,9 @@
 //! Compiled filters against the naive ones, on any filters and any data.
 
+use gridpost_api::subscription::read_filter;
 use gridpost_core::{
     event::{ParsedEvent, event_grid},
-    subscription::{Filter, filter::Filters, resource::read_filter},
+    subscription::{Filter, filter::Filters},
     topic::InputSchema,
 };
 use gridpost_fuzz::naive_filter;

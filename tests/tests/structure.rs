@@ -23,9 +23,11 @@ const HANDLERS: &[&str] =
 
 /// Most that a crate may use of the workspace, in the order of the layers: each uses only those before
 /// it.
-const MAY_USE: [(&str, &[&[&str]]); 25] = [
+const MAY_USE: [(&str, &[&[&str]]); 26] = [
     ("core", &[]),
     ("ports", &[&["core"]]),
+    // What manage, the command line and the console say to each other.
+    ("api", &[&["core"]]),
     ("runtime", &[BASE]),
     ("embedded", &[BASE]),
     ("webhook", &[BASE]),
@@ -39,24 +41,24 @@ const MAY_USE: [(&str, &[&[&str]]); 25] = [
     ("dispatch", &[BASE]),
     ("dead-letter", &[BASE]),
     ("redrive", &[BASE]),
-    ("manage", &[BASE]),
+    ("manage", &[BASE, &["api"]]),
     ("wake", &[BASE]),
     ("programs", &[BASE, HANDLERS, &["runtime", "aws", "webhook"]]),
     ("server", &[BASE, HANDLERS, &["runtime", "embedded", "webhook", "signing"]]),
     // The command line knows the resource API, and no handler.
-    ("ops", &[&["core"]]),
-    ("console", &[&["core", "ops"]]),
+    ("ops", &[&["core", "api"]]),
+    ("console", &[&["core", "api", "ops"]]),
     ("stack", &[&["core", "ops"]]),
-    ("cli", &[BASE, &["runtime", "server", "ops", "console", "stack"]]),
+    ("cli", &[BASE, &["api", "runtime", "server", "ops", "console", "stack"]]),
     // The simulation compares filters with this crate's naive ones.
-    ("fuzz", &[&["core"]]),
-    ("simulation", &[BASE, HANDLERS, &["runtime", "testkit", "embedded", "fuzz"]]),
+    ("fuzz", &[&["core", "api"]]),
+    ("simulation", &[BASE, HANDLERS, &["api", "runtime", "testkit", "embedded", "fuzz"]]),
     (
         "tests",
         &[
             BASE,
             HANDLERS,
-            &["runtime", "aws", "webhook", "signing", "testkit", "programs"],
+            &["api", "runtime", "aws", "webhook", "signing", "testkit", "programs"],
             &["ops", "stack", "simulation", "fuzz"],
         ],
     ),
@@ -85,7 +87,8 @@ const OF_THE_CORE: [&str; 18] = [
 ];
 
 /// What tests of a crate use besides the testkit.
-const BESIDES: [(&str, &str); 7] = [
+const BESIDES: [(&str, &str); 8] = [
+    ("gridpost-api", "gridpost-core"),
     ("gridpost-console", "gridpost-ops"),
     ("gridpost-stack", "gridpost-ops"),
     ("gridpost-cli", "gridpost-ops"),

@@ -1,7 +1,7 @@
 //! The state of a document that a page was made from, and what to do when another person has changed it
 //! since: nothing that was typed is lost, and nothing that was saved is undone unseen.
 
-use gridpost_core::document::merge;
+use gridpost_api::document::merge;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;

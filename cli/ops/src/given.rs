@@ -60,7 +60,7 @@ fn one_of(given: &str, all: &[impl ToString]) -> Result<String, String> {
 /// Reads a JSON document. A member that stands twice is refused, as the manage API refuses it: it would never
 /// see the first one.
 pub fn read_json(text: &[u8]) -> Result<Value, String> {
-    let read = gridpost_core::document::parse(text);
+    let read = gridpost_api::document::parse(text);
     read.map_err(|error| {
         error.source().map_or_else(|| error.to_string(), |cause| cause.to_string())
     })

@@ -3,16 +3,14 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use gridpost_core::{
-    retry::{
-        Rules,
-        health::{DELAYED_WAITS_S, Durations, ProbationPolicy, UNHEALTHY_AFTER},
-        outcome::{Answer, Outcome},
-        policy::RetryPolicy,
-        profile::{EndpointKind, ProfileName},
-        timeline::{End, Question, Timeline, play},
-    },
-    subscription::resource,
+use gridpost_api::subscription;
+use gridpost_core::retry::{
+    Rules,
+    health::{DELAYED_WAITS_S, Durations, ProbationPolicy, UNHEALTHY_AFTER},
+    outcome::{Answer, Outcome},
+    policy::RetryPolicy,
+    profile::{EndpointKind, ProfileName},
+    timeline::{End, Question, Timeline, play},
 };
 use serde_json::{Value, json};
 
@@ -157,7 +155,7 @@ pub fn preview(
 }
 
 fn checked(policy: Value, profile: ProfileName) -> Result<RetryPolicy, Misuse> {
-    resource::read_retry_policy(policy, profile).map_err(|problems| {
+    subscription::read_retry_policy(policy, profile).map_err(|problems| {
         let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
         Misuse(lines.join("\n"))
     })
@@ -342,7 +340,7 @@ mod tests {
     fn a_short_life_is_said_whatever_the_attempts() {
         let profile = ProfileName::Basic;
         let policy = json!({"eventTimeToLiveInMinutes": 60});
-        let policy = resource::read_retry_policy(policy, profile).expect("in range");
+        let policy = subscription::read_retry_policy(policy, profile).expect("in range");
         let rules = Rules { profile, kind: EndpointKind::Webhook, policy: &policy };
         let probation = Probation::of(false);
         let shown = timeline(rules, &probation, &[], 0.0);

@@ -19,7 +19,8 @@ pub mod terraform;
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 
-use gridpost_core::{endpoint::Allowed, subscription::resource::Identity};
+use gridpost_api::subscription::Identity;
+use gridpost_core::endpoint::Allowed;
 use gridpost_ports::{
     Clock, Configuration, DeadLetters, DeliveryStates, Dice, EndpointClient, EndpointHealths,
     HandshakeClient, Meter, ParkedDeliveries, ParkingLot, Payloads, PoisonQueue, QueueReceiver,

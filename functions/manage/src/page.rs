@@ -6,7 +6,7 @@ use std::{
 };
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
-use gridpost_core::document::{Code, Problems, quoted};
+use gridpost_api::document::{Code, Problems, quoted};
 use serde_json::{Value, json};
 use url::form_urlencoded::{self, Serializer};
 

@@ -2,7 +2,7 @@
 //!
 //! Source: RFC 9110, sections 13.1.1 and 13.1.2.
 
-use gridpost_core::document::quoted;
+use gridpost_api::document::quoted;
 use http::HeaderMap;
 use uuid::Uuid;
 

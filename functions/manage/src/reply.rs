@@ -4,10 +4,8 @@ use axum::{
     body::{Body, Bytes},
     response::{IntoResponse, Response},
 };
-use gridpost_core::{
-    document::{Code, NotJson, Problem, Problems, quoted},
-    error::chain,
-};
+use gridpost_api::document::{Code, NotJson, Problem, Problems, quoted};
+use gridpost_core::error::chain;
 use gridpost_ports::{BucketError, PortError};
 use http::{
     HeaderName, HeaderValue, Method, StatusCode,

@@ -21,14 +21,12 @@ mod validation;
 
 use std::collections::BTreeSet;
 
-use gridpost_core::{
-    delivery::{
-        Delivery,
-        parking::{self, Parked},
-        queue::Queue,
-        state::{DeliveryState, DeliveryStatus},
-    },
-    document::{Code, Object, Problems, text},
+use gridpost_api::document::{Code, Object, Problems, text};
+use gridpost_core::delivery::{
+    Delivery,
+    parking::{self, Parked},
+    queue::Queue,
+    state::{DeliveryState, DeliveryStatus},
 };
 use gridpost_ports::{Outgoing, PortError};
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@
 //! `validate` is asked at plan and finds what `write` would refuse, but asks no endpoint and stores
 //! nothing. `write` is a PUT and `remove` a DELETE: each goes the way of such a request.
 
-use gridpost_core::document::{Object, Problems};
+use gridpost_api::document::{Object, Problems};
 use http::Method;
 use serde_json::{Value, json};
 

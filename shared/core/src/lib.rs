@@ -6,13 +6,13 @@
 //!
 //! Modules build on those above them:
 
-pub mod document;
 pub mod error;
 pub mod gateway;
 pub mod name;
 pub mod pem;
 pub mod secret;
 pub mod terminal;
+pub mod text;
 pub mod time;
 pub mod trace;
 

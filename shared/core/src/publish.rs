@@ -4,14 +4,11 @@
 
 pub mod authenticate;
 pub mod error;
-pub mod explain;
 pub mod fan_out;
 pub mod idempotency;
 pub mod matching;
 pub mod pack;
-pub mod sample;
 pub mod sas;
-pub mod trial;
 
 use std::borrow::Cow;
 

@@ -5,7 +5,6 @@ pub mod authentication;
 pub mod aws;
 pub mod filter;
 pub mod pause;
-pub mod resource;
 pub mod signing;
 pub mod validation;
 

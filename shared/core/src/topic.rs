@@ -1,7 +1,6 @@
 //! Topics: where events enter.
 
 pub mod changes;
-pub mod resource;
 pub mod revision;
 
 use std::time::Duration;
@@ -109,7 +108,10 @@ impl Topic {
 
     /// The name of its kind in documents.
     pub fn kind_name(&self) -> &'static str {
-        crate::document::name_of(&resource::KINDS, self.kind)
+        match self.kind {
+            Kind::Custom => "custom",
+            Kind::Namespace => "namespace",
+        }
     }
 
     /// The path by which events are published to it.

@@ -1,7 +1,8 @@
 //! Documents and reads of event subscriptions, out of recorded conversations with Event Grid,
 //! against the real handler of manage. What the members of a row mean is said in the table.
 
-use gridpost_core::{subscription::resource::retry::parse_duration, time::Timestamp};
+use gridpost_api::subscription::retry::parse_duration;
+use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::{

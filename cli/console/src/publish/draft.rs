@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use gridpost_api::topic;
+use gridpost_api::trial::sample;
 use gridpost_core::event::ParseError;
-use gridpost_core::publish::{PublishError, sample};
+use gridpost_core::publish::PublishError;
 use gridpost_core::subscription::Filter;
-use gridpost_core::topic::{InputSchema, Topic, resource};
+use gridpost_core::topic::{InputSchema, Topic};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -104,7 +106,7 @@ pub(super) struct Draft {
 }
 
 fn topic_of(document: &Value) -> anyhow::Result<Topic> {
-    let settings = resource::read(document).map_err(|problems| Misuse(problems.to_string()))?;
+    let settings = topic::read(document).map_err(|problems| Misuse(problems.to_string()))?;
     Ok(trial::unsaved(text_at(document, "/name"), settings))
 }
 

@@ -1,13 +1,13 @@
 //! What is wrong with a topic that was refused, and with its event subscriptions, as far as can be
 //! said without it.
 
+use gridpost_api::subscription;
+use gridpost_api::topic;
 use gridpost_core::endpoint::Allowed;
 use gridpost_core::endpoint::arn::AllowedResources;
 use gridpost_core::endpoint::identities::Identities;
 use gridpost_core::endpoint::secrets::{ClientSecrets, EntraClient};
-use gridpost_core::subscription::resource as subscription;
 use gridpost_core::time::Timestamp;
-use gridpost_core::topic::resource as topic;
 use gridpost_core::topic::{Changes, Kind, Topic as Stored};
 use uuid::Uuid;
 

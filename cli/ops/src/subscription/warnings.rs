@@ -1,10 +1,7 @@
 //! Warnings about what is allowed but probably a mistake: keys that match nothing in any event.
 
-use gridpost_core::{
-    event::mapping::InputSchemaMapping,
-    subscription::resource,
-    topic::{InputSchema, resource as topics},
-};
+use gridpost_api::topic as topics;
+use gridpost_core::{event::mapping::InputSchemaMapping, topic::InputSchema};
 use serde_json::Value;
 
 use crate::progress::Progress;
@@ -25,7 +22,7 @@ pub fn unmatched_in(
     mapping: Option<&InputSchemaMapping>,
     subscription: &Value,
 ) -> Vec<String> {
-    resource::warnings(&subscription["properties"], schema, mapping)
+    gridpost_api::subscription::warnings(&subscription["properties"], schema, mapping)
 }
 
 /// Lists source fields of a topic's mapping that match nothing.

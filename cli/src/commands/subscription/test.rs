@@ -4,13 +4,12 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
+use gridpost_api::subscription::{
+    properties_of,
+    sample::{self, Of},
+};
 use gridpost_core::{
-    publish,
     retry::profile::ProfileName,
-    subscription::resource::{
-        properties_of,
-        sample::{self, Of},
-    },
     time::Timestamp,
     topic::{InputSchema, Kind, Topic},
 };
@@ -100,10 +99,10 @@ fn offline(schema: &str, document: Value, events: &RawValue) -> anyhow::Result<V
         revision: 0,
         changes: Default::default(),
     };
-    Ok(publish::sample::test_text(&topic, &filter, events.get())?)
+    Ok(gridpost_api::trial::sample::test_text(&topic, &filter, events.get())?)
 }
 
-fn problems_text(problems: &gridpost_core::document::Problems) -> String {
+fn problems_text(problems: &gridpost_api::document::Problems) -> String {
     let all: Vec<_> = problems.iter().map(ToString::to_string).collect();
     all.join("\n")
 }

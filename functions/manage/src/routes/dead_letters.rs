@@ -6,12 +6,12 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use gridpost_api::document::{Code, Object, Problems, quoted};
 use gridpost_core::{
     delivery::{
         dead_letter::{folder_path, position::Position},
         redrive::{Found, Job, RedriveFilter, Status},
     },
-    document::{Code, Object, Problems, quoted},
     error::chain,
     subscription::SubscriptionKey,
     time::Timestamp,

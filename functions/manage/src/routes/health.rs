@@ -1,6 +1,7 @@
 //! The health of an event subscription's endpoint: what it is, what it does to events, and its reset.
 
 use futures::future::try_join_all;
+use gridpost_api::subscription::pause;
 use gridpost_core::{
     name,
     retry::{
@@ -127,9 +128,9 @@ fn document(
     });
     let mut set = |name: &str, value: Value| document[name] = value;
     if let Some(pause) = subscription.pauses.current(now) {
-        set("pause", pause.write());
+        set("pause", pause::write(pause));
     }
-    if let Some(validation) = subscription.write_validation() {
+    if let Some(validation) = gridpost_api::subscription::validation(subscription) {
         set("validation", validation);
     }
     if let Some(at) = health.row.last_at {

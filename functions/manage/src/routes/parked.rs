@@ -6,13 +6,13 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use futures::{StreamExt, stream};
+use gridpost_api::document::{Code, Object, Problems};
 use gridpost_core::{
     delivery::{
         Delivery,
         parking::{self, Parked},
         state::{DeliveryState, DeliveryStatus},
     },
-    document::{Code, Object, Problems},
     error::chain,
     name,
     retry::EndReason,

@@ -1,11 +1,12 @@
 //! Pauses and resumes event subscriptions.
 
+use gridpost_api::subscription::pause;
 use gridpost_core::{
     delivery::parking::Parked,
     error::chain,
     subscription::{
         EventSubscription, SubscriptionKey,
-        pause::{self, Pauses, Refusal},
+        pause::{Pauses, Refusal},
     },
     time::Timestamp,
 };
@@ -86,7 +87,7 @@ fn standing(context: &Context, subscription: &EventSubscription) -> Value {
     let heard_by = |at: Timestamp| (at + kept_for).to_iso_8601();
     match subscription.pauses.current(now) {
         Some(pause) => {
-            let mut document = pause.write();
+            let mut document = pause::write(pause);
             document["isPaused"] = json!(true);
             document["holdsBy"] = json!(heard_by(pause.since));
             document

@@ -9,9 +9,9 @@ mod purged;
 use std::{collections::BTreeSet, time::Duration};
 
 use futures::{StreamExt, stream};
+use gridpost_api::document::{Code, Object, Problems, quoted};
 use gridpost_core::{
     delivery::queue::Queue,
-    document::{Code, Object, Problems, quoted},
     error::chain,
     poison::{Content, Origin, Poisoned, RESEND_TARGETS, ResendTarget, resend_queue},
     time::Timestamp,

@@ -3,16 +3,18 @@
 
 use std::time::Duration;
 
+use gridpost_api::{
+    document::{Object, Problems, quoted, text},
+    subscription as subscription_resource, topic as topic_resource,
+};
 use gridpost_core::{
     delivery::{
         parking,
         queue::Queue,
         redrive::{Counts, Job, Phase, RedriveMessage, Status},
     },
-    document::{Object, Problems, quoted, text},
-    subscription::{SubscriptionKey, resource as subscription_resource},
+    subscription::SubscriptionKey,
     time::{Pace, Timestamp},
-    topic::resource as topic_resource,
 };
 use gridpost_ports::{Outgoing, PortError, Saved};
 use serde_json::{Value, json};

@@ -10,11 +10,8 @@ use axum::{
     middleware::{Next, from_fn, from_fn_with_state},
     response::{IntoResponse, Response},
 };
-use gridpost_core::{
-    gateway::Request,
-    subscription::{SubscriptionKey, resource as subscription_resource},
-    topic::resource as topic_resource,
-};
+use gridpost_api::{subscription as subscription_resource, topic as topic_resource};
+use gridpost_core::{gateway::Request, subscription::SubscriptionKey};
 use http::{Method, header::CONTENT_LENGTH};
 use serde_json::Value;
 use tower::ServiceExt;

@@ -6,12 +6,11 @@ use axum::{
     body::{Bytes, to_bytes},
     extract::{FromRequest, FromRequestParts, Request},
 };
-use gridpost_core::{
+use gridpost_api::{
     document::{Problem, parse, parse_around},
-    publish::BODY_BYTES_MAX,
-    subscription::{SubscriptionKey, resource as subscription_resource},
-    topic::resource as topic_resource,
+    subscription as subscription_resource, topic as topic_resource,
 };
+use gridpost_core::{publish::BODY_BYTES_MAX, subscription::SubscriptionKey};
 use http::{HeaderMap, header::CONTENT_TYPE, request::Parts};
 use serde_json::{Value, json, value::RawValue};
 use uuid::Uuid;

@@ -2,16 +2,14 @@
 
 use std::{fmt::Display, time::Duration};
 
+use gridpost_api::subscription::{self, Consent, Identity, Settings, signing};
 use gridpost_core::{
     delivery::resource_check::{self, Obstacle},
     name,
     secret::Secret,
     subscription::{
         Endpoint, EventSubscription, ProvisioningState, Resource, SubscriptionKey, Validation,
-        attributes::fixed_headers,
-        resource::{self, Consent, Identity, Settings, signing},
-        signing::Signing,
-        validation::VALID_FOR,
+        attributes::fixed_headers, signing::Signing, validation::VALID_FOR,
     },
     topic::{Kind, Topic},
 };
@@ -61,7 +59,7 @@ pub(super) async fn get(context: &Context, key: &SubscriptionKey) -> Answer {
 
 pub(super) async fn full_url(context: &Context, key: &SubscriptionKey) -> Answer {
     let (_, subscription) = existing(context, key).await?;
-    let url = resource::full_url(&subscription);
+    let url = subscription::full_url(&subscription);
     url.map(Reply::ok).ok_or_else(|| {
         let message = format!("'{key}' delivers to an AWS resource, which has no URL.");
         Reply::conflict("properties.destination", message)
@@ -70,7 +68,7 @@ pub(super) async fn full_url(context: &Context, key: &SubscriptionKey) -> Answer
 
 pub(super) async fn delivery_attributes(context: &Context, key: &SubscriptionKey) -> Answer {
     let (_, subscription) = existing(context, key).await?;
-    Ok(Reply::ok(resource::delivery_attributes(&subscription)))
+    Ok(Reply::ok(subscription::delivery_attributes(&subscription)))
 }
 
 pub(super) async fn signing_secrets(context: &Context, key: &SubscriptionKey) -> Answer {
@@ -282,11 +280,11 @@ fn read(
     change: Change<'_>,
 ) -> Result<Settings, Reply> {
     let (now, allowed) = (context.clock.now(), &context.settings.allowed);
-    let against = resource::Context { topic, existing, now, allowed };
+    let against = subscription::Context { topic, existing, now, allowed };
     match (change, existing) {
-        (Change::Put(document), _) => Ok(resource::read(document, &against)?),
+        (Change::Put(document), _) => Ok(subscription::read(document, &against)?),
         (Change::Patch(patch), Some(existing)) => {
-            Ok(resource::read_patch(patch, existing, &against)?)
+            Ok(subscription::read_patch(patch, existing, &against)?)
         }
         (Change::Patch(_), None) => Err(Reply::no_subscription(&topic.name, &key.name)),
     }
@@ -407,7 +405,7 @@ async fn ask_for_consent(
             Ok(Consent { state, validation, allowed_rate: None })
         }
         Err(refused) => {
-            let base = resource::base_url(handshake.url.expose());
+            let base = subscription::base_url(handshake.url.expose());
             Err(Reply::error(400, "Endpoint validation", not_validated(base, refused)))
         }
     }
@@ -450,7 +448,7 @@ fn document(context: &Context, topic: &Topic, subscription: &EventSubscription) 
     let provisioning_state = subscription.state(context.clock.now());
     let pauses = subscription.pauses.as_of(context.clock.now());
     let now = EventSubscription { provisioning_state, pauses, ..subscription.clone() };
-    resource::write(&now, topic.delivery_profile)
+    subscription::write(&now, topic.delivery_profile)
 }
 
 pub(super) fn log(key: &SubscriptionKey, verb: &str) {

@@ -1,14 +1,12 @@
 //! Topics and their access keys.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
+use gridpost_api::topic::{self, Settings};
 use gridpost_core::{
     secret::Secret,
     subscription::EventSubscription,
     time::Timestamp,
-    topic::{
-        AccessKeys, Changes, Topic,
-        resource::{self, Settings},
-    },
+    topic::{AccessKeys, Changes, Topic},
 };
 use gridpost_ports::{DELETED_AT_ONCE_MAX, Dice, Saved};
 use serde_json::Value;
@@ -42,8 +40,8 @@ pub(super) async fn write(
             return Ok(written(context, stored, is_new).await);
         }
         let settings = match (change, &existing) {
-            (Change::Put(document), _) => resource::read(document)?,
-            (Change::Patch(patch), Some(existing)) => resource::read_patch(patch, existing)?,
+            (Change::Put(document), _) => topic::read(document)?,
+            (Change::Patch(patch), Some(existing)) => topic::read_patch(patch, existing)?,
             (Change::Patch(_), None) => return Err(Reply::no_topic(name)),
         };
         precondition.check(existing.as_ref().map(|existing| existing.etag))?;
@@ -130,12 +128,12 @@ pub(super) async fn delete(context: &Context, name: &str, precondition: &Precond
 
 pub(super) async fn list_keys(context: &Context, topic: &str) -> Answer {
     existing(context, topic).await?;
-    Ok(Reply::ok(resource::write_keys(&stored_keys(context, topic).await?)))
+    Ok(Reply::ok(topic::write_keys(&stored_keys(context, topic).await?)))
 }
 
 /// Replaces one access key; the other stays valid, so that publishers can be moved over.
 pub(super) async fn regenerate_key(context: &Context, name: &str, document: &Value) -> Answer {
-    let index = resource::read_key_name(document)?;
+    let index = topic::read_key_name(document)?;
     let key = new_key(context.dice.as_ref());
     for _ in 0..TRIES_MAX {
         // The topic first: if the keys change after that, it changes too.
@@ -149,7 +147,7 @@ pub(super) async fn regenerate_key(context: &Context, name: &str, document: &Val
         let name = &topic.name;
         tracing::info!(topic.name = %name, "key {} of topic {name} regenerated", index + 1);
         context.until_seen().await;
-        return Ok(Reply::ok(resource::write_keys(&keys)));
+        return Ok(Reply::ok(topic::write_keys(&keys)));
     }
     Err(Reply::too_many_changes())
 }
@@ -173,7 +171,7 @@ fn new_keys(dice: &dyn Dice) -> AccessKeys {
 }
 
 fn document(context: &Context, topic: &Topic) -> Value {
-    resource::write(topic, &context.settings.publish_url)
+    topic::write(topic, &context.settings.publish_url)
 }
 
 fn new(context: &Context, name: &str, settings: Settings) -> Topic {

@@ -2,19 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
+use gridpost_api::{
+    document::{Object, Problems},
+    subscription::sample::{self, Of},
+    trial::{Trial, trial},
+};
 use gridpost_core::{
     delivery::{probe, request},
-    document::{Object, Problems},
     error::chain,
-    publish::{
-        self, PublishError,
-        trial::{Trial, trial},
-    },
+    publish::PublishError,
     retry::outcome::{Answer as Met, Outcome},
-    subscription::{
-        Endpoint, ProvisioningState, SubscriptionKey,
-        resource::sample::{self, Of},
-    },
+    subscription::{Endpoint, ProvisioningState, SubscriptionKey},
 };
 use gridpost_ports::Attempted;
 use serde_json::{Value, json, value::RawValue};
@@ -115,7 +113,7 @@ pub(super) async fn test(
         }
     };
     let events = events.map_or("[]", RawValue::get);
-    let tested = publish::sample::test_text(&topic, &filter, events);
+    let tested = gridpost_api::trial::sample::test_text(&topic, &filter, events);
     tested.map(Reply::ok).map_err(unpublishable)
 }
 
@@ -129,6 +127,6 @@ pub(super) async fn explain(
     let topic = topics::existing(context, topic).await?;
     let all = context.configuration.subscriptions(&topic.name).await?;
     let all: Vec<_> = all.into_iter().map(Arc::new).collect();
-    let explained = publish::explain::explain(&topic, &all, event, context.clock.now());
+    let explained = gridpost_api::trial::explain::explain(&topic, &all, event, context.clock.now());
     explained.map(Reply::ok).map_err(unpublishable)
 }

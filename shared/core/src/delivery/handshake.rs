@@ -14,8 +14,8 @@ use serde_json::{Map, Value};
 
 use super::probe;
 use crate::{
-    document::{kind, quoted},
     subscription::Authentication,
+    text::{kind, quoted},
 };
 
 const MEMBER: &str = "validationResponse";

@@ -18,7 +18,7 @@ use crate::{
     secret::Secret,
     subscription::{
         EventSubscription, KeySource, Resource, ResourceKind, attributes,
-        resource::{PARTITION_KEY_CHARS_MAX, is_group},
+        aws::{PARTITION_KEY_CHARS_MAX, is_group},
     },
     time::Timestamp,
     topic,

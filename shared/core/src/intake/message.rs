@@ -8,7 +8,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::document::quoted;
+use crate::text::quoted;
 
 use super::{
     Content as Form, Data, Envelope, Event, Message, Source, Unmappable, attribute, object,

@@ -14,7 +14,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use percent_encoding::percent_decode_str;
 use sha2::Sha256;
 
-use crate::{document::quoted, event::date_time, time::Timestamp};
+use crate::{event::date_time, text::quoted, time::Timestamp};
 
 /// A token, read but not verified. It never prints.
 pub struct Token<'a> {

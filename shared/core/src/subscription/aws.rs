@@ -63,7 +63,7 @@ impl ResourceKind {
     }
 
     pub fn name(self) -> &'static str {
-        crate::document::name_of(&Self::ALL, self)
+        crate::text::name_of(&Self::ALL, self)
     }
 
     pub fn rules(self) -> &'static KindRules {
@@ -181,6 +181,21 @@ impl Resource {
         let own = self.kind != ResourceKind::LambdaFunction;
         own.then_some(Batching { max_events, preferred_kilobytes })
     }
+}
+
+/// Characters of a message group. Source: SQS and SNS API references, `MessageGroupId`.
+pub const GROUP_CHARS_MAX: usize = 128;
+
+/// Characters of a partition key. Source: Kinesis API reference, `PutRecordsRequestEntry`.
+pub const PARTITION_KEY_CHARS_MAX: usize = 256;
+
+/// Whether SQS, SNS and Kinesis accept a text as group or key.
+pub fn is_key(text: &str, chars_max: usize) -> bool {
+    (1..=chars_max).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+pub fn is_group(text: &str) -> bool {
+    is_key(text, GROUP_CHARS_MAX)
 }
 
 #[cfg(test)]

@@ -8,12 +8,8 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
-use crate::{
-    document::{Object, Problems},
-    time::Timestamp,
-};
+use crate::time::Timestamp;
 
 /// The longest pause, and the most that pauses together add to one delivery's life: payloads are
 /// kept for 30 days, of which 7 are the longest time-to-live and 14 a queue's retention.
@@ -78,32 +74,6 @@ pub struct Pauses {
     /// When the last one was resumed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     resumed_at: Option<Timestamp>,
-}
-
-impl Pause {
-    /// The members of documents about it.
-    pub fn write(&self) -> Value {
-        json!({
-            "since": self.since.to_iso_8601(),
-            "until": self.until.to_iso_8601(),
-            "by": self.by,
-            "timeToLiveRuns": self.time_to_live_runs,
-        })
-    }
-}
-
-/// Reads what a pause must say: whether time-to-live runs meanwhile.
-pub fn read(document: &Value) -> Result<bool, Problems> {
-    const RUNS: &str = "timeToLiveRuns";
-    let mut problems = Problems::default();
-    let runs = Object::root(document, &mut problems).map(|mut root| {
-        let what = "true if time-to-live goes on during the pause, false if it stands still";
-        root.required(RUNS, what, &mut problems);
-        let runs = root.flag(RUNS, &mut problems);
-        root.finish(&mut problems);
-        runs
-    });
-    problems.or(runs)
 }
 
 impl Pauses {

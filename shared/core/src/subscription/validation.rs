@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use subtle::ConstantTimeEq;
 
 use super::{EventSubscription, ProvisioningState};
@@ -52,14 +51,6 @@ impl Validation {
 }
 
 impl EventSubscription {
-    /// What a read shows of a consent that has not been given yet.
-    pub fn write_validation(&self) -> Option<Value> {
-        let validation = self.validation.as_ref()?;
-        let is_awaited = self.provisioning_state != ProvisioningState::Succeeded;
-        let Validation { until, reason, .. } = validation;
-        is_awaited.then(|| json!({"until": until.to_iso_8601(), "reason": reason}))
-    }
-
     /// Whether events flow at that time. A validation that was not completed in time has failed.
     pub fn state(&self, now: Timestamp) -> ProvisioningState {
         let is_open = self.validation.as_ref().is_some_and(|validation| now < validation.until);

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use gridpost_core::{
+use gridpost_api::{
     document,
+    subscription::{read_filter, write},
+    trial::sample,
+};
+use gridpost_core::{
     event::{ParsedEvent, custom::Stamps},
-    publish::{self, matching::Matcher, sample},
+    publish::{self, matching::Matcher},
     subscription::{
         EventSubscription, Filter,
         filter::{Filters, compiled::Refusal},
-        resource::{read_filter, write},
     },
     topic::{InputSchema, Topic},
 };

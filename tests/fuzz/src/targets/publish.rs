@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
+use gridpost_api::subscription;
 use gridpost_core::{
     delivery::{
         Delivery,
@@ -26,7 +27,6 @@ use gridpost_core::{
     },
     subscription::{
         Batching, DeadLetterDestination, EventSubscription, ProvisioningState, SubscriptionKey,
-        resource,
     },
     time::Timestamp,
     topic::{InputSchema, Kind, Revision, Topic},
@@ -144,21 +144,21 @@ pub(super) fn subscription(
         "eventDeliverySchema": schema,
     }});
     let allowed = Allowed::default();
-    let context = resource::Context { topic, existing: None, now: NOW, allowed: &allowed };
-    let settings = resource::read(&document, &context).expect("a valid document");
+    let context = subscription::Context { topic, existing: None, now: NOW, allowed: &allowed };
+    let settings = subscription::read(&document, &context).expect("a valid document");
     let retry_policy = RetryPolicy::default_of(ProfileName::Basic);
     let probation_policy = ProbationPolicy::EventGrid;
     EventSubscription { batching, retry_policy, probation_policy, ..stored(topic, settings) }
 }
 
 /// The event subscription that a document's settings make once its endpoint has consented.
-pub(super) fn stored(topic: &Topic, settings: resource::Settings) -> EventSubscription {
+pub(super) fn stored(topic: &Topic, settings: subscription::Settings) -> EventSubscription {
     let key = SubscriptionKey { topic: topic.name.clone(), name: "s1".to_owned() };
     let uid = Uuid::from_u128(1);
     let identity =
-        resource::Identity { uid, endpoint_uid: None, created_at: NOW, etag: Uuid::nil() };
+        subscription::Identity { uid, endpoint_uid: None, created_at: NOW, etag: Uuid::nil() };
     let state = ProvisioningState::Succeeded;
-    let consent = resource::Consent { state, validation: None, allowed_rate: None };
+    let consent = subscription::Consent { state, validation: None, allowed_rate: None };
     settings.into_subscription(key, identity, consent)
 }
 

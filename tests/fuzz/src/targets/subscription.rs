@@ -1,10 +1,13 @@
 //! Documents of event subscriptions, as PUT and PATCH read them.
 
-use gridpost_core::{
+use gridpost_api::{
     document::{self, Problems, parse},
+    subscription,
+};
+use gridpost_core::{
     endpoint::Allowed,
     retry::profile::ProfileName,
-    subscription::{EventSubscription, resource},
+    subscription::EventSubscription,
     topic::{InputSchema, Kind, Topic},
 };
 use serde_json::{Value, json};
@@ -100,8 +103,8 @@ fn context<'a>(
     topic: &'a Topic,
     existing: Option<&'a EventSubscription>,
     allowed: &'a Allowed,
-) -> resource::Context<'a> {
-    resource::Context { topic, existing, now: NOW, allowed }
+) -> subscription::Context<'a> {
+    subscription::Context { topic, existing, now: NOW, allowed }
 }
 
 fn read(
@@ -109,7 +112,7 @@ fn read(
     document: &Value,
     existing: Option<&EventSubscription>,
 ) -> Result<EventSubscription, Problems> {
-    let settings = resource::read(document, &context(topic, existing, &Allowed::default()))?;
+    let settings = subscription::read(document, &context(topic, existing, &Allowed::default()))?;
     Ok(made(topic, settings))
 }
 
@@ -120,10 +123,10 @@ fn patch(
 ) -> Result<EventSubscription, Problems> {
     let allowed = Allowed::default();
     let context = context(topic, Some(existing), &allowed);
-    Ok(made(topic, resource::read_patch(patch, existing, &context)?))
+    Ok(made(topic, subscription::read_patch(patch, existing, &context)?))
 }
 
-fn made(topic: &Topic, mut settings: resource::Settings) -> EventSubscription {
+fn made(topic: &Topic, mut settings: subscription::Settings) -> EventSubscription {
     settings.make_secret(|| [7; 32]);
     stored(topic, settings)
 }
@@ -131,10 +134,10 @@ fn made(topic: &Topic, mut settings: resource::Settings) -> EventSubscription {
 /// What was made of a document stays what it is: written and read back, patched by nothing, and
 /// patched by the document itself.
 fn reads_back(topic: &Topic, document: &Value, made: &EventSubscription) {
-    let written = resource::write(made, topic.delivery_profile);
+    let written = subscription::write(made, topic.delivery_profile);
     let read = read(topic, &written, Some(made)).expect("what a read answers can be written back");
     assert_eq!(read, *made);
-    assert_eq!(resource::write(&read, topic.delivery_profile), written);
+    assert_eq!(subscription::write(&read, topic.delivery_profile), written);
     for change in [&json!({}), document] {
         let patched = patch(topic, change, made).expect("a change that changes nothing");
         assert_eq!(patched, *made);
@@ -163,7 +166,7 @@ fn is_the_same(
     other: &Result<EventSubscription, Problems>,
 ) {
     let shown = |made: &Result<EventSubscription, Problems>| match made {
-        Ok(made) => Ok((resource::write(made, topic.delivery_profile), format!("{made:?}"))),
+        Ok(made) => Ok((subscription::write(made, topic.delivery_profile), format!("{made:?}"))),
         Err(problems) => Err(problems.clone()),
     };
     assert_eq!(shown(one), shown(other), "a secret shows");

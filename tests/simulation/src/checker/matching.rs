@@ -1,12 +1,9 @@
 //! Which event subscriptions get an event, by naive filters that share no code with the compiled
 //! ones.
 
+use gridpost_api::subscription::write;
 use gridpost_core::{
-    event::custom::Stamps,
-    publish,
-    subscription::{EventSubscription, resource::write},
-    time::Timestamp,
-    topic::Topic,
+    event::custom::Stamps, publish, subscription::EventSubscription, time::Timestamp, topic::Topic,
 };
 use serde_json::Value;
 use uuid::Uuid;

@@ -1,8 +1,9 @@
 //! Topics with several event subscriptions, each with a filter of its own, and events for them.
 
+use gridpost_api::subscription::read_filter;
 use gridpost_core::{
     secret::Secret,
-    subscription::{Endpoint, Filter, resource::read_filter},
+    subscription::{Endpoint, Filter},
 };
 use gridpost_testkit::dice::SeededDice;
 use serde_json::{Value, json};

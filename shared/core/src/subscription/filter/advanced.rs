@@ -196,7 +196,7 @@ mod tests {
                 let stored = serde_json::to_string(&number).expect("text");
                 let read: Number = serde_json::from_str(&stored).expect("a number");
                 prop_assert_eq!(read.get().to_bits(), number.get().to_bits());
-                let shown = crate::document::parse(number.to_json().to_string().as_bytes());
+                let shown = serde_json::from_str::<Value>(&number.to_json().to_string());
                 let shown = shown.ok().and_then(|value| value.as_f64());
                 prop_assert_eq!(shown.and_then(Number::new), Some(number), "as reads show it");
             }

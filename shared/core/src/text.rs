@@ -1,0 +1,41 @@
+//! Words of messages: what was given, its type, and the names that it may have.
+
+use serde_json::Value;
+
+/// The name by which documents call a value.
+pub fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
+    names.iter().find(|(_, named)| *named == value).map_or("", |(name, _)| name)
+}
+
+/// Most characters of the user's text that a message repeats.
+pub const SHOWN_MAX: usize = 64;
+
+/// Quotes the user's text for a message: shortened, with quotes and control characters escaped.
+pub fn quoted(text: &str) -> String {
+    let mut head: String = text.chars().take(SHOWN_MAX).collect();
+    if head.len() < text.len() {
+        head.push('…');
+    }
+    format!("{head:?}")
+}
+
+/// `'a', 'b' or 'c'`.
+pub fn one_of(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [only] => format!("'{only}'"),
+        [head @ .., last] => format!("'{}' or '{last}'", head.join("', '")),
+    }
+}
+
+/// Returns the JSON type of a value, for a message.
+pub fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
