@@ -27,7 +27,20 @@ use serde_json::value::RawValue;
 use crate::trace::TraceParent;
 
 /// The schema in which events are delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::VariantNames,
+)]
 pub enum DeliverySchema {
     /// Event Grid's own schema, always an array.
     EventGridSchema,

@@ -17,7 +17,18 @@ pub use changes::{Change, Changes};
 pub use revision::Revision;
 
 /// The kind of Event Grid topic that this one corresponds to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::VariantNames,
+)]
+#[strum(serialize_all = "camelCase")]
 #[serde(rename_all = "camelCase")]
 pub enum Kind {
     /// A custom topic of the basic tier: `POST /topics/{topic}/api/events`.
@@ -27,7 +38,17 @@ pub enum Kind {
 }
 
 /// The schema in which a topic takes events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::VariantNames,
+)]
 pub enum InputSchema {
     /// Event Grid's own schema, an array of events.
     EventGridSchema,

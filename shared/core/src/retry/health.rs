@@ -30,7 +30,18 @@ pub use change::{
 };
 
 /// What happens to an event that comes during a probation caused by a client error.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::VariantNames,
+)]
 pub enum ProbationPolicy {
     /// It ends at once if the profile does not retry that error.
     #[default]

@@ -9,7 +9,18 @@ use serde::{Deserialize, Serialize};
 use super::outcome::Outcome;
 
 /// A named table of rules, chosen per topic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::VariantNames,
+)]
+#[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum ProfileName {
     /// The basic tier as documented today. Default for custom topics.

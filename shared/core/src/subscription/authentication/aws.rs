@@ -55,7 +55,19 @@ pub struct WebIdentity {
 }
 
 /// How a token is signed. Source: STS API reference, `GetWebIdentityToken`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::VariantNames,
+)]
 pub enum SigningAlgorithm {
     /// What Entra ID takes.
     #[default]
