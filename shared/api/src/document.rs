@@ -4,6 +4,7 @@
 pub(crate) mod azure;
 mod merge;
 mod parse;
+mod read;
 
 use std::{
     collections::BTreeMap,
@@ -17,6 +18,8 @@ use serde_json::{Map, Value, json};
 
 pub use merge::merge;
 pub use parse::{NotJson, parse, parse_around};
+pub use read::read;
+pub(crate) use read::read_at;
 
 /// The kind of rule that a member breaks. Its name is the `code` of an error's detail.
 #[derive(strum::Display, Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +88,14 @@ impl Problems {
         for Problem { code, path, rule } in others.listed {
             self.add(code, path, rule);
         }
+    }
+
+    /// Whether one of them is of the part at that path, or of a part of it.
+    pub(crate) fn is_of(&self, path: &str) -> bool {
+        self.listed.iter().any(|problem| {
+            let rest = problem.path.strip_prefix(path);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        })
     }
 
     pub fn is_empty(&self) -> bool {
@@ -390,7 +401,7 @@ pub fn check_name(name: &str, what: &str, length: RangeInclusive<usize>) -> Resu
     Err(Problem { code: Code::InvalidValue, path: "name".to_owned(), rule })
 }
 
-fn path_of_member(path: &str, name: &str) -> String {
+pub(crate) fn path_of_member(path: &str, name: &str) -> String {
     let plain = name.len() <= SHOWN_MAX
         && name.starts_with(|first: char| first.is_ascii_alphabetic())
         && name.chars().all(|char| char.is_ascii_alphanumeric());

@@ -2,7 +2,13 @@
 
 use std::{borrow::Cow, fmt};
 
-use gridpost_core::time::Timestamp;
+use gridpost_core::{
+    event,
+    retry::{health, profile},
+    subscription::{self, authentication, filter::advanced},
+    time::Timestamp,
+    topic,
+};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use strum::VariantNames;
 use utoipa::{
@@ -15,6 +21,13 @@ use utoipa::{
 /// A point in time as documents have it: ISO 8601 with milliseconds, UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub Timestamp);
+
+impl Time {
+    /// Reads a date and time of RFC 3339.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        Timestamp::parse_rfc_3339(text).map(Self)
+    }
+}
 
 impl From<Timestamp> for Time {
     fn from(at: Timestamp) -> Self {
@@ -37,8 +50,7 @@ impl Serialize for Time {
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Cow::<'de, str>::deserialize(deserializer)?;
-        let at = Timestamp::parse_rfc_3339(&text).map(Self);
-        at.ok_or_else(|| D::Error::custom("not a date and time of RFC 3339"))
+        Self::parse(&text).ok_or_else(|| D::Error::custom("not a date and time of RFC 3339"))
     }
 }
 
@@ -87,13 +99,71 @@ impl<T: ToSchema> ToSchema for List<T> {
     }
 }
 
-/// The schema of a name: one of those of the type's variants.
-pub(crate) fn names<T: VariantNames>() -> ObjectBuilder {
-    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(T::VARIANTS.iter().copied()))
+/// Types that stand for enums of the core in schemas: each is one of the names of its variants.
+macro_rules! names {
+    ($($name:ident of $module:ident;)*) => {
+        pub(crate) mod names {
+            use super::*;
+
+            $(
+            #[doc = concat!("Stands for the core's `", stringify!($name), "`.")]
+            #[derive(Debug)]
+            pub(crate) enum $name {}
+
+            impl PartialSchema for $name {
+                fn schema() -> RefOr<Schema> {
+                    let names = <super::$module::$name as VariantNames>::VARIANTS.iter().copied();
+                    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names)).into()
+                }
+            }
+
+            impl ToSchema for $name {}
+        )*}
+    };
 }
 
-/// The schema of an id.
-pub(crate) fn uuid() -> ObjectBuilder {
-    let format = SchemaFormat::Custom("uuid".to_owned());
-    ObjectBuilder::new().schema_type(Type::String).format(Some(format))
+names! {
+    DeliverySchema of event;
+    InputSchema of topic;
+    Kind of topic;
+    Operator of advanced;
+    ProbationPolicy of health;
+    ProfileName of profile;
+    ProvisioningState of subscription;
+    SigningAlgorithm of authentication;
+}
+
+/// Types that stand for texts and numbers with bounds in schemas of lists.
+macro_rules! bounded {
+    ($module:ident: $type:ident, $($name:ident: $least:ident($min:literal) $(, $most:ident($max:literal))?;)*) => {
+        pub(crate) mod $module {
+            use super::*;
+
+            $(
+                #[doc = concat!("Stands for a bounded value: ", stringify!($name), ".")]
+                #[derive(Debug)]
+                pub(crate) enum $name {}
+
+                impl PartialSchema for $name {
+                    fn schema() -> RefOr<Schema> {
+                        let schema = ObjectBuilder::new().schema_type(Type::$type);
+                        schema.$least(Some($min))$(.$most(Some($max)))?.into()
+                    }
+                }
+
+                impl ToSchema for $name {}
+            )*
+        }
+    };
+}
+
+bounded! {
+    texts: String,
+    EventType: min_length(1), max_length(512);
+    Label: min_length(1), max_length(256);
+}
+
+bounded! {
+    numbers: Integer,
+    Step: minimum(1), maximum(604_800);
 }

@@ -4,68 +4,156 @@
 //! can be written back unchanged. Source of names and defaults: Event Grid's resource model,
 //! `Microsoft.EventGrid/eventSubscriptions`.
 
+pub mod dead_letter;
+pub mod destination;
+pub mod filter;
+pub mod namespace;
+mod patch;
 pub mod pause;
 pub mod retry;
 pub mod sample;
 pub mod signing;
-
-mod dead_letter;
-mod destination;
-mod filter;
-mod namespace;
-mod patch;
 mod warnings;
 mod write;
 
-use std::{num::NonZeroU32, sync::Arc};
+use std::{borrow::Cow, num::NonZeroU32, sync::Arc};
 
-use destination::Destination;
-use gridpost_core::subscription::{
-    Authentication, BatchFailure, Batching, DeadLetterDestination, DeliveryAttribute, Endpoint,
-    EventSubscription, Filter, Pauses, ProvisioningState, Signing, SubscriptionKey, Validation,
-};
 use gridpost_core::{
     endpoint::Allowed,
     event::DeliverySchema,
-    retry::{health::ProbationPolicy, policy::RetryPolicy, profile::ProfileName},
+    retry::{health::ProbationPolicy, policy, profile::ProfileName},
+    subscription::{
+        self, Authentication, BatchFailure, Batching, DeliveryAttribute, Endpoint, Pauses,
+        ProvisioningState, SubscriptionKey, Validation,
+    },
     time::Timestamp,
     topic::{InputSchema, Kind, Topic},
 };
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::document::{
-    self, Code, Object, Problem, Problems,
-    azure::{self, Form},
-    name_of, quoted, text,
+use self::destination::Stored;
+pub use self::{
+    dead_letter::{Bucket, DeadLetterDestination},
+    destination::{
+        Destination, OnBatchFailure, WebHook,
+        attributes::{AttributeProperties, DeliveryAttributes, SourceKind},
+        aws::ResourceDestination,
+        base_url,
+    },
+    filter::{AdvancedFilter, Filter},
+    namespace::DeliveryConfiguration,
+    patch::read_patch,
+    pause::Pause,
+    retry::RetryPolicy,
+    signing::Signing,
+    warnings::warnings,
+    write::{delivery_attributes, full_url, validation, write},
 };
-
-pub use patch::read_patch;
-pub use warnings::warnings;
-pub use write::{base_url, delivery_attributes, full_url, validation, write};
+use crate::{
+    document::{
+        self, Code, Problem, Problems,
+        azure::{Form, NotSupported},
+        read as read_as, read_at,
+    },
+    schema::{List, Time, names, texts},
+};
 
 /// The resource type that documents carry.
 pub const TYPE: &str = "Gridpost/topics/eventSubscriptions";
 
-const LABELS_MAX: usize = 50;
+/// A page of event subscriptions.
+pub type EventSubscriptionList = List<EventSubscription>;
 
-const LABEL_CHARS_MAX: usize = 256;
+/// An event subscription.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct EventSubscription {
+    pub id: String,
+    #[schema(pattern = "^[A-Za-z0-9-]{2,64}$")]
+    pub name: String,
+    #[serde(rename = "type")]
+    pub resource_type: String,
+    pub properties: EventSubscriptionProperties,
+}
 
-const SCHEMAS: [(&str, DeliverySchema); 3] = [
-    ("EventGridSchema", DeliverySchema::EventGridSchema),
-    ("CloudEventSchemaV1_0", DeliverySchema::CloudEventSchemaV1_0),
-    ("CustomInputSchema", DeliverySchema::CustomInputSchema),
-];
+/// What a read says of an event subscription.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EventSubscriptionProperties {
+    /// The topic's id.
+    pub topic: String,
+    #[schema(value_type = names::ProvisioningState)]
+    pub provisioning_state: ProvisioningState,
+    /// Requests in a minute that the endpoint allows (WebHook-Allowed-Rate).
+    #[schema(minimum = 1)]
+    pub allowed_rate: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<Pause>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validation: Option<AwaitedValidation>,
+    #[serde(flatten)]
+    pub settings: EventSubscriptionSettings,
+}
 
-const PROBATION_POLICIES: [(&str, ProbationPolicy); 2] =
-    [("EventGrid", ProbationPolicy::EventGrid), ("Delay", ProbationPolicy::Delay)];
+/// Is there until the endpoint has consented.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Validation)]
+pub struct AwaitedValidation {
+    /// Until when the validation URL is open.
+    pub until: Time,
+    /// What the endpoint answered instead of its consent, and what was expected.
+    pub reason: Option<String>,
+}
+
+/// What an event subscription is to be. Names are read in any case. Documents as Azure's tools print
+/// them are taken, too: without properties, with members that only reads have.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct EventSubscriptionInput {
+    /// An object with the destination of the events.
+    #[schema(required = true)]
+    pub properties: Option<EventSubscriptionSettings>,
+}
+
+/// What is set of an event subscription.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EventSubscriptionSettings {
+    /// An object with endpointType, such as 'WebHook', and properties.
+    #[schema(required = true)]
+    pub destination: Option<Destination>,
+    pub filter: Option<Filter>,
+    /// In which schema events are delivered. It can't be changed.
+    #[schema(value_type = Option<names::DeliverySchema>)]
+    pub event_delivery_schema: Option<DeliverySchema>,
+    pub retry_policy: Option<RetryPolicy>,
+    /// What becomes of events that come during a probation which a client error caused.
+    #[schema(value_type = Option<names::ProbationPolicy>, default = "EventGrid")]
+    pub probation_policy: Option<ProbationPolicy>,
+    /// Where events are kept that ended undelivered; without it they are dropped, and counted.
+    pub dead_letter_destination: Option<DeadLetterDestination>,
+    #[schema(value_type = Option<Vec<texts::Label>>, max_items = 50)]
+    pub labels: Option<Vec<String>>,
+    /// From then on no event matches.
+    pub expiration_time_utc: Option<Time>,
+    pub signing: Option<Signing>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(write_only)]
+    pub delivery_configuration: Option<DeliveryConfiguration>,
+    /// Namespace topics: stands for filter, with filters for advancedFilters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(write_only, additional_properties)]
+    pub filters_configuration: Option<Map<String, Value>>,
+}
 
 /// The context in which a document is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     pub topic: &'a Topic,
     /// The event subscription that it replaces, if any.
-    pub existing: Option<&'a EventSubscription>,
+    pub existing: Option<&'a subscription::EventSubscription>,
     /// The time: an earlier expiration is refused.
     pub now: Timestamp,
     /// The networks and ports that an endpoint may have.
@@ -75,12 +163,12 @@ pub struct Context<'a> {
 /// The properties of an event subscription that no document sets.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
-    /// See [`EventSubscription::uid`].
+    /// See [`subscription::EventSubscription::uid`].
     pub uid: Uuid,
-    /// See [`EventSubscription::endpoint_uid`].
+    /// See [`subscription::EventSubscription::endpoint_uid`].
     pub endpoint_uid: Option<Uuid>,
     pub created_at: Timestamp,
-    /// See [`EventSubscription::etag`].
+    /// See [`subscription::EventSubscription::etag`].
     pub etag: Uuid,
 }
 
@@ -88,15 +176,15 @@ pub struct Identity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Consent {
     pub state: ProvisioningState,
-    /// See [`EventSubscription::validation`].
+    /// See [`subscription::EventSubscription::validation`].
     pub validation: Option<Validation>,
-    /// See [`EventSubscription::allowed_rate`].
+    /// See [`subscription::EventSubscription::allowed_rate`].
     pub allowed_rate: Option<NonZeroU32>,
 }
 
 impl Consent {
     /// The stored result for an event subscription.
-    pub fn of(existing: &EventSubscription) -> Self {
+    pub fn of(existing: &subscription::EventSubscription) -> Self {
         Self {
             state: existing.provisioning_state,
             validation: existing.validation.clone(),
@@ -110,23 +198,23 @@ impl Consent {
 pub struct Settings {
     pub endpoint: Endpoint,
     pub batching: Option<Batching>,
-    pub filter: Filter,
+    pub filter: subscription::Filter,
     pub delivery_schema: DeliverySchema,
     /// When to try again, and when to end.
-    pub retry_policy: RetryPolicy,
+    pub retry_policy: policy::RetryPolicy,
     /// What happens to events that meet a probation caused by a client error.
     pub probation_policy: ProbationPolicy,
-    pub dead_letter: Option<DeadLetterDestination>,
+    pub dead_letter: Option<subscription::DeadLetterDestination>,
     pub labels: Vec<String>,
     /// When it stops matching events.
     pub expires_at: Option<Timestamp>,
     pub delivery_attributes: Vec<DeliveryAttribute>,
     pub is_signed: bool,
     /// The secrets they are signed with, if it already has some.
-    pub signing: Option<Signing>,
-    /// See [`EventSubscription::authentication`].
+    pub signing: Option<subscription::Signing>,
+    /// See [`subscription::EventSubscription::authentication`].
     pub authentication: Option<Arc<Authentication>>,
-    /// See [`EventSubscription::batch_failure`].
+    /// See [`subscription::EventSubscription::batch_failure`].
     pub batch_failure: BatchFailure,
 }
 
@@ -134,7 +222,7 @@ impl Settings {
     /// Makes a signing secret if requests are to be signed and there is none yet.
     pub fn make_secret(&mut self, key: impl FnOnce() -> [u8; 32]) {
         if self.is_signed {
-            self.signing.get_or_insert_with(|| Signing::new(key()));
+            self.signing.get_or_insert_with(|| subscription::Signing::new(key()));
         }
     }
 
@@ -144,9 +232,9 @@ impl Settings {
         key: SubscriptionKey,
         identity: Identity,
         consent: Consent,
-    ) -> EventSubscription {
+    ) -> subscription::EventSubscription {
         let Identity { uid, endpoint_uid, created_at, etag } = identity;
-        EventSubscription {
+        subscription::EventSubscription {
             key,
             uid,
             endpoint: self.endpoint,
@@ -174,7 +262,7 @@ impl Settings {
 
     /// Whether the endpoint must be asked for its consent: it is new, has not consented yet, or
     /// something that it has consented to has changed.
-    pub fn needs_consent(&self, existing: Option<&EventSubscription>) -> bool {
+    pub fn needs_consent(&self, existing: Option<&subscription::EventSubscription>) -> bool {
         existing.is_none_or(|existing| {
             existing.provisioning_state != ProvisioningState::Succeeded
                 || existing.endpoint != self.endpoint
@@ -190,21 +278,29 @@ pub fn check_name(name: &str) -> Result<(), Problem> {
 
 /// Reads only a retry policy: the object that a document has as `properties.retryPolicy`.
 /// Paths of problems begin with `retryPolicy`.
-pub fn read_retry_policy(policy: Value, profile: ProfileName) -> Result<RetryPolicy, Problems> {
-    let document = serde_json::json!({ "retryPolicy": policy });
+pub fn read_retry_policy(
+    policy: &Value,
+    profile: ProfileName,
+) -> Result<policy::RetryPolicy, Problems> {
+    const PATH: &str = "retryPolicy";
     let mut problems = Problems::default();
-    let policy = Object::root(&document, &mut problems)
-        .map(|mut root| retry::read(&mut root, profile, &mut problems));
-    problems.or(policy)
+    let given: RetryPolicy = read_at(policy, PATH, &mut problems);
+    let policy = given.read(profile, PATH, &mut problems);
+    problems.or(Some(policy))
 }
 
 /// Reads only the filter of a document's `properties`, in either of its forms.
 /// Paths of problems begin with `properties`.
-pub fn read_filter(properties: &Value) -> Result<Filter, Problems> {
-    let mut problems = Problems::default();
-    let filter = Object::at("properties".to_owned(), properties, &mut problems)
-        .map(|mut properties| filter::read(&mut properties, Kind::Namespace, None, &mut problems));
-    problems.or(filter)
+pub fn read_filter(properties: &Value) -> Result<subscription::Filter, Problems> {
+    const PATH: &str = "properties.filter";
+    let document = Value::from_iter([("properties", properties.clone())]);
+    let mut form = Form::of(&document, &[], |_| false);
+    namespace::rename(&mut form, Kind::Namespace);
+    form.read(|document, problems| {
+        let filter = document.pointer("/properties/filter").filter(|filter| !filter.is_null());
+        let given: Filter = filter.map(|given| read_at(given, PATH, problems)).unwrap_or_default();
+        Some(given.read(PATH, problems))
+    })
 }
 
 /// Reads an event subscription's document.
@@ -212,12 +308,13 @@ pub fn read_filter(properties: &Value) -> Result<Filter, Problems> {
 /// Documents as Azure's tools print them are read like those of the resource API: without
 /// `properties`, with what only reads have.
 pub fn read(document: &Value, context: &Context<'_>) -> Result<Settings, Problems> {
-    form(document, is_flat).read(|document| read_whole(document, context))
+    form(document, context, is_flat)
+        .read(|document, problems| read_whole(document, context, problems))
 }
 
 /// Takes the settings out of a document: its `properties`, which those of Azure's tools may not have.
 pub fn properties_of(document: &Value) -> Option<Value> {
-    form(document, is_flat).document().get("properties").cloned()
+    Form::of(document, &[], is_flat).document().get("properties").cloned()
 }
 
 /// Whether a document has a setting where others have `properties`.
@@ -227,77 +324,82 @@ fn is_flat(members: &Map<String, Value>) -> bool {
     names.iter().chain(&of_namespaces).any(|name| members.contains_key(*name))
 }
 
-/// The document in the one form that is read.
-fn form(document: &Value, is_flat: impl FnOnce(&Map<String, Value>) -> bool) -> Form<'_> {
+/// Returns the document in the one form that is read.
+fn form(
+    document: &Value,
+    context: &Context<'_>,
+    is_flat: impl FnOnce(&Map<String, Value>) -> bool,
+) -> Form {
+    let kind = context.topic.kind;
     let mut form = Form::of(document, &[], is_flat);
-    for parent in ["/properties", "/properties/deliveryConfiguration/push"] {
-        form.wrap(&format!("{parent}/destination"), &["endpointType"]);
-        let attributes = format!("{parent}/destination/properties/deliveryAttributeMappings");
-        form.wrap_each(&attributes, &["name", "type"]);
-        form.wrap(&format!("{parent}/deadLetterDestination"), &["endpointType"]);
+    form.take_envelope(|of_azure| of_azure.ends_with("eventsubscriptions"));
+    let of_reads = ["topic", "provisioningState", "allowedRate", "pause", "validation"];
+    form.take("/properties", &of_reads);
+    if kind == Kind::Namespace {
+        // Event Grid's documents of namespaces have them here.
+        form.take("/properties", &["tags"]);
     }
+    let with_identity = form.document().pointer("/properties/deliveryWithResourceIdentity");
+    if with_identity.is_some_and(|value| !value.is_null()) {
+        form.silence("/properties/destination");
+    }
+    form.refuse("/properties", &OTHER_FORMS);
+    namespace::rename(&mut form, kind);
+    form.wrap("/properties/destination", &["endpointType"]);
+    let attributes = "/properties/destination/properties/deliveryAttributeMappings";
+    form.wrap_each(attributes, &["name", "type"]);
+    form.wrap("/properties/deadLetterDestination", &["endpointType"]);
+    destination::refuse_others(&mut form, context);
     form
 }
 
-fn read_whole(document: &Value, context: &Context<'_>) -> Result<Settings, Problems> {
-    let mut problems = Problems::default();
-    let settings = Object::root(document, &mut problems).and_then(|mut root| {
-        let is_own = |of_azure: &str| of_azure.ends_with("eventsubscriptions");
-        azure::read_envelope(&mut root, is_own, &mut problems);
-        let what = "an object with the destination of the events";
-        let properties = root.required_object("properties", what, &mut problems);
-        let settings =
-            properties.and_then(|properties| settings(properties, context, &mut problems));
-        root.finish(&mut problems);
-        settings
-    });
-    problems.or(settings)
-}
+/// Event Grid's alternative forms of the same parts.
+const OTHER_FORMS: [NotSupported; 2] = [
+    ("deliveryWithResourceIdentity", |_| false, "write the endpoint into destination"),
+    ("deadLetterWithResourceIdentity", |_| false, "write the bucket into deadLetterDestination"),
+];
 
-fn settings(
-    mut properties: Object<'_>,
+fn read_whole(
+    document: &Value,
     context: &Context<'_>,
     problems: &mut Problems,
 ) -> Option<Settings> {
-    properties.ignore(&["topic", "provisioningState", "allowedRate", "pause", "validation"]);
-    refuse_other_forms(&mut properties, problems);
-    let kind = context.topic.kind;
-    if kind == Kind::Namespace {
-        // Event Grid's documents of namespaces have them here.
-        properties.ignore(&["tags"]);
+    // The filter of what exists stays allowed whatever the limits are now: an unrelated change must
+    // not fail because of it.
+    let mut document = Cow::Borrowed(document);
+    let existing = context.existing.map(|existing| &existing.filter);
+    let kept = existing.filter(|kept| document.pointer(FILTER) == Some(&written(kept)));
+    if kept.is_some()
+        && let Some(filter) = document.to_mut().pointer_mut(FILTER)
+    {
+        *filter = Value::Null;
     }
-    namespace::check(&mut properties, kind, problems);
+    let EventSubscriptionInput { properties } = read_as(&document, problems);
+    let given = properties?;
+    let destination =
+        given.destination.and_then(|given| given.read(context, "properties.destination", problems));
+    let retry_policy = given.retry_policy.unwrap_or_default();
     let profile = context.topic.delivery_profile;
-    let (destination, retry_policy, dead_letter) =
-        match namespace::push(&mut properties, kind, problems) {
-            Some(mut push) => {
-                let destination = destination::read(&mut push, context, problems);
-                let dead_letter = dead_letter::read(&mut push, problems);
-                (destination, retry::read_members(push, profile, problems), dead_letter)
-            }
-            None => (
-                destination::read(&mut properties, context, problems),
-                retry::read(&mut properties, profile, problems),
-                dead_letter::read(&mut properties, problems),
-            ),
-        };
-    let kept = context.existing.map(|existing| &existing.filter);
-    let filter = filter::read(&mut properties, kind, kept, problems);
-    let delivery_schema = delivery_schema(&mut properties, context, problems);
-    let policies = &PROBATION_POLICIES;
-    let probation_policy =
-        properties.choice("probationPolicy", policies, Some("EventGrid"), problems);
-    let labels = labels(&mut properties, problems);
-    let expires_at = expires_at(&mut properties, context, problems);
-    let signing_path = properties.path_of("signing");
-    let is_signed = signing::read(&mut properties, problems);
-    properties.finish(problems);
-    let Destination { endpoint, batching, batch_failure, delivery_attributes, authentication } =
+    let retry_policy = retry_policy.read(profile, "properties.retryPolicy", problems);
+    let dead_letter = given
+        .dead_letter_destination
+        .and_then(|given| given.read("properties.deadLetterDestination", problems));
+    let filter = match kept {
+        Some(kept) => kept.clone(),
+        None => given.filter.unwrap_or_default().read("properties.filter", problems),
+    };
+    let delivery_schema = delivery_schema(given.event_delivery_schema, context, problems);
+    let expires_at = given.expiration_time_utc.map(|Time(at)| at);
+    if let Some(at) = expires_at {
+        check_expiration(at, context, problems);
+    }
+    let Stored { endpoint, batching, batch_failure, delivery_attributes, authentication } =
         destination?;
     refuse_nameless(batch_failure, delivery_schema, problems);
+    let is_signed = given.signing.is_some();
     if is_signed && matches!(endpoint, Endpoint::Resource(_)) {
         let rule = "belongs to WebHook: AWS itself signs the calls to its resources";
-        problems.add(Code::InvalidValue, signing_path, rule);
+        problems.add(Code::InvalidValue, "properties.signing", rule);
     }
     Some(Settings {
         endpoint,
@@ -305,9 +407,9 @@ fn settings(
         filter,
         delivery_schema,
         retry_policy,
-        probation_policy: probation_policy.unwrap_or_default(),
+        probation_policy: given.probation_policy.unwrap_or_default(),
         dead_letter,
-        labels,
+        labels: given.labels.unwrap_or_default(),
         expires_at,
         delivery_attributes,
         is_signed,
@@ -315,6 +417,12 @@ fn settings(
         authentication: authentication.map(Arc::new),
         batch_failure,
     })
+}
+
+const FILTER: &str = "/properties/filter";
+
+fn written(filter: &subscription::Filter) -> Value {
+    serde_json::to_value(Filter::of(filter)).unwrap_or_default()
 }
 
 /// Refuses results for events that a response has no ids to name by.
@@ -327,28 +435,16 @@ fn refuse_nameless(of: BatchFailure, schema: DeliverySchema, problems: &mut Prob
     }
 }
 
-/// Refuses Event Grid's alternative forms of the same parts.
-fn refuse_other_forms(properties: &mut Object<'_>, problems: &mut Problems) {
-    let forms = [
-        ("deliveryWithResourceIdentity", "write the endpoint into destination"),
-        ("deadLetterWithResourceIdentity", "write the bucket into deadLetterDestination"),
-    ];
-    for (name, instead) in forms {
-        properties.not_yet(name, |_| false, instead, problems);
-    }
-}
-
 /// Reads the delivery schema. Not every input schema can be converted to it, and it can't be
 /// changed after creation.
 ///
 /// Source: Event Grid, "Webhook event delivery", schema conversions; recorded answers of Event Grid to
 /// changes of it.
 fn delivery_schema(
-    properties: &mut Object<'_>,
+    given: Option<DeliverySchema>,
     context: &Context<'_>,
     problems: &mut Problems,
 ) -> DeliverySchema {
-    const NAME: &str = "eventDeliverySchema";
     use DeliverySchema::{CloudEventSchemaV1_0, CustomInputSchema, EventGridSchema};
     let input = context.topic.input_schema;
     let stored = context.existing.map(|existing| existing.delivery_schema);
@@ -356,9 +452,9 @@ fn delivery_schema(
         InputSchema::EventGridSchema | InputSchema::CustomEventSchema => EventGridSchema,
         InputSchema::CloudEventSchemaV1_0 => CloudEventSchemaV1_0,
     });
-    let name = name_of(&SCHEMAS, default);
-    let path = properties.path_of(NAME);
-    let schema = properties.choice(NAME, &SCHEMAS, Some(name), problems).unwrap_or(default);
+    let path = "properties.eventDeliverySchema";
+    let name: &str = default.into();
+    let schema = given.unwrap_or(default);
     let refused = match (input, schema) {
         (InputSchema::CloudEventSchemaV1_0, EventGridSchema) => Some(
             "must be 'CloudEventSchemaV1_0' (the default): the topic takes CloudEvents, and they \
@@ -388,52 +484,14 @@ fn delivery_schema(
     schema
 }
 
-fn labels(properties: &mut Object<'_>, problems: &mut Problems) -> Vec<String> {
-    const NAME: &str = "labels";
-    let path = properties.path_of(NAME);
-    let given = properties.list(NAME, problems).unwrap_or_default();
-    if given.len() > LABELS_MAX {
-        let rule = format!("must have at most {LABELS_MAX} labels, but has {}", given.len());
-        problems.add(Code::OutOfRange, path, rule);
-        return Vec::new();
-    }
-    let mut labels = Vec::with_capacity(given.len());
-    for (path, value) in given {
-        let Some(label) = text(value, &path, problems) else { continue };
-        if !(1..=LABEL_CHARS_MAX).contains(&label.chars().count()) {
-            let rule =
-                format!("must have 1 to {LABEL_CHARS_MAX} characters, but is {}", quoted(label));
-            problems.add(Code::OutOfRange, path, rule);
-        }
-        labels.push(label.to_owned());
-    }
-    labels
-}
-
-fn expires_at(
-    properties: &mut Object<'_>,
-    context: &Context<'_>,
-    problems: &mut Problems,
-) -> Option<Timestamp> {
-    const NAME: &str = "expirationTimeUtc";
-    let path = properties.path_of(NAME);
-    let given = properties.text(NAME, problems)?;
-    let Some(at) = Timestamp::parse_rfc_3339(given) else {
-        let rule = format!(
-            "must be a date and time of RFC 3339, such as 2030-01-01T00:00:00Z, but is {}",
-            quoted(given)
-        );
-        problems.add(Code::InvalidValue, path, rule);
-        return None;
-    };
+fn check_expiration(at: Timestamp, context: &Context<'_>, problems: &mut Problems) {
     // An expired one can still be changed in other respects.
     let is_kept = context.existing.is_some_and(|existing| existing.expires_at == Some(at));
     if at <= context.now && !is_kept {
         let now = context.now;
         let rule = format!("must be in the future, but is {at}, and now it is {now}");
-        problems.add(Code::OutOfRange, path, rule);
+        problems.add(Code::OutOfRange, "properties.expirationTimeUtc", rule);
     }
-    Some(at)
 }
 
 #[cfg(test)]

@@ -178,7 +178,7 @@ pub struct DeadLetterDestination {
 }
 
 /// Whether events flow to the endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::VariantNames)]
 pub enum ProvisioningState {
     /// The endpoint has proven that it wants the events.
     Succeeded,

@@ -5,11 +5,13 @@
 //! `properties`; so do the parts of it that have a type. `az` and Microsoft's SDKs print the same
 //! without `properties`. Source: azure-mgmt-eventgrid, `_attribute_map` of its models.
 
-use std::{borrow::Cow, mem};
+use std::mem;
 
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
-use super::{Code, Object, Problems, path_of_member};
+use super::{Code, Problems, path_of_member, quoted, read_at};
 
 const PROPERTIES: &str = "properties";
 
@@ -35,25 +37,15 @@ pub(crate) const ENVELOPE: [&str; 16] = [
 ];
 
 /// Members of templates that stand for more than one document.
-const OF_TEMPLATES: [(&str, &str); 3] = [
-    ("condition", "leave the resource out, or leave out its condition"),
-    ("copy", "write a document for each resource"),
-    ("resources", "write each resource as a document of its own"),
+const OF_TEMPLATES: [NotSupported; 3] = [
+    ("condition", is_nothing, "leave the resource out, or leave out its condition"),
+    ("copy", is_nothing, "write a document for each resource"),
+    ("resources", is_nothing, "write each resource as a document of its own"),
 ];
 
-/// Begins to read a resource: its members other than its settings. `is_own` gets a type of Azure's in
-/// lower case and says whether it is a type of this resource.
-pub(crate) fn read_envelope(
-    root: &mut Object<'_>,
-    is_own: impl Fn(&str) -> bool,
-    problems: &mut Problems,
-) {
-    let is_taken = |value: &Value| type_of_azure(value).is_none_or(|name| is_own(&name));
-    root.not_yet("type", is_taken, "this is the document of another kind of resource", problems);
-    root.ignore(&ENVELOPE);
-    for (name, instead) in OF_TEMPLATES {
-        root.not_yet(name, |value| is_empty(value) || *value == true, instead, problems);
-    }
+/// Whether a value of a template's member asks for nothing.
+fn is_nothing(value: &Value) -> bool {
+    is_empty(value) || *value == true
 }
 
 /// A type of Azure's, in lower case.
@@ -72,59 +64,70 @@ pub(crate) fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// A document in the form that is read.
+/// A member of Event Grid's that nothing here goes by: which values of it ask for nothing, and what to
+/// write instead of the others.
+pub(crate) type NotSupported = (&'static str, fn(&Value) -> bool, &'static str);
+
+/// A document that is brought into the form that is read.
 #[derive(Debug)]
-pub(crate) struct Form<'d> {
-    document: Cow<'d, Value>,
-    /// The paths of `properties` that the document does not have.
-    added: Vec<String>,
+pub(crate) struct Form {
+    document: Value,
+    /// Where parts are now, and where they were.
+    moved: Vec<(String, String)>,
+    /// Which texts are expressions of a template, if any are.
+    is_expression: Option<fn(&str) -> bool>,
+    problems: Problems,
+    /// Parts of which no further problems are listed: what stands in their place is refused.
+    silent: Vec<String>,
 }
 
-impl<'d> Form<'d> {
+impl Form {
     /// Begins with a document as it was given. `is_flat` says whether its settings are among the
     /// members of the resource, of which `own` are some; it is asked only where there are no
     /// `properties`.
     pub(crate) fn of(
-        document: &'d Value,
+        document: &Value,
         own: &[&str],
         is_flat: impl FnOnce(&Map<String, Value>) -> bool,
     ) -> Self {
-        let mut form = Self { document: Cow::Borrowed(document), added: Vec::new() };
-        if document.as_object().is_some_and(is_flat) {
-            let of_templates = OF_TEMPLATES.map(|(name, _)| name);
+        let mut form = Self {
+            document: document.clone(),
+            moved: Vec::new(),
+            is_expression: None,
+            problems: Problems::default(),
+            silent: Vec::new(),
+        };
+        if form.document.as_object().is_some_and(is_flat) {
+            let of_templates = OF_TEMPLATES.map(|(name, ..)| name);
             form.wrap("", &[&ENVELOPE[..], &of_templates, own].concat());
         }
+        form.is_expression = expressions_of(&form.document);
         form
     }
 
     /// Puts the members of the object at a JSON pointer into `properties`, except its `own`, where it
     /// has other ones and no `properties`.
     pub(crate) fn wrap(&mut self, pointer: &str, own: &[&str]) {
-        let is_flat = |members: &Map<String, Value>| {
-            members.get(PROPERTIES).is_none_or(Value::is_null)
-                && members.keys().any(|name| name != PROPERTIES && !own.contains(&name.as_str()))
-        };
-        let found = self.document.pointer(pointer).and_then(Value::as_object);
-        if !found.is_some_and(is_flat) {
+        let Some(members) = self.members(pointer) else { return };
+        let is_own = |name: &str| own.contains(&name);
+        let has_others = members.keys().any(|name| name != PROPERTIES && !is_own(name));
+        if !has_others || members.get(PROPERTIES).is_some_and(|value| !value.is_null()) {
             return;
         }
-        if let Some(Value::Object(members)) = self.document.to_mut().pointer_mut(pointer) {
-            members.remove(PROPERTIES);
-            let (mut all, rest): (Map<_, _>, Map<_, _>) =
-                mem::take(members).into_iter().partition(|(name, _)| own.contains(&&**name));
-            all.insert(PROPERTIES.to_owned(), Value::Object(rest));
-            *members = all;
-            self.added.push(path_of(&format!("{pointer}/{PROPERTIES}")));
-        }
+        members.remove(PROPERTIES);
+        let (mut all, rest): (Map<_, _>, Map<_, _>) =
+            mem::take(members).into_iter().partition(|(name, _)| is_own(name));
+        all.insert(PROPERTIES.to_owned(), Value::Object(rest));
+        *members = all;
+        self.moved.push((path_of(&format!("{pointer}/{PROPERTIES}")), path_of(pointer)));
     }
 
     /// Does the same to each object of a list. `az` may print the list as the `value` of an object.
     pub(crate) fn wrap_each(&mut self, pointer: &str, own: &[&str]) {
         let value = format!("{pointer}/value");
         if self.document.pointer(&value).is_some_and(Value::is_array) {
-            let document = self.document.to_mut();
-            let list = document.pointer_mut(&value).map(Value::take);
-            if let Some((place, list)) = document.pointer_mut(pointer).zip(list) {
+            let list = self.document.pointer_mut(&value).map(Value::take);
+            if let Some((place, list)) = self.document.pointer_mut(pointer).zip(list) {
                 *place = list;
             }
         }
@@ -132,53 +135,133 @@ impl<'d> Form<'d> {
         (0..count).for_each(|index| self.wrap(&format!("{pointer}/{index}"), own));
     }
 
-    /// The document in the form that is read.
+    /// Takes the envelope of a resource out. `is_own` gets a type of Azure's in lower case and says
+    /// whether it is a type of this resource.
+    pub(crate) fn take_envelope(&mut self, is_own: fn(&str) -> bool) {
+        let of_azure = self.document.get("type").and_then(type_of_azure);
+        if of_azure.is_some_and(|name| !is_own(&name)) {
+            let of_others: NotSupported =
+                ("type", |_| false, "this is the document of another kind of resource");
+            self.refuse("", &[of_others]);
+        }
+        self.refuse("", &OF_TEMPLATES);
+        self.take("", &ENVELOPE);
+    }
+
+    /// Takes members out of the object at a JSON pointer: they are accepted and ignored.
+    pub(crate) fn take(&mut self, pointer: &str, names: &[&str]) {
+        if let Some(members) = self.members(pointer) {
+            members.retain(|name, _| !names.contains(&name.as_str()));
+        }
+    }
+
+    /// Takes members out that this deployment does not support. A value that asks for nothing is
+    /// accepted, because Event Grid's reads include it.
+    pub(crate) fn refuse(&mut self, pointer: &str, names: &[NotSupported]) {
+        for (name, asks_for_nothing, instead) in names {
+            let value = self.members(pointer).and_then(|members| members.remove(*name));
+            let value = value.filter(|value| !value.is_null() && !asks_for_nothing(value));
+            let Some(value) = value else { continue };
+            let found = value.as_str().map(|text| format!("{}, which is ", quoted(text)));
+            let found = found.unwrap_or_default();
+            let rule = format!("is {found}not supported yet by this deployment; {instead}");
+            self.add(Code::NotSupportedYet, &format!("{pointer}/{name}"), rule);
+        }
+    }
+
+    /// Adds a problem of the part at a JSON pointer.
+    pub(crate) fn add(&mut self, code: Code, pointer: &str, rule: impl Into<String>) {
+        let path = self.as_given(&path_of(pointer));
+        self.problems.add(code, path, rule);
+    }
+
+    /// Takes the member at a JSON pointer out, and reads it as `T`; `None` if there is none.
+    pub(crate) fn take_as<T: ToSchema + DeserializeOwned + Default>(
+        &mut self,
+        pointer: &str,
+    ) -> Option<T> {
+        let (parent, name) = pointer.rsplit_once('/')?;
+        let part = self.members(parent)?.remove(name).filter(|part| !part.is_null())?;
+        let path = self.as_given(&path_of(pointer));
+        Some(read_at(&part, &path, &mut self.problems))
+    }
+
+    /// Lists no further problem of the part at a JSON pointer.
+    pub(crate) fn silence(&mut self, pointer: &str) {
+        self.silent.push(path_of(pointer));
+    }
+
+    /// Moves the part at one JSON pointer to another, which has none.
+    pub(crate) fn rename(&mut self, from: &str, to: &str) {
+        let place = |pointer: &str| {
+            let (parent, name) = pointer.rsplit_once('/')?;
+            Some((parent.to_owned(), name.to_owned()))
+        };
+        let Some(((from_parent, from_name), (to_parent, to_name))) = place(from).zip(place(to))
+        else {
+            return;
+        };
+        let part = self.members(&from_parent).and_then(|members| members.remove(&from_name));
+        if let Some((part, members)) = part.zip(self.members(&to_parent)) {
+            members.insert(to_name, part);
+            self.moved(to, from);
+        }
+    }
+
+    /// Notes that the part at one JSON pointer stood at another.
+    pub(crate) fn moved(&mut self, now: &str, before: &str) {
+        self.moved.push((path_of(now), path_of(before)));
+    }
+
+    /// Names a part of the document by where it was.
+    fn as_given(&self, path: &str) -> String {
+        let mut path = path.to_owned();
+        for (now, before) in self.moved.iter().rev() {
+            let rest = path.strip_prefix(now.as_str());
+            let rest = rest.filter(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
+            path = match rest {
+                Some(rest) if before.is_empty() => rest.trim_start_matches('.').to_owned(),
+                Some(rest) => format!("{before}{rest}"),
+                None => path,
+            };
+        }
+        path
+    }
+
+    /// Returns the members of the object at a JSON pointer.
+    pub(crate) fn members(&mut self, pointer: &str) -> Option<&mut Map<String, Value>> {
+        self.document.pointer_mut(pointer)?.as_object_mut()
+    }
+
+    /// Returns the document in the form that is read.
     pub(crate) fn document(&self) -> &Value {
         &self.document
     }
 
     /// Reads the document. Problems have the paths of the document as it was given.
     pub(crate) fn read<T>(
-        &self,
-        read: impl FnOnce(&Value) -> Result<T, Problems>,
+        self,
+        read: impl FnOnce(&Value, &mut Problems) -> Option<T>,
     ) -> Result<T, Problems> {
-        let mut problems = Problems::default();
+        let mut others = Problems::default();
         let settings = self.document.get(PROPERTIES).unwrap_or(&Value::Null);
-        if self.document.get("apiVersion").is_some_and(|version| !version.is_null()) {
-            find_expressions(settings, PROPERTIES, is_bracketed, &mut problems);
-        } else if is_of_azure(&self.document) {
-            find_expressions(settings, PROPERTIES, is_call, &mut problems);
+        if let Some(is_one) = self.is_expression {
+            find_expressions(settings, PROPERTIES, is_one, &mut others);
         }
-        let read = match read(&self.document) {
-            Ok(read) => Some(read),
-            Err(mut others) => {
-                // What an expression breaks, too, is not worth a second line.
-                others.listed.retain(|other| problems.iter().all(|one| one.path != other.path));
-                problems.add_all(others);
-                None
-            }
-        };
-        for problem in &mut problems.listed {
-            self.as_given(&mut problem.path);
+        let mut problems = Problems::default();
+        let read = read(&self.document, &mut problems);
+        // What is wrong in two ways, such as an expression, is not worth a second line.
+        problems.listed.retain(|one| {
+            !self.silent.contains(&one.path) && others.iter().all(|other| one.path != other.path)
+        });
+        others.add_all(problems);
+        for problem in &mut others.listed {
+            problem.path = self.as_given(&problem.path);
         }
+        others.listed.retain(|one| self.problems.iter().all(|other| one.path != other.path));
+        let mut problems = self.problems;
+        problems.add_all(others);
         problems.or(read)
-    }
-
-    /// Takes what was added out of a path.
-    fn as_given(&self, path: &mut String) {
-        // The inner ones first: they begin with the outer ones.
-        for added in self.added.iter().rev() {
-            let Some(rest) = path.strip_prefix(added) else { continue };
-            let Some(outer) = added.strip_suffix(PROPERTIES) else { continue };
-            // A member with an odd name is in brackets, without a dot.
-            match rest.strip_prefix('.') {
-                Some(rest) => *path = format!("{outer}{rest}"),
-                None if rest.starts_with('[') => {
-                    *path = format!("{}{rest}", outer.trim_end_matches('.'));
-                }
-                None => {}
-            }
-        }
     }
 }
 
@@ -217,6 +300,14 @@ fn is_call(text: &str) -> bool {
     let name = text.strip_prefix('[').and_then(|rest| rest.split_once('('));
     let is_name = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric());
     text.ends_with(']') && name.is_some_and(|(name, _)| is_name(name))
+}
+
+/// Returns which texts of a document are expressions.
+fn expressions_of(document: &Value) -> Option<fn(&str) -> bool> {
+    if document.get("apiVersion").is_some_and(|version| !version.is_null()) {
+        return Some(is_bracketed);
+    }
+    is_of_azure(document).then_some(is_call as fn(&str) -> bool)
 }
 
 /// Whether a document has the type of a resource of Azure's, or a template's expression beside its

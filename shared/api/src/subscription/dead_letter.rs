@@ -2,9 +2,11 @@
 
 use std::net::Ipv4Addr;
 
-use gridpost_core::subscription::DeadLetterDestination;
+use gridpost_core::subscription;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use crate::document::{Code, Object, Problems, quoted};
+use crate::document::{Code, Problems, quoted};
 
 /// Most bytes of a prefix. An S3 key has at most 1,024; what follows the prefix takes up to about
 /// 200.
@@ -16,55 +18,64 @@ const RESERVED_BEGINNINGS: [&str; 3] = ["xn--", "sthree-", "amzn-s3-demo-"];
 /// Suffixes of bucket names that S3 reserves.
 const RESERVED_ENDINGS: [&str; 5] = ["-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3"];
 
-pub(super) fn read(
-    properties: &mut Object<'_>,
-    problems: &mut Problems,
-) -> Option<DeadLetterDestination> {
-    let mut destination = properties.object("deadLetterDestination", problems)?;
-    let what = "'S3Bucket'";
-    let endpoint_type = destination.required_text("endpointType", what, problems);
-    if let Some(other) = endpoint_type.filter(|name| !name.eq_ignore_ascii_case("S3Bucket")) {
-        let rule = format!(
-            "must be 'S3Bucket', but is {}; its properties are bucketName and prefix",
-            quoted(other)
-        );
-        problems.add(Code::InvalidValue, destination.path_of("endpointType"), rule);
-        return None;
-    }
-    let what = "an object with bucketName and, if you like, prefix";
-    let bucket = destination.required_object("properties", what, problems);
-    destination.finish(problems);
-    bucket.and_then(|bucket| read_bucket(bucket, problems))
+/// Where events are kept that ended undelivered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "endpointType", content = "properties")]
+pub enum DeadLetterDestination {
+    S3Bucket(Bucket),
 }
 
-fn read_bucket(
-    mut properties: Object<'_>,
-    problems: &mut Problems,
-) -> Option<DeadLetterDestination> {
-    let bucket = properties.required_text("bucketName", "the name of an S3 bucket", problems);
-    if let Some(rule) = bucket.and_then(broken_bucket_rule) {
-        let rule = format!("{rule}, but is {}", quoted(bucket.unwrap_or_default()));
-        problems.add(Code::InvalidValue, properties.path_of("bucketName"), rule);
+/// An object with bucketName and, if you like, prefix.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Bucket {
+    /// The name of an S3 bucket.
+    #[schema(required = true)]
+    pub bucket_name: Option<String>,
+    /// What the key of every object begins with; at most 200 bytes.
+    pub prefix: Option<String>,
+}
+
+impl DeadLetterDestination {
+    pub(super) fn read(
+        self,
+        path: &str,
+        problems: &mut Problems,
+    ) -> Option<subscription::DeadLetterDestination> {
+        let Self::S3Bucket(Bucket { bucket_name: bucket, prefix }) = self;
+        if let Some((bucket, rule)) = bucket.as_deref().and_then(|it| Some((it, broken_rule(it)?)))
+        {
+            let rule = format!("{rule}, but is {}", quoted(bucket));
+            problems.add(Code::InvalidValue, format!("{path}.properties.bucketName"), rule);
+        }
+        let prefix = prefix.unwrap_or_default();
+        let path = format!("{path}.properties.prefix");
+        if prefix.len() > PREFIX_BYTES_MAX {
+            let bytes = prefix.len();
+            let rule = format!(
+                "must have at most {PREFIX_BYTES_MAX} bytes (default none), but has {bytes}"
+            );
+            problems.add(Code::OutOfRange, &path, rule);
+        }
+        if prefix.chars().any(char::is_control) {
+            let rule = format!("must have no control characters, but is {}", quoted(&prefix));
+            problems.add(Code::InvalidValue, path, rule);
+        }
+        Some(subscription::DeadLetterDestination { bucket: bucket?, prefix })
     }
-    let prefix = properties.text("prefix", problems).unwrap_or_default();
-    if prefix.len() > PREFIX_BYTES_MAX {
-        let bytes = prefix.len();
-        let rule =
-            format!("must have at most {PREFIX_BYTES_MAX} bytes (default none), but has {bytes}");
-        problems.add(Code::OutOfRange, properties.path_of("prefix"), rule);
+
+    pub(super) fn of(destination: &subscription::DeadLetterDestination) -> Self {
+        Self::S3Bucket(Bucket {
+            bucket_name: Some(destination.bucket.clone()),
+            prefix: Some(destination.prefix.clone()),
+        })
     }
-    if prefix.chars().any(char::is_control) {
-        let rule = format!("must have no control characters, but is {}", quoted(prefix));
-        problems.add(Code::InvalidValue, properties.path_of("prefix"), rule);
-    }
-    properties.finish(problems);
-    Some(DeadLetterDestination { bucket: bucket?.to_owned(), prefix: prefix.to_owned() })
 }
 
 /// The rule that a bucket's name breaks, if any.
 ///
 /// Source: Amazon S3 user guide, "General purpose bucket naming rules".
-fn broken_bucket_rule(name: &str) -> Option<String> {
+fn broken_rule(name: &str) -> Option<String> {
     let of_the_alphabet = |byte: u8| {
         byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.'
     };

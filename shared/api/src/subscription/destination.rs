@@ -1,28 +1,37 @@
 //! `properties.destination`: where events go.
 
-pub(super) mod attributes;
-pub(super) mod authentication;
-pub(super) mod aws;
+pub mod attributes;
+pub mod authentication;
+pub mod aws;
 
 use gridpost_core::{
     endpoint::{self, Refusal},
     secret::Secret,
     subscription::{
-        Authentication, BatchFailure, Batching, DeliveryAttribute, Endpoint, ResourceKind,
+        self, BatchFailure, Batching, Endpoint, EventSubscription, ResourceKind,
+        authentication as by,
     },
 };
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
-use super::{Context, namespace, write::base_url};
-use crate::document::{Code, Object, Problems, quoted};
+use self::{
+    attributes::DeliveryAttribute, authentication::Authentication, aws::ResourceDestination,
+};
+use super::Context;
+use crate::document::{
+    Code, Problems,
+    azure::{Form, NotSupported},
+};
 
-/// A destination, read from its document.
-pub(super) struct Destination {
+/// What is stored of a destination.
+pub(super) struct Stored {
     pub(super) endpoint: Endpoint,
     pub(super) batching: Option<Batching>,
     pub(super) batch_failure: BatchFailure,
-    pub(super) delivery_attributes: Vec<DeliveryAttribute>,
-    pub(super) authentication: Option<Authentication>,
+    pub(super) delivery_attributes: Vec<subscription::DeliveryAttribute>,
+    pub(super) authentication: Option<by::Authentication>,
 }
 
 const URL_CHARS_MAX: usize = 2_048;
@@ -40,177 +49,262 @@ const AZURE_RESOURCES: [(&str, &str); 9] = [
     ("StorageQueue", "'SqsQueue'"),
 ];
 
-/// The supported endpoint types.
-const TYPES: &str = "'WebHook', 'SqsQueue', 'SnsTopic', 'KinesisStream', 'EventBridgeBus' or \
-                     'LambdaFunction'";
-
-const NAME: &str = "destination";
-
-/// Members that Event Grid has in place of it. Where one stands, it is refused or was read.
-const IN_PLACE: [&str; 2] = ["deliveryWithResourceIdentity", namespace::DELIVERY];
-
-const URL: &str = "endpointUrl";
-
-const BASE_URL: &str = "endpointBaseUrl";
-
-const MAX_EVENTS: &str = "maxEventsPerBatch";
-
-const PREFERRED_SIZE: &str = "preferredBatchSizeInKilobytes";
-
-pub(super) const ON_BATCH_FAILURE: &str = "onBatchFailure";
-
-pub(super) const PARTIAL_RESULTS: &str = "partialResults";
-
-/// What may happen to a batch that is refused: whether it is split.
-const ON_BATCH_FAILURES: [(&str, bool); 2] = [("Whole", false), ("Bisect", true)];
-
-pub(super) fn read(
-    properties: &mut Object<'_>,
-    context: &Context<'_>,
-    problems: &mut Problems,
-) -> Option<Destination> {
-    if !properties.has(NAME) && IN_PLACE.iter().any(|name| properties.has(name)) {
-        // That it is refused says all.
-        return None;
-    }
-    let what = "an object with endpointType, such as 'WebHook', and properties";
-    let mut destination = properties.required_object(NAME, what, problems)?;
-    let endpoint_type = destination.required_text("endpointType", TYPES, problems);
-    let resource = endpoint_type.and_then(ResourceKind::named);
-    let is_known = |name: &str| resource.is_some() || name.eq_ignore_ascii_case("WebHook");
-    if let Some(other) = endpoint_type.filter(|name| !is_known(name)) {
-        refuse_type(&destination, other, problems);
-        return None;
-    }
-    let what = if resource.is_some() {
-        "an object with resourceId, the resource's ARN"
-    } else {
-        "an object with endpointUrl"
-    };
-    let members = destination.required_object("properties", what, problems);
-    destination.finish(problems);
-    members.and_then(|members| match resource {
-        Some(kind) => aws::read(members, kind, context, problems),
-        None => read_webhook(members, context, problems),
-    })
+/// An object with endpointType, such as 'WebHook', and properties.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "endpointType", content = "properties")]
+pub enum Destination {
+    WebHook(WebHook),
+    SqsQueue(ResourceDestination),
+    SnsTopic(ResourceDestination),
+    KinesisStream(ResourceDestination),
+    EventBridgeBus(ResourceDestination),
+    LambdaFunction(ResourceDestination),
 }
 
-fn refuse_type(destination: &Object<'_>, given: &str, problems: &mut Problems) {
-    let path = destination.path_of("endpointType");
+/// An object with endpointUrl, and what else is set of a webhook.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WebHook {
+    /// An absolute https URL. Never read back, for its query may carry a key.
+    #[schema(value_type = Option<String>, write_only)]
+    pub endpoint_url: Option<Secret>,
+    /// The URL without its query, as reads have it. Written back, it keeps the stored URL.
+    pub endpoint_base_url: Option<String>,
+    #[schema(minimum = 1, maximum = 5_000, default = 1)]
+    pub max_events_per_batch: Option<u32>,
+    /// A target: one larger event goes alone.
+    #[schema(minimum = 1, maximum = 1_024, default = 64)]
+    pub preferred_batch_size_in_kilobytes: Option<u32>,
+    /// What becomes of a batch that is refused.
+    #[schema(default = "Whole")]
+    pub on_batch_failure: Option<OnBatchFailure>,
+    /// Whether the body of an accepted response may name events that failed.
+    #[schema(default = false)]
+    pub partial_results: Option<bool>,
+    #[schema(max_items = 10)]
+    pub delivery_attribute_mappings: Option<Vec<DeliveryAttribute>>,
+    pub authentication: Option<Authentication>,
+    /// Event Grid's own: the tenant of the endpoint's application.
+    #[schema(min_length = 1, max_length = 1_024)]
+    pub azure_active_directory_tenant_id: Option<String>,
+    /// Event Grid's own: the id or the URI of the endpoint's application.
+    #[schema(min_length = 1, max_length = 1_024)]
+    pub azure_active_directory_application_id_or_uri: Option<String>,
+}
+
+/// What becomes of a batch that is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub enum OnBatchFailure {
+    /// It is tried again, or ends, as a whole.
+    Whole,
+    /// It is split until its bad events stand alone.
+    Bisect,
+}
+
+/// Refuses what belongs to other destinations: those on Azure by their names, and members that this
+/// deployment does not support, unless they ask for nothing new.
+pub(super) fn refuse_others(form: &mut Form, context: &Context<'_>) {
+    const TYPE: &str = "/properties/destination/endpointType";
+    const MEMBERS: &str = "/properties/destination/properties";
+    let given = form.document().pointer(TYPE).and_then(Value::as_str).unwrap_or_default();
+    let is_webhook = given.eq_ignore_ascii_case("WebHook");
     let azure = AZURE_RESOURCES.iter().find(|(name, _)| name.eq_ignore_ascii_case(given));
-    let rule = match azure {
-        Some((name, instead)) => {
-            format!("is {name}, a resource of Azure's; its counterpart here is {instead}")
+    if let Some((name, instead)) = azure {
+        let rule = format!("is {name}, a resource of Azure's; its counterpart here is {instead}");
+        form.add(Code::InvalidValue, TYPE, rule);
+    }
+    form.refuse(MEMBERS, &NOT_SUPPORTED);
+    if context.allowed.secrets.entra.is_none() {
+        form.refuse(MEMBERS, &authentication::OF_AZURE);
+    }
+    for name in ["onBatchFailure", "partialResults"].into_iter().filter(|_| !is_webhook) {
+        let is_given = |value: &Value| !value.is_null();
+        let given = form.members(MEMBERS).and_then(|members| members.remove(name));
+        if given.as_ref().is_some_and(is_given) {
+            let rule = "belongs to WebHook";
+            form.add(Code::UnknownMember, &format!("{MEMBERS}/{name}"), rule);
         }
-        None => format!("must be {TYPES}, but is {}", quoted(given)),
-    };
-    problems.add(Code::InvalidValue, path, rule);
+    }
 }
 
-fn read_webhook(
-    mut webhook: Object<'_>,
-    context: &Context<'_>,
-    problems: &mut Problems,
-) -> Option<Destination> {
-    refuse_unsupported(&mut webhook, problems);
-    let url = read_url(&mut webhook, context, problems);
-    // If the URL can't be read, that alone is the problem to report.
-    let stays = |old: &Endpoint| url.as_deref().is_none_or(|url| old.is_of_origin(url));
-    let stored = attributes::kept(context.existing, stays);
-    let delivery_attributes = attributes::read(&mut webhook, stored, problems);
-    let has_stayed = context.existing.is_some_and(|existing| stays(&existing.endpoint));
-    let authentication =
-        authentication::read(&mut webhook, context, url.as_deref(), has_stayed, problems);
-    if let Some(by) = authentication.as_ref().filter(|by| by.sends_header()) {
-        authentication::refuse_own_header(&webhook, &delivery_attributes, by, problems);
+const NOT_SUPPORTED: [NotSupported; 1] = [(
+    "minimumTlsVersionAllowed",
+    |value| value.as_str() == Some("1.2"),
+    "it must be '1.2' (the default): TLS 1.2 and 1.3 are spoken",
+)];
+
+impl Destination {
+    /// Returns what is stored of it. Problems have paths below `path`.
+    pub(super) fn read(
+        self,
+        context: &Context<'_>,
+        path: &str,
+        problems: &mut Problems,
+    ) -> Option<Stored> {
+        let path = format!("{path}.properties");
+        let (kind, resource) = match self {
+            Self::WebHook(webhook) => return webhook.read(context, &path, problems),
+            Self::SqsQueue(resource) => (ResourceKind::SqsQueue, resource),
+            Self::SnsTopic(resource) => (ResourceKind::SnsTopic, resource),
+            Self::KinesisStream(resource) => (ResourceKind::KinesisStream, resource),
+            Self::EventBridgeBus(resource) => (ResourceKind::EventBridgeBus, resource),
+            Self::LambdaFunction(resource) => (ResourceKind::LambdaFunction, resource),
+        };
+        resource.read(kind, context, &path, problems)
     }
-    let batching = read_batching(&mut webhook, problems);
-    let batch_failure = read_batch_failure(&mut webhook, batching, problems);
-    webhook.finish(problems);
-    let endpoint = Endpoint::WebHook { url: Secret::new(url?) };
-    Some(Destination { endpoint, batching, batch_failure, delivery_attributes, authentication })
+
+    /// Returns the paths in events that it names, each with where it stands below `properties`.
+    pub(super) fn source_fields(&self) -> Vec<(String, String)> {
+        let (attributes, keys) = match self {
+            Self::WebHook(webhook) => (&webhook.delivery_attribute_mappings, Vec::new()),
+            Self::SqsQueue(resource)
+            | Self::SnsTopic(resource)
+            | Self::KinesisStream(resource)
+            | Self::EventBridgeBus(resource)
+            | Self::LambdaFunction(resource) => {
+                (&resource.delivery_attribute_mappings, resource.source_fields())
+            }
+        };
+        let attributes = attributes.iter().flatten().enumerate().filter_map(|(index, one)| {
+            let field = one.properties.as_ref()?.source_field.clone()?;
+            Some((format!("deliveryAttributeMappings[{index}]"), field))
+        });
+        attributes.chain(keys).collect()
+    }
+
+    pub(super) fn of(subscription: &EventSubscription) -> Self {
+        let resource = match &subscription.endpoint {
+            Endpoint::WebHook { url } => return Self::WebHook(WebHook::of(subscription, url)),
+            Endpoint::Resource(resource) => resource,
+        };
+        let written = ResourceDestination::of(resource, subscription);
+        match resource.kind {
+            ResourceKind::SqsQueue => Self::SqsQueue(written),
+            ResourceKind::SnsTopic => Self::SnsTopic(written),
+            ResourceKind::KinesisStream => Self::KinesisStream(written),
+            ResourceKind::EventBridgeBus => Self::EventBridgeBus(written),
+            ResourceKind::LambdaFunction => Self::LambdaFunction(written),
+        }
+    }
+}
+
+impl WebHook {
+    fn read(
+        mut self,
+        context: &Context<'_>,
+        path: &str,
+        problems: &mut Problems,
+    ) -> Option<Stored> {
+        let url = self.read_url(context, path, problems);
+        // If the URL can't be read, that alone is the problem to report.
+        let stays = |old: &Endpoint| url.as_deref().is_none_or(|url| old.is_of_origin(url));
+        let stored = attributes::kept(context.existing, stays);
+        let given = self.delivery_attribute_mappings.take();
+        let delivery_attributes = attributes::read(given, stored, path, problems);
+        let has_stayed = context.existing.is_some_and(|existing| stays(&existing.endpoint));
+        let endpoint = authentication::Endpoint { url: url.as_deref(), has_stayed, context };
+        let authentication = endpoint.read(&mut self, path, problems);
+        if let Some(by) = authentication.as_ref().filter(|by| by.sends_header()) {
+            authentication::refuse_own_header(path, &delivery_attributes, by, problems);
+        }
+        let batching =
+            read_batching(self.max_events_per_batch, self.preferred_batch_size_in_kilobytes);
+        let batch_failure = self.read_batch_failure(batching, path, problems);
+        let endpoint = Endpoint::WebHook { url: Secret::new(url?) };
+        Some(Stored { endpoint, batching, batch_failure, delivery_attributes, authentication })
+    }
+
+    /// Reads what batches may come to beside all or none.
+    fn read_batch_failure(
+        &self,
+        batching: Option<Batching>,
+        path: &str,
+        problems: &mut Problems,
+    ) -> BatchFailure {
+        let read = BatchFailure {
+            bisects: self.on_batch_failure == Some(OnBatchFailure::Bisect),
+            reads_results: self.partial_results.unwrap_or(false),
+        };
+        let is_batched = batching.is_some_and(|batching| batching.max_events >= 2);
+        let asked = [("onBatchFailure", read.bisects), ("partialResults", read.reads_results)];
+        for (name, _) in asked.into_iter().filter(|(_, is_asked)| *is_asked && !is_batched) {
+            let rule = "needs batches of several events: set maxEventsPerBatch to 2 or more";
+            problems.add(Code::InvalidValue, format!("{path}.{name}"), rule);
+        }
+        read
+    }
+
+    /// Reads the endpoint's URL. A document from a read has no `endpointUrl`: its `endpointBaseUrl`
+    /// means that the stored URL stays, if it still belongs to that URL.
+    fn read_url(
+        &mut self,
+        context: &Context<'_>,
+        path: &str,
+        problems: &mut Problems,
+    ) -> Option<String> {
+        let path = format!("{path}.endpointUrl");
+        let Some(given) = self.endpoint_url.take() else {
+            let stored = context.existing.and_then(|existing| match &existing.endpoint {
+                Endpoint::WebHook { url } => Some(url.expose()),
+                Endpoint::Resource(_) => None,
+            });
+            let base = self.endpoint_base_url.as_deref();
+            if let Some(stored) = stored.filter(|stored| Some(base_url(stored)) == base) {
+                return Some(stored.to_owned());
+            }
+            if !problems.is_of(&path) {
+                let rule = match base {
+                    None => "is required: an absolute https URL",
+                    Some(_) => {
+                        "is required: an absolute https URL (endpointBaseUrl alone keeps the URL of an \
+                         event subscription that exists, and only if it is that URL without its query; \
+                         az prints the whole one with --include-full-endpoint-url true)"
+                    }
+                };
+                problems.add(Code::MissingMember, path, rule);
+            }
+            return None;
+        };
+        let given = given.expose().to_owned();
+        if let Err(rule) = check_url(&given, context) {
+            problems.add(Code::InvalidValue, path, rule);
+        }
+        Some(given)
+    }
+
+    fn of(subscription: &EventSubscription, url: &Secret) -> Self {
+        let batching = subscription.batching();
+        let mut written = Self {
+            endpoint_base_url: Some(base_url(url.expose()).to_owned()),
+            max_events_per_batch: Some(batching.max_events),
+            preferred_batch_size_in_kilobytes: Some(batching.preferred_kilobytes),
+            on_batch_failure: subscription.batch_failure.bisects.then_some(OnBatchFailure::Bisect),
+            partial_results: subscription.batch_failure.reads_results.then_some(true),
+            delivery_attribute_mappings: Some(attributes::write(
+                &subscription.delivery_attributes,
+                false,
+            )),
+            ..Self::default()
+        };
+        authentication::write(subscription, &mut written);
+        written
+    }
 }
 
 /// Reads the two settings of batching; either one turns it on.
-fn read_batching(members: &mut Object<'_>, problems: &mut Problems) -> Option<Batching> {
-    let Batching { max_events, preferred_kilobytes } = Batching::OFF;
+fn read_batching(max_events: Option<u32>, preferred_kilobytes: Option<u32>) -> Option<Batching> {
     let batching = Batching {
-        max_events: members.whole(MAX_EVENTS, 1..=Batching::MAX_EVENTS_LIMIT, max_events, problems),
-        preferred_kilobytes: members.whole(
-            PREFERRED_SIZE,
-            1..=Batching::PREFERRED_KILOBYTES_LIMIT,
-            preferred_kilobytes,
-            problems,
-        ),
+        max_events: max_events.unwrap_or(Batching::OFF.max_events),
+        preferred_kilobytes: preferred_kilobytes.unwrap_or(Batching::OFF.preferred_kilobytes),
     };
     // Event Grid's reads include the defaults when batching is off: they must not turn it on.
     Some(batching).filter(|batching| *batching != Batching::OFF)
 }
 
-/// Reads what batches may come to beside all or none.
-fn read_batch_failure(
-    members: &mut Object<'_>,
-    batching: Option<Batching>,
-    problems: &mut Problems,
-) -> BatchFailure {
-    let on_failure = members.choice(ON_BATCH_FAILURE, &ON_BATCH_FAILURES, Some("Whole"), problems);
-    let reads_results = members.flag(PARTIAL_RESULTS, problems);
-    let read = BatchFailure { bisects: on_failure.unwrap_or(false), reads_results };
-    if batching.is_none_or(|batching| batching.max_events < 2) {
-        let asked = [(ON_BATCH_FAILURE, read.bisects), (PARTIAL_RESULTS, read.reads_results)];
-        for (name, _) in asked.into_iter().filter(|(_, is_asked)| *is_asked) {
-            let rule = format!("needs batches of several events: set {MAX_EVENTS} to 2 or more");
-            problems.add(Code::InvalidValue, members.path_of(name), rule);
-        }
-    }
-    read
-}
-
-/// Refuses members of Event Grid's webhooks that are not supported yet, except values that ask for
-/// nothing new.
-fn refuse_unsupported(webhook: &mut Object<'_>, problems: &mut Problems) {
-    let is_floor = |value: &Value| value.as_str() == Some("1.2");
-    let instead = "it must be '1.2' (the default): TLS 1.2 and 1.3 are spoken";
-    webhook.not_yet("minimumTlsVersionAllowed", is_floor, instead, problems);
-}
-
-/// Reads the endpoint's URL. A document from a read has no `endpointUrl`: its `endpointBaseUrl`
-/// means that the stored URL stays, if it still belongs to that URL.
-fn read_url(
-    webhook: &mut Object<'_>,
-    context: &Context<'_>,
-    problems: &mut Problems,
-) -> Option<String> {
-    webhook.ignore(&[BASE_URL]);
-    if !webhook.has(URL) && webhook.has(BASE_URL) {
-        return stored_url(webhook, context, problems);
-    }
-    let what = "an absolute https URL";
-    let given = webhook.required_text(URL, what, problems)?;
-    if let Err(rule) = check_url(given, context) {
-        problems.add(Code::InvalidValue, webhook.path_of(URL), rule);
-    }
-    Some(given.to_owned())
-}
-
-fn stored_url(
-    webhook: &mut Object<'_>,
-    context: &Context<'_>,
-    problems: &mut Problems,
-) -> Option<String> {
-    let base = webhook.text(BASE_URL, problems)?;
-    let stored = context.existing.and_then(|existing| match &existing.endpoint {
-        Endpoint::WebHook { url } => Some(url.expose()),
-        Endpoint::Resource(_) => None,
-    });
-    if let Some(stored) = stored.filter(|stored| base_url(stored) == base) {
-        return Some(stored.to_owned());
-    }
-    let rule = "is required: an absolute https URL (endpointBaseUrl alone keeps the URL of an \
-                event subscription that exists, and only if it is that URL without its query; az \
-                prints the whole one with --include-full-endpoint-url true)";
-    problems.add(Code::MissingMember, webhook.path_of(URL), rule);
-    None
+/// Returns a URL without its query, which may carry a key.
+pub fn base_url(url: &str) -> &str {
+    url.split('?').next().unwrap_or(url)
 }
 
 /// Checks a URL. The error never repeats it, because its query may carry a key.

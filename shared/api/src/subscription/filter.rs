@@ -1,104 +1,86 @@
 //! `properties.filter`, or `properties.filtersConfiguration` of a namespace topic's document.
 
-pub(super) mod advanced;
+pub mod advanced;
 
-use gridpost_core::{subscription::Filter, topic::Kind};
+use gridpost_core::subscription;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use super::namespace;
-use crate::document::{Code, Object, Problems, text};
+pub use self::advanced::AdvancedFilter;
+use crate::{
+    document::{Code, Problems},
+    schema::texts::EventType,
+};
 
 /// The event type that means all of them. Source: Event Grid, "Event filtering".
 const ALL: &str = "All";
 
-/// Most characters of a subject's prefix or suffix.
-const SUBJECT_CHARS_MAX: usize = 1_024;
+/// What an event must be to be delivered. All parts must match.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Filter {
+    /// Exact event types, each once; null and ["All"] stand for every type.
+    #[schema(value_type = Option<Vec<EventType>>, min_items = 1, max_items = 250)]
+    pub included_event_types: Option<Vec<String>>,
+    #[schema(max_length = 1_024)]
+    pub subject_begins_with: Option<String>,
+    #[schema(max_length = 1_024)]
+    pub subject_ends_with: Option<String>,
+    #[schema(default = false)]
+    pub is_subject_case_sensitive: Option<bool>,
+    /// Conditions on values of the event.
+    #[schema(max_items = 25)]
+    pub advanced_filters: Option<Vec<AdvancedFilter>>,
+    /// Whether advanced filters look at the elements of arrays.
+    #[schema(default = false)]
+    pub enable_advanced_filtering_on_arrays: Option<bool>,
+}
 
-/// Most event types of a filter: all are in the memory of every function.
-const TYPES_MAX: usize = 250;
+impl Filter {
+    /// Returns what is stored of it. Problems have paths below `path`.
+    pub(super) fn read(self, path: &str, problems: &mut Problems) -> subscription::Filter {
+        subscription::Filter {
+            included_event_types: included_event_types(self.included_event_types, path, problems),
+            subject_begins_with: self.subject_begins_with.unwrap_or_default(),
+            subject_ends_with: self.subject_ends_with.unwrap_or_default(),
+            is_subject_case_sensitive: self.is_subject_case_sensitive.unwrap_or(false),
+            advanced: advanced::read(self.advanced_filters, path, problems),
+            enable_advanced_filtering_on_arrays: self
+                .enable_advanced_filtering_on_arrays
+                .unwrap_or(false),
+        }
+    }
 
-/// Most characters of an event type.
-const TYPE_CHARS_MAX: usize = 512;
+    pub(super) fn of(filter: &subscription::Filter) -> Self {
+        Self {
+            included_event_types: filter.included_event_types.clone(),
+            subject_begins_with: Some(filter.subject_begins_with.clone()),
+            subject_ends_with: Some(filter.subject_ends_with.clone()),
+            is_subject_case_sensitive: Some(filter.is_subject_case_sensitive),
+            advanced_filters: Some(filter.advanced.iter().map(AdvancedFilter::of).collect()),
+            enable_advanced_filtering_on_arrays: Some(filter.enable_advanced_filtering_on_arrays),
+        }
+    }
+}
 
-/// Reads `filter`, or `filtersConfiguration` of a namespace topic's document. The filter of
-/// `existing` stays allowed whatever the limits are now: an unrelated change must not fail because
-/// of it. What can't be read is refused even then: without it, a filter may look like that one.
-pub(super) fn read(
-    properties: &mut Object<'_>,
-    kind: Kind,
-    existing: Option<&Filter>,
+/// The exact event types, each once; `None` means all.
+fn included_event_types(
+    given: Option<Vec<String>>,
+    path: &str,
     problems: &mut Problems,
-) -> Filter {
-    let mut own = Problems::default();
-    let read = read_any(properties, kind, &mut own);
-    if existing != Some(&read) || !own.are_limits() {
-        problems.add_all(own);
-    }
-    read
-}
-
-fn read_any(properties: &mut Object<'_>, kind: Kind, problems: &mut Problems) -> Filter {
-    let (name, advanced) = match kind == Kind::Namespace && properties.has(namespace::FILTERS) {
-        true => (namespace::FILTERS, "filters"),
-        false => ("filter", "advancedFilters"),
-    };
-    properties.ignore(&["filter"]);
-    let Some(mut filter) = properties.object(name, problems) else {
-        return Filter::default();
-    };
-    let read = Filter {
-        included_event_types: included_event_types(&mut filter, problems),
-        subject_begins_with: subject(&mut filter, "subjectBeginsWith", problems),
-        subject_ends_with: subject(&mut filter, "subjectEndsWith", problems),
-        is_subject_case_sensitive: filter.flag("isSubjectCaseSensitive", problems),
-        advanced: advanced::read(&mut filter, advanced, problems),
-        enable_advanced_filtering_on_arrays: filter
-            .flag("enableAdvancedFilteringOnArrays", problems),
-    };
-    filter.finish(problems);
-    read
-}
-
-fn subject(filter: &mut Object<'_>, name: &'static str, problems: &mut Problems) -> String {
-    let given = filter.text(name, problems).unwrap_or_default();
-    let chars = given.chars().count();
-    if chars > SUBJECT_CHARS_MAX {
-        let rule = format!("must have at most {SUBJECT_CHARS_MAX} characters, but has {chars}");
-        problems.add(Code::OutOfRange, filter.path_of(name), rule);
-    }
-    given.to_owned()
-}
-
-/// The exact event types, each once; `null`, absent and `["All"]` mean all.
-fn included_event_types(filter: &mut Object<'_>, problems: &mut Problems) -> Option<Vec<String>> {
-    const NAME: &str = "includedEventTypes";
-    let path = filter.path_of(NAME);
-    let given = filter.list(NAME, problems)?;
-    if given.len() > TYPES_MAX {
-        let rule = format!("must have at most {TYPES_MAX} event types, but has {}", given.len());
-        problems.add(Code::OutOfRange, &path, rule);
-    }
-    let mut types: Vec<String> = Vec::with_capacity(given.len());
-    for (path, value) in &given {
-        let Some(name) = text(value, path, problems) else { continue };
-        let chars = name.chars().count();
-        if name.is_empty() {
-            problems.add(Code::InvalidValue, path, "must not be empty: it is an exact event type");
-        } else if chars > TYPE_CHARS_MAX {
-            let rule = format!("must have at most {TYPE_CHARS_MAX} characters, but has {chars}");
-            problems.add(Code::OutOfRange, path, rule);
-        }
-        if !types.iter().any(|known| known == name) {
-            types.push(name.to_owned());
+) -> Option<Vec<String>> {
+    let mut types: Vec<String> = Vec::new();
+    for name in given? {
+        if !types.contains(&name) {
+            types.push(name);
         }
     }
-    if given.is_empty() {
-        let rule = "must name at least one event type; leave it out, or write [\"All\"], for all";
-        problems.add(Code::OutOfRange, path, rule);
-    } else if types == [ALL] {
+    if types == [ALL] {
         return None;
-    } else if types.iter().any(|name| name == ALL) {
+    }
+    if types.iter().any(|name| name == ALL) {
         let rule = "must have 'All' alone or not at all: it stands for every event type";
-        problems.add(Code::InvalidValue, path, rule);
+        problems.add(Code::InvalidValue, format!("{path}.includedEventTypes"), rule);
     }
     Some(types)
 }

@@ -2,8 +2,14 @@
 //! It says the same by other names; reads return one form.
 
 use gridpost_core::topic::Kind;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
-use crate::document::{Code, Object, Problems};
+use crate::document::{
+    Code,
+    azure::{Form, NotSupported},
+};
 
 /// The member with destination, retry policy and dead-letter destination of push delivery.
 pub(super) const DELIVERY: &str = "deliveryConfiguration";
@@ -13,65 +19,87 @@ pub(super) const FILTERS: &str = "filtersConfiguration";
 const STAND_FOR: [(&str, &[&str]); 2] =
     [(DELIVERY, &["destination", "retryPolicy", "deadLetterDestination"]), (FILTERS, &["filter"])];
 
-/// Refuses this form for other topics, and together with its equivalents.
-pub(super) fn check(properties: &mut Object<'_>, kind: Kind, problems: &mut Problems) {
+/// Namespace topics: stands for destination, retryPolicy and deadLetterDestination.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DeliveryConfiguration {
+    #[schema(default = "Push")]
+    pub delivery_mode: Option<DeliveryMode>,
+    /// An object with destination, maxDeliveryCount and eventTimeToLive.
+    #[schema(required = true, additional_properties)]
+    pub push: Option<Map<String, Value>>,
+}
+
+/// Who begins a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub enum DeliveryMode {
+    Push,
+    Queue,
+}
+
+const QUEUE: [NotSupported; 1] = [("queue", |_| false, "write push")];
+
+const PUSH: [NotSupported; 2] = [
+    ("deliveryWithResourceIdentity", |_| false, "write its destination into push.destination"),
+    (
+        "deadLetterDestinationWithResourceIdentity",
+        |_| false,
+        "write the bucket into push.deadLetterDestination",
+    ),
+];
+
+/// Brings this form into the other one. It is refused for other topics, and beside what it stands for.
+pub(super) fn rename(form: &mut Form, kind: Kind) {
     for (name, plain) in STAND_FOR {
-        if !properties.has(name) {
+        let Some(properties) = form.members("/properties") else { return };
+        if properties.get(name).is_none_or(Value::is_null) {
+            properties.remove(name);
             continue;
         }
         if kind != Kind::Namespace {
-            properties.ignore(&[name]);
+            properties.remove(name);
             let rule = format!("belongs to namespace topics; here write {}", plain.join(", "));
-            problems.add(Code::UnknownMember, properties.path_of(name), rule);
+            form.add(Code::UnknownMember, &format!("/properties/{name}"), rule);
+            form.silence("/properties/destination");
             continue;
         }
-        for plain in plain.iter().filter(|plain| properties.has(plain)) {
+        let beside: Vec<_> =
+            plain.iter().filter(|plain| properties.remove(**plain).is_some()).collect();
+        for plain in beside {
             let rule = format!("must not stand beside {name}, which says the same");
-            problems.add(Code::InvalidValue, properties.path_of(plain), rule);
+            form.add(Code::InvalidValue, &format!("/properties/{plain}"), rule);
+        }
+        if name == DELIVERY {
+            rename_delivery(form);
+        } else {
+            form.rename("/properties/filtersConfiguration", "/properties/filter");
+            form.rename("/properties/filter/filters", "/properties/filter/advancedFilters");
         }
     }
 }
 
-/// `deliveryConfiguration.push`, if the document has this form. Its members are the caller's to
-/// read and to finish.
-pub(super) fn push<'d>(
-    properties: &mut Object<'d>,
-    kind: Kind,
-    problems: &mut Problems,
-) -> Option<Object<'d>> {
-    if kind != Kind::Namespace {
-        return None;
-    }
-    let mut delivery = properties.object(DELIVERY, problems)?;
-    properties.ignore(STAND_FOR[0].1);
-    let path = delivery.path_of("deliveryMode");
-    let modes = [("Push", true), ("Queue", false)];
-    let is_push = delivery.choice("deliveryMode", &modes, Some("Push"), problems);
-    if is_push == Some(false) {
+fn rename_delivery(form: &mut Form) {
+    const PUSH_AT: &str = "/properties/deliveryConfiguration/push";
+    form.silence("/properties/destination");
+    form.refuse("/properties/deliveryConfiguration", &QUEUE);
+    let push = form.document().pointer(PUSH_AT).cloned();
+    let Some(DeliveryConfiguration { delivery_mode, .. }) =
+        form.take_as("/properties/deliveryConfiguration")
+    else {
+        return;
+    };
+    if delivery_mode == Some(DeliveryMode::Queue) {
         let rule = "is Queue, pull delivery, which is not supported; it must be 'Push' (default). A \
                     destination of type SqsQueue lets receivers fetch events from a queue";
-        problems.add(Code::NotSupportedYet, path, rule);
+        form.add(Code::NotSupportedYet, "/properties/deliveryConfiguration/deliveryMode", rule);
+        return;
     }
-    if delivery.has("deliveryMode") && is_push != Some(true) {
-        // What belongs to another mode, or is missing for this one, is no problem of its own.
-        delivery.ignore(&["queue", "push"]);
-        delivery.finish(problems);
-        return None;
+    let Some(push @ Value::Object(_)) = push else { return };
+    let Some(properties) = form.members("/properties") else { return };
+    properties.insert("retryPolicy".to_owned(), push);
+    form.moved("/properties/retryPolicy", PUSH_AT);
+    form.refuse("/properties/retryPolicy", &PUSH);
+    for name in ["destination", "deadLetterDestination"] {
+        form.rename(&format!("/properties/retryPolicy/{name}"), &format!("/properties/{name}"));
     }
-    delivery.not_yet("queue", |_| false, "write push", problems);
-    let what = "an object with destination, maxDeliveryCount and eventTimeToLive";
-    let push = delivery.required_object("push", what, problems);
-    delivery.finish(problems);
-    let mut push = push?;
-    let forms = [
-        ("deliveryWithResourceIdentity", "write its destination into push.destination"),
-        (
-            "deadLetterDestinationWithResourceIdentity",
-            "write the bucket into push.deadLetterDestination",
-        ),
-    ];
-    for (name, instead) in forms {
-        push.not_yet(name, |_| false, instead, problems);
-    }
-    Some(push)
 }

@@ -1,14 +1,10 @@
 //! Patches of event subscriptions.
 
-use gridpost_core::{subscription::EventSubscription, topic::Kind};
-use serde_json::{Map, Value, json};
+use gridpost_core::subscription::EventSubscription;
+use serde_json::{Map, Value};
 
-use super::{Context, Settings, form, namespace, read_whole, write};
-use crate::document::{Object, Problems, merge};
-
-const PROPERTIES: &str = "properties";
-
-const FILTER: &str = "filter";
+use super::{Context, EventSubscriptionInput, Settings, form, read_whole, write};
+use crate::document::{Problems, merge, read};
 
 /// Reads a patch of an existing event subscription: its members replace the old ones, `null`
 /// restores the default, and the whole is checked like any document. A filter replaces the whole
@@ -24,24 +20,26 @@ pub fn read_patch(
     context: &Context<'_>,
 ) -> Result<Settings, Problems> {
     let mut problems = Problems::default();
-    if Object::root(patch, &mut problems).is_none() {
+    if !patch.is_object() {
+        read::<EventSubscriptionInput>(patch, &mut problems);
         return Err(problems);
     }
-    form(patch, |_| true).read(|patch| {
-        let mut document = write(existing, context.topic.delivery_profile);
-        let changes = patch.get(PROPERTIES).and_then(Value::as_object);
-        if let (Some(changes), Some(Value::Object(members))) =
-            (changes, document.get_mut(PROPERTIES))
-        {
-            prepare(members, changes, context.topic.kind);
+    form(patch, context, |_| true).read(|patch, problems| {
+        let settings = write(existing, context.topic.delivery_profile).properties.settings;
+        let existing = EventSubscriptionInput { properties: Some(settings) };
+        let mut document = serde_json::to_value(existing).unwrap_or_default();
+        let changes = patch.get("properties").and_then(Value::as_object);
+        let members = document.get_mut("properties").and_then(Value::as_object_mut);
+        if let Some((changes, members)) = changes.zip(members) {
+            drop_replaced(members, changes);
         }
         merge(&mut document, patch);
-        read_whole(&document, context)
+        read_whole(&document, context, problems)
     })
 }
 
-/// Converts the existing document to the form that the patch uses.
-fn prepare(members: &mut Map<String, Value>, changes: &Map<String, Value>, kind: Kind) {
+/// Takes out what the patch replaces as a whole.
+fn drop_replaced(members: &mut Map<String, Value>, changes: &Map<String, Value>) {
     // Properties of one type of destination mean nothing to another.
     let destination_type = |members: &Map<String, Value>| {
         let given = members.get("destination")?.get("endpointType")?;
@@ -52,8 +50,8 @@ fn prepare(members: &mut Map<String, Value>, changes: &Map<String, Value>, kind:
     if other.is_some() {
         members.remove("destination");
     }
-    if changes.contains_key(FILTER) {
-        members.remove(FILTER);
+    if changes.contains_key("filter") {
+        members.remove("filter");
     }
     // One that says its type takes the place of the whole: each type has members of its own.
     let authentication = "/properties/authentication";
@@ -64,23 +62,5 @@ fn prepare(members: &mut Map<String, Value>, changes: &Map<String, Value>, kind:
     let properties = members.get_mut("destination").and_then(|it| it.get_mut("properties"));
     if let Some(properties) = properties.and_then(Value::as_object_mut).filter(|_| says_type) {
         properties.remove("authentication");
-    }
-    // For other topics the form is refused, and null means nothing.
-    if kind != Kind::Namespace {
-        return;
-    }
-    if changes.contains_key(namespace::DELIVERY) {
-        let mut push = match members.remove("retryPolicy") {
-            Some(Value::Object(policy)) => policy,
-            _ => Map::new(),
-        };
-        for name in ["destination", "deadLetterDestination"] {
-            push.extend(members.remove(name).map(|value| (name.to_owned(), value)));
-        }
-        members
-            .insert(namespace::DELIVERY.to_owned(), json!({"deliveryMode": "Push", "push": push}));
-    }
-    if changes.contains_key(namespace::FILTERS) {
-        members.remove(FILTER);
     }
 }

@@ -1,30 +1,52 @@
 //! Pauses in documents.
 
-use gridpost_core::subscription::pause::Pause;
-use serde_json::{Value, json};
+use gridpost_core::subscription::pause;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
 
-use crate::document::{Object, Problems};
+use crate::{
+    document::{Problems, read as read_as},
+    schema::Time,
+};
 
-/// The members of documents about a pause.
-pub fn write(pause: &Pause) -> Value {
-    json!({
-        "since": pause.since.to_iso_8601(),
-        "until": pause.until.to_iso_8601(),
-        "by": pause.by,
-        "timeToLiveRuns": pause.time_to_live_runs,
-    })
+/// Nothing is attempted, and deliveries are held.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Pause {
+    pub since: Time,
+    /// When it ends by itself.
+    pub until: Time,
+    /// The ARN of the principal that asked for it.
+    pub by: Option<String>,
+    /// Whether time-to-live goes on meanwhile.
+    pub time_to_live_runs: bool,
+}
+
+impl From<&pause::Pause> for Pause {
+    fn from(pause: &pause::Pause) -> Self {
+        Self {
+            since: pause.since.into(),
+            until: pause.until.into(),
+            by: pause.by.clone(),
+            time_to_live_runs: pause.time_to_live_runs,
+        }
+    }
+}
+
+/// What a pause must say.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PauseInput {
+    /// True if time-to-live goes on during the pause, false if it stands still.
+    #[schema(required = true)]
+    pub time_to_live_runs: Option<bool>,
 }
 
 /// Reads what a pause must say: whether time-to-live runs meanwhile.
 pub fn read(document: &Value) -> Result<bool, Problems> {
-    const RUNS: &str = "timeToLiveRuns";
     let mut problems = Problems::default();
-    let runs = Object::root(document, &mut problems).map(|mut root| {
-        let what = "true if time-to-live goes on during the pause, false if it stands still";
-        root.required(RUNS, what, &mut problems);
-        let runs = root.flag(RUNS, &mut problems);
-        root.finish(&mut problems);
-        runs
-    });
-    problems.or(runs)
+    let PauseInput { time_to_live_runs } = read_as(document, &mut problems);
+    problems.or(time_to_live_runs)
 }

@@ -1,112 +1,144 @@
 //! `properties.retryPolicy`: limits, own schedule, own rows of the status table.
 
-use std::ops::RangeInclusive;
+use std::collections::BTreeMap;
 
 use gridpost_core::retry::{
     outcome::Outcome,
-    policy::{RetryPolicy, StatusRules},
+    policy::{self, StatusRules},
     profile::{ProfileName, Rule},
 };
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
 
-use crate::document::{Code, Object, Problems, quoted, whole};
+use crate::{
+    document::{Code, Problems, path_of_member, quoted, read_at},
+    schema::numbers::Step,
+};
 
-/// The number of steps of a custom schedule.
-const STEPS: RangeInclusive<usize> = 1..=30;
+/// When to try again, and when to end. Which two limits there are is told by the delivery profile of
+/// the topic.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RetryPolicy {
+    /// Attempts, the first included.
+    #[schema(minimum = 1, maximum = 30, default = 30)]
+    pub max_delivery_attempts: Option<u32>,
+    #[schema(minimum = 1, maximum = 1_440, default = 1_440)]
+    pub event_time_to_live_in_minutes: Option<u32>,
+    /// Attempts, the first included: of the profile namespace.
+    #[schema(minimum = 1, maximum = 10, default = 10)]
+    pub max_delivery_count: Option<u32>,
+    /// ISO 8601 duration, PT1M to P7D: of the profile namespace.
+    pub event_time_to_live: Option<String>,
+    /// Offsets from the first attempt in seconds, rising; after the last, its last gap repeats.
+    #[schema(value_type = Option<Vec<Step>>, min_items = 1, max_items = 30)]
+    pub schedule: Option<Vec<u32>>,
+    /// Own rules: by a status that fails, a class of statuses (4xx) or an outcome.
+    #[schema(value_type = Option<BTreeMap<String, StatusRule>>)]
+    pub status_rules: Option<BTreeMap<String, Value>>,
+}
 
-/// The longest wait of a custom row: a day.
-const RETRY_AFTER_S_MAX: u32 = 86_400;
+/// What follows a failure: its end, or an attempt after so long at the least.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum StatusRule {
+    End(EndRule),
+    Retry(RetryRule),
+}
 
-/// The names of the limits for profiles of the basic tier.
-const BASIC: [&str; 2] = ["maxDeliveryAttempts", "eventTimeToLiveInMinutes"];
+/// The event ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum EndRule {
+    DeadLetter,
+}
 
-/// The names of the limits for the namespace profile.
-const NAMESPACE: [&str; 2] = ["maxDeliveryCount", "eventTimeToLive"];
+/// The event is tried again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RetryRule {
+    /// 0 to 86400 seconds.
+    #[schema(required = true, minimum = 0, maximum = 86_400)]
+    pub retry_after_seconds: Option<u32>,
+}
 
-pub(super) fn read(
-    properties: &mut Object<'_>,
-    profile: ProfileName,
-    problems: &mut Problems,
-) -> RetryPolicy {
-    match properties.object("retryPolicy", problems) {
-        Some(given) => read_members(given, profile, problems),
-        None => RetryPolicy::default_of(profile),
+impl RetryPolicy {
+    /// Returns what is stored of it. Problems have paths below `path`.
+    pub(super) fn read(
+        self,
+        profile: ProfileName,
+        path: &str,
+        problems: &mut Problems,
+    ) -> policy::RetryPolicy {
+        let mut policy = policy::RetryPolicy::default_of(profile);
+        let basic = [
+            ("maxDeliveryAttempts", self.max_delivery_attempts.is_some()),
+            ("eventTimeToLiveInMinutes", self.event_time_to_live_in_minutes.is_some()),
+        ];
+        let namespace = [
+            ("maxDeliveryCount", self.max_delivery_count.is_some()),
+            ("eventTimeToLive", self.event_time_to_live.is_some()),
+        ];
+        let is_namespace = profile == ProfileName::Namespace;
+        let (own, others) = if is_namespace { (namespace, basic) } else { (basic, namespace) };
+        for ((theirs, is_given), (ours, _)) in others.into_iter().zip(own) {
+            if is_given {
+                let rule = format!("does not apply to this topic's delivery profile; write {ours}");
+                problems.add(Code::UnknownMember, format!("{path}.{theirs}"), rule);
+            }
+        }
+        if is_namespace {
+            policy.max_attempts = self.max_delivery_count.unwrap_or(policy.max_attempts);
+            if let Some(text) = self.event_time_to_live {
+                let path = format!("{path}.eventTimeToLive");
+                let most = policy.time_to_live_minutes;
+                policy.time_to_live_minutes = time_to_live(&text, most, path, problems);
+            }
+        } else {
+            policy.max_attempts = self.max_delivery_attempts.unwrap_or(policy.max_attempts);
+            policy.time_to_live_minutes =
+                self.event_time_to_live_in_minutes.unwrap_or(policy.time_to_live_minutes);
+        }
+        policy.schedule_s = self.schedule;
+        if let Some(steps) = &policy.schedule_s {
+            check_schedule(steps, policy.time_to_live_minutes, path, problems);
+        }
+        policy.status_rules = status_rules(self.status_rules.unwrap_or_default(), path, problems);
+        policy
+    }
+
+    pub(super) fn of(policy: &policy::RetryPolicy, profile: ProfileName) -> Self {
+        let attempts = Some(policy.max_attempts);
+        let minutes = policy.time_to_live_minutes;
+        let is_namespace = profile == ProfileName::Namespace;
+        let rules = &policy.status_rules;
+        let others = Self {
+            schedule: policy.schedule_s.clone(),
+            status_rules: (!rules.is_empty()).then(|| rules_of(rules)),
+            ..Self::default()
+        };
+        if is_namespace {
+            let event_time_to_live = Some(write_duration(minutes));
+            return Self { max_delivery_count: attempts, event_time_to_live, ..others };
+        }
+        let event_time_to_live_in_minutes = Some(minutes);
+        Self { max_delivery_attempts: attempts, event_time_to_live_in_minutes, ..others }
     }
 }
 
-/// Reads the members of a retry policy, and finishes the object that holds them.
-pub(super) fn read_members(
-    mut given: Object<'_>,
-    profile: ProfileName,
-    problems: &mut Problems,
-) -> RetryPolicy {
-    let mut policy = RetryPolicy::default_of(profile);
-    let (names, other) = match profile {
-        ProfileName::Namespace => (NAMESPACE, BASIC),
-        ProfileName::Basic | ProfileName::Basic2021 => (BASIC, NAMESPACE),
-    };
-    for (theirs, ours) in other.iter().zip(names) {
-        if given.has(theirs) {
-            let rule = format!("does not apply to this topic's delivery profile; write {ours}");
-            problems.add(Code::UnknownMember, given.path_of(theirs), rule);
-        }
-    }
-    given.ignore(&other);
-    let [attempts, time_to_live] = names;
-    policy.max_attempts =
-        given.whole(attempts, 1..=policy.max_attempts, policy.max_attempts, problems);
-    policy.time_to_live_minutes = match profile {
-        ProfileName::Namespace => duration(&mut given, time_to_live, profile, problems),
-        ProfileName::Basic | ProfileName::Basic2021 => {
-            let most = policy.time_to_live_minutes;
-            given.whole(time_to_live, 1..=most, most, problems)
-        }
-    };
-    policy.schedule_s = schedule(&mut given, policy.time_to_live_minutes, problems);
-    policy.status_rules = status_rules(&mut given, problems);
-    given.finish(problems);
-    policy
-}
-
-pub(super) fn write(policy: &RetryPolicy, profile: ProfileName) -> Value {
-    let minutes = policy.time_to_live_minutes;
-    let (names, time_to_live) = match profile {
-        ProfileName::Namespace => (NAMESPACE, json!(write_duration(minutes))),
-        ProfileName::Basic | ProfileName::Basic2021 => (BASIC, json!(minutes)),
-    };
-    let mut members = Map::new();
-    members.insert(names[0].to_owned(), json!(policy.max_attempts));
-    members.insert(names[1].to_owned(), time_to_live);
-    if let Some(steps) = &policy.schedule_s {
-        members.insert("schedule".to_owned(), json!(steps));
-    }
-    if !policy.status_rules.is_empty() {
-        members.insert("statusRules".to_owned(), write_rules(&policy.status_rules));
-    }
-    Value::Object(members)
-}
-
-fn duration(
-    given: &mut Object<'_>,
-    name: &'static str,
-    profile: ProfileName,
-    problems: &mut Problems,
-) -> u32 {
-    let most = profile.profile().time_to_live_minutes_max;
-    let Some(text) = given.text(name, problems) else { return most };
-    match parse_duration(text).filter(|minutes| (1..=most).contains(minutes)) {
-        Some(minutes) => minutes,
-        None => {
-            let longest = write_duration(most);
-            let rule = format!(
-                "must be an ISO 8601 duration in whole minutes from PT1M to {longest} (default \
-                 {longest}), such as PT1H30M, but is {}",
-                quoted(text)
-            );
-            problems.add(Code::OutOfRange, given.path_of(name), rule);
-            most
-        }
-    }
+fn time_to_live(text: &str, most: u32, path: String, problems: &mut Problems) -> u32 {
+    parse_duration(text).filter(|minutes| (1..=most).contains(minutes)).unwrap_or_else(|| {
+        let longest = write_duration(most);
+        let rule = format!(
+            "must be an ISO 8601 duration in whole minutes from PT1M to {longest} (default \
+             {longest}), such as PT1H30M, but is {}",
+            quoted(text)
+        );
+        problems.add(Code::OutOfRange, path, rule);
+        most
+    })
 }
 
 /// Reads an ISO 8601 duration of days, hours and minutes, and of no seconds: `P1DT2H30M`,
@@ -158,36 +190,24 @@ pub fn write_duration(minutes: u32) -> String {
     }
 }
 
-/// Reads a custom schedule: 1 to 30 offsets in seconds, ascending, none beyond time-to-live.
-fn schedule(
-    given: &mut Object<'_>,
-    time_to_live_minutes: u32,
-    problems: &mut Problems,
-) -> Option<Vec<u32>> {
-    const NAME: &str = "schedule";
-    let list_path = given.path_of(NAME);
-    let elements = given.list(NAME, problems)?;
-    if !STEPS.contains(&elements.len()) {
-        let rule = format!(
-            "must have 1 to 30 steps, offsets from the first attempt in seconds (default: the \
-             delivery profile's), but has {}",
-            elements.len()
-        );
-        problems.add(Code::OutOfRange, list_path, rule);
-        return None;
-    }
-    let longest_s = time_to_live_minutes * 60;
-    let note = " (seconds since the first attempt; the longest is time-to-live)";
-    let mut steps: Vec<u32> = Vec::with_capacity(elements.len());
-    for (path, value) in elements {
-        let Some(step) = whole(value, &path, 1..=longest_s, note, problems) else { continue };
-        if let Some(before) = steps.last().filter(|before| **before >= step) {
+/// Checks that steps rise, and that none is beyond time-to-live.
+fn check_schedule(steps: &[u32], minutes: u32, path: &str, problems: &mut Problems) {
+    let longest_s = minutes * 60;
+    let mut before = None;
+    for (index, step) in steps.iter().enumerate() {
+        let path = format!("{path}.schedule[{index}]");
+        if *step > longest_s {
+            let rule = format!(
+                "must be a whole number from 1 to {longest_s} (seconds since the first attempt; the \
+                 longest is time-to-live), but is {step}"
+            );
+            problems.add(Code::OutOfRange, path, rule);
+        } else if let Some(before) = before.filter(|before| *before >= step) {
             let rule = format!("must be greater than the step before it, {before}, but is {step}");
             problems.add(Code::InvalidValue, path, rule);
         }
-        steps.push(step);
+        before = Some(step);
     }
-    Some(steps)
 }
 
 /// The key of a custom row.
@@ -197,18 +217,18 @@ enum Key {
     Outcome(Outcome),
 }
 
-fn status_rules(given: &mut Object<'_>, problems: &mut Problems) -> StatusRules {
+fn status_rules(rows: BTreeMap<String, Value>, path: &str, problems: &mut Problems) -> StatusRules {
     let mut rules = StatusRules::default();
-    let Some(rows) = given.object("statusRules", problems) else { return rules };
-    for (name, path, value) in rows.entries() {
-        let key = match key(name) {
+    for (name, value) in rows {
+        let path = path_of_member(&format!("{path}.statusRules"), &name);
+        let key = match key(&name) {
             Ok(key) => key,
             Err(rule) => {
                 problems.add(Code::InvalidValue, path, rule);
                 continue;
             }
         };
-        let Some(rule) = rule(value, &path, problems) else { continue };
+        let Some(rule) = rule(&value, &path, problems) else { continue };
         match key {
             Key::Status(status) => rules.statuses.insert(status, rule),
             Key::Class(class) => rules.classes.insert(class, rule),
@@ -249,16 +269,11 @@ fn key(name: &str) -> Result<Key, String> {
 
 fn rule(value: &Value, path: &str, problems: &mut Problems) -> Option<Rule> {
     const END: &str = "deadLetter";
-    const AFTER: &str = "retryAfterSeconds";
     const FORM: &str = "must be \"deadLetter\" or {\"retryAfterSeconds\": 0 to 86400}";
     match value {
         Value::Object(_) => {
-            let mut row = Object::at(path.to_owned(), value, problems)?;
-            let seconds = row.required(AFTER, "0 to 86400 seconds", problems);
-            let at = row.path_of(AFTER);
-            row.finish(problems);
-            let min_s = whole(seconds?, &at, 0..=RETRY_AFTER_S_MAX, " seconds", problems)?;
-            Some(Rule::Retry { min_s })
+            let RetryRule { retry_after_seconds } = read_at(value, path, problems);
+            retry_after_seconds.map(|min_s| Rule::Retry { min_s })
         }
         Value::String(end) if end.eq_ignore_ascii_case(END) => Some(Rule::End),
         Value::String(other) => {
@@ -272,23 +287,14 @@ fn rule(value: &Value, path: &str, problems: &mut Problems) -> Option<Rule> {
     }
 }
 
-fn write_rules(rules: &StatusRules) -> Value {
-    let mut rows = Map::new();
-    let mut write = |name: String, rule: &Rule| {
-        let rule = match rule {
-            Rule::End => json!("deadLetter"),
-            Rule::Retry { min_s } => json!({"retryAfterSeconds": min_s}),
-        };
-        rows.insert(name, rule);
+fn rules_of(rules: &StatusRules) -> BTreeMap<String, Value> {
+    let value = |rule: &Rule| match rule {
+        Rule::End => json!("deadLetter"),
+        Rule::Retry { min_s } => json!({"retryAfterSeconds": min_s}),
     };
-    for (status, rule) in &rules.statuses {
-        write(status.to_string(), rule);
-    }
-    for (class, rule) in &rules.classes {
-        write(format!("{class}xx"), rule);
-    }
-    for (outcome, rule) in &rules.outcomes {
-        write(outcome.to_string(), rule);
-    }
-    Value::Object(rows)
+    let statuses = rules.statuses.iter().map(|(status, rule)| (status.to_string(), rule));
+    let classes = rules.classes.iter().map(|(class, rule)| (format!("{class}xx"), rule));
+    let outcomes = rules.outcomes.iter().map(|(outcome, rule)| (outcome.to_string(), rule));
+    let rows = statuses.chain(classes).chain(outcomes);
+    rows.map(|(name, rule)| (name, value(rule))).collect()
 }

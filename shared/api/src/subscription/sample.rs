@@ -1,64 +1,69 @@
 //! The request of `eventSubscriptions:test`: sample events, and a filter given by a document or by
 //! the name of an event subscription.
 
-use gridpost_core::{subscription::Filter, topic::Kind};
-use serde_json::Value;
+use gridpost_core::subscription::Filter;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
-use super::{check_name, filter};
-use crate::document::{Code, Object, Problems};
+use super::{check_name, read_filter};
+use crate::document::{Code, Problems, read as read_as};
 
-/// A filter and sample events to test.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sample<'d> {
-    pub of: Of<'d>,
-    /// The events, an array or one by itself.
-    pub events: &'d Value,
+/// Sample events, and whose filter they are tested against.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TestInput {
+    /// The sample events, an array, as a publisher would send them.
+    #[schema(required = true)]
+    pub events: Option<Value>,
+    /// Whose filter, of an event subscription that exists.
+    pub name: Option<String>,
+    /// A document's properties; the filter alone is looked at.
+    #[schema(additional_properties)]
+    pub properties: Option<Map<String, Value>>,
 }
 
 /// Whose filter is tested.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Of<'d> {
+pub enum Of {
     /// That of the event subscription of this name.
-    Named(&'d str),
+    Named(String),
     Document(Filter),
 }
 
 /// Reads `{"name"}` or `{"properties"}`, with `"events"`. Only the filter of the properties is
 /// read, so that a whole document may be given.
-pub fn read(document: &Value) -> Result<Sample<'_>, Problems> {
+pub fn read(document: &Value) -> Result<Of, Problems> {
     let mut problems = Problems::default();
-    let sample = Object::root(document, &mut problems).and_then(|mut root| {
-        root.ignore(&["id", "type", "systemData"]);
-        let events = root.required("events", "the sample events, an array", &mut problems);
-        let name = root.text("name", &mut problems);
-        let properties = root.object("properties", &mut problems);
-        let of = match (properties, name) {
-            (Some(mut properties), _) => {
-                // Both forms of a filter, whatever the topic's kind.
-                Some(Of::Document(filter::read(
-                    &mut properties,
-                    Kind::Namespace,
-                    None,
-                    &mut problems,
-                )))
-            }
-            (None, Some(name)) => {
-                if let Err(problem) = check_name(name) {
-                    problems.add(problem.code, problem.path, problem.rule);
-                }
-                Some(Of::Named(name))
-            }
-            (None, None) => {
-                let rule = "is required: a document's properties with their filter, or name instead \
-                            for that of an event subscription";
-                problems.add(Code::MissingMember, root.path_of("properties"), rule);
+    let mut document = document.clone();
+    if let Some(members) = document.as_object_mut() {
+        members.retain(|name, _| !["id", "type", "systemData"].contains(&name.as_str()));
+    }
+    let TestInput { name, properties, .. } = read_as(&document, &mut problems);
+    let of = match (properties, name) {
+        (Some(properties), _) => match read_filter(&Value::Object(properties)) {
+            Ok(filter) => Some(Of::Document(filter)),
+            Err(others) => {
+                problems.add_all(others);
                 None
             }
-        };
-        root.finish(&mut problems);
-        Some(Sample { of: of?, events: events? })
-    });
-    problems.or(sample)
+        },
+        (None, Some(name)) => {
+            if let Err(problem) = check_name(&name) {
+                problems.add(problem.code, problem.path, problem.rule);
+            }
+            Some(Of::Named(name))
+        }
+        (None, None) => {
+            if problems.is_empty() || document.is_object() && !problems.is_of("properties") {
+                let rule = "is required: a document's properties with their filter, or name instead \
+                            for that of an event subscription";
+                problems.add(Code::MissingMember, "properties", rule);
+            }
+            None
+        }
+    };
+    problems.or(of)
 }
 
 #[cfg(test)]
@@ -70,9 +75,9 @@ mod tests {
     #[test]
     fn samples_are_read_or_refused() {
         let document = json!({"name": "s1", "events": []});
-        assert_eq!(read(&document).expect("a sample").of, Of::Named("s1"));
+        assert_eq!(read(&document).expect("a sample"), Of::Named("s1".to_owned()));
         let document = json!({"name": "s1", "events": {}, "properties": {"destination": 5}});
-        assert_eq!(read(&document).expect("a sample").of, Of::Document(Filter::default()));
+        assert_eq!(read(&document).expect("a sample"), Of::Document(Filter::default()));
         let table = [
             (json!([]), "$", Code::WrongType),
             (json!({"name": "s1"}), "events", Code::MissingMember),

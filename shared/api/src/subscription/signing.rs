@@ -2,51 +2,77 @@
 
 use std::time::Duration;
 
-use gridpost_core::subscription::signing::{OVERLAP_DEFAULT, OVERLAP_MAX, Signing};
-use serde_json::{Value, json};
+use gridpost_core::{secret::Secret, subscription::signing};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
 
-use crate::document::{Object, Problems};
+use crate::{
+    document::{Problems, read},
+    schema::Time,
+};
 
-const SCHEMES: [(&str, ()); 1] = [("StandardWebhooks", ())];
-
-const OVERLAP: &str = "overlapInSeconds";
-
-/// Whether requests are to be signed.
-pub(super) fn read(properties: &mut Object<'_>, problems: &mut Problems) -> bool {
-    let Some(mut signing) = properties.object("signing", problems) else { return false };
-    // Reads return it.
-    signing.ignore(&["previousSecretValidUntil"]);
-    signing.required("scheme", "'StandardWebhooks'", problems);
-    signing.choice("scheme", &SCHEMES, None, problems);
-    signing.finish(problems);
-    true
+/// How requests are signed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Signing {
+    #[schema(required = true)]
+    pub scheme: Option<SigningScheme>,
+    /// Until when requests are signed by the secret before, too.
+    #[schema(read_only)]
+    pub previous_secret_valid_until: Option<Time>,
 }
 
-/// The signing settings in a read, without secrets.
-pub(super) fn write(signing: &Signing) -> Value {
-    let valid_until = signing.previous.as_ref().map(|previous| previous.valid_until.to_iso_8601());
-    json!({"scheme": SCHEMES[0].0, "previousSecretValidUntil": valid_until})
+/// A scheme of signatures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub enum SigningScheme {
+    StandardWebhooks,
 }
 
-/// The document of `getSigningSecrets` and `rotateSigningSecret`: the secrets themselves.
-pub fn write_secrets(signing: &Signing) -> Value {
-    let previous = signing.previous.as_ref();
-    json!({
-        "secret": signing.secret.expose(),
-        "previousSecret": previous.map(|previous| previous.secret.expose()),
-        "previousSecretValidUntil": previous.map(|previous| previous.valid_until.to_iso_8601()),
-    })
+impl Signing {
+    pub(super) fn of(signing: &signing::Signing) -> Self {
+        let previous = signing.previous.as_ref();
+        Self {
+            scheme: Some(SigningScheme::StandardWebhooks),
+            previous_secret_valid_until: previous.map(|previous| previous.valid_until.into()),
+        }
+    }
+}
+
+/// The secrets that sign requests.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SigningSecrets {
+    #[schema(value_type = String, pattern = "^whsec_")]
+    pub secret: Secret,
+    #[schema(value_type = Option<String>, pattern = "^whsec_")]
+    pub previous_secret: Option<Secret>,
+    pub previous_secret_valid_until: Option<Time>,
+}
+
+impl From<&signing::Signing> for SigningSecrets {
+    fn from(signing: &signing::Signing) -> Self {
+        let previous = signing.previous.as_ref();
+        Self {
+            secret: signing.secret.clone(),
+            previous_secret: previous.map(|previous| previous.secret.clone()),
+            previous_secret_valid_until: previous.map(|previous| previous.valid_until.into()),
+        }
+    }
+}
+
+/// For how long the replaced secret stays valid.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RotateInput {
+    #[schema(minimum = 0, maximum = 604_800, default = 86_400)]
+    pub overlap_in_seconds: Option<u32>,
 }
 
 /// Reads the request of `rotateSigningSecret`: for how long the replaced secret stays valid.
 pub fn read_rotation(document: &Value) -> Result<Duration, Problems> {
-    let seconds = |duration: Duration| u32::try_from(duration.as_secs()).unwrap_or(u32::MAX);
-    let (longest, default) = (seconds(OVERLAP_MAX), seconds(OVERLAP_DEFAULT));
     let mut problems = Problems::default();
-    let overlap = Object::root(document, &mut problems).map(|mut root| {
-        let overlap = root.whole(OVERLAP, 0..=longest, default, &mut problems);
-        root.finish(&mut problems);
-        Duration::from_secs(overlap.into())
-    });
-    problems.or(overlap)
+    let RotateInput { overlap_in_seconds } = read(document, &mut problems);
+    let overlap = overlap_in_seconds.map(|seconds| Duration::from_secs(seconds.into()));
+    problems.or(Some(overlap.unwrap_or(signing::OVERLAP_DEFAULT)))
 }

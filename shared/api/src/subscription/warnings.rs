@@ -12,8 +12,8 @@ use gridpost_core::{
 };
 use serde_json::Value;
 
-use super::{SCHEMAS, read_filter};
-use crate::document::quoted;
+use super::{Destination, EventSubscriptionSettings, read_filter};
+use crate::document::{Problems, quoted, read_at};
 
 /// Event Grid's members, by names that its documentation has had as well, and attributes of CloudEvents
 /// that say the same.
@@ -50,6 +50,7 @@ pub fn warnings(
     mapping: Option<&InputSchemaMapping>,
 ) -> Vec<String> {
     let filter = read_filter(properties).unwrap_or_default();
+    let given = read_at(properties, "", &mut Problems::default());
     let mut found = event_types(&filter, schema, mapping);
     found.extend(subjects(&filter));
     let members = match schema {
@@ -62,7 +63,7 @@ pub fn warnings(
         let path = format!("filter.advancedFilters[{index}].key");
         found.extend(why.map(|why| warning(&path, &one.key, &why)));
     }
-    found.extend(source_fields(properties, members));
+    found.extend(source_fields(&given, members));
     found
 }
 
@@ -120,28 +121,19 @@ fn subjects(filter: &Filter) -> Vec<String> {
 
 /// Source fields of delivery attributes, of a group or partition key: paths in the event as it is
 /// delivered.
-fn source_fields(properties: &Value, published: Members) -> Vec<String> {
-    let delivered = properties["eventDeliverySchema"].as_str().and_then(|name| {
-        let known = SCHEMAS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name))?;
-        Some(match known.1 {
-            DeliverySchema::EventGridSchema => Members::EventGrid,
-            DeliverySchema::CloudEventSchemaV1_0 => Members::CloudEvents,
-            DeliverySchema::CustomInputSchema => Members::Own,
-        })
-    });
+fn source_fields(given: &EventSubscriptionSettings, published: Members) -> Vec<String> {
     let by_default = if published == Members::Own { Members::EventGrid } else { published };
-    let members = delivered.unwrap_or(by_default);
-    let destination = &properties["destination"]["properties"];
-    let attributes = destination["deliveryAttributeMappings"].as_array().into_iter().flatten();
-    let attributes = attributes.enumerate();
-    let attributes =
-        attributes.map(|(index, one)| (format!("deliveryAttributeMappings[{index}]"), one));
-    let keys = ["messageGroupId", "partitionKey"].map(|key| (key.to_owned(), &destination[key]));
-    let found = attributes.chain(keys).filter_map(|(path, one)| {
-        let given = one.pointer("/properties/sourceField")?.as_str()?;
+    let members = match given.event_delivery_schema {
+        Some(DeliverySchema::EventGridSchema) => Members::EventGrid,
+        Some(DeliverySchema::CloudEventSchemaV1_0) => Members::CloudEvents,
+        Some(DeliverySchema::CustomInputSchema) => Members::Own,
+        None => by_default,
+    };
+    let found = given.destination.iter().flat_map(Destination::source_fields);
+    let found = found.filter_map(|(path, given)| {
         // The root is taken off when it is stored.
-        let why = in_path(given.strip_prefix("$.").unwrap_or(given), members, true)?;
-        Some(warning(&format!("destination.properties.{path}.sourceField"), given, &why))
+        let why = in_path(given.strip_prefix("$.").unwrap_or(&given), members, true)?;
+        Some(warning(&format!("destination.properties.{path}.sourceField"), &given, &why))
     });
     found.collect()
 }

@@ -1,16 +1,13 @@
 //! What topics of Azure's have in their documents, and topics here have not.
 
 use gridpost_core::topic::Kind;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::KINDS;
-use crate::document::{
-    Object, Problems,
-    azure::{Form, is_empty, read_envelope},
-    name_of,
-};
+use crate::document::azure::{Form, NotSupported, is_empty};
 
 const KIND: &str = "kind";
+
+const MAPPING: &str = "/properties/inputSchemaMapping";
 
 const IDENTITY: &str = "identity";
 
@@ -33,8 +30,11 @@ const READ_ONLY: [&str; 7] = [
 /// Those that namespace topics alone have.
 const OF_NAMESPACES: [&str; 2] = ["eventRetentionInDays", "publisherType"];
 
-/// Other members of Event Grid's: which values of theirs ask for nothing, and what to do instead.
-type NotSupported = (&'static str, fn(&Value) -> bool, &'static str);
+const MANAGED_IDENTITY: NotSupported = (
+    IDENTITY,
+    |identity| identity.get("type").is_none_or(|it| is(it, &["None"])),
+    "topics have no managed identity; endpoints have their own authentication",
+);
 
 const NOT_SUPPORTED: [NotSupported; 8] = [
     (
@@ -73,51 +73,53 @@ const NOT_SUPPORTED: [NotSupported; 8] = [
     ),
 ];
 
-/// The document in the one form that is read.
-pub(super) fn form(document: &Value) -> Form<'_> {
+/// Returns the document in the one form that is read.
+pub(super) fn form(document: &Value) -> Form {
     let of_azure = NOT_SUPPORTED.iter().map(|(name, ..)| *name);
     let names = SETTINGS.into_iter().chain(READ_ONLY).chain(of_azure);
     let mut form = Form::of(document, &[KIND, IDENTITY], |members| {
         names.into_iter().any(|name| members.contains_key(name))
     });
-    form.wrap("/properties/inputSchemaMapping", &["inputSchemaMappingType"]);
+    form.wrap(MAPPING, &["inputSchemaMappingType"]);
+    if let Some(mapping) = form.members(MAPPING).filter(|mapping| !mapping.is_empty()) {
+        // Without properties, every member has its default.
+        let properties = mapping.entry("properties").or_insert(Value::Null);
+        if properties.is_null() {
+            *properties = Value::Object(Map::new());
+        }
+    }
+    set_kind(&mut form);
+    form.take_envelope(|of_azure| {
+        ["microsoft.eventgrid/topics", "microsoft.eventgrid/namespaces/topics"].contains(&of_azure)
+    });
+    form.refuse("", &[MANAGED_IDENTITY]);
+    form.take("/properties", &READ_ONLY);
+    // Microsoft's templates have it.
+    form.take("/properties", &["name"]);
+    form.refuse("/properties", &NOT_SUPPORTED);
     form
 }
 
-/// Begins to read a topic: its members other than its settings.
-pub(super) fn read_root(root: &mut Object<'_>, problems: &mut Problems) {
-    let is_own = |of_azure: &str| {
-        ["microsoft.eventgrid/topics", "microsoft.eventgrid/namespaces/topics"].contains(&of_azure)
-    };
-    read_envelope(root, is_own, problems);
-    let is_none = |identity: &Value| identity.get("type").is_none_or(|it| is(it, &["None"]));
-    let instead = "topics have no managed identity; endpoints have their own authentication";
-    root.not_yet(IDENTITY, is_none, instead, problems);
-}
-
-/// Begins to read a topic's settings: those of Event Grid's that are none here.
-pub(super) fn read_properties(properties: &mut Object<'_>, problems: &mut Problems) {
-    properties.ignore(&READ_ONLY);
-    // Microsoft's templates have it.
-    properties.ignore(&["name"]);
-    for (name, asks_for_nothing, instead) in NOT_SUPPORTED {
-        properties.not_yet(name, asks_for_nothing, instead, problems);
-    }
-}
-
-/// The kind. That of every topic of Azure's is `Azure`; those of namespaces have a type, and settings,
-/// of their own.
-pub(super) fn kind(root: &mut Object<'_>, document: &Value, problems: &mut Problems) -> Kind {
+/// Sets the kind where a topic of Azure's says another way what it is: the kind of each of them is
+/// `Azure`, and those of namespaces have a type, and settings, of their own.
+fn set_kind(form: &mut Form) {
+    let document = form.document();
     let type_of = document.get("type").and_then(Value::as_str).unwrap_or_default();
     let has = |name: &&str| document.pointer(&format!("/properties/{name}")).is_some();
     let is_of_namespace = type_of.to_ascii_lowercase().ends_with("/namespaces/topics")
         || OF_NAMESPACES.iter().any(has);
-    let default = if is_of_namespace { Kind::Namespace } else { Kind::Custom };
-    if document.get(KIND).is_some_and(|kind| is(kind, &["Azure"])) {
-        root.ignore(&[KIND]);
-        return default;
+    let kind = document.get(KIND).filter(|kind| !kind.is_null());
+    if kind.is_some_and(|kind| !is(kind, &["Azure"])) {
+        return;
     }
-    root.choice(KIND, &KINDS, Some(name_of(&KINDS, default)), problems).unwrap_or(default)
+    let is_missing = kind.is_none();
+    if let Some(members) = form.members("") {
+        members.remove(KIND);
+        if is_of_namespace || !is_missing {
+            let kind = if is_of_namespace { Kind::Namespace } else { Kind::Custom };
+            members.insert(KIND.to_owned(), <&str>::from(kind).into());
+        }
+    }
 }
 
 /// Whether a value is one of these names, in any case.

@@ -1,84 +1,94 @@
-//! Reads and writes `inputSchemaMapping`.
+//! `inputSchemaMapping`: where members of Event Grid's envelope stand in a publisher's own schema.
 
 use gridpost_core::event::mapping::{Field, InputSchemaMapping};
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use crate::document::{Code, Object, Problems, quoted};
-
-/// Longest name of a source field, and longest default, in characters.
-const TEXT_CHARS_MAX: usize = 256;
+use crate::document::{Code, Problems};
 
 /// Most bytes of a mapping as a document: it travels with every dead letter.
 const MAPPING_BYTES_MAX: usize = 2_048;
 
-/// The only supported type of mapping.
-const TYPE: &str = "Json";
-
-/// Reads a mapping: `{"inputSchemaMappingType": "Json", "properties": {…}}`.
-pub(crate) fn read(mut mapping: Object<'_>, problems: &mut Problems) -> InputSchemaMapping {
-    let path = mapping.path_of("properties");
-    let given = mapping.required_text("inputSchemaMappingType", "'Json'", problems).is_some();
-    if given {
-        mapping.choice("inputSchemaMappingType", &[(TYPE, ())], None, problems);
-    }
-    let properties = mapping.object("properties", problems);
-    mapping.finish(problems);
-    let Some(mut properties) = properties else { return InputSchemaMapping::default() };
-    let mut source = |name| {
-        let mut member = properties.object(name, problems)?;
-        let field = text(&mut member, "sourceField", problems);
-        member.finish(problems);
-        field
-    };
-    let (id, topic, event_time) = (source("id"), source("topic"), source("eventTime"));
-    let mut field = |name| {
-        let Some(mut member) = properties.object(name, problems) else { return Field::default() };
-        let source_field = text(&mut member, "sourceField", problems);
-        let default_value = text(&mut member, "defaultValue", problems);
-        member.finish(problems);
-        Field { source_field, default_value }
-    };
-    let (event_type, subject) = (field("eventType"), field("subject"));
-    let data_version = field("dataVersion");
-    properties.finish(problems);
-    let mapping = InputSchemaMapping { id, topic, event_time, event_type, subject, data_version };
-    let bytes = serde_json::to_string(&mapping).map_or(0, |text| text.len());
-    if bytes > MAPPING_BYTES_MAX {
-        let rule = format!("must take at most {MAPPING_BYTES_MAX} bytes in all, but takes {bytes}");
-        problems.add(Code::OutOfRange, path, rule);
-    }
-    mapping
+/// A mapping of a publisher's own schema.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "inputSchemaMappingType", content = "properties")]
+pub enum Mapping {
+    Json(JsonMapping),
 }
 
-fn text(member: &mut Object<'_>, name: &'static str, problems: &mut Problems) -> Option<String> {
-    let path = member.path_of(name);
-    let given = member.text(name, problems)?;
-    if (1..=TEXT_CHARS_MAX).contains(&given.chars().count()) {
-        return Some(given.to_owned());
-    }
-    let rule = format!("must have 1 to {TEXT_CHARS_MAX} characters, but is {}", quoted(given));
-    problems.add(Code::OutOfRange, path, rule);
-    None
+/// Where members of the envelope stand.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JsonMapping {
+    pub id: Option<Source>,
+    pub topic: Option<Source>,
+    pub event_time: Option<Source>,
+    pub event_type: Option<SourceOrDefault>,
+    pub subject: Option<SourceOrDefault>,
+    pub data_version: Option<SourceOrDefault>,
 }
 
-pub(crate) fn write(mapping: &InputSchemaMapping) -> Value {
-    let mut properties = Map::new();
-    let sources =
-        [("id", &mapping.id), ("topic", &mapping.topic), ("eventTime", &mapping.event_time)];
-    for (name, source) in sources {
-        if let Some(source) = source {
-            properties.insert(name.to_owned(), json!({"sourceField": source}));
+/// The member of a publisher's event that a value comes from.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Source {
+    #[schema(min_length = 1, max_length = 256)]
+    pub source_field: Option<String>,
+}
+
+/// The same, with the value of events that do not have that member.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceOrDefault {
+    #[schema(min_length = 1, max_length = 256)]
+    pub source_field: Option<String>,
+    #[schema(min_length = 1, max_length = 256)]
+    pub default_value: Option<String>,
+}
+
+impl Mapping {
+    pub(super) fn read(self, path: &str, problems: &mut Problems) -> InputSchemaMapping {
+        let Self::Json(given) = self;
+        let source = |source: Option<Source>| source.and_then(|source| source.source_field);
+        let field = |field: Option<SourceOrDefault>| {
+            let SourceOrDefault { source_field, default_value } = field.unwrap_or_default();
+            Field { source_field, default_value }
+        };
+        let mapping = InputSchemaMapping {
+            id: source(given.id),
+            topic: source(given.topic),
+            event_time: source(given.event_time),
+            event_type: field(given.event_type),
+            subject: field(given.subject),
+            data_version: field(given.data_version),
+        };
+        let bytes = serde_json::to_string(&mapping).map_or(0, |text| text.len());
+        if bytes > MAPPING_BYTES_MAX {
+            let rule =
+                format!("must take at most {MAPPING_BYTES_MAX} bytes in all, but takes {bytes}");
+            problems.add(Code::OutOfRange, format!("{path}.properties"), rule);
         }
+        mapping
     }
-    let fields = [
-        ("eventType", &mapping.event_type),
-        ("subject", &mapping.subject),
-        ("dataVersion", &mapping.data_version),
-    ];
-    for (name, field) in fields {
-        if !field.is_unmapped() {
-            properties.insert(name.to_owned(), json!(field));
-        }
+
+    pub(super) fn of(mapping: &InputSchemaMapping) -> Self {
+        let source = |field: &Option<String>| {
+            field.clone().map(|field| Source { source_field: Some(field) })
+        };
+        let field = |field: &Field| {
+            let Field { source_field, default_value } = field.clone();
+            (!field.is_unmapped()).then_some(SourceOrDefault { source_field, default_value })
+        };
+        Self::Json(JsonMapping {
+            id: source(&mapping.id),
+            topic: source(&mapping.topic),
+            event_time: source(&mapping.event_time),
+            event_type: field(&mapping.event_type),
+            subject: field(&mapping.subject),
+            data_version: field(&mapping.data_version),
+        })
     }
-    json!({"inputSchemaMappingType": TYPE, "properties": properties})
 }

@@ -1,19 +1,16 @@
-//! Reads and writes `deliveryAttributeMappings`; every problem is listed.
+//! `deliveryAttributeMappings`: headers of the user's own.
 
 use gridpost_core::{
     secret::Secret,
     subscription::{
-        Endpoint, EventSubscription,
-        attributes::{
-            ATTRIBUTES_MAX, AttributeValue, DeliveryAttribute, VALUE_BYTES_MAX, is_header_value,
-        },
+        self, Endpoint, EventSubscription,
+        attributes::{AttributeValue, VALUE_BYTES_MAX, is_header_value},
     },
 };
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use crate::document::{Code, Object, Problems, one_of, quoted};
-
-const NAME: &str = "deliveryAttributeMappings";
+use crate::document::{Code, Problems, one_of, quoted};
 
 /// Characters that a name or a path may have.
 const CHARS_MAX: usize = 256;
@@ -46,7 +43,49 @@ const RESERVED: [&str; 19] = [
 const RESERVED_BEGINNINGS: [&str; 2] = ["aeg-", "webhook-"];
 
 /// What Event Grid's reads show instead of a secret.
-const HIDDEN: &str = "Hidden";
+pub(super) const HIDDEN: &str = "Hidden";
+
+/// A header of every request.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DeliveryAttribute {
+    /// The header's name.
+    #[schema(required = true)]
+    pub name: Option<String>,
+    /// 'Static' or 'Dynamic'.
+    #[serde(rename = "type")]
+    #[schema(required = true)]
+    pub kind: Option<SourceKind>,
+    /// An object with value and isSecret, or with sourceField where it is Dynamic.
+    #[schema(required = true)]
+    pub properties: Option<AttributeProperties>,
+}
+
+/// Where a value comes from: the document, or each event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub enum SourceKind {
+    Static,
+    Dynamic,
+}
+
+/// The value of a header, or where it stands in an event.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AttributeProperties {
+    /// Left out, it keeps the stored value of a secret of that name.
+    #[schema(value_type = Option<String>)]
+    pub value: Option<Secret>,
+    pub is_secret: Option<bool>,
+    /// Where the value stands in the event, such as data.key.
+    pub source_field: Option<String>,
+}
+
+/// The delivery attributes with their secrets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DeliveryAttributes {
+    pub value: Vec<DeliveryAttribute>,
+}
 
 /// The attributes whose secrets a document may leave out: the stored ones, if the endpoint `stays`
 /// with the party that has them. An author of an endpoint may not read its secrets, so they must
@@ -54,7 +93,7 @@ const HIDDEN: &str = "Hidden";
 pub(super) fn kept(
     existing: Option<&EventSubscription>,
     stays: impl Fn(&Endpoint) -> bool,
-) -> &[DeliveryAttribute] {
+) -> &[subscription::DeliveryAttribute] {
     let kept = existing.filter(|existing| stays(&existing.endpoint));
     kept.map_or(&[], |existing| &existing.delivery_attributes)
 }
@@ -62,27 +101,16 @@ pub(super) fn kept(
 /// Reads the attributes of an endpoint. Secrets that are `stored` are kept if the document leaves
 /// their value out, as reads do, or says `Hidden`, as Event Grid's reads do.
 pub(super) fn read(
-    webhook: &mut Object<'_>,
-    stored: &[DeliveryAttribute],
+    given: Option<Vec<DeliveryAttribute>>,
+    stored: &[subscription::DeliveryAttribute],
+    path: &str,
     problems: &mut Problems,
-) -> Vec<DeliveryAttribute> {
-    let path = webhook.path_of(NAME);
-    let given = webhook.list(NAME, problems).unwrap_or_default();
-    if given.len() > ATTRIBUTES_MAX {
-        let rule = format!(
-            "must have at most {ATTRIBUTES_MAX} delivery attributes, but has {}",
-            given.len()
-        );
-        problems.add(Code::OutOfRange, path, rule);
-        return Vec::new();
-    }
-    let mut read: Vec<DeliveryAttribute> = Vec::new();
-    for (path, value) in given {
-        let Some(attribute) = Object::at(path.clone(), value, problems)
-            .and_then(|attribute| one(attribute, stored, problems))
-        else {
-            continue;
-        };
+) -> Vec<subscription::DeliveryAttribute> {
+    let path = format!("{path}.deliveryAttributeMappings");
+    let mut read: Vec<subscription::DeliveryAttribute> = Vec::new();
+    for (index, attribute) in given.into_iter().flatten().enumerate() {
+        let path = format!("{path}[{index}]");
+        let Some(attribute) = one(attribute, stored, &path, problems) else { continue };
         if read.iter().any(|before| before.name.eq_ignore_ascii_case(&attribute.name)) {
             let rule = format!("is given twice (in any case): {}", quoted(&attribute.name));
             problems.add(Code::InvalidValue, format!("{path}.name"), rule);
@@ -93,34 +121,32 @@ pub(super) fn read(
 }
 
 fn one(
-    mut attribute: Object<'_>,
-    stored: &[DeliveryAttribute],
+    given: DeliveryAttribute,
+    stored: &[subscription::DeliveryAttribute],
+    path: &str,
     problems: &mut Problems,
-) -> Option<DeliveryAttribute> {
-    let name = name(&mut attribute, problems);
-    let types = [("Static", false), ("Dynamic", true)];
-    let what = "'Static' or 'Dynamic'";
-    attribute.required("type", what, problems);
-    let is_dynamic = attribute.choice("type", &types, None, problems);
-    let what = match is_dynamic {
-        Some(true) => "an object with sourceField",
-        _ => "an object with value and isSecret",
+) -> Option<subscription::DeliveryAttribute> {
+    let DeliveryAttribute { name, kind, properties } = given;
+    if let Some(rule) = name.as_deref().and_then(broken_name_rule) {
+        problems.add(Code::InvalidValue, format!("{path}.name"), rule);
+    }
+    let (kind, properties) = (kind?, properties?);
+    let path = format!("{path}.properties");
+    let value = match kind {
+        SourceKind::Dynamic => properties
+            .source_field(&path, problems)
+            .map(|source_field| AttributeValue::Dynamic { source_field }),
+        SourceKind::Static => properties.fixed(name.as_deref(), stored, &path, problems),
     };
-    let properties = attribute.required_object("properties", what, problems);
-    attribute.finish(problems);
-    let value = match is_dynamic? {
-        true => dynamic(properties?, problems),
-        false => fixed(properties?, name, stored, problems),
-    };
-    Some(DeliveryAttribute { name: name?.to_owned(), value: value? })
+    Some(subscription::DeliveryAttribute { name: name?, value: value? })
 }
 
-fn name<'d>(attribute: &mut Object<'d>, problems: &mut Problems) -> Option<&'d str> {
-    let name = attribute.required_text("name", "the header's name", problems)?;
+/// Returns the rule that a header's name breaks, if any.
+fn broken_name_rule(name: &str) -> Option<String> {
     let lower_case = name.to_ascii_lowercase();
     let beginning = RESERVED_BEGINNINGS.iter().find(|word| lower_case.starts_with(**word));
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    let rule = if !(1..=CHARS_MAX).contains(&name.len()) || !name.bytes().all(token) {
+    Some(if !(1..=CHARS_MAX).contains(&name.len()) || !name.bytes().all(token) {
         format!(
             "must be a header's name, 1 to {CHARS_MAX} letters, digits, '-' and '_', but is {}",
             quoted(name)
@@ -130,26 +156,81 @@ fn name<'d>(attribute: &mut Object<'d>, problems: &mut Problems) -> Option<&'d s
     } else if RESERVED.contains(&lower_case.as_str()) {
         format!("must not be {}: the request or its connection has that header", one_of(&[name]))
     } else {
-        return Some(name);
+        return None;
+    })
+}
+
+impl AttributeProperties {
+    /// Returns the path in the event, checked.
+    fn source_field(self, path: &str, problems: &mut Problems) -> Option<String> {
+        let others = [("value", self.value.is_some()), ("isSecret", self.is_secret.is_some())];
+        for (name, _) in others.into_iter().filter(|(_, is_given)| *is_given) {
+            let rule = "is not known; members here are sourceField";
+            problems.add(Code::UnknownMember, format!("{path}.{name}"), rule);
+        }
+        source_field(self.source_field, path, problems)
+    }
+
+    fn fixed(
+        self,
+        name: Option<&str>,
+        stored: &[subscription::DeliveryAttribute],
+        path: &str,
+        problems: &mut Problems,
+    ) -> Option<AttributeValue> {
+        if self.source_field.is_some() {
+            let rule = "is not known; members here are isSecret, value";
+            problems.add(Code::UnknownMember, format!("{path}.sourceField"), rule);
+        }
+        let is_secret = self.is_secret.unwrap_or(false);
+        let path = format!("{path}.value");
+        let Some(given) = self.value.filter(|given| !is_secret || given.expose() != HIDDEN) else {
+            let of_the_name = |one: &&subscription::DeliveryAttribute| {
+                one.is_secret() && name.is_some_and(|name| one.name.eq_ignore_ascii_case(name))
+            };
+            let kept = stored.iter().find(of_the_name).filter(|_| is_secret);
+            if kept.is_none() && !problems.is_of(&path) {
+                let rule = "is required: the header's value (left out or 'Hidden', it keeps the stored \
+                            value of a secret of that name while scheme, host and port of the endpoint \
+                            stay as they are, and nothing is stored; az prints the value with \
+                            --include-static-delivery-attribute-secret true)";
+                problems.add(Code::MissingMember, path, rule);
+            }
+            return kept.map(|kept| kept.value.clone());
+        };
+        // The value is not repeated: it may be a secret.
+        let bytes = given.expose().len();
+        if !(1..=VALUE_BYTES_MAX).contains(&bytes) {
+            let rule = format!("must have 1 to {VALUE_BYTES_MAX} bytes, but has {bytes}");
+            problems.add(Code::OutOfRange, path, rule);
+        } else if !is_header_value(given.expose()) {
+            let rule = "must be printable ASCII and tabs, without tabs or spaces at its ends, as \
+                        headers are";
+            problems.add(Code::InvalidValue, path, rule);
+        }
+        Some(match is_secret {
+            true => AttributeValue::Secret { value: given },
+            false => AttributeValue::Static { value: given.expose().to_owned() },
+        })
+    }
+}
+
+/// Checks a path in the event; `path` is that of the object that has it as `sourceField`.
+pub(super) fn source_field(
+    given: Option<String>,
+    path: &str,
+    problems: &mut Problems,
+) -> Option<String> {
+    let path = format!("{path}.sourceField");
+    let Some(given) = given else {
+        if !problems.is_of(&path) {
+            let rule = "is required: where the value stands in the event, such as data.key";
+            problems.add(Code::MissingMember, path, rule);
+        }
+        return None;
     };
-    problems.add(Code::InvalidValue, attribute.path_of("name"), rule);
-    Some(name)
-}
-
-fn dynamic(properties: Object<'_>, problems: &mut Problems) -> Option<AttributeValue> {
-    source_field(properties, problems).map(|source_field| AttributeValue::Dynamic { source_field })
-}
-
-/// Reads the member `sourceField`, the only one of its object: a path in the event.
-pub(super) fn source_field(mut properties: Object<'_>, problems: &mut Problems) -> Option<String> {
-    const FIELD: &str = "sourceField";
-    let what = "where the value stands in the event, such as data.key";
-    let given = properties.required_text(FIELD, what, problems);
-    let path = properties.path_of(FIELD);
-    properties.finish(problems);
-    let given = given?;
     // JSONPath's root may precede it; its other operators could find several values.
-    let field = given.strip_prefix("$.").unwrap_or(given);
+    let field = given.strip_prefix("$.").unwrap_or(&given);
     let is_plain = |name: &str| {
         !name.is_empty() && !name.contains(['[', ']', '*', '?', '@', '$', '(', ')', '\'', '"'])
     };
@@ -157,76 +238,38 @@ pub(super) fn source_field(mut properties: Object<'_>, problems: &mut Problems) 
         let rule = format!(
             "must be names with single dots between them, such as data.key, at most {CHARS_MAX} \
              characters, but is {}",
-            quoted(given)
+            quoted(&given)
         );
         problems.add(Code::InvalidValue, path, rule);
     }
     Some(field.to_owned())
 }
 
-fn fixed(
-    mut properties: Object<'_>,
-    name: Option<&str>,
-    stored: &[DeliveryAttribute],
-    problems: &mut Problems,
-) -> Option<AttributeValue> {
-    let is_secret = properties.flag("isSecret", problems);
-    let path = properties.path_of("value");
-    let given = properties.text("value", problems);
-    let is_other_type = given.is_none() && properties.has("value");
-    properties.finish(problems);
-    if is_other_type {
-        return None;
-    }
-    let Some(given) = given.filter(|given| !is_secret || *given != HIDDEN) else {
-        let of_the_name = |one: &&DeliveryAttribute| {
-            one.is_secret() && name.is_some_and(|name| one.name.eq_ignore_ascii_case(name))
-        };
-        let kept = stored.iter().find(of_the_name).filter(|_| is_secret);
-        if kept.is_none() {
-            let rule = "is required: the header's value (left out or 'Hidden', it keeps the stored \
-                        value of a secret of that name while scheme, host and port of the endpoint \
-                        stay as they are, and nothing is stored; az prints the value with \
-                        --include-static-delivery-attribute-secret true)";
-            problems.add(Code::MissingMember, path, rule);
-        }
-        return kept.map(|kept| kept.value.clone());
-    };
-    // The value is not repeated: it may be a secret.
-    if given.is_empty() || given.len() > VALUE_BYTES_MAX {
-        let bytes = given.len();
-        let rule = format!("must have 1 to {VALUE_BYTES_MAX} bytes, but has {bytes}");
-        problems.add(Code::OutOfRange, path, rule);
-    } else if !is_header_value(given) {
-        let rule = "must be printable ASCII and tabs, without tabs or spaces at its ends, as \
-                    headers are";
-        problems.add(Code::InvalidValue, path, rule);
-    }
-    Some(match is_secret {
-        true => AttributeValue::Secret { value: Secret::new(given) },
-        false => AttributeValue::Static { value: given.to_owned() },
-    })
-}
-
-/// Delivery attributes as a document has them: secrets without their values, unless `with_secrets`.
+/// Writes delivery attributes: secrets without their values, unless `with_secrets`.
 pub(in crate::subscription) fn write(
-    attributes: &[DeliveryAttribute],
+    attributes: &[subscription::DeliveryAttribute],
     with_secrets: bool,
-) -> Value {
-    let one = |attribute: &DeliveryAttribute| {
-        let (kind, properties) = match &attribute.value {
+) -> Vec<DeliveryAttribute> {
+    let one = |attribute: &subscription::DeliveryAttribute| {
+        let mut properties = AttributeProperties::default();
+        let kind = match &attribute.value {
             AttributeValue::Static { value } => {
-                ("Static", json!({"value": value, "isSecret": false}))
+                properties.value = Some(Secret::new(value.as_str()));
+                properties.is_secret = Some(false);
+                SourceKind::Static
             }
             AttributeValue::Secret { value } => {
-                let value = with_secrets.then(|| value.expose());
-                ("Static", json!({"value": value, "isSecret": true}))
+                properties.value = with_secrets.then(|| value.clone());
+                properties.is_secret = Some(true);
+                SourceKind::Static
             }
             AttributeValue::Dynamic { source_field } => {
-                ("Dynamic", json!({"sourceField": source_field}))
+                properties.source_field = Some(source_field.clone());
+                SourceKind::Dynamic
             }
         };
-        json!({"name": attribute.name, "type": kind, "properties": properties})
+        let name = Some(attribute.name.clone());
+        DeliveryAttribute { name, kind: Some(kind), properties: Some(properties) }
     };
     attributes.iter().map(one).collect()
 }

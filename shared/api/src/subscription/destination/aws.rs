@@ -1,96 +1,185 @@
-//! The properties of AWS resources as destinations.
+//! AWS resources as destinations.
 
 use gridpost_core::{
     endpoint::arn::{Arn, NotAnArn},
     subscription::{
-        BatchFailure, DeliveryAttribute, Endpoint, EventSubscription, KeySource, Resource,
-        ResourceKind,
+        self, BatchFailure, Endpoint, EventSubscription, KeySource, Resource, ResourceKind,
         aws::{GROUP_CHARS_MAX, PARTITION_KEY_CHARS_MAX, is_key},
     },
 };
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::{
-    super::Context, Destination, MAX_EVENTS, ON_BATCH_FAILURE, PARTIAL_RESULTS, PREFERRED_SIZE,
-    attributes, read_batching,
+    super::Context,
+    Stored,
+    attributes::{self, DeliveryAttribute, SourceKind},
+    read_batching,
 };
-use crate::document::{Code, Object, Problems, quoted};
+use crate::document::{Code, Problems, kind as type_of, quoted, read_at};
 
-const RESOURCE_ID: &str = "resourceId";
+/// An object with resourceId, the resource's ARN. Further members: maxEventsPerBatch and
+/// preferredBatchSizeInKilobytes for LambdaFunction, messageGroupId for SqsQueue and SnsTopic,
+/// partitionKey for KinesisStream, deliveryAttributeMappings for LambdaFunction, SqsQueue and SnsTopic.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceDestination {
+    /// An ARN that the deployment's resource_destinations allows.
+    #[schema(required = true, max_length = 2_048)]
+    pub resource_id: Option<String>,
+    #[schema(minimum = 1, maximum = 5_000, default = 1)]
+    pub max_events_per_batch: Option<u32>,
+    #[schema(minimum = 1, maximum = 1_024, default = 64)]
+    pub preferred_batch_size_in_kilobytes: Option<u32>,
+    #[schema(max_items = 10)]
+    pub delivery_attribute_mappings: Option<Vec<DeliveryAttribute>>,
+    /// The message group of a FIFO resource: a text, or where it stands in the event.
+    #[schema(value_type = Option<Key>)]
+    pub message_group_id: Option<Value>,
+    /// A text, or where it stands in the event.
+    #[schema(value_type = Option<Key>)]
+    pub partition_key: Option<Value>,
+}
 
-const ATTRIBUTES: &str = "deliveryAttributeMappings";
+/// A text, or where it stands in the event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum Key {
+    Text(String),
+    Source(KeyOrSource),
+}
 
-const GROUP: &str = "messageGroupId";
+/// A text, or where it stands in the event, by its type.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KeyOrSource {
+    /// 'Static' or 'Dynamic'.
+    #[serde(rename = "type")]
+    #[schema(required = true)]
+    pub kind: Option<SourceKind>,
+    /// An object with value, or with sourceField where it is Dynamic.
+    #[schema(required = true)]
+    pub properties: Option<KeyProperties>,
+}
 
-const PARTITION_KEY: &str = "partitionKey";
+/// A text, or where it stands in the event.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KeyProperties {
+    pub value: Option<String>,
+    pub source_field: Option<String>,
+}
 
-pub(super) fn read(
-    mut members: Object<'_>,
-    kind: ResourceKind,
-    context: &Context<'_>,
-    problems: &mut Problems,
-) -> Option<Destination> {
-    let arn = read_arn(&mut members, kind, context, problems);
-    let batching = match kind {
-        ResourceKind::LambdaFunction => read_batching(&mut members, problems),
-        _ => {
-            refuse_batching(&mut members, kind, problems);
-            None
+impl ResourceDestination {
+    /// Returns what is stored of it. Problems have paths below `path`.
+    pub(super) fn read(
+        self,
+        kind: ResourceKind,
+        context: &Context<'_>,
+        path: &str,
+        problems: &mut Problems,
+    ) -> Option<Stored> {
+        let arn = self.resource_id.as_deref();
+        let arn = arn.and_then(|given| {
+            read_arn(given, kind, context, format!("{path}.resourceId"), problems)
+        });
+        let mut refuse = |is_given: bool, name: &str, rule: &str| {
+            if is_given {
+                problems.add(Code::UnknownMember, format!("{path}.{name}"), rule);
+            }
+        };
+        let mut batching =
+            read_batching(self.max_events_per_batch, self.preferred_batch_size_in_kilobytes);
+        if kind != ResourceKind::LambdaFunction {
+            let rule = format!(
+                "belongs to WebHook and LambdaFunction: a {} gets each event as a message of its own, \
+                 up to {} in one call",
+                kind.name(),
+                kind.rules().call_entries_max
+            );
+            refuse(self.max_events_per_batch.is_some(), "maxEventsPerBatch", &rule);
+            let is_given = self.preferred_batch_size_in_kilobytes.is_some();
+            refuse(is_given, "preferredBatchSizeInKilobytes", &rule);
+            batching = None;
         }
-    };
-    let stays = |old: &Endpoint| arn.as_ref().is_none_or(|arn| old.is_resource(arn));
-    let stored = attributes::kept(context.existing, stays);
-    let delivery_attributes = read_attributes(&mut members, kind, stored, problems);
-    let message_group_id = if kind.rules().has_groups {
-        read_key(&mut members, GROUP, GROUP_CHARS_MAX, problems)
-    } else {
-        refuse(&mut members, GROUP, "belongs to SqsQueue and SnsTopic", problems);
-        None
-    };
-    let partition_key = if kind == ResourceKind::KinesisStream {
-        read_key(&mut members, PARTITION_KEY, PARTITION_KEY_CHARS_MAX, problems)
-    } else {
-        refuse(&mut members, PARTITION_KEY, "belongs to KinesisStream", problems);
-        None
-    };
-    for name in [ON_BATCH_FAILURE, PARTIAL_RESULTS] {
-        refuse(&mut members, name, "belongs to WebHook", problems);
+        let (group, partition_key) = (self.message_group_id, self.partition_key);
+        if !kind.rules().has_groups {
+            refuse(group.is_some(), "messageGroupId", "belongs to SqsQueue and SnsTopic");
+        }
+        if kind != ResourceKind::KinesisStream {
+            refuse(partition_key.is_some(), "partitionKey", "belongs to KinesisStream");
+        }
+        let stays = |old: &Endpoint| arn.as_ref().is_none_or(|arn| old.is_resource(arn));
+        let stored = attributes::kept(context.existing, stays);
+        let given = self.delivery_attribute_mappings;
+        let delivery_attributes = read_attributes(given, kind, stored, path, problems);
+        let group_path = format!("{path}.messageGroupId");
+        let is_without_group = group.is_none() && !problems.is_of(&group_path);
+        let message_group_id =
+            group.and_then(|given| read_key(&given, &group_path, GROUP_CHARS_MAX, problems));
+        let partition_key = partition_key.and_then(|given| {
+            read_key(&given, &format!("{path}.partitionKey"), PARTITION_KEY_CHARS_MAX, problems)
+        });
+        let resource = Resource { kind, arn: arn?, message_group_id, partition_key };
+        if resource.is_fifo() && is_without_group {
+            let rule = "is required: the resource is a FIFO one. It is a text, or an object such as \
+                        {\"type\": \"Dynamic\", \"properties\": {\"sourceField\": \"data.customer\"}}";
+            problems.add(Code::MissingMember, group_path, rule);
+        }
+        Some(Stored {
+            endpoint: Endpoint::Resource(resource),
+            batching,
+            batch_failure: BatchFailure::default(),
+            delivery_attributes,
+            authentication: None,
+        })
     }
-    let is_without_group = message_group_id.is_none() && !members.has(GROUP);
-    let group_path = members.path_of(GROUP);
-    members.finish(problems);
-    let resource = Resource { kind, arn: arn?, message_group_id, partition_key };
-    if resource.is_fifo() && is_without_group {
-        let rule = "is required: the resource is a FIFO one. It is a text, or an object such as \
-                    {\"type\": \"Dynamic\", \"properties\": {\"sourceField\": \"data.customer\"}}";
-        problems.add(Code::MissingMember, group_path, rule);
+
+    /// Returns the paths in events that its keys name, each with the key's name.
+    pub(super) fn source_fields(&self) -> Vec<(String, String)> {
+        let keys =
+            [("messageGroupId", &self.message_group_id), ("partitionKey", &self.partition_key)];
+        let found = keys.into_iter().filter_map(|(name, key)| {
+            let field = key.as_ref()?.pointer("/properties/sourceField")?.as_str()?;
+            Some((name.to_owned(), field.to_owned()))
+        });
+        found.collect()
     }
-    let endpoint = Endpoint::Resource(resource);
-    let batch_failure = BatchFailure::default();
-    Some(Destination {
-        endpoint,
-        batching,
-        batch_failure,
-        delivery_attributes,
-        authentication: None,
-    })
+
+    pub(super) fn of(resource: &Resource, subscription: &EventSubscription) -> Self {
+        let kind = resource.kind;
+        let batching =
+            Some(subscription.batching()).filter(|_| kind == ResourceKind::LambdaFunction);
+        let attributes = Some(&subscription.delivery_attributes);
+        let attributes = attributes.filter(|_| kind.rules().attributes_max > 0);
+        Self {
+            resource_id: Some(resource.arn.to_string()),
+            max_events_per_batch: batching.map(|batching| batching.max_events),
+            preferred_batch_size_in_kilobytes: batching
+                .map(|batching| batching.preferred_kilobytes),
+            delivery_attribute_mappings: attributes.map(|all| attributes::write(all, false)),
+            message_group_id: resource.message_group_id.as_ref().map(write_key),
+            partition_key: resource.partition_key.as_ref().map(write_key),
+        }
+    }
 }
 
 /// Reads the ARN: of this kind, in the deployment's region, and one that it may deliver to.
 fn read_arn(
-    members: &mut Object<'_>,
+    given: &str,
     kind: ResourceKind,
     context: &Context<'_>,
+    path: String,
     problems: &mut Problems,
 ) -> Option<Arn> {
-    let form = kind.rules().arn_form;
-    let given = members.required_text(RESOURCE_ID, &format!("an ARN: {form}"), problems)?;
-    let path = members.path_of(RESOURCE_ID);
     let allowed = &context.allowed.resources;
     let arn = match given.parse::<Arn>() {
         Ok(arn) if kind.is_of(&arn) => arn,
         Ok(_) | Err(NotAnArn) => {
-            let name = kind.name();
+            let (name, form) = (kind.name(), kind.rules().arn_form);
             let rule = format!(
                 "must be the ARN of a {name}: {form} (the account has 12 digits), but is {}",
                 quoted(given)
@@ -134,32 +223,15 @@ fn pattern_of(arn: &Arn) -> Arn {
     Arn { resource: format!("{}*", &arn.resource[..at]), ..arn.clone() }
 }
 
-fn refuse_batching(members: &mut Object<'_>, kind: ResourceKind, problems: &mut Problems) {
-    let most = kind.rules().call_entries_max;
-    let rule = format!(
-        "belongs to WebHook and LambdaFunction: a {} gets each event as a message of its own, up to \
-         {most} in one call",
-        kind.name()
-    );
-    refuse(members, MAX_EVENTS, &rule, problems);
-    refuse(members, PREFERRED_SIZE, &rule, problems);
-}
-
-fn refuse(members: &mut Object<'_>, name: &'static str, rule: &str, problems: &mut Problems) {
-    if members.has(name) {
-        problems.add(Code::UnknownMember, members.path_of(name), rule);
-    }
-    members.ignore(&[name]);
-}
-
 fn read_attributes(
-    members: &mut Object<'_>,
+    given: Option<Vec<DeliveryAttribute>>,
     kind: ResourceKind,
-    stored: &[DeliveryAttribute],
+    stored: &[subscription::DeliveryAttribute],
+    path: &str,
     problems: &mut Problems,
-) -> Vec<DeliveryAttribute> {
-    let path = members.path_of(ATTRIBUTES);
-    let read = attributes::read(members, stored, problems);
+) -> Vec<subscription::DeliveryAttribute> {
+    let read = attributes::read(given, stored, path, problems);
+    let path = format!("{path}.deliveryAttributeMappings");
     let (name, most) = (kind.name(), kind.rules().attributes_max);
     if most == 0 && !read.is_empty() {
         let rule = format!("has no place in a {name}: its records carry the event alone");
@@ -196,31 +268,41 @@ fn is_attribute_name(name: &str) -> bool {
 
 /// Reads a text, or an object that says where it is in the event.
 fn read_key(
-    members: &mut Object<'_>,
-    name: &'static str,
+    given: &Value,
+    path: &str,
     chars_max: usize,
     problems: &mut Problems,
 ) -> Option<KeySource> {
-    let path = members.path_of(name);
-    let value = members.value(name)?;
-    if let Value::String(text) = value {
-        return fixed_key(text, path, chars_max, problems);
+    match given {
+        Value::String(text) => return fixed_key(text, path.to_owned(), chars_max, problems),
+        Value::Object(_) => {}
+        other => {
+            let rule = format!("must be an object, but is {}", type_of(other));
+            problems.add(Code::WrongType, path, rule);
+            return None;
+        }
     }
-    let mut object = Object::at(path, value, problems)?;
-    object.required("type", "'Static' or 'Dynamic'", problems);
-    let is_dynamic = object.choice("type", &[("Static", false), ("Dynamic", true)], None, problems);
-    let what = "an object with value, or with sourceField where it is Dynamic";
-    let properties = object.required_object("properties", what, problems);
-    object.finish(problems);
-    let mut properties = properties?;
-    if is_dynamic? {
-        let source_field = attributes::source_field(properties, problems)?;
+    let KeyOrSource { kind, properties } = read_at(given, path, problems);
+    let (kind, properties) = (kind?, properties?);
+    let path = format!("{path}.properties");
+    let (other, is_given) = match kind {
+        SourceKind::Dynamic => ("value", properties.value.is_some()),
+        SourceKind::Static => ("sourceField", properties.source_field.is_some()),
+    };
+    if is_given {
+        let own = if kind == SourceKind::Dynamic { "sourceField" } else { "value" };
+        let rule = format!("is not known; members here are {own}");
+        problems.add(Code::UnknownMember, format!("{path}.{other}"), rule);
+    }
+    if kind == SourceKind::Dynamic {
+        let source_field = attributes::source_field(properties.source_field, &path, problems)?;
         return Some(KeySource::Dynamic { source_field });
     }
-    let given = properties.required_text("value", "the key", problems);
-    let path = properties.path_of("value");
-    properties.finish(problems);
-    fixed_key(given?, path, chars_max, problems)
+    let path = format!("{path}.value");
+    if properties.value.is_none() && !problems.is_of(&path) {
+        problems.add(Code::MissingMember, &path, "is required: the key");
+    }
+    fixed_key(&properties.value?, path, chars_max, problems)
 }
 
 fn fixed_key(
@@ -239,35 +321,16 @@ fn fixed_key(
     Some(KeySource::Static { value: text.to_owned() })
 }
 
-pub(in crate::subscription) fn write(
-    resource: &Resource,
-    subscription: &EventSubscription,
-) -> Value {
-    let mut properties = json!({RESOURCE_ID: resource.arn.to_string()});
-    let kind = resource.kind;
-    if kind == ResourceKind::LambdaFunction {
-        let batching = subscription.batching();
-        properties[MAX_EVENTS] = json!(batching.max_events);
-        properties[PREFERRED_SIZE] = json!(batching.preferred_kilobytes);
-    }
-    if kind.rules().attributes_max > 0 {
-        properties[ATTRIBUTES] = attributes::write(&subscription.delivery_attributes, false);
-    }
-    for (name, key) in
-        [(GROUP, &resource.message_group_id), (PARTITION_KEY, &resource.partition_key)]
-    {
-        if let Some(key) = key {
-            properties[name] = write_key(key);
-        }
-    }
-    json!({"endpointType": kind.name(), "properties": properties})
-}
-
 fn write_key(key: &KeySource) -> Value {
-    match key {
-        KeySource::Static { value } => json!({"type": "Static", "properties": {"value": value}}),
-        KeySource::Dynamic { source_field } => {
-            json!({"type": "Dynamic", "properties": {"sourceField": source_field}})
+    let (kind, properties) = match key {
+        KeySource::Static { value } => {
+            (SourceKind::Static, KeyProperties { value: Some(value.clone()), source_field: None })
         }
-    }
+        KeySource::Dynamic { source_field } => {
+            let source_field = Some(source_field.clone());
+            (SourceKind::Dynamic, KeyProperties { value: None, source_field })
+        }
+    };
+    let key = KeyOrSource { kind: Some(kind), properties: Some(properties) };
+    serde_json::to_value(key).unwrap_or_default()
 }

@@ -1,12 +1,33 @@
-//! Reads and writes `advancedFilters`; every problem is listed.
+//! `advancedFilters`: conditions on values of events.
 
 use gridpost_core::subscription::filter::{
-    AdvancedFilter,
-    advanced::{FILTERS_MAX, KEY_CHARS_MAX, Number, Operator, VALUE_CHARS_MAX, VALUES_MAX},
+    self,
+    advanced::{Number, Operator, VALUE_CHARS_MAX, VALUES_MAX},
 };
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
 
-use crate::document::{Code, Object, Problems, flag, one_of, quoted, text};
+use crate::{
+    document::{Code, Problems, flag, kind, quoted},
+    schema::names,
+};
+
+/// A condition on a value of an event.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AdvancedFilter {
+    #[schema(value_type = names::Operator, required = true)]
+    pub operator_type: Option<String>,
+    /// Where the value stands, such as subject or data.order.total.
+    #[schema(required = true, min_length = 1, max_length = 512)]
+    pub key: Option<String>,
+    /// A number or a boolean.
+    pub value: Option<Value>,
+    /// Numbers, pairs of numbers or strings, of which one must hold; with Not, none may.
+    pub values: Option<Vec<Value>>,
+}
 
 /// The operand of an operator, with its constructor.
 #[derive(Clone, Copy)]
@@ -46,29 +67,24 @@ const OPERATORS: [(&str, Operand); 19] = [
     ("IsNotNull", Operand::Nothing(|| Operator::IsNotNull)),
 ];
 
-/// Reads the advanced filters of `filter`, in its member `name`.
+/// Reads the advanced filters of the filter at that path.
 pub(super) fn read(
-    filter: &mut Object<'_>,
-    name: &'static str,
+    given: Option<Vec<AdvancedFilter>>,
+    path: &str,
     problems: &mut Problems,
-) -> Vec<AdvancedFilter> {
-    let path = filter.path_of(name);
-    let given = filter.list(name, problems).unwrap_or_default();
-    if given.len() > FILTERS_MAX {
-        let rule =
-            format!("must have at most {FILTERS_MAX} advanced filters, but has {}", given.len());
-        problems.add(Code::OutOfRange, &path, rule);
-    }
+) -> Vec<filter::AdvancedFilter> {
+    let path = format!("{path}.advancedFilters");
+    let given = given.unwrap_or_default();
     // Values are counted as given: invalid ones count too.
-    let mut values = 0;
-    let read = given.into_iter().filter_map(|(path, value)| {
-        let count = value.get("values").and_then(Value::as_array).map_or(1, Vec::len);
-        let has = |name: &str| value.get(name).is_some_and(|value| !value.is_null());
-        let takes_values = has("value") || has("values");
-        values += if takes_values { count } else { 0 };
-        one(Object::at(path, value, problems)?, problems)
+    let values = given.iter().map(|one| {
+        let several = one.values.as_ref().map(Vec::len);
+        several.unwrap_or(usize::from(one.value.is_some()))
     });
-    let read: Vec<_> = read.collect();
+    let values: usize = values.sum();
+    let read = given.into_iter().enumerate();
+    let read: Vec<_> = read
+        .filter_map(|(index, one)| read_one(one, &format!("{path}[{index}]"), problems))
+        .collect();
     if values > VALUES_MAX {
         let rule = format!(
             "must have at most {VALUES_MAX} values in all advanced filters together, but has \
@@ -79,104 +95,110 @@ pub(super) fn read(
     read
 }
 
-fn one(mut filter: Object<'_>, problems: &mut Problems) -> Option<AdvancedFilter> {
-    let names = OPERATORS.map(|(name, _)| name);
-    let what = format!("one of {}", one_of(&names));
-    let given = filter.required_text("operatorType", &what, problems);
-    let key = key(&mut filter, problems);
-    // Event Grid's own clients write the names in any case.
-    let known =
-        |given: &str| OPERATORS.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(given));
-    let Some((name, takes)) = given.and_then(known) else {
-        if let Some(given) = given {
-            let rule = format!("must be {}, but is {}", one_of(&names), quoted(given));
-            problems.add(Code::InvalidValue, filter.path_of("operatorType"), rule);
-        }
-        filter.ignore(&["value", "values"]);
-        filter.finish(problems);
-        return None;
-    };
-    let operator = operator(&mut filter, name, takes, problems);
-    filter.finish(problems);
-    Some(AdvancedFilter { key: key?, operator: operator? })
-}
-
-/// The key: names with dots between them. Event Grid has no way to escape a dot in a name.
-fn key(filter: &mut Object<'_>, problems: &mut Problems) -> Option<String> {
-    let what = "where the value stands, such as subject or data.order.total";
-    let key = filter.required_text("key", what, problems)?;
-    let chars = key.chars().count();
-    let path = filter.path_of("key");
-    if !(1..=KEY_CHARS_MAX).contains(&chars) {
-        let rule = format!("must have 1 to {KEY_CHARS_MAX} characters, but has {chars}");
-        problems.add(Code::OutOfRange, path, rule);
-    } else if key.split('.').any(str::is_empty) {
+fn read_one(
+    given: AdvancedFilter,
+    path: &str,
+    problems: &mut Problems,
+) -> Option<filter::AdvancedFilter> {
+    let AdvancedFilter { operator_type, key, value, values } = given;
+    // Event Grid has no way to escape a dot in a name.
+    if let Some(key) = key.as_deref().filter(|key| key.split('.').any(str::is_empty)) {
         let rule = format!(
             "must be names with single dots between them, such as data.order.total, but is {}",
             quoted(key)
         );
-        problems.add(Code::InvalidValue, path, rule);
+        problems.add(Code::InvalidValue, format!("{path}.key"), rule);
     }
-    Some(key.to_owned())
+    let operator_type = operator_type?;
+    let (name, takes) = OPERATORS.iter().find(|(name, _)| *name == operator_type)?;
+    let mut operands = Operands { name, value, values, path, problems };
+    let operator = operands.operator(*takes);
+    Some(filter::AdvancedFilter { key: key?, operator: operator? })
 }
 
-fn operator(
-    filter: &mut Object<'_>,
-    name: &str,
-    takes: Operand,
-    problems: &mut Problems,
-) -> Option<Operator> {
-    let wrong_member = match takes {
-        Operand::Number(_) | Operand::Bool(_) => ("values", "value"),
-        Operand::Numbers(_) | Operand::Ranges(_) | Operand::Texts(_) => ("value", "values"),
-        Operand::Nothing(_) => ("value", "neither value nor values"),
-    };
-    let refuse = |member: &'static str, filter: &mut Object<'_>, problems: &mut Problems| {
-        filter.ignore(&[member]);
-        if filter.has(member) {
-            let rule = format!("must be left out: {name} takes {}", wrong_member.1);
-            problems.add(Code::InvalidValue, filter.path_of(member), rule);
-        }
-    };
-    refuse(wrong_member.0, filter, problems);
-    match takes {
-        Operand::Number(make) => {
-            let value = filter.required("value", "a number", problems)?;
-            number(value, &filter.path_of("value"), problems).map(make)
-        }
-        Operand::Bool(make) => {
-            let value = filter.required("value", "true or false", problems)?;
-            let given = flag(value);
-            if given.is_none() {
-                let rule = format!("must be true or false, but is {}", quoted(&value.to_string()));
-                problems.add(Code::WrongType, filter.path_of("value"), rule);
+/// The values that an operator is given.
+struct Operands<'r> {
+    /// The operator's name.
+    name: &'r str,
+    value: Option<Value>,
+    values: Option<Vec<Value>>,
+    path: &'r str,
+    problems: &'r mut Problems,
+}
+
+impl Operands<'_> {
+    fn operator(&mut self, takes: Operand) -> Option<Operator> {
+        match takes {
+            Operand::Number(make) => {
+                let value = self.one("a number")?;
+                number(&value, &format!("{}.value", self.path), self.problems).map(make)
             }
-            given.map(make)
-        }
-        Operand::Numbers(make) => all(filter, "numbers", problems, number).map(make),
-        Operand::Ranges(make) => all(filter, "pairs of numbers", problems, range).map(make),
-        Operand::Texts(make) => all(filter, "strings", problems, string).map(make),
-        Operand::Nothing(make) => {
-            refuse("values", filter, problems);
-            Some(make())
+            Operand::Bool(make) => {
+                let value = self.one("true or false")?;
+                let given = flag(&value);
+                if given.is_none() {
+                    let found = quoted(&value.to_string());
+                    let rule = format!("must be true or false, but is {found}");
+                    self.problems.add(Code::WrongType, format!("{}.value", self.path), rule);
+                }
+                given.map(make)
+            }
+            Operand::Numbers(make) => self.all("numbers", number).map(make),
+            Operand::Ranges(make) => self.all("pairs of numbers", range).map(make),
+            Operand::Texts(make) => self.all("strings", string).map(make),
+            Operand::Nothing(make) => {
+                self.refuse(self.value.is_some(), "value", "neither value nor values");
+                self.refuse(self.values.is_some(), "values", "neither value nor values");
+                Some(make())
+            }
         }
     }
-}
 
-/// The members of `values`, at least one.
-fn all<T>(
-    filter: &mut Object<'_>,
-    what: &str,
-    problems: &mut Problems,
-    one: fn(&Value, &str, &mut Problems) -> Option<T>,
-) -> Option<Vec<T>> {
-    filter.required("values", &format!("an array of {what}"), problems)?;
-    let given = filter.list("values", problems)?;
-    if given.is_empty() {
-        let rule = format!("must have at least one of the {what} that it is about");
-        problems.add(Code::OutOfRange, filter.path_of("values"), rule);
+    fn refuse(&mut self, is_given: bool, member: &str, instead: &str) {
+        if is_given {
+            let rule = format!("must be left out: {} takes {instead}", self.name);
+            self.problems.add(Code::InvalidValue, format!("{}.{member}", self.path), rule);
+        }
     }
-    Some(given.iter().filter_map(|(path, value)| one(value, path, problems)).collect())
+
+    fn require(&mut self, member: &str, what: &str) {
+        let path = format!("{}.{member}", self.path);
+        if !self.problems.is_of(&path) {
+            self.problems.add(Code::MissingMember, path, format!("is required: {what}"));
+        }
+    }
+
+    fn one(&mut self, what: &str) -> Option<Value> {
+        self.refuse(self.values.is_some(), "values", "value");
+        let value = self.value.take();
+        if value.is_none() {
+            self.require("value", what);
+        }
+        value
+    }
+
+    /// The members of `values`, at least one.
+    fn all<T>(
+        &mut self,
+        what: &str,
+        one: fn(&Value, &str, &mut Problems) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        self.refuse(self.value.is_some(), "value", "values");
+        let Some(values) = self.values.take() else {
+            self.require("values", &format!("an array of {what}"));
+            return None;
+        };
+        let path = format!("{}.values", self.path);
+        if values.is_empty() {
+            let rule = format!("must have at least one of the {what} that it is about");
+            self.problems.add(Code::OutOfRange, path, rule);
+            return Some(Vec::new());
+        }
+        let read = values.iter().enumerate();
+        let read = read
+            .filter_map(|(index, value)| one(value, &format!("{path}[{index}]"), self.problems));
+        Some(read.collect())
+    }
 }
 
 fn number(value: &Value, path: &str, problems: &mut Problems) -> Option<Number> {
@@ -206,7 +228,11 @@ fn range(value: &Value, path: &str, problems: &mut Problems) -> Option<(Number, 
 }
 
 fn string(value: &Value, path: &str, problems: &mut Problems) -> Option<String> {
-    let given = text(value, path, problems)?;
+    let Some(given) = value.as_str() else {
+        let rule = format!("must be a string, but is {}", kind(value));
+        problems.add(Code::WrongType, path, rule);
+        return None;
+    };
     let chars = given.chars().count();
     if chars > VALUE_CHARS_MAX {
         let rule = format!("must have at most {VALUE_CHARS_MAX} characters, but has {chars}");
@@ -215,40 +241,40 @@ fn string(value: &Value, path: &str, problems: &mut Problems) -> Option<String> 
     Some(given.to_owned())
 }
 
-pub(in crate::subscription) fn write(filters: &[AdvancedFilter]) -> Value {
-    filters.iter().map(write_one).collect()
-}
-
-fn write_one(filter: &AdvancedFilter) -> Value {
-    use Operator::*;
-    let (member, value) = match &filter.operator {
-        NumberIn(numbers) | NumberNotIn(numbers) => {
-            ("values", numbers.iter().map(|number| number.to_json()).collect())
+impl AdvancedFilter {
+    pub(super) fn of(filter: &filter::AdvancedFilter) -> Self {
+        use Operator::*;
+        let range = |(from, to): &(Number, Number)| Value::from(vec![from.to_json(), to.to_json()]);
+        let (mut value, mut values) = (None, None);
+        match &filter.operator {
+            NumberIn(numbers) | NumberNotIn(numbers) => {
+                values = Some(numbers.iter().map(|number| number.to_json()).collect());
+            }
+            NumberLessThan(number)
+            | NumberLessThanOrEquals(number)
+            | NumberGreaterThan(number)
+            | NumberGreaterThanOrEquals(number) => value = Some(number.to_json()),
+            NumberInRange(ranges) | NumberNotInRange(ranges) => {
+                values = Some(ranges.iter().map(range).collect());
+            }
+            BoolEquals(flag) => value = Some(Value::from(*flag)),
+            StringIn(texts)
+            | StringNotIn(texts)
+            | StringBeginsWith(texts)
+            | StringNotBeginsWith(texts)
+            | StringEndsWith(texts)
+            | StringNotEndsWith(texts)
+            | StringContains(texts)
+            | StringNotContains(texts) => {
+                values = Some(texts.iter().map(|text| Value::from(text.as_str())).collect());
+            }
+            IsNullOrUndefined | IsNotNull => {}
         }
-        NumberLessThan(number)
-        | NumberLessThanOrEquals(number)
-        | NumberGreaterThan(number)
-        | NumberGreaterThanOrEquals(number) => ("value", number.to_json()),
-        NumberInRange(ranges) | NumberNotInRange(ranges) => {
-            let range = |(from, to): &(Number, Number)| json!([from.to_json(), to.to_json()]);
-            ("values", ranges.iter().map(range).collect())
+        Self {
+            operator_type: Some(filter.operator.name().to_owned()),
+            key: Some(filter.key.clone()),
+            value,
+            values,
         }
-        BoolEquals(flag) => ("value", json!(flag)),
-        StringIn(texts)
-        | StringNotIn(texts)
-        | StringBeginsWith(texts)
-        | StringNotBeginsWith(texts)
-        | StringEndsWith(texts)
-        | StringNotEndsWith(texts)
-        | StringContains(texts)
-        | StringNotContains(texts) => ("values", json!(texts)),
-        IsNullOrUndefined | IsNotNull => ("values", Value::Null),
-    };
-    let mut written = Map::new();
-    written.insert("operatorType".to_owned(), json!(filter.operator.name()));
-    written.insert("key".to_owned(), json!(filter.key));
-    if !value.is_null() {
-        written.insert(member.to_owned(), value);
     }
-    Value::Object(written)
 }

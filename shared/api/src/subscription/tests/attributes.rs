@@ -54,7 +54,12 @@ fn delivery_attributes_are_refused() {
         PATH,
         vec![
             (mappings(json!({})), WrongType, "", "must be an array"),
-            (mappings(json!(many)), OutOfRange, "", "at most 10 delivery attributes, but has 11"),
+            (
+                mappings(json!(many)),
+                OutOfRange,
+                "",
+                "at most 10 delivery attribute mappings, but has 11",
+            ),
             (mappings(json!([5])), WrongType, "[0]", "must be an object"),
             (mappings(twice), InvalidValue, "[1].name", "is given twice (in any case)"),
             (
@@ -175,10 +180,13 @@ fn secrets_are_kept_and_never_written() {
     again.make_secret(|| panic!("there is one"));
     assert_eq!(again.delivery_attributes, existing.delivery_attributes);
     assert_eq!(again.signing, existing.signing);
-    let all = delivery_attributes(&existing);
+    let all = json!(delivery_attributes(&existing));
     assert_eq!(all["value"][0]["properties"]["value"], "hush");
     assert_eq!(all["value"][2]["properties"]["sourceField"], "data.k");
-    assert_eq!(signing::write_secrets(existing.signing.as_ref().expect("made"))["secret"], secret);
+    assert_eq!(
+        json!(signing::SigningSecrets::from(existing.signing.as_ref().expect("made")))["secret"],
+        secret
+    );
     // A stored subscription keeps both, one that was stored before there were any has none.
     let json = serde_json::to_value(&existing).expect("JSON");
     assert_eq!(serde_json::from_value::<EventSubscription>(json.clone()).expect("read"), existing);

@@ -158,7 +158,7 @@ fn authentications_are_refused() {
         (of("tokenUrl", Value::Null), MissingMember, under("tokenUrl")),
         (of("clientId", Value::Null), MissingMember, under("clientId")),
         (of("clientId", json!("a\nb")), InvalidValue, under("clientId")),
-        (of("scope", json!("")), InvalidValue, under("scope")),
+        (of("scope", json!("")), OutOfRange, under("scope")),
         (of("clientSecret", Value::Null), MissingMember, under("clientSecret")),
         (of("clientSecret", json!("Hidden")), MissingMember, under("clientSecret")),
         (of("clientSecret", json!("")), OutOfRange, under("clientSecret")),

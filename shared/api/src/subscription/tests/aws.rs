@@ -144,7 +144,11 @@ fn what_is_refused_is_named_with_what_is_allowed() {
         document
     };
     let table: Vec<(Value, &str, &str)> = vec![
-        (to("SqsQueue", json!({})), ID, "is required: an ARN: arn:aws:sqs:REGION:ACCOUNT:NAME"),
+        (
+            to("SqsQueue", json!({})),
+            ID,
+            "is required: an ARN that the deployment's resource_destinations allows",
+        ),
         (queue(json!("orders")), ID, "must be the ARN of a SqsQueue"),
         (
             queue(arn("sns", "t")),

@@ -13,7 +13,7 @@ fn types(types: Value) -> Value {
 }
 
 fn attribute(field: &str) -> Value {
-    json!({"destination": {"properties": {"deliveryAttributeMappings":
+    json!({"destination": {"endpointType": "WebHook", "properties": {"deliveryAttributeMappings":
         [{"name": "X", "type": "Dynamic", "properties": { "sourceField": field }}]}}})
 }
 
@@ -30,7 +30,7 @@ fn what_finds_nothing_is_named() {
         properties
     };
     let group = |field: &str| {
-        json!({"destination": {"properties": {"messageGroupId":
+        json!({"destination": {"endpointType": "SqsQueue", "properties": {"messageGroupId":
             {"type": "Dynamic", "properties": {"sourceField": field}}}}})
     };
     let subject = |text: &str| json!({"filter": { "subjectEndsWith": text }});

@@ -1,88 +1,109 @@
-//! Authentication by an identity of AWS, in documents.
+//! Authentication by an identity of AWS.
 
 use gridpost_core::{
     endpoint::identities::{IdentityRefused, of_host},
-    subscription::authentication::{
-        Authentication, ClientSecret, Grant, SentBy, SigV4, SigningAlgorithm, WebIdentity,
-        aws::ENTRA_AUDIENCE,
-    },
+    subscription::authentication::{self, ClientSecret, Grant, SentBy, aws::ENTRA_AUDIENCE},
 };
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use super::{optional, required};
+use super::{Endpoint, check_text, require};
 use crate::{
-    document::{Code, Object, Problems, name_of, quoted},
-    subscription::Context,
+    document::{Code, Problems, quoted},
+    schema::names,
 };
-
-/// Instead of a client's secret: a token that says who it is.
-pub(super) const ASSERTION: &str = "clientAssertion";
-
-const SERVICE: &str = "service";
-
-const REGION: &str = "region";
-
-const ROLE: &str = "roleArn";
-
-const AUDIENCE: &str = "audience";
-
-const ALGORITHM: &str = "signingAlgorithm";
-
-const TYPES: [(&str, ()); 1] = [("AwsWebIdentity", ())];
-
-const ALGORITHMS: [(&str, SigningAlgorithm); 2] =
-    [("RS256", SigningAlgorithm::RS256), ("ES384", SigningAlgorithm::ES384)];
 
 /// Most characters of a service's or a region's name.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Most characters of an audience. Source: STS API reference, `GetWebIdentityToken`.
-const AUDIENCE_CHARS_MAX: usize = 1_000;
+/// Requests are signed by AWS's Signature Version 4: an object with service.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SigV4 {
+    /// The name that signatures are for, such as 'execute-api' (API Gateway) or 'lambda' (function
+    /// URLs).
+    #[schema(required = true, min_length = 1, max_length = 64, pattern = "^[a-z0-9-]+$")]
+    pub service: Option<String>,
+    /// Left out, it is the one that the endpoint's host shows.
+    #[schema(min_length = 1, max_length = 64, pattern = "^[a-z0-9-]+$")]
+    pub region: Option<String>,
+    /// The role that signs; left out, dispatch's own.
+    #[schema(min_length = 1, max_length = 1_024)]
+    pub role_arn: Option<String>,
+}
 
-/// Reads Signature Version 4.
-pub(super) fn read_signing(
-    members: &mut Object<'_>,
-    url: Option<&str>,
-    context: &Context<'_>,
-    problems: &mut Problems,
-) -> Option<Authentication> {
-    let what = "the name that signatures are for, such as 'execute-api' (API Gateway) or 'lambda' \
-                (function URLs)";
-    let service = required(members, SERVICE, what, problems);
-    let region = optional(members, REGION, problems);
-    let role = optional(members, ROLE, problems);
-    let host = url.and_then(of_host);
-    let host = host.as_ref().map(|(service, region)| (*service, region.as_str()));
-    let names = [
-        (SERVICE, service.as_deref(), host.map(|(service, _)| service)),
-        (REGION, region.as_deref(), host.map(|(_, region)| region)),
-    ];
-    let wrong = names.map(|(name, given, of_host)| {
-        let rule = given.and_then(|given| wrong_name(given, of_host));
-        rule.map(|rule| problems.add(Code::InvalidValue, members.path_of(name), rule)).is_some()
-    });
-    if wrong.contains(&true) {
-        return None;
-    }
-    if let Some(rule) = service.as_deref().and_then(|service| unsignable(service, url)) {
-        problems.add(Code::InvalidValue, members.path_of(SERVICE), rule);
-        return None;
-    }
-    if role.as_deref().is_some_and(|role| !is_role(role)) {
-        let rule = "must be the ARN of a role: arn:aws:iam::111122223333:role/name";
-        problems.add(Code::InvalidValue, members.path_of(ROLE), rule);
-        return None;
-    }
-    let by = SigV4 { service: service?, region, role };
-    if let Some(Err(refused)) = url.map(|url| by.check(url, &context.allowed.identities)) {
-        let (code, name) = match refused {
-            IdentityRefused::Region => (Code::MissingMember, REGION),
-            IdentityRefused::Own(_) | IdentityRefused::OwnService => (Code::InvalidValue, SERVICE),
-            _ => (Code::InvalidValue, ROLE),
+/// A token that AWS signs: an object with audience.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WebIdentity {
+    /// Whom the token is for, one of the deployment's endpoint_audiences.
+    #[schema(min_length = 1, max_length = 1_000)]
+    pub audience: Option<String>,
+    #[schema(value_type = Option<names::SigningAlgorithm>, default = "RS256")]
+    pub signing_algorithm: Option<authentication::SigningAlgorithm>,
+}
+
+/// Instead of a secret: a token that AWS signs says who the client is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "type", content = "properties")]
+pub enum ClientAssertion {
+    AwsWebIdentity(WebIdentity),
+}
+
+impl SigV4 {
+    pub(super) fn read(
+        self,
+        endpoint: &Endpoint<'_>,
+        path: &str,
+        problems: &mut Problems,
+    ) -> Option<authentication::Authentication> {
+        let Self { service, region, role_arn: role } = self;
+        let url = endpoint.url;
+        let host = url.and_then(of_host);
+        let host = host.as_ref().map(|(service, region)| (*service, region.as_str()));
+        let names = [
+            ("service", service.as_deref(), host.map(|(service, _)| service)),
+            ("region", region.as_deref(), host.map(|(_, region)| region)),
+        ];
+        let mut add = |code: Code, name: &str, rule: String| {
+            problems.add(code, format!("{path}.{name}"), rule);
         };
-        problems.add(code, members.path_of(name), refused.to_string());
+        let wrong = names.map(|(name, given, of_host)| {
+            let rule = given.and_then(|given| wrong_name(given, of_host));
+            rule.map(|rule| add(Code::InvalidValue, name, rule)).is_some()
+        });
+        if wrong.contains(&true) {
+            return None;
+        }
+        if let Some(rule) = service.as_deref().and_then(|service| unsignable(service, url)) {
+            add(Code::InvalidValue, "service", rule.to_owned());
+            return None;
+        }
+        if role.as_deref().is_some_and(|role| !is_role(role)) {
+            let rule = "must be the ARN of a role: arn:aws:iam::111122223333:role/name";
+            add(Code::InvalidValue, "roleArn", rule.to_owned());
+            return None;
+        }
+        let by = authentication::SigV4 { service: service?, region, role };
+        let named = &endpoint.context.allowed.identities;
+        if let Some(Err(refused)) = url.map(|url| by.check(url, named)) {
+            let (code, name) = match refused {
+                IdentityRefused::Region => (Code::MissingMember, "region"),
+                IdentityRefused::Own(_) | IdentityRefused::OwnService => {
+                    (Code::InvalidValue, "service")
+                }
+                _ => (Code::InvalidValue, "roleArn"),
+            };
+            add(code, name, refused.to_string());
+        }
+        Some(authentication::Authentication::AwsSigV4(by))
     }
-    Some(Authentication::AwsSigV4(by))
+
+    pub(super) fn of(by: &authentication::SigV4) -> Self {
+        let (service, region) = (Some(by.service.clone()), by.region.clone());
+        Self { service, region, role_arn: by.role.clone() }
+    }
 }
 
 /// What is wrong with a part of a signature's scope: it must be a name, and the one that the
@@ -132,93 +153,71 @@ fn is_role(text: &str) -> bool {
         && text.bytes().all(legal)
 }
 
-/// Reads a token that AWS signs.
-pub(super) fn read_identity(
-    members: &mut Object<'_>,
-    url: Option<&str>,
-    context: &Context<'_>,
-    problems: &mut Problems,
-) -> Option<Authentication> {
-    let what = "whom the token is for, one of the deployment's endpoint_audiences";
-    members.required(AUDIENCE, what, problems);
-    let by = read_web_identity(members, None, problems)?;
-    let checked = url.map(|url| by.check_bearer(url, &context.allowed.identities));
-    if let Some(Err(refused)) = checked {
-        problems.add(Code::InvalidValue, members.path_of(AUDIENCE), refused.to_string());
-    }
-    Some(Authentication::AwsWebIdentity(by))
-}
-
-/// Reads the members of a token. `default` is the audience where none is given.
-fn read_web_identity(
-    members: &mut Object<'_>,
-    default: Option<&str>,
-    problems: &mut Problems,
-) -> Option<WebIdentity> {
-    let audience = match members.has(AUDIENCE) {
-        true => optional(members, AUDIENCE, problems),
-        false => default.map(str::to_owned),
-    };
-    if audience.as_deref().is_some_and(|it| it.chars().count() > AUDIENCE_CHARS_MAX) {
-        let rule = format!("must have at most {AUDIENCE_CHARS_MAX} characters");
-        problems.add(Code::InvalidValue, members.path_of(AUDIENCE), rule);
-    }
-    let algorithm = members.choice(ALGORITHM, &ALGORITHMS, Some("RS256"), problems);
-    Some(WebIdentity { audience: audience?, algorithm: algorithm.unwrap_or_default() })
-}
-
-/// Reads what proves a client instead of a secret.
-pub(super) fn read_assertion(
-    members: &mut Object<'_>,
-    grant: Option<&Grant>,
-    (url, context): (Option<&str>, &Context<'_>),
-    problems: &mut Problems,
-) -> Option<ClientSecret> {
-    let other = [super::SECRET, super::KEY].concat();
-    for name in other {
-        if members.value(name).is_some() {
-            let rule = format!("must be left out (null) where {ASSERTION} is given");
-            problems.add(Code::InvalidValue, members.path_of(name), rule);
+impl WebIdentity {
+    pub(super) fn read(
+        self,
+        endpoint: &Endpoint<'_>,
+        path: &str,
+        problems: &mut Problems,
+    ) -> Option<authentication::Authentication> {
+        let by = self.read_token(None, path, problems)?;
+        let named = &endpoint.context.allowed.identities;
+        if let Some(Err(refused)) = endpoint.url.map(|url| by.check_bearer(url, named)) {
+            problems.add(Code::InvalidValue, format!("{path}.audience"), refused.to_string());
         }
+        Some(authentication::Authentication::AwsWebIdentity(by))
     }
-    if matches!(grant, Some(Grant::OAuth2 { sent_by: SentBy::PrivateKeyJwt { .. }, .. })) {
-        let rule = "must be left out where clientAuthentication is PrivateKeyJwt";
-        problems.add(Code::InvalidValue, members.path_of(ASSERTION), rule);
+
+    /// Reads what a token says. `default` is the audience where none is given.
+    fn read_token(
+        self,
+        default: Option<&str>,
+        path: &str,
+        problems: &mut Problems,
+    ) -> Option<authentication::WebIdentity> {
+        let path = format!("{path}.audience");
+        let audience = self.audience.or_else(|| default.map(str::to_owned));
+        if audience.is_none() {
+            let what =
+                "is required: whom the token is for, one of the deployment's endpoint_audiences";
+            require(&path, what, problems);
+        }
+        let audience = check_text(audience, &path, problems)?;
+        let algorithm = self.signing_algorithm.unwrap_or_default();
+        Some(authentication::WebIdentity { audience, algorithm })
     }
-    let mut given = members.object(ASSERTION, problems)?;
-    given.required("type", "'AwsWebIdentity'", problems);
-    let kind = given.choice("type", &TYPES, None, problems);
-    let what = "an object with audience and signingAlgorithm";
-    let properties = given.required_object("properties", what, problems);
-    given.finish(problems);
-    let mut properties = properties?;
-    kind?;
-    let default = matches!(grant, Some(Grant::EntraId { .. })).then_some(ENTRA_AUDIENCE);
-    if default.is_none() {
-        properties.required(AUDIENCE, "whom the token is for", problems);
+
+    pub(super) fn of(by: &authentication::WebIdentity) -> Self {
+        Self { audience: Some(by.audience.clone()), signing_algorithm: Some(by.algorithm) }
     }
-    let by = read_web_identity(&mut properties, default, problems);
-    let path = properties.path_of(AUDIENCE);
-    properties.finish(problems);
-    let by = by?;
-    let token_url = grant.map(Grant::token_url);
-    let named = &context.allowed.identities;
-    let exchanged = token_url.map_or(Ok(()), |url| by.check_exchange(&url, named));
-    let used = || url.map_or(Ok(()), |url| named.check_audience(&by.audience, url));
-    if let Err(refused) = exchanged.and_then(|()| used()) {
-        problems.add(Code::InvalidValue, path, refused.to_string());
-    }
-    Some(ClientSecret::AwsWebIdentity(by))
 }
 
-pub(super) fn write_signing(by: &SigV4) -> Value {
-    json!({"service": by.service, "region": by.region, "roleArn": by.role})
-}
+impl ClientAssertion {
+    pub(super) fn read(
+        self,
+        grant: Option<&Grant>,
+        endpoint: &Endpoint<'_>,
+        path: &str,
+        problems: &mut Problems,
+    ) -> Option<ClientSecret> {
+        if matches!(grant, Some(Grant::OAuth2 { sent_by: SentBy::PrivateKeyJwt { .. }, .. })) {
+            let rule = "must be left out where clientAuthentication is PrivateKeyJwt";
+            problems.add(Code::InvalidValue, path, rule);
+        }
+        let Self::AwsWebIdentity(given) = self;
+        let default = matches!(grant, Some(Grant::EntraId { .. })).then_some(ENTRA_AUDIENCE);
+        let path = format!("{path}.properties");
+        let by = given.read_token(default, &path, problems)?;
+        let named = &endpoint.context.allowed.identities;
+        let exchanged = grant.map_or(Ok(()), |grant| by.check_exchange(&grant.token_url(), named));
+        let used = || endpoint.url.map_or(Ok(()), |url| named.check_audience(&by.audience, url));
+        if let Err(refused) = exchanged.and_then(|()| used()) {
+            problems.add(Code::InvalidValue, format!("{path}.audience"), refused.to_string());
+        }
+        Some(ClientSecret::AwsWebIdentity(by))
+    }
 
-pub(super) fn write_identity(by: &WebIdentity) -> Value {
-    json!({"audience": by.audience, "signingAlgorithm": name_of(&ALGORITHMS, by.algorithm)})
-}
-
-pub(super) fn write_assertion(by: &WebIdentity) -> Value {
-    json!({"type": "AwsWebIdentity", "properties": write_identity(by)})
+    pub(super) fn of(by: &authentication::WebIdentity) -> Self {
+        Self::AwsWebIdentity(WebIdentity::of(by))
+    }
 }
