@@ -19,9 +19,6 @@ mod topics;
 mod trial;
 mod validation;
 
-use std::collections::BTreeSet;
-
-use gridpost_api::document::{Code, Object, Problems, text};
 use gridpost_core::delivery::{
     Delivery,
     parking::{self, Parked},
@@ -59,17 +56,6 @@ fn stored_by<'s, T>(
 ) -> Option<(bool, &'s T)> {
     let (is_new, etag) = (*own)?;
     stored.filter(|stored| tag(stored) == etag).map(|stored| (is_new, stored))
-}
-
-/// What a document's `ids` choose, if it has them.
-fn ids(root: &mut Object<'_>, most: usize, problems: &mut Problems) -> Option<BTreeSet<String>> {
-    let given = root.list("ids", problems)?;
-    if given.is_empty() || given.len() > most {
-        let rule = format!("must have 1 to {most} elements, but has {}", given.len());
-        problems.add(Code::OutOfRange, "ids", rule);
-    }
-    let given = given.iter().take(most);
-    Some(given.filter_map(|(path, id)| text(id, path, problems)).map(str::to_owned).collect())
 }
 
 /// What there is to say of a delivery, without its events.

@@ -5,9 +5,11 @@
 //! `validate` is asked at plan and finds what `write` would refuse, but asks no endpoint and stores
 //! nothing. `write` is a PUT and `remove` a DELETE: each goes the way of such a request.
 
-use gridpost_api::document::{Object, Problems};
+use gridpost_api::document::{self, Code, Problems};
 use http::Method;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use crate::{Context, Reply, Request, routes};
 
@@ -22,34 +24,46 @@ const LIFE: &str = "tf";
 #[error("{0}")]
 pub struct Refused(String);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
 enum Operation {
     Validate,
     Write,
     Remove,
 }
 
-const OPERATIONS: [(&str, Operation); 3] =
-    [("validate", Operation::Validate), ("write", Operation::Write), ("remove", Operation::Remove)];
-
-/// What is done with a resource for whose whole life Terraform invokes the function. Only the end of
-/// that life matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Life {
-    Goes,
-    Stays,
+/// A payload of the module.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+struct Invocation {
+    #[schema(required = true)]
+    terraform: Option<Operation>,
+    /// The name of the topic.
+    #[schema(required = true)]
+    topic: Option<String>,
+    /// The name of the event subscription.
+    #[schema(required = true)]
+    name: Option<String>,
+    document: Option<Value>,
+    tf: Option<Life>,
 }
 
-const ACTIONS: [(&str, Life); 3] =
-    [("create", Life::Stays), ("update", Life::Stays), ("delete", Life::Goes)];
+/// What is done with a resource for whose whole life Terraform invokes the function.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+struct Life {
+    #[schema(required = true)]
+    action: Option<Action>,
+    /// What the function was given before.
+    #[schema(read_only)]
+    prev_input: Option<Value>,
+}
 
-/// A payload, read.
-struct Invocation<'p> {
-    operation: Operation,
-    topic: &'p str,
-    name: &'p str,
-    document: &'p Value,
-    life: Life,
+/// What is done with the resource. Only the end of its life matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Action {
+    Create,
+    Update,
+    Delete,
 }
 
 /// Whether an event of the function is Terraform's.
@@ -61,14 +75,17 @@ pub fn is_invocation(event: &Value) -> bool {
 /// An error fails the invocation, and with it `terraform apply`.
 pub async fn answer(context: &Context, event: &Value) -> Result<Value, Refused> {
     let invocation = read(event).map_err(|problems| Refused(explain(&problems.into())))?;
-    let Invocation { operation, topic, name, document, life } = invocation;
+    let Invocation { terraform: operation, topic, name, document, tf } = invocation;
+    let (topic, name) = (topic.unwrap_or_default(), name.unwrap_or_default());
+    let document = document.unwrap_or_default();
+    let life = tf.and_then(|life| life.action);
     let path = format!("/topics/{topic}/eventSubscriptions/{name}");
     let refused = |reply: &Reply| {
         Refused(format!("event subscription {name} of topic {topic}: {}", explain(reply)))
     };
-    match operation {
+    match operation.unwrap_or(Operation::Validate) {
         Operation::Validate => {
-            let reply = routes::check_subscription(context, topic, name, document).await;
+            let reply = routes::check_subscription(context, &topic, &name, &document).await;
             match reply.status {
                 200 => Ok(json!({"problems": []})),
                 400..500 => Ok(json!({"problems": problems(&reply)})),
@@ -83,7 +100,7 @@ pub async fn answer(context: &Context, event: &Value) -> Result<Value, Refused> 
                 _ => Err(refused(&reply)),
             }
         }
-        Operation::Remove if life == Life::Stays => Ok(json!({})),
+        Operation::Remove if life != Some(Action::Delete) => Ok(json!({})),
         Operation::Remove => {
             let request = Request::new(Method::DELETE, path, Vec::new());
             let reply = routes::carry_out(context, request).await;
@@ -96,38 +113,22 @@ pub async fn answer(context: &Context, event: &Value) -> Result<Value, Refused> 
     }
 }
 
-fn read(event: &Value) -> Result<Invocation<'_>, Problems> {
+fn read(event: &Value) -> Result<Invocation, Problems> {
     let mut problems = Problems::default();
-    let invocation = read_members(event, &mut problems);
-    problems.or(invocation)
-}
-
-fn read_members<'p>(event: &'p Value, problems: &mut Problems) -> Option<Invocation<'p>> {
-    const NO_DOCUMENT: &Value = &Value::Null;
-    let mut root = Object::root(event, problems)?;
-    root.required(OPERATION, "'validate', 'write' or 'remove'", problems);
-    let operation = root.choice(OPERATION, &OPERATIONS, None, problems);
-    let topic = root.required_text("topic", "the name of the topic", problems);
-    let name = root.required_text("name", "the name of the event subscription", problems);
-    let mut document = Some(NO_DOCUMENT);
-    let mut life = Some(Life::Stays);
-    if operation == Some(Operation::Remove) {
-        let what = "what Terraform adds with lifecycle_scope = \"CRUD\"";
-        life = root.required_object(LIFE, what, problems).and_then(|mut member| {
-            member.required("action", "'create', 'update' or 'delete'", problems);
-            member.choice("action", &ACTIONS, None, problems)
-        });
-    } else {
-        document = root.required("document", "the event subscription's document", problems);
+    let given: Invocation = document::read(event, &mut problems);
+    let missing = match given.terraform {
+        Some(Operation::Remove) if given.tf.is_none() => {
+            Some((LIFE, "what Terraform adds with lifecycle_scope = \"CRUD\""))
+        }
+        Some(Operation::Validate | Operation::Write) if given.document.is_none() => {
+            Some(("document", "the event subscription's document"))
+        }
+        _ => None,
+    };
+    if let Some((name, what)) = missing {
+        problems.add(Code::MissingMember, name, format!("is required: {what}"));
     }
-    root.finish(problems);
-    Some(Invocation {
-        operation: operation?,
-        topic: topic?,
-        name: name?,
-        document: document?,
-        life: life?,
-    })
+    problems.or(Some(given))
 }
 
 /// Every problem of a refusal, each with its path.

@@ -2,6 +2,7 @@
 //! are written, and the schemas that `docs/openapi.json` has of them.
 
 pub mod document;
+pub mod requests;
 pub mod schema;
 pub mod subscription;
 pub mod topic;

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, fmt};
 
 use gridpost_core::{
-    event,
+    event, poison,
     retry::{health, profile},
     subscription::{self, authentication, filter::advanced},
     time::Timestamp,
@@ -130,6 +130,7 @@ names! {
     ProbationPolicy of health;
     ProfileName of profile;
     ProvisioningState of subscription;
+    ResendTarget of poison;
     SigningAlgorithm of authentication;
 }
 

@@ -5,6 +5,8 @@ use std::error::Error;
 
 use uuid::Uuid;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     delivery::{DecodeError, Delivery, dead_letter::Ended, queue::Queue},
     publish::fan_out::{self, Piece},
@@ -122,19 +124,17 @@ fn why(error: &dyn Error) -> String {
 
 /// Where a message may go out of the poison queue. Never to the dispatch queue: a delivery's state is
 /// not read there, because first attempts have none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::Display, strum::VariantNames,
+)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum ResendTarget {
     /// To a retry queue, and so to dispatch.
     Retry,
     DeadLetter,
     FanOut,
 }
-
-pub const RESEND_TARGETS: [(&str, ResendTarget); 3] = [
-    ("retry", ResendTarget::Retry),
-    ("dead-letter", ResendTarget::DeadLetter),
-    ("fan-out", ResendTarget::FanOut),
-];
 
 /// Why a message was not sent back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

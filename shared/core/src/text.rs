@@ -2,11 +2,6 @@
 
 use serde_json::Value;
 
-/// The name by which documents call a value.
-pub fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
-    names.iter().find(|(_, named)| *named == value).map_or("", |(name, _)| name)
-}
-
 /// Most characters of the user's text that a message repeats.
 pub const SHOWN_MAX: usize = 64;
 

@@ -6,7 +6,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use gridpost_api::document::{Code, Object, Problems, quoted};
+use gridpost_api::{
+    document::{Code, Problems, quoted},
+    requests::PurgeDeadLettersInput,
+};
 use gridpost_core::{
     delivery::{
         dead_letter::{folder_path, position::Position},
@@ -284,24 +287,8 @@ pub(super) async fn purge(
     page: &Page,
     input: &Value,
 ) -> Answer {
-    let mut problems = Problems::default();
-    let read = Object::root(input, &mut problems).map(|mut root| {
-        let wanted = wanted_of(&mut root, &mut problems);
-        let is_redriven = root.flag(REDRIVEN, &mut problems);
-        if !is_redriven && root.value(REDRIVEN) == Some(&Value::Bool(false)) {
-            let rule = "must be true or left out: to delete those alone that were not redriven is not offered";
-            problems.add(Code::InvalidValue, REDRIVEN, rule);
-        }
-        let is_all = root.flag("all", &mut problems);
-        if is_all != (wanted.is_all() && !is_redriven) {
-            let rule = "must be true where neither from, to, reason, eventType, eventId nor redriven choose, \
-                        and only there";
-            problems.add(Code::InvalidValue, "all", rule);
-        }
-        root.finish(&mut problems);
-        (wanted, is_redriven.then_some(true))
-    });
-    let (wanted, redriven) = problems.or(read)?;
+    let input = PurgeDeadLettersInput::read(input)?;
+    let (wanted, redriven) = (input.filter(), input.redriven);
     let choice = Choice::of(context, key, wanted, redriven).await?;
     if let Some(job) = choice.jobs.iter().find(|job| job.status == Status::Running) {
         let message = format!("The redrive {} of '{key}' is running. Cancel it or wait.", job.id);
@@ -393,16 +380,6 @@ fn wanted_by(page: &Page) -> Result<(RedriveFilter, Option<bool>), Reply> {
         }
     });
     problems.or(Some((wanted, redriven))).map_err(Reply::from_query)
-}
-
-/// The same, of a document.
-pub(super) fn wanted_of(root: &mut Object<'_>, problems: &mut Problems) -> RedriveFilter {
-    let from = root.text(FROM, problems).and_then(|text| time_of(text, FROM, problems));
-    let to = root.text(TO, problems).and_then(|text| time_of(text, TO, problems));
-    let reason = root.text(REASON, problems).map(str::to_owned);
-    let event_type = root.text(EVENT_TYPE, problems).map(str::to_owned);
-    let event_id = root.text(EVENT_ID, problems).map(str::to_owned);
-    RedriveFilter { from, to, reason, event_type, event_id }
 }
 
 fn time_of(text: &str, name: &str, problems: &mut Problems) -> Option<Timestamp> {

@@ -6,7 +6,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use futures::{StreamExt, stream};
-use gridpost_api::document::{Code, Object, Problems};
+use gridpost_api::requests::ParkedInput;
 use gridpost_core::{
     delivery::{
         Delivery,
@@ -53,29 +53,17 @@ const LOOK_MAX: Duration = Duration::from_secs(10);
 /// Deliveries that are handled at the same time.
 const AT_ONCE_MAX: usize = 16;
 
-/// Deliveries that one request may name.
-const IDS_MAX: usize = 100;
-
 /// Between the two halves of a place. No key has it.
 const PLACE_SEPARATOR: char = '\n';
 
-/// Which deliveries are meant: those that have every part that is given.
-#[derive(Debug, Default)]
-struct Chosen {
-    ids: Option<BTreeSet<String>>,
-    topic: Option<String>,
-    subscription: Option<String>,
-}
-
-impl Chosen {
-    fn has(&self, one: &One) -> bool {
-        let is = |wanted: &Option<String>, found: &str| {
-            wanted.as_deref().is_none_or(|wanted| name::is_same(wanted, found))
-        };
-        self.ids.as_ref().is_none_or(|ids| ids.contains(&one.parked.id.to_string()))
-            && is(&self.topic, &one.topic)
-            && is(&self.subscription, &one.subscription)
-    }
+/// Whether a delivery is meant.
+fn is_chosen(by: &ParkedInput, one: &One) -> bool {
+    let is = |wanted: &Option<String>, found: &str| {
+        wanted.as_deref().is_none_or(|wanted| name::is_same(wanted, found))
+    };
+    by.ids.as_ref().is_none_or(|ids| ids.contains(&one.parked.id.to_string()))
+        && is(&by.topic, &one.topic)
+        && is(&by.event_subscription, &one.subscription)
 }
 
 /// A parked delivery, read as far as that goes.
@@ -130,7 +118,11 @@ impl One {
 
 pub(super) async fn list(context: &Context, page: &Page) -> Answer {
     let filter = |name| page.filter(name).map(str::to_owned);
-    let chosen = Chosen { ids: None, topic: filter(TOPIC), subscription: filter(SUBSCRIPTION) };
+    let chosen = ParkedInput {
+        topic: filter(TOPIC),
+        event_subscription: filter(SUBSCRIPTION),
+        ..ParkedInput::default()
+    };
     let (found, next) = search(context, page, &chosen).await?;
     let documents: Vec<_> = found.iter().map(One::document).collect();
     Ok(answer(context, "/parked", page, documents, next.as_ref()))
@@ -158,36 +150,18 @@ async fn change(
     input: &Value,
     action: Action,
 ) -> Answer {
-    let chosen = read(input)?;
+    let chosen = ParkedInput::read(input)?;
     let (found, next) = search(context, page, &chosen).await?;
     let handled = stream::iter(found).map(|one| handle(context, one, action));
     let handled: Vec<_> = handled.buffered(AT_ONCE_MAX).collect().await;
     Ok(answer(context, path, page, handled, next.as_ref()))
 }
 
-fn read(input: &Value) -> Result<Chosen, Problems> {
-    let mut problems = Problems::default();
-    let chosen = Object::root(input, &mut problems).map(|mut root| {
-        let ids = super::ids(&mut root, IDS_MAX, &mut problems);
-        let topic = root.text(TOPIC, &mut problems).map(str::to_owned);
-        let subscription = root.text(SUBSCRIPTION, &mut problems).map(str::to_owned);
-        let is_all = root.flag("all", &mut problems);
-        if is_all == (ids.is_some() || topic.is_some() || subscription.is_some()) {
-            let rule = "must be true where neither ids nor topic nor eventSubscription choose, and \
-                        only there";
-            problems.add(Code::InvalidValue, "all", rule);
-        }
-        root.finish(&mut problems);
-        Chosen { ids, topic, subscription }
-    });
-    problems.or(chosen)
-}
-
 /// The chosen ones behind the page's place, as many as it may have, and where to go on.
 async fn search(
     context: &Context,
     page: &Page,
-    chosen: &Chosen,
+    chosen: &ParkedInput,
 ) -> Result<(Vec<One>, Option<ParkedCursor>), PortError> {
     let until = context.clock.after(LOOK_MAX);
     let mut place = page.after.as_deref().and_then(place_of);
@@ -197,7 +171,7 @@ async fn search(
         let deliveries = some.found.into_iter().filter(|(_, parked)| parked.watch.is_none());
         for (at, parked) in deliveries {
             let one = One::of(parked);
-            if chosen.has(&one) {
+            if is_chosen(chosen, &one) {
                 found.push(one);
             }
             if found.len() >= page.most() {

@@ -9,11 +9,14 @@ mod purged;
 use std::{collections::BTreeSet, time::Duration};
 
 use futures::{StreamExt, stream};
-use gridpost_api::document::{Code, Object, Problems, quoted};
+use gridpost_api::{
+    document::quoted,
+    requests::{PurgeInput, ResendInput},
+};
 use gridpost_core::{
     delivery::queue::Queue,
     error::chain,
-    poison::{Content, Origin, Poisoned, RESEND_TARGETS, ResendTarget, resend_queue},
+    poison::{Content, Origin, Poisoned, ResendTarget, resend_queue},
     time::Timestamp,
 };
 use gridpost_ports::{Outgoing, PortError};
@@ -34,7 +37,7 @@ const LOOK_MAX: Duration = Duration::from_secs(12);
 /// How long what is looked at stays hidden if it is not shown again: longer than the request lasts.
 const HIDDEN_FOR: Duration = Duration::from_secs(60);
 
-/// Messages that one request sends back or purges, and that it may name.
+/// Messages that one request sends back or purges.
 const REMOVED_MAX: usize = 100;
 
 /// Messages that an answer tells of, those that can't be sent back included.
@@ -216,6 +219,10 @@ enum Chosen {
 }
 
 impl Chosen {
+    fn of(ids: Option<BTreeSet<String>>) -> Self {
+        ids.map_or(Self::All, Self::These)
+    }
+
     fn has(&self, id: &str) -> bool {
         match self {
             Self::All => true,
@@ -225,43 +232,14 @@ impl Chosen {
 }
 
 pub(super) async fn resend(context: &Context, input: &Value) -> Answer {
-    let (chosen, to) = read(input, true)?;
-    handle(context, &chosen, Action::Resend(to)).await
+    let ResendInput { ids, to, .. } = ResendInput::read(input)?;
+    handle(context, &Chosen::of(ids), Action::Resend(to)).await
 }
 
 /// Removes messages: their events are dropped, counted and logged.
 pub(super) async fn purge(context: &Context, input: &Value) -> Answer {
-    let (chosen, _) = read(input, false)?;
-    handle(context, &chosen, Action::Purge).await
-}
-
-fn read(input: &Value, may_name_target: bool) -> Result<(Chosen, Option<ResendTarget>), Problems> {
-    let mut problems = Problems::default();
-    let chosen = Object::root(input, &mut problems).and_then(|mut root| {
-        let ids = super::ids(&mut root, REMOVED_MAX, &mut problems);
-        let is_all = root.flag("all", &mut problems);
-        let to = match may_name_target {
-            true => root.choice("to", &RESEND_TARGETS, None, &mut problems),
-            false => None,
-        };
-        let chosen = match (ids, is_all) {
-            (Some(ids), false) => Some(Chosen::These(ids)),
-            (None, true) => Some(Chosen::All),
-            _ => {
-                let rule = "is required, or else \"all\": true, and not both";
-                problems.add(Code::InvalidValue, "ids", rule);
-                None
-            }
-        };
-        if is_all && to.is_some() {
-            let rule =
-                "goes with ids alone: what can't be read is to be looked at before it is sent";
-            problems.add(Code::InvalidValue, "to", rule);
-        }
-        root.finish(&mut problems);
-        Some((chosen?, to))
-    });
-    problems.or(chosen)
+    let PurgeInput { ids, .. } = PurgeInput::read(input)?;
+    handle(context, &Chosen::of(ids), Action::Purge).await
 }
 
 /// What is done with a message.

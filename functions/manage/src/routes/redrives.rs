@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use gridpost_api::{
-    document::{Object, Problems, quoted, text},
-    subscription as subscription_resource, topic as topic_resource,
+    document::quoted,
+    requests::{RedriveInput, RedriveTarget, ResumeInput},
 };
 use gridpost_core::{
     delivery::{
@@ -29,14 +29,8 @@ use crate::{
 /// Events in a second, by default.
 const EVENTS_PER_SECOND: u32 = 100;
 
-/// The most that one worker sends in a second, about.
-const EVENTS_PER_SECOND_MAX: u32 = 1_000;
-
 /// How often an event is sent again, by default.
 const MAX_REDRIVES: u32 = 3;
-
-/// The most that a job may allow.
-const MAX_REDRIVES_MAX: u32 = 100;
 
 /// What the query of the list may have.
 pub(super) const LIST: Form =
@@ -45,12 +39,6 @@ pub(super) const LIST: Form =
 /// What was written so shortly before a job began is left to the next one: S3 tells times in whole
 /// seconds.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
-
-/// What a request that begins a job says.
-struct Asked {
-    job: Job,
-    target: Option<SubscriptionKey>,
-}
 
 /// Begins a job.
 pub(super) async fn start(context: &Context, key: &SubscriptionKey, input: &Value) -> Answer {
@@ -84,8 +72,10 @@ pub(super) async fn start(context: &Context, key: &SubscriptionKey, input: &Valu
         lease: None,
         revision: 0,
     };
-    let Asked { mut job, target } = read(input, base, context.clock.pace())?;
-    if let Some(target) = target {
+    let input = RedriveInput::read(input, key)?;
+    let mut job = asked(&input, base, context.clock.pace());
+    if let Some(RedriveTarget { topic, event_subscription: Some(name) }) = input.target {
+        let target = SubscriptionKey { topic: topic.unwrap_or_else(|| key.topic.clone()), name };
         let (_, target) = subscriptions::existing(context, &target).await?;
         (job.to, job.to_uid, job.schema) = (target.key, target.uid, target.delivery_schema);
     }
@@ -109,59 +99,22 @@ pub(super) async fn start(context: &Context, key: &SubscriptionKey, input: &Valu
     Ok(Reply::created(document(&job)))
 }
 
-fn read(input: &Value, base: Job, pace: Pace) -> Result<Asked, Problems> {
-    let mut problems = Problems::default();
-    let read = Object::root(input, &mut problems).map(|mut root| {
-        let mut wanted = dead_letters::wanted_of(&mut root, &mut problems);
-        // What is written from now on may be what it sends itself.
-        let unsettled = pace.to_clock(SETTLED_AFTER).as_millis();
-        let settled = base.created_at.as_millis() - i64::try_from(unsettled).unwrap_or(i64::MAX);
-        let settled = Timestamp::from_millis(settled);
-        wanted.to = Some(wanted.to.map_or(settled, |to| to.min(settled)));
-        let target = target(&mut root, &base.subscription, &mut problems);
-        let pace = 1..=EVENTS_PER_SECOND_MAX;
-        let often = 1..=MAX_REDRIVES_MAX;
-        let job = Job {
-            wanted,
-            events_per_second: root.whole(
-                "eventsPerSecond",
-                pace,
-                EVENTS_PER_SECOND,
-                &mut problems,
-            ),
-            max_redrives: root.whole("maxRedrives", often, MAX_REDRIVES, &mut problems),
-            send_again: root.flag("sendAgain", &mut problems),
-            dry_run: root.flag("dryRun", &mut problems),
-            ..base
-        };
-        root.finish(&mut problems);
-        Asked { job, target }
-    });
-    problems.or(read)
-}
-
-/// `target`: another event subscription, of the same topic unless it names one.
-fn target(
-    root: &mut Object<'_>,
-    own: &SubscriptionKey,
-    problems: &mut Problems,
-) -> Option<SubscriptionKey> {
-    let mut target = root.object("target", problems)?;
-    let topic = target.text("topic", problems).unwrap_or(&own.topic).to_owned();
-    let what = "the name of an event subscription";
-    let path = target.path_of("eventSubscription");
-    let name = target.required("eventSubscription", what, problems);
-    let name = name.and_then(|name| text(name, &path, problems));
-    let named = name.map_or(Ok(()), subscription_resource::check_name);
-    for (checked, member) in
-        [(topic_resource::check_name(&topic), "topic"), (named, "eventSubscription")]
-    {
-        if let Err(problem) = checked {
-            problems.add(problem.code, target.path_of(member), problem.rule);
-        }
+/// Returns the job that a request asks for. `base` is one that asks for nothing.
+fn asked(input: &RedriveInput, base: Job, pace: Pace) -> Job {
+    // What is written from now on may be what it sends itself.
+    let unsettled = pace.to_clock(SETTLED_AFTER).as_millis();
+    let settled = base.created_at.as_millis() - i64::try_from(unsettled).unwrap_or(i64::MAX);
+    let settled = Timestamp::from_millis(settled);
+    let mut wanted = input.filter();
+    wanted.to = Some(wanted.to.map_or(settled, |to| to.min(settled)));
+    Job {
+        wanted,
+        events_per_second: input.events_per_second.unwrap_or(base.events_per_second),
+        max_redrives: input.max_redrives.unwrap_or(base.max_redrives),
+        send_again: input.send_again.unwrap_or(false),
+        dry_run: input.dry_run.unwrap_or(false),
+        ..base
     }
-    target.finish(problems);
-    Some(SubscriptionKey { topic, name: name?.to_owned() })
 }
 
 /// A job beside which no other one may run: two at once would each send what the other one has not sent
@@ -247,7 +200,7 @@ pub(super) async fn resume(
     id: &str,
     input: &Value,
 ) -> Answer {
-    let pace = pace(input)?;
+    let ResumeInput { events_per_second: pace } = ResumeInput::read(input)?;
     let jobs = context.redrives.jobs(key).await?;
     let resumed = change(context, key, id, |job| {
         if job.status == Status::Completed {
@@ -265,18 +218,6 @@ pub(super) async fn resume(
     give_way(context, &job).await?;
     tick(context, &job).await?;
     Ok(Reply::ok(document(&job)))
-}
-
-/// The pace that a request to go on asks for.
-fn pace(input: &Value) -> Result<Option<u32>, Problems> {
-    let mut problems = Problems::default();
-    let read = Object::root(input, &mut problems).map(|mut root| {
-        let range = 1..=EVENTS_PER_SECOND_MAX;
-        let given = root.whole("eventsPerSecond", range, 0, &mut problems);
-        root.finish(&mut problems);
-        (given > 0).then_some(given)
-    });
-    problems.or(read)
 }
 
 /// Changes a job, whoever else writes it meanwhile.

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use gridpost_api::{
-    document::{Object, Problems},
+    requests::ExplainInput,
     subscription::sample::{self, Of},
     trial::{Trial, trial},
 };
@@ -83,13 +83,10 @@ pub(super) async fn send(
 
 /// The one event of a request's document, as it came.
 fn given<'r>(document: &Value, event: Option<&'r RawValue>) -> Result<&'r str, Reply> {
-    let mut problems = Problems::default();
-    let given = Object::root(document, &mut problems).and_then(|mut root| {
-        let given = root.required("event", "an event as it would be published", &mut problems);
-        root.finish(&mut problems);
-        given.and(event)
-    });
-    Ok(problems.or(given)?.get())
+    ExplainInput::check(document)?;
+    event
+        .map(RawValue::get)
+        .ok_or_else(|| Reply::error(400, "InvalidRequest", "There is no event."))
 }
 
 /// What a publish would answer.
@@ -103,11 +100,10 @@ pub(super) async fn test(
     document: &Value,
     events: Option<&RawValue>,
 ) -> Answer {
-    let sample = sample::read(document)?;
-    let (topic, filter) = match sample.of {
+    let (topic, filter) = match sample::read(document)? {
         Of::Document(filter) => (topics::existing(context, topic).await?, filter),
         Of::Named(name) => {
-            let key = SubscriptionKey { topic: topic.to_owned(), name: name.to_owned() };
+            let key = SubscriptionKey { topic: topic.to_owned(), name };
             let (topic, subscription) = subscriptions::existing(context, &key).await?;
             (topic, subscription.filter)
         }

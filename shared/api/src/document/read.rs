@@ -341,7 +341,7 @@ fn read_whole(
 }
 
 /// Reads a boolean. Microsoft's own samples write it as a string, too, in any case.
-pub(super) fn flag(value: &Value) -> Option<bool> {
+pub(crate) fn flag(value: &Value) -> Option<bool> {
     match value {
         Value::Bool(flag) => Some(*flag),
         Value::String(text) if text.eq_ignore_ascii_case("true") => Some(true),

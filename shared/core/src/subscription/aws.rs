@@ -6,7 +6,19 @@ use super::Batching;
 use crate::endpoint::arn::Arn;
 
 /// Which kind of AWS resource an endpoint is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+)]
 pub enum ResourceKind {
     /// A Lambda function, for Azure's function.
     LambdaFunction,
@@ -63,7 +75,7 @@ impl ResourceKind {
     }
 
     pub fn name(self) -> &'static str {
-        crate::text::name_of(&Self::ALL, self)
+        self.into()
     }
 
     pub fn rules(self) -> &'static KindRules {

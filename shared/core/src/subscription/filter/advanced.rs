@@ -31,7 +31,9 @@ pub struct AdvancedFilter {
 
 /// A condition on a value. Several values of one operator are alternatives; with `Not`, none may
 /// hold.
-#[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames, Serialize, Deserialize,
+)]
 #[serde(tag = "operatorType", content = "values")]
 pub enum Operator {
     /// Equal to one of the numbers.
