@@ -80,7 +80,7 @@ fn delivery_document(delivery: &Delivery) -> Value {
     document
 }
 
-fn first_state(delivery: &Delivery, standing: DeliveryStatus) -> DeliveryState {
+fn first_state(delivery: &Delivery, status: DeliveryStatus) -> DeliveryState {
     DeliveryState {
         id: delivery.id,
         subscription: delivery.subscription.clone(),
@@ -90,7 +90,7 @@ fn first_state(delivery: &Delivery, standing: DeliveryStatus) -> DeliveryState {
         events: u32::try_from(delivery.event_count()).unwrap_or(u32::MAX),
         done: delivery.done.clone(),
         attempts: delivery.attempts.clone(),
-        standing,
+        status,
         past: Vec::new(),
         receipt: None,
         copies_until: None,

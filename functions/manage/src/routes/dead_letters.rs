@@ -13,7 +13,7 @@ use gridpost_api::{
 use gridpost_core::{
     delivery::{
         dead_letter::{folder_path, position::Position},
-        redrive::{Found, Job, RedriveFilter, Status},
+        redrive::{Found, Job, RedriveFilter, JobStatus},
     },
     error::chain,
     subscription::SubscriptionKey,
@@ -290,7 +290,7 @@ pub(super) async fn purge(
     let input = PurgeDeadLettersInput::read(input)?;
     let (wanted, redriven) = (input.filter(), input.redriven);
     let choice = Choice::of(context, key, wanted, redriven).await?;
-    if let Some(job) = choice.jobs.iter().find(|job| job.status == Status::Running) {
+    if let Some(job) = choice.jobs.iter().find(|job| job.status == JobStatus::Running) {
         let message = format!("The redrive {} of '{key}' is running. Cancel it or wait.", job.id);
         return Err(Reply::conflict("redrive", message));
     }

@@ -54,7 +54,7 @@ pub(super) async fn show(context: &Context, key: &SubscriptionKey, id: Uuid) -> 
     let health = context.healths.load(key, subscription.endpoint_uid()).await?;
     let mut document = document(&state);
     document["attempts"] = attempts(&state);
-    if let DeliveryStatus::Waiting { due } = state.standing {
+    if let DeliveryStatus::Waiting { due } = state.status {
         document["next"] = next(&state, &subscription, &health, due, context.clock.now());
     }
     Ok(Reply::ok(document))
@@ -167,19 +167,19 @@ fn document(state: &DeliveryState) -> Value {
     if let Some(status) = attempts.last_status {
         set("lastHttpStatusCode", json!(status));
     }
-    match state.standing {
+    match state.status {
         DeliveryStatus::Waiting { due } => {
-            set("standing", json!("Waiting"));
+            set("status", json!("Waiting"));
             set("due", json!(due.to_iso_8601()));
         }
         DeliveryStatus::Ending { reason, at } => {
-            set("standing", json!("Ending"));
+            set("status", json!("Ending"));
             set("reason", json!(reason.to_string()));
             set("endedAt", json!(at.to_iso_8601()));
         }
         // The index had not heard of its end when it was asked.
-        DeliveryStatus::Ended => set("standing", json!("Ended")),
-        DeliveryStatus::Delivered => set("standing", json!("Delivered")),
+        DeliveryStatus::Ended => set("status", json!("Ended")),
+        DeliveryStatus::Delivered => set("status", json!("Delivered")),
     }
     document
 }

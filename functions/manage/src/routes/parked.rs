@@ -224,8 +224,8 @@ async fn handle(context: &Context, one: One, action: Action) -> Value {
         return json!({"id": id, "result": "Refused", "message": message});
     }
     match carry_out(context, &one, action).await {
-        Ok(standing) => {
-            let (result, why) = result_of(action, standing);
+        Ok(status) => {
+            let (result, why) = result_of(action, status);
             tracing::info!(
                 delivery.id = %id,
                 subscription = %one.parked.group,
@@ -247,9 +247,9 @@ async fn handle(context: &Context, one: One, action: Action) -> Value {
 }
 
 /// What became of a delivery that stands so now, and why it is not what was asked for.
-fn result_of(action: Action, standing: DeliveryStatus) -> (&'static str, Option<String>) {
+fn result_of(action: Action, status: DeliveryStatus) -> (&'static str, Option<String>) {
     use DeliveryStatus::{Delivered, Ended, Ending};
-    match (action, standing) {
+    match (action, status) {
         (Action::Release, _) => ("Released", None),
         (Action::Cancel, Delivered) => {
             let why = "its events were delivered before";
@@ -280,17 +280,17 @@ async fn carry_out(
         Action::Release => DeliveryStatus::Waiting { due: now },
         Action::Cancel => DeliveryStatus::Ending { reason: EndReason::CanceledByOperator, at: now },
     };
-    let (body, standing) = match &one.delivery {
+    let (body, status) = match &one.delivery {
         Ok(delivery) => {
-            let standing = stand(context, delivery, wanted).await?;
-            (delivery.due_at(now).encode(), standing)
+            let status = stand(context, delivery, wanted).await?;
+            (delivery.due_at(now).encode(), status)
         }
         Err(_) => (one.parked.body.clone(), wanted),
     };
     let outgoing = Outgoing { body, group: one.parked.group.clone(), delay_s: delay_s(context) };
     send_back(context, super::retry_queue(context, &one.parked)?, outgoing).await?;
     context.parking.remove(&one.parked).await?;
-    Ok(standing)
+    Ok(status)
 }
 
 /// Writes where a waiting delivery stands. One that has ended, or is about to, stays so. One without
@@ -299,21 +299,21 @@ async fn carry_out(
 async fn stand(
     context: &Context,
     delivery: &Delivery,
-    standing: DeliveryStatus,
+    status: DeliveryStatus,
 ) -> Result<DeliveryStatus, PortError> {
     for _ in 0..TRIES_MAX {
         let next = match context.states.load(delivery.id).await? {
-            Some(state) if matches!(state.standing, DeliveryStatus::Waiting { .. }) => {
-                DeliveryState { standing, ..state }
+            Some(state) if matches!(state.status, DeliveryStatus::Waiting { .. }) => {
+                DeliveryState { status, ..state }
             }
-            None if !matches!(standing, DeliveryStatus::Waiting { .. }) => {
-                super::first_state(delivery, standing)
+            None if !matches!(status, DeliveryStatus::Waiting { .. }) => {
+                super::first_state(delivery, status)
             }
-            Some(state) => return Ok(state.standing),
-            None => return Ok(standing),
+            Some(state) => return Ok(state.status),
+            None => return Ok(status),
         };
         if context.states.save(&next).await? == Saved::Written {
-            return Ok(standing);
+            return Ok(status);
         }
         context.back_off().await;
     }

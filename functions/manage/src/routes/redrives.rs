@@ -11,7 +11,7 @@ use gridpost_core::{
     delivery::{
         parking,
         queue::Queue,
-        redrive::{Counts, Job, Phase, RedriveMessage, Status},
+        redrive::{Counts, Job, JobPhase, RedriveMessage, JobStatus},
     },
     subscription::SubscriptionKey,
     time::{Pace, Timestamp},
@@ -62,8 +62,8 @@ pub(super) async fn start(context: &Context, key: &SubscriptionKey, input: &Valu
         dry_run: false,
         created_at: now,
         updated_at: now,
-        status: Status::Running,
-        phase: Phase::Counting,
+        status: JobStatus::Running,
+        phase: JobPhase::Counting,
         next: None,
         counts: Counts::default(),
         unread: Vec::new(),
@@ -120,7 +120,7 @@ fn asked(input: &RedriveInput, base: Job, pace: Pace) -> Job {
 /// A job beside which no other one may run: two at once would each send what the other one has not sent
 /// yet.
 fn in_the_way(jobs: &[Job], but: Option<Uuid>) -> Option<&Job> {
-    jobs.iter().find(|job| job.status == Status::Running && !job.dry_run && Some(job.id) != but)
+    jobs.iter().find(|job| job.status == JobStatus::Running && !job.dry_run && Some(job.id) != but)
 }
 
 fn refusal(running: &Job) -> Reply {
@@ -184,8 +184,8 @@ pub(super) async fn get(context: &Context, key: &SubscriptionKey, id: &str) -> A
 /// Stops a job. What it is sending at this moment is sent.
 pub(super) async fn cancel(context: &Context, key: &SubscriptionKey, id: &str) -> Answer {
     let canceled = change(context, key, id, |job| {
-        if job.status == Status::Running {
-            job.status = Status::Canceled;
+        if job.status == JobStatus::Running {
+            job.status = JobStatus::Canceled;
         }
         Ok(())
     });
@@ -203,14 +203,14 @@ pub(super) async fn resume(
     let ResumeInput { events_per_second: pace } = ResumeInput::read(input)?;
     let jobs = context.redrives.jobs(key).await?;
     let resumed = change(context, key, id, |job| {
-        if job.status == Status::Completed {
+        if job.status == JobStatus::Completed {
             let message = format!("The redrive {} has come to its end. Begin another one.", job.id);
             return Err(Reply::conflict("status", message));
         }
         if let Some(running) = in_the_way(&jobs, Some(job.id)).filter(|_| !job.dry_run) {
             return Err(refusal(running));
         }
-        (job.status, job.problem) = (Status::Running, None);
+        (job.status, job.problem) = (JobStatus::Running, None);
         job.events_per_second = pace.unwrap_or(job.events_per_second);
         Ok(())
     });
@@ -273,8 +273,8 @@ fn document(job: &Job) -> Value {
         "createdTime": job.created_at.to_iso_8601(),
         "updatedTime": job.updated_at.to_iso_8601(),
         // While it counts, these are what it will send.
-        "counted": if job.phase == Phase::Counting { sent } else { job.total.unwrap_or(sent) },
-        "redriven": if job.phase == Phase::Sending { sent } else { 0 },
+        "counted": if job.phase == JobPhase::Counting { sent } else { job.total.unwrap_or(sent) },
+        "redriven": if job.phase == JobPhase::Sending { sent } else { 0 },
         "leftOut": {
             "redrivenTooOften": redriven_too_often,
             "sentBefore": sent_before,

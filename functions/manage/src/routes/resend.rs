@@ -34,14 +34,14 @@ pub(super) async fn resend(context: &Context, key: &SubscriptionKey, id: Uuid) -
     pauses::refuse_paused(context, &subscription)?;
     for _ in 0..TRIES_MAX {
         let state = deliveries::existing(context, &subscription, id).await?;
-        let DeliveryStatus::Waiting { due } = state.standing else {
+        let DeliveryStatus::Waiting { due } = state.status else {
             return Err(Reply::not_waiting(id));
         };
         let now = context.clock.now();
         // Asked for once more, it is still held until it was due at first.
         let was_due = state.resend.map_or(due, |resend| resend.was_due);
         let next = DeliveryState {
-            standing: DeliveryStatus::Waiting { due: now },
+            status: DeliveryStatus::Waiting { due: now },
             resend: Some(Resend { at: now, was_due }),
             ..state
         };

@@ -62,7 +62,7 @@ async fn a_health_says_why_and_until_when() {
         events: 1,
         done: Default::default(),
         attempts: Attempts::default(),
-        standing: DeliveryStatus::Waiting { due: NOW },
+        status: DeliveryStatus::Waiting { due: NOW },
         past: Vec::new(),
         receipt: None,
         copies_until: None,

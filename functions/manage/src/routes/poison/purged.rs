@@ -34,7 +34,7 @@ pub(super) async fn purge_one(context: &Context, message: &Poisoned) -> Result<V
         Content::Delivery(delivery) => context.states.load(delivery.id).await?,
         _ => None,
     };
-    let status = state.as_ref().map(|state| state.standing);
+    let status = state.as_ref().map(|state| state.status);
     if let Some(DeliveryStatus::Ending { reason, .. }) = status {
         return Ok(json!({"result": "Refused", "isRemoved": false, "message": ending(reason)}));
     }
