@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::schema::Time;
+use crate::schema::{List, Time};
+
+/// A page of dead letters.
+pub type DeadLetterList = List<DeadLetter>;
 
 /// A dead letter, without its event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]

@@ -13,7 +13,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::schema::{Time, names};
+use crate::schema::{List, Time, names};
+
+/// A page of deliveries.
+pub type DeliveryList = List<Delivery>;
 
 /// Events that go out together, after at least one attempt, or a probation, that did not deliver them.
 #[serde_with::skip_serializing_none]

@@ -6,9 +6,12 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::{
-    schema::Time,
+    schema::{List, Time},
     subscription::{AwaitedValidation, Pause},
 };
+
+/// A page of healths.
+pub type HealthList = List<NamedHealth>;
 
 /// An event subscription's name, and what is known of its endpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]

@@ -5,7 +5,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::schema::{Time, names};
+use crate::schema::{List, Time, names};
+
+/// A page of redrive jobs.
+pub type RedriveList = List<Redrive>;
 
 /// A job that sends dead letters again.
 #[serde_with::skip_serializing_none]

@@ -4,7 +4,16 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::{delivery::WaitingDelivery, schema::Time};
+use crate::{
+    delivery::WaitingDelivery,
+    schema::{List, Time},
+};
+
+/// A page of parked deliveries.
+pub type ParkedList = List<Parked>;
+
+/// What became of a page of parked deliveries.
+pub type ParkedHandledList = List<ParkedHandled>;
 
 /// A message of the poison queue, without what it carries.
 #[serde_with::skip_serializing_none]

@@ -5,19 +5,21 @@ use std::time::Duration;
 
 use gridpost_api::{
     document::quoted,
+    error::ErrorCode,
+    redrive::Redrive,
     requests::{RedriveInput, RedriveTarget, ResumeInput},
 };
 use gridpost_core::{
     delivery::{
         parking,
         queue::Queue,
-        redrive::{Counts, Job, JobPhase, RedriveMessage, JobStatus},
+        redrive::{Counts, Job, JobPhase, JobStatus, RedriveMessage},
     },
     subscription::SubscriptionKey,
     time::{Pace, Timestamp},
 };
 use gridpost_ports::{Outgoing, PortError, Saved};
-use serde_json::{Value, json};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::{Answer, dead_letters, send_back, subscriptions};
@@ -96,7 +98,7 @@ pub(super) async fn start(context: &Context, key: &SubscriptionKey, input: &Valu
     give_way(context, &job).await?;
     tick(context, &job).await?;
     tracing::info!(subscription = %key, redrive = %job.id, to = %job.to, "redrive begun");
-    Ok(Reply::created(document(&job)))
+    Ok(Reply::created(Redrive::from(&job)))
 }
 
 /// Returns the job that a request asks for. `base` is one that asks for nothing.
@@ -160,7 +162,7 @@ pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) 
     let after = page.after.as_deref().and_then(place_of);
     let rest = jobs.iter().filter(|job| after.is_none_or(|after| (job.created_at, job.id) < after));
     let rest: Vec<_> = rest.take(page.most() + 1).map(|job| (token_of(job), job)).collect();
-    let found = rest.iter().map(|(token, job)| (token.as_str(), document(job))).collect();
+    let found = rest.iter().map(|(token, job)| (token.as_str(), Redrive::from(*job))).collect();
     let SubscriptionKey { topic, name } = key;
     let base = &context.settings.manage_url;
     let url = format!("{base}/topics/{topic}/eventSubscriptions/{name}/redrives");
@@ -178,7 +180,7 @@ fn place_of(token: &str) -> Option<(Timestamp, Uuid)> {
 }
 
 pub(super) async fn get(context: &Context, key: &SubscriptionKey, id: &str) -> Answer {
-    Ok(Reply::ok(document(&existing(context, key, id).await?)))
+    Ok(Reply::ok(Redrive::from(&existing(context, key, id).await?)))
 }
 
 /// Stops a job. What it is sending at this moment is sent.
@@ -189,7 +191,7 @@ pub(super) async fn cancel(context: &Context, key: &SubscriptionKey, id: &str) -
         }
         Ok(())
     });
-    Ok(Reply::ok(document(&canceled.await?)))
+    Ok(Reply::ok(Redrive::from(&canceled.await?)))
 }
 
 /// Has a job go on where it is, at another pace if that is asked for. All else of it stays: what it has
@@ -217,7 +219,7 @@ pub(super) async fn resume(
     let job = resumed.await?;
     give_way(context, &job).await?;
     tick(context, &job).await?;
-    Ok(Reply::ok(document(&job)))
+    Ok(Reply::ok(Redrive::from(&job)))
 }
 
 /// Changes a job, whoever else writes it meanwhile.
@@ -240,7 +242,11 @@ async fn change(
         }
         context.back_off().await;
     }
-    Err(Reply::error(409, "Conflict", "The redrive kept being written by others. Try again."))
+    Err(Reply::error(
+        409,
+        ErrorCode::Conflict,
+        "The redrive kept being written by others. Try again.",
+    ))
 }
 
 async fn existing(context: &Context, key: &SubscriptionKey, id: &str) -> Result<Job, Reply> {
@@ -254,44 +260,5 @@ async fn existing(context: &Context, key: &SubscriptionKey, id: &str) -> Result<
     }
     subscriptions::existing(context, key).await?;
     let message = format!("'{key}' has no redrive {parsed}.");
-    Err(Reply::error(404, "ResourceNotFound", message))
-}
-
-fn document(job: &Job) -> Value {
-    let Counts { sent, redriven_too_often, sent_before, other_schema, unreadable } = job.counts;
-    let mut document = json!({
-        "id": job.id,
-        "topic": job.subscription.topic,
-        "eventSubscription": job.subscription.name,
-        "target": {"topic": job.to.topic, "eventSubscription": job.to.name},
-        "status": format!("{:?}", job.status),
-        "phase": format!("{:?}", job.phase),
-        "dryRun": job.dry_run,
-        "sendAgain": job.send_again,
-        "eventsPerSecond": job.events_per_second,
-        "maxRedrives": job.max_redrives,
-        "createdTime": job.created_at.to_iso_8601(),
-        "updatedTime": job.updated_at.to_iso_8601(),
-        // While it counts, these are what it will send.
-        "counted": if job.phase == JobPhase::Counting { sent } else { job.total.unwrap_or(sent) },
-        "redriven": if job.phase == JobPhase::Sending { sent } else { 0 },
-        "leftOut": {
-            "redrivenTooOften": redriven_too_often,
-            "sentBefore": sent_before,
-            "otherSchema": other_schema,
-            "unreadable": unreadable,
-        },
-    });
-    let mut set = |name: &str, value: Option<String>| {
-        if let Some(value) = value {
-            document[name] = json!(value);
-        }
-    };
-    set("from", job.wanted.from.map(|at| at.to_iso_8601()));
-    set("to", job.wanted.to.map(|at| at.to_iso_8601()));
-    set("reason", job.wanted.reason.clone());
-    set("eventType", job.wanted.event_type.clone());
-    set("eventId", job.wanted.event_id.clone());
-    set("problem", job.problem.clone());
-    document
+    Err(Reply::error(404, ErrorCode::ResourceNotFound, message))
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use gridpost_core::{
     delivery::{
         queue::Queue,
-        redrive::{Job, JobPhase, RedriveMessage, JobStatus},
+        redrive::{Job, JobPhase, JobStatus, RedriveMessage},
     },
     time::Timestamp,
 };
@@ -169,7 +169,8 @@ async fn a_job_is_stopped_and_goes_on() {
     }
     let job = only_job(&world);
     assert_eq!(job.events_per_second, 7);
-    let over = Job { status: JobStatus::Completed, phase: JobPhase::Sending, total: Some(5), ..job };
+    let over =
+        Job { status: JobStatus::Completed, phase: JobPhase::Sending, total: Some(5), ..job };
     world.letters.tables.with_redrives(|jobs| jobs.insert(over.id, over));
     let resumed = world.call(&format!("{one}/resume")).await;
     assert_eq!((resumed.status, code(&resumed)), (409, "Conflict"));
