@@ -22,6 +22,7 @@ pub(crate) use read::{flag, read_at};
 
 /// The kind of rule that a member breaks. Its name is the `code` of an error's detail.
 #[derive(strum::Display, Clone, Copy, Debug, PartialEq, Eq, ToSchema)]
+#[schema(as = ProblemCode)]
 pub enum Code {
     UnknownMember,
     /// Event Grid has the member or value; this deployment does not support it yet.

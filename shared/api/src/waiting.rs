@@ -13,7 +13,7 @@ use crate::{
 pub type ParkedList = List<Parked>;
 
 /// What became of a page of parked deliveries.
-pub type ParkedHandledList = List<ParkedHandled>;
+pub type HandledDeliveryList = List<HandledDelivery>;
 
 /// A message of the poison queue, without what it carries.
 #[serde_with::skip_serializing_none]
@@ -152,7 +152,7 @@ pub struct UnreadableDelivery {
 /// What became of a parked delivery.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct ParkedHandled {
+pub struct HandledDelivery {
     pub id: Uuid,
     /// AlreadyDelivered, AlreadyEnded: a cancellation came too late; what was parked is removed.
     pub result: ParkedResult,

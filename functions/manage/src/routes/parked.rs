@@ -10,7 +10,7 @@ use gridpost_api::{
     delivery::WaitingDelivery,
     requests::ParkedInput,
     schema::List,
-    waiting::{self, ParkedDelivery, ParkedHandled, ParkedResult, UnreadableDelivery},
+    waiting::{self, HandledDelivery, ParkedDelivery, ParkedResult, UnreadableDelivery},
 };
 use gridpost_core::{
     delivery::{
@@ -220,14 +220,14 @@ fn place_of(text: &str) -> Option<ParkedCursor> {
     fits.then(|| ParkedCursor { partition: partition.to_owned(), sort: sort.to_owned() })
 }
 
-async fn handle(context: &Context, one: One, action: Action) -> ParkedHandled {
+async fn handle(context: &Context, one: One, action: Action) -> HandledDelivery {
     let id = one.parked.id;
     if let (Action::Cancel, Err(problem)) = (action, &one.delivery) {
         let message = format!(
             "it can't be read ({problem}), so nothing says where its dead letter would go; release \
              it, and dispatch moves it to the poison queue"
         );
-        return ParkedHandled { id, result: ParkedResult::Refused, message: Some(message) };
+        return HandledDelivery { id, result: ParkedResult::Refused, message: Some(message) };
     }
     match carry_out(context, &one, action).await {
         Ok(status) => {
@@ -238,12 +238,12 @@ async fn handle(context: &Context, one: One, action: Action) -> ParkedHandled {
                 %result,
                 "a parked delivery was sent to its retry queue",
             );
-            ParkedHandled { id, result, message }
+            HandledDelivery { id, result, message }
         }
         Err(error) => {
             tracing::warn!(delivery.id = %id, error = %chain(&error), "{action:?} failed");
             let message = Some(format!("{} failed. Try again.", error.call));
-            ParkedHandled { id, result: ParkedResult::Failed, message }
+            HandledDelivery { id, result: ParkedResult::Failed, message }
         }
     }
 }

@@ -6,10 +6,14 @@ use std::{
     env, fs,
 };
 
+use gridpost_api::error::Error;
 use jsonschema::Validator;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use utoipa::openapi::{PathItem, RefOr};
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{PathItem, RefOr},
+};
 
 use super::{S1, S1_GET, World, body, code, webhook};
 use crate::{Reply, routes};
@@ -126,17 +130,19 @@ fn generated() -> String {
 /// are written by hand.
 fn schemas(written: &Value, by_hand: Value) -> Value {
     let mut all: BTreeMap<String, Value> = serde_json::from_value(by_hand).expect("schemas");
-    let of_types = routes::document().components.as_ref().expect("components").schemas.iter();
+    let collected = &routes::document().components.as_ref().expect("components").schemas;
+    let mut of_types = vec![(Error::name().into_owned(), Error::schema())];
+    Error::schemas(&mut of_types);
+    of_types.extend(collected.clone());
     // One that only refers to itself stands for one that is written by hand.
-    let of_types = of_types.filter(|(_, schema)| matches!(schema, RefOr::T(_)));
-    let of_types: BTreeMap<_, _> =
-        of_types.map(|(name, schema)| (name.clone(), json!(schema))).collect();
-    all.extend(of_types.clone());
+    of_types.retain(|(_, schema)| matches!(schema, RefOr::T(_)));
+    all.extend(of_types.iter().map(|(name, schema)| (name.clone(), json!(schema))));
     let asked: Vec<_> = written[0].as_object().expect("paths").values().flat_map(bodies).collect();
     let asked = in_reach(&json!(asked), &all);
-    for name in of_types.into_keys().filter(|name| !asked.contains(name)) {
+    for name in of_types.into_iter().map(|(name, _)| name).filter(|name| !asked.contains(name)) {
         leave_out_null(all.get_mut(&name).expect("its schema"));
     }
+    all.values_mut().for_each(join_lines);
     let used = in_reach(written, &all);
     all.retain(|name, _| used.contains(name));
     json!(all)
@@ -164,19 +170,30 @@ fn in_reach(part: &Value, schemas: &BTreeMap<String, Value>) -> BTreeSet<String>
 
 /// Has optional members without null: utoipa gives it to each, and answers leave out what is not there.
 fn leave_out_null(schema: &mut Value) {
-    let required = schema["required"].as_array().cloned().unwrap_or_default();
-    for (name, member) in schema["properties"].as_object_mut().into_iter().flatten() {
-        if required.contains(&json!(name)) {
-            continue;
-        }
-        if let Some([one, _]) = member["type"].as_array().map(Vec::as_slice) {
+    let required = schema.get("required").cloned().unwrap_or_default();
+    let required =
+        |name: &String| required.as_array().is_some_and(|all| all.contains(&json!(name)));
+    let members = schema.get_mut("properties").and_then(Value::as_object_mut);
+    for (_, member) in members.into_iter().flatten().filter(|(name, _)| !required(name)) {
+        if let Some([one, _]) = member.get("type").and_then(Value::as_array).map(Vec::as_slice) {
             member["type"] = one.clone();
         }
-        if let Some([_, one]) = member["oneOf"].as_array().map(Vec::as_slice) {
+        if let Some([one, _]) = member.get("oneOf").and_then(Value::as_array).map(Vec::as_slice) {
             *member = one.clone();
         }
     }
-    schema["allOf"].as_array_mut().into_iter().flatten().for_each(leave_out_null);
+    let parts = schema.get_mut("allOf").and_then(Value::as_array_mut);
+    parts.into_iter().flatten().for_each(leave_out_null);
+}
+
+/// Has descriptions in one line: doc comments are broken into several.
+fn join_lines(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => members.values_mut().for_each(join_lines),
+        Value::Array(elements) => elements.iter_mut().for_each(join_lines),
+        Value::String(text) => *text = text.replace('\n', " "),
+        _ => {}
+    }
 }
 
 /// The targets of all references in a part of the document.
@@ -437,8 +454,8 @@ async fn what_waits_has_the_form_that_it_says() {
         ("POST /poison:purge", Some(("PurgeInput", &all)), "Handled"),
         ("GET /parked", None, "ParkedList"),
         ("GET /parked?$top=1", None, "ParkedList"),
-        ("POST /parked:release", Some(("ParkedInput", &topic)), "ParkedHandledList"),
-        ("POST /parked:cancel", Some(("ParkedInput", &all)), "ParkedHandledList"),
+        ("POST /parked:release", Some(("ParkedInput", &topic)), "HandledDeliveryList"),
+        ("POST /parked:cancel", Some(("ParkedInput", &all)), "HandledDeliveryList"),
     ];
     for (line, sent, answered) in table {
         if let Some((name, document)) = sent {
@@ -542,9 +559,7 @@ async fn errors_have_the_form_that_it_says() {
     world.fails_after(Some(0));
     note(world.call("GET /topics/demo").await);
     note(Reply::validation_over());
-    let named = document()["components"]["schemas"]["Error"]["properties"]["error"]["properties"]
-        ["code"]["enum"]
-        .clone();
+    let named = document()["components"]["schemas"]["ErrorCode"]["enum"].clone();
     let named: BTreeSet<String> = serde_json::from_value(named).expect("names");
     assert_eq!(seen, named, "codes that the document lists, and codes that are answered");
 }

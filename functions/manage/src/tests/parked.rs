@@ -159,7 +159,7 @@ async fn a_canceled_delivery_is_to_end() {
     let choice = json!({"topic": "demo", "eventSubscription": "s-1"});
     let canceled = all(&world, "POST /parked:cancel?$top=3", Some(&choice)).await;
     assert_eq!(canceled.len(), 4);
-    super::openapi::assert_valid("ParkedHandled", &json!({"value": canceled}));
+    super::openapi::assert_valid("HandledDeliveryList", &json!({"value": canceled}));
     let told = |id: u128| {
         let one = canceled.iter().find(|one| one["id"] == json!(Uuid::from_u128(id)));
         let one = one.expect("there");

@@ -118,7 +118,7 @@ async fn poison_is_listed_with_where_it_came_from_and_without_what_it_carries() 
             "resendTo": "dead-letter",
         },
         {
-            "id": "m-3", "kind": "Unreadable", "movedBy": null, "fromQueue": null,
+            "id": "m-3", "kind": "Unreadable",
             "problem": "the message is not a delivery: expected value at line 1 column 1",
         },
         {
