@@ -10,6 +10,7 @@ use gridpost_core::{
     retry::DelayReason,
 };
 use serde::{Deserialize, Serialize};
+use strum::Display;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -47,7 +48,7 @@ pub struct Delivery {
 }
 
 /// The status of a delivery that has failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, Serialize, Deserialize, ToSchema)]
 pub enum DeliveryStatus {
     Waiting,
     Ending,
@@ -144,7 +145,7 @@ pub struct NextAttempt {
 }
 
 /// Why an attempt is made when it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, Serialize, Deserialize, ToSchema)]
 pub enum AttemptReason {
     Schedule,
     LeastWait,
@@ -201,7 +202,7 @@ pub struct Resent {
 }
 
 /// How far a request for an attempt came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, Serialize, Deserialize, ToSchema)]
 pub enum ResendResult {
     Sent,
     Requested,

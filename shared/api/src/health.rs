@@ -2,6 +2,7 @@
 
 use gridpost_core::retry::health::{Condition, Effect};
 use serde::{Deserialize, Serialize};
+use strum::Display;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -57,7 +58,7 @@ pub struct Health {
 }
 
 /// The state of an endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, Serialize, Deserialize, ToSchema)]
 pub enum EndpointState {
     Healthy,
     Recovering,
@@ -78,7 +79,7 @@ impl From<Condition> for EndpointState {
 }
 
 /// What becomes of new events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, Serialize, Deserialize, ToSchema)]
 pub enum NewEvents {
     Attempted,
     Waits,

@@ -24,6 +24,7 @@ use gridpost_core::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use strum::Display;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -101,7 +102,7 @@ pub struct ExplainedSubscription {
 }
 
 /// Whether an event subscription gets events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, Serialize, Deserialize, ToSchema)]
 pub enum SubscriptionState {
     Active,
     Expired,

@@ -1,6 +1,7 @@
 //! What waits for an operator, as documents: poison messages and parked deliveries.
 
 use serde::{Deserialize, Serialize};
+use strum::Display;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -43,7 +44,7 @@ pub struct PoisonMessage {
 }
 
 /// What a message carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, Serialize, Deserialize, ToSchema)]
 pub enum PoisonKind {
     Delivery,
     EndedDelivery,
@@ -52,7 +53,7 @@ pub enum PoisonKind {
 }
 
 /// What has moved a message into the poison queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, Serialize, Deserialize, ToSchema)]
 pub enum MovedBy {
     #[serde(rename = "SQS")]
     #[strum(serialize = "SQS")]
@@ -107,7 +108,7 @@ pub struct HandledMessage {
 }
 
 /// The result of handling a message of the poison queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, Serialize, Deserialize, ToSchema)]
 pub enum HandledResult {
     Resent,
     Purged,
@@ -160,7 +161,7 @@ pub struct HandledDelivery {
 }
 
 /// The result of releasing or canceling a parked delivery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, Serialize, Deserialize, ToSchema)]
 pub enum ParkedResult {
     Released,
     Canceled,
