@@ -11,7 +11,7 @@ use gridpost_core::{
     delivery::{
         Delivery, claim, parking,
         queue::{POISON_RECEIVES, Queue},
-        redrive::{Job, Lease, JobPhase, RedriveMessage, JobStatus, Verdict},
+        redrive::{Job, JobPhase, JobStatus, Lease, RedriveMessage, Verdict},
     },
     error::chain,
     metric::{self, of},

@@ -16,7 +16,7 @@ pub mod tables;
 use gridpost_core::{
     delivery::{
         parking::Parked,
-        redrive::{Counts, Job, JobPhase, RedriveFilter, JobStatus},
+        redrive::{Counts, Job, JobPhase, JobStatus, RedriveFilter},
         state::{DeliveryState, DeliveryStatus},
     },
     event::DeliverySchema,
