@@ -6,9 +6,18 @@ use std::{
     env, fs,
 };
 
-use gridpost_api::error::Error;
+use gridpost_api::{
+    dead_letter::{DeadLetterCount, DeadLetterList, DeadLetterShown, DeadLettersPurged},
+    delivery::{DeliveryCount, DeliveryList, DeliveryShown},
+    error::Error,
+    health::{Health, HealthList},
+    redrive::{Redrive, RedriveList},
+    subscription::{DeliveryAttributes, PauseStanding, SigningSecrets},
+    trial::{Explained, TestEventSent, TestResult},
+    waiting::{Handled, HandledDeliveryList, ParkedList, PoisonList, PoisonShown},
+};
 use jsonschema::Validator;
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use utoipa::{
     PartialSchema, ToSchema,
@@ -72,6 +81,42 @@ fn schema(name: &str) -> Validator {
 pub(super) fn assert_valid(name: &str, value: &Value) {
     let errors: Vec<_> = schema(name).iter_errors(value).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{name}: {errors:?} in {value}");
+    let again = read_and_written(name, value);
+    assert!(again.is_none_or(|again| again == *value), "{name}: {value}");
+}
+
+/// What becomes of an answer that a client reads and writes.
+fn read_and_written(name: &str, value: &Value) -> Option<Value> {
+    fn of<T: Serialize + DeserializeOwned>(value: &Value) -> Value {
+        json!(T::deserialize(value).expect("the type of an answer"))
+    }
+    let of = match name {
+        "DeadLetterCount" => of::<DeadLetterCount>,
+        "DeadLetterList" => of::<DeadLetterList>,
+        "DeadLetterShown" => of::<DeadLetterShown>,
+        "DeadLettersPurged" => of::<DeadLettersPurged>,
+        "DeliveryAttributes" => of::<DeliveryAttributes>,
+        "DeliveryCount" => of::<DeliveryCount>,
+        "DeliveryList" => of::<DeliveryList>,
+        "DeliveryShown" => of::<DeliveryShown>,
+        "Error" => of::<Error>,
+        "Explained" => of::<Explained>,
+        "Handled" => of::<Handled>,
+        "HandledDeliveryList" => of::<HandledDeliveryList>,
+        "Health" => of::<Health>,
+        "NamedHealthList" => of::<HealthList>,
+        "ParkedList" => of::<ParkedList>,
+        "PauseStanding" => of::<PauseStanding>,
+        "PoisonList" => of::<PoisonList>,
+        "PoisonShown" => of::<PoisonShown>,
+        "Redrive" => of::<Redrive>,
+        "RedriveList" => of::<RedriveList>,
+        "SigningSecrets" => of::<SigningSecrets>,
+        "TestEventSent" => of::<TestEventSent>,
+        "TestResult" => of::<TestResult>,
+        _ => return None,
+    };
+    Some(of(value))
 }
 
 /// The document, its members in the order in which they are read.
