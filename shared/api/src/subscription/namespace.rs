@@ -82,15 +82,20 @@ fn rename_delivery(form: &mut Form) {
     const DELIVERY_AT: &str = "/properties/deliveryConfiguration";
     const PUSH_AT: &str = "/properties/deliveryConfiguration/push";
     let given = form.document().pointer(DELIVERY_AT).cloned().unwrap_or_default();
-    // What stands in the place of a destination, or belongs to another mode, is no problem of its own.
-    let is_queue =
-        given["deliveryMode"].as_str().is_some_and(|it| it.eq_ignore_ascii_case("Queue"));
-    if is_queue {
-        let rule = "is Queue, pull delivery, which is not supported; it must be 'Push' (default). A \
-                    destination of type SqsQueue lets receivers fetch events from a queue";
-        form.add(Code::NotSupportedYet, &format!("{DELIVERY_AT}/deliveryMode"), rule);
-        form.take("/properties", &[DELIVERY]);
+    let mode = &given["deliveryMode"];
+    if !mode.is_null() && !mode.as_str().is_some_and(|mode| mode.eq_ignore_ascii_case("Push")) {
+        // What belongs to another mode, or is missing for this one, is no problem of its own.
+        if let Some(members) = form.members(DELIVERY_AT) {
+            members.remove("queue");
+            members.insert("push".to_owned(), Value::Object(Map::new()));
+        }
         form.silence("/properties/destination");
+        let read: Option<DeliveryConfiguration> = form.take_as(DELIVERY_AT);
+        if read.is_some_and(|read| read.delivery_mode == Some(DeliveryMode::Queue)) {
+            let rule = "is Queue, pull delivery, which is not supported; it must be 'Push' (default). \
+                        A destination of type SqsQueue lets receivers fetch events from a queue";
+            form.add(Code::NotSupportedYet, &format!("{DELIVERY_AT}/deliveryMode"), rule);
+        }
         return;
     }
     form.refuse(DELIVERY_AT, &QUEUE);
