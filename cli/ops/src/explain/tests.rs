@@ -2,11 +2,7 @@ use super::*;
 use crate::testkit::FakeApi;
 
 fn arguments() -> Question {
-    Question {
-        id: "e-1".to_owned(),
-        topic: "orders".to_owned(),
-        since: TimeToLive { minutes: 1_440 },
-    }
+    Question { id: "e-1".to_owned(), topic: "orders".to_owned(), since: TimeSpan::minutes(1_440) }
 }
 
 fn line(whose: &str, delivery: &str, ids: &str) -> AttemptLine {
