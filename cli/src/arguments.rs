@@ -169,6 +169,11 @@ pub enum Command {
 
 #[cfg(test)]
 mod tests {
+    use std::{any::TypeId, collections::BTreeSet, num::NonZeroUsize, time::Duration};
+
+    use clap::error::ErrorKind;
+    use gridpost_ops::given::TimeSpan;
+
     use super::*;
 
     /// `purge --deployment staging` in a shell of production must not purge production.
@@ -241,6 +246,8 @@ mod tests {
             "topic keys orders --regenerate key1 --json",
             "cost --front-door function-url --events-per-publish 10 --json",
             "cost month --topics 10 --event-subscriptions 50 --events 1000000 --dashboard --json",
+            "cost month --events 1.5M --topics 1k",
+            "cost --sqs-ms 0.5 --endpoint-ms 1s",
             "cost month --hanging 1 --alarms all --kms-keys 2 --tracing",
             "doctor --plan plan.json --account-concurrency 10 --json",
             "doctor --plan plan.json --account",
@@ -290,6 +297,7 @@ mod tests {
             "schedule --profile basic --ttl 30m --max-attempts 10 --responses 500,408,200 --json",
             "schedule --topic demo --subscription s1 --responses 500,200",
             "schedule --responses 503 --retry-after 120",
+            "schedule --answer 503 --retry-after 2m --schedule 10,5m --probation Busy=1m",
             "schedule --endpoint resource --schedule 1,2,3 --status-rule 404=60 --jitter",
             "delivery list --topic demo --subscription s1 --outcome Busy --json",
             "delivery list",
@@ -306,6 +314,7 @@ mod tests {
             "tail --failed --name-prefix events --json",
             "audit",
             "audit --topic demo --subscription s1 --since 90m --wait 30 --json",
+            "audit --wait 1m",
             "audit --name-prefix events --manage-url https://a.execute-api.eu-north-1.amazonaws.com",
             "listen --port 9000 --answer 500,500,200 --delay 2s",
             "dead-letter list",
@@ -345,6 +354,7 @@ mod tests {
             "parked cancel --all",
             "prober --topic demo --rate 100 --for 30s --drain 1m --json",
             "rollout --step 10 --every 5 --dry-run --json",
+            "rollout --every 1.5h",
             "rollout --function dispatch --function ingest=7 --ignore-alarm dead-letters --unwatched",
             "rollout --revert --deployment prod",
             "deployment add prod --manage-url https://a --name-prefix events --aws-profile p",
@@ -384,6 +394,89 @@ mod tests {
                 assert!(parsed.is_ok(), "{line}: {}", parsed.expect_err("refused"));
             }
         }
+    }
+
+    /// Each flag of each command: the words that lead to the command, and the flag.
+    fn flags(command: &clap::Command, words: &str) -> Vec<(String, clap::Arg)> {
+        let own = command.get_arguments().filter(|flag| flag.get_long().is_some());
+        let mut all: Vec<_> = own.map(|flag| (words.to_owned(), flag.clone())).collect();
+        for command in command.get_subcommands() {
+            all.extend(flags(command, &format!("{words} {}", command.get_name())));
+        }
+        all
+    }
+
+    #[test]
+    fn each_time_and_each_count_is_read_by_the_one_reader() {
+        const NUMBERS: [TypeId; 8] = [
+            TypeId::of::<u8>(),
+            TypeId::of::<u16>(),
+            TypeId::of::<u32>(),
+            TypeId::of::<u64>(),
+            TypeId::of::<usize>(),
+            TypeId::of::<f64>(),
+            TypeId::of::<NonZeroUsize>(),
+            TypeId::of::<Duration>(),
+        ];
+        let (mut times, mut counts) = (0, 0);
+        for (words, flag) in flags(&Arguments::command(), "gridpost") {
+            let name = flag.get_long().unwrap_or_default();
+            let value = flag.get_value_names().unwrap_or_default().join("");
+            let is_time = ["TIME", "TIME,…"].contains(&value.as_str());
+            let kind = flag.get_value_parser().type_id();
+            assert!(is_time || kind != TypeId::of::<TimeSpan>(), "{words} --{name} {value}");
+            // Ports are no counts, and these two have fractions.
+            let is_other = ["port", "failing", "hanging"].contains(&name);
+            let is_count = NUMBERS.iter().any(|number| kind == *number) && !is_other && !is_time;
+            if !is_time && !is_count {
+                continue;
+            }
+            let refused = |given: &str| {
+                let line = format!("{words} --{name}={given}");
+                let told = Arguments::try_parse_from(line.split(' ')).expect_err(&line);
+                assert_eq!(told.kind(), ErrorKind::ValueValidation, "{line}: {told}");
+                told.to_string()
+            };
+            let (want, seen) = match is_time {
+                true => ("`10X` is no time: write 500ms, 2s, 10m, 24h or 7d", &mut times),
+                false => ("`10X` is no count: write 500, 10k or 2M", &mut counts),
+            };
+            *seen += 1;
+            let told = refused("10X");
+            assert!(told.contains(want), "{words} --{name}: {told}");
+            // What a bare number means is said in the help.
+            let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
+            if is_time && !help.contains("bare number") {
+                assert!(refused("10").contains("write 10s, 10m, 10h or 10d"), "{words} --{name}");
+            }
+        }
+        assert!(times > 15 && counts > 25, "{times} times, {counts} counts");
+    }
+
+    #[test]
+    fn one_thing_has_one_name_and_shows_the_other() {
+        let names = [
+            ("subscription", "name"),
+            ("limit", "top"),
+            ("answer", "responses"),
+            ("input-schema", "schema"),
+            ("delivery-profile", "profile"),
+            ("no-demo", "quiet"),
+        ];
+        let mut seen = BTreeSet::new();
+        for (words, flag) in flags(&Arguments::command(), "gridpost") {
+            let name = flag.get_long().unwrap_or_default();
+            let shown = flag.get_visible_aliases().unwrap_or_default();
+            assert_eq!(flag.get_all_aliases().unwrap_or_default(), shown, "{words} --{name}");
+            for (one, other) in names {
+                assert_ne!(name, other, "{words}: it is --{one}");
+                if name == one {
+                    assert_eq!(shown, [other], "{words} --{name}");
+                    seen.insert(one);
+                }
+            }
+        }
+        assert_eq!(seen.len(), names.len());
     }
 
     #[test]
@@ -471,6 +564,8 @@ mod tests {
             "rollout --step 0",
             "rollout --step 101",
             "rollout --every 0",
+            "rollout --every 25h",
+            "tail --since 10",
             "rollout --function emit",
             "rollout --function dispatch=newest",
             "rollout --revert --step 10",

@@ -115,7 +115,7 @@ pub struct UpdateArguments {
     disable_local_auth: Option<bool>,
 
     /// `basic`, `basic2021` or `namespace`
-    #[arg(long, value_name = "PROFILE")]
+    #[arg(long, visible_alias = "profile", value_name = "PROFILE")]
     delivery_profile: Option<String>,
 
     /// How long a publish is recognised that is repeated under its key: 1m to 24h; 0: keys are not heeded; a

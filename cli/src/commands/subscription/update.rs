@@ -290,7 +290,7 @@ mod tests {
     /// A flag that is missing in the lists could not be given alone.
     #[test]
     fn every_flag_that_changes_something_is_a_change() {
-        const NO_CHANGE: [&str; 4] = ["topic", "name", "if_match", "no_wait"];
+        const NO_CHANGE: [&str; 4] = ["topic", "subscription", "if_match", "no_wait"];
         let command = Line::command();
         let all = command.get_arguments().map(|flag| flag.get_id().to_string());
         let all: BTreeSet<_> = all.filter(|id| !NO_CHANGE.contains(&id.as_str())).collect();
