@@ -19,7 +19,7 @@ const EXIT_CODES: &str = "\
 Results go to standard output, all else to standard error. With --json, results and errors are JSON, except usage errors; progress stays text.
 Exit codes: 0 done, 1 failed or refused, 2 usage error, 3 not finished (audit: events under way;
 explain: nothing known so far; wait: not in time; subscription create, update and apply: an endpoint has
-yet to consent).
+yet to consent; apply --dry-run --exit-code: something would change).
 `gridpost COMMAND --help` has examples.
 
 When events are missing or late, ask in this order:
@@ -232,6 +232,9 @@ mod tests {
             "export --topic orders --topic billing --with-secrets --json",
             "export --terraform infra --module ../gridpost/infra --deployment prod",
             "apply topics.json",
+            "apply topics.json --dry-run --exit-code --prune",
+            "apply topics.json --prune-topics --yes",
+            "export --with-demo",
             "apply topics.toml --bucket gridpost=letters --bucket other=letters --json",
             "watch --port 9002",
             "status --json",
@@ -521,6 +524,8 @@ mod tests {
             "topic create orders --file t.json --mapping mapping.json",
             "sas --key K",
             "listen --answer teapot",
+            "apply topics.json --exit-code",
+            "export --topic demo --with-demo",
             "dev --speed 0",
             "dev --speed 601",
             "dev --memory --data d",

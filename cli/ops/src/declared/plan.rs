@@ -206,3 +206,117 @@ fn not_compared(after: &Value, is_revealed: bool) -> Option<&'static str> {
         true => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::FakeApi;
+
+    fn document(url: &str, authentication: &Value) -> Value {
+        json!({"properties": {"destination": {"endpointType": "WebHook", "properties": {
+            "endpointUrl": url, "authentication": authentication}}}})
+    }
+
+    fn client(secret: &Value) -> Value {
+        json!({"type": "OAuth2ClientCredentials", "properties": {
+            "tokenUrl": "https://id/token", "clientId": "c", "clientSecret": secret}})
+    }
+
+    fn stored(name: &str, authentication: Value) -> Value {
+        let mut read = document("", &authentication);
+        let members = destination(&mut read).expect("a webhook");
+        members.remove(URL);
+        members.insert(BASE_URL.to_owned(), "https://e/hook".into());
+        read["name"] = name.into();
+        read
+    }
+
+    /// What a plan says of one event subscription that is there.
+    async fn planned(read: Value, full_url: (u16, Value), declared: Value) -> anyhow::Result<Made> {
+        let topic = topic::read(&json!({})).expect("defaults");
+        let topic = topic::write(&unsaved("orders", topic), "https://p");
+        let own = "/topics/orders/eventSubscriptions/s1";
+        let api = FakeApi::answering(&[
+            (&format!("POST {own}/getFullUrl "), full_url.0, full_url.1),
+            (&format!("GET {own} "), 200, read),
+            ("GET /topics/orders ", 200, topic),
+            ("GET ", 404, json!({})),
+        ])
+        .await;
+        let client = ManageApi::connect(&api.url()).await.expect("a client");
+        let file = json!({"topics": {"orders": {"eventSubscriptions": {"s1": declared}}}});
+        Declared::of(file, |_| None).plan(&client).await
+    }
+
+    #[tokio::test]
+    async fn what_can_not_be_compared_is_told() {
+        let url = |query: &str| (200, json!({"endpointUrl": format!("https://e/hook{query}")}));
+        let forbidden = || (403, json!({}));
+        let wanted = |by: &Value| document("https://e/hook?k=1", by);
+        let (own, null) = (client(&json!("s")), Value::Null);
+        let read_client = || client(&null);
+        let member = "properties.destination.properties.endpointUrl: changed (secret)";
+        for (read, full_url, declared, change, warning) in [
+            (stored("s1", null.clone()), url("?k=1"), wanted(&null), None, None),
+            (stored("s1", null.clone()), url("?k=2"), wanted(&null), Some(member), None),
+            (
+                stored("s1", null.clone()),
+                forbidden(),
+                wanted(&null),
+                None,
+                Some("its secrets, which you may not read"),
+            ),
+            (
+                stored("s1", read_client()),
+                url("?k=1"),
+                wanted(&own),
+                None,
+                Some("the secret of its authentication, which no request reads"),
+            ),
+            // It keeps the secret that no request reads.
+            (
+                stored("s1", read_client()),
+                url("?k=1"),
+                wanted(&read_client()),
+                None,
+                Some("clientSecret"),
+            ),
+        ] {
+            let made = planned(read, full_url, declared.clone()).await.expect("a plan");
+            let lines = made.lines();
+            // Defaults that the answer of this test leaves out are told, too.
+            assert_eq!(lines.contains("(secret)"), change.is_some(), "{lines}");
+            assert!(change.is_none_or(|change| lines.contains(change)), "{lines}");
+            assert_eq!(made.warnings.len(), usize::from(warning.is_some()), "{:?}", made.warnings);
+            for (told, want) in made.warnings.iter().zip(warning) {
+                let path = "topics.orders.eventSubscriptions.s1: not compared: ";
+                assert!(told.starts_with(path) && told.contains(want), "{told}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_would_be_refused_is_told_behind_the_rest() {
+        let api = FakeApi::answering(&[("GET ", 404, json!({}))]).await;
+        let client = ManageApi::connect(&api.url()).await.expect("a client");
+        let good = document("https://e/hook", &Value::Null);
+        let file = json!({"topics": {
+            "o/k": {"properties": {"inputSchema": "Xml"}},
+            "orders": {"eventSubscriptions": {
+                "good": good, "bad": {"properties": {"labels": 1}}, "x y": good}},
+        }});
+        let refused = Declared::of(file, |_| None).plan(&client).await.expect_err("some of it");
+        let part = refused.downcast::<InPart>().expect("told with the rest");
+        let created = ["topics.orders", "topics.orders.eventSubscriptions.good"];
+        assert_eq!(part.members["created"], json!(created));
+        for want in [
+            "  created: topics.orders, topics.orders.eventSubscriptions.good\nrefused:\n",
+            "topics.o/k: name must be 3 to 50",
+            "topics.o/k: properties.inputSchema must be",
+            "topics.orders.eventSubscriptions.bad: properties.labels must be",
+            "topics.orders.eventSubscriptions.x y: ",
+        ] {
+            assert!(part.message.contains(want), "{want} in {}", part.message);
+        }
+    }
+}

@@ -128,3 +128,52 @@ impl Pruned {
         Err(InPart { message, members, is_misuse: false }.into())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::testkit::FakeApi;
+
+    #[tokio::test]
+    async fn what_is_missing_is_deleted_and_nothing_else() {
+        let named = |names: &[&str]| {
+            let all: Vec<_> = names.iter().map(|name| json!({ "name": name })).collect();
+            json!({ "value": all })
+        };
+        let api = FakeApi::answering(&[
+            ("GET /topics/orders/eventSubscriptions ", 200, named(&["Billing", "old", "older"])),
+            ("GET /topics/new/eventSubscriptions ", 404, json!({})),
+            ("GET /topics ", 200, named(&["Orders", "other"])),
+            ("DELETE /topics/orders/eventSubscriptions/old ", 200, Value::Null),
+            ("DELETE /topics/orders/eventSubscriptions/older ", 403, json!({})),
+            ("DELETE /topics/other ", 200, Value::Null),
+        ])
+        .await;
+        let api = ManageApi::connect(&api.url()).await.map(|it| (it, api)).expect("built");
+        let declared = |orders: Value| {
+            let topics = json!({"orders": {"eventSubscriptions": orders}, "new": {}});
+            Declared::of(json!({ "topics": topics }), |_| None)
+        };
+        let file = declared(json!({"billing": {}}));
+        let paths = |pruned: &Pruned| pruned.0.iter().map(Doomed::path).collect::<Vec<_>>();
+        let own = ["old", "older"].map(|name| format!("topics.orders.eventSubscriptions.{name}"));
+        let some = file.to_prune(&api.0, Prune::Subscriptions).await.expect("read");
+        assert_eq!(paths(&some), own);
+        let all = file.to_prune(&api.0, Prune::Topics).await.expect("read");
+        assert_eq!(paths(&all)[2..], ["topics.other"]);
+        let asked = all.consent();
+        assert!(asked.contains("deletes 1 topic with keys") && asked.contains(&own[1]), "{asked}");
+        for unread in [json!({"billing": {}, "BILLING": {}}), json!(1)] {
+            let none = declared(unread).to_prune(&api.0, Prune::Topics).await.expect("read");
+            assert!(none.is_empty());
+        }
+
+        let mut made = Made::default();
+        let error = all.delete(&api.0, &mut made).await.expect_err("one is refused");
+        let part = error.downcast::<InPart>().expect("told with what was done");
+        assert_eq!(part.members["deleted"], json!([own[0], "topics.other"]));
+        assert!(part.message.contains(&format!("refused:\n  {}: ", own[1])), "{}", part.message);
+    }
+}
