@@ -62,10 +62,8 @@ pub fn whole_minutes(given: &str) -> Result<u32, String> {
 }
 
 fn whole(given: &str, span: TimeSpan, unit: u64, what: &str) -> Result<u32, String> {
-    let unit = Duration::from_micros(unit).as_micros();
-    let count = span.0.as_micros() / unit;
-    let is_whole = span.0.as_micros().is_multiple_of(unit);
-    let count = u32::try_from(count).ok().filter(|_| is_whole);
+    let (micros, unit) = (span.0.as_micros(), u128::from(unit));
+    let count = u32::try_from(micros / unit).ok().filter(|_| micros.is_multiple_of(unit));
     count.ok_or_else(|| format!("`{given}` is no number of whole {what}"))
 }
 
@@ -73,19 +71,16 @@ fn span(given: &str, unit_of_numbers: Option<&str>) -> Result<TimeSpan, String> 
     let refused = || format!("`{given}` is no time: write 500ms, 2s, 10m, 24h or 7d");
     let (number, unit) = parts(given);
     let unit = match (unit, unit_of_numbers) {
-        ("", None) if scaled(number, 1).is_some() => {
-            return Err(format!("`{given}` has no unit: write {}", with_units(given)));
-        }
         ("", Some(unit)) => unit,
+        ("", None) if number.parse::<f64>().is_ok() => {
+            let units = format!("{number}s, {number}m, {number}h or {number}d");
+            return Err(format!("`{given}` has no unit: write {units}"));
+        }
         (unit, _) => unit,
     };
     let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(refused)?;
     let micros = scaled(number, *scale).ok_or_else(refused)?;
     Ok(TimeSpan(Duration::from_micros(micros)))
-}
-
-fn with_units(number: &str) -> String {
-    format!("{number}s, {number}m, {number}h or {number}d")
 }
 
 /// Makes the reader of counts in a range: 500, 10k, 2M, 1.5G.
@@ -253,7 +248,10 @@ mod tests {
             let want = format!("`{given}` is no time: write 500ms, 2s, 10m, 24h or 7d");
             assert_eq!(refused, want);
         }
-        let refused = "10".parse::<TimeSpan>().expect_err("no unit");
-        assert_eq!(refused, "`10` has no unit: write 10s, 10m, 10h or 10d");
+        for number in ["10", "1.5"] {
+            let refused = number.parse::<TimeSpan>().expect_err("no unit");
+            let want = format!("write {number}s, {number}m, {number}h or {number}d");
+            assert_eq!(refused, format!("`{number}` has no unit: {want}"));
+        }
     }
 }
