@@ -54,8 +54,20 @@ pub struct Whose {
     topic: String,
 
     /// The event subscription
-    #[arg(long, alias = "name", value_name = "NAME")]
+    #[arg(long, visible_alias = "name", value_name = "NAME")]
     subscription: String,
+}
+
+/// Which event subscriptions: all, those of a topic, or one of them.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Scope {
+    /// Only this topic [default: all topics]
+    #[arg(long, value_name = "NAME")]
+    topic: Option<String>,
+
+    /// Only this event subscription of the topic [default: all]
+    #[arg(long, visible_alias = "name", value_name = "NAME", requires = "topic")]
+    subscription: Option<String>,
 }
 
 impl Whose {

@@ -9,7 +9,7 @@ use gridpost_core::{
     retry::profile::ProfileName,
     subscription::ResourceKind,
 };
-use gridpost_ops::given::{TimeToLive, read_json};
+use gridpost_ops::given::{count_in, read_json, whole_minutes};
 use serde_json::{Map, Value, json};
 
 pub use authentication::AuthenticationFlags;
@@ -108,12 +108,12 @@ pub struct SettingFlags {
     pub authentication: AuthenticationFlags,
 
     /// Delivery attempts before the event is dead-lettered or dropped, 1 to 30
-    #[arg(long, value_name = "COUNT", conflicts_with = "file")]
+    #[arg(long, value_name = "COUNT", value_parser = count_in::<u32>(..), conflicts_with = "file")]
     pub max_attempts: Option<u32>,
 
     /// Event time-to-live, 1 minute to 24 hours: 30m, 24h
-    #[arg(long, value_name = "TIME", conflicts_with = "file")]
-    pub ttl: Option<TimeToLive>,
+    #[arg(long, value_name = "TIME", value_parser = whole_minutes, conflicts_with = "file")]
+    pub ttl: Option<u32>,
 
     /// What a probation for 401, 403 or a 404 that is not retried does to new events: EventGrid ends
     /// them at once, Delay has them wait
@@ -129,11 +129,11 @@ pub struct SettingFlags {
     pub dead_letter_prefix: Option<String>,
 
     /// Events in one request at most, 1 to 5000
-    #[arg(long, value_name = "COUNT", conflicts_with = "file")]
+    #[arg(long, value_name = "COUNT", value_parser = count_in::<u32>(..), conflicts_with = "file")]
     pub max_events_per_batch: Option<u32>,
 
     /// Preferred size of a batch in kilobytes, 1 to 1024
-    #[arg(long, value_name = "KILOBYTES", conflicts_with = "file")]
+    #[arg(long, value_name = "KILOBYTES", value_parser = count_in::<u32>(..), conflicts_with = "file")]
     pub preferred_batch_kb: Option<u32>,
 
     /// What happens to a webhook's batch that is refused: Whole ends all of its events, Bisect splits
@@ -259,17 +259,17 @@ impl SubscriptionFlags {
 pub fn retry_limits(
     profile: ProfileName,
     max_attempts: Option<u32>,
-    ttl: Option<TimeToLive>,
+    ttl_minutes: Option<u32>,
 ) -> Map<String, Value> {
     let max_attempts = max_attempts.map(|count| json!(count));
     match profile {
         ProfileName::Namespace => members([
             ("maxDeliveryCount", max_attempts),
-            ("eventTimeToLive", ttl.map(|ttl| json!(write_duration(ttl.minutes)))),
+            ("eventTimeToLive", ttl_minutes.map(|ttl| json!(write_duration(ttl)))),
         ]),
         ProfileName::Basic | ProfileName::Basic2021 => members([
             ("maxDeliveryAttempts", max_attempts),
-            ("eventTimeToLiveInMinutes", ttl.map(|ttl| json!(ttl.minutes))),
+            ("eventTimeToLiveInMinutes", ttl_minutes.map(|ttl| json!(ttl))),
         ]),
     }
 }
@@ -340,7 +340,7 @@ mod tests {
                 subject_ends_with: Some(".jpg".into()),
                 probation_policy: None,
                 max_attempts: Some(5),
-                ttl: Some(TimeToLive { minutes: 30 }),
+                ttl: Some(30),
                 dead_letter_bucket: Some("bucket".into()),
                 dead_letter_prefix: Some("dead/".into()),
                 max_events_per_batch: Some(10),
@@ -392,9 +392,7 @@ mod tests {
 
     #[test]
     fn limits_are_named_as_the_topic_names_them() {
-        let limits = |profile| {
-            Value::Object(retry_limits(profile, Some(5), Some(TimeToLive { minutes: 90 })))
-        };
+        let limits = |profile| Value::Object(retry_limits(profile, Some(5), Some(90)));
         let basic = json!({"maxDeliveryAttempts": 5, "eventTimeToLiveInMinutes": 90});
         assert_eq!(limits(ProfileName::Basic2021), basic);
         let namespace = json!({"maxDeliveryCount": 5, "eventTimeToLive": "PT1H30M"});

@@ -16,7 +16,7 @@ use crate::{
 };
 use gridpost_ops::{
     failure::{Misuse, Refusal, chain},
-    given::TimeToLive,
+    given::{TimeSpan, count_in},
     http_client::is_loopback,
     manage_api::{ManageApi, dead_letters::refusal_by_probation},
     progress::{Progress, Step},
@@ -41,7 +41,7 @@ pub struct RedriveArguments {
     topic: String,
 
     /// Event subscription of the topic [default: every one that stores dead letters]
-    #[arg(long, alias = "name", value_name = "NAME")]
+    #[arg(long, visible_alias = "name", value_name = "NAME")]
     subscription: Option<String>,
 
     #[command(flatten)]
@@ -56,12 +56,12 @@ pub struct RedriveArguments {
     to_topic: Option<String>,
 
     /// Maximum number of events per second, 1 to 1000 [default: 100; with --resume: the job's rate]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, value_name = "COUNT", value_parser = count_in::<u32>(1..=1_000))]
     rate: Option<u32>,
 
     /// Skip events that were redriven this many times already, 1 to 100
-    #[arg(long, value_name = "COUNT", default_value_t = 3, conflicts_with_all = ["resume", "follow"],
-        value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "COUNT", default_value = "3", conflicts_with_all = ["resume", "follow"],
+        value_parser = count_in::<u32>(1..=100))]
     max_redrives: u32,
 
     /// Also send dead letters that an earlier job sent
@@ -275,7 +275,7 @@ fn differences(
     job: &Value,
     asked: &Value,
     of: &Whose,
-    since: Option<TimeToLive>,
+    since: Option<TimeSpan>,
 ) -> Vec<&'static str> {
     let texts = ["reason", "eventType", "eventId"];
     let values = ["eventsPerSecond", "maxRedrives", "sendAgain"];
@@ -284,10 +284,10 @@ fn differences(
     let other = |name: &&'static str| job[*name] != asked[*name];
     let mut found: Vec<_> = texts.into_iter().chain(values).filter(other).collect();
     let created = time(job, "createdTime");
-    let is_as_long = |since: TimeToLive| {
+    let is_as_long = |since: TimeSpan| {
         let (Some(from), Some(created)) = (time(job, "from"), created) else { return false };
         let back_ms = created.as_millis() - from.as_millis();
-        (back_ms - i64::from(since.minutes) * 60_000).abs() <= UNDER_WAY_MS
+        (back_ms - since.0.as_millis() as i64).abs() <= UNDER_WAY_MS
     };
     let is_same = since.map_or_else(|| time(job, "from") == time(asked, "from"), is_as_long);
     if !is_same {
@@ -493,7 +493,7 @@ mod tests {
             "from": "2026-01-01T00:00:01.500Z"});
         // Repeated ten minutes later: what it asks for begins later, too.
         let asked = json!({"from": "2026-01-01T00:10:01.500Z"});
-        let since = |minutes| Some(TimeToLive { minutes });
+        let since = |minutes| Some(TimeSpan::minutes(minutes));
         assert_eq!(differences(&job, &asked, &of, since(360)), [""; 0]);
         assert_eq!(differences(&job, &asked, &of, since(370)), ["from"]);
         assert_eq!(differences(&job, &asked, &of, None), ["from"]);

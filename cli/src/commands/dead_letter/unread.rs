@@ -22,7 +22,7 @@ pub(super) struct Unread {
 
 impl Unread {
     pub(super) fn of(filter: &Filter, whose: &[Whose]) -> Self {
-        let is_named = filter.subscription.is_some();
+        let is_named = filter.scope.subscription.is_some();
         Self { all: whose.len(), is_named, failed: Vec::new() }
     }
 

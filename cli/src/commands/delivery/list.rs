@@ -6,7 +6,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 
 use crate::{
-    commands::Whose,
+    commands::{Scope, Whose},
     output::{self, text_at},
 };
 use gridpost_ops::{
@@ -18,8 +18,7 @@ use gridpost_ops::{
 const AT_ONCE: usize = 8;
 
 pub(super) struct Chosen {
-    pub(super) topic: Option<String>,
-    pub(super) subscription: Option<String>,
+    pub(super) scope: Scope,
     pub(super) outcome: Option<String>,
     pub(super) limit: usize,
 }
@@ -110,7 +109,7 @@ async fn first(api: &ManageApi, of: &Whose, chosen: &Chosen) -> anyhow::Result<(
         ControlFlow::Continue(())
     };
     let read = api.deliveries_while(&of.topic, &of.subscription, take).await;
-    let is_all = match chosen.subscription {
+    let is_all = match chosen.scope.subscription {
         Some(_) => read?,
         // One that was deleted just now has none.
         None => if_there(read)?.unwrap_or(true),
@@ -133,8 +132,8 @@ async fn rest(api: &ManageApi, whose: &[Waits], shown: u64) -> anyhow::Result<Mo
 }
 
 async fn whose(api: &ManageApi, chosen: &Chosen) -> anyhow::Result<Vec<Waits>> {
-    let topic = chosen.topic.as_ref();
-    if let (Some(topic), Some(subscription)) = (topic, &chosen.subscription) {
+    let topic = chosen.scope.topic.as_ref();
+    if let (Some(topic), Some(subscription)) = (topic, &chosen.scope.subscription) {
         let of = Whose::named(api, topic, subscription).await;
         return Ok(vec![Waits { of, health: None }]);
     }
@@ -257,7 +256,7 @@ mod tests {
         for ((whose, outcome, limit, want), more) in table {
             let [topic, subscription, outcome] =
                 [whose.0, whose.1, outcome].map(|text| text.map(str::to_owned));
-            let chosen = Chosen { topic, subscription, outcome, limit };
+            let chosen = Chosen { scope: Scope { topic, subscription }, outcome, limit };
             let found = found(&api.0, &chosen).await.expect("a list");
             let ids: Vec<_> = found.deliveries.iter().map(|one| text_at(one, "/id")).collect();
             assert_eq!((ids.as_slice(), found.more), (want, more), "{whose:?} {limit}");
@@ -275,8 +274,7 @@ mod tests {
             assert_eq!(found.text(true).contains("--limit"), more != More::Nothing);
         }
         let gone = Chosen {
-            topic: Some("two".to_owned()),
-            subscription: Some("gone".to_owned()),
+            scope: Scope { topic: Some("two".to_owned()), subscription: Some("gone".to_owned()) },
             outcome: None,
             limit: 1,
         };

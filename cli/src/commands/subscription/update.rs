@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, Command, Id};
 use serde_json::{Map, Value, json};
 
-use super::{NamedArguments, delivery_profile, made::ConsentFlags};
+use super::{delivery_profile, made::ConsentFlags};
 use crate::{
-    commands::read_document,
+    commands::{Whose, read_document},
     document::{AuthenticationFlags, SettingFlags, retry_limits},
     output::text_at,
 };
@@ -39,7 +39,7 @@ fn flags_of<T: Args>() -> Vec<Id> {
 #[command(group(ArgGroup::new("change").required(true).multiple(true).args(changes())))]
 pub struct UpdateArguments {
     #[command(flatten)]
-    pub(super) named: NamedArguments,
+    pub(super) named: Whose,
 
     /// URL that receives the events; it is asked for its consent
     #[arg(long, value_name = "URL")]
@@ -54,7 +54,7 @@ pub struct UpdateArguments {
     no_labels: bool,
 
     /// From then on it matches nothing: 2030-01-01T00:00:00Z
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "DATE-TIME")]
     expires: Option<String>,
 
     #[command(flatten)]
@@ -97,7 +97,7 @@ impl UpdateArguments {
             return Ok(Patch { document: read_document(file)?, etag: self.if_match.clone() });
         }
         self.settings.authentication.check()?;
-        let NamedArguments { topic, name } = &self.named;
+        let Whose { topic, subscription: name } = &self.named;
         let (mut current, mut etag, mut topic_document) =
             (json!({}), self.if_match.clone(), json!({}));
         if self.has_parts() {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     fn patch(line: &str, current: &Value) -> Value {
-        let words = format!("update --topic t --name s {line}");
+        let words = format!("update --topic t --subscription s {line}");
         let parsed = Line::try_parse_from(words.split_whitespace());
         let arguments = parsed.unwrap_or_else(|error| panic!("{line}: {error}")).arguments;
         arguments.patch_of(current, &json!({"properties": {"deliveryProfile": "namespace"}}))
@@ -279,7 +279,7 @@ mod tests {
             ("--remove-header Nope", &Value::Null, Some("no headers")),
         ];
         for (line, current, want) in table {
-            let words = format!("update --topic t --name s {line}");
+            let words = format!("update --topic t --subscription s {line}");
             let parsed = Line::try_parse_from(words.split_whitespace()).expect("it parses");
             let told = parsed.arguments.check_removed(current).err().map(|refused| refused.0);
             let is_told = |part: &str| told.as_ref().is_some_and(|told| told.contains(part));
@@ -290,7 +290,7 @@ mod tests {
     /// A flag that is missing in the lists could not be given alone.
     #[test]
     fn every_flag_that_changes_something_is_a_change() {
-        const NO_CHANGE: [&str; 4] = ["topic", "name", "if_match", "no_wait"];
+        const NO_CHANGE: [&str; 4] = ["topic", "subscription", "if_match", "no_wait"];
         let command = Line::command();
         let all = command.get_arguments().map(|flag| flag.get_id().to_string());
         let all: BTreeSet<_> = all.filter(|id| !NO_CHANGE.contains(&id.as_str())).collect();
@@ -300,7 +300,9 @@ mod tests {
 
     #[test]
     fn an_update_of_nothing_is_refused() {
-        for line in ["update --topic t --name s", "update --topic t --name s --if-match e"] {
+        for line in
+            ["update --topic t --subscription s", "update --topic t --subscription s --if-match e"]
+        {
             assert!(Line::try_parse_from(line.split_whitespace()).is_err(), "{line}");
         }
     }
