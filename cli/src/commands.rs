@@ -48,7 +48,7 @@ use gridpost_ops::{
 
 /// An event subscription.
 #[derive(Args, Clone, Debug)]
-pub struct Whose {
+pub struct SubscriptionArgs {
     /// Topic of the event subscription
     #[arg(long, value_name = "NAME")]
     topic: String,
@@ -70,7 +70,7 @@ pub struct Scope {
     subscription: Option<String>,
 }
 
-impl Whose {
+impl SubscriptionArgs {
     /// Returns the names as they were created, or as given if the event subscription can't be read:
     /// the next request for it fails with the reason.
     async fn named(api: &ManageApi, topic: &str, subscription: &str) -> Self {
@@ -90,9 +90,9 @@ async fn whose(
     topic: Option<&str>,
     subscription: Option<&str>,
     is_wanted: impl Fn(&Value) -> bool,
-) -> anyhow::Result<Vec<Whose>> {
+) -> anyhow::Result<Vec<SubscriptionArgs>> {
     if let (Some(topic), Some(subscription)) = (topic, subscription) {
-        return Ok(vec![Whose::named(api, topic, subscription).await]);
+        return Ok(vec![SubscriptionArgs::named(api, topic, subscription).await]);
     }
     let topics = match topic {
         Some(topic) => vec![spelled(api, topic).await],
@@ -105,7 +105,7 @@ async fn whose(
         let all = if topic.is_some() { Some(all?) } else { if_there(all)? };
         for one in all.unwrap_or_default().iter().filter(|one| is_wanted(one)) {
             let subscription = text_at(one, "/name").to_owned();
-            found.push(Whose { topic: topic_name.clone(), subscription });
+            found.push(SubscriptionArgs { topic: topic_name.clone(), subscription });
         }
     }
     Ok(found)

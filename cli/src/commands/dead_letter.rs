@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use self::unread::Unread;
 use crate::{
-    commands::{Scope, Whose, whose},
+    commands::{Scope, SubscriptionArgs, whose},
     output::{self, Output, text_at},
     target::{Common, before},
 };
@@ -62,12 +62,12 @@ pub enum DeadLetterCommand {
 
         /// Whose it is
         #[command(flatten)]
-        whose: Whose,
+        whose: SubscriptionArgs,
     },
     /// Send dead letters again with a job that the deployment runs, and show its progress
     Redrive(Box<redrive::RedriveArguments>),
     /// List redrive jobs, newest first
-    Redrives(Whose),
+    Redrives(SubscriptionArgs),
     /// Cancel a redrive job; `dead-letter redrive --resume` continues it
     Cancel {
         /// The job's id (`dead-letter redrives` prints it)
@@ -75,7 +75,7 @@ pub enum DeadLetterCommand {
 
         /// Whose dead letters it sends
         #[command(flatten)]
-        whose: Whose,
+        whose: SubscriptionArgs,
     },
     /// Delete dead letters permanently, object by object
     Purge(Box<purge::PurgeArguments>),
@@ -193,17 +193,17 @@ pub async fn run(command: DeadLetterCommand, common: &Common) -> anyhow::Result<
         DeadLetterCommand::Summary(arguments) => {
             summary::run(&arguments, &api, now, common.output).await?;
         }
-        DeadLetterCommand::Show { id, whose: Whose { topic, subscription } } => {
+        DeadLetterCommand::Show { id, whose: SubscriptionArgs { topic, subscription } } => {
             common.output.print(&api.dead_letter(&topic, &subscription, &id).await?, describe);
         }
         DeadLetterCommand::Redrive(arguments) => {
             redrive::run(&arguments, &api, now, common.output).await?;
         }
-        DeadLetterCommand::Redrives(Whose { topic, subscription }) => {
+        DeadLetterCommand::Redrives(SubscriptionArgs { topic, subscription }) => {
             let jobs = api.redrives(&topic, &subscription).await?;
             common.output.print(&json!({ "value": jobs }), |_| redrive::list(&jobs));
         }
-        DeadLetterCommand::Cancel { id, whose: Whose { topic, subscription } } => {
+        DeadLetterCommand::Cancel { id, whose: SubscriptionArgs { topic, subscription } } => {
             let job = api.change_redrive(&topic, &subscription, &id, "cancel", None).await?;
             common.output.print(&job, redrive::summary);
         }
@@ -222,14 +222,14 @@ async fn owners(
     api: &ManageApi,
     topic: Option<&str>,
     subscription: Option<&str>,
-) -> anyhow::Result<Vec<Whose>> {
+) -> anyhow::Result<Vec<SubscriptionArgs>> {
     let has_letters = |one: &Value| {
         one.pointer("/properties/deadLetterDestination").is_some_and(Value::is_object)
     };
     whose(api, topic, subscription, has_letters).await
 }
 
-async fn of(api: &ManageApi, filter: &Filter) -> anyhow::Result<Vec<Whose>> {
+async fn of(api: &ManageApi, filter: &Filter) -> anyhow::Result<Vec<SubscriptionArgs>> {
     owners(api, filter.scope.topic.as_deref(), filter.scope.subscription.as_deref()).await
 }
 
@@ -245,7 +245,7 @@ async fn found(
     let all = of(api, filter).await?;
     let (mut found, mut unread) = (Vec::new(), Unread::of(filter, &all));
     for whose in &all {
-        let Whose { topic, subscription } = whose;
+        let SubscriptionArgs { topic, subscription } = whose;
         let most = limit.saturating_sub(found.len());
         let read = api.dead_letters(topic, subscription, &choice, most).await;
         for mut one in unread.take(whose, read)?.unwrap_or_default() {
@@ -278,7 +278,7 @@ fn print_list(
 /// The answers that count what is chosen of one; an error where not all of them came.
 async fn counts_of(
     api: &ManageApi,
-    whose: &Whose,
+    whose: &SubscriptionArgs,
     choice: &LetterChoice,
 ) -> anyhow::Result<Vec<Value>> {
     let mut answers = Vec::new();

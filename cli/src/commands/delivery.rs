@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use self::list::{Chosen, found};
 use crate::{
-    commands::{Scope, Whose},
+    commands::{Scope, SubscriptionArgs},
     output::text_at,
     target::Common,
 };
@@ -46,7 +46,7 @@ pub struct OneArguments {
     id: String,
 
     #[command(flatten)]
-    of: Whose,
+    of: SubscriptionArgs,
 }
 
 /// Runs `gridpost delivery`.
@@ -60,10 +60,16 @@ pub async fn run(command: DeliveryCommand, common: &Common) -> anyhow::Result<()
                 .output
                 .print(&found.document(), |_| found.text(chosen.scope.subscription.is_none()));
         }
-        DeliveryCommand::Show(OneArguments { id, of: Whose { topic, subscription } }) => {
+        DeliveryCommand::Show(OneArguments {
+            id,
+            of: SubscriptionArgs { topic, subscription },
+        }) => {
             common.output.print(&api.delivery(&topic, &subscription, &id).await?, describe);
         }
-        DeliveryCommand::Resend(OneArguments { id, of: Whose { topic, subscription } }) => {
+        DeliveryCommand::Resend(OneArguments {
+            id,
+            of: SubscriptionArgs { topic, subscription },
+        }) => {
             let done = api.resend(&topic, &subscription, &id).await?;
             common.output.print(&done, |done| match text_at(done, "/result") {
                 "Requested" => {

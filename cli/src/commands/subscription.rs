@@ -12,7 +12,7 @@ use gridpost_core::retry::profile::ProfileName;
 use serde_json::{Value, json};
 
 use crate::{
-    commands::{Scope, Whose, read_document},
+    commands::{Scope, SubscriptionArgs, read_document},
     document::SubscriptionFlags,
     output::{self, Output, text_at},
     target::{Common, Target},
@@ -40,7 +40,7 @@ pub enum SubscriptionCommand {
     /// Change some settings of an event subscription
     Update(Box<update::UpdateArguments>),
     /// Show one event subscription
-    Show(Whose),
+    Show(SubscriptionArgs),
     /// List the event subscriptions of a topic
     List {
         /// The topic
@@ -51,7 +51,7 @@ pub enum SubscriptionCommand {
     Delete {
         /// Which event subscription
         #[command(flatten)]
-        named: Whose,
+        named: SubscriptionArgs,
         /// Only if the event subscription still has this ETag (`subscription show` prints it)
         #[arg(long, value_name = "ETAG")]
         if_match: Option<String>,
@@ -64,7 +64,7 @@ pub enum SubscriptionCommand {
     Pause {
         /// Which event subscription
         #[command(flatten)]
-        named: Whose,
+        named: SubscriptionArgs,
 
         /// Time-to-live goes on meanwhile: what is held ends when it is over
         #[arg(long)]
@@ -75,12 +75,12 @@ pub enum SubscriptionCommand {
         time_to_live_stops: bool,
     },
     /// Resume it: what was held comes back, the first of it within a minute
-    Resume(Whose),
+    Resume(SubscriptionArgs),
     /// Show the secrets with which requests are signed, or make a new one
     Secrets {
         /// Whose
         #[command(flatten)]
-        named: Whose,
+        named: SubscriptionArgs,
 
         /// Make a new secret; the one until now stays valid for the overlap
         #[arg(long)]
@@ -120,7 +120,7 @@ pub enum SubscriptionCommand {
 #[command(group(ArgGroup::new("what").required(true).args(["endpoint", "resource", "file"])))]
 pub struct CreateArguments {
     #[command(flatten)]
-    named: Whose,
+    named: SubscriptionArgs,
 
     /// The event subscription as a JSON document, in Event Grid's ARM shape (`-`: standard input)
     #[arg(long, value_name = "FILE")]
@@ -186,15 +186,15 @@ pub async fn run(command: SubscriptionCommand, common: &Common) -> anyhow::Resul
             show_health(&api, &resolved, key, reset, since, common.output).await?;
         }
         SubscriptionCommand::Pause { named, time_to_live_runs, time_to_live_stops: _ } => {
-            let Whose { topic, subscription: name } = named;
+            let SubscriptionArgs { topic, subscription: name } = named;
             let standing = api.pause(&topic, &name, time_to_live_runs).await?;
             common.output.print(&standing, pause::describe);
         }
-        SubscriptionCommand::Resume(Whose { topic, subscription: name }) => {
+        SubscriptionCommand::Resume(SubscriptionArgs { topic, subscription: name }) => {
             common.output.print(&api.resume(&topic, &name).await?, pause::describe);
         }
         SubscriptionCommand::Secrets {
-            named: Whose { topic, subscription: name },
+            named: SubscriptionArgs { topic, subscription: name },
             rotate,
             overlap,
         } => {
@@ -213,7 +213,7 @@ pub async fn run(command: SubscriptionCommand, common: &Common) -> anyhow::Resul
             create.consent.check_one(&reply.document)?;
         }
         SubscriptionCommand::Update(arguments) => change(&arguments, api, common.output).await?,
-        SubscriptionCommand::Show(Whose { topic, subscription: name }) => {
+        SubscriptionCommand::Show(SubscriptionArgs { topic, subscription: name }) => {
             let reply = api.read_subscription(&topic, &name).await?;
             common.output.print_tagged(&reply, describe);
             made::warn_of_unmatched(&api, &reply.document).await;
@@ -254,7 +254,7 @@ async fn show_health(
         true => api.reset_health(&topic, &name).await?,
         false => api.health(&topic, &name).await?,
     };
-    let whose = Whose::named(api, &topic, &name).await;
+    let whose = SubscriptionArgs::named(api, &topic, &name).await;
     let mut one = Health::of(whose.topic, whose.subscription, health);
     if let Some(since) = since {
         health::add_counts(std::slice::from_mut(&mut one), target, since).await?;
@@ -269,7 +269,7 @@ async fn change(
     api: ManageApi,
     output: Output,
 ) -> anyhow::Result<()> {
-    let Whose { topic, subscription: name } = &arguments.named;
+    let SubscriptionArgs { topic, subscription: name } = &arguments.named;
     let update::Patch { document, etag } = arguments.patch(&api).await?;
     let changed = api.clone().only_if(etag).patch_subscription(topic, name, &document).await;
     let reply = changed?;
@@ -303,7 +303,7 @@ async fn list(topic: &str, api: &ManageApi, output: Output) -> anyhow::Result<()
 }
 
 async fn delete(
-    Whose { topic, subscription: name }: &Whose,
+    SubscriptionArgs { topic, subscription: name }: &SubscriptionArgs,
     if_match: Option<String>,
     yes: bool,
     api: ManageApi,
@@ -330,7 +330,7 @@ fn warn_of_waits(subscription: &Value) {
 
 /// Creates an event subscription; one that is there is replaced only where that was asked for.
 async fn make(create: &CreateArguments, api: &ManageApi) -> anyhow::Result<Reply> {
-    let Whose { topic, subscription: name } = &create.named;
+    let SubscriptionArgs { topic, subscription: name } = &create.named;
     let document = create.document(api).await?;
     if create.replace {
         return api.put_subscription(topic, name, &document).await;

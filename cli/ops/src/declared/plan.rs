@@ -6,7 +6,10 @@ use gridpost_api::{
     topic,
 };
 use gridpost_core::{
-    subscription::{EventSubscription, ProvisioningState, SubscriptionKey},
+    subscription::{
+        EventSubscription, ProvisioningState, SubscriptionKey,
+        authentication::{Authentication, Client, ClientSecret, certificate::Material},
+    },
     time::Timestamp,
     topic::Topic as Stored,
 };
@@ -49,7 +52,7 @@ impl Declared {
             let before = api.find_topic(&topic.name).await?;
             let stored = unsaved(&topic.name, settings);
             made.topics += 1;
-            made.outcomes.push((path, outcome(before.as_ref(), &topic::write(&stored, ""))));
+            made.outcomes.push((path, outcome(before.as_ref(), &json!(topic::write(&stored, "")))));
             plan_each(api, topic, &stored, &mut made, &mut refused).await?;
         }
         if refused.is_empty() {
@@ -93,10 +96,10 @@ async fn plan_each(
             Ok(settings) => {
                 let is_revealed = before.as_ref().is_none_or(|before| before.is_revealed);
                 let after = unsaved_subscription(settings, stored);
+                let note = not_compared(&after, is_revealed);
                 let after = written(&after, stored, is_revealed);
                 made.subscriptions += 1;
                 if before.is_some() {
-                    let note = not_compared(&after, is_revealed);
                     made.warn(&path, note.map(str::to_owned).into_iter().collect());
                 }
                 let before = before.as_ref().map(|before| &before.document);
@@ -180,27 +183,34 @@ fn unsaved_subscription(mut settings: Settings, topic: &Stored) -> EventSubscrip
 
 /// The document of a read, with secrets if they are to be compared.
 fn written(subscription: &EventSubscription, topic: &Stored, is_revealed: bool) -> Value {
-    let mut document = subscription::write(subscription, topic.delivery_profile);
+    let mut document = json!(subscription::write(subscription, topic.delivery_profile));
     if let Some(members) = destination(&mut document).filter(|_| is_revealed) {
         if let Some(url) = subscription::full_url(subscription) {
             members.remove(BASE_URL);
-            members.insert(URL.to_owned(), url["endpointUrl"].clone());
+            members.insert(URL.to_owned(), json!(url.endpoint_url));
         }
         if members.contains_key(HEADERS) {
             let all = subscription::delivery_attributes(subscription);
-            members.insert(HEADERS.to_owned(), all["value"].clone());
+            members.insert(HEADERS.to_owned(), json!(all.value));
         }
     }
     document
 }
 
 /// What of an event subscription can't be compared, if anything.
-fn not_compared(after: &Value, is_revealed: bool) -> Option<&'static str> {
-    let by = after.pointer("/properties/destination/properties/authentication/properties");
-    let is_hidden = |name| by.and_then(|by| by.get(name)).is_some_and(Value::is_null);
+fn not_compared(after: &EventSubscription, is_revealed: bool) -> Option<&'static str> {
+    let has_secret = match after.authentication.as_deref() {
+        Some(Authentication::ClientCredentials(by)) => {
+            matches!(by.client, Client::Own { secret: ClientSecret::Inline { .. }, .. })
+        }
+        Some(Authentication::ClientCertificate(by)) => {
+            matches!(by.material, Material::Inline { .. })
+        }
+        _ => false,
+    };
     match is_revealed {
         false => Some("not compared: its secrets, which you may not read"),
-        true if ["clientSecret", "privateKey"].into_iter().any(is_hidden) => {
+        true if has_secret => {
             Some("not compared: the secret of its authentication, which no request reads")
         }
         true => None,
@@ -234,7 +244,7 @@ mod tests {
     /// What a plan says of one event subscription that is there.
     async fn planned(read: Value, full_url: (u16, Value), declared: Value) -> anyhow::Result<Made> {
         let topic = topic::read(&json!({})).expect("defaults");
-        let topic = topic::write(&unsaved("orders", topic), "https://p");
+        let topic = json!(topic::write(&unsaved("orders", topic), "https://p"));
         let own = "/topics/orders/eventSubscriptions/s1";
         let api = FakeApi::answering(&[
             (&format!("POST {own}/getFullUrl "), full_url.0, full_url.1),

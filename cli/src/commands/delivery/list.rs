@@ -6,7 +6,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 
 use crate::{
-    commands::{Scope, Whose},
+    commands::{Scope, SubscriptionArgs},
     output::{self, text_at},
 };
 use gridpost_ops::{
@@ -64,7 +64,7 @@ impl Found {
 
 /// An event subscription of which deliveries wait; how many, where that is known already.
 struct Waits {
-    of: Whose,
+    of: SubscriptionArgs,
     health: Option<Value>,
 }
 
@@ -73,7 +73,7 @@ struct Waits {
 pub(super) async fn found(api: &ManageApi, chosen: &Chosen) -> anyhow::Result<Found> {
     let whose = whose(api, chosen).await?;
     let names: Vec<_> = whose.iter().map(|one| one.of.clone()).collect();
-    let of_one = async |of: Whose| first(api, &of, chosen).await;
+    let of_one = async |of: SubscriptionArgs| first(api, &of, chosen).await;
     let mut lists = stream::iter(names).map(of_one).buffered(AT_ONCE);
     let (mut deliveries, mut is_whole) = (Vec::new(), true);
     while let Some((some, is_all)) = lists.try_next().await? {
@@ -92,7 +92,11 @@ pub(super) async fn found(api: &ManageApi, chosen: &Chosen) -> anyhow::Result<Fo
 }
 
 /// The first deliveries of an event subscription, and whether these are all.
-async fn first(api: &ManageApi, of: &Whose, chosen: &Chosen) -> anyhow::Result<(Vec<Value>, bool)> {
+async fn first(
+    api: &ManageApi,
+    of: &SubscriptionArgs,
+    chosen: &Chosen,
+) -> anyhow::Result<(Vec<Value>, bool)> {
     let mut found = Vec::new();
     let take = |delivery: &Value| {
         let last = delivery["lastDeliveryOutcome"].as_str();
@@ -134,7 +138,7 @@ async fn rest(api: &ManageApi, whose: &[Waits], shown: u64) -> anyhow::Result<Mo
 async fn whose(api: &ManageApi, chosen: &Chosen) -> anyhow::Result<Vec<Waits>> {
     let topic = chosen.scope.topic.as_ref();
     if let (Some(topic), Some(subscription)) = (topic, &chosen.scope.subscription) {
-        let of = Whose::named(api, topic, subscription).await;
+        let of = SubscriptionArgs::named(api, topic, subscription).await;
         return Ok(vec![Waits { of, health: None }]);
     }
     let topics = match topic {
@@ -150,7 +154,7 @@ async fn whose(api: &ManageApi, chosen: &Chosen) -> anyhow::Result<Vec<Waits>> {
             let health = one["health"].take();
             if health.pointer("/waitingDeliveries/count") != Some(&json!(0)) {
                 let subscription = text_at(&one, "/name").to_owned();
-                let of = Whose { topic: name.clone(), subscription };
+                let of = SubscriptionArgs { topic: name.clone(), subscription };
                 found.push(Waits { of, health: Some(health) });
             }
         }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{delivery_profile, made::ConsentFlags};
 use crate::{
-    commands::{Whose, read_document},
+    commands::{SubscriptionArgs, read_document},
     document::{AuthenticationFlags, SettingFlags, retry_limits},
     output::text_at,
 };
@@ -39,7 +39,7 @@ fn flags_of<T: Args>() -> Vec<Id> {
 #[command(group(ArgGroup::new("change").required(true).multiple(true).args(changes())))]
 pub struct UpdateArguments {
     #[command(flatten)]
-    pub(super) named: Whose,
+    pub(super) named: SubscriptionArgs,
 
     /// URL that receives the events; it is asked for its consent
     #[arg(long, value_name = "URL")]
@@ -97,7 +97,7 @@ impl UpdateArguments {
             return Ok(Patch { document: read_document(file)?, etag: self.if_match.clone() });
         }
         self.settings.authentication.check()?;
-        let Whose { topic, subscription: name } = &self.named;
+        let SubscriptionArgs { topic, subscription: name } = &self.named;
         let (mut current, mut etag, mut topic_document) =
             (json!({}), self.if_match.clone(), json!({}));
         if self.has_parts() {

@@ -175,7 +175,9 @@ impl Destination {
 
     pub(super) fn of(subscription: &EventSubscription) -> Self {
         let resource = match &subscription.endpoint {
-            Endpoint::WebHook { url } => return Self::WebHook(Box::new(WebHook::of(subscription, url))),
+            Endpoint::WebHook { url } => {
+                return Self::WebHook(Box::new(WebHook::of(subscription, url)));
+            }
             Endpoint::Resource(resource) => resource,
         };
         let written = ResourceDestination::of(resource, subscription);
