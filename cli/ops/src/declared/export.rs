@@ -143,25 +143,17 @@ impl Export {
 
     /// Leaves the secret of an endpoint's authentication to the environment: no request reads it.
     fn client_secret(&mut self, one: &One<'_>, destination: &mut Value) {
-        if !has_client_secret(destination) {
-            return;
-        }
         let place = "/authentication/properties";
+        let Some(member) = stored_secret(&destination["authentication"]) else { return };
         let Some(members) = destination.pointer_mut(place).and_then(Value::as_object_mut) else {
             return;
         };
-        // A read shows the member that is secret as null, and none where there is a reference.
-        let secrets = [
-            ("clientSecret", "CLIENT_SECRET", "the client secret of its authentication"),
-            ("privateKey", "PRIVATE_KEY", "the private key of its authentication"),
-        ];
-        for (member, name, what) in secrets {
-            let is_named = members.get(&format!("{member}Reference")).is_some_and(Value::is_string);
-            if members.get(member).is_some_and(Value::is_null) && !is_named {
-                let secret = self.secret(one, name, what);
-                members.insert(member.to_owned(), secret.into());
-            }
-        }
+        let (name, what) = match member {
+            "privateKey" => ("PRIVATE_KEY", "the private key of its authentication"),
+            _ => ("CLIENT_SECRET", "the client secret of its authentication"),
+        };
+        let secret = self.secret(one, name, what);
+        members.insert(member.to_owned(), secret.into());
     }
 
     /// Leaves a secret to a variable of its own.
@@ -207,11 +199,18 @@ struct One<'a> {
     with_secrets: bool,
 }
 
-/// Whether a destination's authentication may have a secret of its own, which is stored: a client does
-/// not that a token of AWS proves.
-fn has_client_secret(destination: &Value) -> bool {
-    let at = |name: &str| destination.pointer(&format!("/authentication/properties/{name}"));
-    !at("clientAssertion").is_some_and(Value::is_object)
+/// Returns the member of an authentication that holds a stored secret, which reads leave out: none where
+/// there is a reference, or where a token of AWS proves the client.
+fn stored_secret(authentication: &Value) -> Option<&'static str> {
+    let has = |name: &str| !authentication["properties"][name].is_null();
+    let is_signed = authentication["properties"]["clientAuthentication"] == "PrivateKeyJwt";
+    let (member, other) = match authentication["type"].as_str()? {
+        "ClientCertificate" => ("privateKey", "certificateReference"),
+        "OAuth2ClientCredentials" if is_signed => ("privateKey", "privateKeyReference"),
+        "OAuth2ClientCredentials" | "EntraId" => ("clientSecret", "clientSecretReference"),
+        _ => return None,
+    };
+    (!has(other) && !has("clientAssertion")).then_some(member)
 }
 
 pub(super) fn is_forbidden(error: &anyhow::Error) -> bool {
@@ -352,12 +351,23 @@ mod tests {
 
     #[test]
     fn only_a_client_with_a_secret_of_its_own_leaves_one_to_the_environment() {
-        let by = |kind: &str, properties: Value| {
-            let authentication = json!({"type": kind, "properties": properties});
-            has_client_secret(&json!({ "authentication": authentication }))
-        };
         let assertion = json!({"type": "AwsWebIdentity", "properties": {"audience": "a"}});
-        assert!(by("EntraId", json!({"clientSecret": null})));
-        assert!(!by("EntraId", json!({"clientSecret": null, "clientAssertion": assertion})));
+        let signed = json!({"clientAuthentication": "PrivateKeyJwt"});
+        let table = [
+            ("EntraId", json!({}), Some("clientSecret")),
+            ("EntraId", json!({"clientSecret": null}), Some("clientSecret")),
+            ("EntraId", json!({"clientAssertion": assertion}), None),
+            ("EntraId", json!({"clientSecretReference": "arn"}), None),
+            ("OAuth2ClientCredentials", json!({}), Some("clientSecret")),
+            ("OAuth2ClientCredentials", signed, Some("privateKey")),
+            ("ClientCertificate", json!({"certificate": "PEM"}), Some("privateKey")),
+            ("ClientCertificate", json!({"certificateReference": "arn"}), None),
+            ("AwsSigV4", json!({"service": "lambda"}), None),
+        ];
+        for (kind, properties, want) in table {
+            let authentication = json!({"type": kind, "properties": properties});
+            assert_eq!(stored_secret(&authentication), want, "{authentication}");
+        }
+        assert_eq!(stored_secret(&Value::Null), None);
     }
 }
