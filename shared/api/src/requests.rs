@@ -154,7 +154,7 @@ impl PurgeDeadLettersInput {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PurgeInput {
-    #[schema(min_items = 1, max_items = 100)]
+    #[schema(value_type = Option<Vec<String>>, min_items = 1, max_items = 100)]
     pub ids: Option<BTreeSet<String>>,
     /// Stands where no ids choose.
     pub all: Option<bool>,
@@ -165,7 +165,7 @@ pub struct PurgeInput {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResendInput {
-    #[schema(min_items = 1, max_items = 100)]
+    #[schema(value_type = Option<Vec<String>>, min_items = 1, max_items = 100)]
     pub ids: Option<BTreeSet<String>>,
     /// Stands where no ids choose.
     pub all: Option<bool>,
@@ -211,7 +211,7 @@ fn check_ids(ids: &Option<BTreeSet<String>>, all: Option<bool>, problems: &mut P
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ParkedInput {
-    #[schema(min_items = 1, max_items = 100)]
+    #[schema(value_type = Option<Vec<String>>, min_items = 1, max_items = 100)]
     pub ids: Option<BTreeSet<String>>,
     pub topic: Option<String>,
     pub event_subscription: Option<String>,
