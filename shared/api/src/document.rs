@@ -4,7 +4,7 @@
 pub(crate) mod azure;
 mod merge;
 mod parse;
-mod read;
+pub(crate) mod read;
 
 use std::{
     fmt::{self, Display},

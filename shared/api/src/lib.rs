@@ -4,6 +4,7 @@
 pub mod document;
 pub mod requests;
 pub mod schema;
+pub mod settings;
 pub mod subscription;
 pub mod topic;
 pub mod trial;
