@@ -11,7 +11,7 @@ use gridpost_core::{
         identities::Identities,
     },
     publish::fan_out::PIECE_DELIVERIES_MAX,
-    retry::{health::Durations, lane::LaneSettings, response_text::ResponseBytes},
+    retry::{health::Durations, response_text::ResponseBytes, slow_endpoint::SlowEndpointSettings},
     subscription::Resource,
 };
 use gridpost_dead_letter as dead_letter;
@@ -296,7 +296,7 @@ impl Parts {
             settings: dispatch::Settings {
                 probation: Durations::default(),
                 retry_shards: RETRY_QUEUES,
-                lanes: LaneSettings::default().at_pace(self.clock.pace()),
+                lanes: SlowEndpointSettings::default().at_pace(self.clock.pace()),
                 first_listeners_max: LISTENERS_MAX,
                 retry_listeners_max: RETRY_LISTENERS_MAX,
                 // Every long wait is parked, as `gridpost up` has it: then it can be seen.

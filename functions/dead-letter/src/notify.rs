@@ -99,16 +99,16 @@ async fn publish(
 ) -> Result<(), PortError> {
     let matched = topic.matcher().match_events(events, acceptance.time);
     let packed = pack(&matched.matches, events, acceptance, notifier.queue_message_bytes_max);
-    let message = |parcel: &gridpost_core::publish::pack::Parcel<'_>| Outgoing {
-        body: packed.encode(parcel),
-        group: parcel.recipient.key.to_string(),
+    let message = |one: &gridpost_core::publish::pack::UnsentDelivery<'_>| Outgoing {
+        body: packed.encode(one),
+        group: one.recipient.key.to_string(),
         delay_s: 0,
     };
-    for parcel in packed.parcels().filter(|parcel| parcel.claimed) {
-        let object = claim::encode(packed.delivery(&parcel).events());
-        context.payloads.put(&claim::key(parcel.id()), object).await?;
+    for one in packed.unsent().filter(|one| one.claimed) {
+        let object = claim::encode(packed.delivery(&one).events());
+        context.payloads.put(&claim::key(one.id()), object).await?;
     }
-    let messages: Vec<_> = packed.parcels().map(|parcel| message(&parcel)).collect();
+    let messages: Vec<_> = packed.unsent().map(|one| message(&one)).collect();
     if !messages.is_empty() {
         let sent = context.sender.send(Queue::Dispatch, messages).await;
         sent.into_iter().collect::<Result<Vec<()>, _>>()?;

@@ -12,18 +12,18 @@ use gridpost_ports::PortError;
 
 use crate::{
     Context,
-    in_hand::{DeliveryInHand, Disposition},
+    loaded::{Disposition, LoadedDelivery},
     payload::{self, Found},
     planned::plan_one,
     rate,
-    settle::{self, Hold},
+    settle::{self, Wait},
 };
 
 /// The result of asking for something that an attempt needs.
 pub enum Acquired<T> {
     InHand(T),
     Settled(Disposition),
-    Hold(Box<DeliveryInHand>, Hold),
+    Wait(Box<LoadedDelivery>, Wait),
 }
 
 /// Loads the events of a delivery. If they are in the payload bucket, the delivery takes its rate
@@ -31,21 +31,21 @@ pub enum Acquired<T> {
 /// After an error, nothing was attempted.
 pub async fn events(
     context: &Context,
-    mut hand: DeliveryInHand,
-) -> Result<Acquired<DeliveryInHand>, PortError> {
-    if !hand.delivery.is_claimed() {
-        return Ok(Acquired::InHand(hand));
+    mut loaded: LoadedDelivery,
+) -> Result<Acquired<LoadedDelivery>, PortError> {
+    if !loaded.delivery.is_claimed() {
+        return Ok(Acquired::InHand(loaded));
     }
-    if let Some(until) = slot(context, std::slice::from_mut(&mut hand)).await? {
-        return Ok(Acquired::Hold(Box::new(hand), Hold::About(until)));
+    if let Some(until) = slot(context, std::slice::from_mut(&mut loaded)).await? {
+        return Ok(Acquired::Wait(Box::new(loaded), Wait::RecheckAt(until)));
     }
-    Ok(match payload::take(context, &mut hand.delivery).await? {
-        Found::InHand => Acquired::InHand(hand),
+    Ok(match payload::take(context, &mut loaded.delivery).await? {
+        Found::InHand => Acquired::InHand(loaded),
         Found::Ended => Acquired::Settled(Disposition::Delete),
         Found::Missing => {
-            let state = (hand.revision > 0).then(|| hand.state(DeliveryStatus::Ended));
+            let state = (loaded.revision > 0).then(|| loaded.state(DeliveryStatus::Ended));
             let reason = EndReason::PayloadMissing;
-            let disposition = settle::drop_delivery(context, &hand.delivery, state, reason).await;
+            let disposition = settle::drop_delivery(context, &loaded.delivery, state, reason).await;
             Acquired::Settled(disposition)
         }
     })
@@ -56,14 +56,14 @@ pub async fn events(
 /// After an error, nothing was attempted.
 pub async fn slot(
     context: &Context,
-    hands: &mut [DeliveryInHand],
+    deliveries: &mut [LoadedDelivery],
 ) -> Result<Option<Timestamp>, PortError> {
-    let slot_at = hands.iter().filter_map(|hand| hand.slot_at).max();
-    let Some(first) = hands.first() else { return Ok(None) };
+    let slot_at = deliveries.iter().filter_map(|loaded| loaded.slot_at).max();
+    let Some(first) = deliveries.first() else { return Ok(None) };
     Ok(match rate::turn(context, first.subscription(), slot_at).await? {
         RateDecision::Go => {
             let now = first.subscription().allowed_rate.map(|_| context.clock.now());
-            hands.iter_mut().for_each(|hand| hand.slot_at = now);
+            deliveries.iter_mut().for_each(|loaded| loaded.slot_at = now);
             None
         }
         RateDecision::Wait { until } => Some(until),
@@ -75,15 +75,15 @@ pub async fn slot(
 /// After an error, nothing was attempted.
 pub async fn probe(
     context: &Context,
-    hand: &DeliveryInHand,
+    loaded: &LoadedDelivery,
     mut claim: Box<Health>,
 ) -> Result<Plan, PortError> {
     loop {
         let now = context.clock.now();
-        if context.healths.write(hand.subscription(), now, &claim).await? {
+        if context.healths.write(loaded.subscription(), now, &claim).await? {
             return Ok(Plan::Attempt { leased: false });
         }
-        match plan_one(context, hand).await? {
+        match plan_one(context, loaded).await? {
             Plan::Probe(next) => claim = next,
             plan => return Ok(plan),
         }

@@ -2,12 +2,12 @@
 //! and what follows when. Events and the endpoint's URL are left out, unless the response repeats
 //! them and the deployment keeps the beginning of responses.
 
-use crate::{decide::NextStep, in_hand::DeliveryInHand, response::Try};
+use crate::{decide::NextStep, loaded::LoadedDelivery, response::Try};
 use gridpost_core::{delivery::event_set::EventSet, retry::outcome::Answer, time::Timestamp};
 
 /// Logs a failed attempt, which the delivery's attempts already include.
 pub fn failed(
-    hand: &DeliveryInHand,
+    loaded: &LoadedDelivery,
     answer: Answer,
     (began_at, ended_at): (Timestamp, Timestamp),
     then: NextStep,
@@ -18,16 +18,16 @@ pub fn failed(
         NextStep::End(reason) => ("End", None, None, Some(reason)),
         NextStep::Delivered => ("Delivered", None, None, None),
     };
-    let delivery = &hand.delivery;
+    let delivery = &loaded.delivery;
     tracing::info!(
         delivery.id = %delivery.id,
-        subscription = %hand.subscription().key,
+        subscription = %loaded.subscription().key,
         attempt = delivery.attempts.made,
         outcome = %answer.outcome,
         status = answer.status,
         duration_ms = duration_ms(began_at, ended_at),
         decision = what,
-        receives = hand.record.receive_count,
+        receives = loaded.record.receive_count,
         due = due.map(|due| tracing::field::display(due.to_iso_8601())),
         because = because.map(tracing::field::display),
         reason = reason.map(tracing::field::display),
@@ -41,33 +41,33 @@ pub fn failed(
 }
 
 /// Logs a successful attempt, which the delivery's attempts do not include.
-pub fn succeeded(hand: &DeliveryInHand, answer: Answer, times: (Timestamp, Timestamp)) {
-    let delivery = &hand.delivery;
+pub fn succeeded(loaded: &LoadedDelivery, answer: Answer, times: (Timestamp, Timestamp)) {
+    let delivery = &loaded.delivery;
     let events = (delivery.event_count(), delivery.event_ids());
-    delivered(hand, events, answer, times);
+    delivered(loaded, events, answer, times);
 }
 
 /// Logs which events were delivered by an attempt that failed for the rest.
 pub fn succeeded_in_part(
-    hand: &DeliveryInHand,
+    loaded: &LoadedDelivery,
     part: &EventSet,
     answer: Answer,
     times: (Timestamp, Timestamp),
 ) {
-    let events = (part.len(), hand.delivery.event_ids_of(part));
-    delivered(hand, events, answer, times);
+    let events = (part.len(), loaded.delivery.event_ids_of(part));
+    delivered(loaded, events, answer, times);
 }
 
 fn delivered(
-    hand: &DeliveryInHand,
+    loaded: &LoadedDelivery,
     (events, event_ids): (usize, String),
     answer: Answer,
     (began_at, ended_at): (Timestamp, Timestamp),
 ) {
-    let delivery = &hand.delivery;
+    let delivery = &loaded.delivery;
     tracing::info!(
         delivery.id = %delivery.id,
-        subscription = %hand.subscription().key,
+        subscription = %loaded.subscription().key,
         attempt = delivery.attempts.made + 1,
         outcome = %answer.outcome,
         status = answer.status,
@@ -82,8 +82,8 @@ fn delivered(
 }
 
 /// Logs the request of a part of a batch that is being split.
-pub fn part(hands: &[DeliveryInHand], Try { answer, times, .. }: Try) {
-    let Some(first) = hands.first() else { return };
+pub fn part(deliveries: &[LoadedDelivery], Try { answer, times, .. }: Try) {
+    let Some(first) = deliveries.first() else { return };
     tracing::info!(
         delivery.id = %first.delivery.id,
         subscription = %first.subscription().key,
@@ -91,8 +91,8 @@ pub fn part(hands: &[DeliveryInHand], Try { answer, times, .. }: Try) {
         outcome = %answer.outcome,
         status = answer.status,
         duration_ms = duration_ms(times.0, times.1),
-        deliveries = hands.len(),
-        events = hands.iter().map(|hand| hand.delivery.event_count()).sum::<usize>(),
+        deliveries = deliveries.len(),
+        events = deliveries.iter().map(|loaded| loaded.delivery.event_count()).sum::<usize>(),
         "part of a refused batch attempted",
     );
 }

@@ -32,11 +32,11 @@ use crate::{
     Context,
     attempt::{BESIDES_RESPONSE, send},
     attempt_log, count,
-    in_hand::DeliveryInHand,
-    lane::Lease,
+    loaded::LoadedDelivery,
     rate,
     response::{AttemptResult, Parts, Response, Try},
     settle,
+    slow_endpoint::Lease,
 };
 
 /// How long after the first part another one may still be sent: others wait for this invocation's
@@ -55,7 +55,7 @@ const PARTS_LEAST: u32 = 2;
 /// The deliveries of a refused request.
 pub struct Batch<'b> {
     pub context: &'b Context,
-    pub hands: &'b [DeliveryInHand],
+    pub deliveries: &'b [LoadedDelivery],
     pub lease: Option<&'b Lease<'b>>,
     /// Until when its lease or its claim of the probe holds: afterwards others take its place.
     pub held_until: Option<Timestamp>,
@@ -63,8 +63,8 @@ pub struct Batch<'b> {
 }
 
 /// Begins to split a request, if its event subscription asks for that and its answer calls for it.
-pub fn begin<'h>(hands: &'h [DeliveryInHand], response: &Response) -> Option<Bisection<'h>> {
-    let first = hands.first()?;
+pub fn begin<'h>(deliveries: &'h [LoadedDelivery], response: &Response) -> Option<Bisection<'h>> {
+    let first = deliveries.first()?;
     let subscription = first.subscription();
     if !subscription.batch_failure.bisects {
         return None;
@@ -74,10 +74,10 @@ pub fn begin<'h>(hands: &'h [DeliveryInHand], response: &Response) -> Option<Bis
     else {
         return None;
     };
-    let places = hands.iter().enumerate().flat_map(|(delivery, hand)| {
-        hand.delivery.left().map(move |(event, _)| EventIndex { delivery, event })
+    let places = deliveries.iter().enumerate().flat_map(|(delivery, loaded)| {
+        loaded.delivery.left().map(move |(event, _)| EventIndex { delivery, event })
     });
-    let past: Vec<_> = hands.iter().map(|hand| hand.past.as_slice()).collect();
+    let past: Vec<_> = deliveries.iter().map(|loaded| loaded.past.as_slice()).collect();
     let asked = Asked { answer: *answer, made: first.delivery.attempts.made, past: &past };
     Bisection::begin(first.rules(), places.collect(), asked)
 }
@@ -103,25 +103,27 @@ impl Batch<'_> {
         let (began_at, ended_at) = whole.times;
         let answer = whole.results.iter().flat_map(AttemptResult::answers).next();
         let first = answer.map(|answer| Try { answer, times: whole.times, part: PartRecord(0, 0) });
-        let tried = |hand: &DeliveryInHand| {
-            let part =
-                PartRecord(hand.delivery.attempts.made + 1, count_of(hand.delivery.event_count()));
+        let tried = |loaded: &LoadedDelivery| {
+            let part = PartRecord(
+                loaded.delivery.attempts.made + 1,
+                count_of(loaded.delivery.event_count()),
+            );
             first.map(|first| Try { part, ..first }).into_iter().collect()
         };
         let mut run = Run {
-            tries: self.hands.iter().map(tried).collect(),
+            tries: self.deliveries.iter().map(tried).collect(),
             failed: first.into_iter().collect(),
             response_text: whole.response_text,
             ended_at,
         };
         let parts_began_at = run.ended_at;
-        let is_first = self.hands.iter().any(|hand| hand.lane() == Lane::First);
+        let is_first = self.deliveries.iter().any(|loaded| loaded.lane() == Lane::First);
         let longest = if is_first { FIRST_BISECTS_FOR } else { BISECTS_FOR };
         let mut parts = 0;
         loop {
             // The time-to-live of one delivery may end before that of those beside it.
             let now = self.context.clock.now();
-            bisection.leave_out(|delivery| now >= self.hands[delivery].expires_at());
+            bisection.leave_out(|delivery| now >= self.deliveries[delivery].expires_at());
             let Some(group) = bisection.next_part() else { break };
             let passed = self.context.clock.now().since(parts_began_at);
             let is_late = self.context.clock.pace().to_real(passed) >= longest;
@@ -136,9 +138,10 @@ impl Batch<'_> {
         // A failure that is the endpoint's own says more about it than what it refused before.
         let own = run.failed.iter().rev().find(|made| !is_about_events(made.answer.outcome));
         if let Some(Try { answer, times, .. }) = own.or(run.failed.first()) {
-            not_before = settle::note_failure(self.context, &self.hands[0], *answer, *times).await;
+            not_before =
+                settle::note_failure(self.context, &self.deliveries[0], *answer, *times).await;
         }
-        let met = bisection.into_met(self.hands.len()).into_iter();
+        let met = bisection.into_met(self.deliveries.len()).into_iter();
         let parts = met.zip(run.tries).map(|(met, tries)| Parts { met, tries });
         let response = Response {
             times: (began_at, run.ended_at),
@@ -150,7 +153,7 @@ impl Batch<'_> {
 
     /// Whether another part may be sent: there is time for it, and the endpoint's rate allows it.
     async fn may_go_on(&self) -> bool {
-        let (context, subscription) = (self.context, self.hands[0].subscription());
+        let (context, subscription) = (self.context, self.deliveries[0].subscription());
         let is_authenticated = subscription.authentication.is_some();
         let token = if is_authenticated { AUTHENTICATED_WITHIN } else { Duration::ZERO };
         if context.clock.left(self.deadline) < token + RESPONSE_WAIT + BESIDES_RESPONSE {
@@ -179,15 +182,16 @@ impl Batch<'_> {
         group: &Group,
     ) -> (Answers, Timestamp) {
         let context = self.context;
-        let mut places: Vec<EventSet> = vec![EventSet::default(); self.hands.len()];
+        let mut places: Vec<EventSet> = vec![EventSet::default(); self.deliveries.len()];
         bisection.events(group).iter().for_each(|at| places[at.delivery].add(at.event));
-        let part = |(hand, events): (&DeliveryInHand, &EventSet)| {
-            let mut part = DeliveryInHand { delivery: hand.delivery.only(events), ..hand.clone() };
+        let part = |(loaded, events): (&LoadedDelivery, &EventSet)| {
+            let mut part =
+                LoadedDelivery { delivery: loaded.delivery.only(events), ..loaded.clone() };
             part.delivery.attempts.made += group.requests();
             part
         };
-        let carried = |(_, events): &(&DeliveryInHand, &EventSet)| !events.is_empty();
-        let parts: Vec<_> = self.hands.iter().zip(&places).filter(carried).map(part).collect();
+        let carried = |(_, events): &(&LoadedDelivery, &EventSet)| !events.is_empty();
+        let parts: Vec<_> = self.deliveries.iter().zip(&places).filter(carried).map(part).collect();
         let (response, _) = send(context, &parts, self.lease).await;
         let mut all = response.results.iter().flat_map(AttemptResult::answers);
         let accepted = all.clone().find(|answer| answer.outcome.is_accepted());
@@ -219,7 +223,7 @@ impl Batch<'_> {
         response_text: Option<String>,
         is_accepted: bool,
     ) {
-        let (context, subscription) = (self.context, self.hands[0].subscription());
+        let (context, subscription) = (self.context, self.deliveries[0].subscription());
         if response_text.is_some() {
             run.response_text = response_text;
         }
@@ -230,7 +234,7 @@ impl Batch<'_> {
         }
         run.failed.clear();
         let (began_at, ended_at) = made.times;
-        let asked_for = self.hands.iter().any(|hand| hand.resend.is_some());
+        let asked_for = self.deliveries.iter().any(|loaded| loaded.resend.is_some());
         let success = SuccessfulAttempt { began_at, ended_at, asked_for };
         settle::note_success(context, subscription, success).await;
     }

@@ -12,7 +12,7 @@ use gridpost_core::{
 
 use crate::{
     Context,
-    in_hand::DeliveryInHand,
+    loaded::LoadedDelivery,
     response::{AttemptResult, Response},
 };
 
@@ -24,8 +24,8 @@ pub fn delivered(context: &Context, key: &SubscriptionKey, published_at: Timesta
 /// Counts events that were delivered before the rest of their delivery. They are counted before the
 /// state is written: a crash in between delivers and counts them twice, and the reverse order would
 /// lose the count.
-pub fn delivered_part(context: &Context, hand: &DeliveryInHand, events: usize) {
-    let delivery = &hand.delivery;
+pub fn delivered_part(context: &Context, loaded: &LoadedDelivery, events: usize) {
+    let delivery = &loaded.delivery;
     delivered(context, &delivery.subscription, delivery.publish_time, events as u64);
     context.meter.flush(context.clock.now());
 }
@@ -61,8 +61,8 @@ fn error(context: &Context, metric: &'static str, key: &SubscriptionKey, answer:
 }
 
 /// Measures how long the request took and, for delivered events, the time since their publish.
-pub fn latency(context: &Context, hands: &[DeliveryInHand], response: &Response) {
-    let Some(first) = hands.first() else { return };
+pub fn latency(context: &Context, deliveries: &[LoadedDelivery], response: &Response) {
+    let Some(first) = deliveries.first() else { return };
     let whose = of(&first.subscription().key);
     let (began_at, ended_at) = response.times;
     let took = ended_at.since(began_at);
@@ -70,9 +70,10 @@ pub fn latency(context: &Context, hands: &[DeliveryInHand], response: &Response)
     let is_delivered = |result: &AttemptResult| {
         result.answers().all(|answer| answer.outcome == Outcome::Delivered)
     };
-    for (hand, _) in hands.iter().zip(&response.results).filter(|(_, result)| is_delivered(result))
+    for (loaded, _) in
+        deliveries.iter().zip(&response.results).filter(|(_, result)| is_delivered(result))
     {
-        let since_publish = ended_at.since(hand.delivery.publish_time);
+        let since_publish = ended_at.since(loaded.delivery.publish_time);
         context.meter.measure(metric::DELIVERY_LATENCY_IN_MS, &whose, since_publish);
     }
 }

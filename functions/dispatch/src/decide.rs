@@ -3,7 +3,7 @@
 use gridpost_core::{
     delivery::{
         event_set::EventSet,
-        partial::{self, End, Met},
+        partial::{self, End, EventOutcome},
         resource_outcome::status_of,
     },
     retry::{
@@ -14,7 +14,7 @@ use gridpost_core::{
 };
 
 use crate::{
-    in_hand::DeliveryInHand,
+    loaded::LoadedDelivery,
     response::{AttemptResult, Try},
 };
 
@@ -48,7 +48,7 @@ pub enum NextStep {
 /// Decides what follows for a delivery. Its attempts do not include this one yet. `not_before` is
 /// the end of the endpoint's probation or delayed delivery.
 pub fn decide(
-    hand: &DeliveryInHand,
+    loaded: &LoadedDelivery,
     result: &AttemptResult,
     times: (Timestamp, Timestamp),
     not_before: Option<Timestamp>,
@@ -62,14 +62,14 @@ pub fn decide(
         requests: 1,
         last_at: None,
         tries: Vec::new(),
-        next_step: next_step(hand, (answer, 1, false), times, not_before, dice),
+        next_step: next_step(loaded, (answer, 1, false), times, not_before, dice),
     };
     let (met, tries) = match result {
         AttemptResult::Whole(answer) => return whole(*answer),
         AttemptResult::Each(met) => (met, [].as_slice()),
         AttemptResult::Parts(parts) => (&parts.met, parts.tries.as_slice()),
     };
-    let split = partial::split(hand.rules(), hand.delivery.attempts.made, met);
+    let split = partial::split(loaded.rules(), loaded.delivery.attempts.made, met);
     let Some(rest) = split.rest else { return whole(all_delivered(met)) };
     let decisive = (rest.answer, rest.requests, rest.is_separable);
     let mut answers = met.iter().map(|met| met.answer);
@@ -81,19 +81,19 @@ pub fn decide(
         requests: rest.requests,
         last_at: rest.last_at,
         tries: tries.to_vec(),
-        next_step: next_step(hand, decisive, times, not_before, dice),
+        next_step: next_step(loaded, decisive, times, not_before, dice),
     }
 }
 
 /// The answer of an endpoint that took every event.
-fn all_delivered(met: &[Met]) -> Answer {
+fn all_delivered(met: &[EventOutcome]) -> Answer {
     let status = status_of(Outcome::Delivered);
     let of_service = Answer { status, ..Answer::without_status(Outcome::Delivered) };
     met.last().map_or(of_service, |met| met.answer)
 }
 
 fn next_step(
-    hand: &DeliveryInHand,
+    loaded: &LoadedDelivery,
     (answer, requests, is_separable): (Answer, u32, bool),
     (began_at, ended_at): (Timestamp, Timestamp),
     not_before: Option<Timestamp>,
@@ -102,17 +102,17 @@ fn next_step(
     if answer.outcome == Outcome::Delivered {
         return NextStep::Delivered;
     }
-    let attempts = &hand.delivery.attempts;
+    let attempts = &loaded.delivery.attempts;
     let failure = Failure {
         attempts: attempts.made + requests,
         first_attempt_at: attempts.first_at.unwrap_or(began_at),
         ended_at,
         answer,
         not_before,
-        expires_at: hand.expires_at(),
+        expires_at: loaded.expires_at(),
         is_separable,
     };
-    match retry::decide(hand.rules(), failure, dice) {
+    match retry::decide(loaded.rules(), failure, dice) {
         Decision::Retry { due, because } => NextStep::Retry { due, because },
         Decision::End(reason) => NextStep::End(reason),
     }

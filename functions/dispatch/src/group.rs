@@ -17,9 +17,9 @@ use gridpost_core::{
 
 use crate::{
     Context,
-    in_hand::{DeliveryInHand, Owner, Received, Settled, catch_up, lane_of, without_bodies},
     late_response::Late,
     load::{Loaded, load},
+    loaded::{LoadedDelivery, Owner, Received, Settled, catch_up, lane_of, without_bodies},
     planned::{carry_out_all, plan_all},
     report::Report,
     requests::{Admitted, attempts},
@@ -39,8 +39,8 @@ pub async fn work(context: &Context, group: Vec<Received>, report: &Report<'_>) 
     };
     report.all(failed).await;
     if let Some(owner) = owner {
-        let hands = received.into_iter().map(|received| received.of(&owner)).collect();
-        return wave(context, &owner, hands, report).await;
+        let deliveries = received.into_iter().map(|received| received.of(&owner)).collect();
+        return wave(context, &owner, deliveries, report).await;
     }
     for received in received {
         let record = received.record.without_body();
@@ -75,13 +75,13 @@ async fn orphan(context: &Context, received: Received) -> Settled {
 fn wave<'a>(
     context: &'a Context,
     owner: &'a Owner,
-    hands: Vec<DeliveryInHand>,
+    deliveries: Vec<LoadedDelivery>,
     report: &'a Report<'_>,
 ) -> BoxFuture<'a, Vec<Late>> {
     async move {
-        let hands = with_events_left(context, hands, report).await;
-        let all = without_bodies(hands.iter().map(|hand| &hand.record));
-        let planned = match plan_all(context, owner, hands).await {
+        let deliveries = with_events_left(context, deliveries, report).await;
+        let all = without_bodies(deliveries.iter().map(|loaded| &loaded.record));
+        let planned = match plan_all(context, owner, deliveries).await {
             Ok(planned) => planned,
             Err(error) => {
                 report.all_failed(all, &error).await;
@@ -89,7 +89,7 @@ fn wave<'a>(
             }
         };
         let mut sorted = Sorted::default();
-        planned.into_iter().for_each(|(hand, plan)| sorted.add(hand, plan));
+        planned.into_iter().for_each(|(loaded, plan)| sorted.add(loaded, plan));
         let Sorted { admitted, others, resting, rest } = sorted;
         let resting = async {
             if resting.is_empty() {
@@ -112,20 +112,20 @@ fn wave<'a>(
 /// Settles deliveries whose events copies of one message have all delivered, each copy a part.
 async fn with_events_left(
     context: &Context,
-    hands: Vec<DeliveryInHand>,
+    deliveries: Vec<LoadedDelivery>,
     report: &Report<'_>,
-) -> Vec<DeliveryInHand> {
-    let is_done = |hand: &DeliveryInHand| {
-        let waits = matches!(hand.status, None | Some(DeliveryStatus::Waiting { .. }));
-        waits && hand.delivery.event_count() == 0
+) -> Vec<LoadedDelivery> {
+    let is_done = |loaded: &LoadedDelivery| {
+        let waits = matches!(loaded.status, None | Some(DeliveryStatus::Waiting { .. }));
+        waits && loaded.delivery.event_count() == 0
     };
-    if !hands.iter().any(is_done) {
-        return hands;
+    if !deliveries.iter().any(is_done) {
+        return deliveries;
     }
-    let (done, left): (Vec<_>, Vec<_>) = hands.into_iter().partition(is_done);
-    for hand in done {
-        let record = hand.record.without_body();
-        report.all(vec![(record, settle::delivered(context, hand).await)]).await;
+    let (done, left): (Vec<_>, Vec<_>) = deliveries.into_iter().partition(is_done);
+    for loaded in done {
+        let record = loaded.record.without_body();
+        report.all(vec![(record, settle::delivered(context, loaded).await)]).await;
     }
     left
 }
@@ -134,22 +134,22 @@ async fn with_events_left(
 #[derive(Default)]
 struct Sorted {
     admitted: Admitted,
-    others: Vec<(DeliveryInHand, Plan)>,
-    resting: Vec<DeliveryInHand>,
+    others: Vec<(LoadedDelivery, Plan)>,
+    resting: Vec<LoadedDelivery>,
     rest: Duration,
 }
 
 impl Sorted {
-    fn add(&mut self, hand: DeliveryInHand, plan: Plan) {
+    fn add(&mut self, loaded: LoadedDelivery, plan: Plan) {
         match plan {
-            Plan::Attempt { leased: false } => self.admitted.plain.push(hand),
-            Plan::Attempt { leased: true } => self.admitted.leased.push(hand),
-            Plan::Probe(claim) => self.admitted.probes.push((hand, claim)),
-            Plan::Rest(rest) => {
+            Plan::Attempt { leased: false } => self.admitted.plain.push(loaded),
+            Plan::Attempt { leased: true } => self.admitted.leased.push(loaded),
+            Plan::Probe(claim) => self.admitted.probes.push((loaded, claim)),
+            Plan::WaitInProcess(rest) => {
                 self.rest = self.rest.max(rest);
-                self.resting.push(hand);
+                self.resting.push(loaded);
             }
-            plan => self.others.push((hand, plan)),
+            plan => self.others.push((loaded, plan)),
         }
     }
 }

@@ -23,8 +23,8 @@ use uuid::Uuid;
 
 use crate::{
     Context, group,
-    in_hand::{Received, Settled},
     late_response::{self, Late},
+    loaded::{Received, Settled},
     report::Report,
     settle,
 };

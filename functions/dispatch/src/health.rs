@@ -15,7 +15,7 @@ use gridpost_core::{
             Durations, FailedAttempt, Health, SeenAttempts, SuccessfulAttempt, after_failures,
             after_success, evidence,
         },
-        lane::{self, LaneReport, LaneSettings, Slowness},
+        slow_endpoint::{self, SlowEndpointReport, SlowEndpointSettings, Slowness},
     },
     subscription::EventSubscription,
     time::Timestamp,
@@ -185,10 +185,10 @@ impl HealthCache {
         subscription: &EventSubscription,
         requests: u32,
         now: Timestamp,
-        settings: &LaneSettings,
+        settings: &SlowEndpointSettings,
     ) -> Result<bool, PortError> {
         let vote = |health: &Health| {
-            let slow = lane::vote(&health.slow, requests, now, settings)?;
+            let slow = slow_endpoint::vote(&health.slow, requests, now, settings)?;
             Some(Health { slow, ..health.clone() })
         };
         Ok(self.change(subscription, now, vote).await?.slow.is_slow(now))
@@ -202,9 +202,9 @@ impl HealthCache {
         holder: Uuid,
         wanted: u32,
         now: Timestamp,
-        settings: &LaneSettings,
+        settings: &SlowEndpointSettings,
     ) -> Result<u32, PortError> {
-        let take = |slow: &Slowness| lane::take(slow, holder, wanted, now, settings).0;
+        let take = |slow: &Slowness| slow_endpoint::take(slow, holder, wanted, now, settings).0;
         let health = self.change(subscription, now, |health| with_lane(health, take)).await?;
         Ok(health.slow.held_by(holder, now))
     }
@@ -215,11 +215,12 @@ impl HealthCache {
         &self,
         subscription: &EventSubscription,
         holder: Uuid,
-        answered: LaneReport,
+        answered: SlowEndpointReport,
         now: Timestamp,
-        settings: &LaneSettings,
+        settings: &SlowEndpointSettings,
     ) {
-        let give_back = |slow: &Slowness| lane::give_back(slow, holder, answered, now, settings);
+        let give_back =
+            |slow: &Slowness| slow_endpoint::give_back(slow, holder, answered, now, settings);
         let given = self.change(subscription, now, |health| with_lane(health, give_back)).await;
         if let Err(error) = given {
             let subscription = &subscription.key;

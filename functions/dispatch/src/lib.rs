@@ -6,7 +6,7 @@
 //! ([`planned`] reads the health and carries out every plan but an attempt), [`attempt`] makes the
 //! requests, [`decide`] chooses what follows, and [`settle`] carries it out: it alone writes states
 //! and sends deliveries on. [`group`] takes the deliveries of one event subscription through the steps,
-//! [`requests`] those that share a request. The steps pass [`in_hand`]'s data on.
+//! [`requests`] those that share a request. The steps pass [`loaded`]'s data on.
 //!
 //! Beside them: [`bisect`] splits a batch that was refused, where that is asked for, [`acquire`]
 //! gets what an attempt needs besides permission, [`health`] caches endpoints' health, [`lane`]
@@ -26,10 +26,9 @@ pub mod group;
 pub mod handler;
 pub mod health;
 pub mod in_flight;
-pub mod in_hand;
-pub mod lane;
 pub mod late_response;
 pub mod load;
+pub mod loaded;
 pub mod payload;
 pub mod planned;
 pub mod rate;
@@ -38,12 +37,13 @@ pub mod requests;
 pub mod resources;
 pub mod response;
 pub mod settle;
+pub mod slow_endpoint;
 #[cfg(test)]
 mod world_for_tests;
 
 use std::sync::Arc;
 
-use gridpost_core::retry::{health::Durations, lane::LaneSettings};
+use gridpost_core::retry::{health::Durations, slow_endpoint::SlowEndpointSettings};
 use gridpost_ports::{
     Clock, DeliveryStates, Dice, EndpointClient, LateListeners, Meter, ParkingLot, Payloads,
     QueueReceiver, QueueSender, ResourceClient, configuration::ConfigurationCache,
@@ -85,7 +85,7 @@ pub struct Settings {
     /// How many retry queues there are, 1 to 32.
     pub retry_shards: usize,
     /// When endpoints count as slow, and what they may hold then.
-    pub lanes: LaneSettings,
+    pub lanes: SlowEndpointSettings,
     /// How many invocations for first attempts may listen for late responses at the same time.
     pub first_listeners_max: usize,
     /// The same for each retry queue.

@@ -8,7 +8,7 @@ use gridpost_ports::{PortError, Record, configuration::SubscriptionLookup};
 
 use crate::{
     Context,
-    in_hand::{Owner, Received, Settled},
+    loaded::{Owner, Received, Settled},
 };
 
 /// A group with everything that was read for it.

@@ -15,62 +15,62 @@ use gridpost_ports::{PortError, Record};
 
 use crate::{
     Context, health,
-    in_hand::{DeliveryInHand, Owner, Settled},
-    lane,
+    loaded::{LoadedDelivery, Owner, Settled},
     report::Report,
-    settle::{self, Hold},
+    settle::{self, Wait},
+    slow_endpoint,
 };
 
 /// The plans for deliveries of one event subscription.
 pub async fn plan_all(
     context: &Context,
     owner: &Owner,
-    hands: Vec<DeliveryInHand>,
-) -> Result<Vec<(DeliveryInHand, Plan)>, PortError> {
+    deliveries: Vec<LoadedDelivery>,
+) -> Result<Vec<(LoadedDelivery, Plan)>, PortError> {
     let now = context.clock.now();
     let mut health = context.healths.look(&owner.subscription, now).await?;
     let spread = health::spread(context, &owner.subscription, now).await;
-    let mut planned = Vec::with_capacity(hands.len());
-    for hand in hands {
-        let plan = plan_for(context, &hand, &health, spread);
+    let mut planned = Vec::with_capacity(deliveries.len());
+    for loaded in deliveries {
+        let plan = plan_for(context, &loaded, &health, spread);
         match &plan {
             Plan::Attempt { .. } => context.healths.note_admitted(&owner.subscription, now),
             // One of them probes; the others see its claim.
             Plan::Probe(claim) => health.clone_from(claim),
             _ => {}
         }
-        planned.push((hand, plan));
+        planned.push((loaded, plan));
     }
     Ok(planned)
 }
 
-fn plan_for(context: &Context, hand: &DeliveryInHand, health: &Health, spread: Duration) -> Plan {
+fn plan_for(context: &Context, loaded: &LoadedDelivery, health: &Health, spread: Duration) -> Plan {
     let now = context.clock.now();
-    let subscription = hand.subscription();
+    let subscription = loaded.subscription();
     let asking = AdmissionRequest {
-        delivery: hand.delivery.id,
+        delivery: loaded.delivery.id,
         now,
         pace: context.clock.pace(),
         admitted: context.healths.admitted(subscription, now),
         spread,
         dice: context.dice.roll(),
     };
-    let admission = admit(health, hand.rules(), subscription.probation_policy, asking);
-    plan(hand.facts(admission, health.slow.is_slow(now), now), now)
+    let admission = admit(health, loaded.rules(), subscription.probation_policy, asking);
+    plan(loaded.facts(admission, health.slow.is_slow(now), now), now)
 }
 
 /// The plan for one delivery by what is known now.
-pub async fn plan_one(context: &Context, hand: &DeliveryInHand) -> Result<Plan, PortError> {
+pub async fn plan_one(context: &Context, loaded: &LoadedDelivery) -> Result<Plan, PortError> {
     let now = context.clock.now();
-    let health = context.healths.look(hand.subscription(), now).await?;
-    let spread = health::spread(context, hand.subscription(), now).await;
-    Ok(plan_for(context, hand, &health, spread))
+    let health = context.healths.look(loaded.subscription(), now).await?;
+    let spread = health::spread(context, loaded.subscription(), now).await;
+    Ok(plan_for(context, loaded, &health, spread))
 }
 
 /// Carries out plans that ask for no attempt.
 pub async fn carry_out_all(
     context: &Context,
-    others: Vec<(DeliveryInHand, Plan)>,
+    others: Vec<(LoadedDelivery, Plan)>,
     report: &Report<'_>,
 ) {
     if !others.is_empty() {
@@ -80,28 +80,28 @@ pub async fn carry_out_all(
 
 async fn carry_out_each(
     context: &Context,
-    others: Vec<(DeliveryInHand, Plan)>,
+    others: Vec<(LoadedDelivery, Plan)>,
     report: &Report<'_>,
 ) {
     let mut held = Vec::new();
     let mut ended = Vec::new();
-    for (hand, plan) in others {
-        match hold_of(context, &hand, &plan).await {
-            Some(hold) => held.push((hand, hold)),
-            None => ended.push(carry_out(context, hand, plan)),
+    for (loaded, plan) in others {
+        match wait_of(context, &loaded, &plan).await {
+            Some(wait) => held.push((loaded, wait)),
+            None => ended.push(carry_out(context, loaded, plan)),
         }
     }
-    let (held, ended) = futures::join!(settle::hold_all(context, held), join_all(ended));
+    let (held, ended) = futures::join!(settle::wait_all(context, held), join_all(ended));
     report.all(held).await;
     report.all(ended).await;
 }
 
-async fn hold_of(context: &Context, hand: &DeliveryInHand, plan: &Plan) -> Option<Hold> {
+async fn wait_of(context: &Context, loaded: &LoadedDelivery, plan: &Plan) -> Option<Wait> {
     match plan {
-        Plan::Defer { until } => Some(Hold::About(*until)),
-        Plan::Wait { due } => Some(Hold::Until(*due)),
-        Plan::Hold { until } => Some(Hold::Paused(*until)),
-        Plan::MoveLane => Some(lane::to_slow_lane(context, hand).await),
+        Plan::RecheckAt { until } => Some(Wait::RecheckAt(*until)),
+        Plan::Wait { due } => Some(Wait::UntilDue(*due)),
+        Plan::Hold { until } => Some(Wait::WhilePaused(*until)),
+        Plan::MoveLane => Some(slow_endpoint::to_slow_lane(context, loaded).await),
         _ => None,
     }
 }
@@ -109,22 +109,22 @@ async fn hold_of(context: &Context, hand: &DeliveryInHand, plan: &Plan) -> Optio
 /// Carries out a plan that asks for no attempt.
 pub async fn carry_out(
     context: &Context,
-    mut hand: DeliveryInHand,
+    mut loaded: LoadedDelivery,
     plan: Plan,
 ) -> (Record, Settled) {
-    let record = hand.record.without_body();
+    let record = loaded.record.without_body();
     let settled = match plan {
         Plan::End(reason) => {
             if reason == EndReason::UndeliverableDueToProbationCausedByClientError {
-                hand.delivery.attempts.last_outcome = Some(Outcome::Probation);
+                loaded.delivery.attempts.last_outcome = Some(Outcome::Probation);
             }
-            settle::end(context, hand, reason).await
+            settle::end(context, loaded, reason).await
         }
-        Plan::Follow(status) => settle::apply(context, hand, status).await,
+        Plan::Follow(status) => settle::apply(context, loaded, status).await,
         plan => {
-            let hold = hold_of(context, &hand, &plan).await;
-            let hold = hold.unwrap_or(Hold::About(context.clock.now()));
-            let held = settle::hold_all(context, vec![(hand, hold)]).await.pop();
+            let wait = wait_of(context, &loaded, &plan).await;
+            let wait = wait.unwrap_or(Wait::RecheckAt(context.clock.now()));
+            let held = settle::wait_all(context, vec![(loaded, wait)]).await.pop();
             let lost = || Err(PortError::new("holding a delivery back", "no answer came"));
             held.map_or_else(lost, |(_, settled)| settled)
         }

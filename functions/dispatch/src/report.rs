@@ -8,7 +8,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::{
     Context,
-    in_hand::{Disposition, Settled},
+    loaded::{Disposition, Settled},
     settle,
 };
 

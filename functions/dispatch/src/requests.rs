@@ -21,23 +21,23 @@ use crate::{
     attempt::{BESIDES_RESPONSE, send},
     bisect::{self, Batch},
     decide::{NextStep, Verdict, decide},
-    in_hand::{DeliveryInHand, Settled, without_bodies},
-    lane::{self, Lease},
     late_response::Late,
+    loaded::{LoadedDelivery, Settled, without_bodies},
     planned::carry_out,
     report::Report,
     response::Response,
-    settle::{self, Hold},
+    settle::{self, Wait},
+    slow_endpoint::{self, Lease},
 };
 
 /// Deliveries that may be attempted.
 #[derive(Default)]
 pub struct Admitted {
     /// Deliveries that need nothing but their request.
-    pub plain: Vec<DeliveryInHand>,
-    pub leased: Vec<DeliveryInHand>,
+    pub plain: Vec<LoadedDelivery>,
+    pub leased: Vec<LoadedDelivery>,
     /// Probes, each with its claim.
-    pub probes: Vec<(DeliveryInHand, Box<Health>)>,
+    pub probes: Vec<(LoadedDelivery, Box<Health>)>,
 }
 
 /// Makes the attempts, all requests concurrently.
@@ -45,7 +45,7 @@ pub async fn attempts(context: &Context, admitted: Admitted, report: &Report<'_>
     let Admitted { plain, leased, probes } = admitted;
     // Deliveries with their events in the message do not wait for those that are fetched.
     let (fetched, ready): (Vec<_>, _) =
-        plain.into_iter().partition(|hand| hand.delivery.is_claimed());
+        plain.into_iter().partition(|loaded| loaded.delivery.is_claimed());
     let rare = async {
         if probes.is_empty() && fetched.is_empty() && leased.is_empty() {
             return Vec::new();
@@ -59,24 +59,24 @@ pub async fn attempts(context: &Context, admitted: Admitted, report: &Report<'_>
 /// Makes requests to an endpoint that is healthy, as far as is known. The events are loaded.
 async fn free_requests(
     context: &Context,
-    hands: Vec<DeliveryInHand>,
+    deliveries: Vec<LoadedDelivery>,
     report: &Report<'_>,
 ) -> Vec<Option<Late>> {
-    let requests = requests(hands).into_iter();
-    join_all(requests.map(|hands| request(context, hands, Permit::Free, report))).await
+    let requests = requests(deliveries).into_iter();
+    join_all(requests.map(|deliveries| request(context, deliveries, Permit::Free, report))).await
 }
 
 /// The attempts that need more than a request.
 async fn rare_attempts(
     context: &Context,
-    fetched: Vec<DeliveryInHand>,
-    leased: Vec<DeliveryInHand>,
-    probes: Vec<(DeliveryInHand, Box<Health>)>,
+    fetched: Vec<LoadedDelivery>,
+    leased: Vec<LoadedDelivery>,
+    probes: Vec<(LoadedDelivery, Box<Health>)>,
     report: &Report<'_>,
 ) -> Vec<Option<Late>> {
-    let probes = probes.into_iter().map(|(hand, claim)| async move {
-        let hands = with_events(context, vec![hand], report).await;
-        request(context, hands, Permit::Claim(claim), report).await
+    let probes = probes.into_iter().map(|(loaded, claim)| async move {
+        let deliveries = with_events(context, vec![loaded], report).await;
+        request(context, deliveries, Permit::Claim(claim), report).await
     });
     let fetched = async {
         let ready = with_events(context, fetched, report).await;
@@ -90,20 +90,22 @@ async fn rare_attempts(
 /// Makes the requests to a slow endpoint that may be under way; the others come back later.
 async fn leased_requests(
     context: &Context,
-    hands: Vec<DeliveryInHand>,
+    deliveries: Vec<LoadedDelivery>,
     report: &Report<'_>,
 ) -> Vec<Option<Late>> {
     // The lease comes first: what is not granted fetches nothing and takes no rate slot.
     let (fetched, ready): (Vec<_>, _) =
-        hands.into_iter().partition(|hand| hand.delivery.is_claimed());
+        deliveries.into_iter().partition(|loaded| loaded.delivery.is_claimed());
     let mut granted = requests(ready);
-    granted.extend(fetched.into_iter().map(|hand| vec![hand]));
-    let Some(first) = granted.first().and_then(|hands| hands.first()) else { return Vec::new() };
+    granted.extend(fetched.into_iter().map(|loaded| vec![loaded]));
+    let Some(first) = granted.first().and_then(|deliveries| deliveries.first()) else {
+        return Vec::new();
+    };
     let subscription = first.subscription().clone();
     let (lease, most) = match Lease::take(context, &subscription, granted.len()).await {
         Ok(taken) => taken,
         Err(error) => {
-            let all = without_bodies(granted.iter().flatten().map(|hand| &hand.record));
+            let all = without_bodies(granted.iter().flatten().map(|loaded| &loaded.record));
             report.all_failed(all, &error).await;
             return Vec::new();
         }
@@ -111,15 +113,15 @@ async fn leased_requests(
     let beyond = granted.split_off(most.min(granted.len()));
     let beyond = async {
         let mut held = Vec::new();
-        for hand in beyond.into_iter().flatten() {
-            let hold = lane::look_again(context, &hand).await;
-            held.push((hand, hold));
+        for loaded in beyond.into_iter().flatten() {
+            let wait = slow_endpoint::look_again(context, &loaded).await;
+            held.push((loaded, wait));
         }
-        report.all(settle::hold_all(context, held).await).await;
+        report.all(settle::wait_all(context, held).await).await;
     };
-    let made = granted.into_iter().map(|hands| async {
-        let hands = with_events(context, hands, report).await;
-        let late = request(context, hands, Permit::Lease(&lease), report).await;
+    let made = granted.into_iter().map(|deliveries| async {
+        let deliveries = with_events(context, deliveries, report).await;
+        let late = request(context, deliveries, Permit::Lease(&lease), report).await;
         lease.end_one();
         late
     });
@@ -140,60 +142,64 @@ enum Permit<'l> {
 /// Loads the events of deliveries. Deliveries without events in the end are settled.
 async fn with_events(
     context: &Context,
-    hands: Vec<DeliveryInHand>,
+    deliveries: Vec<LoadedDelivery>,
     report: &Report<'_>,
-) -> Vec<DeliveryInHand> {
-    let taken = hands.into_iter().map(|hand| async move {
-        let record = hand.record.without_body();
-        let taken = guarded("loading events", acquire::events(context, hand)).await;
+) -> Vec<LoadedDelivery> {
+    let taken = deliveries.into_iter().map(|loaded| async move {
+        let record = loaded.record.without_body();
+        let taken = guarded("loading events", acquire::events(context, loaded)).await;
         (record, taken.and_then(|taken| taken))
     });
     let (mut ready, mut held) = (Vec::new(), Vec::new());
     for (record, taken) in join_all(taken).await {
         match taken {
-            Ok(Acquired::InHand(hand)) => ready.push(hand),
-            Ok(Acquired::Hold(hand, hold)) => held.push((*hand, hold)),
+            Ok(Acquired::InHand(loaded)) => ready.push(loaded),
+            Ok(Acquired::Wait(loaded, wait)) => held.push((*loaded, wait)),
             Ok(Acquired::Settled(disposition)) => report.one(record, Ok(disposition)).await,
             Err(error) => report.one(record, Err(error)).await,
         }
     }
-    report.all(settle::hold_all(context, held).await).await;
+    report.all(settle::wait_all(context, held).await).await;
     ready
 }
 
 /// Groups deliveries that may share a request: those of one form with equally many attempts.
-fn requests(hands: Vec<DeliveryInHand>) -> Vec<Vec<DeliveryInHand>> {
-    let mut groups: BTreeMap<(u32, Form), Vec<DeliveryInHand>> = BTreeMap::new();
-    for hand in hands {
-        let form = hand.delivery.form(hand.subscription());
-        groups.entry((hand.delivery.attempts.made, form)).or_default().push(hand);
+fn requests(deliveries: Vec<LoadedDelivery>) -> Vec<Vec<LoadedDelivery>> {
+    let mut groups: BTreeMap<(u32, Form), Vec<LoadedDelivery>> = BTreeMap::new();
+    for loaded in deliveries {
+        let form = loaded.delivery.form(loaded.subscription());
+        groups.entry((loaded.delivery.attempts.made, form)).or_default().push(loaded);
     }
     groups.into_values().flat_map(join).collect()
 }
 
-fn join(hands: Vec<DeliveryInHand>) -> Vec<Vec<DeliveryInHand>> {
-    let load = |hand: &DeliveryInHand| Load {
-        events: hand.delivery.event_count(),
-        bytes: hand.delivery.events_bytes(),
+fn join(deliveries: Vec<LoadedDelivery>) -> Vec<Vec<LoadedDelivery>> {
+    let load = |loaded: &LoadedDelivery| Load {
+        events: loaded.delivery.event_count(),
+        bytes: loaded.delivery.events_bytes(),
     };
-    let loads: Vec<_> = hands.iter().map(load).collect();
-    let Some(first) = hands.first() else { return Vec::new() };
+    let loads: Vec<_> = deliveries.iter().map(load).collect();
+    let Some(first) = deliveries.first() else { return Vec::new() };
     let subscription = first.subscription();
     let joined = batch::join(&loads, first.delivery.form(subscription).batching(subscription));
-    let mut hands = hands.into_iter();
-    joined.into_iter().map(|positions| hands.by_ref().take(positions.len()).collect()).collect()
+    let mut deliveries = deliveries.into_iter();
+    joined
+        .into_iter()
+        .map(|positions| deliveries.by_ref().take(positions.len()).collect())
+        .collect()
 }
 
 /// Makes one request and settles its deliveries. A panic fails only these.
 async fn request(
     context: &Context,
-    hands: Vec<DeliveryInHand>,
+    deliveries: Vec<LoadedDelivery>,
     permit: Permit<'_>,
     report: &Report<'_>,
 ) -> Option<Late> {
-    let records = without_bodies(hands.iter().map(|hand| &hand.record));
+    let records = without_bodies(deliveries.iter().map(|loaded| &loaded.record));
     let made =
-        guarded("making a request", send_and_settle(context, hands, permit, report.deadline)).await;
+        guarded("making a request", send_and_settle(context, deliveries, permit, report.deadline))
+            .await;
     match made.and_then(|made| made) {
         Ok((settled, late)) => {
             report.all(settled).await;
@@ -210,11 +216,11 @@ type SentAndSettled = (Vec<(Record, Settled)>, Option<Late>);
 
 async fn send_and_settle(
     context: &Context,
-    mut hands: Vec<DeliveryInHand>,
+    mut deliveries: Vec<LoadedDelivery>,
     permit: Permit<'_>,
     deadline: Timestamp,
 ) -> Result<SentAndSettled, PortError> {
-    let Some(first) = hands.first() else { return Ok((Vec::new(), None)) };
+    let Some(first) = deliveries.first() else { return Ok((Vec::new(), None)) };
     let left = context.clock.left(deadline);
     let is_authenticated = first.subscription().authentication.is_some();
     let token = if is_authenticated { AUTHENTICATED_WITHIN } else { Duration::ZERO };
@@ -223,8 +229,8 @@ async fn send_and_settle(
         return Err(PortError::new("making an attempt", reason));
     }
     let subscription = first.subscription().clone();
-    if let Some(until) = acquire::slot(context, &mut hands).await? {
-        return Ok((held(context, hands, until).boxed().await, None));
+    if let Some(until) = acquire::slot(context, &mut deliveries).await? {
+        return Ok((held(context, deliveries, until).boxed().await, None));
     }
     let (mut lease, mut held_until) = (None, None);
     match permit {
@@ -232,41 +238,43 @@ async fn send_and_settle(
         Permit::Lease(granted) => (lease, held_until) = (Some(granted), Some(granted.until())),
         Permit::Claim(claim) => {
             held_until = claim.probe.map(|probe| probe.lease_until);
-            match acquire::probe(context, &hands[0], claim).boxed().await? {
+            match acquire::probe(context, &deliveries[0], claim).boxed().await? {
                 // The minute of its slot may have ended while the claim was written.
                 Plan::Attempt { .. } => {
-                    if let Some(until) = acquire::slot(context, &mut hands).await? {
-                        return Ok((held(context, hands, until).boxed().await, None));
+                    if let Some(until) = acquire::slot(context, &mut deliveries).await? {
+                        return Ok((held(context, deliveries, until).boxed().await, None));
                     }
                 }
                 plan => {
-                    let lost = hands.into_iter().map(|hand| carry_out(context, hand, plan.clone()));
+                    let lost = deliveries
+                        .into_iter()
+                        .map(|loaded| carry_out(context, loaded, plan.clone()));
                     return Ok((join_all(lost).boxed().await, None));
                 }
             }
         }
     }
-    let (response, late) = send(context, &hands, lease).await;
-    let (response, not_before) = match bisect::begin(&hands, &response) {
+    let (response, late) = send(context, &deliveries, lease).await;
+    let (response, not_before) = match bisect::begin(&deliveries, &response) {
         None => {
-            let not_before = settle::note_response(context, &hands, &response).await;
+            let not_before = settle::note_response(context, &deliveries, &response).await;
             (response, not_before)
         }
         Some(bisection) => {
-            let batch = Batch { context, hands: &hands, lease, held_until, deadline };
+            let batch = Batch { context, deliveries: &deliveries, lease, held_until, deadline };
             batch.bisect(bisection, response).boxed().await
         }
     };
     let mut late = late.map(|answer| Late::new(answer, subscription, response.times));
-    let (mut settled, mut others) = (Vec::with_capacity(hands.len()), Vec::new());
-    for (hand, result) in hands.into_iter().zip(&response.results) {
-        let verdict = decide(&hand, result, response.times, not_before, context.dice.roll());
+    let (mut settled, mut others) = (Vec::with_capacity(deliveries.len()), Vec::new());
+    for (loaded, result) in deliveries.into_iter().zip(&response.results) {
+        let verdict = decide(&loaded, result, response.times, not_before, context.dice.roll());
         if let (Some(late), NextStep::Retry { due, .. }) = (&mut late, verdict.next_step) {
-            late.of(&hand.delivery, due);
+            late.of(&loaded.delivery, due);
         }
-        match settle::at_once(context, &hand, &verdict, response.times) {
-            Some(disposition) => settled.push((hand.record, Ok(disposition))),
-            None => others.push(settle_one(context, hand, verdict, &response).boxed()),
+        match settle::at_once(context, &loaded, &verdict, response.times) {
+            Some(disposition) => settled.push((loaded.record, Ok(disposition))),
+            None => others.push(settle_one(context, loaded, verdict, &response).boxed()),
         }
     }
     if !others.is_empty() {
@@ -278,19 +286,19 @@ async fn send_and_settle(
 /// Holds deliveries without a slot until about when they may have one.
 async fn held(
     context: &Context,
-    hands: Vec<DeliveryInHand>,
+    deliveries: Vec<LoadedDelivery>,
     until: Timestamp,
 ) -> Vec<(Record, Settled)> {
-    let held = hands.into_iter().map(|hand| (hand, Hold::About(until))).collect();
-    settle::hold_all(context, held).await
+    let held = deliveries.into_iter().map(|loaded| (loaded, Wait::RecheckAt(until))).collect();
+    settle::wait_all(context, held).await
 }
 
 async fn settle_one(
     context: &Context,
-    hand: DeliveryInHand,
+    loaded: LoadedDelivery,
     verdict: Verdict,
     response: &Response,
 ) -> (Record, Settled) {
-    let record = hand.record.without_body();
-    (record, settle::settle(context, hand, verdict, response).await)
+    let record = loaded.record.without_body();
+    (record, settle::settle(context, loaded, verdict, response).await)
 }

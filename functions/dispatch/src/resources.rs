@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures::future::join_all;
 use gridpost_core::{
     delivery::{
-        partial::Met,
+        partial::EventOutcome,
         resource_check::Finding,
         resource_outcome::status_of,
         resource_request::{self, Call, Entry, EventIndex},
@@ -18,7 +18,7 @@ use gridpost_core::{
 };
 use gridpost_ports::ResourceClient;
 
-use crate::{Context, in_hand::DeliveryInHand, response::AttemptResult};
+use crate::{Context, loaded::LoadedDelivery, response::AttemptResult};
 
 /// Refuses every AWS resource, for a deployment that may deliver to none.
 #[derive(Clone, Copy, Debug)]
@@ -45,16 +45,17 @@ impl ResourceClient for NoResources {
 /// Makes the calls for deliveries of one event subscription that have had equally many attempts.
 pub(crate) async fn attempt(
     context: &Context,
-    hands: &[DeliveryInHand],
+    deliveries: &[LoadedDelivery],
     resource: &Resource,
 ) -> Vec<AttemptResult> {
-    let Some(first) = hands.first() else { return Vec::new() };
-    let deliveries: Vec<_> = hands.iter().map(|hand| &hand.delivery).collect();
+    let Some(first) = deliveries.first() else { return Vec::new() };
+    let messages: Vec<_> = deliveries.iter().map(|loaded| &loaded.delivery).collect();
     let (subscription, made_before) = (first.subscription(), first.delivery.attempts.made);
     let now = context.clock.machine();
-    let plan = resource_request::plan(subscription, resource, &deliveries, made_before, now);
-    let mut results: Vec<Vec<Met>> = vec![Vec::new(); hands.len()];
-    let mut note = |at: EventIndex, answer| results[at.delivery].push(Met::new(at.event, answer));
+    let plan = resource_request::plan(subscription, resource, &messages, made_before, now);
+    let mut results: Vec<Vec<EventOutcome>> = vec![Vec::new(); deliveries.len()];
+    let mut note =
+        |at: EventIndex, answer| results[at.delivery].push(EventOutcome::new(at.event, answer));
     plan.refused.into_iter().for_each(|(at, answer)| note(at, answer));
     let calls = plan.calls.into_iter().map(|call| send(context, resource, call));
     join_all(calls).await.into_iter().flatten().for_each(|(at, answer)| note(at, answer));

@@ -2,7 +2,7 @@
 
 use futures::future::BoxFuture;
 use gridpost_core::{
-    delivery::{partial::Met, state::PartRecord},
+    delivery::{partial::EventOutcome, state::PartRecord},
     retry::outcome::Answer,
     time::Timestamp,
 };
@@ -13,7 +13,7 @@ pub enum AttemptResult {
     /// One answer for all events: a webhook's response covers its whole request.
     Whole(Answer),
     /// One answer per event: AWS services answer for each event, and webhooks may.
-    Each(Vec<Met>),
+    Each(Vec<EventOutcome>),
     /// What the events have met in a batch that was split.
     Parts(Box<Parts>),
 }
@@ -21,7 +21,7 @@ pub enum AttemptResult {
 /// A delivery's part in a batch that was split.
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
-    pub met: Vec<Met>,
+    pub met: Vec<EventOutcome>,
     /// The requests that have carried some of its events, the first one for all of them.
     pub tries: Vec<Try>,
 }

@@ -7,7 +7,7 @@
 
 mod end;
 mod endpoint;
-mod hold;
+mod wait;
 
 use futures::stream::{self, StreamExt};
 use gridpost_core::{
@@ -26,14 +26,14 @@ use gridpost_ports::{Outgoing, PortError, Record, Saved};
 use crate::{
     Context, attempt_log, count,
     decide::{NextStep, Verdict},
-    in_hand::{DeliveryInHand, Disposition, Settled},
+    loaded::{Disposition, LoadedDelivery, Settled},
     payload,
     response::{Response, Try},
 };
 
 pub use end::drop_delivery;
 pub use endpoint::{note_failure, note_response, note_success};
-pub use hold::{Hold, hold_all};
+pub use wait::{Wait, wait_all};
 
 /// How many messages may carry on a delivery whose state can't be written.
 const RESENT_MAX: u8 = 8;
@@ -53,28 +53,28 @@ const WRITES_MAX: u32 = 3;
 /// Returns `None`, with no effect, for every other delivery.
 pub fn at_once(
     context: &Context,
-    hand: &DeliveryInHand,
+    loaded: &LoadedDelivery,
     verdict: &Verdict,
     times: (Timestamp, Timestamp),
 ) -> Option<Disposition> {
     let Verdict { delivered, ends, next_step, answer, .. } = verdict;
     let is_whole = *next_step == NextStep::Delivered && delivered.is_empty() && ends.is_empty();
-    if !is_whole || hand.revision > 0 || hand.delivery.is_claimed() {
+    if !is_whole || loaded.revision > 0 || loaded.delivery.is_claimed() {
         return None;
     }
-    log_success(context, hand, *answer, times);
-    count_success(context, &hand.delivery);
+    log_success(context, loaded, *answer, times);
+    count_success(context, &loaded.delivery);
     Some(Disposition::Delete)
 }
 
 fn log_success(
     context: &Context,
-    hand: &DeliveryInHand,
+    loaded: &LoadedDelivery,
     answer: Answer,
     times: (Timestamp, Timestamp),
 ) {
-    if context.settings.log_successful_attempts || hand.delivery.attempts.made > 0 {
-        attempt_log::succeeded(hand, answer, times);
+    if context.settings.log_successful_attempts || loaded.delivery.attempts.made > 0 {
+        attempt_log::succeeded(loaded, answer, times);
     }
 }
 
@@ -86,7 +86,7 @@ fn count_success(context: &Context, delivery: &Delivery) {
 /// Carries out the decision about a delivery after an attempt.
 pub async fn settle(
     context: &Context,
-    mut hand: DeliveryInHand,
+    mut loaded: LoadedDelivery,
     verdict: Verdict,
     Response { times, response_text, .. }: &Response,
 ) -> Settled {
@@ -94,23 +94,23 @@ pub async fn settle(
     let Verdict { mut last_at, tries, mut next_step, .. } = verdict;
     let times = *times;
     // What comes after parts says which attempt it is of which events, too.
-    let is_part = hand.past.iter().any(|past| past.part.is_some());
-    let events = u32::try_from(hand.delivery.event_count()).unwrap_or(u32::MAX);
-    let whole = PartRecord(hand.delivery.attempts.made + 1, events);
+    let is_part = loaded.past.iter().any(|past| past.part.is_some());
+    let events = u32::try_from(loaded.delivery.event_count()).unwrap_or(u32::MAX);
+    let whole = PartRecord(loaded.delivery.attempts.made + 1, events);
     let last = tries.last().copied().unwrap_or(Try { answer, times, part: whole });
     let part = (is_part || !tries.is_empty()).then_some(last.part);
     let mut sending = Vec::with_capacity(ends.len());
     for part in &ends {
-        sending.push(end::end_part(context, &hand, part, times.0));
+        sending.push(end::end_part(context, &loaded, part, times.0));
     }
     let sent: Vec<_> = stream::iter(sending).buffered(ENDS_AT_ONCE).collect().await;
     for (part, sent) in ends.iter().zip(sent) {
         let Err(error) = sent else {
-            hand.delivery.done.add_all(&part.events);
+            loaded.delivery.done.add_all(&part.events);
             continue;
         };
         // It stays in the delivery, and what this attempt delivered is still recorded.
-        let (id, error) = (hand.delivery.id, chain(&error));
+        let (id, error) = (loaded.delivery.id, chain(&error));
         tracing::warn!(delivery.id = %id, %error, "failed to end some events; they go on with the rest");
         if next_step == NextStep::Delivered {
             // There is no rest: the delivery ends for the reason of this part.
@@ -121,22 +121,22 @@ pub async fn settle(
         requests = requests.max(part.requests);
     }
     if let Some(accepted) = accepted {
-        attempt_log::succeeded_in_part(&hand, &delivered, accepted, times);
-        count::delivered_part(context, &hand, delivered.len());
-        hand.delivery.done.add_all(&delivered);
+        attempt_log::succeeded_in_part(&loaded, &delivered, accepted, times);
+        count::delivered_part(context, &loaded, delivered.len());
+        loaded.delivery.done.add_all(&delivered);
     }
     if next_step == NextStep::Delivered {
-        log_success(context, &hand, answer, times);
-        if hand.revision > 0 {
-            AttemptRecord::of(answer, times, None).of_part(part).add_to(&mut hand.past);
+        log_success(context, &loaded, answer, times);
+        if loaded.revision > 0 {
+            AttemptRecord::of(answer, times, None).of_part(part).add_to(&mut loaded.past);
         }
-        return self::delivered(context, hand).await;
+        return self::delivered(context, loaded).await;
     }
-    let attempts = &hand.delivery.attempts;
+    let attempts = &loaded.delivery.attempts;
     let began_at = (times.0, last_at.unwrap_or(times.0));
-    hand.delivery.attempts = attempts.with_requests(began_at, answer, requests);
-    attempt_log::failed(&hand, answer, times, next_step, response_text.as_deref());
-    count::failure(context, &hand.subscription().key, answer);
+    loaded.delivery.attempts = attempts.with_requests(began_at, answer, requests);
+    attempt_log::failed(&loaded, answer, times, next_step, response_text.as_deref());
+    count::failure(context, &loaded.subscription().key, answer);
     let because = match next_step {
         NextStep::Retry { because, .. } => Some(because),
         NextStep::Delivered | NextStep::End(_) => None,
@@ -144,26 +144,26 @@ pub async fn settle(
     for earlier in &tries[..tries.len().saturating_sub(1)] {
         AttemptRecord::of(earlier.answer, earlier.times, None)
             .of_part(Some(earlier.part))
-            .add_to(&mut hand.past);
+            .add_to(&mut loaded.past);
     }
     AttemptRecord::of(last.answer, last.times, because)
         .of_part(part)
         .with_response_text(response_text.clone())
-        .add_to(&mut hand.past);
+        .add_to(&mut loaded.past);
     match next_step {
-        NextStep::Retry { due, .. } => retry(context, hand, due).await,
-        NextStep::End(reason) => end(context, hand, reason).await,
+        NextStep::Retry { due, .. } => retry(context, loaded, due).await,
+        NextStep::End(reason) => end(context, loaded, reason).await,
         NextStep::Delivered => Ok(Disposition::Delete),
     }
 }
 
 /// Settles a delivered delivery. If nothing had failed before, nothing is written.
-pub(crate) async fn delivered(context: &Context, hand: DeliveryInHand) -> Settled {
-    let delivery = &hand.delivery;
-    if hand.revision == 0 {
+pub(crate) async fn delivered(context: &Context, loaded: LoadedDelivery) -> Settled {
+    let delivery = &loaded.delivery;
+    if loaded.revision == 0 {
         count_success(context, delivery);
     } else {
-        match mark_delivered(context, &hand.state(DeliveryStatus::Delivered)).await {
+        match mark_delivered(context, &loaded.state(DeliveryStatus::Delivered)).await {
             Ok(Marked::Delivered) => {}
             // Its dead letter may still need the payload, and counts.
             Ok(Marked::HasEnded) => return Ok(Disposition::Delete),
@@ -224,32 +224,32 @@ pub async fn mark_delivered(context: &Context, known: &DeliveryState) -> Result<
 }
 
 /// Settles a failed delivery that is to be attempted again. Its attempts count the failed one.
-async fn retry(context: &Context, mut hand: DeliveryInHand, due: Timestamp) -> Settled {
+async fn retry(context: &Context, mut loaded: LoadedDelivery, due: Timestamp) -> Settled {
     let status = DeliveryStatus::Waiting { due };
-    match write(context, &mut hand, status).await {
-        Ok(Some(_)) if hand.resend.is_some() => hold::beside_another(context, hand, due).await,
-        Ok(Some(written)) => apply(context, hand, written).await,
-        Ok(None) => follow_stored(context, hand).await,
+    match write(context, &mut loaded, status).await {
+        Ok(Some(_)) if loaded.resend.is_some() => wait::beside_another(context, loaded, due).await,
+        Ok(Some(written)) => apply(context, loaded, written).await,
+        Ok(None) => follow_stored(context, loaded).await,
         Err(error) => {
-            not_written(&hand, &error, "its message carries it on");
-            hold::in_message(context, hand, due).await
+            not_written(&loaded, &error, "its message carries it on");
+            wait::in_message(context, loaded, due).await
         }
     }
 }
 
 /// Settles a delivery that ends undelivered.
-pub async fn end(context: &Context, mut hand: DeliveryInHand, reason: EndReason) -> Settled {
+pub async fn end(context: &Context, mut loaded: LoadedDelivery, reason: EndReason) -> Settled {
     let at = context.clock.now();
     let status = DeliveryStatus::Ending { reason, at };
-    match write(context, &mut hand, status).await {
+    match write(context, &mut loaded, status).await {
         Ok(Some(_)) => {
-            hand.revision += 1;
-            apply(context, hand, status).await
+            loaded.revision += 1;
+            apply(context, loaded, status).await
         }
-        Ok(None) => follow_stored(context, hand).await,
+        Ok(None) => follow_stored(context, loaded).await,
         Err(error) => {
-            not_written(&hand, &error, "its end is carried out at once");
-            end::carry_out_unwritten(context, hand, reason, at).await
+            not_written(&loaded, &error, "its end is carried out at once");
+            end::carry_out_unwritten(context, loaded, reason, at).await
         }
     }
 }
@@ -258,54 +258,54 @@ pub async fn end(context: &Context, mut hand: DeliveryInHand, reason: EndReason)
 /// copy has written first. A request of an operator that is still to be answered is then in hand.
 async fn write(
     context: &Context,
-    hand: &mut DeliveryInHand,
+    loaded: &mut LoadedDelivery,
     status: DeliveryStatus,
 ) -> Result<Option<DeliveryStatus>, PortError> {
-    let mut next = hand.state(status);
+    let mut next = loaded.state(status);
     for _ in 0..WRITES_MAX {
         if context.states.save(&next).await? == Saved::Written {
-            hand.resend = next.resend;
+            loaded.resend = next.resend;
             return Ok(Some(next.standing));
         }
         let Some(stored) = context.states.load(next.id).await? else { return Ok(None) };
-        let Some(over) = hand.state_over(&stored, status) else { return Ok(None) };
+        let Some(over) = loaded.state_over(&stored, status) else { return Ok(None) };
         next = over;
     }
     Ok(None)
 }
 
-fn not_written(hand: &DeliveryInHand, error: &PortError, instead: &str) {
-    let (id, error) = (hand.delivery.id, chain(error));
+fn not_written(loaded: &LoadedDelivery, error: &PortError, instead: &str) {
+    let (id, error) = (loaded.delivery.id, chain(error));
     tracing::warn!(delivery.id = %id, %error, instead, "failed to write a delivery's state");
 }
 
 /// Follows the state that another copy of the message has written.
-async fn follow_stored(context: &Context, mut hand: DeliveryInHand) -> Settled {
-    let stored = context.states.load(hand.delivery.id).await?;
+async fn follow_stored(context: &Context, mut loaded: LoadedDelivery) -> Settled {
+    let stored = context.states.load(loaded.delivery.id).await?;
     let Some(state) = stored else {
         return Err(PortError::new(
             "reading a delivery's state",
             "it was deleted while it was being written",
         ));
     };
-    hand.merge_state(&state);
+    loaded.merge_state(&state);
     let waits = matches!(state.standing, DeliveryStatus::Waiting { .. });
-    if waits && hand.delivery.event_count() == 0 {
+    if waits && loaded.delivery.event_count() == 0 {
         // The other copy has delivered what this one has not: together, nothing is left.
-        return delivered(context, hand).await;
+        return delivered(context, loaded).await;
     }
-    apply(context, hand, state.standing).await
+    apply(context, loaded, state.standing).await
 }
 
 /// Carries out what a stored state says. A state proves what was decided, not that it was done, so
 /// it is done again.
-pub async fn apply(context: &Context, hand: DeliveryInHand, status: DeliveryStatus) -> Settled {
+pub async fn apply(context: &Context, loaded: LoadedDelivery, status: DeliveryStatus) -> Settled {
     match status {
         DeliveryStatus::Delivered | DeliveryStatus::Ended => {
-            forget(context, &hand.delivery, status).await
+            forget(context, &loaded.delivery, status).await
         }
-        DeliveryStatus::Waiting { due } => hold::one(context, hand, Hold::Until(due)).await,
-        DeliveryStatus::Ending { reason, at } => end::carry_out(context, hand, reason, at).await,
+        DeliveryStatus::Waiting { due } => wait::one(context, loaded, Wait::UntilDue(due)).await,
+        DeliveryStatus::Ending { reason, at } => end::carry_out(context, loaded, reason, at).await,
     }
 }
 

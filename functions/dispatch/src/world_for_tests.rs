@@ -8,7 +8,7 @@ use gridpost_core::{
     event::DeliverySchema,
     retry::{
         health::{Durations, Health, Probation},
-        lane::LaneSettings,
+        slow_endpoint::SlowEndpointSettings,
     },
     secret::Secret,
     subscription::{
@@ -269,7 +269,7 @@ impl World {
             settings: Settings {
                 probation: Durations::default(),
                 retry_shards: 1,
-                lanes: LaneSettings::default(),
+                lanes: SlowEndpointSettings::default(),
                 first_listeners_max: 10,
                 retry_listeners_max: 5,
                 retry_in_flight_limit: 60_000,

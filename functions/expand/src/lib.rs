@@ -12,11 +12,11 @@ use gridpost_core::{
     metric, poison,
     publish::{
         fan_out::{self, Piece},
-        pack::{Packed, Parcel},
+        pack::{Packed, UnsentDelivery},
     },
     time::Timestamp,
 };
-use gridpost_ingest::enqueue::{Outlet, enqueue_wave, send, send_pieces, waves};
+use gridpost_ingest::enqueue::{DeliverySink, enqueue_wave, send, send_pieces, waves};
 use gridpost_ports::{Clock, Meter, Outgoing, Payloads, PortError, QueueSender, Record};
 
 /// What the calls of SQS for one wave take at most, their repetition included: none is begun that could not
@@ -38,8 +38,8 @@ pub struct Context {
 
 impl Context {
     /// Where deliveries go.
-    fn outlet(&self) -> Outlet<'_> {
-        Outlet { sender: &*self.sender, payloads: &*self.payloads }
+    fn sink(&self) -> DeliverySink<'_> {
+        DeliverySink { sender: &*self.sender, payloads: &*self.payloads }
     }
 }
 
@@ -95,22 +95,22 @@ async fn expand_piece(
     packed: &Packed<'_>,
     deadline: Timestamp,
 ) -> Result<(), PortError> {
-    let parcels = piece.parcels(packed);
-    let rest = |wave: &[Parcel<'_>]| vec![piece.rest(wave[0].place)];
-    for (number, wave) in waves(&parcels).into_iter().enumerate() {
+    let unsent = piece.unsent(packed);
+    let rest = |wave: &[UnsentDelivery<'_>]| vec![piece.rest(wave[0].place)];
+    for (number, wave) in waves(&unsent).into_iter().enumerate() {
         let left = context.clock.left(deadline);
         // The first one always: else a slow day would let a piece turn in circles.
         if number > 0 && left < WAVE_WAIT {
-            return send_pieces(context.outlet(), packed.topic(), rest(wave)).await;
+            return send_pieces(context.sink(), packed.topic(), rest(wave)).await;
         }
-        let sent = enqueue_wave(context.outlet(), packed, wave).await;
+        let sent = enqueue_wave(context.sink(), packed, wave).await;
         match sent {
             Ok(()) => {}
             Err(error) if number == 0 => return Err(error),
             Err(error) => {
                 // The waves before are not made again: a message of its own comes back for the rest.
                 tracing::warn!(error = %chain(&error), "the rest of a piece is put off");
-                return send_pieces(context.outlet(), packed.topic(), rest(wave)).await;
+                return send_pieces(context.sink(), packed.topic(), rest(wave)).await;
             }
         }
     }

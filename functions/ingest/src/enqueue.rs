@@ -5,7 +5,7 @@ use gridpost_core::{
     delivery::{claim, queue::Queue},
     publish::{
         fan_out::Piece,
-        pack::{Packed, Parcel},
+        pack::{Packed, UnsentDelivery},
     },
 };
 use gridpost_ports::{Outgoing, Payloads, PortError, QueueSender};
@@ -19,7 +19,7 @@ const WAVE_BYTES_MAX: usize = 8 * 1_048_576;
 
 /// Where deliveries go.
 #[derive(Clone, Copy)]
-pub struct Outlet<'o> {
+pub struct DeliverySink<'o> {
     pub sender: &'o dyn QueueSender,
     /// Takes what is too large for a message.
     pub payloads: &'o dyn Payloads,
@@ -29,51 +29,51 @@ pub struct Outlet<'o> {
 /// After an error, other deliveries have been sent, and nothing takes them back: the publisher's
 /// retry makes them duplicates, which are allowed; losses are not.
 pub async fn enqueue(
-    outlet: Outlet<'_>,
+    sink: DeliverySink<'_>,
     packed: &Packed<'_>,
-    parcels: &[Parcel<'_>],
+    unsent: &[UnsentDelivery<'_>],
 ) -> Result<(), PortError> {
-    for wave in waves(parcels) {
-        enqueue_wave(outlet, packed, wave).await?;
+    for wave in waves(unsent) {
+        enqueue_wave(sink, packed, wave).await?;
     }
     Ok(())
 }
 
 /// Sends the deliveries of one wave.
 pub async fn enqueue_wave(
-    outlet: Outlet<'_>,
+    sink: DeliverySink<'_>,
     packed: &Packed<'_>,
-    wave: &[Parcel<'_>],
+    wave: &[UnsentDelivery<'_>],
 ) -> Result<(), PortError> {
-    store(outlet.payloads, packed, wave).await?;
-    let message = |parcel: &&Parcel<'_>| Outgoing {
-        body: packed.encode(parcel),
-        group: parcel.recipient.key.to_string(),
+    store(sink.payloads, packed, wave).await?;
+    let message = |one: &&UnsentDelivery<'_>| Outgoing {
+        body: packed.encode(one),
+        group: one.recipient.key.to_string(),
         delay_s: 0,
     };
-    send(outlet.sender, Queue::Dispatch, wave.iter().collect(), message).await
+    send(sink.sender, Queue::Dispatch, wave.iter().collect(), message).await
 }
 
 /// Sends pieces of a stored publish to the fan-out queue. Topics are its fair-queue groups.
 pub async fn send_pieces(
-    outlet: Outlet<'_>,
+    sink: DeliverySink<'_>,
     topic: &str,
     pieces: Vec<Piece>,
 ) -> Result<(), PortError> {
     let message =
         |piece: &Piece| Outgoing { body: piece.encode(), group: topic.to_owned(), delay_s: 0 };
-    send(outlet.sender, Queue::FanOut, pieces, message).await
+    send(sink.sender, Queue::FanOut, pieces, message).await
 }
 
 /// Stores the events that are too large for a message, before any message asks for them.
 async fn store(
     payloads: &dyn Payloads,
     packed: &Packed<'_>,
-    wave: &[Parcel<'_>],
+    wave: &[UnsentDelivery<'_>],
 ) -> Result<(), PortError> {
-    let stored = wave.iter().filter(|parcel| parcel.claimed).map(|parcel| async move {
-        let object = claim::encode(packed.delivery(parcel).events());
-        put(payloads, &claim::key(parcel.id()), object).await
+    let stored = wave.iter().filter(|one| one.claimed).map(|one| async move {
+        let object = claim::encode(packed.delivery(one).events());
+        put(payloads, &claim::key(one.id()), object).await
     });
     join_all(stored).await.into_iter().collect()
 }
@@ -123,14 +123,14 @@ async fn send_once<T>(
     items.into_iter().filter_map(failure).collect()
 }
 
-/// Cuts parcels, in order, into what is sent at once.
-pub fn waves<'w, 'p>(parcels: &'w [Parcel<'p>]) -> Vec<&'w [Parcel<'p>]> {
+/// Cuts unsent, in order, into what is sent at once.
+pub fn waves<'w, 'p>(unsent: &'w [UnsentDelivery<'p>]) -> Vec<&'w [UnsentDelivery<'p>]> {
     let mut waves = Vec::new();
-    let mut rest = parcels;
+    let mut rest = unsent;
     while !rest.is_empty() {
         let mut bytes = 0;
-        let fits = |parcel: &&Parcel<'_>| {
-            bytes += parcel.encoded_bytes;
+        let fits = |one: &&UnsentDelivery<'_>| {
+            bytes += one.encoded_bytes;
             bytes <= WAVE_BYTES_MAX
         };
         let count = rest.iter().take(WAVE_PARCELS_MAX).take_while(fits).count().max(1);

@@ -20,9 +20,8 @@ use gridpost_ports::{PortError, configuration::TopicSnapshot};
 use http::{HeaderValue, Response, StatusCode, header};
 
 use crate::{
-    Authorization, Context,
+    Authorization, Context, idempotency,
     publish::{count, send},
-    repeat,
     route::{Route, is_topic_name},
 };
 
@@ -64,7 +63,7 @@ async fn accept(context: &Context, request: &Request) -> Result<Kind, PublishErr
     // Only now that it will not be refused: what is refused leaves no record.
     let begun = match &keyed {
         None => None,
-        Some(keyed) => match repeat::begin(context, keyed, own_id).await? {
+        Some(keyed) => match idempotency::begin(context, keyed, own_id).await? {
             None => return Ok(topic.kind),
             Some(record) => {
                 acceptance.id = record.publish_id(revision, publish_time);
@@ -72,9 +71,9 @@ async fn accept(context: &Context, request: &Request) -> Result<Kind, PublishErr
             }
         },
     };
-    let sent = send(context.way(), &matched, &events, acceptance, own_id).await;
+    let sent = send(context.limits(), &matched, &events, acceptance, own_id).await;
     if let Some((keyed, record)) = begun {
-        repeat::end(context, keyed, record, sent.is_ok()).await;
+        idempotency::end(context, keyed, record, sent.is_ok()).await;
     }
     sent.map_err(unavailable)?;
     count(&*context.meter, &topic.name, publish_time, events.len(), &matched);

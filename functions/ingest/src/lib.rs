@@ -10,8 +10,8 @@
 
 pub mod enqueue;
 pub mod handler;
+mod idempotency;
 pub mod publish;
-mod repeat;
 pub mod route;
 
 use std::{str::FromStr, sync::Arc};
@@ -21,8 +21,8 @@ use gridpost_ports::{
     Clock, Dice, Meter, Payloads, PublishRecords, QueueSender, configuration::ConfigurationCache,
 };
 
-use enqueue::Outlet;
-use publish::Way;
+use enqueue::DeliverySink;
+use publish::SendLimits;
 
 /// Who may publish, as the deployment says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,9 +81,9 @@ pub struct Context {
 
 impl Context {
     /// How deliveries go.
-    fn way(&self) -> Way<'_> {
-        Way {
-            outlet: Outlet { sender: &*self.sender, payloads: &*self.payloads },
+    fn limits(&self) -> SendLimits<'_> {
+        SendLimits {
+            sink: DeliverySink { sender: &*self.sender, payloads: &*self.payloads },
             queue_message_bytes_max: self.queue_message_bytes_max,
             inline_fan_out: self.inline_fan_out,
             piece_deliveries_max: self.piece_deliveries_max,

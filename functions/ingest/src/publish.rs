@@ -14,7 +14,7 @@ use gridpost_core::{
 use gridpost_ports::{Meter, PortError};
 use uuid::Uuid;
 
-use crate::enqueue::{Outlet, enqueue, put, send_pieces};
+use crate::enqueue::{DeliverySink, enqueue, put, send_pieces};
 
 /// Most bytes of the messages that a request itself sends. It has 29 s, and a function of the
 /// default size sends tens of megabytes in a second at best.
@@ -22,8 +22,8 @@ pub const INLINE_BYTES_MAX: usize = 64 * 1_048_576;
 
 /// How deliveries of a publish are sent.
 #[derive(Clone, Copy)]
-pub struct Way<'w> {
-    pub outlet: Outlet<'w>,
+pub struct SendLimits<'w> {
+    pub sink: DeliverySink<'w>,
     /// The largest message that the queues take, in bytes: 262,144 to 1,048,576.
     pub queue_message_bytes_max: usize,
     /// Most deliveries that are enqueued at once. What makes more is stored first.
@@ -36,27 +36,31 @@ pub struct Way<'w> {
 /// many, all that they are made of is stored under `own_id`, which no other publish has.
 /// After an error, some deliveries may have been sent; what is repeated makes duplicates.
 pub async fn send(
-    way: Way<'_>,
+    limits: SendLimits<'_>,
     matched: &Matched,
     events: &[ParsedEvent<'_>],
     acceptance: Acceptance,
     own_id: Uuid,
 ) -> Result<(), PortError> {
-    let packed = pack(&matched.matches, events, acceptance, way.queue_message_bytes_max);
-    match packed.at_most(way.inline_fan_out, INLINE_BYTES_MAX) {
-        Some(parcels) => enqueue(way.outlet, &packed, &parcels).await,
-        None => store(way, &packed, own_id).await,
+    let packed = pack(&matched.matches, events, acceptance, limits.queue_message_bytes_max);
+    match packed.at_most(limits.inline_fan_out, INLINE_BYTES_MAX) {
+        Some(unsent) => enqueue(limits.sink, &packed, &unsent).await,
+        None => store(limits, &packed, own_id).await,
     }
 }
 
 /// Stores the publish under that id, which no other request has, and sends a message for each of its pieces. A crash leaves an object that
 /// nobody asks for, or pieces of a publish that was not confirmed.
-async fn store(way: Way<'_>, packed: &Packed<'_>, publish: Uuid) -> Result<(), PortError> {
-    put(way.outlet.payloads, &fan_out::key(publish), fan_out::encode(packed)).await?;
-    let pieces = fan_out::cut(packed, publish, way.piece_deliveries_max);
+async fn store(
+    limits: SendLimits<'_>,
+    packed: &Packed<'_>,
+    publish: Uuid,
+) -> Result<(), PortError> {
+    put(limits.sink.payloads, &fan_out::key(publish), fan_out::encode(packed)).await?;
+    let pieces = fan_out::cut(packed, publish, limits.piece_deliveries_max);
     let topic = packed.topic();
     tracing::info!(%publish, topic, pieces = pieces.len(), "a large fan-out was stored");
-    send_pieces(way.outlet, topic, pieces).await
+    send_pieces(limits.sink, topic, pieces).await
 }
 
 /// Counts a publish whose deliveries were sent: the ledger's lines of what came in.

@@ -27,8 +27,8 @@ use gridpost_core::{
     topic::Topic,
 };
 use gridpost_ingest::{
-    enqueue::Outlet,
-    publish::{Way, count, send},
+    enqueue::DeliverySink,
+    publish::{SendLimits, count, send},
 };
 use gridpost_ports::{
     Clock, Dice, Meter, Payloads, PortError, QueueSender, SourceMessage,
@@ -70,9 +70,9 @@ impl Context {
     }
 
     /// How deliveries go.
-    fn way(&self) -> Way<'_> {
-        Way {
-            outlet: Outlet { sender: &*self.sender, payloads: &*self.payloads },
+    fn limits(&self) -> SendLimits<'_> {
+        SendLimits {
+            sink: DeliverySink { sender: &*self.sender, payloads: &*self.payloads },
             queue_message_bytes_max: self.queue_message_bytes_max,
             inline_fan_out: self.inline_fan_out,
             piece_deliveries_max: self.piece_deliveries_max,
@@ -220,7 +220,7 @@ async fn publish(
     let id = context.dice.id();
     let acceptance =
         Acceptance { id, time: now, revision: snapshot.topic.at(), trace_parent: None };
-    match send(context.way(), &matched, events, acceptance, context.dice.id()).await {
+    match send(context.limits(), &matched, events, acceptance, context.dice.id()).await {
         Ok(()) => {
             count(&*context.meter, &snapshot.topic.name, now, events.len(), &matched);
             Vec::new()

@@ -122,7 +122,7 @@ pub async fn work(context: &Context, records: Vec<Record>, deadline: Timestamp) 
         let then = match RedriveMessage::decode(&record.body) {
             // Before the work, which may be what kills the function each time.
             Some(_) if replaced(context, &record).await => continue,
-            Some(tick) => tend(context, &record, &tick, deadline).await,
+            Some(tick) => run_job(context, &record, &tick, deadline).await,
             None => {
                 tracing::error!(
                     message.id = %record.message_id,
@@ -164,7 +164,7 @@ async fn replaced(context: &Context, record: &Record) -> bool {
 }
 
 /// Takes the lease of a job, works at it, and gives the lease back.
-async fn tend(
+async fn run_job(
     context: &Context,
     record: &Record,
     tick: &RedriveMessage,

@@ -3,10 +3,10 @@
 //! It holds one page per partition in memory, for a few partitions, and stops in time: the next run
 //! does the rest. What can't be sent is parked again, so that no minute waits for it for ever.
 
+mod cursors;
 mod lot;
 mod page;
 mod send;
-mod strands;
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -27,9 +27,9 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use self::{
+    cursors::{PartitionCursor, PartitionCursors},
     lot::{Kept, Lot},
     page::Page,
-    strands::{Strand, Strands},
 };
 
 /// The ports of wake.
@@ -106,13 +106,13 @@ pub async fn wake(context: &Context, until: Timestamp) -> Result<Woken, PortErro
         lots: VecDeque::new(),
     };
     let kept = Mutex::new(Kept::default());
-    let mut strands = Strands::new(from, this_minute + 1);
+    let mut cursors = PartitionCursors::new(from, this_minute + 1);
     let (mut pages, mut lots) = (FuturesUnordered::new(), FuturesUnordered::new());
     loop {
         while pages.len() < PAGES_AT_ONCE && context.clock.now() < until {
-            let Some(strand) = strands.next() else { break };
-            let is_past = strand.minute < this_minute;
-            pages.push(page::send(context, &kept, strand, (is_past, this_minute), until));
+            let Some(cursor) = cursors.next() else { break };
+            let is_past = cursor.minute < this_minute;
+            pages.push(page::send(context, &kept, cursor, (is_past, this_minute), until));
         }
         while lots.len() < LOTS_AT_ONCE {
             let Some(lot) = run.lots.pop_front() else { break };
@@ -122,10 +122,10 @@ pub async fn wake(context: &Context, until: Timestamp) -> Result<Woken, PortErro
             break;
         }
         select_biased! {
-            page = pages.select_next_some() => run.count(&mut strands, page),
+            page = pages.select_next_some() => run.count(&mut cursors, page),
             turn = lots.select_next_some() => run.count_lot(turn),
         }
-        let come = strands.first_unfinished().min(this_minute);
+        let come = cursors.first_unfinished().min(this_minute);
         if come > run.noted {
             // A later run does not begin here again if this one dies. In a quiet minute the write
             // is left out: there is one minute to finish, and its end is written below. A failure
@@ -139,7 +139,7 @@ pub async fn wake(context: &Context, until: Timestamp) -> Result<Woken, PortErro
             }
         }
     }
-    let come = strands.first_unfinished().min(this_minute + 1);
+    let come = cursors.first_unfinished().min(this_minute + 1);
     if come <= this_minute {
         tracing::warn!(
             minutes = this_minute + 1 - come,
@@ -172,25 +172,25 @@ impl Run {
         }
     }
 
-    fn count(&mut self, strands: &mut Strands, page: Page) {
+    fn count(&mut self, cursors: &mut PartitionCursors, page: Page) {
         let met = &mut self.met;
         self.lots.extend(page.lots.into_iter().filter(|lot| met.insert(lot.uid)));
         self.woken.sent += page.done.sent;
         self.woken.postponed += page.done.postponed;
-        if page.is_unread && page.strand.reads + 1 < READS_MAX {
-            strands.put_back(Strand { reads: page.strand.reads + 1, ..page.strand });
+        if page.is_unread && page.cursor.reads + 1 < READS_MAX {
+            cursors.put_back(PartitionCursor { reads: page.cursor.reads + 1, ..page.cursor });
         } else if let Some(error) = page.failed {
             tracing::warn!(
-                minute = page.strand.minute,
-                partition = page.strand.partition,
+                minute = page.cursor.minute,
+                partition = page.cursor.partition,
                 error = %chain(&error),
                 "failed to finish a page of parked deliveries; the next run takes it up again",
             );
             self.failed.get_or_insert(error);
-        } else if let Some(strand) = page.rest {
-            strands.put_back(strand);
+        } else if let Some(cursor) = page.rest {
+            cursors.put_back(cursor);
         } else if page.is_whole {
-            strands.finish(page.strand.minute);
+            cursors.finish(page.cursor.minute);
         }
     }
 }

@@ -53,7 +53,7 @@ pub(crate) struct Lot {
     /// Whether nothing can come into it any more.
     is_closed: bool,
     /// Its partitions that are still to be read, each after the last one that was.
-    strands: VecDeque<(u32, Option<String>)>,
+    cursors: VecDeque<(u32, Option<String>)>,
     /// How many have left in this run.
     pub(crate) sent: u64,
     /// Whether nothing was left of what has been read.
@@ -146,9 +146,9 @@ async fn keep(context: &Context, mut watch: Box<Watch>, next: Parked) -> Result<
     let from = (!is_paused).then_some(heard_at);
     let next = Parked { parked_at: now, watch: Some(watch), ..next };
     context.parking.park(&next).await?;
-    let strands = (0..PARKED_PARTITIONS).map(|partition| (partition, None)).collect();
+    let cursors = (0..PARKED_PARTITIONS).map(|partition| (partition, None)).collect();
     let (sent, is_empty, failed) = (0, true, None);
-    Ok(Lot { uid, watch: next, from, paused_until, is_closed, strands, sent, is_empty, failed })
+    Ok(Lot { uid, watch: next, from, paused_until, is_closed, cursors, sent, is_empty, failed })
 }
 
 /// Sends a page of what may leave a lot back to its retry queue: those first that are due first, so
@@ -164,16 +164,16 @@ pub(crate) async fn take_turn(
     // What ends during a pause leaves however many there are.
     let is_enough = lot.from.is_some() && lot.sent >= RELEASED_PER_RUN;
     if is_enough || context.clock.now() >= until {
-        lot.is_empty &= lot.strands.is_empty();
-        lot.strands.clear();
+        lot.is_empty &= lot.cursors.is_empty();
+        lot.cursors.clear();
     }
-    if let Some((partition, after)) = lot.strands.pop_front()
+    if let Some((partition, after)) = lot.cursors.pop_front()
         && let Err(error) = send_page(context, &mut lot, (partition, after), until).await
     {
         lot.is_empty = false;
         lot.failed.get_or_insert(error);
     }
-    if !lot.strands.is_empty() {
+    if !lot.cursors.is_empty() {
         return Ok((lot, true));
     }
     close(context, &lot).await?;
@@ -222,7 +222,7 @@ async fn send_page(
     lot.is_empty &= is_whole;
     // While the pause lasts, the first that stays is before all others that do.
     if let Some(next) = page.next.filter(|_| staying.is_empty()) {
-        lot.strands.push_back((partition, Some(next)));
+        lot.cursors.push_back((partition, Some(next)));
     }
     Ok(())
 }

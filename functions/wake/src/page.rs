@@ -7,20 +7,20 @@ use gridpost_ports::PortError;
 
 use crate::{
     Context, Woken,
+    cursors::PartitionCursor,
     lot::{self, Kept, Lot},
     send::{SendResult, SendTimes, fit_all, send_all},
-    strands::Strand,
 };
 
 pub(crate) struct Page {
-    pub(crate) strand: Strand,
+    pub(crate) cursor: PartitionCursor,
     /// How many were sent, and parked again.
     pub(crate) done: Woken,
-    /// Where the strand goes on, if it does.
-    pub(crate) rest: Option<Strand>,
-    /// Whether nothing of the strand is left, where it does not go on.
+    /// Where the cursor goes on, if it does.
+    pub(crate) rest: Option<PartitionCursor>,
+    /// Whether nothing of the cursor is left, where it does not go on.
     pub(crate) is_whole: bool,
-    /// Why this run gives the strand up.
+    /// Why this run gives the cursor up.
     pub(crate) failed: Option<PortError>,
     /// Whether it failed before anything of it was sent: reading it again makes no duplicates.
     pub(crate) is_unread: bool,
@@ -28,20 +28,20 @@ pub(crate) struct Page {
     pub(crate) lots: Vec<Lot>,
 }
 
-/// Sends the next page of a strand. What is refused stays parked until its minute `is_past`; then
+/// Sends the next page of a cursor. What is refused stays parked until its minute `is_past`; then
 /// it is parked again, because the next minutes must not wait for it.
 pub(crate) async fn send(
     context: &Context,
     kept: &Mutex<Kept>,
-    strand: Strand,
+    cursor: PartitionCursor,
     (is_past, this_minute): (bool, i64),
     until: Timestamp,
 ) -> Page {
-    let read = context.due.due_in(strand.minute, strand.partition, strand.after.clone()).await;
+    let read = context.due.due_in(cursor.minute, cursor.partition, cursor.after.clone()).await;
     let page = match read {
         Ok(page) => page,
         Err(error) => {
-            return Page { is_unread: true, ..Page::failed(strand, Woken::default(), error) };
+            return Page { is_unread: true, ..Page::failed(cursor, Woken::default(), error) };
         }
     };
     let (watches, due): (Vec<_>, Vec<_>) =
@@ -52,10 +52,10 @@ pub(crate) async fn send(
         lots.extend(lot);
         if let Err(error) = moved {
             // The watch is where it was, and the next run meets it.
-            return Page { lots, ..Page::failed(strand, Woken::default(), error) };
+            return Page { lots, ..Page::failed(cursor, Woken::default(), error) };
         }
     }
-    let (mut sent, mut postponed, mut is_whole) = (Vec::new(), Vec::new(), strand.is_whole);
+    let (mut sent, mut postponed, mut is_whole) = (Vec::new(), Vec::new(), cursor.is_whole);
     let (fitted, refused) = fit_all(context, due, until).await;
     let times = SendTimes { begin_until: until, answered_until: None };
     for result in send_all(context, fitted, times).await.into_iter().chain(refused) {
@@ -70,24 +70,25 @@ pub(crate) async fn send(
     let removed = if sent.is_empty() { Ok(()) } else { context.due.remove_all(&sent).await };
     if let Err(error) = removed {
         // The next run sends them again. Going on here would only add more of them.
-        return Page { lots, ..Page::failed(strand, done, error) };
+        return Page { lots, ..Page::failed(cursor, done, error) };
     }
     for (parked, reason) in postponed {
         if let Err(error) = postpone(context, parked, &reason).await {
-            return Page { lots, ..Page::failed(strand, done, error) };
+            return Page { lots, ..Page::failed(cursor, done, error) };
         }
         done.postponed += 1;
     }
-    let goes_on = |after| Strand { after: Some(after), is_whole, reads: 0, ..strand.clone() };
+    let goes_on =
+        |after| PartitionCursor { after: Some(after), is_whole, reads: 0, ..cursor.clone() };
     let rest = page.next.map(goes_on);
-    Page { strand, done, rest, is_whole, failed: None, is_unread: false, lots }
+    Page { cursor, done, rest, is_whole, failed: None, is_unread: false, lots }
 }
 
 impl Page {
-    fn failed(strand: Strand, done: Woken, error: PortError) -> Self {
+    fn failed(cursor: PartitionCursor, done: Woken, error: PortError) -> Self {
         let failed = Some(error);
         let (rest, lots) = (None, Vec::new());
-        Self { strand, done, rest, is_whole: false, failed, is_unread: false, lots }
+        Self { cursor, done, rest, is_whole: false, failed, is_unread: false, lots }
     }
 }
 

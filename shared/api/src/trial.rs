@@ -88,7 +88,7 @@ fn delivery(
     let acceptance =
         Acceptance { id, time: now, revision: Revision::default(), trace_parent: None };
     let packed = pack(&matched.matches, events, acceptance, MESSAGE_BYTES_MAX);
-    packed.parcels().next().map(|parcel| packed.delivery(&parcel))
+    packed.unsent().next().map(|one| packed.delivery(&one))
 }
 
 #[cfg(test)]

@@ -8,11 +8,11 @@
 
 pub mod attempts;
 pub mod health;
-pub mod lane;
 pub mod outcome;
 pub mod policy;
 pub mod profile;
 pub mod response_text;
+pub mod slow_endpoint;
 pub mod timeline;
 
 use std::time::Duration;

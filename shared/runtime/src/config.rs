@@ -13,7 +13,8 @@ use gridpost_core::{
     },
     intake::Source,
     retry::{
-        health::Durations, lane::LaneSettings, outcome::Outcome, response_text::ResponseBytes,
+        health::Durations, outcome::Outcome, response_text::ResponseBytes,
+        slow_endpoint::SlowEndpointSettings,
     },
 };
 use gridpost_ports::configuration::Limits;
@@ -215,11 +216,11 @@ pub fn probation() -> Result<Durations, SettingError> {
 }
 
 /// When endpoints count as slow, from `GRIDPOST_SLOW_AFTER_MS`, and what they may hold then.
-pub fn lanes() -> Result<LaneSettings, SettingError> {
-    let own = LaneSettings::default();
+pub fn lanes() -> Result<SlowEndpointSettings, SettingError> {
+    let own = SlowEndpointSettings::default();
     let default = u64::try_from(own.slow_after.as_millis()).unwrap_or(u64::MAX);
     let slow_after = Duration::from_millis(parsed_or("GRIDPOST_SLOW_AFTER_MS", default)?);
-    Ok(LaneSettings { slow_after, ..own })
+    Ok(SlowEndpointSettings { slow_after, ..own })
 }
 
 /// How many runs may listen for late responses at the same time: those for first attempts, from
@@ -330,7 +331,7 @@ mod tests {
     /// No test is given a setting.
     #[test]
     fn what_is_not_set_has_its_default() {
-        assert_eq!(lanes().ok(), Some(LaneSettings::default()));
+        assert_eq!(lanes().ok(), Some(SlowEndpointSettings::default()));
         assert_eq!(listeners_max().ok(), Some((55, 5)));
         assert_eq!(dead_letter_give_up_after().ok(), Some(Duration::from_secs(14_400)));
         assert_eq!(dead_letter_topic().ok(), Some(None));

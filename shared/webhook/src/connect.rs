@@ -63,12 +63,12 @@ pub(super) struct ConnectTimedOut(pub(super) Stage);
 
 tokio::task_local! {
     /// The way of the connection that this task makes, for those who look at it.
-    static WAY: Way;
+    static PROGRESS: ConnectProgress;
 }
 
 /// How far the making of a connection has come.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Way(Arc<AtomicU8>);
+pub(super) struct ConnectProgress(Arc<AtomicU8>);
 
 /// What of a connection is being made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,10 +89,10 @@ impl Stage {
     }
 }
 
-impl Way {
+impl ConnectProgress {
     /// Lets it be seen how far the connections come that this work makes.
     pub(super) async fn of<T>(&self, work: impl Future<Output = T>) -> T {
-        WAY.scope(self.clone(), work).await
+        PROGRESS.scope(self.clone(), work).await
     }
 
     /// What is under way.
@@ -106,7 +106,7 @@ impl Way {
 
     fn reaches(stage: Stage) {
         // Most requests are not looked at.
-        let _ = WAY.try_with(|way| way.0.store(stage as u8, Ordering::Relaxed));
+        let _ = PROGRESS.try_with(|way| way.0.store(stage as u8, Ordering::Relaxed));
     }
 }
 
@@ -151,7 +151,7 @@ impl Service<Uri> for Connector {
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         let connecting = self.0.call(uri);
-        let way = WAY.try_with(Clone::clone).unwrap_or_default();
+        let way = PROGRESS.try_with(Clone::clone).unwrap_or_default();
         Box::pin(async move {
             let connected = timeout(CONNECT_WAIT, way.of(connecting)).await;
             let stream = connected.map_err(|_| ConnectTimedOut(way.stage()))??;
@@ -183,7 +183,7 @@ impl Dialler {
     }
 
     async fn connect_now(&self, uri: &Uri) -> Result<TokioIo<Socket>, BoxError> {
-        Way::reaches(Stage::Name);
+        ConnectProgress::reaches(Stage::Name);
         let host = uri.host().unwrap_or_default();
         let default = if uri.scheme() == Some(&Scheme::HTTP) { 80 } else { 443 };
         let port = uri.port_u16().unwrap_or(default);
@@ -192,13 +192,13 @@ impl Dialler {
             Ok(address) => vec![address],
             Err(_) => self.look_up(bare).await?,
         };
-        Way::reaches(Stage::Connection);
+        ConnectProgress::reaches(Stage::Connection);
         let checked = guard::check_addresses(&found, port, self.public, &self.allowed)?;
         if checked.is_empty() {
             return Err(ResolutionError(None).into());
         }
         let dialled = dial_one_of(&*self.network, checked).await?;
-        Way::reaches(Stage::Tls);
+        ConnectProgress::reaches(Stage::Tls);
         Ok(TokioIo::new(Socket(dialled, self.open.one_more())))
     }
 

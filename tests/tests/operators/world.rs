@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use gridpost_core::{
     delivery::queue::Queue,
-    retry::{health::Durations, lane::LaneSettings},
+    retry::{health::Durations, slow_endpoint::SlowEndpointSettings},
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
     topic::Topic,
@@ -100,7 +100,7 @@ impl World {
             settings: Settings {
                 probation: Durations::default(),
                 retry_shards: RETRY_SHARDS,
-                lanes: LaneSettings::default(),
+                lanes: SlowEndpointSettings::default(),
                 first_listeners_max: 10,
                 retry_listeners_max: 5,
                 retry_in_flight_limit: 60_000,

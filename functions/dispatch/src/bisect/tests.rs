@@ -531,20 +531,20 @@ async fn a_copy_keeps_what_another_copy_has_done() {
     let topic = context.configuration.topic(&world.subscription.key.topic).await;
     let topic = topic.expect("read").expect("a topic");
     let subscription = std::sync::Arc::new(world.subscription.clone());
-    let owner = crate::in_hand::Owner { topic, subscription };
+    let owner = crate::loaded::Owner { topic, subscription };
     let whole = batch(1, 1..=9);
     let record = world.deployment.queues.hand(Queue::Retry(0), whole.encode());
     let record = record.record(Queue::Retry(0));
     let mut stored = waiting(&whole, &[400]);
     stored.done = EventSet::from_iter([0, 1]);
-    let received = crate::in_hand::Received { record, delivery: whole, state: None };
-    let mut hand = received.of(&owner);
-    hand.delivery.attempts.made = 3;
-    hand.delivery.done = EventSet::from_iter([7, 8]);
-    let over = hand.state_over(&stored, DeliveryStatus::Waiting { due: NOW }).expect("it holds");
+    let received = crate::loaded::Received { record, delivery: whole, state: None };
+    let mut loaded = received.of(&owner);
+    loaded.delivery.attempts.made = 3;
+    loaded.delivery.done = EventSet::from_iter([7, 8]);
+    let over = loaded.state_over(&stored, DeliveryStatus::Waiting { due: NOW }).expect("it holds");
     assert_eq!((over.done, over.events), (EventSet::from_iter([0, 1, 7, 8]), 5));
     stored.done = EventSet::from_iter(0..7);
-    let over = hand.state_over(&stored, DeliveryStatus::Waiting { due: NOW });
+    let over = loaded.state_over(&stored, DeliveryStatus::Waiting { due: NOW });
     assert!(over.is_none(), "together they have delivered all");
 }
 

@@ -214,7 +214,7 @@ async fn failures_that_wait_for_their_turn_are_written_by_themselves_where_the_f
 async fn votes_end_with_the_mark() {
     let world = World::with_latency();
     let copies: Vec<_> = (0..100).map(|number| world.copy(number)).collect();
-    let settings = LaneSettings::default();
+    let settings = SlowEndpointSettings::default();
     let votes = copies.iter().map(|copy| copy.vote(&world.subscription, 1, NOW, &settings));
     let marked = futures::future::join_all(votes).await;
     let marked = marked.iter().filter(|voted| matches!(voted, Ok(true))).count();
@@ -227,7 +227,7 @@ async fn votes_end_with_the_mark() {
 #[tokio::test(start_paused = true)]
 async fn leases_of_many_copies_stay_within_the_bound() {
     let world = World::with_latency();
-    let settings = LaneSettings::default();
+    let settings = SlowEndpointSettings::default();
     let copies: Vec<_> = (0..12).map(|number| world.copy(number)).collect();
     copies[0].vote(&world.subscription, 2, NOW, &settings).await.expect("marked");
     let holders: Vec<_> = (1..=12).map(Uuid::from_u128).collect();
@@ -238,7 +238,7 @@ async fn leases_of_many_copies_stay_within_the_bound() {
     let granted = futures::future::join_all(takes).await;
     let granted: u32 = granted.into_iter().map(|granted| granted.unwrap_or(0)).sum();
     assert_eq!((granted, world.stored().await.slow.under_way(after(1_300))), (50, 50));
-    let answered = LaneReport { slow: 7, ..LaneReport::default() };
+    let answered = SlowEndpointReport { slow: 7, ..SlowEndpointReport::default() };
     let given = copies.iter().zip(&holders).map(|(copy, holder)| {
         copy.give_back(&world.subscription, *holder, answered, after(2_000), &settings)
     });

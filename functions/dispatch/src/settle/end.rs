@@ -20,7 +20,7 @@ use gridpost_ports::{Outgoing, PortError};
 use super::send_one;
 use crate::{
     Context, count,
-    in_hand::{DeliveryInHand, Disposition, Settled},
+    loaded::{Disposition, LoadedDelivery, Settled},
     payload,
 };
 
@@ -31,12 +31,12 @@ const _: () = assert!(PART_BYTES_MAX + HEADROOM_BYTES < MESSAGE_BYTES_MAX_LOWEST
 /// Carries out an end that is recorded in the state.
 pub(super) async fn carry_out(
     context: &Context,
-    hand: DeliveryInHand,
+    loaded: LoadedDelivery,
     reason: EndReason,
     at: Timestamp,
 ) -> Settled {
-    dead_letter_or_drop(context, &hand, reason, at).await?;
-    note_end(context, hand.state(DeliveryStatus::Ended)).await;
+    dead_letter_or_drop(context, &loaded, reason, at).await?;
+    note_end(context, loaded.state(DeliveryStatus::Ended)).await;
     Ok(Disposition::Delete)
 }
 
@@ -44,12 +44,12 @@ pub(super) async fn carry_out(
 /// rather than soon: it will be attempted again, because nothing says that it ended.
 pub(super) async fn carry_out_unwritten(
     context: &Context,
-    hand: DeliveryInHand,
+    loaded: LoadedDelivery,
     reason: EndReason,
     at: Timestamp,
 ) -> Settled {
-    if let Err(error) = dead_letter_or_drop(context, &hand, reason, at).await {
-        let (id, error) = (hand.delivery.id, chain(&error));
+    if let Err(error) = dead_letter_or_drop(context, &loaded, reason, at).await {
+        let (id, error) = (loaded.delivery.id, chain(&error));
         tracing::warn!(delivery.id = %id, %error, "an end could neither be written nor carried out");
         return Ok(Disposition::Keep);
     }
@@ -61,14 +61,14 @@ pub(super) async fn carry_out_unwritten(
 /// copy that gets here again ends them again.
 pub(super) async fn end_part(
     context: &Context,
-    hand: &DeliveryInHand,
+    loaded: &LoadedDelivery,
     End { answer, reason, requests, last_at, events }: &End,
     began_at: Timestamp,
 ) -> Result<(), PortError> {
-    let mut part = DeliveryInHand { delivery: hand.delivery.part(events), ..hand.clone() };
+    let mut part = LoadedDelivery { delivery: loaded.delivery.part(events), ..loaded.clone() };
     let began_at = (began_at, last_at.unwrap_or(began_at));
-    part.delivery.attempts = hand.delivery.attempts.with_requests(began_at, *answer, *requests);
-    let is_of_its_own = part.delivery.id != hand.delivery.id;
+    part.delivery.attempts = loaded.delivery.attempts.with_requests(began_at, *answer, *requests);
+    let is_of_its_own = part.delivery.id != loaded.delivery.id;
     if is_of_its_own && part.delivery.events_bytes() > PART_BYTES_MAX {
         part.delivery = payload::set_apart(context, part.delivery).await?;
     }
@@ -81,29 +81,29 @@ pub(super) async fn end_part(
 /// Sends what ended to its dead-letter destination. Without one, drops it.
 async fn dead_letter_or_drop(
     context: &Context,
-    hand: &DeliveryInHand,
+    loaded: &LoadedDelivery,
     reason: EndReason,
     at: Timestamp,
 ) -> Result<(), PortError> {
-    let delivery = &hand.delivery;
+    let delivery = &loaded.delivery;
     if delivery.event_count() == 0 {
         // Together with the other copy, this one has delivered everything.
         return Ok(());
     }
-    let Some(destination) = hand.destination() else {
+    let Some(destination) = loaded.destination() else {
         drop_events(context, delivery, reason).await;
         return Ok(());
     };
-    let topic = &hand.owner.topic.topic;
+    let topic = &loaded.owner.topic.topic;
     let mut ended = Ended {
         delivery: delivery.clone(),
         reason,
         at,
         destination: destination.clone(),
-        schema: delivery.form(hand.subscription()).schema,
-        mapping: mapping(hand),
+        schema: delivery.form(loaded.subscription()).schema,
+        mapping: mapping(loaded),
         profile: topic.delivery_profile,
-        attributes: shown_attributes(delivery, hand.subscription(), topic.delivery_profile),
+        attributes: shown_attributes(delivery, loaded.subscription(), topic.delivery_profile),
     };
     let mut body = text_of(&ended)?;
     // What is told of an end can be more than the room that a message has for it.
@@ -111,12 +111,12 @@ async fn dead_letter_or_drop(
         ended.delivery = payload::set_apart(context, delivery.rest()).await?;
         body = text_of(&ended)?;
     }
-    let group = hand.subscription().key.to_string();
+    let group = loaded.subscription().key.to_string();
     let message = Outgoing { body, group, delay_s: context.settings.dead_letter_delay_s };
     send_one(context, Queue::DeadLetter, message).await?;
     tracing::warn!(
         delivery.id = %delivery.id,
-        subscription = %hand.subscription().key,
+        subscription = %loaded.subscription().key,
         attempts = delivery.attempts.made,
         outcome = delivery.attempts.last_outcome.map(tracing::field::display),
         status = delivery.attempts.last_status,
@@ -137,9 +137,9 @@ fn text_of(ended: &Ended) -> Result<String, PortError> {
 
 /// The topic's mapping, if events of the publisher's own schema need it: their dead letters are in
 /// Event Grid's schema.
-fn mapping(hand: &DeliveryInHand) -> Option<InputSchemaMapping> {
-    let mapping = hand.owner.topic.topic.input_schema_mapping.as_ref()?;
-    let schema = hand.delivery.form(hand.subscription()).schema;
+fn mapping(loaded: &LoadedDelivery) -> Option<InputSchemaMapping> {
+    let mapping = loaded.owner.topic.topic.input_schema_mapping.as_ref()?;
+    let schema = loaded.delivery.form(loaded.subscription()).schema;
     let own = schema == DeliverySchema::CustomInputSchema;
     own.then(|| mapping.clone())
 }

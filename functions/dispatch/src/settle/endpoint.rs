@@ -11,7 +11,7 @@ use gridpost_core::{
     time::Timestamp,
 };
 
-use crate::{Context, count, health, in_hand::DeliveryInHand, response::Response};
+use crate::{Context, count, health, loaded::LoadedDelivery, response::Response};
 
 /// Records the result of a request, once for all deliveries in it. Returns until when the endpoint
 /// waits.
@@ -20,7 +20,7 @@ use crate::{Context, count, health, in_hand::DeliveryInHand, response::Response}
 /// so that one hot shard does not stop a whole stream.
 pub async fn note_response(
     context: &Context,
-    hands: &[DeliveryInHand],
+    deliveries: &[LoadedDelivery],
     response: &Response,
 ) -> Option<Timestamp> {
     let mut answers = response.results.iter().flat_map(|result| result.answers());
@@ -28,12 +28,12 @@ pub async fn note_response(
     let answer = delivered.or_else(|| answers.next())?;
     let (began_at, ended_at) = response.times;
     if delivered.is_some() {
-        let asked_for = hands.iter().any(|hand| hand.resend.is_some());
+        let asked_for = deliveries.iter().any(|loaded| loaded.resend.is_some());
         let success = SuccessfulAttempt { began_at, ended_at, asked_for };
-        note_success(context, hands[0].subscription(), success).await;
+        note_success(context, deliveries[0].subscription(), success).await;
         return None;
     }
-    note_failure(context, &hands[0], answer, response.times).boxed().await
+    note_failure(context, &deliveries[0], answer, response.times).boxed().await
 }
 
 /// Records a success, which writes nothing on the happy path.
@@ -55,12 +55,12 @@ pub async fn note_success(
 /// the wait of their own outcome: only the delivery's state must not be missing.
 pub async fn note_failure(
     context: &Context,
-    hand: &DeliveryInHand,
+    loaded: &LoadedDelivery,
     answer: Answer,
     (began_at, ended_at): (Timestamp, Timestamp),
 ) -> Option<Timestamp> {
-    let subscription = hand.subscription();
-    let delivery = hand.delivery.id;
+    let subscription = loaded.subscription();
+    let delivery = loaded.delivery.id;
     let durations = &context.settings.probation;
     let failed = FailedAttempt { delivery, began_at, ended_at, answer, last_success_at: None };
     match context.healths.note_failure(subscription, durations, failed).await {

@@ -236,7 +236,7 @@ async fn what_a_pause_can_t_hold_leaves_the_dispatch_queue() {
         assert_eq!((lot(&world).await.len(), world.requests()), (0, 0), "{queue:?}");
         for body in sent {
             let next = Delivery::decode(&body).expect("a delivery");
-            assert_eq!(next.due, None, "it is held when its queue hands it out");
+            assert_eq!(next.due, None, "it is held when its queue deliveries it out");
         }
     }
 }

@@ -7,7 +7,7 @@ use gridpost_core::{
     retry::{
         Rules,
         health::{Cause, Health, Probe},
-        lane::Slowness,
+        slow_endpoint::Slowness,
     },
     subscription::{EventSubscription, ProvisioningState, SubscriptionKey},
     time::Timestamp,

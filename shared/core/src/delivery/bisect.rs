@@ -14,7 +14,7 @@
 
 use std::ops::Range;
 
-use super::{partial::Met, resource_request::EventIndex, state::AttemptRecord};
+use super::{partial::EventOutcome, resource_request::EventIndex, state::AttemptRecord};
 use crate::{
     retry::{
         Rules,
@@ -79,7 +79,7 @@ pub struct Bisection<'r> {
     /// Whether nothing more is sent: the endpoint itself has failed.
     is_over: bool,
     events: Vec<EventIndex>,
-    met: Vec<Met>,
+    met: Vec<EventOutcome>,
 }
 
 /// Whether an outcome may be about what is in a request. Every other one is about the endpoint, or
@@ -141,7 +141,7 @@ impl<'r> Bisection<'r> {
             refused_in_row_max,
             narrows_after: if again { usize::MAX } else { narrows_after },
             is_over: false,
-            met: events.iter().map(|at| Met::new(at.event, answer)).collect(),
+            met: events.iter().map(|at| EventOutcome::new(at.event, answer)).collect(),
             events,
         };
         bisection.refused(Group { events: 0..bisection.events.len(), requests: 1 }, answer, None);
@@ -250,11 +250,11 @@ impl<'r> Bisection<'r> {
         is_separable: bool,
     ) {
         let event = self.events[place].event;
-        self.met[place] = Met { event, answer, requests, last_at, is_separable };
+        self.met[place] = EventOutcome { event, answer, requests, last_at, is_separable };
     }
 
     /// What the events of each of so many deliveries have met.
-    pub fn into_met(self, deliveries: usize) -> Vec<Vec<Met>> {
+    pub fn into_met(self, deliveries: usize) -> Vec<Vec<EventOutcome>> {
         let mut all = vec![Vec::new(); deliveries];
         self.events.iter().zip(self.met).for_each(|(at, met)| all[at.delivery].push(met));
         all

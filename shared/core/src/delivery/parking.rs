@@ -200,7 +200,7 @@ fn is_zero(count: &u32) -> bool {
 
 /// How a wait is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hold {
+pub enum Place {
     /// Hidden in the queue; a longer wait continues at the next receipt.
     Hide {
         /// 0 to 42,600.
@@ -216,19 +216,19 @@ pub enum Hold {
 /// limit the queue returns nothing at all. So above `limit` in flight, waits longer than 15 minutes
 /// are parked, and from [`IN_FLIGHT_HIGH_WATER`] on every [parkable](is_parkable) wait. A limit of
 /// 0 parks every long wait. A message received [`RECEIVES_MAX`] times is always parked.
-pub fn hold(
+pub fn place(
     wait: Duration,
     since_received: Duration,
     receives: u32,
     in_flight: u64,
     limit: u64,
-) -> Hold {
+) -> Place {
     let long = wait > Duration::from_secs(u64::from(DELAY_S_MAX));
     let near = is_parkable(wait) && in_flight >= IN_FLIGHT_HIGH_WATER;
     if receives >= RECEIVES_MAX || (long && in_flight >= limit) || near {
-        return Hold::Park;
+        return Place::Park;
     }
-    Hold::Hide { seconds: hidden_s(wait, since_received) }
+    Place::Hide { seconds: hidden_s(wait, since_received) }
 }
 
 /// Whether a wait is long enough to be parked. For shorter ones the number of messages in flight
@@ -262,7 +262,7 @@ pub fn hidden_s(wait: Duration, since_received: Duration) -> u32 {
 ///
 /// A short wait is rounded down, and its last fraction of a second passes in the function: rounded
 /// up, it would skip steps of a dense schedule. A long one is rounded up, which costs nothing.
-pub fn held(wait: Duration) -> Duration {
+pub fn queue_wait(wait: Duration) -> Duration {
     if wait < ROUNDED_UP_FROM { Duration::from_secs(wait.as_secs()) } else { wait }
 }
 
@@ -284,16 +284,16 @@ mod tests {
 
     #[test]
     fn hold_table() {
-        let hide = |seconds| Hold::Hide { seconds };
+        let hide = |seconds| Place::Hide { seconds };
         let table = [
             ("short waits are hidden above the limit", 900, 0, 1, 89_999, 60_000, hide(900)),
-            ("near the wall they are parked", 181, 0, 1, 90_000, 60_000, Hold::Park),
-            ("near it by a higher limit, too", 181, 0, 1, 90_000, 120_000, Hold::Park),
+            ("near the wall they are parked", 181, 0, 1, 90_000, 60_000, Place::Park),
+            ("near it by a higher limit, too", 181, 0, 1, 90_000, 120_000, Place::Park),
             ("what is too short for it is hidden", 180, 0, 1, 120_000, 60_000, hide(180)),
             ("long waits are hidden below the limit", 901, 0, 1, 59_999, 60_000, hide(901)),
-            ("long waits are parked at the limit", 901, 0, 1, 60_000, 60_000, Hold::Park),
-            ("a limit of 0 parks every long wait", 901, 0, 1, 0, 0, Hold::Park),
-            ("received too often, even for a short wait", 5, 0, 500, 0, 60_000, Hold::Park),
+            ("long waits are parked at the limit", 901, 0, 1, 60_000, 60_000, Place::Park),
+            ("a limit of 0 parks every long wait", 901, 0, 1, 0, 0, Place::Park),
+            ("received too often, even for a short wait", 5, 0, 500, 0, 60_000, Place::Park),
             ("received often", 5, 0, 499, 0, 60_000, hide(5)),
             ("12 h do not fit", 43_200, 0, 1, 0, 60_000, hide(42_600)),
             ("12 h count from the receipt", 43_200, 100, 1, 0, 60_000, hide(42_500)),
@@ -301,7 +301,7 @@ mod tests {
         ];
         for (row, wait_s, held_s, receives, in_flight, limit, want) in table {
             let (wait, held) = (Duration::from_secs(wait_s), Duration::from_secs(held_s));
-            assert_eq!(hold(wait, held, receives, in_flight, limit), want, "{row}");
+            assert_eq!(place(wait, held, receives, in_flight, limit), want, "{row}");
         }
     }
 
@@ -418,7 +418,7 @@ mod tests {
     #[test]
     fn only_short_waits_are_rounded_down() {
         for (wait_ms, seconds) in [(0, 0), (999, 0), (1_040, 1), (9_999, 9), (10_001, 11)] {
-            let held = held(Duration::from_millis(wait_ms));
+            let held = queue_wait(Duration::from_millis(wait_ms));
             assert_eq!(delay_s(held), seconds, "{wait_ms} ms");
         }
     }

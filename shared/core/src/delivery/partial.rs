@@ -16,7 +16,7 @@ use crate::{
 
 /// What one event of a delivery has met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Met {
+pub struct EventOutcome {
     /// Its position in the delivery.
     pub event: usize,
     pub answer: Answer,
@@ -28,7 +28,7 @@ pub struct Met {
     pub is_separable: bool,
 }
 
-impl Met {
+impl EventOutcome {
     /// The answer to the only request.
     pub fn new(event: usize, answer: Answer) -> Self {
         Self { event, answer, requests: 1, last_at: None, is_separable: false }
@@ -40,9 +40,9 @@ impl Met {
 pub struct End {
     pub answer: Answer,
     pub reason: EndReason,
-    /// See [`Met::requests`].
+    /// See [`EventOutcome::requests`].
     pub requests: u32,
-    /// See [`Met::last_at`]. A dead letter tells it.
+    /// See [`EventOutcome::last_at`]. A dead letter tells it.
     pub last_at: Option<Timestamp>,
     pub events: EventSet,
 }
@@ -54,9 +54,9 @@ pub struct Rest {
     pub answer: Answer,
     /// The most requests that have carried one of them.
     pub requests: u32,
-    /// See [`Met::last_at`]; of the answer.
+    /// See [`EventOutcome::last_at`]; of the answer.
     pub last_at: Option<Timestamp>,
-    /// See [`Met::is_separable`]; of the answer.
+    /// See [`EventOutcome::is_separable`]; of the answer.
     pub is_separable: bool,
     pub events: EventSet,
 }
@@ -83,7 +83,7 @@ impl Split {
 ///
 /// Retried events go on together, under the answer that asks for the longest wait. If none is
 /// retried, the last group that ends becomes `rest`, so that the delivery ends like any other.
-pub fn split(rules: Rules<'_>, made: u32, met: &[Met]) -> Split {
+pub fn split(rules: Rules<'_>, made: u32, met: &[EventOutcome]) -> Split {
     let mut split = Split::default();
     let mut retried: Option<(u64, Rest)> = None;
     for met in met {
@@ -130,22 +130,22 @@ pub fn split(rules: Rules<'_>, made: u32, met: &[Met]) -> Split {
 }
 
 impl Rest {
-    fn of(met: &Met) -> Self {
-        let Met { answer, requests, last_at, is_separable, .. } = *met;
+    fn of(met: &EventOutcome) -> Self {
+        let EventOutcome { answer, requests, last_at, is_separable, .. } = *met;
         Self { answer, requests, last_at, is_separable, events: EventSet::default() }
     }
 }
 
 impl End {
-    fn of(met: &Met, reason: EndReason) -> Self {
-        let Met { event, answer, requests, last_at, .. } = *met;
+    fn of(met: &EventOutcome, reason: EndReason) -> Self {
+        let EventOutcome { event, answer, requests, last_at, .. } = *met;
         Self { answer, reason, requests, last_at, events: EventSet::from_iter([event]) }
     }
 }
 
 /// The seconds after which an event is retried at the earliest, or why it ends. Of events that have
 /// met the same, some may have had more attempts than others.
-fn follows(rules: Rules<'_>, made: u32, met: &Met) -> Result<u64, EndReason> {
+fn follows(rules: Rules<'_>, made: u32, met: &EventOutcome) -> Result<u64, EndReason> {
     let Answer { outcome, status, retry_after } = met.answer;
     let is_spent = made + met.requests >= rules.policy.max_attempts;
     let min_s = match rules.policy.rule(rules.profile, rules.kind, status, outcome) {
@@ -220,7 +220,8 @@ mod tests {
         let rules = Rules { profile: BASIC, kind: EndpointKind::Resource, policy: &policy };
         for (row, met, delivered, ends, rest) in table {
             let met: Vec<_> = met.into_iter().map(answer).enumerate().collect();
-            let met: Vec<_> = met.into_iter().map(|(event, met)| Met::new(event, met)).collect();
+            let met: Vec<_> =
+                met.into_iter().map(|(event, met)| EventOutcome::new(event, met)).collect();
             let want = Split {
                 delivered: set(&delivered),
                 ends: ends
@@ -255,7 +256,7 @@ mod tests {
         let other = Answer { status: Some(413), ..answer(400) };
         let met = [answer(400), other, answer(503), other];
         let met: Vec<_> =
-            met.into_iter().enumerate().map(|(event, met)| Met::new(event, met)).collect();
+            met.into_iter().enumerate().map(|(event, met)| EventOutcome::new(event, met)).collect();
         let ends: Vec<_> = super::split(rules, 0, &met)
             .ends
             .into_iter()
@@ -270,10 +271,10 @@ mod tests {
         let policy = RetryPolicy::default_of(BASIC);
         let rules = Rules { profile: BASIC, kind: EndpointKind::Webhook, policy: &policy };
         let at = |second: i64| Some(Timestamp::from_millis(second * 1_000));
-        let met = |event, status, second| Met {
+        let met = |event, status, second| EventOutcome {
             requests: 3,
             last_at: at(second),
-            ..Met::new(event, answer(status))
+            ..EventOutcome::new(event, answer(status))
         };
         let split = super::split(rules, 0, &[met(0, 400, 1), met(1, 400, 2), met(2, 400, 1)]);
         let ends: Vec<_> = split.ends.into_iter().map(|end| (end.last_at, end.events)).collect();
@@ -290,7 +291,7 @@ mod tests {
     fn attempts_are_spent_event_by_event() {
         let policy = RetryPolicy { max_attempts: 6, ..RetryPolicy::default_of(BASIC) };
         let rules = Rules { profile: BASIC, kind: EndpointKind::Webhook, policy: &policy };
-        let met = |event, status, requests, is_separable| Met {
+        let met = |event, status, requests, is_separable| EventOutcome {
             event,
             answer: answer(status),
             requests,

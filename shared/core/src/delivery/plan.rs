@@ -63,7 +63,7 @@ pub enum Plan {
     /// The endpoint's probe: an attempt, once this health is written under its condition.
     Probe(Box<Health>),
     /// It waits without an attempt; a second more does not matter.
-    Defer {
+    RecheckAt {
         until: Timestamp,
     },
     Wait {
@@ -74,7 +74,7 @@ pub enum Plan {
         until: Timestamp,
     },
     /// It is due within a second, so it waits in the function.
-    Rest(Duration),
+    WaitInProcess(Duration),
     /// It goes to its retry queue now, without an attempt: its endpoint is slow.
     MoveLane,
     End(EndReason),
@@ -103,7 +103,7 @@ pub fn plan(facts: Facts, now: Timestamp) -> Plan {
     match due {
         Some(due) if early >= LAST_SECOND => return Plan::Wait { due },
         // Queues count in whole seconds.
-        _ if !early.is_zero() => return Plan::Rest(early),
+        _ if !early.is_zero() => return Plan::WaitInProcess(early),
         _ => {}
     }
     if now >= subscription.expires_at {
@@ -120,7 +120,9 @@ pub fn plan(facts: Facts, now: Timestamp) -> Plan {
         return Plan::Attempt { leased: false };
     }
     match (subscription.admission, facts.lane) {
-        (Admission::Wait { until }, _) => Plan::Defer { until: until.min(subscription.expires_at) },
+        (Admission::Wait { until }, _) => {
+            Plan::RecheckAt { until: until.min(subscription.expires_at) }
+        }
         (Admission::End, _) => Plan::End(EndReason::UndeliverableDueToProbationCausedByClientError),
         (_, Lane::First) if subscription.is_slow => Plan::MoveLane,
         (Admission::Attempt, _) => Plan::Attempt { leased: subscription.is_slow },
@@ -202,7 +204,7 @@ mod tests {
                 "early by less",
                 Retry,
                 |f, _| f.due = Some(at(999)),
-                Plan::Rest(Duration::from_millis(999)),
+                Plan::WaitInProcess(Duration::from_millis(999)),
             ),
             ("due", Retry, |f, _| f.due = Some(at(0)), attempt(false)),
             ("expired", First, |_, s| s.expires_at = at(0), Plan::End(TimeToLiveExceeded)),
@@ -252,13 +254,13 @@ mod tests {
                 "the endpoint waits",
                 First,
                 |_, s| s.admission = Admission::Wait { until: at(5_000) },
-                Plan::Defer { until: at(5_000) },
+                Plan::RecheckAt { until: at(5_000) },
             ),
             (
                 "the endpoint waits longer than the delivery lives",
                 Retry,
                 |_, s| s.admission = Admission::Wait { until: at(90_000) },
-                Plan::Defer { until: at(60_000) },
+                Plan::RecheckAt { until: at(60_000) },
             ),
             (
                 "the endpoint refuses",
@@ -290,7 +292,7 @@ mod tests {
                 "slow, and it waits",
                 First,
                 |_, s| (s.is_slow, s.admission) = (true, Admission::Wait { until: at(5_000) }),
-                Plan::Defer { until: at(5_000) },
+                Plan::RecheckAt { until: at(5_000) },
             ),
         ]
     }

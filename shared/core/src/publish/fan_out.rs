@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::pack::{Acceptance, Body, Packed, Parcel, Recipient, Start};
+use super::pack::{Acceptance, Body, Packed, Recipient, Start, UnsentDelivery};
 use crate::{
     delivery::form::Form,
     event::DeliverySchema,
@@ -85,15 +85,15 @@ impl Piece {
         if piece.v == VERSION { Ok(piece) } else { Err(DecodeError::Version(piece.v)) }
     }
 
-    pub fn parcels<'p>(&self, packed: &'p Packed<'_>) -> Vec<Parcel<'p>> {
-        packed.parcels_from(self.from).take_while(|parcel| parcel.place < self.to).collect()
+    pub fn unsent<'p>(&self, packed: &'p Packed<'_>) -> Vec<UnsentDelivery<'p>> {
+        packed.unsent_from(self.from).take_while(|one| one.place < self.to).collect()
     }
 
     /// The number of events in its deliveries, by event subscription.
     pub fn events<'p>(&self, packed: &'p Packed<'_>) -> BTreeMap<&'p SubscriptionKey, u64> {
         let mut events = BTreeMap::new();
-        for parcel in self.parcels(packed) {
-            *events.entry(&*parcel.recipient.key).or_default() += parcel.events.len() as u64;
+        for one in self.unsent(packed) {
+            *events.entry(&*one.recipient.key).or_default() += one.events.len() as u64;
         }
         events
     }
@@ -110,15 +110,15 @@ pub fn cut(packed: &Packed<'_>, publish: Uuid, deliveries_max: usize) -> Vec<Pie
     let end = Start { recipient: packed.recipients.len(), event: 0 };
     let mut pieces: Vec<Piece> = Vec::new();
     let (mut deliveries, mut bytes) = (0, 0);
-    for parcel in packed.parcels() {
+    for one in packed.unsent() {
         deliveries += 1;
-        bytes += parcel.encoded_bytes;
+        bytes += one.encoded_bytes;
         if pieces.is_empty() || deliveries > deliveries_max || bytes > PIECE_BYTES_MAX {
-            (deliveries, bytes) = (1, parcel.encoded_bytes);
+            (deliveries, bytes) = (1, one.encoded_bytes);
             if let Some(before) = pieces.last_mut() {
-                before.to = parcel.place;
+                before.to = one.place;
             }
-            pieces.push(Piece { v: VERSION, publish, from: parcel.place, to: end });
+            pieces.push(Piece { v: VERSION, publish, from: one.place, to: end });
         }
     }
     pieces

@@ -62,7 +62,7 @@ impl<'m> Recipient<'m> {
     }
 }
 
-/// Where a parcel begins.
+/// Where a one begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Start {
     /// The recipient, from 0.
@@ -73,7 +73,7 @@ pub struct Start {
 
 /// A delivery before it is made.
 #[derive(Clone, Copy, Debug)]
-pub struct Parcel<'p> {
+pub struct UnsentDelivery<'p> {
     pub recipient: &'p Recipient<'p>,
     pub place: Start,
     /// Its events' positions in the request, at least one.
@@ -85,7 +85,7 @@ pub struct Parcel<'p> {
     publish: Uuid,
 }
 
-impl Parcel<'_> {
+impl UnsentDelivery<'_> {
     /// The delivery's id, derived from the publish, the event subscription and the events, so that
     /// a publish that is packed again makes recognizable duplicates.
     pub fn id(&self) -> Uuid {
@@ -141,13 +141,13 @@ impl<'m> Packed<'m> {
         self.recipients.first().map_or("", |recipient| recipient.key.topic.as_str())
     }
 
-    /// All parcels, by event subscription, in the order of the request.
-    pub fn parcels(&self) -> impl Iterator<Item = Parcel<'_>> {
-        self.parcels_from(Start { recipient: 0, event: 0 })
+    /// All unsent, by event subscription, in the order of the request.
+    pub fn unsent(&self) -> impl Iterator<Item = UnsentDelivery<'_>> {
+        self.unsent_from(Start { recipient: 0, event: 0 })
     }
 
-    /// The same from a start on, at which a parcel must begin.
-    pub fn parcels_from(&self, from: Start) -> impl Iterator<Item = Parcel<'_>> {
+    /// The same from a start on, at which a one must begin.
+    pub fn unsent_from(&self, from: Start) -> impl Iterator<Item = UnsentDelivery<'_>> {
         let recipients = self.recipients.iter().enumerate().skip(from.recipient);
         recipients.flat_map(move |(number, recipient)| {
             let first = if number == from.recipient { from.event } else { 0 };
@@ -161,48 +161,48 @@ impl<'m> Packed<'m> {
         })
     }
 
-    /// All parcels, if neither their number nor the total size of their queue forms exceeds these
+    /// All unsent, if neither their number nor the total size of their queue forms exceeds these
     /// limits.
-    pub fn at_most(&self, deliveries: usize, bytes: usize) -> Option<Vec<Parcel<'_>>> {
+    pub fn at_most(&self, deliveries: usize, bytes: usize) -> Option<Vec<UnsentDelivery<'_>>> {
         let mut all = Vec::new();
         let mut sum_bytes = 0;
-        for parcel in self.parcels() {
-            sum_bytes += parcel.encoded_bytes;
+        for one in self.unsent() {
+            sum_bytes += one.encoded_bytes;
             if all.len() == deliveries || sum_bytes > bytes {
                 return None;
             }
-            all.push(parcel);
+            all.push(one);
         }
         Some(all)
     }
 
-    /// The delivery of a parcel: the same at every call.
-    pub fn delivery(&self, parcel: &Parcel<'_>) -> Delivery {
-        let bodies = self.bodies(parcel.recipient.form.schema);
+    /// The delivery of a one: the same at every call.
+    pub fn delivery(&self, one: &UnsentDelivery<'_>) -> Delivery {
+        let bodies = self.bodies(one.recipient.form.schema);
         let event = |position: &usize| {
             let text = bodies[*position].text.clone();
             RawValue::from_string(text).expect("made of texts that were read as JSON")
         };
-        let delivery = self.with_events(parcel, parcel.events.iter().map(event).collect());
-        if parcel.claimed { delivery.into_claimed() } else { delivery }
+        let delivery = self.with_events(one, one.events.iter().map(event).collect());
+        if one.claimed { delivery.into_claimed() } else { delivery }
     }
 
     /// The queue form of [`Self::delivery`]. Events in it are copied once and not parsed.
-    pub fn encode(&self, parcel: &Parcel<'_>) -> String {
-        if parcel.claimed {
-            return self.delivery(parcel).encode();
+    pub fn encode(&self, one: &UnsentDelivery<'_>) -> String {
+        if one.claimed {
+            return self.delivery(one).encode();
         }
-        let bodies = self.bodies(parcel.recipient.form.schema);
-        let events = parcel.events.iter().map(|position| bodies[*position].text.as_str());
-        self.with_events(parcel, Vec::new()).encode_with(events, parcel.encoded_bytes)
+        let bodies = self.bodies(one.recipient.form.schema);
+        let events = one.events.iter().map(|position| bodies[*position].text.as_str());
+        self.with_events(one, Vec::new()).encode_with(events, one.encoded_bytes)
     }
 
-    fn with_events(&self, parcel: &Parcel<'_>, events: Vec<Box<RawValue>>) -> Delivery {
-        let recipient = parcel.recipient;
+    fn with_events(&self, one: &UnsentDelivery<'_>, events: Vec<Box<RawValue>>) -> Delivery {
+        let recipient = one.recipient;
         let bodies = self.bodies(recipient.form.schema);
-        let first = parcel.events.first().map(|position| bodies[*position].data_version.clone());
+        let first = one.events.first().map(|position| bodies[*position].data_version.clone());
         Delivery::new(
-            parcel.id(),
+            one.id(),
             recipient.key.clone().into_owned(),
             recipient.uid,
             self.acceptance.time,
@@ -211,14 +211,14 @@ impl<'m> Packed<'m> {
         )
         .matched_under(self.acceptance.revision)
         .packed_as(recipient.form)
-        .traced(self.trace_parent(parcel))
+        .traced(self.trace_parent(one))
     }
 
     /// The trace of a delivery: the request's or, without one, the trace that all of its events
     /// name.
-    fn trace_parent(&self, parcel: &Parcel<'_>) -> Option<TraceParent> {
-        let bodies = self.bodies(parcel.recipient.form.schema);
-        let mut named = parcel.events.iter().map(|position| bodies[*position].trace_parent);
+    fn trace_parent(&self, one: &UnsentDelivery<'_>) -> Option<TraceParent> {
+        let bodies = self.bodies(one.recipient.form.schema);
+        let mut named = one.events.iter().map(|position| bodies[*position].trace_parent);
         self.acceptance.trace_parent.or_else(|| {
             let first = named.next()??;
             named.all(|other| other == Some(first)).then_some(first)
@@ -327,10 +327,10 @@ struct Parcels<'p> {
 }
 
 impl<'p> Iterator for Parcels<'p> {
-    type Item = Parcel<'p>;
+    type Item = UnsentDelivery<'p>;
 
     /// One event and those after it that fit. An event too large for a queue message goes alone.
-    fn next(&mut self) -> Option<Parcel<'p>> {
+    fn next(&mut self) -> Option<UnsentDelivery<'p>> {
         const COMMA: usize = 1;
         const BRACKETS: usize = 2;
         let events = self.recipient.events.get(self.next.event..)?;
@@ -357,7 +357,7 @@ impl<'p> Iterator for Parcels<'p> {
         let count = 1 + others.iter().take(most).take_while(fits).count();
         let place = self.next;
         self.next.event += count;
-        Some(Parcel {
+        Some(UnsentDelivery {
             recipient: self.recipient,
             place,
             events: &events[..count],

@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{
-    lane::Slowness,
     outcome::{Outcome, RESPONSE_WAIT},
     profile::Rule,
+    slow_endpoint::Slowness,
 };
 use crate::{
     retry::Rules,

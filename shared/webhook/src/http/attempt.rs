@@ -38,7 +38,7 @@ use super::{
     hidden::Hidden,
     shown::{Shown, Unanswered, text_of, unauthenticated},
 };
-use crate::connect::{CONNECT_WAIT, Way};
+use crate::connect::{CONNECT_WAIT, ConnectProgress};
 
 /// Must exceed the connector's own limit.
 const CONNECTED_WITHIN: Duration = CONNECT_WAIT.saturating_add(Duration::from_secs(1));
@@ -197,7 +197,8 @@ impl EndpointClient for HttpClient {
             Ok(Err(reason)) => return not_shown(Stage::Certificate, reason),
             Err(_) => return Probed::late(Stage::Certificate, began_at),
         };
-        let (began_at, sending, way) = (Instant::now(), OnceLock::new(), Way::default());
+        let (began_at, sending, way) =
+            (Instant::now(), OnceLock::new(), ConnectProgress::default());
         match timeout_at(until, way.of(self.send(request, shown, &sending))).await {
             Ok(Ok(response)) => {
                 let answer = self.answer_of(&response);

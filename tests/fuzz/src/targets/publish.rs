@@ -215,31 +215,31 @@ fn deliver(topic: &Topic, schema: DeliverySchema, events: &[ParsedEvent<'_>]) {
     let stored = fan_out::decode(&fan_out::encode(&packed), MESSAGE_BYTES_MAX);
     let stored = stored.expect("what is written can be read");
     let of = |packed: &Packed<'_>| -> Vec<_> {
-        packed.parcels().map(|parcel| (parcel.id(), packed.encode(&parcel))).collect()
+        packed.unsent().map(|one| (one.id(), packed.encode(&one))).collect()
     };
     assert_eq!(of(&stored), of(&packed), "a stored publish makes the same deliveries");
     let mut seen = 0;
-    for parcel in &packed.parcels().collect::<Vec<_>>() {
-        let made = packed.delivery(parcel);
-        let encoded = packed.encode(parcel);
+    for one in &packed.unsent().collect::<Vec<_>>() {
+        let made = packed.delivery(one);
+        let encoded = packed.encode(one);
         assert!(encoded.len() + HEADROOM_BYTES <= MESSAGE_BYTES_MAX);
         let mut delivery = Delivery::decode(&encoded).expect("what is written can be read");
-        if parcel.claimed {
+        if one.claimed {
             let stored = claim::decode(&claim::encode(made.events()));
             let Ok(Payload::Events(events)) = stored else { panic!("{stored:?}") };
             delivery.claim(events);
         } else {
-            assert_eq!(encoded.len(), parcel.encoded_bytes, "the size was foreseen");
+            assert_eq!(encoded.len(), one.encoded_bytes, "the size was foreseen");
         }
-        assert_eq!(delivery.events().len(), parcel.events.len());
-        for (position, event) in parcel.events.iter().zip(delivery.events()) {
+        assert_eq!(delivery.events().len(), one.events.len());
+        for (position, event) in one.events.iter().zip(delivery.events()) {
             // Only what travels in a message was escaped for it.
             let event = queue_text(event.get().to_owned());
             let event = RawValue::from_string(event).expect("still JSON");
             holds_the_event(&events[*position], schema, &event);
         }
         seen += delivery.events().len();
-        sent_and_ended(topic, &subscriptions[parcel.place.recipient], delivery);
+        sent_and_ended(topic, &subscriptions[one.place.recipient], delivery);
     }
     assert_eq!(seen, 2 * events.len(), "each event is delivered once to each");
 }

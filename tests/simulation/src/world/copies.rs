@@ -8,7 +8,7 @@ use std::{
 use gridpost_core::{
     endpoint::Allowed,
     intake::Source,
-    retry::{health::Durations, lane::LaneSettings},
+    retry::{health::Durations, slow_endpoint::SlowEndpointSettings},
 };
 use gridpost_dead_letter::notify::Notifier;
 use gridpost_dispatch::{Settings, health::HealthCache, in_flight::InFlight, rate::Rates};
@@ -152,7 +152,7 @@ impl World {
             settings: Settings {
                 probation: Durations::default(),
                 retry_shards: self.retry_shards(),
-                lanes: LaneSettings::default().at_pace(self.clock.pace()),
+                lanes: SlowEndpointSettings::default().at_pace(self.clock.pace()),
                 first_listeners_max: self.scenario.readings.dispatch.concurrency.div_ceil(10),
                 retry_listeners_max: self.scenario.readings.retry.concurrency.div_ceil(10),
                 retry_in_flight_limit: self.settings().retry_in_flight_limit,

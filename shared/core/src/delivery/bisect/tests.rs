@@ -81,7 +81,7 @@ fn run(
     count: usize,
     (made, before): (u32, &[AttemptRecord]),
     mut endpoint: impl FnMut(&[usize], usize) -> Answers,
-) -> (Vec<Met>, usize) {
+) -> (Vec<EventOutcome>, usize) {
     let all: Vec<_> = (0..count).collect();
     let Answers::Whole(first) = endpoint(&all, 1) else { panic!("the first is refused whole") };
     let asked = Asked { answer: first, made, past: &[before] };
@@ -123,7 +123,8 @@ fn what_is_left_out_is_sent_no_more() {
     sent.sort();
     assert_eq!(sent, [vec![0; 3], vec![2; 2]]);
     let met = bisection.into_met(3);
-    let outcomes = |met: &[Met]| met.iter().map(|met| met.answer.status).collect::<Vec<_>>();
+    let outcomes =
+        |met: &[EventOutcome]| met.iter().map(|met| met.answer.status).collect::<Vec<_>>();
     assert_eq!((outcomes(&met[0]), outcomes(&met[2])), (vec![Some(200); 3], vec![Some(200); 2]));
     // They were never separated: another attempt may, or their time is over then.
     assert_eq!(outcomes(&met[1]), [Some(400); 3]);

@@ -69,13 +69,13 @@ fn packed<'m>(matches: &'m [Match], body: &str, message_bytes_max: usize) -> Pac
 }
 
 /// What is sent, by id.
-fn sent(packed: &Packed<'_>, parcels: &[Parcel<'_>]) -> Vec<(Uuid, String, Vec<String>)> {
-    let one = |parcel: &Parcel<'_>| {
-        let delivery = packed.delivery(parcel);
+fn sent(packed: &Packed<'_>, unsent: &[UnsentDelivery<'_>]) -> Vec<(Uuid, String, Vec<String>)> {
+    let one = |one: &UnsentDelivery<'_>| {
+        let delivery = packed.delivery(one);
         let events = delivery.events().iter().map(|event| event.get().to_owned());
-        (parcel.id(), packed.encode(parcel), events.collect())
+        (one.id(), packed.encode(one), events.collect())
     };
-    parcels.iter().map(one).collect()
+    unsent.iter().map(one).collect()
 }
 
 proptest! {
@@ -99,17 +99,17 @@ proptest! {
         for piece in cut(&packed, packed.acceptance().id, deliveries_max) {
             let piece = Piece::decode(&piece.encode()).expect("a piece");
             prop_assert_eq!(piece.publish, acceptance().id);
-            let parcels = piece.parcels(&stored);
-            prop_assert!((1..=deliveries_max).contains(&parcels.len()));
+            let unsent = piece.unsent(&stored);
+            prop_assert!((1..=deliveries_max).contains(&unsent.len()));
             // Wherever a piece is interrupted, its rest is what is missing.
-            for (number, parcel) in parcels.iter().enumerate() {
-                let rest = piece.rest(parcel.place).parcels(&stored);
-                prop_assert_eq!(sent(&stored, &rest), sent(&stored, &parcels[number..]));
+            for (number, one) in unsent.iter().enumerate() {
+                let rest = piece.rest(one.place).unsent(&stored);
+                prop_assert_eq!(sent(&stored, &rest), sent(&stored, &unsent[number..]));
             }
-            all.extend(sent(&stored, &parcels));
+            all.extend(sent(&stored, &unsent));
         }
-        let parcels: Vec<_> = packed.parcels().collect();
-        prop_assert_eq!(all, sent(&packed, &parcels));
+        let unsent: Vec<_> = packed.unsent().collect();
+        prop_assert_eq!(all, sent(&packed, &unsent));
     }
 }
 
@@ -127,12 +127,12 @@ fn pieces_are_cut_by_bytes_too() {
     );
     let matches = matches(100, &body);
     let packed = packed(&matches, &body, ROOMY);
-    let bytes: usize = packed.parcels().map(|parcel| parcel.encoded_bytes).sum();
+    let bytes: usize = packed.unsent().map(|one| one.encoded_bytes).sum();
     let pieces = cut(&packed, packed.acceptance().id, usize::MAX);
     assert_eq!(pieces.len(), bytes.div_ceil(PIECE_BYTES_MAX), "{bytes} bytes");
     let deliveries: BTreeSet<_> =
-        pieces.iter().flat_map(|piece| piece.parcels(&packed)).map(|parcel| parcel.id()).collect();
-    assert_eq!(deliveries.len(), packed.parcels().count());
+        pieces.iter().flat_map(|piece| piece.unsent(&packed)).map(|one| one.id()).collect();
+    assert_eq!(deliveries.len(), packed.unsent().count());
 }
 
 #[test]

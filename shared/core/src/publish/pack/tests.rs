@@ -51,8 +51,8 @@ fn pack_all(
     pack(matches.leak(), &events, ACCEPTANCE, message_bytes_max)
 }
 
-fn parcels<'p>(packed: &'p Packed<'_>) -> Vec<Parcel<'p>> {
-    packed.parcels().collect()
+fn unsent<'p>(packed: &'p Packed<'_>) -> Vec<UnsentDelivery<'p>> {
+    packed.unsent().collect()
 }
 
 fn matcher(subscriptions: &[Arc<EventSubscription>]) -> Matcher {
@@ -60,7 +60,7 @@ fn matcher(subscriptions: &[Arc<EventSubscription>]) -> Matcher {
 }
 
 fn positions(packed: &Packed<'_>) -> Vec<Vec<usize>> {
-    packed.parcels().map(|parcel| parcel.events.to_vec()).collect()
+    packed.unsent().map(|one| one.events.to_vec()).collect()
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn the_preferred_size_counts_the_whole_request_body() {
     let subscription = EventSubscription { batching: batched(9, 1), ..subscription("s") };
     let request_bytes = |data: &[String]| -> usize {
         let packed = pack_all(&body(data, ""), vec![subscription.clone()], ROOMY);
-        let events = packed.parcels().map(|parcel| packed.delivery(&parcel).events().to_vec());
+        let events = packed.unsent().map(|one| packed.delivery(&one).events().to_vec());
         let joined = |events: Vec<Box<RawValue>>| serde_json::to_string(&events).expect("JSON");
         events.map(|events| joined(events).len()).max().expect("a delivery")
     };
@@ -137,7 +137,7 @@ fn each_schema_gets_its_events() {
         EventSubscription { delivery_schema: cloud_event, ..subscription("cloud") },
     ];
     let packed = pack_all(&body(&["d".to_owned()], "2.0"), subscriptions, ROOMY);
-    let deliveries: Vec<_> = packed.parcels().map(|parcel| packed.delivery(&parcel)).collect();
+    let deliveries: Vec<_> = packed.unsent().map(|one| packed.delivery(&one)).collect();
     let [grid, cloud] = &deliveries[..] else { panic!("two deliveries") };
     let names = [&*grid.subscription.name, &*cloud.subscription.name];
     assert_eq!((names, grid.publish_time), (["grid", "cloud"], ACCEPTANCE.time));
@@ -157,7 +157,7 @@ fn a_cloud_event_is_packed_as_it_came() {
     let matcher = matcher(&[Arc::new(subscription)]);
     let Matched { matches, .. } = matcher.match_events(&events, ACCEPTANCE.time);
     let packed = pack(&matches, &events, ACCEPTANCE, ROOMY);
-    assert_eq!(packed.delivery(&parcels(&packed)[0]).events()[0].get(), text);
+    assert_eq!(packed.delivery(&unsent(&packed)[0]).events()[0].get(), text);
 }
 
 #[test]
@@ -168,11 +168,11 @@ fn ids_follow_from_publish_subscription_and_events() {
         ..subscription("s")
     };
     let packed = pack_all(&body(&["d".to_owned()], ""), vec![uid(1)], ROOMY);
-    let [first] = parcels(&packed)[..] else { panic!("one delivery") };
+    let [first] = unsent(&packed)[..] else { panic!("one delivery") };
     let other = |publish, recipient: u128, events: &'static [usize]| {
         let recipient = Recipient { uid: Uuid::from_u128(recipient), ..first.recipient.clone() };
         let publish = Uuid::from_u128(publish);
-        Parcel { publish, recipient: &recipient, events, ..first }.id()
+        UnsentDelivery { publish, recipient: &recipient, events, ..first }.id()
     };
     assert_eq!(other(1, 1, &[0]), first.id());
     let others = [other(2, 1, &[0]), other(1, 2, &[0]), other(1, 1, &[1]), other(1, 1, &[0, 1])];
@@ -185,9 +185,9 @@ fn no_more_than_a_request_has_time_for() {
     let batches = EventSubscription { batching: batched(9, 64), ..subscription("s") };
     let packed =
         pack_all(&body(&vec![String::new(); 4], ""), vec![subscription("s"), batches], ROOMY);
-    let count = |deliveries, bytes| packed.at_most(deliveries, bytes).map(|parcels| parcels.len());
-    let all = parcels(&packed);
-    let bytes = all.iter().map(|parcel| parcel.encoded_bytes).sum();
+    let count = |deliveries, bytes| packed.at_most(deliveries, bytes).map(|unsent| unsent.len());
+    let all = unsent(&packed);
+    let bytes = all.iter().map(|one| one.encoded_bytes).sum();
     assert_eq!(all.len(), 5, "four by themselves and one of four");
     assert_eq!(count(5, bytes), Some(5));
     assert_eq!(count(4, bytes), None);
@@ -203,18 +203,17 @@ fn an_event_too_large_for_a_queue_message_goes_apart_and_alone() {
     let body = body(&["x".to_owned(), "x".repeat(20_000), "x".to_owned()], "1");
     let subscription = EventSubscription { batching: batched(9, 64), ..subscription("s") };
     let packed = |limit| pack_all(&body, vec![subscription.clone()], limit);
-    let claimed = |packed: &Packed<'_>| -> Vec<bool> {
-        packed.parcels().map(|parcel| parcel.claimed).collect()
-    };
+    let claimed =
+        |packed: &Packed<'_>| -> Vec<bool> { packed.unsent().map(|one| one.claimed).collect() };
     let one_by_one = EventSubscription { batching: batched(1, 64), ..subscription.clone() };
     let alone = pack_all(&body, vec![one_by_one], ROOMY);
-    let needed = parcels(&alone)[1].encoded_bytes + HEADROOM_BYTES;
+    let needed = unsent(&alone)[1].encoded_bytes + HEADROOM_BYTES;
     assert_eq!(claimed(&packed(needed)), [false, false, false]);
 
     let packed = packed(needed - 1);
     assert_eq!(positions(&packed), [[0], [1], [2]]);
     assert_eq!(claimed(&packed), [false, true, false]);
-    let delivery = packed.delivery(&parcels(&packed)[1]);
+    let delivery = packed.delivery(&unsent(&packed)[1]);
     assert!(delivery.events()[0].get().contains(&"x".repeat(20_000)));
     assert!(delivery.encode().len() < 1_000, "its events do not travel");
 }
@@ -224,7 +223,7 @@ fn a_long_data_version_stays_out_of_the_header() {
     let delivery = |data_version: &str| {
         let body = body(&["x".to_owned()], data_version);
         let packed = pack_all(&body, vec![subscription("s")], ROOMY);
-        packed.delivery(&parcels(&packed)[0])
+        packed.delivery(&unsent(&packed)[0])
     };
     let longest = "v".repeat(DATA_VERSION_BYTES_MAX);
     assert_eq!(delivery(&longest).data_version, longest);
@@ -249,7 +248,7 @@ fn a_data_version_that_no_header_takes_stays_in_the_event() {
         let body = serde_json::json!([{"id": "1", "subject": "s", "eventType": "T", "data": {},
             "eventTime": "2026-01-02T03:04:05Z", "dataVersion": text}]);
         let packed = pack_all(&body.to_string(), vec![subscription("s")], ROOMY);
-        let delivery = packed.delivery(&parcels(&packed)[0]);
+        let delivery = packed.delivery(&unsent(&packed)[0]);
         assert_eq!(delivery.data_version, want, "{text:?}");
         let event: serde_json::Value =
             serde_json::from_str(delivery.events()[0].get()).expect("JSON");
@@ -295,28 +294,28 @@ proptest! {
         let published = body(&data, &data_version);
         let packed = pack_all(&published, subscriptions.to_vec(), message_bytes_max);
         for name in ["a", "b"] {
-            let own = packed.parcels().filter(|parcel| parcel.recipient.key.name == name);
-            let events: Vec<_> = own.flat_map(|parcel| parcel.events.to_vec()).collect();
+            let own = packed.unsent().filter(|one| one.recipient.key.name == name);
+            let events: Vec<_> = own.flat_map(|one| one.events.to_vec()).collect();
             prop_assert_eq!(events, (0..data.len()).collect::<Vec<_>>());
         }
-        let ids: HashSet<_> = packed.parcels().map(|parcel| parcel.id()).collect();
-        prop_assert_eq!(ids.len(), packed.parcels().count());
-        for parcel in &parcels(&packed) {
-            let delivery = packed.delivery(parcel);
-            let encoded = packed.encode(parcel);
+        let ids: HashSet<_> = packed.unsent().map(|one| one.id()).collect();
+        prop_assert_eq!(ids.len(), packed.unsent().count());
+        for one in &unsent(&packed) {
+            let delivery = packed.delivery(one);
+            let encoded = packed.encode(one);
             prop_assert_eq!(&encoded, &delivery.encode());
             prop_assert!(encoded.len() + HEADROOM_BYTES <= message_bytes_max);
-            let fits = parcel.encoded_bytes + HEADROOM_BYTES <= message_bytes_max;
-            prop_assert_eq!(parcel.claimed, !fits);
+            let fits = one.encoded_bytes + HEADROOM_BYTES <= message_bytes_max;
+            prop_assert_eq!(one.claimed, !fits);
             let count = delivery.events().len();
-            prop_assert!(count == 1 || !parcel.claimed);
+            prop_assert!(count == 1 || !one.claimed);
             prop_assert!(count <= max_events as usize);
             let request = serde_json::to_string(delivery.events()).expect("JSON");
             prop_assert!(count == 1 || request.len() <= preferred_kilobytes as usize * 1_024);
             let read = Delivery::decode(&encoded).expect("a delivery");
             prop_assert_eq!(read.event_count(), count);
-            if !parcel.claimed {
-                prop_assert_eq!(encoded.len(), parcel.encoded_bytes);
+            if !one.claimed {
+                prop_assert_eq!(encoded.len(), one.encoded_bytes);
                 prop_assert_eq!(read.events().len(), count);
             }
         }
@@ -362,13 +361,13 @@ fn trace_table() {
         let matched = matcher.match_events(&events, ACCEPTANCE.time);
         let acceptance = Acceptance { trace_parent: request, ..ACCEPTANCE };
         let packed = pack(&matched.matches, &events, acceptance, ROOMY);
-        let parcels = parcels(&packed);
-        assert_eq!(parcels.len(), 1, "{row}");
-        let text = packed.encode(&parcels[0]);
+        let unsent = unsent(&packed);
+        assert_eq!(unsent.len(), 1, "{row}");
+        let text = packed.encode(&unsent[0]);
         let read = Delivery::decode(&text).expect("a delivery");
         assert_eq!(read.traceparent, want, "{row}");
-        assert!(text.len() <= parcels[0].encoded_bytes, "{row}: more than was foreseen");
-        assert_eq!(packed.delivery(&parcels[0]).encode(), text, "{row}");
+        assert!(text.len() <= unsent[0].encoded_bytes, "{row}: more than was foreseen");
+        assert_eq!(packed.delivery(&unsent[0]).encode(), text, "{row}");
     }
 }
 
@@ -376,8 +375,8 @@ fn trace_table() {
 fn deliveries_say_under_which_revision_they_were_matched() {
     for data in ["small", &"large".repeat(8_000)] {
         let packed = pack_all(&body(&[data.to_owned()], "1"), vec![subscription("s")], 32 * 1_024);
-        for parcel in packed.parcels() {
-            let sent = Delivery::decode(&packed.encode(&parcel)).expect("a delivery");
+        for one in packed.unsent() {
+            let sent = Delivery::decode(&packed.encode(&one)).expect("a delivery");
             assert_eq!(sent.revision, ACCEPTANCE.revision, "claimed: {}", sent.is_claimed());
             assert_eq!(sent.due_at(ACCEPTANCE.time).revision, ACCEPTANCE.revision);
         }

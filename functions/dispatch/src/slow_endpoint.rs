@@ -14,8 +14,8 @@ use gridpost_core::{
     delivery::parking::IN_FLIGHT_HIGH_WATER,
     error::chain,
     retry::{
-        lane::{self, BeyondBound, HANGS_AFTER, LaneReport},
         outcome::Outcome,
+        slow_endpoint::{self, BeyondBound, HANGS_AFTER, SlowEndpointReport},
     },
     subscription::EventSubscription,
     time::Timestamp,
@@ -26,16 +26,16 @@ use uuid::Uuid;
 
 use crate::{
     Context,
-    in_hand::DeliveryInHand,
+    loaded::LoadedDelivery,
     response::{AttemptResult, Response},
-    settle::Hold,
+    settle::Wait,
 };
 
 /// How often an invocation returns the part of a lease that it no longer needs.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
 /// Makes a request that holds no lease. If it is unanswered after
-/// [`slow_after`](gridpost_core::retry::lane::LaneSettings::slow_after), its endpoint gets a vote
+/// [`slow_after`](gridpost_core::retry::slow_endpoint::SlowEndpointSettings::slow_after), its endpoint gets a vote
 /// for being slow while the request goes on: its end, up to 30 s later, would be too late for the
 /// others. After [`HANGS_AFTER`] it gets another.
 pub async fn watched<T>(
@@ -76,7 +76,7 @@ pub struct Lease<'c> {
     subscription: Arc<EventSubscription>,
     holder: Uuid,
     until: Timestamp,
-    learned: Mutex<LaneReport>,
+    learned: Mutex<SlowEndpointReport>,
 }
 
 impl<'c> Lease<'c> {
@@ -91,7 +91,8 @@ impl<'c> Lease<'c> {
         let settings = &context.settings.lanes;
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
         let granted = context.healths.take(subscription, holder, wanted, now, settings).await?;
-        let learned = Mutex::new(LaneReport { under_way: granted, ..LaneReport::default() });
+        let learned =
+            Mutex::new(SlowEndpointReport { under_way: granted, ..SlowEndpointReport::default() });
         let (subscription, until) = (Arc::clone(subscription), now + settings.lease);
         let lease = Self { context, subscription, holder, until, learned };
         Ok((lease, granted as usize))
@@ -149,7 +150,10 @@ impl<'c> Lease<'c> {
         let learned = {
             let mut learned = self.learned.lock().expect("no panic while held");
             let under_way = learned.under_way;
-            std::mem::replace(&mut *learned, LaneReport { under_way, ..LaneReport::default() })
+            std::mem::replace(
+                &mut *learned,
+                SlowEndpointReport { under_way, ..SlowEndpointReport::default() },
+            )
         };
         let (settings, now) = (&self.context.settings.lanes, self.context.clock.now());
         let healths = &self.context.healths;
@@ -164,25 +168,25 @@ impl<'c> Lease<'c> {
 
 /// How long a first attempt to a slow endpoint waits: it moves to the slow lane, and comes back no
 /// earlier than it may begin there.
-pub async fn to_slow_lane(context: &Context, hand: &DeliveryInHand) -> Hold {
-    let (slow, now) = (context.healths.known(hand.subscription()).slow, context.clock.now());
+pub async fn to_slow_lane(context: &Context, loaded: &LoadedDelivery) -> Wait {
+    let (slow, now) = (context.healths.known(loaded.subscription()).slow, context.clock.now());
     if slow.free(now, &context.settings.lanes) > 0 {
-        return Hold::Move;
+        return Wait::InRetryQueue;
     }
-    look_again(context, hand).await
+    look_again(context, loaded).await
 }
 
 /// How long a delivery waits if its slow endpoint has no room for it.
-pub async fn look_again(context: &Context, hand: &DeliveryInHand) -> Hold {
-    let (slow, now) = (context.healths.known(hand.subscription()).slow, context.clock.now());
-    let queue = hand.delivery.retry_queue(context.settings.retry_shards);
+pub async fn look_again(context: &Context, loaded: &LoadedDelivery) -> Wait {
+    let (slow, now) = (context.healths.known(loaded.subscription()).slow, context.clock.now());
+    let queue = loaded.delivery.retry_queue(context.settings.retry_shards);
     let backlog = context.in_flight.backlog(queue, now).await;
     // No more can be in flight than there are.
     let is_nearly_full = backlog >= IN_FLIGHT_HIGH_WATER
         && context.in_flight.of(queue, now).await >= IN_FLIGHT_HIGH_WATER;
-    let (age, dice) = (now.since(hand.delivery.publish_time), context.dice.roll());
+    let (age, dice) = (now.since(loaded.delivery.publish_time), context.dice.roll());
     let beyond = BeyondBound { backlog, is_nearly_full, age, dice };
-    Hold::About(lane::look_again(&slow, beyond, now, &context.settings.lanes))
+    Wait::RecheckAt(slow_endpoint::look_again(&slow, beyond, now, &context.settings.lanes))
 }
 
 /// Whether no response came within 30 s. A response with status 408 is a response.

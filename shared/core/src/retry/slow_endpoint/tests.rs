@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const SETTINGS: LaneSettings = LaneSettings {
+const SETTINGS: SlowEndpointSettings = SlowEndpointSettings {
     slow_after: Duration::from_millis(500),
     lease: LEASE,
     mark: Duration::from_secs(10),
@@ -27,21 +27,25 @@ fn marked(until_s: u64) -> Slowness {
     Slowness { marked_until: Some(at(until_s)), ..Slowness::default() }
 }
 
-fn fast(answers: u32) -> LaneReport {
-    LaneReport {
+fn fast(answers: u32) -> SlowEndpointReport {
+    SlowEndpointReport {
         fast: answers,
         took: Duration::from_millis(100) * answers,
-        ..LaneReport::default()
+        ..SlowEndpointReport::default()
     }
 }
 
-fn silent(requests: u32) -> LaneReport {
-    LaneReport { silent: requests, took: RESPONSE_WAIT * requests, ..LaneReport::default() }
+fn silent(requests: u32) -> SlowEndpointReport {
+    SlowEndpointReport {
+        silent: requests,
+        took: RESPONSE_WAIT * requests,
+        ..SlowEndpointReport::default()
+    }
 }
 
 #[test]
 fn the_defaults_are_those_of_the_tests() {
-    assert_eq!(LaneSettings::default(), SETTINGS);
+    assert_eq!(SlowEndpointSettings::default(), SETTINGS);
 }
 
 #[test]
@@ -134,12 +138,12 @@ fn a_mark_lasts_while_requests_are_under_way() {
 
 #[test]
 fn the_bound_grows_with_answers_and_halves_in_silence() {
-    let slow = |answers| LaneReport {
+    let slow = |answers| SlowEndpointReport {
         slow: answers,
         took: Duration::from_secs(2) * answers,
-        ..LaneReport::default()
+        ..SlowEndpointReport::default()
     };
-    let both = LaneReport { fast: 10, ..silent(1) };
+    let both = SlowEndpointReport { fast: 10, ..silent(1) };
     let table = [
         ("an answer each", 50, None, slow(7), 57),
         ("fast ones too", 50, None, fast(3), 53),
@@ -149,7 +153,7 @@ fn the_bound_grows_with_answers_and_halves_in_silence() {
         ("five seconds later", 100, Some(5), silent(9), 50),
         ("to the least", 30, None, silent(1), 20),
         ("both", 100, None, both, 55),
-        ("nothing learned", 70, None, LaneReport::default(), 70),
+        ("nothing learned", 70, None, SlowEndpointReport::default(), 70),
     ];
     for (row, bound, halved_s, answered, want) in table {
         let before = Slowness { bound: Some(bound), halved_at: halved_s.map(at), ..marked(20) };
@@ -161,7 +165,7 @@ fn the_bound_grows_with_answers_and_halves_in_silence() {
 #[test]
 fn what_is_under_way_is_kept() {
     let (slow, _) = take(&marked(20), id(1), 7, at(10), &SETTINGS);
-    let some = LaneReport { under_way: 3, ..fast(4) };
+    let some = SlowEndpointReport { under_way: 3, ..fast(4) };
     let next = give_back(&slow, id(1), some, at(11), &SETTINGS);
     assert_eq!((next.under_way(at(89)), next.under_way(at(90))), (3, 0), "as long as before");
     let again = give_back(&next, id(1), some, at(11), &SETTINGS);
@@ -190,7 +194,7 @@ fn a_mark_ends_when_hardly_an_answer_is_slow() {
 
 #[test]
 fn slow_answers_renew_the_mark_in_its_second_half() {
-    let slow = LaneReport { slow: 1, ..LaneReport::default() };
+    let slow = SlowEndpointReport { slow: 1, ..SlowEndpointReport::default() };
     for (row, answered, now_s, until_s) in [
         ("early", slow, 15, 20),
         ("late", slow, 16, 26),
@@ -212,7 +216,7 @@ fn what_is_slow_now_and_then_is_soon_left_in_the_first_lane() {
         }
         if slow.is_slow(at(second)) {
             marks += 1;
-            let answered = LaneReport { slow: 1, ..fast(99) };
+            let answered = SlowEndpointReport { slow: 1, ..fast(99) };
             slow = give_back(&slow, id(1), answered, at(second), &SETTINGS);
         }
     }
@@ -255,10 +259,10 @@ fn what_is_beyond_the_bound_comes_back_when_it_may_have_its_turn() {
 
 #[test]
 fn the_average_follows_the_answers() {
-    let answered = |slow, seconds: u64| LaneReport {
+    let answered = |slow, seconds: u64| SlowEndpointReport {
         slow,
         took: Duration::from_secs(seconds) * slow,
-        ..LaneReport::default()
+        ..SlowEndpointReport::default()
     };
     let mut answers = AnswerCounts::default();
     for (row, heard, want_ms) in [
@@ -266,7 +270,7 @@ fn the_average_follows_the_answers() {
         ("one of another pace", answered(1, 0), 19_000),
         ("many of another pace", answered(20, 2), 2_000),
         ("more than many", answered(200, 4), 4_000),
-        ("none", LaneReport::default(), 4_000),
+        ("none", SlowEndpointReport::default(), 4_000),
     ] {
         answers = answers.with(heard);
         assert_eq!(answers.took_ms, Some(want_ms), "{row}");
@@ -285,7 +289,7 @@ enum Step {
     Pass(u64),
     Vote(u32),
     Take { holder: u128, wanted: u32 },
-    GiveBack { holder: u128, answered: LaneReport },
+    GiveBack { holder: u128, answered: SlowEndpointReport },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -293,7 +297,7 @@ fn step() -> impl Strategy<Value = Step> {
     let answered = (few.clone(), few.clone(), few.clone(), few.clone()).prop_map(
         |(fast, slow, silent, under_way)| {
             let took = Duration::from_secs(1) * (fast + slow + silent);
-            LaneReport { fast, slow, silent, took, under_way }
+            SlowEndpointReport { fast, slow, silent, took, under_way }
         },
     );
     prop_oneof![

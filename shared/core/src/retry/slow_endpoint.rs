@@ -58,7 +58,7 @@ const AVERAGED_OVER: u32 = 20;
 
 /// The settings of a deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LaneSettings {
+pub struct SlowEndpointSettings {
     /// How long a request must be unanswered to count as slow.
     pub slow_after: Duration,
     /// How long a mark lasts unless it is renewed.
@@ -81,7 +81,7 @@ pub struct LaneSettings {
     pub bound_max: u32,
 }
 
-impl Default for LaneSettings {
+impl Default for SlowEndpointSettings {
     fn default() -> Self {
         Self {
             slow_after: Duration::from_millis(500),
@@ -98,7 +98,7 @@ impl Default for LaneSettings {
     }
 }
 
-impl LaneSettings {
+impl SlowEndpointSettings {
     /// Scales the durations that are about requests to a clock of that pace.
     #[must_use]
     pub fn at_pace(self, pace: Pace) -> Self {
@@ -153,8 +153,8 @@ pub struct AnswerCounts {
 
 /// What an invocation has learned from requests to a slow endpoint since its last report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LaneReport {
-    /// Responses within [`LaneSettings::slow_after`], whatever their status.
+pub struct SlowEndpointReport {
+    /// Responses within [`SlowEndpointSettings::slow_after`], whatever their status.
     pub fast: u32,
     /// Later ones, whatever their status.
     pub slow: u32,
@@ -175,12 +175,12 @@ impl Slowness {
     }
 
     /// How many requests may be under way to it while it is marked.
-    pub fn bound(&self, settings: &LaneSettings) -> u32 {
+    pub fn bound(&self, settings: &SlowEndpointSettings) -> u32 {
         self.bound.unwrap_or(settings.first_bound).clamp(settings.bound_min, settings.bound_max)
     }
 
     /// The votes that mark it.
-    pub fn budget(&self, settings: &LaneSettings) -> u32 {
+    pub fn budget(&self, settings: &SlowEndpointSettings) -> u32 {
         self.budget
             .unwrap_or(settings.first_budget)
             .clamp(settings.first_budget, settings.budget_max)
@@ -193,7 +193,7 @@ impl Slowness {
     }
 
     /// How many more requests may begin at `now`.
-    pub fn free(&self, now: Timestamp, settings: &LaneSettings) -> u32 {
+    pub fn free(&self, now: Timestamp, settings: &SlowEndpointSettings) -> u32 {
         self.bound(settings).saturating_sub(self.under_way(now))
     }
 
@@ -223,13 +223,13 @@ impl Slowness {
 }
 
 /// Votes for `requests` first attempts that have just become slow: unanswered for
-/// [`LaneSettings::slow_after`]. `None` if there is nothing to write: there are none, or the
+/// [`SlowEndpointSettings::slow_after`]. `None` if there is nothing to write: there are none, or the
 /// endpoint is already marked.
 pub fn vote(
     slow: &Slowness,
     requests: u32,
     now: Timestamp,
-    settings: &LaneSettings,
+    settings: &SlowEndpointSettings,
 ) -> Option<Slowness> {
     if requests == 0 || slow.is_slow(now) {
         return None;
@@ -254,7 +254,7 @@ pub fn take(
     holder: Uuid,
     wanted: u32,
     now: Timestamp,
-    settings: &LaneSettings,
+    settings: &SlowEndpointSettings,
 ) -> (Slowness, u32) {
     let mut next = slow.clone();
     let leases = slow.leases_of_others(holder, now);
@@ -270,7 +270,7 @@ pub fn take(
 }
 
 /// Renews a mark in its second half.
-fn renewed(slow: &Slowness, now: Timestamp, settings: &LaneSettings) -> Slowness {
+fn renewed(slow: &Slowness, now: Timestamp, settings: &SlowEndpointSettings) -> Slowness {
     let is_late = slow.marked_until.is_some_and(|until| until.since(now) < settings.mark / 2);
     let marked_until = (slow.is_slow(now) && is_late).then(|| now + settings.mark);
     Slowness { marked_until: marked_until.or(slow.marked_until), ..slow.clone() }
@@ -283,9 +283,9 @@ fn renewed(slow: &Slowness, now: Timestamp, settings: &LaneSettings) -> Slowness
 pub fn give_back(
     slow: &Slowness,
     holder: Uuid,
-    answered: LaneReport,
+    answered: SlowEndpointReport,
     now: Timestamp,
-    settings: &LaneSettings,
+    settings: &SlowEndpointSettings,
 ) -> Slowness {
     let mut next = learned(slow, answered, now, settings);
     let own = slow.leases.iter().find(|lease| lease.holder == holder && now < lease.until);
@@ -309,9 +309,9 @@ pub fn give_back(
 /// Updates bound, budget and the endpoint's pace by its answers.
 fn learned(
     slow: &Slowness,
-    answered: LaneReport,
+    answered: SlowEndpointReport,
     now: Timestamp,
-    settings: &LaneSettings,
+    settings: &SlowEndpointSettings,
 ) -> Slowness {
     let answers = answered.fast.saturating_add(answered.slow);
     let mut next = slow.clone();
@@ -328,8 +328,8 @@ fn learned(
 }
 
 impl AnswerCounts {
-    fn with(self, answered: LaneReport) -> Self {
-        let LaneReport { fast, slow, silent, took, .. } = answered;
+    fn with(self, answered: SlowEndpointReport) -> Self {
+        let SlowEndpointReport { fast, slow, silent, took, .. } = answered;
         let count = fast.saturating_add(slow).saturating_add(silent);
         if count == 0 {
             return self;
@@ -373,7 +373,7 @@ pub fn look_again(
     slow: &Slowness,
     beyond: BeyondBound,
     now: Timestamp,
-    settings: &LaneSettings,
+    settings: &SlowEndpointSettings,
 ) -> Timestamp {
     let answer = slow
         .answers

@@ -33,7 +33,7 @@ pub struct Owner {
 
 /// A delivery with its topic, event subscription and state.
 #[derive(Clone, Debug)]
-pub struct DeliveryInHand {
+pub struct LoadedDelivery {
     pub record: Record,
     /// The delivery, with the newest known attempts.
     pub delivery: Delivery,
@@ -73,9 +73,9 @@ impl Received {
     }
 
     /// With its topic and event subscription.
-    pub fn of(self, owner: &Owner) -> DeliveryInHand {
+    pub fn of(self, owner: &Owner) -> LoadedDelivery {
         let Self { record, delivery, state } = self;
-        let mut hand = DeliveryInHand {
+        let mut loaded = LoadedDelivery {
             record,
             delivery,
             owner: owner.clone(),
@@ -88,9 +88,9 @@ impl Received {
             slot_at: None,
         };
         if let Some(state) = &state {
-            hand.merge_state(state);
+            loaded.merge_state(state);
         }
-        hand
+        loaded
     }
 }
 
@@ -99,7 +99,7 @@ pub fn lane_of(record: &Record) -> Lane {
     if record.queue == Queue::Dispatch { Lane::First } else { Lane::Retry }
 }
 
-impl DeliveryInHand {
+impl LoadedDelivery {
     pub fn subscription(&self) -> &Arc<EventSubscription> {
         &self.owner.subscription
     }

@@ -9,7 +9,7 @@ const OPEN_MINUTES_MAX: usize = 60;
 
 /// One partition of a minute's parked deliveries, as far as it has been read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Strand {
+pub(crate) struct PartitionCursor {
     /// The minute, since the Unix epoch.
     pub(crate) minute: i64,
     pub(crate) partition: u32,
@@ -21,42 +21,47 @@ pub(crate) struct Strand {
     pub(crate) reads: u32,
 }
 
-/// The strands of a run: the oldest minutes first, and each gets a page before one gets its second.
+/// The cursors of a run: the oldest minutes first, and each gets a page before one gets its second.
 #[derive(Debug)]
-pub(crate) struct Strands {
-    waiting: VecDeque<Strand>,
-    /// How many strands of each open minute are not finished.
+pub(crate) struct PartitionCursors {
+    waiting: VecDeque<PartitionCursor>,
+    /// How many cursors of each open minute are not finished.
     unfinished: BTreeMap<i64, u32>,
     /// The first minute that is not open yet.
     next: i64,
     last: i64,
 }
 
-impl Strands {
+impl PartitionCursors {
     /// Those of the minutes from one to another.
     pub(crate) fn new(from: i64, last: i64) -> Self {
         Self { waiting: VecDeque::new(), unfinished: BTreeMap::new(), next: from, last }
     }
 
     /// The one whose turn it is; `None` when all are finished or in hand.
-    pub(crate) fn next(&mut self) -> Option<Strand> {
+    pub(crate) fn next(&mut self) -> Option<PartitionCursor> {
         while self.next <= self.last && self.unfinished.len() < OPEN_MINUTES_MAX {
             let minute = self.next;
             self.unfinished.insert(minute, PARKED_PARTITIONS);
-            let strand =
-                |partition| Strand { minute, partition, after: None, is_whole: true, reads: 0 };
-            self.waiting.extend((0..PARKED_PARTITIONS).map(strand));
+            let cursor = |partition| PartitionCursor {
+                minute,
+                partition,
+                after: None,
+                is_whole: true,
+                reads: 0,
+            };
+            self.waiting.extend((0..PARKED_PARTITIONS).map(cursor));
             self.next += 1;
         }
         self.waiting.pop_front()
     }
 
     /// Puts one back whose next page is still to be read.
-    pub(crate) fn put_back(&mut self, strand: Strand) {
-        self.waiting.push_back(strand);
+    pub(crate) fn put_back(&mut self, cursor: PartitionCursor) {
+        self.waiting.push_back(cursor);
     }
 
-    /// A strand of that minute has been read to its end, and nothing of it is left.
+    /// A cursor of that minute has been read to its end, and nothing of it is left.
     pub(crate) fn finish(&mut self, minute: i64) {
         if let Some(left) = self.unfinished.get_mut(&minute) {
             *left -= 1;
