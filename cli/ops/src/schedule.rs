@@ -155,7 +155,7 @@ pub fn preview(
 }
 
 fn checked(policy: Value, profile: ProfileName) -> Result<RetryPolicy, Misuse> {
-    subscription::read_retry_policy(policy, profile).map_err(|problems| {
+    subscription::read_retry_policy(&policy, profile).map_err(|problems| {
         let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
         Misuse(lines.join("\n"))
     })
@@ -340,7 +340,7 @@ mod tests {
     fn a_short_life_is_said_whatever_the_attempts() {
         let profile = ProfileName::Basic;
         let policy = json!({"eventTimeToLiveInMinutes": 60});
-        let policy = subscription::read_retry_policy(policy, profile).expect("in range");
+        let policy = subscription::read_retry_policy(&policy, profile).expect("in range");
         let rules = Rules { profile, kind: EndpointKind::Webhook, policy: &policy };
         let probation = Probation::of(false);
         let shown = timeline(rules, &probation, &[], 0.0);

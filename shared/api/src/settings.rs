@@ -137,6 +137,12 @@ impl Setting {
         matches!(self.name(), "type" | "endpointType")
     }
 
+    /// Returns the path of what goes where it is taken away: a type takes its object along.
+    pub fn whole(&self) -> &'static str {
+        let object = self.path.rsplit_once('.').filter(|_| self.is_type());
+        object.map_or(self.path, |(object, _)| object)
+    }
+
     /// Returns the path of what says of which type the object is that has it.
     pub fn type_path(&self) -> Option<String> {
         let (mut object, _) = self.path.rsplit_once('.')?;

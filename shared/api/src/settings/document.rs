@@ -175,18 +175,16 @@ impl Document {
         }
     }
 
-    /// Copies the rows of a list that are wanted by their first member's text.
-    pub fn copy_rows(&mut self, list: &str, other: &Self, is_wanted: impl Fn(&Value) -> bool) {
-        let rows = other.get(list).as_array().into_iter().flatten();
-        let rows: Vec<_> = rows.filter(|row| is_wanted(row)).cloned().collect();
-        self.put(&pointer(list), rows.into());
+    /// Copies those rows of a list that are wanted.
+    pub fn copy_rows(&mut self, list: &str, other: &Self, is_wanted: impl Fn(usize) -> bool) {
+        let rows = other.get(list).as_array().into_iter().flatten().enumerate();
+        let rows = rows.filter(|(row, _)| is_wanted(*row)).map(|(_, row)| row.clone());
+        self.put(&pointer(list), rows.collect());
     }
 
     /// Restores a setting's default by a patch.
     pub fn reset(&mut self, setting: &Setting) {
-        let object = setting.path.rsplit_once('.').map(|(object, _)| object);
-        let whole = object.filter(|_| setting.is_type());
-        self.put(&pointer(whole.unwrap_or(setting.path)), Value::Null);
+        self.put(&pointer(setting.whole()), Value::Null);
     }
 
     /// Puts a value in its place; what is missing above it is made.

@@ -83,19 +83,20 @@ settings! {
         of: &["SqsQueue", "SnsTopic"], words: KEYS;
     Text "destination.messageGroupId.value", label: "Message group: text", of: STATIC,
         flag: "message-group-id TEXT", help: "Message group of a FIFO queue or topic",
-        excludes: &["message-group-path"], marks: &[OnCreation, Selects];
+        excludes: &["endpoint"], requires: Some("resource"), marks: &[OnCreation, Selects];
     Text "destination.messageGroupId.sourceField", label: "Message group: path", of: DYNAMIC,
         example: "data.customer", flag: "message-group-path PATH",
         help: "Where the message group stands in the event, as in data.customer",
-        marks: &[OnCreation, Selects];
+        excludes: &["endpoint"], requires: Some("resource"), marks: &[OnCreation, Selects];
     Choice "destination.partitionKey.type", label: "Partition key", of: &["KinesisStream"], words: KEYS;
     Text "destination.partitionKey.value", label: "Partition key: text", of: STATIC,
         flag: "partition-key TEXT",
         help: "Partition key of a Kinesis stream's records (default: the event's id)",
-        excludes: &["partition-key-path"], marks: &[OnCreation, Selects];
+        excludes: &["endpoint"], requires: Some("resource"), marks: &[OnCreation, Selects];
     Text "destination.partitionKey.sourceField", label: "Partition key: path", of: DYNAMIC,
         example: "data.customer", flag: "partition-key-path PATH",
-        help: "Where the partition key stands in the event", marks: &[OnCreation, Selects];
+        help: "Where the partition key stands in the event",
+        excludes: &["endpoint"], requires: Some("resource"), marks: &[OnCreation, Selects];
     Number "destination.maxEventsPerBatch", label: "Events in a request at most", of: BATCHED,
         flag: "max-events-per-batch COUNT", help: "Events in one request at most, 1 to 5000";
     Number "destination.preferredBatchSizeInKilobytes", of: BATCHED,
@@ -115,15 +116,20 @@ settings! {
     Rows "destination.deliveryAttributeMappings", label: "Delivery attributes", example: "header",
         hint: "Headers of your own on every request.",
         of: &["WebHook", "LambdaFunction", "SqsQueue", "SnsTopic"];
-    Text "destination.deliveryAttributeMappings.*.name", label: "Name", example: "X-Tenant";
+    Text "destination.deliveryAttributeMappings.*.name", label: "Name", example: "X-Tenant",
+        removal: Some(("remove-header",
+            "Take this header away; may be given several times. Headers that no flag names stay"));
     Choice "destination.deliveryAttributeMappings.*.type", label: "Kind",
         words: &[("Static", "always the same"), ("Dynamic", "what stands at a path of the event")];
     Text "destination.deliveryAttributeMappings.*.value", label: "Value, where static",
-        hint: "A secret without a value keeps the one that is stored.", of: STATIC;
+        hint: "A secret without a value keeps the one that is stored.", of: STATIC,
+        flag: "header NAME=VALUE", help: "Header on every request; may be given several times";
     Flag "destination.deliveryAttributeMappings.*.isSecret",
-        label: "Secret: no read shows the value", of: STATIC;
+        label: "Secret: no read shows the value", of: STATIC, flag: "secret-header NAME=VALUE",
+        help: "Header whose value no read shows";
     Text "destination.deliveryAttributeMappings.*.sourceField", label: "Path, where dynamic",
-        example: "data.order.id", of: DYNAMIC;
+        example: "data.order.id", of: DYNAMIC, flag: "dynamic-header NAME=PATH",
+        help: "Header with the value at a path of the event";
     Texts "filter.includedEventTypes", label: "Event types, one in a line",
         hint: "Exact names; empty: all.", flag: "included-event-types TYPE,…",
         help: "Only events of these types";
