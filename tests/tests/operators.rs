@@ -55,7 +55,7 @@ async fn park(world: &World) {
         events: 1,
         done: Default::default(),
         attempts: delivery.attempts.clone(),
-        standing: DeliveryStatus::Waiting { due: NOW + LONG },
+        status: DeliveryStatus::Waiting { due: NOW + LONG },
         past: vec![AttemptRecord::of(answer, (NOW, NOW), Some(DelayReason::Schedule))],
         receipt: None,
         copies_until: None,
@@ -93,9 +93,9 @@ fn dropped(world: &World) -> Vec<(String, u64)> {
     dropped.map(|count| (count.values("/"), count.by)).collect()
 }
 
-fn standing(world: &World) -> DeliveryStatus {
+fn delivery_status(world: &World) -> DeliveryStatus {
     let state = world.deployment.tables.states().into_iter().find(|state| state.id == ID);
-    state.expect("a state").standing
+    state.expect("a state").status
 }
 
 async fn change(world: &World, line: &str) -> Value {
@@ -111,7 +111,7 @@ async fn a_released_delivery_is_attempted_once_and_soon() {
     park(&world).await;
     change(&world, "POST /parked:release").await;
     world.run(Duration::from_secs(60)).await;
-    assert_eq!((requests(&world), standing(&world)), (1, DeliveryStatus::Delivered));
+    assert_eq!((requests(&world), delivery_status(&world)), (1, DeliveryStatus::Delivered));
     world.run(LONG + LONG).await;
     assert_eq!((requests(&world), parked(&world)), (1, 0), "the other copy has met its state");
     assert_eq!(dropped(&world), []);
@@ -128,7 +128,7 @@ async fn a_released_delivery_waits_for_its_endpoint() {
     world.run(Duration::from_secs(1_700)).await;
     assert_eq!(requests(&world), 0);
     world.run(Duration::from_secs(900)).await;
-    assert_eq!((requests(&world), standing(&world)), (1, DeliveryStatus::Delivered));
+    assert_eq!((requests(&world), delivery_status(&world)), (1, DeliveryStatus::Delivered));
 }
 
 /// It is not attempted any more, and ends once, though two messages of it are under way.
@@ -138,7 +138,7 @@ async fn a_canceled_delivery_ends_once_and_is_attempted_no_more() {
     park(&world).await;
     change(&world, "POST /parked:cancel").await;
     world.run(LONG + LONG).await;
-    assert_eq!((requests(&world), standing(&world)), (0, DeliveryStatus::Ended));
+    assert_eq!((requests(&world), delivery_status(&world)), (0, DeliveryStatus::Ended));
     let dropped = dropped(&world);
     assert!(
         matches!(&dropped[..], [(whose, 1)] if whose.contains("CanceledByOperator")),
@@ -185,7 +185,7 @@ async fn a_resent_delivery_is_attempted_once_whatever_its_endpoint_waits_for() {
     let (status, document) = world.send(&line, Value::Null).await;
     assert_eq!((status, &document["result"]), (200, &json!("Sent")), "{document}");
     world.run(Duration::from_secs(60)).await;
-    assert_eq!((requests(&world), standing(&world)), (1, DeliveryStatus::Delivered));
+    assert_eq!((requests(&world), delivery_status(&world)), (1, DeliveryStatus::Delivered));
     world.run(LONG + LONG).await;
     assert_eq!((requests(&world), parked(&world)), (1, 0), "the other copy has met its state");
     assert_eq!(dropped(&world), []);

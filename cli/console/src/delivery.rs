@@ -34,7 +34,7 @@ pub(super) async fn list(
             html! { (page::number_at(one, "/deliveryAttempts")) },
             outcome(one, "/lastDeliveryOutcome", "/lastHttpStatusCode"),
             html! {
-                @match text_at(one, "/standing") {
+                @match text_at(one, "/status") {
                     "Waiting" => { (page::time_at(one, "/due")) }
                     other => { (other) }
                 }
@@ -98,7 +98,7 @@ pub(super) async fn show(
 /// It is a part of what refreshes itself, since that changes while one looks.
 pub(super) fn attempt_now(app: &App, url: &str, document: &Value) -> Markup {
     html! {
-        @if document["standing"] == "Waiting" && app.may_change() {
+        @if document["status"] == "Waiting" && app.may_change() {
             form method="post" action={ (url) "/resend" } {
                 (app.token())
                 button id={ "resend-" (text_at(document, "/id")) } { "Attempt it now" }
@@ -110,7 +110,7 @@ pub(super) fn attempt_now(app: &App, url: &str, document: &Value) -> Markup {
 
 fn facts(document: &Value) -> Markup {
     let mut rows = vec![
-        ["stands".to_owned(), text_at(document, "/standing").to_owned()],
+        ["status".to_owned(), text_at(document, "/status").to_owned()],
         ["published".to_owned(), text_at(document, "/publishTime").to_owned()],
         ["events".to_owned(), page::number_at(document, "/events")],
         ["attempts".to_owned(), page::number_at(document, "/deliveryAttempts")],

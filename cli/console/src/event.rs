@@ -202,7 +202,7 @@ fn delivery_of(app: &App, topic: &str, delivery: &Value) -> Markup {
         h2 { "To " a href=(subscription_url(topic, name, "")) { (name) } }
         p {
             @if delivery["state"].is_object() { "Delivery " a href=(url) { (id) } } @else { "Delivery " (id) }
-            (standing(delivery))
+            (status(delivery))
         }
         (page::table(&format!("What was logged of delivery {id}"), &["When", "Attempt", "Outcome", "Took", "What follows"], &rows))
         (attempt_now(app, &url, &delivery["state"]))
@@ -210,14 +210,14 @@ fn delivery_of(app: &App, topic: &str, delivery: &Value) -> Markup {
 }
 
 /// Where the event stands, which is where its delivery does unless the events went different ways.
-fn standing(delivery: &Value) -> Markup {
+fn status(delivery: &Value) -> Markup {
     let of = |pointer| delivery.pointer(pointer).and_then(Value::as_str);
     html! {
         @if delivery["isDivided"] == true {
             ", whose events went different ways. This event: " strong { (of("/eventStanding").unwrap_or("not logged")) }
-            "; what was left of the delivery: " (text_at(delivery, "/state/standing"))
-        } @else if let Some(standing) = of("/state/standing") {
-            ": " strong { (standing) }
+            "; what was left of the delivery: " (text_at(delivery, "/state/status"))
+        } @else if let Some(status) = of("/state/status") {
+            ": " strong { (status) }
         }
     }
 }
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn an_event_that_went_its_own_way_has_its_own_standing() {
-        let state = serde_json::json!({"standing": "Delivered"});
+        let state = serde_json::json!({"status": "Delivered"});
         // (whether the events went different ways, where the event stands, what is told)
         for (is_divided, event, want) in [
             (false, Some("Delivered"), ": <strong>Delivered</strong>"),
@@ -324,7 +324,7 @@ mod tests {
             let delivery = serde_json::json!({
                 "state": state, "isDivided": is_divided, "eventStanding": event,
             });
-            let told = standing(&delivery).0;
+            let told = status(&delivery).0;
             assert!(told.contains(want), "{told}");
         }
     }

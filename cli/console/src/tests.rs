@@ -287,8 +287,8 @@ async fn what_a_late_part_can_t_read_is_told_on_the_page() {
 #[tokio::test]
 async fn an_attempt_is_offered_while_a_delivery_waits() {
     let path = "GET /topics/orders/eventSubscriptions/billing/deliveries/d-1";
-    for (standing, is_offered) in [("Waiting", true), ("Ending", false), ("Delivered", false)] {
-        let document = json!({"id": "d-1", "standing": standing, "due": "2999-01-01T00:00:00Z",
+    for (status, is_offered) in [("Waiting", true), ("Ending", false), ("Delivered", false)] {
+        let document = json!({"id": "d-1", "status": status, "due": "2999-01-01T00:00:00Z",
             "publishTime": "2026-01-01T00:00:00Z", "deliveryAttempts": 1, "events": 1,
             "attempts": [{"attempt": 1, "startTime": "2026-01-01T00:00:01Z", "outcome": "Busy"}]});
         let (app, _fake) = console(&[(path, 200, document)]).await;
@@ -297,7 +297,7 @@ async fn an_attempt_is_offered_while_a_delivery_waits() {
         let page = answer.expect("a page").into_string();
         let refreshed = page.split("<section id=\"delivery\"").nth(1).expect("a section");
         let refreshed = refreshed.split("</section>").next().unwrap_or_default();
-        assert_eq!(refreshed.contains("Attempt it now"), is_offered, "{standing}: {page}");
+        assert_eq!(refreshed.contains("Attempt it now"), is_offered, "{status}: {page}");
     }
 }
 

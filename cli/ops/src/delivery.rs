@@ -13,7 +13,7 @@ pub fn describe(delivery: &Value) -> String {
     let mut text = format!(
         "delivery {}: {}, {} published at {}\n",
         at("/id"),
-        standing(delivery),
+        status(delivery),
         output::count(delivery["events"].as_u64().unwrap_or(0), "event"),
         at("/publishTime"),
     );
@@ -39,8 +39,8 @@ pub fn describe(delivery: &Value) -> String {
     text
 }
 
-fn standing(delivery: &Value) -> String {
-    match text_at(delivery, "/standing") {
+fn status(delivery: &Value) -> String {
+    match text_at(delivery, "/status") {
         "Waiting" => "waits".to_owned(),
         "Ending" => format!("ends: {}", text_at(delivery, "/reason")),
         "Ended" => "ended undelivered".to_owned(),
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn a_delivery_is_told_in_words() {
         let mut delivery = json!({
-            "id": "d-1", "standing": "Waiting", "events": 3, "publishTime": "P",
+            "id": "d-1", "status": "Waiting", "events": 3, "publishTime": "P",
             "attempts": [{"attempt": 2, "startTime": "S", "durationInMs": 41, "outcome": "Busy",
                 "httpStatusCode": 503}],
             "next": {"attempt": 3, "notBefore": "2026-01-01", "because": "LeastWait",

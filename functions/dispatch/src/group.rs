@@ -52,7 +52,7 @@ pub async fn work(context: &Context, group: Vec<Received>, report: &Report<'_>) 
 /// Settles a delivery whose event subscription was deleted.
 async fn orphan(context: &Context, received: Received) -> Settled {
     let Received { record, mut delivery, state } = received;
-    let status = state.as_ref().map(|state| state.standing);
+    let status = state.as_ref().map(|state| state.status);
     let facts = Facts {
         lane: lane_of(&record),
         status,

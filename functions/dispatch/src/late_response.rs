@@ -172,7 +172,7 @@ async fn listen(context: &Context, late: Late, mut stopped: watch::Receiver<bool
 /// has ended meanwhile stays ended.
 async fn acknowledge(context: &Context, id: Uuid) -> Result<bool, PortError> {
     let Some(state) = context.states.load(id).await? else { return Ok(false) };
-    if !matches!(state.standing, DeliveryStatus::Waiting { .. }) {
+    if !matches!(state.status, DeliveryStatus::Waiting { .. }) {
         return Ok(false);
     }
     Ok(settle::mark_delivered(context, &state).await? == Marked::Delivered)

@@ -145,7 +145,7 @@ impl LoadedDelivery {
             events: u32::try_from(self.delivery.event_count()).unwrap_or(u32::MAX),
             done: self.delivery.done.clone(),
             attempts: self.delivery.attempts.clone(),
-            standing: status,
+            status: status,
             past: self.past.clone(),
             receipt: self.receipt(status),
             copies_until: match status {
@@ -169,8 +169,8 @@ impl LoadedDelivery {
     /// attempts and of the next one's time: then the state's wait is over.
     pub fn merge_state(&mut self, state: &DeliveryState) {
         let is_behind = state.attempts.made < self.delivery.attempts.made
-            && matches!(state.standing, DeliveryStatus::Waiting { .. });
-        self.status = (!is_behind).then_some(state.standing);
+            && matches!(state.status, DeliveryStatus::Waiting { .. });
+        self.status = (!is_behind).then_some(state.status);
         self.revision = state.revision;
         self.copies_until = state.last_copy_at();
         self.resend = state.resend;
@@ -194,7 +194,7 @@ impl LoadedDelivery {
         self.copies_until = self.copies_until.max(stored.last_copy_at());
         let is_answered = stored.resend.is_some() && stored.resend == self.resend;
         let is_behind = stored.attempts.made >= self.delivery.attempts.made;
-        let is_asked = matches!(stored.standing, DeliveryStatus::Waiting { .. });
+        let is_asked = matches!(stored.status, DeliveryStatus::Waiting { .. });
         if !is_asked || (is_behind && !is_answered) {
             return None;
         }
@@ -208,9 +208,9 @@ impl LoadedDelivery {
         }
         let is_wait = matches!(status, DeliveryStatus::Waiting { .. });
         let resend = stored.resend.filter(|_| is_wait && !is_answered);
-        let standing = if resend.is_some() { stored.standing } else { status };
+        let status = if resend.is_some() { stored.status } else { status };
         self.revision = stored.revision;
-        Some(DeliveryState { standing, resend, ..self.state(standing) })
+        Some(DeliveryState { status, resend, ..self.state(status) })
     }
 
     /// Adds its last attempt to those of a state that another copy has written.

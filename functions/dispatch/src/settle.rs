@@ -197,7 +197,7 @@ pub async fn mark_delivered(context: &Context, known: &DeliveryState) -> Result<
     let mut counted = false;
     for _ in 0..3 {
         let stored = context.states.load(known.id).await;
-        match stored.as_ref().ok().and_then(Option::as_ref).map(|state| state.standing) {
+        match stored.as_ref().ok().and_then(Option::as_ref).map(|state| state.status) {
             Some(DeliveryStatus::Ending { .. } | DeliveryStatus::Ended) if !counted => {
                 return Ok(Marked::HasEnded);
             }
@@ -265,7 +265,7 @@ async fn write(
     for _ in 0..WRITES_MAX {
         if context.states.save(&next).await? == Saved::Written {
             loaded.resend = next.resend;
-            return Ok(Some(next.standing));
+            return Ok(Some(next.status));
         }
         let Some(stored) = context.states.load(next.id).await? else { return Ok(None) };
         let Some(over) = loaded.state_over(&stored, status) else { return Ok(None) };
@@ -289,12 +289,12 @@ async fn follow_stored(context: &Context, mut loaded: LoadedDelivery) -> Settled
         ));
     };
     loaded.merge_state(&state);
-    let waits = matches!(state.standing, DeliveryStatus::Waiting { .. });
+    let waits = matches!(state.status, DeliveryStatus::Waiting { .. });
     if waits && loaded.delivery.event_count() == 0 {
         // The other copy has delivered what this one has not: together, nothing is left.
         return delivered(context, loaded).await;
     }
-    apply(context, loaded, state.standing).await
+    apply(context, loaded, state.status).await
 }
 
 /// Carries out what a stored state says. A state proves what was decided, not that it was done, so

@@ -6,8 +6,11 @@ use std::{
 };
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
-use gridpost_api::document::{Code, Problems, quoted};
-use serde_json::{Value, json};
+use gridpost_api::{
+    document::{Code, Problems, quoted},
+    schema::List,
+};
+use serde::Serialize;
 use url::form_urlencoded::{self, Serializer};
 
 use crate::Reply;
@@ -127,24 +130,21 @@ impl Page {
         self.top.unwrap_or(*TOP.end())
     }
 
-    /// The page as a list document. `found` are the names and documents behind [`Self::after`], one
-    /// more than [`Self::most`] where there are so many. `url` is that of the list.
-    pub(crate) fn write(&self, url: &str, mut found: Vec<(&str, Value)>) -> Value {
+    /// Makes a list of the page. `found` are the names and documents behind [`Self::after`], one more
+    /// than [`Self::most`] where there are so many. `url` is that of the list.
+    pub(crate) fn write<T: Serialize>(&self, url: &str, mut found: Vec<(&str, T)>) -> List<T> {
         let mut bytes = 0;
         let fit = found.iter().take(self.most()).take_while(|(_, document)| {
-            bytes += document.to_string().len();
+            bytes += serde_json::to_vec(document).map_or(0, |json| json.len());
             bytes <= BYTES_MAX
         });
         // One always does: a document has a few hundred kilobytes at most.
         let count = fit.count().max(1);
         let is_last = found.len() <= count;
         found.truncate(count);
-        let next = found.last().filter(|_| !is_last).map(|(name, _)| self.next_link(url, name));
-        let documents: Vec<_> = found.into_iter().map(|(_, document)| document).collect();
-        match next {
-            None => json!({"value": documents}),
-            Some(link) => json!({"value": documents, "nextLink": link}),
-        }
+        let next_link =
+            found.last().filter(|_| !is_last).map(|(name, _)| self.next_link(url, name));
+        List { value: found.into_iter().map(|(_, document)| document).collect(), next_link }
     }
 
     /// The URL of the next page of the list at `url`, which begins behind `last`.
@@ -200,7 +200,6 @@ mod tests {
 
     #[test]
     fn a_page_ends_where_an_answer_would_be_too_large() {
-        let large = |bytes: usize| Value::from("x".repeat(bytes));
         let table = [
             (vec![], 0, false),
             (vec![10, 10], 2, false),
@@ -211,10 +210,9 @@ mod tests {
             (vec![10; 101], 100, true),
         ];
         for (sizes, count, goes_on) in table {
-            let found = sizes.iter().map(|bytes| ("name", large(*bytes))).collect();
+            let found = sizes.iter().map(|bytes| ("name", "x".repeat(*bytes))).collect();
             let page = Page::default().write("https://manage.example/topics", found);
-            let length = page["value"].as_array().map(Vec::len);
-            assert_eq!((length, page.get("nextLink").is_some()), (Some(count), goes_on));
+            assert_eq!((page.value.len(), page.next_link.is_some()), (count, goes_on));
         }
     }
 }

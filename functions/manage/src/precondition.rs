@@ -2,7 +2,7 @@
 //!
 //! Source: RFC 9110, sections 13.1.1 and 13.1.2.
 
-use gridpost_api::document::quoted;
+use gridpost_api::{document::quoted, error::ErrorCode};
 use http::HeaderMap;
 use uuid::Uuid;
 
@@ -64,12 +64,12 @@ impl Precondition {
                 "The resource is not the one that If-Match names; {found}. Nothing was written. \
                  Read it again and decide anew."
             );
-            return Err(Reply::error(412, "PreconditionFailed", message));
+            return Err(Reply::error(412, ErrorCode::PreconditionFailed, message));
         }
         if self.if_none_match.as_ref().is_some_and(among) {
             let message = "The resource exists, and If-None-Match says that it must not. Nothing \
                            was written. Choose another name, or leave the header out to replace it.";
-            return Err(Reply::error(412, "PreconditionFailed", message));
+            return Err(Reply::error(412, ErrorCode::PreconditionFailed, message));
         }
         Ok(())
     }
@@ -104,7 +104,7 @@ fn malformed(name: &str, value: &str) -> Reply {
          {}.",
         quoted(value)
     );
-    Reply::error(400, "InvalidHeader", message)
+    Reply::error(400, ErrorCode::InvalidHeader, message)
 }
 
 #[cfg(test)]

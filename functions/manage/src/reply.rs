@@ -1,17 +1,23 @@
 //! What the resource API answers. Errors have Event Grid's shape.
 
+use std::fmt::Display;
+
 use axum::{
     body::{Body, Bytes},
     response::{IntoResponse, Response},
 };
-use gridpost_api::document::{Code, NotJson, Problem, Problems, quoted};
+use gridpost_api::{
+    document::{Code, NotJson, Problem, Problems, quoted},
+    error::{Error, ErrorCode},
+};
 use gridpost_core::error::chain;
 use gridpost_ports::{BucketError, PortError};
 use http::{
     HeaderName, HeaderValue, Method, StatusCode,
     header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, RETRY_AFTER},
 };
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::precondition::etag;
@@ -26,8 +32,9 @@ pub struct Reply {
 }
 
 impl Reply {
-    fn new(status: u16, body: Value) -> Self {
-        Self { status, body: Some(body), headers: Vec::new() }
+    fn new(status: u16, document: impl Serialize) -> Self {
+        // A document of the API is always JSON.
+        Self { status, body: serde_json::to_value(document).ok(), headers: Vec::new() }
     }
 
     /// Reads what the router has answered.
@@ -42,13 +49,13 @@ impl Reply {
     }
 
     /// 200.
-    pub(crate) fn ok(body: Value) -> Self {
-        Self::new(200, body)
+    pub(crate) fn ok(document: impl Serialize) -> Self {
+        Self::new(200, document)
     }
 
     /// 201: what was written is new.
-    pub(crate) fn created(body: Value) -> Self {
-        Self::new(201, body)
+    pub(crate) fn created(document: impl Serialize) -> Self {
+        Self::new(201, document)
     }
 
     /// With the entity tag of what is answered.
@@ -69,27 +76,26 @@ impl Reply {
     }
 
     /// An error without details.
-    pub(crate) fn error(status: u16, code: &str, message: impl Into<String>) -> Self {
-        let message: String = message.into();
-        Self::new(status, json!({"error": {"code": code, "message": message}}))
+    pub(crate) fn error(status: u16, code: impl Display, message: impl Into<String>) -> Self {
+        Self::new(status, Error::new(code, message))
     }
 
     /// 503: worth another try.
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
-        let mut reply = Self::error(503, "ServiceUnavailable", message);
+        let mut reply = Self::error(503, ErrorCode::ServiceUnavailable, message);
         reply.headers.push((RETRY_AFTER, "1".to_owned()));
         reply
     }
 
     /// 404 for a topic.
     pub(crate) fn no_topic(name: &str) -> Self {
-        Self::error(404, "ResourceNotFound", format!("There is no topic '{name}'."))
+        Self::error(404, ErrorCode::ResourceNotFound, format!("There is no topic '{name}'."))
     }
 
     /// 404 for an event subscription.
     pub(crate) fn no_subscription(topic: &str, name: &str) -> Self {
         let message = format!("The topic '{topic}' has no event subscription '{name}'.");
-        Self::error(404, "ResourceNotFound", message)
+        Self::error(404, ErrorCode::ResourceNotFound, message)
     }
 
     /// 404 for a delivery.
@@ -99,7 +105,7 @@ impl Reply {
              not been attempted, or ended some days ago.",
             quoted(id)
         );
-        Self::error(404, "ResourceNotFound", message)
+        Self::error(404, ErrorCode::ResourceNotFound, message)
     }
 
     /// 409: a delivery that waits for nothing any more.
@@ -108,7 +114,7 @@ impl Reply {
             "The delivery '{id}' does not wait for an attempt: it has ended, or is about to. A dead \
              letter can be sent again by a redrive."
         );
-        Self::error(409, "Conflict", message)
+        Self::error(409, ErrorCode::Conflict, message)
     }
 
     /// 403: a validation URL that is none. It does not say what exists.
@@ -116,7 +122,7 @@ impl Reply {
         let message = "This validation URL is none that is open: it was cut off, or the event \
                        subscription has been changed or deleted since. Change or create the event \
                        subscription again, and use the URL that the endpoint gets then.";
-        Self::error(403, "Forbidden", message)
+        Self::error(403, ErrorCode::Forbidden, message)
     }
 
     /// 403: API Gateway matched another route than the path names here. What it matched is the
@@ -127,14 +133,14 @@ impl Reply {
             "The request names '{asked}', but the route that API Gateway matched is {matched}. \
              Names in a path have no percent-encoded characters."
         );
-        Self::error(403, "Forbidden", message)
+        Self::error(403, ErrorCode::Forbidden, message)
     }
 
     /// 403: no IAM principal has signed the request.
     pub(crate) fn unsigned() -> Self {
         let message = "The request was not signed by an IAM identity (Signature Version 4), which \
                        API Gateway asks for on every route but the validation URL.";
-        Self::error(403, "Forbidden", message)
+        Self::error(403, ErrorCode::Forbidden, message)
     }
 
     /// 410: the ten minutes are over.
@@ -142,7 +148,7 @@ impl Reply {
         let message = "This validation URL was open for 10 minutes, and they are over. Change or \
                        create the event subscription again, and use the URL that the endpoint gets \
                        then.";
-        Self::error(410, "ValidationExpired", message)
+        Self::error(410, ErrorCode::ValidationExpired, message)
     }
 
     /// 404 for a path that no route has.
@@ -152,7 +158,7 @@ impl Reply {
             "There is nothing at '{path}'. Resources are /topics, /topics/{{topic}}, \
              /topics/{{topic}}/eventSubscriptions/{{name}}, /poison and /parked."
         );
-        Self::error(404, "ResourceNotFound", message)
+        Self::error(404, ErrorCode::ResourceNotFound, message)
     }
 
     /// 405.
@@ -160,27 +166,28 @@ impl Reply {
         let allowed: Vec<_> = allowed.iter().map(Method::as_str).collect();
         let allowed = allowed.join(", ");
         let message = format!("{method} is not allowed here; allowed are {allowed}.");
-        let mut reply = Self::error(405, "MethodNotAllowed", message);
+        let mut reply = Self::error(405, ErrorCode::MethodNotAllowed, message);
         reply.headers.push((ALLOW, allowed));
         reply
     }
 
     /// 400: problems of the query, not of a document.
     pub(crate) fn from_query(problems: Problems) -> Self {
-        let mut body = problems.to_error();
-        let listed: Vec<_> = problems.iter().map(ToString::to_string).collect();
-        body["error"]["message"] = json!(format!("The query is refused: {}.", listed.join("; ")));
-        Self::new(400, body)
+        Self::listing(&problems, "query")
     }
 
     /// 400: the id at the end of a path breaks its rule.
     pub(crate) fn from_id(rule: impl Into<String>) -> Self {
         let mut problems = Problems::default();
         problems.add(Code::InvalidValue, "id", rule);
-        let mut body = problems.to_error();
+        Self::listing(&problems, "path")
+    }
+
+    fn listing(problems: &Problems, part: &str) -> Self {
         let listed: Vec<_> = problems.iter().map(ToString::to_string).collect();
-        body["error"]["message"] = json!(format!("The path is refused: {}.", listed.join("; ")));
-        Self::new(400, body)
+        let mut refusal = Error::from(problems);
+        refusal.error.message = format!("The {part} is refused: {}.", listed.join("; "));
+        Self::new(400, refusal)
     }
 
     /// 415.
@@ -189,7 +196,7 @@ impl Reply {
             "The content type must be application/json (charset utf-8, the default), but is {}.",
             quoted(given)
         );
-        Self::error(415, "UnsupportedMediaType", message)
+        Self::error(415, ErrorCode::UnsupportedMediaType, message)
     }
 
     /// 413: the request is within its limits, but its answer is not.
@@ -197,35 +204,32 @@ impl Reply {
         let message = format!(
             "The answer takes {bytes} bytes, and AWS Lambda gives out 6 MB at most. Ask for less at once."
         );
-        Self::error(413, "RequestEntityTooLarge", message)
+        Self::error(413, ErrorCode::RequestEntityTooLarge, message)
     }
 
     /// 409: what exists does not go with the request. `target` is the path of the member.
     pub(crate) fn conflict(target: &str, message: impl Into<String>) -> Self {
-        let message: String = message.into();
-        let details = json!([{"code": "Conflict", "target": target, "message": message}]);
-        let error = json!({"code": "Conflict", "message": message, "details": details});
-        Self::new(409, json!({"error": error}))
+        Self::new(409, Error::conflict(target, message))
     }
 
     /// 409: other changes came in between, each time.
     pub(crate) fn too_many_changes() -> Self {
         let message = "The topic kept being changed by others; nothing was written. Try again.";
-        Self::error(409, "Conflict", message)
+        Self::error(409, ErrorCode::Conflict, message)
     }
 
     /// 409: attempts change the health all the time.
     pub(crate) fn health_keeps_changing() -> Self {
         let message = "The endpoint's health kept being changed by attempts; nothing was written. \
                        Try again.";
-        Self::error(409, "Conflict", message)
+        Self::error(409, ErrorCode::Conflict, message)
     }
 }
 
 /// The document for a request whose body can't be decoded.
 pub fn not_base64() -> String {
     let message = "The body is not the base64 that it is marked as.";
-    json!({"error": {"code": "InvalidJson", "message": message}}).to_string()
+    serde_json::to_string(&Error::new(ErrorCode::InvalidJson, message)).unwrap_or_default()
 }
 
 /// Keys and URLs must not stay in anybody's cache.
@@ -253,7 +257,7 @@ impl IntoResponse for Reply {
 /// 400, with every problem.
 impl From<Problems> for Reply {
     fn from(problems: Problems) -> Self {
-        Self::new(400, problems.to_error())
+        Self::new(400, Error::from(&problems))
     }
 }
 
@@ -267,7 +271,7 @@ impl From<Problem> for Reply {
 
 impl From<NotJson> for Reply {
     fn from(error: NotJson) -> Self {
-        Self::error(400, "InvalidJson", format!("{}.", chain(&error)))
+        Self::error(400, ErrorCode::InvalidJson, format!("{}.", chain(&error)))
     }
 }
 

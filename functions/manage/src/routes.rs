@@ -26,11 +26,11 @@ use gridpost_core::delivery::{
     state::{DeliveryState, DeliveryStatus},
 };
 use gridpost_ports::{Outgoing, PortError};
-use serde_json::{Value, json};
+use serde_json::Value;
 use uuid::Uuid;
 
 #[cfg(test)]
-pub(crate) use self::api::{all, paths};
+pub(crate) use self::api::{all, document};
 pub use self::router::{answer, respond};
 pub(crate) use self::router::{carry_out, check_subscription};
 use crate::{Context, Reply};
@@ -58,29 +58,7 @@ fn stored_by<'s, T>(
     stored.filter(|stored| tag(stored) == etag).map(|stored| (is_new, stored))
 }
 
-/// What there is to say of a delivery, without its events.
-fn delivery_document(delivery: &Delivery) -> Value {
-    let mut document = json!({
-        "id": delivery.id,
-        "topic": delivery.subscription.topic,
-        "eventSubscription": delivery.subscription.name,
-        "events": delivery.event_count(),
-        "publishTime": delivery.publish_time.to_iso_8601(),
-        "deliveryAttempts": delivery.attempts.made,
-    });
-    if let Some(due) = delivery.due {
-        document["due"] = json!(due.to_iso_8601());
-    }
-    if let Some(outcome) = delivery.attempts.last_outcome {
-        document["lastDeliveryOutcome"] = json!(outcome);
-    }
-    if let Some(status) = delivery.attempts.last_status {
-        document["lastHttpStatusCode"] = json!(status);
-    }
-    document
-}
-
-fn first_state(delivery: &Delivery, standing: DeliveryStatus) -> DeliveryState {
+fn first_state(delivery: &Delivery, status: DeliveryStatus) -> DeliveryState {
     DeliveryState {
         id: delivery.id,
         subscription: delivery.subscription.clone(),
@@ -90,7 +68,7 @@ fn first_state(delivery: &Delivery, standing: DeliveryStatus) -> DeliveryState {
         events: u32::try_from(delivery.event_count()).unwrap_or(u32::MAX),
         done: delivery.done.clone(),
         attempts: delivery.attempts.clone(),
-        standing,
+        status,
         past: Vec::new(),
         receipt: None,
         copies_until: None,

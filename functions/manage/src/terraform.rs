@@ -5,7 +5,10 @@
 //! `validate` is asked at plan and finds what `write` would refuse, but asks no endpoint and stores
 //! nothing. `write` is a PUT and `remove` a DELETE: each goes the way of such a request.
 
-use gridpost_api::document::{self, Code, Problems};
+use gridpost_api::{
+    document::{self, Code, Problems},
+    error::{Error, ErrorBody},
+};
 use http::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -133,11 +136,14 @@ fn read(event: &Value) -> Result<Invocation, Problems> {
 
 /// Every problem of a refusal, each with its path.
 fn problems(reply: &Reply) -> Vec<String> {
-    let error = reply.body.as_ref().map_or(&Value::Null, |body| &body["error"]);
-    let text = |value: &Value| value["message"].as_str().map(str::to_owned);
-    let details: Vec<_> =
-        error["details"].as_array().into_iter().flatten().filter_map(text).collect();
-    if details.is_empty() { text(error).into_iter().collect() } else { details }
+    let refusal = reply.body.clone().and_then(|body| serde_json::from_value(body).ok());
+    let Some(Error { error: ErrorBody { message, details, .. } }) = refusal else {
+        return Vec::new();
+    };
+    match details.is_empty() {
+        true => vec![message],
+        false => details.into_iter().map(|detail| detail.message).collect(),
+    }
 }
 
 fn explain(reply: &Reply) -> String {

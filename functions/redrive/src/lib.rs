@@ -11,7 +11,7 @@ use gridpost_core::{
     delivery::{
         Delivery, claim, parking,
         queue::{POISON_RECEIVES, Queue},
-        redrive::{Job, Lease, Phase, RedriveMessage, Status, Verdict},
+        redrive::{Job, JobPhase, JobStatus, Lease, RedriveMessage, Verdict},
     },
     error::chain,
     metric::{self, of},
@@ -202,7 +202,7 @@ async fn take(
         tracing::warn!(redrive = %tick.redrive, "a redrive is not there any more");
         return Ok(Err(NextStep::Done));
     };
-    if job.status != Status::Running {
+    if job.status != JobStatus::Running {
         return Ok(Err(NextStep::Done));
     }
     let begins_at = job.begins_at(context.clock.pace());
@@ -243,7 +243,7 @@ impl Worker<'_> {
         if let Some(first) = jobs.iter().find(|other| self.job.waits_for(other)) {
             return Err(Stop::Waits(first.id));
         }
-        while self.job.status == Status::Running && self.has_time() {
+        while self.job.status == JobStatus::Running && self.has_time() {
             if self.run_phase(&jobs).await? {
                 self.job.end_phase();
                 self.note().await?;
@@ -313,7 +313,7 @@ impl Worker<'_> {
                 return Ok(true);
             }
             self.note().await?;
-            if self.job.status != Status::Running || !self.has_time() {
+            if self.job.status != JobStatus::Running || !self.has_time() {
                 return Ok(false);
             }
             let paced_until = began_at + self.job.pace(events);
@@ -336,7 +336,7 @@ impl Worker<'_> {
         };
         let verdict = self.job.verdict(found, jobs);
         match (verdict, self.job.phase) {
-            (Verdict::Send, Phase::Sending) => match self.job.delivery(found, now) {
+            (Verdict::Send, JobPhase::Sending) => match self.job.delivery(found, now) {
                 Ok(delivery) => {
                     self.job.note(verdict);
                     Some(delivery.matched_under(self.revision))
@@ -395,7 +395,7 @@ impl Worker<'_> {
     async fn note(&mut self) -> Result<(), Stop> {
         let now = self.context.clock.now();
         (self.job.updated_at, self.noted_at) = (now, now);
-        let is_over = self.job.status == Status::Completed;
+        let is_over = self.job.status == JobStatus::Completed;
         for _ in 0..TRIES_MAX {
             if self.context.redrives.save(&self.job).await? == Saved::Written {
                 self.job.revision += 1;
@@ -407,7 +407,7 @@ impl Worker<'_> {
                 return Err(Stop::Lost);
             }
             if is_over {
-                self.job.status = Status::Completed;
+                self.job.status = JobStatus::Completed;
             }
         }
         Err(PortError::new("writing a redrive", "others wrote at the same time").into())
@@ -417,7 +417,7 @@ impl Worker<'_> {
     async fn give_back(mut self, stopped: Result<(), Stop>) -> NextStep {
         let id = self.job.id;
         let then = match stopped {
-            Ok(()) if self.job.status == Status::Running => NextStep::GoOn(0),
+            Ok(()) if self.job.status == JobStatus::Running => NextStep::GoOn(0),
             Ok(()) => {
                 let Job { status, counts, .. } = &self.job;
                 tracing::info!(redrive = %id, ?status, sent = counts.sent, "redrive ended");
@@ -427,10 +427,10 @@ impl Worker<'_> {
             Err(Stop::Lost) => return NextStep::Waits,
             Err(Stop::Hopeless(why)) => {
                 tracing::error!(redrive = %id, why, "a redrive can't go on; resume it when that is mended");
-                return self.note_problem(why, Status::Failed).await;
+                return self.note_problem(why, JobStatus::Failed).await;
             }
             Err(stop @ Stop::Waits(_)) => {
-                return match self.note_problem(stop.to_string(), Status::Running).await {
+                return match self.note_problem(stop.to_string(), JobStatus::Running).await {
                     NextStep::Failed => NextStep::Waits,
                     then => then,
                 };
@@ -438,7 +438,7 @@ impl Worker<'_> {
             Err(Stop::Failed(error)) => {
                 tracing::warn!(redrive = %id, error = %chain(&error), "a redrive was interrupted and goes on");
                 let problem = format!("{} failed; it is tried again", error.call);
-                return self.note_problem(problem, Status::Running).await;
+                return self.note_problem(problem, JobStatus::Running).await;
             }
         };
         self.job.lease.as_mut().expect("it is held").until = Timestamp::default();
@@ -450,18 +450,18 @@ impl Worker<'_> {
 
     /// Writes a problem into the job as it is stored, and what follows from it, and gives the lease back
     /// there. Where that can't be written, the message stays and it is found again.
-    async fn note_problem(&self, problem: String, status: Status) -> NextStep {
+    async fn note_problem(&self, problem: String, status: JobStatus) -> NextStep {
         let own = self.job.lease.as_ref().map(|lease| &lease.holder);
         let stored = self.context.redrives.job(&self.job.subscription, self.job.id).await;
         if let Ok(Some(mut stored)) = stored
             && stored.lease.as_ref().map(|lease| &lease.holder) == own
         {
             (stored.problem, stored.lease) = (Some(problem), None);
-            if stored.status == Status::Running {
+            if stored.status == JobStatus::Running {
                 stored.status = status;
             }
             let saved = self.context.redrives.save(&stored).await;
-            if matches!(saved, Ok(Saved::Written)) && stored.status != Status::Running {
+            if matches!(saved, Ok(Saved::Written)) && stored.status != JobStatus::Running {
                 return NextStep::Done;
             }
         }

@@ -62,8 +62,8 @@ async fn world(letters: usize) -> Deployment {
         // Old enough to start at once.
         created_at: Timestamp::from_millis(START.as_millis() - 5_000),
         updated_at: START,
-        status: Status::Running,
-        phase: Phase::Counting,
+        status: JobStatus::Running,
+        phase: JobPhase::Counting,
         next: None,
         counts: Counts::default(),
         unread: Vec::new(),
@@ -207,7 +207,7 @@ async fn every_letter_is_sent_once_at_the_jobs_pace() {
     worked(&world).await;
     let job = job(&world);
     assert_eq!(ids(&world), (0..23).collect::<Vec<_>>());
-    assert_eq!((job.status, job.total, job.counts.sent), (Status::Completed, Some(23), 23));
+    assert_eq!((job.status, job.total, job.counts.sent), (JobStatus::Completed, Some(23), 23));
     assert_eq!((counted(&world), world.meter.unwritten()), (23, 0));
     let first = sent(&world)[0].clone();
     assert_eq!(first.events()[0].get(), r#"{"id":"0","eventType":"T","n":1.50}"#);
@@ -235,7 +235,7 @@ async fn whatever_fails_all_is_sent_and_one_batch_at_most_twice() {
             worked(&world).await;
             let row = format!("{fault:?} at call {number}");
             assert!(world.history.lock().expect("no panic").faults > 0, "{row} went by");
-            assert_eq!(job(&world).status, Status::Completed, "{row}");
+            assert_eq!(job(&world).status, JobStatus::Completed, "{row}");
             let events = ids(&world);
             let all: BTreeSet<_> = events.iter().copied().collect();
             assert_eq!(all.len(), 23, "{row}");
@@ -255,7 +255,7 @@ async fn whatever_fails_all_is_sent_and_one_batch_at_most_twice() {
 #[tokio::test(start_paused = true)]
 async fn what_was_found_before_a_read_that_fails_is_sent() {
     let world = world(23).await;
-    let sending = Job { phase: Phase::Sending, total: Some(23), ..job(&world) };
+    let sending = Job { phase: JobPhase::Sending, total: Some(23), ..job(&world) };
     insert(&world, sending);
     world.buckets.settings().unreadable.insert(name(3));
     assert!(invoked(&world).await);
@@ -274,27 +274,27 @@ async fn what_could_not_be_read_is_sent_by_a_later_job() {
     world.buckets.settings().sealed.insert(name(0));
     worked(&world).await;
     let first = job(&world);
-    assert_eq!((first.status, first.counts.unreadable), (Status::Completed, 1));
+    assert_eq!((first.status, first.counts.unreadable), (JobStatus::Completed, 1));
     assert_eq!(ids(&world), [5, 6, 7]);
     world.buckets.settings().sealed.clear();
     insert(&world, Job { id: Uuid::from_u128(2), ..first.clone() });
-    let (status, phase) = (Status::Running, Phase::Counting);
+    let (status, phase) = (JobStatus::Running, JobPhase::Counting);
     insert(&world, Job { status, phase, unread: vec![], counts: Counts::default(), ..first });
     tick(&world).await;
     worked(&world).await;
     let again = job(&world);
     assert_eq!(
         (again.status, again.counts.sent, again.counts.sent_before),
-        (Status::Completed, 5, 3)
+        (JobStatus::Completed, 5, 3)
     );
     assert_eq!(ids(&world), [5, 6, 7, 0, 1, 2, 3, 4], "each once");
 }
 
 /// An operator stops the job or has it go on, unless it is over.
-fn set(tables: &Tables, status: Status) {
+fn set(tables: &Tables, status: JobStatus) {
     tables.with_redrives(|jobs| {
         let job = jobs.get_mut(&JOB).expect("there");
-        if job.status != Status::Completed {
+        if job.status != JobStatus::Completed {
             (job.status, job.revision) = (status, job.revision + 1);
         }
     });
@@ -309,14 +309,14 @@ async fn canceled_and_resumed_nothing_is_sent_twice() {
     for number in 1..=calm.injector.made() {
         let world = world(23).await;
         let tables = Arc::clone(&world.tables);
-        world.injector.interfere(number, move || set(&tables, Status::Canceled));
+        world.injector.interfere(number, move || set(&tables, JobStatus::Canceled));
         worked(&world).await;
-        stopped += usize::from(job(&world).status == Status::Canceled);
-        set(&world.tables, Status::Running);
+        stopped += usize::from(job(&world).status == JobStatus::Canceled);
+        set(&world.tables, JobStatus::Running);
         tick(&world).await;
         worked(&world).await;
         assert_eq!(ids(&world), (0..23).collect::<Vec<_>>(), "canceled at call {number}");
-        assert_eq!(job(&world).status, Status::Completed, "canceled at call {number}");
+        assert_eq!(job(&world).status, JobStatus::Completed, "canceled at call {number}");
     }
     assert!(stopped > 40, "{stopped} were stopped");
 }
@@ -325,7 +325,7 @@ async fn canceled_and_resumed_nothing_is_sent_twice() {
 async fn a_second_job_sends_what_the_first_one_left() {
     let world = world(23).await;
     let mut first = job(&world);
-    (first.status, first.phase) = (Status::Canceled, Phase::Sending);
+    (first.status, first.phase) = (JobStatus::Canceled, JobPhase::Sending);
     first.next = Position::first_of("S", &name(2)).map(|place| place.at(2));
     insert(&world, Job { id: Uuid::from_u128(2), ..first });
     worked(&world).await;
@@ -340,7 +340,7 @@ async fn a_dry_run_sends_nothing_and_says_what_it_would() {
     insert(&world, Job { dry_run: true, ..job(&world) });
     worked(&world).await;
     let job = job(&world);
-    assert_eq!((job.status, job.total, ids(&world).len()), (Status::Completed, Some(8), 0));
+    assert_eq!((job.status, job.total, ids(&world).len()), (JobStatus::Completed, Some(8), 0));
     assert_eq!((job.counts.redriven_too_often, job.counts.unreadable), (1, 1));
 }
 
@@ -367,7 +367,7 @@ async fn a_job_whose_target_is_gone_fails_and_says_so() {
         world.tables.configure(fixtures::topic(), now);
         worked(&world).await;
         let job = job(&world);
-        assert_eq!((job.status, ids(&world).len()), (Status::Failed, 0));
+        assert_eq!((job.status, ids(&world).len()), (JobStatus::Failed, 0));
         assert!(job.problem.is_some_and(|problem| problem.contains("was deleted since")));
     }
 }
@@ -387,16 +387,16 @@ async fn a_bucket_that_is_gone_for_a_while_loses_nothing() {
         });
         worked(&world).await;
         world.buckets.settings().missing.clear();
-        if job(&world).status == Status::Failed {
+        if job(&world).status == JobStatus::Failed {
             failed += 1;
             assert!(job(&world).problem.is_some_and(|problem| problem.contains("bucket")));
             assert_eq!(job(&world).lease, None, "at call {number}");
-            insert(&world, Job { status: Status::Running, ..job(&world) });
+            insert(&world, Job { status: JobStatus::Running, ..job(&world) });
             tick(&world).await;
             worked(&world).await;
         }
         let all: BTreeSet<_> = ids(&world).into_iter().collect();
-        assert_eq!((all.len(), job(&world).status), (23, Status::Completed), "at call {number}");
+        assert_eq!((all.len(), job(&world).status), (23, JobStatus::Completed), "at call {number}");
     }
     assert!(failed > 40, "{failed} met no bucket");
 }
@@ -415,7 +415,7 @@ async fn a_crowded_folder_lets_no_job_turn_in_circles() {
     let own = ids_in(&world);
     world.buckets.settings().read_time = Duration::from_secs(1);
     worked(&world).await;
-    assert_eq!(job(&world).status, Status::Completed);
+    assert_eq!(job(&world).status, JobStatus::Completed);
     assert_eq!(ids(&world).into_iter().collect::<BTreeSet<_>>(), own);
 }
 
@@ -439,9 +439,9 @@ async fn a_job_waits_for_the_one_that_began_before_it() {
     assert_eq!(ids(&world), Vec::<u64>::new());
     assert!(job(&world).problem.is_some_and(|why| why.contains(&earlier.id.to_string())));
     assert_eq!(kept(&world), 0, "nothing has failed");
-    insert(&world, Job { status: Status::Canceled, ..earlier });
+    insert(&world, Job { status: JobStatus::Canceled, ..earlier });
     worked(&world).await;
-    assert_eq!((ids(&world).len(), job(&world).status), (3, Status::Completed));
+    assert_eq!((ids(&world).len(), job(&world).status), (3, JobStatus::Completed));
 }
 
 #[tokio::test(start_paused = true)]
@@ -489,7 +489,7 @@ async fn a_job_that_can_t_work_outlasts_weeks() {
     }
     assert_eq!(kept(&world), 3, "the first time it came up to the letter");
     // One that got on is not held up by how long it has worked.
-    insert(&world, Job { phase: Phase::Sending, next: None, total: Some(3), ..job(&world) });
+    insert(&world, Job { phase: JobPhase::Sending, next: None, total: Some(3), ..job(&world) });
     put(&world, 1, &[record("9", 0)], Some("t"));
     world.buckets.settings().unreadable = [name(1)].into();
     let often = Received { count: 899, ..received.clone() };

@@ -13,7 +13,7 @@ use std::{
 
 use gridpost_core::text::SHOWN_MAX;
 pub use gridpost_core::text::{kind, one_of, quoted};
-use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 pub use merge::merge;
 pub use parse::{NotJson, parse, parse_around};
@@ -21,7 +21,8 @@ pub use read::read;
 pub(crate) use read::{flag, read_at};
 
 /// The kind of rule that a member breaks. Its name is the `code` of an error's detail.
-#[derive(strum::Display, Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(strum::Display, Clone, Copy, Debug, PartialEq, Eq, ToSchema)]
+#[schema(as = ProblemCode)]
 pub enum Code {
     UnknownMember,
     /// Event Grid has the member or value; this deployment does not support it yet.
@@ -34,6 +35,8 @@ pub enum Code {
     OutOfRange,
     /// The value breaks another rule of its member.
     InvalidValue,
+    /// The value does not go with what exists.
+    Conflict,
 }
 
 /// One problem of a document.
@@ -100,19 +103,6 @@ impl Problems {
     /// The value, if it was read whole and without a problem.
     pub fn or<T>(self, read: Option<T>) -> Result<T, Self> {
         read.filter(|_| self.is_empty()).ok_or(self)
-    }
-
-    /// The problems as the body of an error, in Event Grid's shape. `target` is the path.
-    pub fn to_error(&self) -> Value {
-        let details = self.iter().map(|problem| {
-            let Problem { code, path, .. } = problem;
-            json!({"code": code.to_string(), "target": path, "message": problem.to_string()})
-        });
-        json!({"error": {
-            "code": "InvalidRequest",
-            "message": self.to_string(),
-            "details": details.collect::<Vec<_>>(),
-        }})
     }
 }
 

@@ -3,8 +3,9 @@
 use std::{borrow::Cow, fmt};
 
 use gridpost_core::{
+    delivery::{probe, redrive},
     event, poison,
-    retry::{health, profile},
+    retry::{self, health, profile},
     subscription::{self, authentication, filter::advanced},
     time::Timestamp,
     topic,
@@ -123,8 +124,11 @@ macro_rules! names {
 }
 
 names! {
+    DelayReason of retry;
     DeliverySchema of event;
     InputSchema of topic;
+    JobPhase of redrive;
+    JobStatus of redrive;
     Kind of topic;
     Operator of advanced;
     ProbationPolicy of health;
@@ -132,6 +136,8 @@ names! {
     ProvisioningState of subscription;
     ResendTarget of poison;
     SigningAlgorithm of authentication;
+    Step of probe;
+    StepResult of probe;
 }
 
 /// Types that stand for texts and numbers with bounds in schemas of lists.

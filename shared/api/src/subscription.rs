@@ -46,11 +46,11 @@ pub use self::{
     filter::{AdvancedFilter, Filter},
     namespace::DeliveryConfiguration,
     patch::read_patch,
-    pause::Pause,
+    pause::{Pause, PauseStanding},
     retry::RetryPolicy,
-    signing::Signing,
+    signing::{Signing, SigningSecrets},
     warnings::warnings,
-    write::{delivery_attributes, full_url, validation, write},
+    write::{FullUrl, delivery_attributes, full_url, validation, write},
 };
 use crate::{
     document::{
@@ -95,6 +95,15 @@ pub struct EventSubscriptionProperties {
     pub validation: Option<AwaitedValidation>,
     #[serde(flatten)]
     pub settings: EventSubscriptionSettings,
+}
+
+/// What came of a request to the validation URL.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Validated {
+    #[schema(value_type = names::ProvisioningState)]
+    pub provisioning_state: ProvisioningState,
+    pub message: String,
 }
 
 /// Is there until the endpoint has consented.

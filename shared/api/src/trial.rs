@@ -13,16 +13,23 @@ use gridpost_core::publish::{
     read,
 };
 use gridpost_core::{
-    delivery::Delivery,
+    delivery::{
+        Delivery,
+        probe::{Step, StepResult, Stepped},
+    },
     event::{ParsedEvent, custom::Stamps},
     subscription::{EventSubscription, Filter, ProvisioningState, filter::Filters},
     time::Timestamp,
     topic::{Revision, Topic},
 };
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use strum::Display;
+use utoipa::ToSchema;
 use uuid::Uuid;
 
-use self::sample::{refuse_too_large, refused_by};
+use self::sample::refuse_too_large;
+use crate::schema::names;
 
 /// A message size that no readable event exceeds.
 const MESSAGE_BYTES_MAX: usize = 16 * 1_024 * 1_024;
@@ -32,9 +39,115 @@ const MESSAGE_BYTES_MAX: usize = 16 * 1_024 * 1_024;
 pub struct Trial {
     /// The delivery, made whatever the filter says.
     pub delivery: Delivery,
-    /// Whether the filter matches the event, and which parts of it do not, as JSON: `matches` and
-    /// `refusedBy`.
-    pub verdict: Value,
+    pub verdict: FilterVerdict,
+}
+
+/// Whether a filter matches an event, and which parts of it do not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FilterVerdict {
+    /// Whether the filter wants the event.
+    pub matches: bool,
+    pub refused_by: Vec<FilterRefusal>,
+}
+
+/// A part of a filter that refuses an event.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FilterRefusal {
+    /// Where it is in the document, such as filter.advancedFilters[0].
+    pub path: String,
+    /// The value that it found.
+    pub found: Value,
+    pub message: String,
+    /// The operator of an advanced filter.
+    pub operator_type: Option<String>,
+    /// The key of an advanced filter.
+    pub key: Option<String>,
+    /// Whether the event has the key of an advanced filter.
+    pub is_there: Option<bool>,
+}
+
+/// Verdicts on sample events, in their order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TestResult {
+    pub value: Vec<TestedEvent>,
+}
+
+/// The verdict on a sample event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TestedEvent {
+    pub index: usize,
+    pub id: String,
+    #[serde(flatten)]
+    pub verdict: FilterVerdict,
+}
+
+/// The verdicts of a topic's event subscriptions on an event, by name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Explained {
+    pub value: Vec<ExplainedSubscription>,
+}
+
+/// The verdict of an event subscription on an event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExplainedSubscription {
+    pub event_subscription: String,
+    /// Only an active one wants any event.
+    pub state: SubscriptionState,
+    #[serde(flatten)]
+    pub verdict: FilterVerdict,
+}
+
+/// Whether an event subscription gets events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, Serialize, Deserialize, ToSchema)]
+pub enum SubscriptionState {
+    Active,
+    Expired,
+    AwaitingManualAction,
+    Failed,
+}
+
+/// What came of a test event.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TestEventSent {
+    /// The delivery's id, which no log or list has.
+    pub delivery: Uuid,
+    #[serde(flatten)]
+    pub verdict: FilterVerdict,
+    pub outcome: String,
+    pub http_status_code: Option<u16>,
+    pub duration_in_ms: u64,
+    /// What the request went through, in order; empty where that is not known.
+    pub steps: Vec<TestStep>,
+    /// How a failed response began, escaped, where the Terraform variable failed_response_bytes keeps
+    /// that.
+    #[schema(max_length = 1_024)]
+    pub response: Option<String>,
+    /// What to do about it.
+    pub advice: Option<String>,
+}
+
+/// A step of a request.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TestStep {
+    #[schema(value_type = names::Step)]
+    pub step: Step,
+    #[schema(value_type = names::StepResult)]
+    pub result: StepResult,
+    /// How it failed.
+    pub message: Option<String>,
+}
+
+impl From<Stepped> for TestStep {
+    fn from((step, result, message): Stepped) -> Self {
+        Self { step, result, message }
+    }
 }
 
 /// The trial of an event, by itself or in an array of one, published at `now`; `None` if it is not
@@ -58,12 +171,7 @@ pub fn trial(
     let filter = &subscription.filter;
     let filters =
         Filters::compile(topic.input_schema, topic.input_schema_mapping.as_ref(), [filter]);
-    let refusals = filters.refusals(0, filter, event);
-    let refused_by = refusals.iter().map(|part| refused_by(filter, event, part));
-    let verdict = json!({
-        "matches": refusals.is_empty(),
-        "refusedBy": refused_by.collect::<Value>(),
-    });
+    let verdict = FilterVerdict::of(filter, event, &filters.refusals(0, filter, event));
     let delivery = delivery(topic, subscription, &events, now, id);
     Ok(delivery.map(|delivery| Trial { delivery, verdict }))
 }
@@ -93,6 +201,8 @@ fn delivery(
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::subscription::read_filter;
     use gridpost_core::{
@@ -123,18 +233,15 @@ mod tests {
                 of(&subscription, &text).expect("read").expect("one event");
             assert_eq!((delivery.event_count(), &delivery.subscription), (1, &subscription.key));
             assert!(delivery.events()[0].get().contains(r#""data":1.50"#));
-            let path = &verdict["refusedBy"][0]["path"];
-            assert_eq!(
-                (&verdict["matches"], path),
-                (&json!(false), &json!("filter.subjectBeginsWith"))
-            );
+            let path = verdict.refused_by[0].path.as_str();
+            assert_eq!((verdict.matches, path), (false, "filter.subjectBeginsWith"));
         }
         subscription.filter = Filter::default();
         subscription.delivery_schema = DeliverySchema::CloudEventSchemaV1_0;
         let text = event("1", "{}");
         let Trial { delivery, verdict } = of(&subscription, &text).expect("read").expect("one");
         assert!(delivery.events()[0].get().contains(r#""specversion":"1.0""#));
-        assert_eq!(verdict, json!({"matches": true, "refusedBy": []}));
+        assert_eq!(verdict, FilterVerdict { matches: true, refused_by: Vec::new() });
     }
 
     #[test]

@@ -70,24 +70,22 @@ pub enum Decision {
 
 /// The reason for a wait: the longest of all that apply. Logs and the API keep the names of the
 /// first version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::VariantNames, Serialize, Deserialize,
+)]
 pub enum DelayReason {
     /// The next step of the schedule.
     Schedule,
     /// The minimum delay of its outcome's rule.
     #[serde(rename = "LeastWait")]
+    #[strum(serialize = "LeastWait")]
     MinimumDelay,
     /// `Retry-After` of the response.
     RetryAfter,
     /// The endpoint's probation or delayed delivery.
     #[serde(rename = "EndpointWaits")]
+    #[strum(serialize = "EndpointWaits")]
     Probation,
-}
-
-impl std::fmt::Display for DelayReason {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.serialize(formatter)
-    }
 }
 
 /// Why a delivery ended undelivered (`deadLetterReason`, and the reason of a drop).

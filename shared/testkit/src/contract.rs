@@ -16,7 +16,7 @@ pub mod tables;
 use gridpost_core::{
     delivery::{
         parking::Parked,
-        redrive::{Counts, Job, Phase, RedriveFilter, Status},
+        redrive::{Counts, Job, JobPhase, JobStatus, RedriveFilter},
         state::{DeliveryState, DeliveryStatus},
     },
     event::DeliverySchema,
@@ -92,7 +92,7 @@ pub fn state(number: u128) -> DeliveryState {
         events: 1,
         done: Default::default(),
         attempts: Attempts::default().with(at, Outcome::Busy, Some(503)),
-        standing: DeliveryStatus::Waiting { due: Timestamp::from_millis(90_000) },
+        status: DeliveryStatus::Waiting { due: Timestamp::from_millis(90_000) },
         past: Vec::new(),
         receipt: None,
         copies_until: None,
@@ -150,8 +150,8 @@ pub fn job(number: u128) -> Job {
         dry_run: false,
         created_at: at,
         updated_at: at,
-        status: Status::Running,
-        phase: Phase::Counting,
+        status: JobStatus::Running,
+        phase: JobPhase::Counting,
         next: None,
         counts: Counts::default(),
         unread: Vec::new(),

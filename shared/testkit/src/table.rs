@@ -150,7 +150,7 @@ fn is_gone(id: Uuid, expires_at: Timestamp, now: Timestamp) -> bool {
 /// The rule that a write of a state breaks, if any, whatever went wrong before.
 fn broken_law(before: &DeliveryState, after: &DeliveryState) -> Option<&'static str> {
     use DeliveryStatus::{Delivered, Ended, Ending, Waiting};
-    match (before.standing, after.standing) {
+    match (before.status, after.status) {
         (Delivered | Ended, _) => Some("was written after its end"),
         (Ending { .. }, Waiting { .. } | Delivered) => Some("forgot that its end was decided"),
         _ if after.attempts.made < before.attempts.made => Some("forgot attempts"),
@@ -195,10 +195,10 @@ impl DeliveryStates for Tables {
             history.violation(now, format!("the state of {} {law}", state.id));
         }
         history.noted.insert(state.id);
-        if state.standing == DeliveryStatus::Delivered && state.revision == 0 {
+        if state.status == DeliveryStatus::Delivered && state.revision == 0 {
             history.violation(now, "a delivery that succeeded at once was written to the table");
         }
-        history.trace(now, || format!("state {} {:?}", state.id, state.standing));
+        history.trace(now, || format!("state {} {:?}", state.id, state.status));
         Ok(Saved::Written)
     }
 }

@@ -268,9 +268,9 @@ impl<'a> Check<'a> {
             }
         }
         for state in &self.remains.states {
-            let over = matches!(state.standing, DeliveryStatus::Ended | DeliveryStatus::Delivered);
+            let over = matches!(state.status, DeliveryStatus::Ended | DeliveryStatus::Delivered);
             if !over && !self.is_disturbed(state.id) {
-                self.fail(format!("{} is over, but its state says {:?}", state.id, state.standing));
+                self.fail(format!("{} is over, but its state says {:?}", state.id, state.status));
             }
         }
     }

@@ -176,7 +176,7 @@ const TWO_DAYS: Duration = Duration::from_secs(2 * 24 * 3_600);
 /// Returns whether it ended and a copy of its message comes back after that time.
 fn waits_for_a_copy(state: &DeliveryState) -> bool {
     let last_at = state.attempts.last_at.unwrap_or(state.ttl_starts_at());
-    let is_over = matches!(state.standing, DeliveryStatus::Ended | DeliveryStatus::Delivered);
+    let is_over = matches!(state.status, DeliveryStatus::Ended | DeliveryStatus::Delivered);
     is_over && state.copies_until.is_some_and(|until| until > last_at + TWO_DAYS)
 }
 

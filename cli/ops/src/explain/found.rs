@@ -67,8 +67,8 @@ impl Found {
         let differs = |line: &AttemptLine, name: &str, of_state: &str| {
             line.line[name].is_u64() && line.line[name] != state[of_state]
         };
-        let standing = state["standing"].as_str();
-        let has_ended = matches!(standing, Some("Ended" | "Ending"));
+        let status = state["status"].as_str();
+        let has_ended = matches!(status, Some("Ended" | "Ending"));
         // The state counts no success: one that delivered all that was left comes after them.
         let made = state["deliveryAttempts"].as_u64().unwrap_or(0);
         let is_early = |line: &AttemptLine| match line.is_end() {
@@ -76,7 +76,7 @@ impl Found {
             false => {
                 let attempt = line.line["attempt"].as_u64();
                 let is_counted = attempt.is_some_and(|attempt| attempt <= made);
-                line.is_success() && (standing != Some("Delivered") || is_counted)
+                line.is_success() && (status != Some("Delivered") || is_counted)
             }
         };
         let is_apart = |line: &AttemptLine| is_early(line) || differs(line, "events", "events");
@@ -86,7 +86,7 @@ impl Found {
     /// Where the event stands, in a state's words, as far as is known.
     pub(super) fn event_standing(&self) -> Option<&str> {
         let state = self.state.as_ref();
-        let of_state = state.and_then(|state| state["standing"].as_str());
+        let of_state = state.and_then(|state| state["status"].as_str());
         if of_state.is_some() && !self.is_divided() {
             return of_state;
         }
@@ -119,7 +119,7 @@ impl Found {
     /// Whether events of it ended undelivered, as far as is known.
     pub(super) fn has_ended(&self) -> bool {
         self.lines.iter().any(AttemptLine::is_end)
-            || self.state.as_ref().is_some_and(|state| state["standing"] == "Ended")
+            || self.state.as_ref().is_some_and(|state| state["status"] == "Ended")
     }
 }
 

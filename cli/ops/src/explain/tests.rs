@@ -78,7 +78,7 @@ fn what_is_known_is_told() {
     assert!(!text.contains("has the id"), "{text}");
     told.given_id = Some("e-2".to_owned());
     assert!(told.text().contains("! the event that was given has the id e-2: "), "another event");
-    let state = json!({"id": "d-1", "standing": "Ended", "events": 1, "publishTime": "P"});
+    let state = json!({"id": "d-1", "status": "Ended", "events": 1, "publishTime": "P"});
     told.deliveries[0].state = Some(state);
     let end = json!({"message": "events dropped", "timestamp": "E", "reason": "R"});
     let lines = &mut told.deliveries[0].lines;
@@ -235,12 +235,12 @@ fn ended(at_ms: i64, events: u64, attempts: u64) -> AttemptLine {
 }
 
 fn in_state(
-    standing: &str,
+    status: &str,
     (events, made): (u64, u64),
     attempts: &Value,
     lines: &[AttemptLine],
 ) -> Found {
-    let state = json!({"id": "d-1", "standing": standing, "events": events, "publishTime": "P",
+    let state = json!({"id": "d-1", "status": status, "events": events, "publishTime": "P",
         "deliveryAttempts": made, "attempts": attempts});
     Found {
         id: "d-1".to_owned(),
@@ -258,8 +258,8 @@ fn an_event_stands_where_its_own_lines_say() {
         events.iter().enumerate().map(attempt).collect()
     };
     let (alike, shared) = (parts(&[8, 4, 4]), parts(&[1, 1]));
-    // (the delivery's standing, its events and attempts, those, the event's lines,
-    // whether the events went different ways, the event's standing)
+    // (the delivery's status, its events and attempts, those, the event's lines,
+    // whether the events went different ways, the event's status)
     let table: [(_, _, _, &[AttemptLine], _, _); 16] = [
         ("Waiting", (8, 1), &whole, &[failed(1, 8)], false, Some("Waiting")),
         ("Delivered", (8, 1), &whole, &[failed(1, 8)], false, Some("Delivered")),
@@ -283,8 +283,8 @@ fn an_event_stands_where_its_own_lines_say() {
         // Its end is in no line that was found.
         ("Ended", (1, 4), &part, &[failed(1, 8)], true, None),
     ];
-    for (standing, numbers, attempts, lines, is_divided, want) in table {
-        let found = in_state(standing, numbers, attempts, lines);
+    for (status, numbers, attempts, lines, is_divided, want) in table {
+        let found = in_state(status, numbers, attempts, lines);
         assert_eq!((found.is_divided(), found.event_standing()), (is_divided, want), "{found:?}");
     }
 }
@@ -337,10 +337,10 @@ fn without_log_lines_every_dead_letter_folder_is_looked_into() {
         may_have_dead_letter(deliveries, &subscriptions).into_iter().map(str::to_owned).collect()
     };
     assert_eq!(of(&[]), ["billing"]);
-    let found = |name: &str, standing: &str| Found {
+    let found = |name: &str, status: &str| Found {
         id: "d".to_owned(),
         name: name.to_owned(),
-        state: Some(json!({"standing": standing})),
+        state: Some(json!({"status": status})),
         lines: Vec::new(),
     };
     assert_eq!(of(&[found("audit", "Ended"), found("billing", "Waiting")]), ["audit"]);

@@ -166,7 +166,7 @@ fn list(found: &[Value], of_several: bool) -> String {
     let head = ["PUBLISHED", "ID", "EVENTS", "ATTEMPTS", "LAST OUTCOME", "DUE"].map(str::to_owned);
     let row = |one: &Value| {
         let at = |pointer| text_at(one, pointer).to_owned();
-        let due = match at("/standing").as_str() {
+        let due = match at("/status").as_str() {
             "Waiting" => at("/due"),
             other => other.to_owned(),
         };
@@ -207,7 +207,7 @@ mod tests {
     async fn all_that_wait_are_listed_with_their_names() {
         let one = |id: &str, published: &str, outcome: &str| {
             json!({"id": id, "publishTime": published, "lastDeliveryOutcome": outcome,
-                "events": 1, "deliveryAttempts": 1, "standing": "Waiting", "due": "D"})
+                "events": 1, "deliveryAttempts": 1, "status": "Waiting", "due": "D"})
         };
         let of = |found: Value| json!({ "value": found });
         let names = |names: &[&str]| of(names.iter().map(|name| json!({"name": name})).collect());

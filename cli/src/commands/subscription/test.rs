@@ -83,7 +83,7 @@ fn offline(schema: &str, document: Value, events: &RawValue) -> anyhow::Result<V
     filter["events"] = json!([]);
     let sample = sample::read(&filter).map_err(|problems| Misuse(problems_text(&problems)))?;
     warnings::print(warnings::unmatched_in(input_schema, None, &document));
-    let Of::Document(filter) = sample.of else {
+    let Of::Document(filter) = sample else {
         anyhow::bail!(Misuse("offline there are no event subscriptions: give --file".to_owned()))
     };
     let topic = Topic {
@@ -99,7 +99,8 @@ fn offline(schema: &str, document: Value, events: &RawValue) -> anyhow::Result<V
         revision: 0,
         changes: Default::default(),
     };
-    Ok(gridpost_api::trial::sample::test_text(&topic, &filter, events.get())?)
+    let tested = gridpost_api::trial::sample::test_text(&topic, &filter, events.get())?;
+    Ok(serde_json::to_value(tested)?)
 }
 
 fn problems_text(problems: &gridpost_api::document::Problems) -> String {

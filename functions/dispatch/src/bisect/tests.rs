@@ -115,7 +115,7 @@ async fn a_bad_event_ends_alone() {
         let states = world.deployment.tables.states();
         let [state] = &states[..] else { panic!("{states:?}") };
         assert_eq!(
-            (state.standing, state.events, state.attempts.made),
+            (state.status, state.events, state.attempts.made),
             (DeliveryStatus::Ended, 1, 4)
         );
         assert_eq!((state.done.len(), state.past.len()), (8, 7), "every request is remembered");
@@ -216,7 +216,7 @@ async fn what_is_not_separated_goes_on_together() {
     assert_eq!((before.len(), delivered(&world)), (4, 4));
     let states = world.deployment.tables.states();
     let [state] = &states[..] else { panic!("{states:?}") };
-    let DeliveryStatus::Waiting { due } = state.standing else { panic!("{state:?}") };
+    let DeliveryStatus::Waiting { due } = state.status else { panic!("{state:?}") };
     assert!(due.since(NOW).as_secs() >= 10 && due.since(NOW).as_secs() < 15, "{due}");
     assert_eq!((state.events, state.attempts.made), (5, 2));
     assert_eq!(state.attempts.last_outcome, Some(Outcome::BadRequest));
@@ -322,7 +322,7 @@ fn waiting(of: &Delivery, past: &[u16]) -> DeliveryState {
         events: 9,
         done: EventSet::default(),
         attempts,
-        standing: DeliveryStatus::Waiting { due: NOW },
+        status: DeliveryStatus::Waiting { due: NOW },
         past: records,
         receipt: None,
         copies_until: None,
@@ -452,7 +452,7 @@ async fn events_that_can_not_be_ended_wait_for_the_next_attempt() {
     assert_eq!((world.requests(), dead(&world).len()), (1, 0));
     let states = world.deployment.tables.states();
     let [state] = &states[..] else { panic!("{states:?}") };
-    assert!(matches!(state.standing, DeliveryStatus::Waiting { due } if due > NOW), "{state:?}");
+    assert!(matches!(state.status, DeliveryStatus::Waiting { due } if due > NOW), "{state:?}");
     assert!(delivered(&world) > 0);
     assert_eq!((state.attempts.made, state.done.len() as u64), (1, delivered(&world)));
 }
@@ -469,7 +469,7 @@ async fn a_part_that_can_not_be_ended_ends_with_what_is_left() {
     let (requests, good) = (world.requests(), delivered(&world));
     let states = world.deployment.tables.states();
     let [state] = &states[..] else { panic!("{states:?}") };
-    assert!(matches!(state.standing, DeliveryStatus::Ending { .. }), "{state:?}");
+    assert!(matches!(state.status, DeliveryStatus::Ending { .. }), "{state:?}");
     tokio::time::sleep(Duration::from_secs(120)).await;
     world.sender_faults = Plan::default();
     assert!(world.receive(Queue::Retry(0), &[whole]).await.is_empty());
@@ -519,7 +519,7 @@ async fn what_copies_have_delivered_together_is_not_attempted() {
     assert!(world.receive(Queue::Retry(0), &[whole]).await.is_empty());
     let states = world.deployment.tables.states();
     let [state] = &states[..] else { panic!("{states:?}") };
-    assert_eq!((world.requests(), state.standing), (0, DeliveryStatus::Delivered), "{state:?}");
+    assert_eq!((world.requests(), state.status), (0, DeliveryStatus::Delivered), "{state:?}");
 }
 
 /// Two copies split a batch at once: the one with more attempts keeps what the other has delivered.

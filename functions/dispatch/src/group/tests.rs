@@ -35,7 +35,7 @@ fn state(of: &Delivery, resend_requested: bool) -> DeliveryState {
         events: 1,
         done: Default::default(),
         attempts: Attempts::default().with(NOW, answer.outcome, answer.status),
-        standing: DeliveryStatus::Waiting { due: NOW },
+        status: DeliveryStatus::Waiting { due: NOW },
         past: vec![AttemptRecord::of(answer, (NOW, NOW), Some(DelayReason::MinimumDelay))],
         receipt: None,
         redriven_at: None,
@@ -79,7 +79,7 @@ async fn a_requested_attempt_answers_the_request_whatever_is_recorded_beside_it(
     let states = world.deployment.tables.states();
     let [state] = &states[..] else { panic!("{states:?}") };
     assert_eq!((kept, state.resend, state.attempts.made, state.past.len()), (vec![7], None, 2, 2));
-    let waits = matches!(state.standing, DeliveryStatus::Waiting { due } if due > NOW);
+    let waits = matches!(state.status, DeliveryStatus::Waiting { due } if due > NOW);
     assert!(waits, "{state:?}");
 }
 
@@ -216,7 +216,7 @@ async fn late_responses_are_heard_while_the_lane_is_quiet() {
         world.receive(Queue::Dispatch, &[delivery(1)]).await;
         let states = world.deployment.tables.states();
         let [state] = &states[..] else { panic!("{states:?}") };
-        let is_delivered = state.standing == DeliveryStatus::Delivered;
+        let is_delivered = state.status == DeliveryStatus::Delivered;
         assert_eq!(is_delivered, heard, "{visible} visible");
     }
 }

@@ -159,7 +159,7 @@ async fn a_success_beside_an_end_leaves_the_dead_letter_its_events() {
     let large = world.claimed(delivery(7)).await;
     let mut failed = large.clone();
     failed.attempts = Attempts::default().with(NOW, Outcome::Busy, Some(503));
-    let state = |standing, revision| DeliveryState {
+    let state = |status, revision| DeliveryState {
         id: failed.id,
         subscription: failed.subscription.clone(),
         subscription_uid: failed.subscription_uid,
@@ -168,7 +168,7 @@ async fn a_success_beside_an_end_leaves_the_dead_letter_its_events() {
         events: 1,
         done: EventSet::default(),
         attempts: failed.attempts.clone(),
-        standing,
+        status,
         past: Vec::new(),
         receipt: None,
         copies_until: None,

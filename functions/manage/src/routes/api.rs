@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock};
 use axum::{Router, extract::State};
 use http::Method;
 #[cfg(test)]
-use utoipa::openapi::Paths;
+use utoipa::openapi::OpenApi;
 use utoipa::openapi::{
     path::{Operation, PathItem},
     security::SecurityRequirement,
@@ -52,14 +52,13 @@ pub(super) struct Api {
     pub(super) router: Router<Arc<Context>>,
     routes: Vec<Route>,
     #[cfg(test)]
-    paths: Paths,
+    document: OpenApi,
 }
 
 /// The same for every request.
 pub(super) static API: LazyLock<Api> = LazyLock::new(|| {
     let (router, document) = routes().split_for_parts();
-    let paths = document.paths;
-    let routes = paths.paths.iter().flat_map(|(path, item)| {
+    let routes = document.paths.paths.iter().flat_map(|(path, item)| {
         operations(item).map(move |(method, operation)| Route {
             path: path.clone(),
             key: format!("{method} {path}"),
@@ -71,7 +70,7 @@ pub(super) static API: LazyLock<Api> = LazyLock::new(|| {
         router,
         routes: routes.collect(),
         #[cfg(test)]
-        paths,
+        document,
     }
 });
 
@@ -111,6 +110,6 @@ pub(crate) fn all() -> &'static [Route] {
 
 /// What the routes say of themselves.
 #[cfg(test)]
-pub(crate) fn paths() -> &'static Paths {
-    &API.paths
+pub(crate) fn document() -> &'static OpenApi {
+    &API.document
 }

@@ -7,13 +7,19 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use gridpost_api::{
+    dead_letter::{
+        DeadLetter, DeadLetterContent, DeadLetterCount, DeadLetterRecord, DeadLetterShown,
+        DeadLettersPurged,
+    },
     document::{Code, Problems, quoted},
+    error::ErrorCode,
     requests::PurgeDeadLettersInput,
+    schema::List,
 };
 use gridpost_core::{
     delivery::{
         dead_letter::{folder_path, position::Position},
-        redrive::{Found, Job, RedriveFilter, Status},
+        redrive::{Found, Job, JobStatus, RedriveFilter},
     },
     error::chain,
     subscription::SubscriptionKey,
@@ -23,7 +29,7 @@ use gridpost_ports::{
     BucketError,
     dead_letter_walk::{Item, Source, Walk},
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Answer, subscriptions};
 use crate::{
@@ -170,34 +176,30 @@ pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) 
     }
     // The one that the next page begins with need not be one that is meant.
     let next = look.position().await?;
-    Ok(answer(context, key, "deadLetters", page, json!({"value": found}), next))
+    let next_link = next_link(context, key, "deadLetters", page, next);
+    Ok(Reply::ok(List { value: found, next_link }))
 }
 
 pub(super) async fn count(context: &Context, key: &SubscriptionKey, page: &Page) -> Answer {
     let (wanted, redriven) = wanted_by(page)?;
     let choice = Choice::of(context, key, wanted, redriven).await?;
     let mut look = Look::new(context, &choice, position_of(page));
-    let (mut events, mut redriven, mut unreadable) = (0_u64, 0_u64, 0_u64);
-    let mut by_reason: BTreeMap<String, u64> = BTreeMap::new();
-    let mut by_type: BTreeMap<String, u64> = BTreeMap::new();
+    let mut count = DeadLetterCount::default();
     while let Some(item) = look.next().await? {
         match item.found {
             Ok(one) if choice.has(&one) => {
-                events += 1;
-                redriven += u64::from(choice.is_redriven(&one));
-                add_one(&mut by_reason, &one.letter.reason);
-                add_one(&mut by_type, &one.letter.event_type);
+                count.events += 1;
+                count.redriven_events += u64::from(choice.is_redriven(&one));
+                add_one(&mut count.by_reason, &one.letter.reason);
+                add_one(&mut count.by_event_type, &one.letter.event_type);
             }
             Ok(_) => {}
-            Err(_) => unreadable += 1,
+            Err(_) => count.unreadable += 1,
         }
     }
-    let body = json!({
-        "events": events, "redrivenEvents": redriven, "byReason": by_reason,
-        "byEventType": by_type, "unreadable": unreadable,
-    });
     let next = look.position().await?;
-    Ok(answer(context, key, "deadLetters:count", page, body, next))
+    count.next_link = next_link(context, key, "deadLetters:count", page, next);
+    Ok(Reply::ok(count))
 }
 
 /// Most kinds that a count tells apart. The rest are counted together.
@@ -233,18 +235,20 @@ pub(super) async fn show(context: &Context, key: &SubscriptionKey, id: &str) -> 
     let item = item.filter(|item| item.position == position);
     let Some(item) = item else {
         let message = format!("'{key}' has no dead letter {}.", quoted(id));
-        return Err(Reply::error(404, "ResourceNotFound", message));
+        return Err(Reply::error(404, ErrorCode::ResourceNotFound, message));
     };
     Ok(Reply::ok(match &item.found {
         Ok(one) => {
-            let mut shown = document(&choice, one);
-            let event = beginning(&one.letter.event);
-            shown["isEventCut"] = json!(event.len() < one.letter.event.len());
             // As text: a JSON value would change its numbers.
-            shown["event"] = json!(event);
-            shown
+            let event = beginning(&one.letter.event);
+            let is_event_cut = Some(event.len() < one.letter.event.len());
+            DeadLetterShown { letter: document(&choice, one), event: Some(event), is_event_cut }
         }
-        Err(problem) => unreadable(source, &position, problem),
+        Err(problem) => DeadLetterShown {
+            letter: unreadable(source, &position, problem),
+            event: None,
+            is_event_cut: None,
+        },
     }))
 }
 
@@ -290,7 +294,7 @@ pub(super) async fn purge(
     let input = PurgeDeadLettersInput::read(input)?;
     let (wanted, redriven) = (input.filter(), input.redriven);
     let choice = Choice::of(context, key, wanted, redriven).await?;
-    if let Some(job) = choice.jobs.iter().find(|job| job.status == Status::Running) {
+    if let Some(job) = choice.jobs.iter().find(|job| job.status == JobStatus::Running) {
         let message = format!("The redrive {} of '{key}' is running. Cancel it or wait.", job.id);
         return Err(Reply::conflict("redrive", message));
     }
@@ -311,8 +315,12 @@ pub(super) async fn purge(
     };
     let Purged { events, objects, left, .. } = purged;
     tracing::info!(subscription = %key, events, objects, left, "dead letters purged");
-    let body = json!({"purgedEvents": events, "purgedObjects": objects, "leftEvents": left});
-    Ok(answer(context, key, "deadLetters:purge", page, body, next))
+    Ok(Reply::ok(DeadLettersPurged {
+        purged_events: events,
+        purged_objects: objects,
+        left_events: left,
+        next_link: next_link(context, key, "deadLetters:purge", page, next),
+    }))
 }
 
 /// Deletes object by object, and says where the next request goes on; none at the end.
@@ -394,50 +402,44 @@ fn time_of(text: &str, name: &str, problems: &mut Problems) -> Option<Timestamp>
     time
 }
 
-fn document(choice: &Choice, found: &Found) -> Value {
+fn document(choice: &Choice, found: &Found) -> DeadLetter {
     let Found { position, written_at, letter, .. } = found;
-    let mut document = json!({
-        "id": position.to_string(),
-        "objectName": position.name(&choice.source.folder),
-        "writtenTime": written_at.to_iso_8601(),
-        "isRedriven": choice.is_redriven(found),
-        "eventId": cut(&letter.event_id),
-        "eventType": cut(&letter.event_type),
-        "deadLetterReason": cut(&letter.reason),
-        "deliveryAttempts": letter.attempts,
-        "publishTime": letter.published_at.to_iso_8601(),
-        "redriveCount": letter.redriven,
-    });
-    let mut set = |name: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            document[name] = value;
-        }
-    };
-    set("lastDeliveryOutcome", letter.last_outcome.as_ref().map(|outcome| json!(outcome)));
-    set("lastHttpStatusCode", letter.last_status.map(|status| json!(status)));
-    set("lastDeliveryAttemptTime", letter.last_attempt_at.map(|at| json!(at.to_iso_8601())));
-    document
+    DeadLetter {
+        id: position.to_string(),
+        object_name: position.name(&choice.source.folder),
+        content: DeadLetterContent::Record(DeadLetterRecord {
+            written_time: (*written_at).into(),
+            is_redriven: choice.is_redriven(found),
+            event_id: cut(&letter.event_id),
+            event_type: cut(&letter.event_type),
+            dead_letter_reason: cut(&letter.reason),
+            delivery_attempts: letter.attempts,
+            publish_time: letter.published_at.into(),
+            redrive_count: letter.redriven,
+            last_delivery_outcome: letter.last_outcome.clone(),
+            last_http_status_code: letter.last_status,
+            last_delivery_attempt_time: letter.last_attempt_at.map(Into::into),
+        }),
+    }
 }
 
-fn unreadable(source: &Source, position: &Position, problem: &str) -> Value {
-    json!({
-        "id": position.to_string(), "objectName": position.name(&source.folder), "problem": problem,
-    })
+fn unreadable(source: &Source, position: &Position, problem: &str) -> DeadLetter {
+    DeadLetter {
+        id: position.to_string(),
+        object_name: position.name(&source.folder),
+        content: DeadLetterContent::Unreadable { problem: problem.to_owned() },
+    }
 }
 
-fn answer(
+fn next_link(
     context: &Context,
     key: &SubscriptionKey,
     path: &str,
     page: &Page,
-    mut body: Value,
     next: Option<Position>,
-) -> Reply {
-    if let Some(next) = next {
-        let SubscriptionKey { topic, name } = key;
-        let base = &context.settings.manage_url;
-        let url = format!("{base}/topics/{topic}/eventSubscriptions/{name}/{path}");
-        body["nextLink"] = json!(page.next_link(&url, &next.to_string()));
-    }
-    Reply::ok(body)
+) -> Option<String> {
+    let SubscriptionKey { topic, name } = key;
+    let base = &context.settings.manage_url;
+    let url = format!("{base}/topics/{topic}/eventSubscriptions/{name}/{path}");
+    next.map(|next| page.next_link(&url, &next.to_string()))
 }

@@ -1,14 +1,17 @@
 //! Deliveries of an event subscription that have failed: those that have not ended as a list, and one
 //! by itself with every attempt.
 
+use gridpost_api::{
+    delivery::{self, Attempt, AttemptReason, Delivery, DeliveryCount, DeliveryShown, NextAttempt},
+    schema::Time,
+};
 use gridpost_core::{
     delivery::state::{AttemptRecord, DeliveryState, DeliveryStatus, PartRecord},
-    retry::{DelayReason, health::Health, outcome::Outcome},
+    retry::{health::Health, outcome::Outcome},
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
 };
 use gridpost_ports::WaitingCount;
-use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{Answer, subscriptions};
@@ -20,7 +23,7 @@ pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) 
     let (after, most) = (page.after.as_deref(), page.most() + 1);
     let found = context.deliveries.waiting(subscription.uid, after, most).await?;
     let places: Vec<_> = found.iter().map(DeliveryState::place).collect();
-    let found = places.iter().map(String::as_str).zip(found.iter().map(document));
+    let found = places.iter().map(String::as_str).zip(found.iter().map(Delivery::from));
     let (base, id, name) = (&context.settings.manage_url, topic.id(), &key.name);
     let url = format!("{base}{id}/eventSubscriptions/{name}/deliveries");
     Ok(Reply::ok(page.write(&url, found.collect())))
@@ -35,16 +38,15 @@ pub(super) async fn count(context: &Context, key: &SubscriptionKey, page: &Page)
     let after = page.after.as_deref();
     let tally = context.deliveries.tally(subscription.uid, after, TALLIED_MAX).await?;
     let counts =
-        |count: &WaitingCount| json!({"deliveries": count.deliveries, "events": count.events});
-    let hours = tally.hours.iter().map(|(hour, count)| (hour.to_iso_8601(), counts(count)));
-    let mut document = counts(&tally.total());
-    document["byPublishHour"] = Value::Object(hours.collect());
-    if let Some(next) = &tally.next {
-        let (base, id, name) = (&context.settings.manage_url, topic.id(), &key.name);
-        let url = format!("{base}{id}/eventSubscriptions/{name}/deliveries:count");
-        document["nextLink"] = json!(page.next_link(&url, next));
-    }
-    Ok(Reply::ok(document))
+        |WaitingCount { deliveries, events }| delivery::WaitingCount { deliveries, events };
+    let hours = tally.hours.iter().map(|(hour, count)| (Time(*hour), counts(*count)));
+    let (base, id, name) = (&context.settings.manage_url, topic.id(), &key.name);
+    let url = format!("{base}{id}/eventSubscriptions/{name}/deliveries:count");
+    Ok(Reply::ok(DeliveryCount {
+        total: counts(tally.total()),
+        by_publish_hour: hours.collect(),
+        next_link: tally.next.as_ref().map(|next| page.next_link(&url, next)),
+    }))
 }
 
 /// One of them, or one that has ended lately, with its attempts and what comes next.
@@ -52,12 +54,14 @@ pub(super) async fn show(context: &Context, key: &SubscriptionKey, id: Uuid) -> 
     let (_, subscription) = subscriptions::existing(context, key).await?;
     let state = existing(context, &subscription, id).await?;
     let health = context.healths.load(key, subscription.endpoint_uid()).await?;
-    let mut document = document(&state);
-    document["attempts"] = attempts(&state);
-    if let DeliveryStatus::Waiting { due } = state.standing {
-        document["next"] = next(&state, &subscription, &health, due, context.clock.now());
-    }
-    Ok(Reply::ok(document))
+    let next = match state.status {
+        DeliveryStatus::Waiting { due } => {
+            Some(next(&state, &subscription, &health, due, context.clock.now()))
+        }
+        _ => None,
+    };
+    let delivery = Delivery::from(&state);
+    Ok(Reply::ok(DeliveryShown { delivery, attempts: attempts(&state), next }))
 }
 
 /// The state of a delivery of that event subscription.
@@ -74,7 +78,7 @@ pub(super) async fn existing(
 
 /// Its attempts as far as they are known one by one. A success is none of those that are counted.
 /// Those of parts have their own numbers: some events have had more attempts than others.
-fn attempts(state: &DeliveryState) -> Value {
+fn attempts(state: &DeliveryState) -> Vec<Attempt> {
     let parts = state.past.iter().position(|past| past.part.is_some());
     let before = match parts.and_then(|at| Some((at, state.past[at].part?))) {
         Some((at, PartRecord(number, _))) => (number as usize).saturating_sub(at + 1),
@@ -85,27 +89,18 @@ fn attempts(state: &DeliveryState) -> Value {
             made.saturating_sub(state.past.len())
         }
     };
-    let attempt = |(index, past): (usize, &AttemptRecord)| {
-        let mut attempt = json!({
-            "attempt": before + index + 1,
-            "startTime": past.at.to_iso_8601(),
-            "durationInMs": past.took_ms,
-            "outcome": past.outcome,
-        });
-        if let Some(PartRecord(number, events)) = past.part {
-            attempt["attempt"] = json!(number);
-            attempt["events"] = json!(events);
-        }
-        if let Some(status) = past.status {
-            attempt["httpStatusCode"] = json!(status);
-        }
-        if let Some(because) = past.because {
-            attempt["waitBecause"] = json!(because);
-        }
-        if let Some(response_text) = &past.response_text {
-            attempt["response"] = json!(response_text);
-        }
-        attempt
+    let attempt = |(index, past): (usize, &AttemptRecord)| Attempt {
+        attempt: past.part.map_or_else(
+            || u32::try_from(before + index + 1).unwrap_or(u32::MAX),
+            |PartRecord(number, _)| number,
+        ),
+        start_time: past.at.into(),
+        duration_in_ms: past.took_ms,
+        outcome: past.outcome.to_string(),
+        events: past.part.map(|PartRecord(_, events)| events),
+        http_status_code: past.status,
+        wait_because: past.because,
+        response: past.response_text.clone(),
     };
     state.past.iter().enumerate().map(attempt).collect()
 }
@@ -117,69 +112,28 @@ fn next(
     health: &Health,
     due: Timestamp,
     now: Timestamp,
-) -> Value {
+) -> NextAttempt {
     let expires_at = subscription.time_to_live_ends(state.ttl_starts_at());
-    let mut next = json!({
-        "attempt": state.attempts.made + 1,
-        "notBefore": due.to_iso_8601(),
-        "expires": expires_at.to_iso_8601(),
-    });
-    if let Some(resend) = state.resend {
-        next["because"] = json!("Resend");
-        next["resendTime"] = json!(resend.at.to_iso_8601());
-        return next;
-    }
-    if let Some(because) = state.past.last().and_then(|past| past.because) {
-        next["because"] = json!(because);
-    }
-    if let Some(pause) = subscription.pauses.current(now) {
-        next["because"] = json!("Pause");
-        next["pausedUntil"] = json!(pause.until.to_iso_8601());
-        return next;
-    }
+    let mut next = NextAttempt {
+        attempt: state.attempts.made + 1,
+        not_before: due.into(),
+        expires: expires_at.into(),
+        because: state.past.last().and_then(|past| past.because).map(Into::into),
+        resend_time: None,
+        paused_until: None,
+        endpoint_waits_until: None,
+    };
     // What others met since then may make it wait longer.
-    if let Some(until) = health.until().filter(|until| *until > due.max(now)) {
-        next["because"] = json!(DelayReason::Probation);
-        next["endpointWaitsUntil"] = json!(until.to_iso_8601());
+    let endpoint = health.until().filter(|until| *until > due.max(now));
+    if let Some(resend) = state.resend {
+        next.because = Some(AttemptReason::Resend);
+        next.resend_time = Some(resend.at.into());
+    } else if let Some(pause) = subscription.pauses.current(now) {
+        next.because = Some(AttemptReason::Pause);
+        next.paused_until = Some(pause.until.into());
+    } else if let Some(until) = endpoint {
+        next.because = Some(AttemptReason::EndpointWaits);
+        next.endpoint_waits_until = Some(until.into());
     }
     next
-}
-
-/// A delivery in the words of a dead letter, as far as that has them.
-fn document(state: &DeliveryState) -> Value {
-    let attempts = &state.attempts;
-    let mut document = json!({
-        "id": state.id,
-        "publishTime": state.publish_time.to_iso_8601(),
-        "events": state.events,
-        "deliveryAttempts": attempts.made,
-    });
-    let mut set = |name: &str, value: Value| document[name] = value;
-    if let Some(at) = state.redriven_at {
-        set("redrivenTime", json!(at.to_iso_8601()));
-    }
-    if let Some(at) = attempts.last_at {
-        set("lastDeliveryAttemptTime", json!(at.to_iso_8601()));
-    }
-    if let Some(outcome) = attempts.last_outcome {
-        set("lastDeliveryOutcome", json!(outcome));
-    }
-    if let Some(status) = attempts.last_status {
-        set("lastHttpStatusCode", json!(status));
-    }
-    match state.standing {
-        DeliveryStatus::Waiting { due } => {
-            set("standing", json!("Waiting"));
-            set("due", json!(due.to_iso_8601()));
-        }
-        DeliveryStatus::Ending { reason, at } => {
-            set("standing", json!("Ending"));
-            set("reason", json!(reason.to_string()));
-            set("endedAt", json!(at.to_iso_8601()));
-        }
-        // The index had not heard of its end when it was asked.
-        DeliveryStatus::Ended => set("standing", json!("Ended")),
-        DeliveryStatus::Delivered => set("standing", json!("Delivered")),
-    }
-    document
 }

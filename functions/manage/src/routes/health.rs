@@ -1,20 +1,24 @@
 //! The health of an event subscription's endpoint: what it is, what it does to events, and its reset.
 
 use futures::future::try_join_all;
-use gridpost_api::subscription::pause;
+use gridpost_api::{
+    health::{
+        self, DelayedDelivery, EndpointState, Interval, NamedHealth, NewEvents, NextProbe,
+        SlowEndpoint, WaitCause, WaitingDeliveries,
+    },
+    subscription,
+};
 use gridpost_core::{
     name,
     retry::{
         Rules,
-        health::{Cause, Health, Probe},
-        slow_endpoint::Slowness,
+        health::{Cause, Health},
     },
     subscription::{EventSubscription, ProvisioningState, SubscriptionKey},
     time::Timestamp,
     topic::Topic,
 };
 use gridpost_ports::{PortError, Saved};
-use serde_json::{Value, json};
 
 use super::{Answer, subscriptions, topics};
 use crate::{Context, Reply, TRIES_MAX, page::Page};
@@ -55,21 +59,25 @@ async fn answer(
     subscription: &EventSubscription,
     health: &Health,
 ) -> Answer {
-    let mut document = document(topic, subscription, health, context.clock.now());
-    document["waitingDeliveries"] = waiting(context, subscription).await?;
-    Ok(Reply::ok(document))
+    let waiting = waiting(context, subscription).await?;
+    Ok(Reply::ok(document(topic, subscription, health, waiting, context.clock.now())))
 }
 
 /// How many wait, and since when. Most event subscriptions have none, which one look tells.
-async fn waiting(context: &Context, subscription: &EventSubscription) -> Result<Value, PortError> {
+async fn waiting(
+    context: &Context,
+    subscription: &EventSubscription,
+) -> Result<WaitingDeliveries, PortError> {
     let oldest = context.deliveries.waiting(subscription.uid, None, 1).await?;
-    let Some(oldest) = oldest.first() else { return Ok(json!({"count": 0, "isComplete": true})) };
+    let Some(oldest) = oldest.first() else {
+        return Ok(WaitingDeliveries { count: 0, is_complete: true, oldest_publish_time: None });
+    };
     let count = context.deliveries.count(subscription.uid, COUNTED_MAX + 1).await?;
-    Ok(json!({
-        "count": count.clamp(1, COUNTED_MAX),
-        "isComplete": count <= COUNTED_MAX,
-        "oldestPublishTime": oldest.publish_time.to_iso_8601(),
-    }))
+    Ok(WaitingDeliveries {
+        count: count.clamp(1, COUNTED_MAX),
+        is_complete: count <= COUNTED_MAX,
+        oldest_publish_time: Some(oldest.publish_time.into()),
+    })
 }
 
 pub(super) async fn list(context: &Context, topic: &str, page: &Page) -> Answer {
@@ -85,8 +93,8 @@ pub(super) async fn list(context: &Context, topic: &str, page: &Page) -> Answer 
         let each = together.iter().map(|one| named(context, &topic, one));
         found.extend(try_join_all(each).await?);
     }
-    // One more tells that there is a next page, and is not looked at.
-    found.resize(some.len(), Value::Null);
+    // One more tells that there is a next page. It stands for one that is not looked at.
+    found.extend(found.last().cloned().filter(|_| some.len() > page.most()));
     let names = some.iter().map(|one| one.key.name.as_str());
     let url = format!("{}{}/healths", context.settings.manage_url, topic.id());
     Ok(Reply::ok(page.write(&url, names.zip(found).collect())))
@@ -97,76 +105,66 @@ async fn named(
     context: &Context,
     topic: &Topic,
     one: &EventSubscription,
-) -> Result<Value, PortError> {
+) -> Result<NamedHealth, PortError> {
     let health = context.healths.load(&one.key, one.endpoint_uid()).await?;
-    let mut document = document(topic, one, &health, context.clock.now());
-    document["waitingDeliveries"] = waiting(context, one).await?;
-    Ok(json!({"name": one.key.name, "health": document}))
+    let waiting = waiting(context, one).await?;
+    let health = document(topic, one, &health, waiting, context.clock.now());
+    Ok(NamedHealth { name: one.key.name.clone(), health })
 }
 
 fn document(
     topic: &Topic,
     subscription: &EventSubscription,
     health: &Health,
+    waiting_deliveries: WaitingDeliveries,
     now: Timestamp,
-) -> Value {
+) -> health::Health {
     let rules = Rules {
         profile: topic.delivery_profile,
         kind: subscription.endpoint.kind(),
         policy: &subscription.retry_policy,
     };
     let state = match subscription.state(now) {
-        ProvisioningState::Succeeded => json!(health.condition(now)),
+        ProvisioningState::Succeeded => health.condition(now).into(),
         ProvisioningState::AwaitingManualAction | ProvisioningState::Failed => {
-            json!("NotValidated")
+            EndpointState::NotValidated
         }
     };
-    let mut document = json!({
-        "state": state,
-        "newEvents": new_events(subscription, health, rules, now),
-        "failuresInRow": health.row.failures,
-    });
-    let mut set = |name: &str, value: Value| document[name] = value;
-    if let Some(pause) = subscription.pauses.current(now) {
-        set("pause", pause::write(pause));
+    let wait = health.since().zip(health.until());
+    let probe = health.probe.filter(|probe| now < probe.lease_until);
+    health::Health {
+        state,
+        new_events: new_events(subscription, health, rules, now),
+        failures_in_row: health.row.failures,
+        last_failure_time: health.row.last_at.map(Into::into),
+        cause: health.cause().map(|Cause { outcome, status }| WaitCause {
+            outcome: outcome.to_string(),
+            http_status_code: status,
+        }),
+        probation: health
+            .probation
+            .map(|wait| Interval { since: wait.since.into(), until: wait.until.into() }),
+        delayed_delivery: health.delayed.map(|wait| DelayedDelivery {
+            step: wait.step,
+            since: wait.since.into(),
+            until: wait.until.into(),
+        }),
+        since: wait.map(|(since, _)| since.into()),
+        until: wait.map(|(_, until)| until.into()),
+        next_probe: wait.map(|(_, until)| NextProbe {
+            not_before: until.into(),
+            delivery: probe.map(|probe| probe.delivery),
+        }),
+        recovered_time: health.recovered.map(|recovery| recovery.at.into()),
+        slow: health.slow.is_slow(now).then(|| SlowEndpoint {
+            until: health.slow.marked_until.map(Into::into),
+            requests_under_way: health.slow.under_way(now),
+            requests_at_most: health.slow.bound,
+        }),
+        pause: subscription.pauses.current(now).map(Into::into),
+        validation: subscription::validation(subscription),
+        waiting_deliveries,
     }
-    if let Some(validation) = gridpost_api::subscription::validation(subscription) {
-        set("validation", validation);
-    }
-    if let Some(at) = health.row.last_at {
-        set("lastFailureTime", json!(at.to_iso_8601()));
-    }
-    if let Some(recovery) = health.recovered {
-        set("recoveredTime", json!(recovery.at.to_iso_8601()));
-    }
-    if let Some(Cause { outcome, status }) = health.cause() {
-        let mut cause = json!({"outcome": outcome});
-        if let Some(status) = status {
-            cause["httpStatusCode"] = json!(status);
-        }
-        set("cause", cause);
-    }
-    if let Some(wait) = health.probation {
-        set("probation", interval(wait.since, wait.until));
-    }
-    if let Some(wait) = health.delayed {
-        let mut delayed = interval(wait.since, wait.until);
-        delayed["step"] = json!(wait.step);
-        set("delayedDelivery", delayed);
-    }
-    if health.slow.is_slow(now) {
-        set("slow", slow(&health.slow, now));
-    }
-    if let Some((since, until)) = health.since().zip(health.until()) {
-        set("since", json!(since.to_iso_8601()));
-        set("until", json!(until.to_iso_8601()));
-        let mut probe = json!({"notBefore": until.to_iso_8601()});
-        if let Some(Probe { delivery, .. }) = health.probe.filter(|probe| now < probe.lease_until) {
-            probe["delivery"] = json!(delivery);
-        }
-        set("nextProbe", probe);
-    }
-    document
 }
 
 /// What becomes of an event that comes now. While no event is for the event subscription, that its
@@ -176,31 +174,13 @@ fn new_events(
     health: &Health,
     rules: Rules<'_>,
     now: Timestamp,
-) -> Value {
+) -> NewEvents {
     let is_open = subscription.state(now) == ProvisioningState::Succeeded;
-    let is_matched = is_open && !subscription.is_expired(now);
-    if is_matched && subscription.pauses.current(now).is_some() {
-        return json!("Held");
+    if !is_open || subscription.is_expired(now) {
+        return NewEvents::NotMatched;
     }
-    match is_matched {
-        true => json!(health.effect(rules, subscription.probation_policy, now)),
-        false => json!("NotMatched"),
+    match subscription.pauses.current(now) {
+        Some(_) => NewEvents::Held,
+        None => health.effect(rules, subscription.probation_policy, now).into(),
     }
-}
-
-fn interval(since: Timestamp, until: Timestamp) -> Value {
-    json!({"since": since.to_iso_8601(), "until": until.to_iso_8601()})
-}
-
-/// A slow endpoint: until when it is taken for one, unless slow answers go on, and how many requests
-/// it has and may have under way.
-fn slow(slow: &Slowness, now: Timestamp) -> Value {
-    let mut document = json!({"requestsUnderWay": slow.under_way(now)});
-    if let Some(until) = slow.marked_until {
-        document["until"] = json!(until.to_iso_8601());
-    }
-    if let Some(bound) = slow.bound {
-        document["requestsAtMost"] = json!(bound);
-    }
-    document
 }

@@ -1,9 +1,8 @@
 //! What operations have in common in `docs/openapi.json`: the documents they name, their parameters,
 //! their refusals.
 //!
-//! The schemas of documents, and all of the publish API, are written by hand in that document:
-//! `gridpost_core` reads and writes documents by hand. The rest of `docs/openapi.json` is generated
-//! from the routes, by a test (`tests/openapi.rs`).
+//! The publish API, and the schemas of the documents below, are written by hand in that document. The
+//! rest of `docs/openapi.json` is generated from the routes, by a test (`tests/openapi.rs`).
 
 use std::collections::BTreeMap;
 
@@ -17,7 +16,7 @@ use utoipa::{
     },
 };
 
-/// The documents that operations name: each has its schema in `docs/openapi.json`.
+/// Documents whose schemas are written by hand in `docs/openapi.json`.
 macro_rules! documents {
     ($($name:ident)*) => {$(
         #[doc = concat!("The document `", stringify!($name), "`.")]
@@ -35,12 +34,8 @@ macro_rules! documents {
 }
 
 documents! {
-    DeadLetterCount DeadLetterList DeadLetterShown DeadLettersPurged DeliveryAttributes
-    DeliveryCount DeliveryList DeliveryShown EventSubscription EventSubscriptionInput
-    EventSubscriptionList ExplainInput Explained FullUrl Handled Health HealthList KeyName Keys
-    ParkedHandled ParkedInput ParkedList PauseInput PauseStanding PoisonList PoisonShown
-    PurgeDeadLettersInput PurgeInput Redrive RedriveList ResendInput Resent RotateInput
-    SigningSecrets TestEventSent TestInput TestResult Topic TopicList Validated
+    EventSubscription EventSubscriptionInput EventSubscriptionList ExplainInput KeyName ParkedInput
+    PauseInput PurgeDeadLettersInput PurgeInput ResendInput RotateInput TestInput Topic TopicList
 }
 
 /// Parameters that belong together.

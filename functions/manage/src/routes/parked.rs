@@ -6,7 +6,12 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use futures::{StreamExt, stream};
-use gridpost_api::requests::ParkedInput;
+use gridpost_api::{
+    delivery::WaitingDelivery,
+    requests::ParkedInput,
+    schema::List,
+    waiting::{self, HandledDelivery, ParkedDelivery, ParkedResult, UnreadableDelivery},
+};
 use gridpost_core::{
     delivery::{
         Delivery,
@@ -18,7 +23,8 @@ use gridpost_core::{
     retry::EndReason,
 };
 use gridpost_ports::{Outgoing, ParkedCursor, PortError, Saved};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::{Answer, send_back};
 use crate::{
@@ -90,27 +96,29 @@ impl One {
         Self { parked, delivery, topic, subscription }
     }
 
-    fn document(&self) -> Value {
-        let due = self.parked.due.to_iso_8601();
+    fn document(&self) -> waiting::Parked {
+        let due = self.parked.due.into();
         match &self.delivery {
             Ok(delivery) => {
-                let mut document = super::delivery_document(delivery);
-                document["due"] = json!(due);
-                if self.parked.lot.is_some() {
-                    document["isPaused"] = json!(true);
-                }
-                if self.parked.postponed > 0 {
-                    document["problem"] = json!(format!(
+                let problem = (self.parked.postponed > 0).then(|| {
+                    format!(
                         "it could not be sent back, {} times so far; wake tries again when it is due, \
                          and its log says why",
                         self.parked.postponed,
-                    ));
-                }
-                document
+                    )
+                });
+                waiting::Parked::Delivery(ParkedDelivery {
+                    delivery: WaitingDelivery { due: Some(due), ..(&**delivery).into() },
+                    is_paused: self.parked.lot.map(|_| true),
+                    problem,
+                })
             }
-            Err(problem) => json!({
-                "id": self.parked.id, TOPIC: self.topic, SUBSCRIPTION: self.subscription,
-                "due": due, "problem": problem,
+            Err(problem) => waiting::Parked::Unreadable(UnreadableDelivery {
+                id: self.parked.id,
+                topic: self.topic.clone(),
+                event_subscription: self.subscription.clone(),
+                due,
+                problem: problem.clone(),
             }),
         }
     }
@@ -191,20 +199,18 @@ async fn search(
     }
 }
 
-fn answer(
+fn answer<T: Serialize>(
     context: &Context,
     path: &str,
     page: &Page,
-    documents: Vec<Value>,
+    value: Vec<T>,
     next: Option<&ParkedCursor>,
 ) -> Reply {
-    let mut body = json!({ "value": documents });
-    if let Some(ParkedCursor { partition, sort }) = next {
+    let next_link = next.map(|ParkedCursor { partition, sort }| {
         let url = format!("{}{path}", context.settings.manage_url);
-        let place = format!("{partition}{PLACE_SEPARATOR}{sort}");
-        body["nextLink"] = json!(page.next_link(&url, &place));
-    }
-    Reply::ok(body)
+        page.next_link(&url, &format!("{partition}{PLACE_SEPARATOR}{sort}"))
+    });
+    Reply::ok(List { value, next_link })
 }
 
 fn place_of(text: &str) -> Option<ParkedCursor> {
@@ -214,56 +220,53 @@ fn place_of(text: &str) -> Option<ParkedCursor> {
     fits.then(|| ParkedCursor { partition: partition.to_owned(), sort: sort.to_owned() })
 }
 
-async fn handle(context: &Context, one: One, action: Action) -> Value {
+async fn handle(context: &Context, one: One, action: Action) -> HandledDelivery {
     let id = one.parked.id;
     if let (Action::Cancel, Err(problem)) = (action, &one.delivery) {
         let message = format!(
             "it can't be read ({problem}), so nothing says where its dead letter would go; release \
              it, and dispatch moves it to the poison queue"
         );
-        return json!({"id": id, "result": "Refused", "message": message});
+        return HandledDelivery { id, result: ParkedResult::Refused, message: Some(message) };
     }
     match carry_out(context, &one, action).await {
-        Ok(standing) => {
-            let (result, why) = result_of(action, standing);
+        Ok(status) => {
+            let (result, message) = result_of(action, status);
             tracing::info!(
                 delivery.id = %id,
                 subscription = %one.parked.group,
-                result,
+                %result,
                 "a parked delivery was sent to its retry queue",
             );
-            let mut told = json!({"id": id, "result": result});
-            if let Some(why) = why {
-                told["message"] = json!(why);
-            }
-            told
+            HandledDelivery { id, result, message }
         }
         Err(error) => {
             tracing::warn!(delivery.id = %id, error = %chain(&error), "{action:?} failed");
-            let message = format!("{} failed. Try again.", error.call);
-            json!({"id": id, "result": "Failed", "message": message})
+            let message = Some(format!("{} failed. Try again.", error.call));
+            HandledDelivery { id, result: ParkedResult::Failed, message }
         }
     }
 }
 
-/// What became of a delivery that stands so now, and why it is not what was asked for.
-fn result_of(action: Action, standing: DeliveryStatus) -> (&'static str, Option<String>) {
+/// What became of a delivery of that status now, and why it is not what was asked for.
+fn result_of(action: Action, status: DeliveryStatus) -> (ParkedResult, Option<String>) {
     use DeliveryStatus::{Delivered, Ended, Ending};
-    match (action, standing) {
-        (Action::Release, _) => ("Released", None),
+    use ParkedResult::{AlreadyDelivered, AlreadyEnded, Canceled, Released};
+    match (action, status) {
+        (Action::Release, _) => (Released, None),
         (Action::Cancel, Delivered) => {
             let why = "its events were delivered before";
-            ("AlreadyDelivered", Some(why.to_owned()))
+            (AlreadyDelivered, Some(why.to_owned()))
         }
         (Action::Cancel, Ended) => {
             let why = "it had ended before, as a dead letter or a drop";
-            ("AlreadyEnded", Some(why.to_owned()))
+            (AlreadyEnded, Some(why.to_owned()))
         }
         // One that was canceled before, by a request that failed midway, is canceled.
         (Action::Cancel, Ending { reason, .. }) if reason != EndReason::CanceledByOperator => {
-            ("AlreadyEnded", Some(format!("its end was decided before ({reason})")))
+            (AlreadyEnded, Some(format!("its end was decided before ({reason})")))
         }
-        (Action::Cancel, _) => ("Canceled", None),
+        (Action::Cancel, _) => (Canceled, None),
     }
 }
 
@@ -280,17 +283,17 @@ async fn carry_out(
         Action::Release => DeliveryStatus::Waiting { due: now },
         Action::Cancel => DeliveryStatus::Ending { reason: EndReason::CanceledByOperator, at: now },
     };
-    let (body, standing) = match &one.delivery {
+    let (body, status) = match &one.delivery {
         Ok(delivery) => {
-            let standing = stand(context, delivery, wanted).await?;
-            (delivery.due_at(now).encode(), standing)
+            let status = stand(context, delivery, wanted).await?;
+            (delivery.due_at(now).encode(), status)
         }
         Err(_) => (one.parked.body.clone(), wanted),
     };
     let outgoing = Outgoing { body, group: one.parked.group.clone(), delay_s: delay_s(context) };
     send_back(context, super::retry_queue(context, &one.parked)?, outgoing).await?;
     context.parking.remove(&one.parked).await?;
-    Ok(standing)
+    Ok(status)
 }
 
 /// Writes where a waiting delivery stands. One that has ended, or is about to, stays so. One without
@@ -299,21 +302,21 @@ async fn carry_out(
 async fn stand(
     context: &Context,
     delivery: &Delivery,
-    standing: DeliveryStatus,
+    status: DeliveryStatus,
 ) -> Result<DeliveryStatus, PortError> {
     for _ in 0..TRIES_MAX {
         let next = match context.states.load(delivery.id).await? {
-            Some(state) if matches!(state.standing, DeliveryStatus::Waiting { .. }) => {
-                DeliveryState { standing, ..state }
+            Some(state) if matches!(state.status, DeliveryStatus::Waiting { .. }) => {
+                DeliveryState { status, ..state }
             }
-            None if !matches!(standing, DeliveryStatus::Waiting { .. }) => {
-                super::first_state(delivery, standing)
+            None if !matches!(status, DeliveryStatus::Waiting { .. }) => {
+                super::first_state(delivery, status)
             }
-            Some(state) => return Ok(state.standing),
-            None => return Ok(standing),
+            Some(state) => return Ok(state.status),
+            None => return Ok(status),
         };
         if context.states.save(&next).await? == Saved::Written {
-            return Ok(standing);
+            return Ok(status);
         }
         context.back_off().await;
     }

@@ -1,6 +1,9 @@
 //! Pauses and resumes event subscriptions.
 
-use gridpost_api::subscription::pause;
+use gridpost_api::{
+    schema::Time,
+    subscription::{Pause, PauseStanding, pause},
+};
 use gridpost_core::{
     delivery::parking::Parked,
     error::chain,
@@ -11,7 +14,7 @@ use gridpost_core::{
     time::Timestamp,
 };
 use gridpost_ports::Saved;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Answer, subscriptions};
 use crate::{Context, Reply, TRIES_MAX};
@@ -81,24 +84,23 @@ async fn change(
 }
 
 /// How it stands: the pause with the time by which it holds everywhere, or its end.
-fn standing(context: &Context, subscription: &EventSubscription) -> Value {
+fn standing(context: &Context, subscription: &EventSubscription) -> PauseStanding {
     let now = context.clock.now();
     let kept_for = context.clock.pace().to_clock(context.settings.dispatch_keeps_configuration);
-    let heard_by = |at: Timestamp| (at + kept_for).to_iso_8601();
-    match subscription.pauses.current(now) {
-        Some(pause) => {
-            let mut document = pause::write(pause);
-            document["isPaused"] = json!(true);
-            document["holdsBy"] = json!(heard_by(pause.since));
-            document
-        }
-        None => {
-            let mut document = json!({"isPaused": false});
-            if let Some(at) = subscription.pauses.ended_at(now) {
-                document["resumedTime"] = json!(at.to_iso_8601());
-            }
-            document
-        }
+    match subscription.pauses.current(now).map(Pause::from) {
+        Some(Pause { since, until, by, time_to_live_runs }) => PauseStanding {
+            is_paused: true,
+            since: Some(since),
+            until: Some(until),
+            by,
+            time_to_live_runs: Some(time_to_live_runs),
+            holds_by: Some(Time(since.0 + kept_for)),
+            resumed_time: None,
+        },
+        None => PauseStanding {
+            resumed_time: subscription.pauses.ended_at(now).map(Into::into),
+            ..PauseStanding::default()
+        },
     }
 }
 

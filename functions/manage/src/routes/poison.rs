@@ -11,7 +11,12 @@ use std::{collections::BTreeSet, time::Duration};
 use futures::{StreamExt, stream};
 use gridpost_api::{
     document::quoted,
+    error::ErrorCode,
     requests::{PurgeInput, ResendInput},
+    waiting::{
+        Handled, HandledMessage, HandledResult, MovedBy, PoisonKind, PoisonList, PoisonMessage,
+        PoisonShown,
+    },
 };
 use gridpost_core::{
     delivery::queue::Queue,
@@ -20,7 +25,7 @@ use gridpost_core::{
     time::Timestamp,
 };
 use gridpost_ports::{Outgoing, PortError};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Answer, send_back};
 use crate::{
@@ -112,11 +117,10 @@ pub(super) async fn list(context: &Context, page: &Page) -> Answer {
     let mut look = Look::new(context);
     let listed = listed(&mut look, page.most()).await;
     let is_complete = look.end().await;
-    let listed = listed?;
-    Ok(Reply::ok(json!({"value": listed, "approximateCount": count, "isComplete": is_complete})))
+    Ok(Reply::ok(PoisonList { value: listed?, approximate_count: count, is_complete }))
 }
 
-async fn listed(look: &mut Look<'_>, most: usize) -> Result<Vec<Value>, PortError> {
+async fn listed(look: &mut Look<'_>, most: usize) -> Result<Vec<PoisonMessage>, PortError> {
     let mut listed = Vec::new();
     while listed.len() < most {
         let messages = look.next().await?;
@@ -135,11 +139,12 @@ pub(super) async fn show(context: &Context, id: &str) -> Answer {
     let found = find(&mut look, id).await;
     let (count, is_complete) = (look.seen.len(), look.end().await);
     let message = found?.ok_or_else(|| not_found(id, count, is_complete))?;
-    let mut shown = document(&message, &Content::of(&message.body), context.settings.retry_shards);
     let body: String = message.body.chars().take(BODY_CHARS_MAX).collect();
-    shown["isBodyCut"] = json!(body.len() < message.body.len());
-    shown["body"] = json!(body);
-    Ok(Reply::ok(shown))
+    Ok(Reply::ok(PoisonShown {
+        message: document(&message, &Content::of(&message.body), context.settings.retry_shards),
+        is_body_cut: body.len() < message.body.len(),
+        body,
+    }))
 }
 
 async fn find(look: &mut Look<'_>, id: &str) -> Result<Option<Poisoned>, PortError> {
@@ -155,7 +160,7 @@ async fn find(look: &mut Look<'_>, id: &str) -> Result<Option<Poisoned>, PortErr
 }
 
 fn not_found(id: &str, count: usize, is_complete: bool) -> Reply {
-    Reply::error(404, "ResourceNotFound", not_found_message(id, count, is_complete))
+    Reply::error(404, ErrorCode::ResourceNotFound, not_found_message(id, count, is_complete))
 }
 
 fn not_found_message(id: &str, count: usize, is_complete: bool) -> String {
@@ -173,40 +178,40 @@ fn not_found_message(id: &str, count: usize, is_complete: bool) -> String {
 }
 
 /// What a message is, where it came from and where it may go, without what it carries.
-fn document(message: &Poisoned, content: &Content, shards: usize) -> Value {
-    let (moved_by, from) = match message.origin() {
-        Origin::Sqs(queue) => (json!("SQS"), json!(queue)),
-        Origin::Gridpost(queue) => (json!("Gridpost"), json!(queue)),
-        Origin::Unknown => (Value::Null, Value::Null),
+fn document(message: &Poisoned, content: &Content, shards: usize) -> PoisonMessage {
+    let (moved_by, from_queue) = match message.origin() {
+        Origin::Sqs(queue) => (Some(MovedBy::Sqs), Some(queue)),
+        Origin::Gridpost(queue) => (Some(MovedBy::Gridpost), Some(queue)),
+        Origin::Unknown => (None, None),
     };
-    let mut document = json!({
-        "id": message.id,
-        "movedBy": moved_by,
-        "fromQueue": from,
-        "sentTime": message.sent_at.to_iso_8601(),
-        "receiveCount": message.receive_count,
-        "bodyBytes": message.body.len(),
-    });
+    let mut document = PoisonMessage {
+        id: message.id.clone(),
+        kind: PoisonKind::Delivery,
+        moved_by,
+        from_queue,
+        sent_time: message.sent_at.into(),
+        receive_count: message.receive_count,
+        body_bytes: message.body.len(),
+        dead_letter_reason: None,
+        publish: None,
+        problem: None,
+        delivery: content.delivery().map(Into::into),
+        resend_to: resend_queue(content, None, shards).ok().map(|queue| queue.to_string()),
+    };
     match content {
-        Content::Delivery(_) => document["kind"] = json!("Delivery"),
+        Content::Delivery(_) => {}
         Content::Ended(ended) => {
-            document["kind"] = json!("EndedDelivery");
-            document["deadLetterReason"] = json!(ended.reason);
+            document.kind = PoisonKind::EndedDelivery;
+            document.dead_letter_reason = Some(ended.reason.to_string());
         }
         Content::FanOut(piece) => {
-            document["kind"] = json!("FanOut");
-            document["publish"] = json!(piece.publish);
+            document.kind = PoisonKind::FanOut;
+            document.publish = Some(piece.publish);
         }
         Content::Unreadable(why) => {
-            document["kind"] = json!("Unreadable");
-            document["problem"] = json!(why);
+            document.kind = PoisonKind::Unreadable;
+            document.problem = Some(why.clone());
         }
-    }
-    if let Some(delivery) = content.delivery() {
-        document["delivery"] = super::delivery_document(delivery);
-    }
-    if let Ok(queue) = resend_queue(content, None, shards) {
-        document["resendTo"] = json!(queue.to_string());
     }
     document
 }
@@ -262,21 +267,21 @@ async fn handle(context: &Context, chosen: &Chosen, action: Action) -> Answer {
         tracing::warn!(error = %chain(&error), "a look through the poison queue ended early");
     }
     if let Chosen::These(ids) = chosen {
-        let done: BTreeSet<_> =
-            handled.iter().filter_map(|it| it["id"].as_str().map(str::to_owned)).collect();
-        handled.extend(ids.difference(&done).map(|id| {
-            json!({"id": id, "result": "NotFound",
-                "message": not_found_message(id, count, is_complete)})
+        let done: BTreeSet<_> = handled.iter().map(|one| one.id.clone()).collect();
+        handled.extend(ids.difference(&done).map(|id| HandledMessage {
+            message: Some(not_found_message(id, count, is_complete)),
+            is_removed: None,
+            ..handled_as(id, HandledResult::NotFound)
         }));
     }
-    Ok(Reply::ok(json!({"value": handled, "isComplete": is_complete})))
+    Ok(Reply::ok(Handled { value: handled, is_complete }))
 }
 
 async fn handle_all(
     look: &mut Look<'_>,
     chosen: &Chosen,
     action: Action,
-    handled: &mut Vec<Value>,
+    handled: &mut Vec<HandledMessage>,
 ) -> Result<(), PortError> {
     let (mut removed, told_max) = match chosen {
         Chosen::All => (0, TOLD_MAX),
@@ -292,25 +297,33 @@ async fn handle_all(
                 Action::Resend(to) => resend_one(look.context, message, to).await,
                 Action::Purge => purged::purge_one(look.context, message).await,
             };
-            let result = result.unwrap_or_else(|error| failed(&error));
-            if result["isRemoved"] == json!(true) {
+            let one = result.unwrap_or_else(|error| failed(&message.id, &error));
+            if one.is_removed == Some(true) {
                 look.forget(message);
                 removed += 1;
             }
-            let mut one = json!({"id": message.id});
-            result.as_object().into_iter().flatten().for_each(|(name, value)| {
-                one[name.as_str()] = value.clone();
-            });
             handled.push(one);
         }
     }
     Ok(())
 }
 
-fn failed(error: &PortError) -> Value {
+fn failed(id: &str, error: &PortError) -> HandledMessage {
     tracing::warn!(error = %error, "a poison message was not handled: {error}");
-    json!({"result": "Failed", "isRemoved": false,
-        "message": format!("{} failed. Try again.", error.call)})
+    let message = Some(format!("{} failed. Try again.", error.call));
+    HandledMessage { message, ..handled_as(id, HandledResult::Failed) }
+}
+
+/// Returns the result of a message that is not removed.
+fn handled_as(id: &str, result: HandledResult) -> HandledMessage {
+    HandledMessage {
+        id: id.to_owned(),
+        result,
+        message: None,
+        is_removed: Some(false),
+        to: None,
+        dropped_events: None,
+    }
 }
 
 /// Sent first and removed afterwards: a crash in between leaves a duplicate.
@@ -318,13 +331,14 @@ async fn resend_one(
     context: &Context,
     message: &Poisoned,
     to: Option<ResendTarget>,
-) -> Result<Value, PortError> {
+) -> Result<HandledMessage, PortError> {
     let content = Content::of(&message.body);
     let queue = match resend_queue(&content, to, context.settings.retry_shards) {
         Ok(queue) => queue,
         Err(refused) => {
-            return Ok(json!({"result": "Refused", "isRemoved": false,
-                "message": refused.to_string()}));
+            let message_text = Some(refused.to_string());
+            let refused = handled_as(&message.id, HandledResult::Refused);
+            return Ok(HandledMessage { message: message_text, ..refused });
         }
     };
     let group = match &content {
@@ -345,5 +359,9 @@ async fn resend_one(
     if let Err(error) = &removed {
         tracing::warn!(message.id = %message.id, error = %chain(error), "sent back, not removed");
     }
-    Ok(json!({"result": "Resent", "to": queue.to_string(), "isRemoved": removed.is_ok()}))
+    Ok(HandledMessage {
+        to: Some(queue.to_string()),
+        is_removed: Some(removed.is_ok()),
+        ..handled_as(&message.id, HandledResult::Resent)
+    })
 }

@@ -5,19 +5,21 @@ use std::time::Duration;
 
 use gridpost_api::{
     document::quoted,
+    error::ErrorCode,
+    redrive::Redrive,
     requests::{RedriveInput, RedriveTarget, ResumeInput},
 };
 use gridpost_core::{
     delivery::{
         parking,
         queue::Queue,
-        redrive::{Counts, Job, Phase, RedriveMessage, Status},
+        redrive::{Counts, Job, JobPhase, JobStatus, RedriveMessage},
     },
     subscription::SubscriptionKey,
     time::{Pace, Timestamp},
 };
 use gridpost_ports::{Outgoing, PortError, Saved};
-use serde_json::{Value, json};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::{Answer, dead_letters, send_back, subscriptions};
@@ -62,8 +64,8 @@ pub(super) async fn start(context: &Context, key: &SubscriptionKey, input: &Valu
         dry_run: false,
         created_at: now,
         updated_at: now,
-        status: Status::Running,
-        phase: Phase::Counting,
+        status: JobStatus::Running,
+        phase: JobPhase::Counting,
         next: None,
         counts: Counts::default(),
         unread: Vec::new(),
@@ -96,7 +98,7 @@ pub(super) async fn start(context: &Context, key: &SubscriptionKey, input: &Valu
     give_way(context, &job).await?;
     tick(context, &job).await?;
     tracing::info!(subscription = %key, redrive = %job.id, to = %job.to, "redrive begun");
-    Ok(Reply::created(document(&job)))
+    Ok(Reply::created(Redrive::from(&job)))
 }
 
 /// Returns the job that a request asks for. `base` is one that asks for nothing.
@@ -120,7 +122,7 @@ fn asked(input: &RedriveInput, base: Job, pace: Pace) -> Job {
 /// A job beside which no other one may run: two at once would each send what the other one has not sent
 /// yet.
 fn in_the_way(jobs: &[Job], but: Option<Uuid>) -> Option<&Job> {
-    jobs.iter().find(|job| job.status == Status::Running && !job.dry_run && Some(job.id) != but)
+    jobs.iter().find(|job| job.status == JobStatus::Running && !job.dry_run && Some(job.id) != but)
 }
 
 fn refusal(running: &Job) -> Reply {
@@ -160,7 +162,7 @@ pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) 
     let after = page.after.as_deref().and_then(place_of);
     let rest = jobs.iter().filter(|job| after.is_none_or(|after| (job.created_at, job.id) < after));
     let rest: Vec<_> = rest.take(page.most() + 1).map(|job| (token_of(job), job)).collect();
-    let found = rest.iter().map(|(token, job)| (token.as_str(), document(job))).collect();
+    let found = rest.iter().map(|(token, job)| (token.as_str(), Redrive::from(*job))).collect();
     let SubscriptionKey { topic, name } = key;
     let base = &context.settings.manage_url;
     let url = format!("{base}/topics/{topic}/eventSubscriptions/{name}/redrives");
@@ -178,18 +180,18 @@ fn place_of(token: &str) -> Option<(Timestamp, Uuid)> {
 }
 
 pub(super) async fn get(context: &Context, key: &SubscriptionKey, id: &str) -> Answer {
-    Ok(Reply::ok(document(&existing(context, key, id).await?)))
+    Ok(Reply::ok(Redrive::from(&existing(context, key, id).await?)))
 }
 
 /// Stops a job. What it is sending at this moment is sent.
 pub(super) async fn cancel(context: &Context, key: &SubscriptionKey, id: &str) -> Answer {
     let canceled = change(context, key, id, |job| {
-        if job.status == Status::Running {
-            job.status = Status::Canceled;
+        if job.status == JobStatus::Running {
+            job.status = JobStatus::Canceled;
         }
         Ok(())
     });
-    Ok(Reply::ok(document(&canceled.await?)))
+    Ok(Reply::ok(Redrive::from(&canceled.await?)))
 }
 
 /// Has a job go on where it is, at another pace if that is asked for. All else of it stays: what it has
@@ -203,21 +205,21 @@ pub(super) async fn resume(
     let ResumeInput { events_per_second: pace } = ResumeInput::read(input)?;
     let jobs = context.redrives.jobs(key).await?;
     let resumed = change(context, key, id, |job| {
-        if job.status == Status::Completed {
+        if job.status == JobStatus::Completed {
             let message = format!("The redrive {} has come to its end. Begin another one.", job.id);
             return Err(Reply::conflict("status", message));
         }
         if let Some(running) = in_the_way(&jobs, Some(job.id)).filter(|_| !job.dry_run) {
             return Err(refusal(running));
         }
-        (job.status, job.problem) = (Status::Running, None);
+        (job.status, job.problem) = (JobStatus::Running, None);
         job.events_per_second = pace.unwrap_or(job.events_per_second);
         Ok(())
     });
     let job = resumed.await?;
     give_way(context, &job).await?;
     tick(context, &job).await?;
-    Ok(Reply::ok(document(&job)))
+    Ok(Reply::ok(Redrive::from(&job)))
 }
 
 /// Changes a job, whoever else writes it meanwhile.
@@ -240,7 +242,11 @@ async fn change(
         }
         context.back_off().await;
     }
-    Err(Reply::error(409, "Conflict", "The redrive kept being written by others. Try again."))
+    Err(Reply::error(
+        409,
+        ErrorCode::Conflict,
+        "The redrive kept being written by others. Try again.",
+    ))
 }
 
 async fn existing(context: &Context, key: &SubscriptionKey, id: &str) -> Result<Job, Reply> {
@@ -254,44 +260,5 @@ async fn existing(context: &Context, key: &SubscriptionKey, id: &str) -> Result<
     }
     subscriptions::existing(context, key).await?;
     let message = format!("'{key}' has no redrive {parsed}.");
-    Err(Reply::error(404, "ResourceNotFound", message))
-}
-
-fn document(job: &Job) -> Value {
-    let Counts { sent, redriven_too_often, sent_before, other_schema, unreadable } = job.counts;
-    let mut document = json!({
-        "id": job.id,
-        "topic": job.subscription.topic,
-        "eventSubscription": job.subscription.name,
-        "target": {"topic": job.to.topic, "eventSubscription": job.to.name},
-        "status": format!("{:?}", job.status),
-        "phase": format!("{:?}", job.phase),
-        "dryRun": job.dry_run,
-        "sendAgain": job.send_again,
-        "eventsPerSecond": job.events_per_second,
-        "maxRedrives": job.max_redrives,
-        "createdTime": job.created_at.to_iso_8601(),
-        "updatedTime": job.updated_at.to_iso_8601(),
-        // While it counts, these are what it will send.
-        "counted": if job.phase == Phase::Counting { sent } else { job.total.unwrap_or(sent) },
-        "redriven": if job.phase == Phase::Sending { sent } else { 0 },
-        "leftOut": {
-            "redrivenTooOften": redriven_too_often,
-            "sentBefore": sent_before,
-            "otherSchema": other_schema,
-            "unreadable": unreadable,
-        },
-    });
-    let mut set = |name: &str, value: Option<String>| {
-        if let Some(value) = value {
-            document[name] = json!(value);
-        }
-    };
-    set("from", job.wanted.from.map(|at| at.to_iso_8601()));
-    set("to", job.wanted.to.map(|at| at.to_iso_8601()));
-    set("reason", job.wanted.reason.clone());
-    set("eventType", job.wanted.event_type.clone());
-    set("eventId", job.wanted.event_id.clone());
-    set("problem", job.problem.clone());
-    document
+    Err(Reply::error(404, ErrorCode::ResourceNotFound, message))
 }

@@ -7,6 +7,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use gridpost_api::delivery::{ResendResult, Resent};
 use gridpost_core::{
     delivery::{
         Delivery,
@@ -19,7 +20,6 @@ use gridpost_core::{
     time::Timestamp,
 };
 use gridpost_ports::{Outgoing, PortError, Saved};
-use serde_json::json;
 use uuid::Uuid;
 
 use super::{Answer, deliveries, pauses, subscriptions};
@@ -34,14 +34,14 @@ pub(super) async fn resend(context: &Context, key: &SubscriptionKey, id: Uuid) -
     pauses::refuse_paused(context, &subscription)?;
     for _ in 0..TRIES_MAX {
         let state = deliveries::existing(context, &subscription, id).await?;
-        let DeliveryStatus::Waiting { due } = state.standing else {
+        let DeliveryStatus::Waiting { due } = state.status else {
             return Err(Reply::not_waiting(id));
         };
         let now = context.clock.now();
         // Asked for once more, it is still held until it was due at first.
         let was_due = state.resend.map_or(due, |resend| resend.was_due);
         let next = DeliveryState {
-            standing: DeliveryStatus::Waiting { due: now },
+            status: DeliveryStatus::Waiting { due: now },
             resend: Some(Resend { at: now, was_due }),
             ..state
         };
@@ -53,16 +53,16 @@ pub(super) async fn resend(context: &Context, key: &SubscriptionKey, id: Uuid) -
         let health = context.healths.load(key, subscription.endpoint_uid()).await?;
         // What waits for its endpoint comes back spread over some time.
         let until = health.until().map_or(was_due, |until| was_due.max(until + SPREAD_MAX));
-        return Ok(Reply::ok(match reach(context, &next, was_due, &health).await? {
-            true => json!({"id": id, "result": "Sent"}),
-            false => json!({
-                "id": id,
-                "result": "Requested",
-                "expectedBy": (until.max(now) + LATE).to_iso_8601(),
-                "message": "Its queue can't give it out before: it is attempted then, even if the \
-                            endpoint is on probation or delayed.",
-            }),
-        }));
+        let mut resent =
+            Resent { id, result: ResendResult::Sent, expected_by: None, message: None };
+        if !reach(context, &next, was_due, &health).await? {
+            let message = "Its queue can't give it out before: it is attempted then, even if the \
+                           endpoint is on probation or delayed.";
+            resent.result = ResendResult::Requested;
+            resent.expected_by = Some((until.max(now) + LATE).into());
+            resent.message = Some(message.to_owned());
+        }
+        return Ok(Reply::ok(resent));
     }
     Err(Reply::too_many_changes())
 }

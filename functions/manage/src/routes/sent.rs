@@ -8,6 +8,7 @@ use axum::{
 };
 use gridpost_api::{
     document::{Problem, parse, parse_around},
+    error::ErrorCode,
     subscription as subscription_resource, topic as topic_resource,
 };
 use gridpost_core::{publish::BODY_BYTES_MAX, subscription::SubscriptionKey};
@@ -135,7 +136,7 @@ impl<S: Sync> FromRequest<S> for Sent {
     /// API Gateway takes no body over 10 MB, and `dev` none either: nothing more is limited here.
     async fn from_request(request: Request, _: &S) -> Result<Self, Reply> {
         let (parts, body) = request.into_parts();
-        let broken = |_| Reply::error(400, "InvalidJson", "The body broke off.");
+        let broken = |_| Reply::error(400, ErrorCode::InvalidJson, "The body broke off.");
         let body = to_bytes(body, usize::MAX).await.map_err(broken)?;
         let query = parts.uri.query().unwrap_or_default().to_owned();
         Ok(Self { headers: parts.headers, query, body })
@@ -195,7 +196,7 @@ impl Sent {
             let message = format!(
                 "The document is {bytes} bytes, over the limit of {bytes_max} bytes ({kib} KiB)."
             );
-            return Err(Reply::error(413, "RequestEntityTooLarge", message));
+            return Err(Reply::error(413, ErrorCode::RequestEntityTooLarge, message));
         }
         if self.is_empty() {
             return Ok(());

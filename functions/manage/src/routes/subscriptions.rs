@@ -2,7 +2,10 @@
 
 use std::{fmt::Display, time::Duration};
 
-use gridpost_api::subscription::{self, Consent, Identity, Settings, signing};
+use gridpost_api::{
+    error::ErrorCode,
+    subscription::{self, Consent, Identity, Settings, SigningSecrets, signing},
+};
 use gridpost_core::{
     delivery::resource_check::{self, Obstacle},
     name,
@@ -74,7 +77,7 @@ pub(super) async fn delivery_attributes(context: &Context, key: &SubscriptionKey
 pub(super) async fn signing_secrets(context: &Context, key: &SubscriptionKey) -> Answer {
     let (_, subscription) = existing(context, key).await?;
     let signing = subscription.signing.ok_or_else(|| not_signed(key))?;
-    Ok(Reply::ok(signing::write_secrets(&signing)))
+    Ok(Reply::ok(SigningSecrets::from(&signing)))
 }
 
 /// Makes a new signing secret; the one until now stays valid for the overlap asked for.
@@ -112,7 +115,7 @@ pub(super) async fn rotate_secret(
 async fn rotated(context: &Context, key: &SubscriptionKey, signing: &Signing) -> Reply {
     log(key, "given a new signing secret");
     context.until_seen().await;
-    Reply::ok(signing::write_secrets(signing))
+    Reply::ok(SigningSecrets::from(signing))
 }
 
 fn not_signed(key: &SubscriptionKey) -> Reply {
@@ -356,7 +359,7 @@ async fn check_resource(
     match obstacle {
         None => {}
         Some(Obstacle::Lasting(why)) => {
-            return Err(Reply::error(400, "Endpoint validation", not_validated(arn, why)));
+            return Err(Reply::error(400, ErrorCode::EndpointValidation, not_validated(arn, why)));
         }
         Some(Obstacle::Passing(why)) => {
             return Err(Reply::unavailable(not_validated(arn, why + ". Try again")));
@@ -406,7 +409,7 @@ async fn ask_for_consent(
         }
         Err(refused) => {
             let base = subscription::base_url(handshake.url.expose());
-            Err(Reply::error(400, "Endpoint validation", not_validated(base, refused)))
+            Err(Reply::error(400, ErrorCode::EndpointValidation, not_validated(base, refused)))
         }
     }
 }
@@ -444,7 +447,11 @@ pub(super) async fn existing(
 }
 
 /// As it is now: a validation that nobody has completed in time has failed.
-fn document(context: &Context, topic: &Topic, subscription: &EventSubscription) -> Value {
+fn document(
+    context: &Context,
+    topic: &Topic,
+    subscription: &EventSubscription,
+) -> subscription::EventSubscription {
     let provisioning_state = subscription.state(context.clock.now());
     let pauses = subscription.pauses.as_of(context.clock.now());
     let now = EventSubscription { provisioning_state, pauses, ..subscription.clone() };

@@ -128,7 +128,7 @@ pub(super) async fn delete(context: &Context, name: &str, precondition: &Precond
 
 pub(super) async fn list_keys(context: &Context, topic: &str) -> Answer {
     existing(context, topic).await?;
-    Ok(Reply::ok(topic::write_keys(&stored_keys(context, topic).await?)))
+    Ok(Reply::ok(topic::Keys::from(stored_keys(context, topic).await?)))
 }
 
 /// Replaces one access key; the other stays valid, so that publishers can be moved over.
@@ -147,7 +147,7 @@ pub(super) async fn regenerate_key(context: &Context, name: &str, document: &Val
         let name = &topic.name;
         tracing::info!(topic.name = %name, "key {} of topic {name} regenerated", index + 1);
         context.until_seen().await;
-        return Ok(Reply::ok(topic::write_keys(&keys)));
+        return Ok(Reply::ok(topic::Keys::from(keys)));
     }
     Err(Reply::too_many_changes())
 }
@@ -170,7 +170,7 @@ fn new_keys(dice: &dyn Dice) -> AccessKeys {
     AccessKeys([new_key(dice), new_key(dice)])
 }
 
-fn document(context: &Context, topic: &Topic) -> Value {
+fn document(context: &Context, topic: &Topic) -> topic::Topic {
     topic::write(topic, &context.settings.publish_url)
 }
 

@@ -3,9 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use gridpost_api::{
+    error::ErrorCode,
     requests::ExplainInput,
     subscription::sample::{self, Of},
-    trial::{Trial, trial},
+    trial::{TestEventSent, Trial, trial},
 };
 use gridpost_core::{
     delivery::{probe, request},
@@ -15,7 +16,7 @@ use gridpost_core::{
     subscription::{Endpoint, ProvisioningState, SubscriptionKey},
 };
 use gridpost_ports::Attempted;
-use serde_json::{Value, json, value::RawValue};
+use serde_json::{Value, value::RawValue};
 use tokio::time::Instant;
 
 use super::{Answer, subscriptions, topics};
@@ -49,7 +50,11 @@ pub(super) async fn send(
     let (began_at, id) = (context.clock.now(), context.dice.id());
     let tried = trial(&topic, &subscription, event, began_at, id).map_err(unpublishable)?;
     let Some(Trial { delivery, verdict }) = tried else {
-        return Err(Reply::error(400, "InvalidRequest", "A test is of exactly one event."));
+        return Err(Reply::error(
+            400,
+            ErrorCode::InvalidRequest,
+            "A test is of exactly one event.",
+        ));
     };
     let (origin, now) = (&context.settings.validation_origin, context.clock.machine());
     let request = request::build(&subscription, url, &[&delivery], 0, origin, now);
@@ -63,22 +68,16 @@ pub(super) async fn send(
     let by = subscription.authentication.as_deref();
     let (steps, advice) = probe::explain(is_tls, by, &met, probed.failure.as_ref(), took);
     tracing::info!(subscription = %subscription.key, outcome = %met.outcome, status = met.status, "test event sent");
-    let mut document = verdict;
-    document["delivery"] = json!(delivery.id);
-    document["outcome"] = json!(met.outcome);
-    document["durationInMs"] = json!(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
-    document["steps"] = json!(steps);
-    let others = [
-        ("httpStatusCode", json!(met.status)),
-        ("response", json!(response_text)),
-        ("advice", json!(advice)),
-    ];
-    for (name, value) in others {
-        if !value.is_null() {
-            document[name] = value;
-        }
-    }
-    Ok(Reply::ok(document))
+    Ok(Reply::ok(TestEventSent {
+        delivery: delivery.id,
+        verdict,
+        outcome: met.outcome.to_string(),
+        http_status_code: met.status,
+        duration_in_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        steps: steps.into_iter().map(Into::into).collect(),
+        response: response_text,
+        advice: advice.map(str::to_owned),
+    }))
 }
 
 /// The one event of a request's document, as it came.
@@ -86,7 +85,7 @@ fn given<'r>(document: &Value, event: Option<&'r RawValue>) -> Result<&'r str, R
     ExplainInput::check(document)?;
     event
         .map(RawValue::get)
-        .ok_or_else(|| Reply::error(400, "InvalidRequest", "There is no event."))
+        .ok_or_else(|| Reply::error(400, ErrorCode::InvalidRequest, "There is no event."))
 }
 
 /// What a publish would answer.

@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
+use gridpost_api::subscription::Validated;
 use gridpost_core::{
     delivery::handshake::allowed_rate,
     subscription::{EventSubscription, ProvisioningState, SubscriptionKey, Validation},
 };
 use gridpost_ports::Saved;
-use serde_json::json;
 use tokio::time::sleep;
 use url::form_urlencoded;
 
@@ -70,7 +70,10 @@ pub(super) async fn complete(context: &Context, key: &SubscriptionKey, sent: &Se
         }
         context.until_seen().await;
         let message = "The endpoint is validated: events flow from now on.";
-        return Ok(Reply::ok(json!({"provisioningState": "Succeeded", "message": message})));
+        return Ok(Reply::ok(Validated {
+            provisioning_state: ProvisioningState::Succeeded,
+            message: message.to_owned(),
+        }));
     }
     Err(Reply::too_many_changes())
 }

@@ -1,6 +1,6 @@
 //! Dead letters: listed, counted, shown, purged.
 
-use gridpost_core::delivery::redrive::{Phase, Status};
+use gridpost_core::delivery::redrive::{JobPhase, JobStatus};
 use gridpost_testkit::faults::Fault;
 use serde_json::{Value, json};
 
@@ -231,7 +231,7 @@ async fn redriven(world: &World) {
     assert_eq!(world.send(&redrive, json!({"to": to})).await.status, 201);
     world.letters.tables.with_redrives(|jobs| {
         for job in jobs.values_mut() {
-            (job.status, job.phase) = (Status::Completed, Phase::Sending);
+            (job.status, job.phase) = (JobStatus::Completed, JobPhase::Sending);
         }
     });
 }

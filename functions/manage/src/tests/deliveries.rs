@@ -25,7 +25,7 @@ use super::{NOW, World, body, code, key, poison};
 const LIST: &str = "GET /topics/demo/eventSubscriptions/s-1/deliveries";
 
 /// A delivery of `s-1`, published so many seconds ago.
-fn state(world: &World, id: u128, seconds_ago: i64, standing: DeliveryStatus) -> DeliveryState {
+fn state(world: &World, id: u128, seconds_ago: i64, status: DeliveryStatus) -> DeliveryState {
     DeliveryState {
         id: Uuid::from_u128(id),
         subscription: key("demo", "s-1"),
@@ -34,7 +34,7 @@ fn state(world: &World, id: u128, seconds_ago: i64, standing: DeliveryStatus) ->
         events: 3,
         done: Default::default(),
         attempts: Attempts::default(),
-        standing,
+        status,
         past: Vec::new(),
         receipt: None,
         copies_until: None,
@@ -101,7 +101,7 @@ async fn waiting_deliveries_say_what_is_known_of_them() {
             "lastDeliveryAttemptTime": "2026-11-21T08:00:00.000Z",
             "lastDeliveryOutcome": "ServerError",
             "lastHttpStatusCode": 500,
-            "standing": "Waiting",
+            "status": "Waiting",
             "due": "2026-11-21T08:00:30.000Z",
         },
         {
@@ -111,7 +111,7 @@ async fn waiting_deliveries_say_what_is_known_of_them() {
             "events": 3,
             "deliveryAttempts": 0,
             "lastDeliveryOutcome": "Probation",
-            "standing": "Ending",
+            "status": "Ending",
             "reason": "UndeliverableDueToProbationCausedByClientError",
             "endedAt": "2026-11-21T08:00:00.000Z",
         },
@@ -127,12 +127,12 @@ async fn what_waits_is_counted_by_the_hour_of_its_publish() {
     let world = World::with_subscription().await;
     let none = json!({"deliveries": 0, "events": 0, "byPublishHour": {}});
     assert_eq!(list(&world, COUNT).await, none);
-    let standing = DeliveryStatus::Waiting { due: NOW };
-    let mut of_another = state(&world, 9, 4, standing);
+    let status = DeliveryStatus::Waiting { due: NOW };
+    let mut of_another = state(&world, 9, 4, status);
     of_another.subscription_uid = Uuid::from_u128(4_711);
     let ended = state(&world, 8, 4, DeliveryStatus::Ended);
     // It is eight o'clock sharp: 0 s ago is in this hour, 5 s ago in the one before.
-    let waiting = [(1, 5), (2, 9), (3, 0)].map(|(id, ago)| state(&world, id, ago, standing));
+    let waiting = [(1, 5), (2, 9), (3, 0)].map(|(id, ago)| state(&world, id, ago, status));
     store(&world, waiting.into_iter().chain([of_another, ended]));
     let want = json!({
         "deliveries": 3, "events": 9,
@@ -150,8 +150,8 @@ async fn what_waits_is_counted_by_the_hour_of_its_publish() {
 #[tokio::test(start_paused = true)]
 async fn a_count_of_very_many_goes_on_behind_its_next_link() {
     let world = World::with_subscription().await;
-    let standing = DeliveryStatus::Waiting { due: NOW };
-    store(&world, (0..10_001).map(|id| state(&world, id, 5, standing)));
+    let status = DeliveryStatus::Waiting { due: NOW };
+    store(&world, (0..10_001).map(|id| state(&world, id, 5, status)));
     let first = list(&world, "GET /topics/demo/eventSubscriptions/s-1/deliveries:count").await;
     assert_eq!(first["deliveries"], 10_000);
     let (_, path) =
@@ -165,8 +165,8 @@ async fn every_waiting_delivery_is_on_one_page() {
     let world = World::with_subscription().await;
     // Seven publishes at the same moment, twenty times: only the ids tell them apart.
     let states = (0..140).map(|index| {
-        let standing = DeliveryStatus::Waiting { due: NOW };
-        state(&world, 1_000 - index, i64::try_from(index / 7).expect("small"), standing)
+        let status = DeliveryStatus::Waiting { due: NOW };
+        state(&world, 1_000 - index, i64::try_from(index / 7).expect("small"), status)
     });
     let states: Vec<_> = states.collect();
     store(&world, states.clone());
@@ -264,7 +264,7 @@ async fn a_delivery_is_shown_with_every_attempt_and_what_comes_next() {
 
     // A success is its last attempt, and none of those that are counted.
     let mut delivered = waiting(&world, 8);
-    delivered.standing = DeliveryStatus::Delivered;
+    delivered.status = DeliveryStatus::Delivered;
     let good = Answer::of_status(200, None);
     delivered.past.push(AttemptRecord::of(good, (NOW, NOW), None));
     world.put_state(delivered);
@@ -324,7 +324,7 @@ async fn a_resend_reaches_a_delivery_where_it_can_be_reached() {
         assert_eq!((reply.status, &body(&reply)["result"]), (200, &json!("Sent")));
         super::openapi::assert_valid("Resent", body(&reply));
         let state = world.state(7).expect("a state");
-        assert_eq!(state.standing, DeliveryStatus::Waiting { due: NOW });
+        assert_eq!(state.status, DeliveryStatus::Waiting { due: NOW });
         assert_eq!(state.resend.map(|resend| resend.at), Some(NOW));
         let want: &[&str] = match is_parked {
             true => &["write the state", "send to retry-2", "remove what was parked"],
@@ -360,7 +360,7 @@ async fn a_resend_that_reaches_nothing_says_when_it_comes() {
     super::openapi::assert_valid("DeliveryShown", &shown);
     // What has ended is not attempted again.
     let mut ended = waiting(&world, 8);
-    ended.standing = DeliveryStatus::Ended;
+    ended.status = DeliveryStatus::Ended;
     world.put_state(ended);
     let reply = world.call(&resend(8)).await;
     assert_eq!((reply.status, code(&reply)), (409, "Conflict"));

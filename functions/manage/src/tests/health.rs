@@ -62,7 +62,7 @@ async fn a_health_says_why_and_until_when() {
         events: 1,
         done: Default::default(),
         attempts: Attempts::default(),
-        standing: DeliveryStatus::Waiting { due: NOW },
+        status: DeliveryStatus::Waiting { due: NOW },
         past: Vec::new(),
         receipt: None,
         copies_until: None,
@@ -159,6 +159,6 @@ async fn the_healths_of_a_topic_come_in_pages() {
     let one = body(&world.call(SHOW).await).clone();
     let all = body(&world.call("GET /topics/demo/healths").await).clone();
     assert_eq!(all, json!({"value": [{"name": "s-1", "health": one}]}));
-    super::openapi::assert_valid("HealthList", &all);
+    super::openapi::assert_valid("NamedHealthList", &all);
     assert_eq!(world.call("GET /topics/other/healths").await.status, 404);
 }

@@ -6,10 +6,14 @@ use std::{
     env, fs,
 };
 
+use gridpost_api::error::Error;
 use jsonschema::Validator;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use utoipa::openapi::PathItem;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{PathItem, RefOr},
+};
 
 use super::{S1, S1_GET, World, body, code, webhook};
 use crate::{Reply, routes};
@@ -89,13 +93,13 @@ enum Item {
     Other(Value),
 }
 
-/// The document with the manage API's routes as the code has them. All else in it, the schemas of
-/// documents and the publish API, is written by hand there.
+/// The document with the manage API's routes and documents as the code has them. All else in it, the
+/// publish API and the schemas of its documents, is written by hand there.
 fn generated() -> String {
     let mut rest = document();
     let mut take = |name: &str| rest[name].take();
     let mut paths: BTreeMap<String, Item> = BTreeMap::new();
-    for (path, item) in routes::paths().paths.clone() {
+    for (path, item) in routes::document().paths.paths.clone() {
         paths.insert(path, Item::Own(Box::new(of_manage(item))));
     }
     let Value::Object(others) = take("paths") else { panic!("paths") };
@@ -104,6 +108,9 @@ fn generated() -> String {
         let before = paths.insert(path.clone(), Item::Other(item));
         assert!(before.is_none(), "{path} is of both APIs");
     }
+    let mut components = take("components");
+    let written = json!([paths, components["responses"]]);
+    components["schemas"] = schemas(&written, components["schemas"].take());
     let mut info = take("info");
     info["version"] = json!(env!("CARGO_PKG_VERSION"));
     let document = Generated {
@@ -113,10 +120,92 @@ fn generated() -> String {
         security: take("security"),
         tags: take("tags"),
         paths,
-        components: take("components"),
+        components,
     };
     let parameters = document.components["parameters"].as_object().expect("parameters").clone();
     compact(&serde_json::to_string_pretty(&document).expect("JSON"), &parameters)
+}
+
+/// The schemas that are in reach of that part of the document: those of the types, and the others as they
+/// are written by hand.
+fn schemas(written: &Value, by_hand: Value) -> Value {
+    let mut all: BTreeMap<String, Value> = serde_json::from_value(by_hand).expect("schemas");
+    let collected = &routes::document().components.as_ref().expect("components").schemas;
+    let mut of_types = vec![(Error::name().into_owned(), Error::schema())];
+    Error::schemas(&mut of_types);
+    of_types.extend(collected.clone());
+    // One that only refers to itself stands for one that is written by hand.
+    of_types.retain(|(_, schema)| matches!(schema, RefOr::T(_)));
+    all.extend(of_types.iter().map(|(name, schema)| (name.clone(), json!(schema))));
+    let asked: Vec<_> = written[0].as_object().expect("paths").values().flat_map(bodies).collect();
+    let asked = in_reach(&json!(asked), &all);
+    for name in of_types.into_iter().map(|(name, _)| name).filter(|name| !asked.contains(name)) {
+        leave_out_null(all.get_mut(&name).expect("its schema"));
+    }
+    all.values_mut().for_each(join_lines);
+    let used = in_reach(written, &all);
+    all.retain(|name, _| used.contains(name));
+    json!(all)
+}
+
+/// What the operations of a path take.
+fn bodies(path: &Value) -> impl Iterator<Item = &Value> {
+    METHODS.into_iter().filter_map(|method| path[method].get("requestBody"))
+}
+
+/// The names of the schemas that a part of the document refers to.
+fn in_reach(part: &Value, schemas: &BTreeMap<String, Value>) -> BTreeSet<String> {
+    let (mut found, mut open) = (BTreeSet::new(), vec![part]);
+    while let Some(part) = open.pop() {
+        let mut names = Vec::new();
+        references(part, &mut names);
+        for name in names.iter().filter_map(|one| one.strip_prefix("#/components/schemas/")) {
+            if found.insert(name.to_owned()) {
+                open.extend(schemas.get(name));
+            }
+        }
+    }
+    found
+}
+
+/// Has optional members without null: utoipa gives it to each, and answers leave out what is not there.
+fn leave_out_null(schema: &mut Value) {
+    let required = schema.get("required").cloned().unwrap_or_default();
+    let required =
+        |name: &String| required.as_array().is_some_and(|all| all.contains(&json!(name)));
+    let members = schema.get_mut("properties").and_then(Value::as_object_mut);
+    for (_, member) in members.into_iter().flatten().filter(|(name, _)| !required(name)) {
+        if let Some([one, _]) = member.get("type").and_then(Value::as_array).map(Vec::as_slice) {
+            member["type"] = one.clone();
+        }
+        if let Some([one, _]) = member.get("oneOf").and_then(Value::as_array).map(Vec::as_slice) {
+            *member = one.clone();
+        }
+    }
+    let parts = schema.get_mut("allOf").and_then(Value::as_array_mut);
+    parts.into_iter().flatten().for_each(leave_out_null);
+}
+
+/// Has descriptions in one line: doc comments are broken into several.
+fn join_lines(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => members.values_mut().for_each(join_lines),
+        Value::Array(elements) => elements.iter_mut().for_each(join_lines),
+        Value::String(text) => *text = text.replace('\n', " "),
+        _ => {}
+    }
+}
+
+/// The targets of all references in a part of the document.
+fn references<'d>(value: &'d Value, found: &mut Vec<&'d str>) {
+    match value {
+        Value::Object(members) => {
+            found.extend(members.get("$ref").and_then(Value::as_str));
+            members.values().for_each(|member| references(member, found));
+        }
+        Value::Array(elements) => elements.iter().for_each(|one| references(one, found)),
+        _ => {}
+    }
 }
 
 /// Puts what fits on a line on one, and refers to parameters that components has.
@@ -226,16 +315,6 @@ async fn its_routes_are_those_of_the_handler() {
 
 #[test]
 fn every_reference_leads_somewhere() {
-    fn references<'d>(value: &'d Value, found: &mut Vec<&'d str>) {
-        match value {
-            Value::Object(members) => {
-                found.extend(members.get("$ref").and_then(Value::as_str));
-                members.values().for_each(|member| references(member, found));
-            }
-            Value::Array(elements) => elements.iter().for_each(|one| references(one, found)),
-            _ => {}
-        }
-    }
     let document = document();
     let mut found = Vec::new();
     references(&document, &mut found);
@@ -375,8 +454,8 @@ async fn what_waits_has_the_form_that_it_says() {
         ("POST /poison:purge", Some(("PurgeInput", &all)), "Handled"),
         ("GET /parked", None, "ParkedList"),
         ("GET /parked?$top=1", None, "ParkedList"),
-        ("POST /parked:release", Some(("ParkedInput", &topic)), "ParkedHandled"),
-        ("POST /parked:cancel", Some(("ParkedInput", &all)), "ParkedHandled"),
+        ("POST /parked:release", Some(("ParkedInput", &topic)), "HandledDeliveryList"),
+        ("POST /parked:cancel", Some(("ParkedInput", &all)), "HandledDeliveryList"),
     ];
     for (line, sent, answered) in table {
         if let Some((name, document)) = sent {
@@ -480,9 +559,7 @@ async fn errors_have_the_form_that_it_says() {
     world.fails_after(Some(0));
     note(world.call("GET /topics/demo").await);
     note(Reply::validation_over());
-    let named = document()["components"]["schemas"]["Error"]["properties"]["error"]["properties"]
-        ["code"]["enum"]
-        .clone();
+    let named = document()["components"]["schemas"]["ErrorCode"]["enum"].clone();
     let named: BTreeSet<String> = serde_json::from_value(named).expect("names");
     assert_eq!(seen, named, "codes that the document lists, and codes that are answered");
 }

@@ -109,7 +109,7 @@ async fn a_released_delivery_is_due_at_once() {
     assert!(released.iter().all(|one| one["result"] == "Released"), "{released:?}");
     assert_eq!(world.parked(), 5);
     let stored = world.state(1).expect("a state");
-    assert_eq!((stored.standing, stored.revision), (DeliveryStatus::Waiting { due: NOW }, 4));
+    assert_eq!((stored.status, stored.revision), (DeliveryStatus::Waiting { due: NOW }, 4));
     assert_eq!(stored.attempts.made, 1);
     // One that was never attempted has no state, and its message says when it is due.
     assert_eq!(world.state(2), None);
@@ -153,13 +153,13 @@ async fn a_canceled_delivery_is_to_end() {
     let world = filled().await;
     let waiting = DeliveryStatus::Waiting { due: NOW + LONG };
     let ending = DeliveryStatus::Ending { reason: EndReason::TimeToLiveExceeded, at: NOW };
-    for (id, standing) in [(1, waiting), (3, DeliveryStatus::Delivered), (4, ending)] {
-        world.put_state(state(id, standing, 3));
+    for (id, status) in [(1, waiting), (3, DeliveryStatus::Delivered), (4, ending)] {
+        world.put_state(state(id, status, 3));
     }
     let choice = json!({"topic": "demo", "eventSubscription": "s-1"});
     let canceled = all(&world, "POST /parked:cancel?$top=3", Some(&choice)).await;
     assert_eq!(canceled.len(), 4);
-    super::openapi::assert_valid("ParkedHandled", &json!({"value": canceled}));
+    super::openapi::assert_valid("HandledDeliveryList", &json!({"value": canceled}));
     let told = |id: u128| {
         let one = canceled.iter().find(|one| one["id"] == json!(Uuid::from_u128(id)));
         let one = one.expect("there");
@@ -174,9 +174,9 @@ async fn a_canceled_delivery_is_to_end() {
     let canceled = DeliveryStatus::Ending { reason: EndReason::CanceledByOperator, at: NOW };
     let want =
         [(1, canceled, 4), (2, canceled, 1), (3, DeliveryStatus::Delivered, 3), (4, ending, 3)];
-    for (id, standing, revision) in want {
+    for (id, status, revision) in want {
         let stored = world.state(id).expect("a state");
-        assert_eq!((stored.standing, stored.revision), (standing, revision), "{id}");
+        assert_eq!((stored.status, stored.revision), (status, revision), "{id}");
     }
     assert_eq!(world.sent().len(), 4);
 }

@@ -58,7 +58,7 @@ fn ended(id: u128) -> String {
     json!(ended).to_string()
 }
 
-pub(super) fn state(id: u128, standing: DeliveryStatus, revision: u64) -> DeliveryState {
+pub(super) fn state(id: u128, status: DeliveryStatus, revision: u64) -> DeliveryState {
     let Delivery { id, subscription, subscription_uid, publish_time, attempts, .. } = delivery(id);
     let events = 2;
     DeliveryState {
@@ -69,7 +69,7 @@ pub(super) fn state(id: u128, standing: DeliveryStatus, revision: u64) -> Delive
         events,
         done: Default::default(),
         attempts,
-        standing,
+        status,
         past: Vec::new(),
         receipt: None,
         copies_until: None,
@@ -118,7 +118,7 @@ async fn poison_is_listed_with_where_it_came_from_and_without_what_it_carries() 
             "resendTo": "dead-letter",
         },
         {
-            "id": "m-3", "kind": "Unreadable", "movedBy": null, "fromQueue": null,
+            "id": "m-3", "kind": "Unreadable",
             "problem": "the message is not a delivery: expected value at line 1 column 1",
         },
         {
@@ -295,7 +295,7 @@ async fn what_is_purged_is_counted() {
     let counted: Vec<_> = counted.iter().map(named).collect();
     assert_eq!(counted, [known.clone(), known, unknown.clone(), unknown]);
     // Copies of what was purged end by themselves; what had ended stays as it ended.
-    let of = |id| world.state(id).map(|state| (state.standing, state.revision));
+    let of = |id| world.state(id).map(|state| (state.status, state.revision));
     assert_eq!(of(1), Some((DeliveryStatus::Ended, 4)));
     assert_eq!(of(5), Some((DeliveryStatus::Delivered, 2)));
     assert_eq!(of(2), None, "a dead letter's state is its delivery's");

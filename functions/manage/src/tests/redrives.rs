@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use gridpost_core::{
     delivery::{
         queue::Queue,
-        redrive::{Job, Phase, RedriveMessage, Status},
+        redrive::{Job, JobPhase, JobStatus, RedriveMessage},
     },
     time::Timestamp,
 };
@@ -143,8 +143,8 @@ async fn of_two_jobs_begun_at_once_one_runs_at_most() {
     assert_eq!((second.status, code(&second)), (409, "Conflict"));
     assert!(message(&second).contains(&rival.id.to_string()), "{second:?}");
     let jobs = jobs(&world);
-    let of = |status: Status| jobs.values().filter(|job| job.status == status).count();
-    assert_eq!((of(Status::Running), of(Status::Canceled)), (1, 1));
+    let of = |status: JobStatus| jobs.values().filter(|job| job.status == status).count();
+    assert_eq!((of(JobStatus::Running), of(JobStatus::Canceled)), (1, 1));
     assert_eq!(ticks(&world), [RedriveMessage::of(&rival)]);
 }
 
@@ -169,7 +169,8 @@ async fn a_job_is_stopped_and_goes_on() {
     }
     let job = only_job(&world);
     assert_eq!(job.events_per_second, 7);
-    let over = Job { status: Status::Completed, phase: Phase::Sending, total: Some(5), ..job };
+    let over =
+        Job { status: JobStatus::Completed, phase: JobPhase::Sending, total: Some(5), ..job };
     world.letters.tables.with_redrives(|jobs| jobs.insert(over.id, over));
     let resumed = world.call(&format!("{one}/resume")).await;
     assert_eq!((resumed.status, code(&resumed)), (409, "Conflict"));

@@ -35,6 +35,25 @@ impl From<&pause::Pause> for Pause {
     }
 }
 
+/// Whether an event subscription is paused.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PauseStanding {
+    pub is_paused: bool,
+    pub since: Option<Time>,
+    /// When it ends by itself.
+    pub until: Option<Time>,
+    /// The ARN of the principal that asked for it.
+    pub by: Option<String>,
+    /// Whether time-to-live goes on meanwhile.
+    pub time_to_live_runs: Option<bool>,
+    /// By when every copy of dispatch has heard of it.
+    pub holds_by: Option<Time>,
+    /// When the last pause ended.
+    pub resumed_time: Option<Time>,
+}
+
 /// What a pause must say.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

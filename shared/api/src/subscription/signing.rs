@@ -40,6 +40,7 @@ impl Signing {
 }
 
 /// The secrets that sign requests.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SigningSecrets {

@@ -9,10 +9,11 @@ use gridpost_core::{
     time::Timestamp,
     topic::Topic,
 };
-use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::sample::{refuse_too_large, refused_by};
+use super::{
+    Explained, ExplainedSubscription, FilterVerdict, SubscriptionState, sample::refuse_too_large,
+};
 
 /// The verdict of every event subscription, in their order, on an event that is published at `now`.
 /// `event` is its text.
@@ -22,7 +23,7 @@ pub fn explain(
     subscriptions: &[Arc<EventSubscription>],
     event: &str,
     now: Timestamp,
-) -> Result<Value, PublishError> {
+) -> Result<Explained, PublishError> {
     refuse_too_large(event)?;
     let body = format!("[{event}]");
     let topic_id = topic.id();
@@ -35,31 +36,23 @@ pub fn explain(
     let verdict = |(position, subscription): (usize, &Arc<EventSubscription>)| {
         let event = events.first()?;
         let filter = &subscription.filter;
-        let refusals = filters.refusals(position, filter, event);
+        let mut verdict =
+            FilterVerdict::of(filter, event, &filters.refusals(position, filter, event));
         let state = state(subscription, now);
-        Some(json!({
-            "eventSubscription": subscription.key.name,
-            "matches": state == "Active" && refusals.is_empty(),
-            "state": state,
-            "refusedBy":
-                refusals.iter().map(|part| refused_by(filter, event, part)).collect::<Value>(),
-        }))
+        verdict.matches &= state == SubscriptionState::Active;
+        let event_subscription = subscription.key.name.clone();
+        Some(ExplainedSubscription { event_subscription, state, verdict })
     };
-    let verdicts: Value = subscriptions.iter().enumerate().filter_map(verdict).collect();
-    Ok(json!({ "value": verdicts }))
+    Ok(Explained { value: subscriptions.iter().enumerate().filter_map(verdict).collect() })
 }
 
 /// The state of an event subscription: only an active one matches any event.
-fn state(subscription: &EventSubscription, now: Timestamp) -> &'static str {
-    match subscription.provisioning_state {
-        _ if subscription.is_expired(now) => "Expired",
-        ProvisioningState::Succeeded => "Active",
-        ProvisioningState::AwaitingManualAction | ProvisioningState::Failed => {
-            match subscription.state(now) {
-                ProvisioningState::Failed => "Failed",
-                _ => "AwaitingManualAction",
-            }
-        }
+fn state(subscription: &EventSubscription, now: Timestamp) -> SubscriptionState {
+    match subscription.state(now) {
+        _ if subscription.is_expired(now) => SubscriptionState::Expired,
+        ProvisioningState::Succeeded => SubscriptionState::Active,
+        ProvisioningState::AwaitingManualAction => SubscriptionState::AwaitingManualAction,
+        ProvisioningState::Failed => SubscriptionState::Failed,
     }
 }
 
@@ -68,6 +61,7 @@ mod tests {
     use std::time::Duration;
 
     use proptest::prelude::*;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::subscription::read_filter;
@@ -88,6 +82,7 @@ mod tests {
 
     #[test]
     fn verdict_table() {
+        use SubscriptionState::{Active, Expired, Failed};
         let mut all = ["wants", "type", "number", "expired", "pending"].map(subscription);
         let filter = json!({"filter": {"includedEventTypes": ["U"]}});
         all[1].filter = read_filter(&filter).expect("a filter");
@@ -100,19 +95,20 @@ mod tests {
         let answer =
             explain(&topic(), &all, &event("T", "s", Some(5)).to_string(), NOW).expect("explained");
         let table = [
-            ("wants", true, "Active", None),
-            ("type", false, "Active", Some("filter.includedEventTypes")),
-            ("number", false, "Active", Some("filter.advancedFilters[0]")),
-            ("expired", false, "Expired", None),
-            ("pending", false, "Failed", None),
+            ("wants", true, Active, None),
+            ("type", false, Active, Some("filter.includedEventTypes")),
+            ("number", false, Active, Some("filter.advancedFilters[0]")),
+            ("expired", false, Expired, None),
+            ("pending", false, Failed, None),
         ];
-        for (index, (name, matches, state, path)) in table.into_iter().enumerate() {
-            let verdict = &answer["value"][index];
-            assert_eq!(verdict["eventSubscription"], name);
-            assert_eq!((&verdict["matches"], &verdict["state"]), (&json!(matches), &json!(state)));
-            assert_eq!(verdict["refusedBy"][0]["path"].as_str(), path, "{name}");
+        for (found, (name, matches, state, path)) in answer.value.iter().zip(table) {
+            let ExplainedSubscription { event_subscription, state: found_state, verdict } = found;
+            assert_eq!(event_subscription, name);
+            assert_eq!((verdict.matches, *found_state), (matches, state), "{name}");
+            let refused_by = verdict.refused_by.first();
+            assert_eq!(refused_by.map(|part| part.path.as_str()), path, "{name}");
         }
-        assert_eq!(answer["value"][2]["refusedBy"][0]["found"], 5);
+        assert_eq!(answer.value[2].verdict.refused_by[0].found, 5);
         let refused = explain(&topic(), &all, r#"{"id":"1"}"#, NOW).expect_err("no event");
         assert_eq!(refused.status(), 400);
     }
@@ -164,11 +160,9 @@ mod tests {
             let want: Vec<_> =
                 matched.matches.iter().map(|it| it.subscription.key.name.clone()).collect();
             let answer = explain(&topic(), &subscriptions, &event.to_string(), NOW).expect("explained");
-            let verdicts = answer["value"].as_array().expect("a list");
-            prop_assert_eq!(verdicts.len(), subscriptions.len());
-            let wants = verdicts.iter().filter(|verdict| verdict["matches"] == true);
-            let found: Vec<_> =
-                wants.filter_map(|it| it["eventSubscription"].as_str()).collect();
+            prop_assert_eq!(answer.value.len(), subscriptions.len());
+            let wants = answer.value.into_iter().filter(|it| it.verdict.matches);
+            let found: Vec<_> = wants.map(|it| it.event_subscription).collect();
             prop_assert_eq!(found, want);
         }
     }

@@ -13,6 +13,7 @@ use gridpost_core::{
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::{FilterRefusal, FilterVerdict, TestResult, TestedEvent};
 use crate::document::quoted;
 
 /// Most characters of a value that an answer repeats.
@@ -21,14 +22,14 @@ const FOUND_CHARS_MAX: usize = 256;
 /// Tests one event, or an array of them, against a filter of that topic. The answer has a verdict
 /// for each event, in order.
 /// Fails for events that a publish would refuse.
-pub fn test(topic: &Topic, filter: &Filter, events: &Value) -> Result<Value, PublishError> {
+pub fn test(topic: &Topic, filter: &Filter, events: &Value) -> Result<TestResult, PublishError> {
     test_text(topic, filter, &events.to_string())
 }
 
 /// The same for the text of events: a parsed value would have lost details for which a publish
 /// refuses or accepts them.
 /// Fails for events that a publish would refuse.
-pub fn test_text(topic: &Topic, filter: &Filter, events: &str) -> Result<Value, PublishError> {
+pub fn test_text(topic: &Topic, filter: &Filter, events: &str) -> Result<TestResult, PublishError> {
     let body = match events.starts_with('[') {
         true => Cow::Borrowed(events),
         false => Cow::Owned(format!("[{events}]")),
@@ -40,18 +41,19 @@ pub fn test_text(topic: &Topic, filter: &Filter, events: &str) -> Result<Value, 
     let events = read(topic, &topic_id, body.as_bytes(), stamps)?;
     let filters =
         Filters::compile(topic.input_schema, topic.input_schema_mapping.as_ref(), [filter]);
-    let verdict = |(index, event): (usize, &ParsedEvent<'_>)| {
-        let refusals = filters.refusals(0, filter, event);
-        let refused_by = refusals.iter().map(|refusal| refused_by(filter, event, refusal));
-        json!({
-            "index": index,
-            "id": event.id,
-            "matches": refusals.is_empty(),
-            "refusedBy": refused_by.collect::<Value>(),
-        })
+    let tested = |(index, event): (usize, &ParsedEvent<'_>)| {
+        let verdict = FilterVerdict::of(filter, event, &filters.refusals(0, filter, event));
+        TestedEvent { index, id: event.id.to_string(), verdict }
     };
-    let verdicts: Value = events.iter().enumerate().map(verdict).collect();
-    Ok(json!({ "value": verdicts }))
+    Ok(TestResult { value: events.iter().enumerate().map(tested).collect() })
+}
+
+impl FilterVerdict {
+    /// Returns the verdict of a filter with these refusals.
+    pub(super) fn of(filter: &Filter, event: &ParsedEvent<'_>, refusals: &[Refusal<'_>]) -> Self {
+        let refused_by = refusals.iter().map(|part| refused_by(filter, event, part)).collect();
+        Self { matches: refusals.is_empty(), refused_by }
+    }
 }
 
 pub(super) fn refuse_too_large(events: &str) -> Result<(), PublishError> {
@@ -63,11 +65,15 @@ pub(super) fn refuse_too_large(events: &str) -> Result<(), PublishError> {
 }
 
 /// One part of the filter, the value that it found, and why it refuses the event.
-pub(super) fn refused_by(filter: &Filter, event: &ParsedEvent<'_>, refusal: &Refusal<'_>) -> Value {
+fn refused_by(filter: &Filter, event: &ParsedEvent<'_>, refusal: &Refusal<'_>) -> FilterRefusal {
     let case = if filter.is_subject_case_sensitive { "" } else { " (in any case)" };
-    let part = |name: &str, found: &str, rule: String| {
-        let message = format!("{} {rule}", quoted(found));
-        json!({"path": format!("filter.{name}"), "found": found, "message": message})
+    let part = |name: &str, found: &str, rule: String| FilterRefusal {
+        path: format!("filter.{name}"),
+        found: found.into(),
+        message: format!("{} {rule}", quoted(found)),
+        operator_type: None,
+        key: None,
+        is_there: None,
     };
     match refusal {
         Refusal::EventType => {
@@ -96,14 +102,14 @@ pub(super) fn refused_by(filter: &Filter, event: &ParsedEvent<'_>, refusal: &Ref
                 None => format!("{} is missing; {operator} needs it", filter.key),
                 Some(_) => format!("{} is {value}; {}", filter.key, wanted(&filter.operator)),
             };
-            json!({
-                "path": format!("filter.advancedFilters[{index}]"),
-                "operatorType": operator,
-                "key": filter.key,
-                "isThere": found.is_some(),
-                "found": value,
-                "message": message,
-            })
+            FilterRefusal {
+                path: format!("filter.advancedFilters[{index}]"),
+                found: value,
+                message,
+                operator_type: Some(operator.to_owned()),
+                key: Some(filter.key.clone()),
+                is_there: Some(found.is_some()),
+            }
         }
     }
 }
@@ -202,25 +208,25 @@ mod tests {
             event("3", "T", "/a", json!({"n": 6})),
         ]);
         let answer = test(&topic(), &filter, &events).expect("tested");
-        let verdict = |index: usize| &answer["value"][index];
-        assert_eq!(verdict(0), &json!({"index": 0, "id": "1", "matches": true, "refusedBy": []}));
-        let paths = |index: usize| -> Vec<_> {
-            let parts = verdict(index)["refusedBy"].as_array().expect("an array");
-            parts.iter().map(|part| part["path"].as_str().expect("a path").to_owned()).collect()
+        let written = serde_json::to_value(&answer).expect("JSON");
+        let matched = json!({"index": 0, "id": "1", "matches": true, "refusedBy": []});
+        assert_eq!(written["value"][0], matched);
+        let part = |event: usize, part: usize| &answer.value[event].verdict.refused_by[part];
+        let paths = |event: usize| -> Vec<_> {
+            answer.value[event].verdict.refused_by.iter().map(|part| part.path.clone()).collect()
         };
         let advanced = |index| format!("filter.advancedFilters[{index}]");
         let types = "filter.includedEventTypes".to_owned();
         assert_eq!(paths(1), [types, "filter.subjectBeginsWith".to_owned(), advanced(0)]);
         assert_eq!(paths(2), [advanced(1)]);
-        assert_eq!(verdict(1)["refusedBy"][2]["found"], json!(5));
-        let missing = &verdict(2)["refusedBy"][0];
-        assert_eq!((&missing["found"], &missing["isThere"]), (&Value::Null, &json!(false)));
-        assert_eq!(missing["message"], "data.colour is missing; StringIn needs it");
-        let number = &verdict(1)["refusedBy"][2]["message"];
-        assert_eq!(number, "data.n is 5; NumberGreaterThan: 5");
+        assert_eq!(part(1, 2).found, 5);
+        assert_eq!(part(1, 2).message, "data.n is 5; NumberGreaterThan: 5");
+        let missing = part(2, 0);
+        assert_eq!((&missing.found, missing.is_there), (&Value::Null, Some(false)));
+        assert_eq!(missing.message, "data.colour is missing; StringIn needs it");
         // One event by itself, and one that no publish would take.
         let one = test(&topic(), &filter, &events[0]).expect("tested");
-        assert_eq!(one["value"].as_array().map(Vec::len), Some(1));
+        assert_eq!(one.value.len(), 1);
         let refused = test(&topic(), &filter, &json!([{"id": "1"}])).expect_err("no event");
         assert_eq!(refused.status(), 400);
     }

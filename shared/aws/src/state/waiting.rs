@@ -40,7 +40,7 @@ const READ_TRIES: u32 = 4;
 /// moves nothing in the index. A delivery that has ended has none, and leaves the index.
 pub(super) fn keys(state: &DeliveryState) -> Option<Item> {
     let waits =
-        matches!(state.standing, DeliveryStatus::Waiting { .. } | DeliveryStatus::Ending { .. });
+        matches!(state.status, DeliveryStatus::Waiting { .. } | DeliveryStatus::Ending { .. });
     waits.then(|| {
         let uid = text(waiting_key(state.subscription_uid, state.id.as_u128() % WAITING_KEYS));
         let place = text(state.place());

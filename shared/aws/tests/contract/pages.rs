@@ -105,7 +105,7 @@ fn named(number: u128) -> Value {
 #[tokio::test(start_paused = true)]
 async fn all_that_wait_are_found_whatever_is_throttled() {
     let state = |number| item("-", &contract::state(number));
-    let ended = DeliveryState { standing: DeliveryStatus::Ended, ..contract::state(2) };
+    let ended = DeliveryState { status: DeliveryStatus::Ended, ..contract::state(2) };
     let left = json!({"state": {"Keys": [{"pk": {"S": "DELIVERY#3"}, "sk": {"S": "-"}}]}});
     let mut answers: Vec<_> = vec![page(&[named(1), named(2)], Some("x"))];
     answers.extend((0..15).map(|_| page(&[], None)));

@@ -6,7 +6,7 @@ use gridpost_aws::{parking::ParkingTable, state::StateTable};
 use gridpost_core::{
     delivery::{
         queue::Queue,
-        redrive::Phase,
+        redrive::JobPhase,
         state::{DeliveryState, DeliveryStatus},
     },
     publish::idempotency::Record,
@@ -133,9 +133,9 @@ async fn an_item_comes_back_as_it_was_written() {
 /// One that has ended leaves the index of those that wait.
 #[tokio::test(start_paused = true)]
 async fn what_has_ended_waits_no_more() {
-    for standing in [DeliveryStatus::Ended, DeliveryStatus::Delivered] {
+    for status in [DeliveryStatus::Ended, DeliveryStatus::Delivered] {
         let replay = Replay::of([ok(json!({}))]);
-        let state = DeliveryState { standing, ..contract::state(7) };
+        let state = DeliveryState { status, ..contract::state(7) };
         DeliveryStates::save(&states(&replay), &state).await.expect("written");
         let item = replay.asked().remove(0).body["Item"].clone();
         assert!(item["waitingFor"].is_null() && item["waitingPlace"].is_null(), "{item}");
@@ -246,7 +246,7 @@ async fn a_job_is_written_by_one_and_remembered_for_a_long_time() {
     assert_eq!(item["expiresAt"]["N"], json!((400 * 86_400).to_string()), "400 days");
     let read = Replay::of([ok(json!({"Item": item})), ok(json!({}))]);
     let found = states(&read).job(&contract::key(), job.id).await.expect("readable");
-    assert!(found.is_some_and(|it| (it.revision, it.phase) == (1, Phase::Counting)));
+    assert!(found.is_some_and(|it| (it.revision, it.phase) == (1, JobPhase::Counting)));
     assert!(states(&read).job(&contract::key(), job.id).await.expect("readable").is_none());
     for refusal in refusals() {
         let replay = Replay::always(refusal);

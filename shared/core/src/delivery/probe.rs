@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use strum::VariantArray;
 
 use crate::{
     retry::outcome::{Answer, Outcome, RESPONSE_WAIT},
@@ -148,8 +149,22 @@ impl Failure {
 }
 
 /// What a request goes through, in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
-enum Step {
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    strum::Display,
+    strum::VariantArray,
+    strum::VariantNames,
+    Serialize,
+    Deserialize,
+)]
+#[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "camelCase")]
+pub enum Step {
     Token,
     Name,
     Address,
@@ -159,17 +174,20 @@ enum Step {
     Answer,
 }
 
-const STEPS: [(Step, &str); 7] = [
-    (Step::Token, "token"),
-    (Step::Name, "name"),
-    (Step::Address, "address"),
-    (Step::Connection, "connection"),
-    (Step::Tls, "tls"),
-    (Step::ClientCertificate, "clientCertificate"),
-    (Step::Answer, "answer"),
-];
+/// The result of a step.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::VariantNames, Serialize, Deserialize,
+)]
+pub enum StepResult {
+    Passed,
+    Failed,
+    NotReached,
+}
 
-/// What a request came to, as steps, and what to do: the members `steps` and `advice`.
+/// A step, its result, and how it failed.
+pub type Stepped = (Step, StepResult, Option<String>);
+
+/// Explains what a request came to, as steps, and what to do.
 ///
 /// An outcome of which nothing more is known than that there is no answer has no steps.
 pub fn explain(
@@ -178,7 +196,7 @@ pub fn explain(
     answer: &Answer,
     failure: Option<&Failure>,
     took: Duration,
-) -> (Vec<Value>, Option<&'static str>) {
+) -> (Vec<Stepped>, Option<&'static str>) {
     let failed = match (failure, answer.status) {
         (Some(failure), _) => Some((failure.stage.step(), failure.says.clone())),
         (None, Some(_)) if answer.outcome == Outcome::Delivered => None,
@@ -197,15 +215,12 @@ pub fn explain(
         _ => true,
     };
     let failed_at = failed.as_ref().map(|(step, _)| *step);
-    let parts = STEPS.iter().filter(|(step, _)| is_part(*step) || failed_at == Some(*step));
-    let steps = parts.map(|(step, name)| match &failed {
-        Some((at, says)) if at == step => {
-            json!({"step": name, "result": "Failed", "message": says})
-        }
-        Some((at, _)) if !came_before(*step, *at, failure) => {
-            json!({"step": name, "result": "NotReached"})
-        }
-        _ => json!({"step": name, "result": "Passed"}),
+    let parts = Step::VARIANTS.iter().copied();
+    let parts = parts.filter(|step| is_part(*step) || failed_at == Some(*step));
+    let steps = parts.map(|step| match &failed {
+        Some((at, says)) if *at == step => (step, StepResult::Failed, Some(says.clone())),
+        Some((at, _)) if !came_before(step, *at, failure) => (step, StepResult::NotReached, None),
+        _ => (step, StepResult::Passed, None),
     });
     let advice = match failure {
         Some(failure) => Some(failure.stage.advice()),
@@ -318,13 +333,13 @@ mod tests {
     }
 
     /// Each step by its first letter, upper-case where it passed, `!` before the one that failed.
-    fn drawn(steps: &[Value]) -> String {
-        let draw = |step: &Value| {
-            let name = step["step"].as_str().expect("a name");
-            match step["result"].as_str() {
-                Some("Passed") => name[..1].to_uppercase(),
-                Some("Failed") => format!("!{}", &name[..1]),
-                _ => name[..1].to_owned(),
+    fn drawn(steps: &[Stepped]) -> String {
+        let draw = |(step, result, _): &Stepped| {
+            let name = step.to_string();
+            match result {
+                StepResult::Passed => name[..1].to_uppercase(),
+                StepResult::Failed => format!("!{}", &name[..1]),
+                StepResult::NotReached => name[..1].to_owned(),
             }
         };
         steps.iter().map(draw).collect()

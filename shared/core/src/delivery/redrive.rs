@@ -85,15 +85,19 @@ impl RedriveFilter {
 }
 
 /// What a job is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Phase {
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::VariantNames, Serialize, Deserialize,
+)]
+pub enum JobPhase {
     Counting,
     Sending,
 }
 
 /// Whether a job goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Status {
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::VariantNames, Serialize, Deserialize,
+)]
+pub enum JobStatus {
     Running,
     /// An operator has stopped it; it can be resumed where it is.
     Canceled,
@@ -158,8 +162,8 @@ pub struct Job {
     pub dry_run: bool,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
-    pub status: Status,
-    pub phase: Phase,
+    pub status: JobStatus,
+    pub phase: JobPhase,
     /// The next letter to look at; `None` at the start of a phase.
     #[serde(default)]
     pub next: Option<Position>,
@@ -248,16 +252,16 @@ impl Job {
             return false;
         }
         match (self.dry_run, self.status, self.phase) {
-            (true, ..) | (_, _, Phase::Counting) => false,
-            (_, Status::Completed, Phase::Sending) => true,
-            (_, _, Phase::Sending) => self.next.as_ref().is_some_and(is_before),
+            (true, ..) | (_, _, JobPhase::Counting) => false,
+            (_, JobStatus::Completed, JobPhase::Sending) => true,
+            (_, _, JobPhase::Sending) => self.next.as_ref().is_some_and(is_before),
         }
     }
 
     /// Records that an object could not be read when it was to be sent, and whether the one before it could
     /// not, either. That it can be read later does not make it sent.
     pub fn note_unread(&mut self, object: Position, is_next: bool) {
-        if self.phase != Phase::Sending || self.may_be_unread(&object) {
+        if self.phase != JobPhase::Sending || self.may_be_unread(&object) {
             return;
         }
         match self.unread.last_mut() {
@@ -277,7 +281,7 @@ impl Job {
 
     /// Whether it must wait until that other job is over.
     pub fn waits_for(&self, other: &Self) -> bool {
-        let sends = |job: &Self| job.status == Status::Running && !job.dry_run;
+        let sends = |job: &Self| job.status == JobStatus::Running && !job.dry_run;
         let turn = |job: &Self| (job.created_at, job.id);
         sends(self) && sends(other) && turn(other) < turn(self)
     }
@@ -308,16 +312,16 @@ impl Job {
         self.next = None;
         self.problem = None;
         match (self.phase, self.dry_run) {
-            (Phase::Counting, false) => {
+            (JobPhase::Counting, false) => {
                 self.total = Some(self.counts.sent);
                 self.counts = Counts::default();
-                self.phase = Phase::Sending;
+                self.phase = JobPhase::Sending;
             }
-            (Phase::Counting, true) => {
+            (JobPhase::Counting, true) => {
                 self.total = Some(self.counts.sent);
-                self.status = Status::Completed;
+                self.status = JobStatus::Completed;
             }
-            (Phase::Sending, _) => self.status = Status::Completed,
+            (JobPhase::Sending, _) => self.status = JobStatus::Completed,
         }
     }
 

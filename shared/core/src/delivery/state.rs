@@ -43,7 +43,8 @@ pub struct DeliveryState {
     #[serde(default, skip_serializing_if = "EventSet::is_empty")]
     pub done: EventSet,
     pub attempts: Attempts,
-    pub standing: DeliveryStatus,
+    #[serde(rename = "standing")]
+    pub status: DeliveryStatus,
     /// Its attempts one by one, the last [`PAST_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub past: Vec<AttemptRecord>,
@@ -207,7 +208,7 @@ impl DeliveryState {
 
     /// When the last copy of its message comes back that this state knows of.
     pub fn last_copy_at(&self) -> Option<Timestamp> {
-        let due = match self.standing {
+        let due = match self.status {
             DeliveryStatus::Waiting { due } => Some(due),
             _ => None,
         };
@@ -217,9 +218,9 @@ impl DeliveryState {
     /// The same delivery, over since `now`: delivered or ended. Its mark outlives the copies of its
     /// message that are known of.
     #[must_use]
-    pub fn over(self, standing: DeliveryStatus, now: Timestamp) -> Self {
+    pub fn over(self, status: DeliveryStatus, now: Timestamp) -> Self {
         let copies_until = self.last_copy_at().max(Some(now));
-        Self { standing, copies_until, ..self }
+        Self { status, copies_until, ..self }
     }
 
     /// When the table may delete it: two days after the last moment at which a copy could matter.
@@ -228,7 +229,7 @@ impl DeliveryState {
     /// nothing is written for days. Deleted before its time-to-live ends, it would count its attempts
     /// from zero, and a copy of its message would not know of its end.
     pub fn forget_at(&self) -> Timestamp {
-        let last = match self.standing {
+        let last = match self.status {
             DeliveryStatus::Waiting { due } => due.max(self.ttl_starts_at() + LIFE_MAX + PAUSE_MAX),
             DeliveryStatus::Ending { at, .. } => at,
             DeliveryStatus::Ended | DeliveryStatus::Delivered => {
@@ -310,8 +311,8 @@ mod tests {
         let json = r#"{"id":"00000000-0000-0000-0000-000000000007","subscription":{"topic":"t",
             "name":"s"},"publishTime":0,"attempts":{"made":1},"standing":{"is":"ended"}}"#;
         let ended: DeliveryState = serde_json::from_str(json).expect("a state");
-        for (row, standing, (first, last), redriven, forgotten) in table {
-            let mut state = DeliveryState { standing, ..ended.clone() };
+        for (row, status, (first, last), redriven, forgotten) in table {
+            let mut state = DeliveryState { status, ..ended.clone() };
             state.attempts.first_at = first.map(day);
             state.attempts.last_at = last.map(day);
             state.redriven_at = redriven.map(day);
@@ -338,9 +339,9 @@ mod tests {
             (waits(1), None, Some(day(5)), 1, 5 + 2),
             (DeliveryStatus::Ended, None, Some(day(5)), 1, 5 + 2),
         ];
-        for (standing, resend, copies_until, over_at, forgotten) in table {
+        for (status, resend, copies_until, over_at, forgotten) in table {
             for over in [DeliveryStatus::Delivered, DeliveryStatus::Ended] {
-                let state = DeliveryState { standing, resend, copies_until, ..ended.clone() };
+                let state = DeliveryState { status, resend, copies_until, ..ended.clone() };
                 let state = state.over(over, day(over_at));
                 assert_eq!(state.forget_at(), day(forgotten), "{state:?}");
             }

@@ -238,7 +238,7 @@ pub enum HealthState {
 }
 
 /// The state of a health, in the words of the resource API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     Healthy,
     /// A success has just ended a wait: attempts are admitted, twice as many each second.
@@ -250,7 +250,7 @@ pub enum Condition {
 }
 
 /// What happens to an event that comes now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     Attempted,
     /// It waits, or is the probe when both waits are over.

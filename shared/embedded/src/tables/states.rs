@@ -43,7 +43,7 @@ fn state((revision, document): Found) -> Result<DeliveryState, PortError> {
 
 /// Whether a delivery has failed and not ended.
 fn waits(state: &DeliveryState) -> bool {
-    matches!(state.standing, DeliveryStatus::Waiting { .. } | DeliveryStatus::Ending { .. })
+    matches!(state.status, DeliveryStatus::Waiting { .. } | DeliveryStatus::Ending { .. })
 }
 
 #[async_trait]

@@ -43,7 +43,7 @@ pub async fn a_state_is_read_as_it_was_written<T: DeliveryStates>(tables: &T) {
         assert_eq!(save(tables, &other).await, Saved::Conflict, "revision {revision}");
         assert_eq!(load(tables, 7).await, Some(stored.clone()), "revision {revision}");
     }
-    let ended = DeliveryState { standing: DeliveryStatus::Ended, ..stored };
+    let ended = DeliveryState { status: DeliveryStatus::Ended, ..stored };
     assert_eq!(save(tables, &ended).await, Saved::Written);
     assert_eq!(load(tables, 7).await, Some(DeliveryState { revision: 2, ..ended }));
     assert_eq!(load(tables, 8).await, None);
@@ -116,9 +116,9 @@ where
     }
     let other = DeliveryState { subscription_uid: Uuid::from_u128(6), ..state(1_000) };
     assert_eq!(save(tables, &other).await, Saved::Written);
-    for (number, standing) in [(9, DeliveryStatus::Ended), (10, DeliveryStatus::Delivered)] {
+    for (number, status) in [(9, DeliveryStatus::Ended), (10, DeliveryStatus::Delivered)] {
         let found = load(tables, number).await.expect("a state");
-        assert_eq!(save(tables, &DeliveryState { standing, ..found }).await, Saved::Written);
+        assert_eq!(save(tables, &DeliveryState { status, ..found }).await, Saved::Written);
     }
     let waiting = async |after: Option<String>, most| {
         tables.waiting(uid, after.as_deref(), most).await.expect("states")

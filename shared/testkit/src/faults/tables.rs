@@ -33,7 +33,7 @@ impl DeliveryStates for Faulty<Tables> {
     async fn save(&self, state: &DeliveryState) -> Result<Saved, PortError> {
         let about = About::Deliveries(vec![state.id]);
         let mut units = vec![(format!("delivery {}", state.id), Units::Write(1))];
-        if matches!(state.standing, DeliveryStatus::Waiting { .. }) {
+        if matches!(state.status, DeliveryStatus::Waiting { .. }) {
             let number = state.id.as_u128() % WAITING_KEYS;
             units.push((format!("waiting {}#{number}", state.subscription_uid), Units::Write(1)));
         }

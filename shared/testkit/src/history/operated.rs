@@ -43,7 +43,7 @@ pub struct Operated {
 impl Operated {
     /// Records a state that operators have written.
     pub fn note_state(&mut self, at: Timestamp, state: &DeliveryState) {
-        let of_it = match state.standing {
+        let of_it = match state.status {
             DeliveryStatus::Waiting { .. } => {
                 if state.resend.is_some() {
                     self.resent.entry(state.id).or_default().push(at);

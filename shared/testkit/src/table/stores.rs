@@ -180,7 +180,7 @@ impl WaitingDeliveries for Tables {
         let items = self.items();
         let waits = |state: &&DeliveryState| {
             state.subscription_uid == uid
-                && matches!(state.standing, Waiting { .. } | Ending { .. })
+                && matches!(state.status, Waiting { .. } | Ending { .. })
                 && after.is_none_or(|after| *state.place() > *after)
         };
         let mut found: Vec<_> = items.states.values().filter(waits).cloned().collect();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gridpost_api::{
     document,
     subscription::{read_filter, write},
-    trial::sample,
+    trial::{FilterVerdict, sample},
 };
 use gridpost_core::{
     event::{ParsedEvent, custom::Stamps},
@@ -16,7 +16,7 @@ use gridpost_core::{
     },
     topic::{InputSchema, Topic},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use uuid::Uuid;
 
 use super::publish::{NOW, subscription, topic};
@@ -60,7 +60,7 @@ fn published(topic: &Topic, filter: &Filter, body: &str) {
     let Ok(events) = publish::read(topic, &topic_id, body.as_bytes(), stamps) else { return };
     let anything = subscription(topic, schema(topic), None);
     let some = EventSubscription { filter: filter.clone(), ..anything.clone() };
-    let document = &write(&some, topic.delivery_profile)["properties"]["filter"];
+    let document = &json!(write(&some, topic.delivery_profile).properties.settings.filter);
     let matcher = Matcher::new(
         topic.input_schema,
         topic.input_schema_mapping.as_ref(),
@@ -110,16 +110,13 @@ fn tested(topic: &Topic, filter: &Filter, events: &[ParsedEvent<'_>], wanted: &[
     let texts: Vec<_> = events.iter().map(|event| &*event.text).collect();
     let Ok(sample) = serde_json::from_str(&format!("[{}]", texts.join(","))) else { return };
     let answer = sample::test(topic, filter, &sample).expect("what can be published can be tested");
-    let verdicts = answer["value"].as_array().expect("an array");
-    assert_eq!(verdicts.len(), events.len());
-    for (position, verdict) in verdicts.iter().enumerate() {
-        let reasons = verdict["refusedBy"].as_array().expect("an array");
-        assert_eq!(verdict["matches"], Value::Bool(reasons.is_empty()), "{verdict}");
+    assert_eq!(answer.value.len(), events.len());
+    for (position, tested) in answer.value.iter().enumerate() {
+        let FilterVerdict { matches, refused_by } = &tested.verdict;
+        assert_eq!(*matches, refused_by.is_empty(), "{tested:?}");
         // A sample is written anew: where a CloudEvent's attribute is a number, its digits may change.
         if topic.input_schema != InputSchema::CloudEventSchemaV1_0 {
-            assert_eq!(reasons.is_empty(), wanted.contains(&position), "{verdict}");
+            assert_eq!(*matches, wanted.contains(&position), "{tested:?}");
         }
-        let is_told = |reason: &Value| reason["path"].is_string() && reason["message"].is_string();
-        assert!(reasons.iter().all(is_told), "{verdict}");
     }
 }

@@ -2,6 +2,7 @@
 
 use gridpost_api::{
     document::{self, Problems, parse},
+    error::Error,
     subscription,
 };
 use gridpost_core::{
@@ -134,10 +135,10 @@ fn made(topic: &Topic, mut settings: subscription::Settings) -> EventSubscriptio
 /// What was made of a document stays what it is: written and read back, patched by nothing, and
 /// patched by the document itself.
 fn reads_back(topic: &Topic, document: &Value, made: &EventSubscription) {
-    let written = subscription::write(made, topic.delivery_profile);
+    let written = json!(subscription::write(made, topic.delivery_profile));
     let read = read(topic, &written, Some(made)).expect("what a read answers can be written back");
     assert_eq!(read, *made);
-    assert_eq!(subscription::write(&read, topic.delivery_profile), written);
+    assert_eq!(json!(subscription::write(&read, topic.delivery_profile)), written);
     for change in [&json!({}), document] {
         let patched = patch(topic, change, made).expect("a change that changes nothing");
         assert_eq!(patched, *made);
@@ -155,7 +156,7 @@ fn told(problems: &Problems) {
         assert!(problem.to_string().len() < 2_500, "{problem}");
     }
     assert!(problems.to_string().len() < 3_000, "{problems}");
-    assert!(problems.to_error()["error"]["details"][0]["code"].is_string());
+    assert_eq!(Error::from(problems).error.details.len(), problems.iter().count());
 }
 
 /// Whether nobody can tell two documents apart that differ in secrets alone: neither by the answer of

@@ -5,7 +5,7 @@ use gridpost_api::subscription::write;
 use gridpost_core::{
     event::custom::Stamps, publish, subscription::EventSubscription, time::Timestamp, topic::Topic,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::Check;
@@ -32,7 +32,7 @@ pub(super) fn check(check: &mut Check<'_>) {
 }
 
 fn document(topic: &Topic, subscription: &EventSubscription) -> Value {
-    write(subscription, topic.delivery_profile)["properties"]["filter"].clone()
+    json!(write(subscription, topic.delivery_profile).properties.settings.filter)
 }
 
 fn one(

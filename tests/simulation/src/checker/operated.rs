@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gridpost_core::{
-    delivery::redrive::{Job, Status},
+    delivery::redrive::{Job, JobStatus},
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
 };
@@ -165,7 +165,7 @@ fn redrives(check: &mut Check<'_>) {
         // A job that died knows nothing of its batch in flight: if it is not resumed, another one
         // sends that again.
         let left = history.operated.jobs.iter().filter(|job| {
-            job.subscription == **key && job.status != Status::Completed && !check.remains.calm
+            job.subscription == **key && job.status != JobStatus::Completed && !check.remains.calm
         });
         if redriven.len() > objects + left.count() {
             let times = redriven.len();
@@ -174,7 +174,7 @@ fn redrives(check: &mut Check<'_>) {
             ));
         }
     }
-    for job in history.operated.jobs.iter().filter(|job| job.status == Status::Completed) {
+    for job in history.operated.jobs.iter().filter(|job| job.status == JobStatus::Completed) {
         for ((key, event), objects) in
             letters.iter().filter(|((key, _), _)| **key == job.subscription)
         {

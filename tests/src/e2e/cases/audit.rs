@@ -86,7 +86,7 @@ async fn waiting_deliveries_are_listed(world: &World, topic: &str) -> anyhow::Re
             ("deliveryAttempts", json!(1)),
             ("lastDeliveryOutcome", json!("ServerError")),
             ("lastHttpStatusCode", json!(500)),
-            ("standing", json!("Waiting")),
+            ("status", json!("Waiting")),
         ];
         for (member, want) in said {
             ensure!(delivery[member] == want, "{member} is {} in {delivery}", delivery[member]);

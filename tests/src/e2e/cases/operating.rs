@@ -117,7 +117,7 @@ pub async fn a_delivery_is_shown_and_resent(world: &World) -> anyhow::Result<()>
     let attempts = endpoint.wait_for(3, 2 * SOON).await?;
     ensure!(attempts[2].header("aeg-delivery-count") == "2", "{}", describe(&attempts));
     let shown = || world.api.delivery(&topic.name, "all", &id);
-    let is_delivered = |shown: &Value| shown["standing"] == "Delivered";
+    let is_delivered = |shown: &Value| shown["status"] == "Delivered";
     let shown = until("its delivery", SOON, shown, is_delivered).await?;
     ensure!(shown["attempts"][2]["outcome"] == "Delivered", "{shown}");
     Ok(())

@@ -226,8 +226,8 @@ impl Trial<'_> {
         );
         let mut waiting = Vec::new();
         let take = |one: &Value| {
-            if !matches!(text_at(one, "/standing"), "Delivered" | "Ended") {
-                waiting.push(text_at(one, "/standing").to_owned());
+            if !matches!(text_at(one, "/status"), "Delivered" | "Ended") {
+                waiting.push(text_at(one, "/status").to_owned());
             }
         };
         self.api.each_delivery(self.place.topic(), "late", take).await?;

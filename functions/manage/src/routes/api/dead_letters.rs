@@ -1,5 +1,9 @@
 //! Dead letters, and the jobs that send them again.
 
+use gridpost_api::{
+    dead_letter::{DeadLetterCount, DeadLetterList, DeadLetterShown, DeadLettersPurged},
+    redrive::{Redrive, RedriveList},
+};
 use utoipa_axum::routes;
 
 use super::{InContext, Routes};

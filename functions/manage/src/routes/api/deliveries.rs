@@ -1,5 +1,9 @@
 //! Deliveries that have failed, and the health of their endpoint.
 
+use gridpost_api::{
+    delivery::{DeliveryCount, DeliveryList, DeliveryShown, Resent},
+    health::{Health, HealthList},
+};
 use utoipa_axum::routes;
 
 use super::{InContext, Routes};

@@ -1,5 +1,9 @@
 //! Event subscriptions.
 
+use gridpost_api::{
+    subscription::{DeliveryAttributes, FullUrl, PauseStanding, SigningSecrets, Validated},
+    trial::TestEventSent,
+};
 use utoipa_axum::routes;
 
 use super::{InContext, Routes};

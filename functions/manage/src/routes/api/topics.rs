@@ -1,5 +1,9 @@
 //! Topics and their keys.
 
+use gridpost_api::{
+    topic::Keys,
+    trial::{Explained, TestResult},
+};
 use utoipa_axum::routes;
 
 use super::{InContext, Routes};

@@ -1,5 +1,6 @@
 //! What waits for an operator: the poison queue, and parked deliveries.
 
+use gridpost_api::waiting::{Handled, HandledDeliveryList, ParkedList, PoisonList, PoisonShown};
 use utoipa_axum::routes;
 
 use super::{InContext, Routes};
@@ -101,7 +102,7 @@ async fn list_parked(context: InContext, sent: Sent) -> Answer {
     params(Paging),
     request_body = ParkedInput,
     responses(
-        (status = 200, body = ParkedHandled,
+        (status = 200, body = HandledDeliveryList,
             description = "What became of each; the same request to nextLink goes on."),
         Refused, NotDocument
     )
@@ -119,7 +120,7 @@ async fn release_parked(context: InContext, sent: Sent) -> Answer {
     params(Paging),
     request_body = ParkedInput,
     responses(
-        (status = 200, body = ParkedHandled,
+        (status = 200, body = HandledDeliveryList,
             description = "What became of each; the same request to nextLink goes on."),
         Refused, NotDocument
     )

@@ -1,5 +1,6 @@
 //! A poison message that is given up: what of it is counted as dropped.
 
+use gridpost_api::waiting::{HandledMessage, HandledResult};
 use gridpost_core::{
     delivery::{
         Delivery,
@@ -12,8 +13,8 @@ use gridpost_core::{
     retry::EndReason,
 };
 use gridpost_ports::{PortError, Saved};
-use serde_json::{Value, json};
 
+use super::handled_as;
 use crate::{Context, routes::first_state};
 
 /// The reason of a drop.
@@ -28,15 +29,19 @@ const UNKNOWN: &str = "?";
 ///
 /// One whose end is decided is refused: its dead letter may have been sent, and its events would be
 /// counted a second time.
-pub(super) async fn purge_one(context: &Context, message: &Poisoned) -> Result<Value, PortError> {
+pub(super) async fn purge_one(
+    context: &Context,
+    message: &Poisoned,
+) -> Result<HandledMessage, PortError> {
     let content = Content::of(&message.body);
     let state = match &content {
         Content::Delivery(delivery) => context.states.load(delivery.id).await?,
         _ => None,
     };
-    let status = state.as_ref().map(|state| state.standing);
+    let status = state.as_ref().map(|state| state.status);
     if let Some(DeliveryStatus::Ending { reason, .. }) = status {
-        return Ok(json!({"result": "Refused", "isRemoved": false, "message": ending(reason)}));
+        let refused = handled_as(&message.id, HandledResult::Refused);
+        return Ok(HandledMessage { message: Some(ending(reason)), ..refused });
     }
     let has_ended = matches!(status, Some(DeliveryStatus::Ended | DeliveryStatus::Delivered));
     let dropped = match (&content, has_ended) {
@@ -58,7 +63,11 @@ pub(super) async fn purge_one(context: &Context, message: &Poisoned) -> Result<V
     {
         note_end(context, delivery, state).await;
     }
-    Ok(json!({"result": "Purged", "isRemoved": true, "droppedEvents": dropped}))
+    Ok(HandledMessage {
+        is_removed: Some(true),
+        dropped_events: Some(dropped),
+        ..handled_as(&message.id, HandledResult::Purged)
+    })
 }
 
 /// Why a delivery that ends for this reason is not purged.

@@ -26,8 +26,8 @@ fn job(id: u128) -> Job {
         source_schema: None,
         created_at: NOW,
         updated_at: NOW,
-        status: Status::Running,
-        phase: Phase::Counting,
+        status: JobStatus::Running,
+        phase: JobPhase::Counting,
         next: None,
         counts: Counts::default(),
         unread: Vec::new(),
@@ -101,12 +101,12 @@ fn verdict_table() {
 #[test]
 fn what_a_job_has_sent_no_other_one_sends_again() {
     let sending = |next: Option<usize>| Job {
-        phase: Phase::Sending,
-        status: Status::Canceled,
+        phase: JobPhase::Sending,
+        status: JobStatus::Canceled,
         next: next.map(position),
         ..job(2)
     };
-    let completed = || Job { status: Status::Completed, ..sending(None) };
+    let completed = || Job { status: JobStatus::Completed, ..sending(None) };
     let filtered = |reason: &str| {
         let wanted = RedriveFilter { reason: Some(reason.to_owned()), ..RedriveFilter::default() };
         Job { wanted, ..completed() }
@@ -138,13 +138,13 @@ fn what_could_not_be_read_was_not_sent() {
         Position::parse(&format!("2026-11-21-8-{}-0", Uuid::from_u128(number))).expect("a position")
     };
     let letter = |number: u128| Found { position: object(number).at(7), ..found(0) };
-    let mut job = Job { phase: Phase::Counting, ..job(1) };
+    let mut job = Job { phase: JobPhase::Counting, ..job(1) };
     job.note_unread(object(3), false);
-    job.phase = Phase::Sending;
+    job.phase = JobPhase::Sending;
     for (number, is_next) in [(5, false), (6, true), (7, true), (9, false)] {
         job.note_unread(object(number), is_next);
     }
-    job.status = Status::Completed;
+    job.status = JobStatus::Completed;
     assert_eq!(job.unread, [(object(5), object(7)), (object(9), object(9))], "in runs");
     let has_sent = |job: &Job, number| job.has_sent(&letter(number), &job.bucket, &job.folder);
     let told = [3, 4, 5, 6, 7, 8, 9, 10].map(|number| has_sent(&job, number));
@@ -168,13 +168,13 @@ fn phases_follow_each_other() {
     counted.note(Verdict::NotWanted);
     let mut dry = Job { dry_run: true, ..counted.clone() };
     dry.end_phase();
-    assert_eq!((dry.status, dry.total, dry.counts.sent), (Status::Completed, Some(1), 1));
+    assert_eq!((dry.status, dry.total, dry.counts.sent), (JobStatus::Completed, Some(1), 1));
     counted.end_phase();
-    assert_eq!((counted.status, counted.phase), (Status::Running, Phase::Sending));
+    assert_eq!((counted.status, counted.phase), (JobStatus::Running, JobPhase::Sending));
     assert_eq!((counted.total, counted.counts, counted.next), (Some(1), Counts::default(), None));
     counted.note(Verdict::Send);
     counted.end_phase();
-    assert_eq!((counted.status, counted.counts.sent), (Status::Completed, 1));
+    assert_eq!((counted.status, counted.counts.sent), (JobStatus::Completed, 1));
 }
 
 #[test]
@@ -229,9 +229,9 @@ fn a_job_and_its_tick_are_stored_and_read() {
 fn a_worker_keeps_its_place_and_takes_over_whether_it_goes_on() {
     let lease = |holder: &str| Some(Lease { holder: holder.to_owned(), until: NOW });
     let mut own = Job { next: Some(position(3)), lease: lease("a"), revision: 4, ..job(1) };
-    let stored = Job { status: Status::Canceled, lease: lease("a"), revision: 5, ..job(1) };
+    let stored = Job { status: JobStatus::Canceled, lease: lease("a"), revision: 5, ..job(1) };
     assert!(own.take_over(&stored));
-    assert_eq!((own.status, own.next, own.revision), (Status::Canceled, Some(position(3)), 5));
+    assert_eq!((own.status, own.next, own.revision), (JobStatus::Canceled, Some(position(3)), 5));
     assert!(!own.take_over(&Job { lease: lease("b"), ..job(1) }));
     assert!(!own.take_over(&job(1)));
 }
