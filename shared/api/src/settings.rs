@@ -25,6 +25,8 @@ pub enum Kind {
     Choice,
     /// The ARN of an AWS resource.
     Arn,
+    /// A URL, of which no read shows the query.
+    Url,
     Pem,
     /// A text that no read shows.
     Secret,
@@ -88,6 +90,11 @@ pub fn setting(path: &str) -> Option<&'static Setting> {
     let parts = path.split('.').map(|part| if is_number(part) { "*" } else { part });
     let path = parts.collect::<Vec<_>>().join(".");
     SETTINGS.iter().find(|setting| setting.path == path)
+}
+
+/// Returns the settings in the rows of a list.
+pub fn of_rows(list: &str) -> impl Iterator<Item = &'static Setting> {
+    SETTINGS.iter().filter(move |one| one.list() == Some(list))
 }
 
 /// Returns the settings that the flag of that name sets: one, or one for each profile or type.
@@ -158,7 +165,8 @@ impl Setting {
     /// Whether an object of its type has it; `type_of` returns the text at a path.
     pub fn is_of(&self, type_of: &impl Fn(&str) -> String) -> bool {
         let Some(path) = self.type_path() else { return true };
-        let is_own = self.of.is_empty() || self.of.contains(&type_of(&path).as_str());
+        let is_any = self.of.is_empty() || self.has_one_type();
+        let is_own = is_any || self.of.contains(&type_of(&path).as_str());
         is_own && setting(&path).is_none_or(|of_type| of_type.is_of(type_of))
     }
 

@@ -72,9 +72,10 @@ const REFERENCE: &str =
 
 settings! {
     Choice "destination.endpointType", label: "Type", words: &[("WebHook", "an https endpoint")];
-    Secret "destination.endpointUrl", label: "Endpoint's URL", of: WEBHOOK,
-        example: "https://example.com/hook", flag: "endpoint URL",
-        help: "URL that receives the events", excludes: &["resource"];
+    Url "destination.endpointUrl", label: "Endpoint's URL", of: WEBHOOK,
+        hint: "An absolute https URL. It is asked for its consent.",
+        example: "https://example.com/hook", flag: "endpoint URL", excludes: &["resource"],
+        help: "URL that receives the events; it is asked for its consent";
     Arn "destination.resourceId", label: "ARN of the resource", of: RESOURCES,
         hint: "The deployment's resource_destinations must allow it.", flag: "resource ARN",
         help: "AWS resource that receives the events: a Lambda function, SQS queue, SNS topic, Kinesis \
