@@ -1,12 +1,15 @@
 //! Documents of event subscriptions, written and read by settings.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{Kind, SETTINGS, Setting, TYPED, schema::names, setting};
 use crate::{document::parse, subscription::filter::advanced};
 
 /// Where rules are in a document: by their names. Here they are rows.
 const RULES: &str = "/retryPolicy/statusRules";
+
+/// How a client proves itself.
+const PROOF: &str = "destination.authentication.clientAuthentication";
 
 /// The settings of an event subscription, or changes of them: the `properties` of its document. Each has
 /// the path of its row in the table.
@@ -78,10 +81,6 @@ impl Document {
         }
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.0.as_object().is_none_or(Map::is_empty)
-    }
-
     fn get(&self, path: &str) -> &Value {
         self.0.pointer(&pointer(path)).unwrap_or(&Value::Null)
     }
@@ -109,6 +108,28 @@ impl Document {
     /// Returns a setting's only text; empty where it is not set.
     pub fn text(&self, path: &str) -> String {
         self.texts(path).into_iter().next().unwrap_or_default()
+    }
+
+    /// Takes a setting out, and returns its texts.
+    pub fn take(&mut self, path: &str) -> Vec<String> {
+        let texts = self.texts(path);
+        self.remove(path);
+        texts
+    }
+
+    /// Returns the secret that is stored with its authentication, which no read shows: none where the
+    /// secret is kept elsewhere, or a token of AWS proves the client.
+    pub fn stored_secret(&self) -> Option<&'static Setting> {
+        let own = || SETTINGS.iter().filter(|one| one.is_of(&|path| self.text(path)));
+        let is_elsewhere = |one: &Setting| {
+            one.name().ends_with("Reference") || one.path.contains(".clientAssertion.")
+        };
+        if own().any(|one| is_elsewhere(one) && self.has(one.path)) {
+            return None;
+        }
+        let is_signed = self.text(PROOF) == "PrivateKeyJwt";
+        let mut secrets = own().filter(|one| one.is_secret());
+        if is_signed { secrets.last() } else { secrets.next() }
     }
 
     pub fn rows(&self, list: &str) -> usize {

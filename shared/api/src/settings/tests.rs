@@ -253,6 +253,37 @@ fn a_patch_names_objects_whole_or_restores_their_defaults() {
     assert_eq!(patch.into_properties(), want);
 }
 
+#[test]
+fn only_a_client_with_a_secret_of_its_own_has_one_stored() {
+    let assertion = json!({"type": "AwsWebIdentity", "properties": {"audience": "a"}});
+    let table = [
+        ("EntraId", json!({"clientSecret": null}), Some("clientSecret")),
+        ("EntraId", json!({}), Some("clientSecret")),
+        ("EntraId", json!({"clientSecret": null, "clientAssertion": assertion}), None),
+        ("EntraId", json!({"clientSecretReference": "arn:s"}), None),
+        ("OAuth2ClientCredentials", json!({"clientAuthentication": "Post"}), Some("clientSecret")),
+        (
+            "OAuth2ClientCredentials",
+            json!({"clientAuthentication": "PrivateKeyJwt"}),
+            Some("privateKey"),
+        ),
+        (
+            "OAuth2ClientCredentials",
+            json!({"clientAuthentication": "PrivateKeyJwt", "privateKeyReference": "arn:k"}),
+            None,
+        ),
+        ("ClientCertificate", json!({"certificate": "c"}), Some("privateKey")),
+        ("ClientCertificate", json!({"certificateReference": "arn:c"}), None),
+        ("AwsSigV4", json!({"service": "s"}), None),
+    ];
+    for (kind, properties, want) in table {
+        let by = json!({"type": kind, "properties": properties});
+        let hook = json!({"endpointType": "WebHook", "properties": {"authentication": by}});
+        let document = Document::of(&json!({"properties": {"destination": hook}}));
+        assert_eq!(document.stored_secret().map(Setting::name), want, "{kind} {properties}");
+    }
+}
+
 /// What the page says of ranges that schemas don't.
 fn range(one: &Setting) -> String {
     let names: Vec<_> = schema::names(one.path).iter().map(|name| format!("`{name}`")).collect();
