@@ -129,7 +129,7 @@ impl Document {
         }
         let is_signed = self.text(PROOF) == "PrivateKeyJwt";
         let mut secrets = own().filter(|one| one.is_secret());
-        if is_signed { secrets.last() } else { secrets.next() }
+        if is_signed { secrets.next_back() } else { secrets.next() }
     }
 
     pub fn rows(&self, list: &str) -> usize {
