@@ -7,7 +7,7 @@ use crate::{
     output::{self, text_at},
 };
 
-/// A delivery in words: where it stands, its attempts, and what comes next.
+/// A delivery in words: its status, its attempts, and what comes next.
 pub fn describe(delivery: &Value) -> String {
     let at = |pointer| text_at(delivery, pointer);
     let mut text = format!(

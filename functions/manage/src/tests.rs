@@ -212,9 +212,9 @@ async fn a_refused_document_asks_nobody_and_stores_nothing() {
     let details = body(&refused)["error"]["details"].as_array().expect("details").clone();
     let targets: Vec<_> = details.iter().filter_map(|detail| detail["target"].as_str()).collect();
     let want = [
-        "properties.destination.properties.endpointUrl",
         "properties.retryPolicy.maxDeliveryAttempts",
         "properties.retryPolicy.x",
+        "properties.destination.properties.endpointUrl",
     ];
     assert_eq!(targets, want);
     assert!(!body(&refused).to_string().contains("hush"));

@@ -172,5 +172,5 @@ bounded! {
 
 bounded! {
     numbers: Integer,
-    Step: minimum(1), maximum(604_800);
+    ScheduleStep: minimum(1), maximum(604_800);
 }

@@ -46,9 +46,9 @@ pub use self::{
     filter::{AdvancedFilter, Filter},
     namespace::DeliveryConfiguration,
     patch::read_patch,
-    pause::{Pause, PauseStanding},
+    pause::{Pause, PauseInput, PauseStanding},
     retry::RetryPolicy,
-    signing::{Signing, SigningSecrets},
+    signing::{RotateInput, Signing, SigningSecrets},
     warnings::warnings,
     write::{FullUrl, delivery_attributes, full_url, validation, write},
 };
@@ -87,6 +87,7 @@ pub struct EventSubscriptionProperties {
     #[schema(value_type = names::ProvisioningState)]
     pub provisioning_state: ProvisioningState,
     /// Requests in a minute that the endpoint allows (WebHook-Allowed-Rate).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub allowed_rate: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -125,6 +126,12 @@ pub struct EventSubscriptionInput {
     #[schema(required = true)]
     pub properties: Option<EventSubscriptionSettings>,
 }
+
+/// What changes of an event subscription: flat, or with properties around it. Members that are named
+/// take the place of what was, objects member by member, but a filter as a whole; null goes back to the
+/// default.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct EventSubscriptionPatch {}
 
 /// What is set of an event subscription.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]

@@ -61,6 +61,15 @@ pub struct TopicInput {
     pub properties: Option<TopicSettings>,
 }
 
+/// What changes of a topic. Members that are named take the place of what was; null goes back to the
+/// default.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TopicPatch {
+    #[schema(value_type = Option<names::Kind>)]
+    pub kind: Option<Kind>,
+    pub properties: Option<TopicSettings>,
+}
+
 /// What is set of a topic.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]

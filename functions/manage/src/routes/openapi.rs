@@ -1,42 +1,20 @@
 //! What operations have in common in `docs/openapi.json`: the documents they name, their parameters,
 //! their refusals.
 //!
-//! The publish API, and the schemas of the documents below, are written by hand in that document. The
-//! rest of `docs/openapi.json` is generated from the routes, by a test (`tests/openapi.rs`).
+//! The publish API is written by hand in that document. The rest of `docs/openapi.json` is generated from
+//! the routes and the types of `gridpost_api`, by a test (`tests/openapi.rs`).
 
 use std::collections::BTreeMap;
 
 use serde_json::json;
 use utoipa::{
-    IntoParams, IntoResponses, PartialSchema, ToSchema,
+    IntoParams, IntoResponses,
     openapi::{
-        KnownFormat, ObjectBuilder, Ref, RefOr, Required, Response, Schema, SchemaFormat,
+        KnownFormat, ObjectBuilder, Ref, RefOr, Required, Response, SchemaFormat,
         path::{Parameter, ParameterBuilder, ParameterIn},
         schema::Type,
     },
 };
-
-/// Documents whose schemas are written by hand in `docs/openapi.json`.
-macro_rules! documents {
-    ($($name:ident)*) => {$(
-        #[doc = concat!("The document `", stringify!($name), "`.")]
-        #[derive(Debug)]
-        pub(super) enum $name {}
-
-        impl PartialSchema for $name {
-            fn schema() -> RefOr<Schema> {
-                Ref::from_schema_name(stringify!($name)).into()
-            }
-        }
-
-        impl ToSchema for $name {}
-    )*};
-}
-
-documents! {
-    EventSubscription EventSubscriptionInput EventSubscriptionList ExplainInput KeyName ParkedInput
-    PauseInput PurgeDeadLettersInput PurgeInput ResendInput RotateInput TestInput Topic TopicList
-}
 
 /// Parameters that belong together.
 macro_rules! parameters {

@@ -272,7 +272,7 @@ fn result_of(action: Action, status: DeliveryStatus) -> (ParkedResult, Option<St
 
 /// The state first, for it decides when the message comes to dispatch: what waits there is waited
 /// for, and what is to end ends. Then the message, and last what was parked: a crash before leaves it
-/// to wake, and the copies meet at the state. Returns where the delivery stands.
+/// to wake, and the copies meet at the state. Returns the delivery's status.
 async fn carry_out(
     context: &Context,
     one: &One,
@@ -285,7 +285,7 @@ async fn carry_out(
     };
     let (body, status) = match &one.delivery {
         Ok(delivery) => {
-            let status = stand(context, delivery, wanted).await?;
+            let status = write_status(context, delivery, wanted).await?;
             (delivery.due_at(now).encode(), status)
         }
         Err(_) => (one.parked.body.clone(), wanted),
@@ -296,10 +296,10 @@ async fn carry_out(
     Ok(status)
 }
 
-/// Writes where a waiting delivery stands. One that has ended, or is about to, stays so. One without
+/// Writes the status of a waiting delivery. One that has ended, or is about to, stays so. One without
 /// a state was never attempted: its message says when it is due, and only an end needs a state.
-/// Returns where it stands.
-async fn stand(
+/// Returns its status.
+async fn write_status(
     context: &Context,
     delivery: &Delivery,
     status: DeliveryStatus,

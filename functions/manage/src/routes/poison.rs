@@ -336,9 +336,9 @@ async fn resend_one(
     let queue = match resend_queue(&content, to, context.settings.retry_shards) {
         Ok(queue) => queue,
         Err(refused) => {
-            let message_text = Some(refused.to_string());
+            let why = Some(refused.to_string());
             let refused = handled_as(&message.id, HandledResult::Refused);
-            return Ok(HandledMessage { message: message_text, ..refused });
+            return Ok(HandledMessage { message: why, ..refused });
         }
     };
     let group = match &content {

@@ -243,7 +243,7 @@ async fn refused_choices_name_their_members() {
         (release, json!({}), "all must be true where neither ids nor topic"),
         (release, json!({"all": true, "topic": "demo"}), "and only there"),
         (release, json!({"topic": 1}), "topic must be a string"),
-        (release, json!({"ids": []}), "ids must have 1 to 100 elements"),
+        (release, json!({"ids": []}), "ids must have 1 to 100 ids"),
         (release, json!({"all": true, "x": 1}), "x is not known"),
         ("POST /parked:cancel", json!({}), "all must be true"),
         ("POST /parked:cancel?topic=demo", json!({"all": true}), "parameters here are $top, $skip"),

@@ -431,8 +431,8 @@ async fn refused_choices_name_their_members() {
     let table: [(&str, Value, &str); 8] = [
         (resend, json!({}), "ids is required, or else \"all\": true, and not both"),
         (resend, json!({"ids": ["m-1"], "all": true}), "and not both"),
-        (resend, json!({"ids": []}), "ids must have 1 to 100 elements, but has 0"),
-        (resend, json!({"ids": many}), "ids must have 1 to 100 elements, but has 101"),
+        (resend, json!({"ids": []}), "ids must have 1 to 100 ids, but has 0"),
+        (resend, json!({"ids": many}), "ids must have 1 to 100 ids, but has 101"),
         (resend, json!({"ids": [1]}), "ids[0] must be a string, but is a number"),
         (
             resend,

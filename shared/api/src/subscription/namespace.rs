@@ -79,22 +79,34 @@ pub(super) fn rename(form: &mut Form, kind: Kind) {
 }
 
 fn rename_delivery(form: &mut Form) {
+    const DELIVERY_AT: &str = "/properties/deliveryConfiguration";
     const PUSH_AT: &str = "/properties/deliveryConfiguration/push";
-    form.silence("/properties/destination");
-    form.refuse("/properties/deliveryConfiguration", &QUEUE);
-    let push = form.document().pointer(PUSH_AT).cloned();
-    let Some(DeliveryConfiguration { delivery_mode, .. }) =
-        form.take_as("/properties/deliveryConfiguration")
-    else {
-        return;
-    };
-    if delivery_mode == Some(DeliveryMode::Queue) {
-        let rule = "is Queue, pull delivery, which is not supported; it must be 'Push' (default). A \
-                    destination of type SqsQueue lets receivers fetch events from a queue";
-        form.add(Code::NotSupportedYet, "/properties/deliveryConfiguration/deliveryMode", rule);
+    let given = form.document().pointer(DELIVERY_AT).cloned().unwrap_or_default();
+    let mode = &given["deliveryMode"];
+    if !mode.is_null() && !mode.as_str().is_some_and(|mode| mode.eq_ignore_ascii_case("Push")) {
+        // What belongs to another mode, or is missing for this one, is no problem of its own.
+        if let Some(members) = form.members(DELIVERY_AT) {
+            members.remove("queue");
+            members.insert("push".to_owned(), Value::Object(Map::new()));
+        }
+        form.silence("/properties/destination");
+        let read: Option<DeliveryConfiguration> = form.take_as(DELIVERY_AT);
+        if read.is_some_and(|read| read.delivery_mode == Some(DeliveryMode::Queue)) {
+            let rule = "is Queue, pull delivery, which is not supported; it must be 'Push' (default). \
+                        A destination of type SqsQueue lets receivers fetch events from a queue";
+            form.add(Code::NotSupportedYet, &format!("{DELIVERY_AT}/deliveryMode"), rule);
+        }
         return;
     }
-    let Some(push @ Value::Object(_)) = push else { return };
+    form.refuse(DELIVERY_AT, &QUEUE);
+    form.take_as::<DeliveryConfiguration>(DELIVERY_AT);
+    let push = &given["push"];
+    let has_identity = !push["deliveryWithResourceIdentity"].is_null();
+    if has_identity || !push.is_object() {
+        form.silence("/properties/destination");
+    }
+    let Value::Object(_) = push else { return };
+    let push = push.clone();
     let Some(properties) = form.members("/properties") else { return };
     properties.insert("retryPolicy".to_owned(), push);
     form.moved("/properties/retryPolicy", PUSH_AT);
@@ -102,4 +114,5 @@ fn rename_delivery(form: &mut Form) {
     for name in ["destination", "deadLetterDestination"] {
         form.rename(&format!("/properties/retryPolicy/{name}"), &format!("/properties/{name}"));
     }
+    form.moved("/properties/destination", &format!("{PUSH_AT}/destination"));
 }

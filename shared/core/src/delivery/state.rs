@@ -330,7 +330,7 @@ mod tests {
         let ended: DeliveryState = serde_json::from_str(json).expect("a state");
         let waits = |days: u64| DeliveryStatus::Waiting { due: day(days) };
         let resend = |was_due| Some(Resend { at: day(0), was_due: day(was_due) });
-        // How it stands, an operator's request, a copy that is known of; when it is over and when the mark
+        // Its status, an operator's request, a copy that is known of; when it is over and when the mark
         // may go.
         let table = [
             (waits(5), None, None, 0, 5 + 2),

@@ -3,6 +3,7 @@
 use gridpost_api::{
     dead_letter::{DeadLetterCount, DeadLetterList, DeadLetterShown, DeadLettersPurged},
     redrive::{Redrive, RedriveList},
+    requests::{PurgeDeadLettersInput, RedriveInput, ResumeInput},
 };
 use utoipa_axum::routes;
 
@@ -99,7 +100,7 @@ async fn purge(context: InContext, Named(key): Named, sent: Sent) -> Answer {
     path = "/topics/{topic}/eventSubscriptions/{name}/deadLetters:redrive",
     operation_id = "redriveDeadLetters",
     params(InSubscription),
-    request_body(content = ref("#/components/schemas/RedriveInput")),
+    request_body = RedriveInput,
     responses(
         (status = 201, description = "The job, which runs on.", body = Redrive),
         Refused, Missing, Conflicts, NotDocument
@@ -156,7 +157,7 @@ async fn cancel_redrive(context: InContext, Named(key): Named, Id(id): Id) -> An
     path = "/topics/{topic}/eventSubscriptions/{name}/redrives/{id}/resume",
     operation_id = "resumeRedrive",
     params(InSubscription, OfRedrive),
-    request_body(content = ref("#/components/schemas/ResumeInput")),
+    request_body = ResumeInput,
     responses(
         (status = 200, description = "The job, running.", body = Redrive),
         Refused, Missing, Conflicts, NotDocument

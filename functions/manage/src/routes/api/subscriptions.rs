@@ -1,7 +1,12 @@
 //! Event subscriptions.
 
 use gridpost_api::{
-    subscription::{DeliveryAttributes, FullUrl, PauseStanding, SigningSecrets, Validated},
+    requests::ExplainInput,
+    subscription::{
+        DeliveryAttributes, EventSubscription, EventSubscriptionInput, EventSubscriptionList,
+        EventSubscriptionPatch, FullUrl, PauseInput, PauseStanding, RotateInput, SigningSecrets,
+        Validated,
+    },
     trial::TestEventSent,
 };
 use utoipa_axum::routes;
@@ -86,7 +91,7 @@ async fn get(context: InContext, Named(key): Named) -> Answer {
     path = "/topics/{topic}/eventSubscriptions/{name}",
     operation_id = "patchEventSubscription",
     params(InSubscription, Guard),
-    request_body(content = ref("#/components/schemas/EventSubscriptionPatch")),
+    request_body = EventSubscriptionPatch,
     responses(
         (status = 200, description = "The changed event subscription.", body = EventSubscription,
             headers(("ETag" = String, description = "Names this state of the resource, for If-Match."))),

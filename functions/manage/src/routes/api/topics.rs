@@ -1,7 +1,9 @@
 //! Topics and their keys.
 
 use gridpost_api::{
-    topic::Keys,
+    requests::ExplainInput,
+    subscription::sample::TestInput,
+    topic::{KeyName, Keys, Topic, TopicInput, TopicList, TopicPatch},
     trial::{Explained, TestResult},
 };
 use utoipa_axum::routes;
@@ -42,7 +44,7 @@ async fn list(context: InContext, sent: Sent) -> Answer {
     path = "/topics/{topic}",
     operation_id = "putTopic",
     params(InTopics, Guard),
-    request_body(content = ref("#/components/schemas/TopicInput")),
+    request_body = TopicInput,
     responses(
         (status = 200, description = "It was there.", body = Topic,
             headers(("ETag" = String, description = "Names this state of the resource, for If-Match."))),
@@ -78,7 +80,7 @@ async fn get(context: InContext, InTopic(topic): InTopic) -> Answer {
     path = "/topics/{topic}",
     operation_id = "patchTopic",
     params(InTopics, Guard),
-    request_body(content = ref("#/components/schemas/TopicPatch")),
+    request_body = TopicPatch,
     responses(
         (status = 200, description = "The changed topic.", body = Topic,
             headers(("ETag" = String, description = "Names this state of the resource, for If-Match."))),

@@ -1,6 +1,9 @@
 //! What waits for an operator: the poison queue, and parked deliveries.
 
-use gridpost_api::waiting::{Handled, HandledDeliveryList, ParkedList, PoisonList, PoisonShown};
+use gridpost_api::{
+    requests::{ParkedInput, PurgeInput, ResendInput},
+    waiting::{Handled, HandledDeliveryList, ParkedList, PoisonList, PoisonShown},
+};
 use utoipa_axum::routes;
 
 use super::{InContext, Routes};
