@@ -134,12 +134,10 @@ fn policy(arguments: &ScheduleArguments) -> Result<Value, Misuse> {
     }
     let steps = arguments.schedule.iter().flatten().map(ToString::to_string);
     document.set("retryPolicy.schedule", &steps.collect::<Vec<_>>());
-    let mut policy = document.into_properties()["retryPolicy"].take();
-    if !arguments.status_rules.is_empty() {
-        let rules = arguments.status_rules.iter().map(|rule| (rule.row.clone(), rule.rule.clone()));
-        policy["statusRules"] = Value::Object(rules.collect());
-    }
-    Ok(policy)
+    let mut properties = document.into_properties();
+    let rules = arguments.status_rules.iter().map(|rule| (rule.row.clone(), rule.rule.clone()));
+    properties["retryPolicy"]["statusRules"] = Value::Object(rules.collect());
+    Ok(properties["retryPolicy"].take())
 }
 
 fn text(document: &Value) -> String {
