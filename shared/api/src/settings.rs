@@ -1,7 +1,7 @@
 //! The settings of an event subscription in one table, from which flags, fields of forms, what an export
 //! leaves to variables, and the reference page come. Ranges, defaults and choices are those of the schemas.
 
-pub(crate) mod document;
+mod document;
 mod schema;
 mod table;
 
@@ -62,7 +62,9 @@ pub struct Setting {
     /// Where it stands below `properties`, without the objects that are called so. `*` is the number of
     /// a row.
     pub path: &'static str,
+    /// What a form calls it; empty where a form has no field for it.
     pub label: &'static str,
+    /// What a form says beside the range; see [`Setting::hint`].
     hint: &'static str,
     /// An example of its text; of a list, what an element is called.
     pub example: &'static str,
@@ -72,6 +74,7 @@ pub struct Setting {
     pub words: &'static [(&'static str, &'static str)],
     /// Its flag and what that calls its value. Settings of several profiles or types may share one.
     flag: &'static str,
+    /// What its flag does; empty where another setting's row says so.
     pub help: &'static str,
     /// Flags that must not be given beside its own.
     pub excludes: &'static [&'static str],
@@ -113,7 +116,24 @@ const TYPED: [&str; 7] = [
     "partitionKey",
 ];
 
+/// Returns where a setting stands below `properties`.
+fn pointer(path: &str) -> String {
+    let mut pointer = String::new();
+    let mut is_typed = false;
+    for part in path.split('.') {
+        let is_row = part == "*" || part.parse::<usize>().is_ok();
+        if is_typed && !is_row && !matches!(part, "type" | "endpointType" | "name") {
+            pointer.push_str("/properties");
+        }
+        pointer.push('/');
+        pointer.push_str(part);
+        is_typed = TYPED.contains(&part) || is_typed && is_row;
+    }
+    pointer
+}
+
 impl Setting {
+    /// Whether that is true of it.
     pub fn is(&self, mark: Mark) -> bool {
         self.marks.contains(&mark)
     }

@@ -2,8 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{Kind, SETTINGS, Setting, TYPED, schema::names, setting};
-use crate::{document::parse, subscription::filter::advanced};
+use super::{Kind, SETTINGS, Setting, pointer, schema::names, setting};
+use crate::{
+    document::{literal, parse, text_of},
+    subscription::filter::advanced,
+};
 
 /// Where rules are in a document: by their names. Here they are rows.
 const RULES: &str = "/retryPolicy/statusRules";
@@ -15,34 +18,6 @@ const PROOF: &str = "destination.authentication.clientAuthentication";
 /// the path of its row in the table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Document(Value);
-
-/// Returns where a setting stands below `properties`.
-pub(super) fn pointer(path: &str) -> String {
-    let mut pointer = String::new();
-    let mut is_typed = false;
-    for part in path.split('.') {
-        let is_row = part == "*" || part.parse::<usize>().is_ok();
-        if is_typed && !is_row && !matches!(part, "type" | "endpointType" | "name") {
-            pointer.push_str("/properties");
-        }
-        pointer.push('/');
-        pointer.push_str(part);
-        is_typed = TYPED.contains(&part) || is_typed && is_row;
-    }
-    pointer
-}
-
-pub(crate) fn text_of(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// Reads a number, or true or false. What is neither stays a text, which the API refuses in its words.
-pub(crate) fn literal(text: &str) -> Value {
-    match serde_json::from_str(text) {
-        Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,
-        _ => text.trim().into(),
-    }
-}
 
 impl Kind {
     /// Returns the value that texts, at least one, mean.
@@ -85,6 +60,7 @@ impl Document {
         self.0.pointer(&pointer(path)).unwrap_or(&Value::Null)
     }
 
+    /// Whether a setting, or an object of settings, is there.
     pub fn has(&self, path: &str) -> bool {
         !self.get(path).is_null()
     }
@@ -132,6 +108,7 @@ impl Document {
         if is_signed { secrets.next_back() } else { secrets.next() }
     }
 
+    /// Counts the rows of a list.
     pub fn rows(&self, list: &str) -> usize {
         self.get(list).as_array().map_or(0, Vec::len)
     }

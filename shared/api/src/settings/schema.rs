@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use super::{Kind, Setting, document::pointer};
+use super::{Kind, Setting, pointer};
 use crate::{
     document::read::{Reader, names_of},
     subscription::{EventSubscriptionSettings, filter::advanced},

@@ -12,6 +12,8 @@ use crate::{
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/event-subscriptions.md");
 /// With this variable, the test writes the page's table.
 const WRITE: &str = "GRIDPOST_WRITE_SETTINGS";
+/// The note of a new row.
+const UNWRITTEN: &str = "(what it is)";
 const MARKS: [&str; 2] = ["<!-- settings -->\n", "<!-- /settings -->\n"];
 
 /// Members that no setting of the table sets: what only reads have, and other forms of the same.
@@ -295,12 +297,12 @@ fn range(one: &Setting) -> String {
 
 /// A row of the page, with the note that the page has in it; that of a new row is to be written there.
 fn row(one: &Setting, page: &str) -> String {
-    let path = document::pointer(one.path).trim_start_matches('/').replace('/', ".");
+    let path = pointer(one.path).trim_start_matches('/').replace('/', ".");
     let path = path.trim_end_matches(".type");
     let ours = if one.is(Mark::Ours) { " *ours*" } else { "" };
     let own = page.lines().find(|line| line.starts_with(&format!("| `{path}`")));
     let note = own.and_then(|line| line.trim_end_matches(" |").rsplit_once('|'));
-    let note = note.map_or("TODO", |(_, note)| note.trim());
+    let note = note.map_or(UNWRITTEN, |(_, note)| note.trim());
     let flag = one.flag().map(|(flag, _)| format!("`--{flag}`")).unwrap_or_default();
     let default = match one.default() {
         Some(default) if matches!(one.kind, Kind::Choice | Kind::Flag) => format!("`{default}`"),
@@ -333,6 +335,6 @@ fn the_reference_page_has_every_setting() {
         fs::write(PAGE, page).expect("a file");
         return;
     }
-    assert!(!new.contains("TODO"), "write what they are: {new}");
+    assert!(!new.contains(UNWRITTEN), "write what they are: {new}");
     assert_eq!(table, new, "run with {WRITE}=1");
 }

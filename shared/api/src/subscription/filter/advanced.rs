@@ -9,9 +9,8 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
-    document::{Code, Problems, flag, kind, quoted},
+    document::{Code, Problems, flag, kind, literal, quoted, text_of},
     schema::names,
-    settings::document::{literal, text_of},
 };
 
 /// A condition on a value of an event.
