@@ -23,9 +23,9 @@ fn shown(of_type: &str) -> String {
     format!("{}.shown", of_type.rsplit_once('.').map_or("", |(object, _)| object))
 }
 
-/// Returns the settings, but for those in rows, that objects of the types in the fields have.
+/// Returns the settings with fields, but for those in rows, that objects of the types in the fields have.
 fn of_types(fields: &Fields) -> impl Iterator<Item = &'static Setting> {
-    let own = SETTINGS.iter().filter(|one| one.list().is_none());
+    let own = SETTINGS.iter().filter(|one| one.list().is_none() && !one.label.is_empty());
     own.filter(|one| one.is_of(&|path| fields.get(path).to_owned()))
 }
 
@@ -34,7 +34,8 @@ pub(super) fn fields_of(document: &Value) -> Fields {
     let mut fields = Fields::default();
     for one in SETTINGS {
         let whole = one.list().and_then(setting).unwrap_or(one);
-        if !whole.is_of(&|path| document.text(path)) || one.kind == Kind::Rows {
+        let has_field = !one.label.is_empty() && one.kind != Kind::Rows;
+        if !has_field || !whole.is_of(&|path| document.text(path)) {
             continue;
         }
         match one.list() {

@@ -55,6 +55,33 @@ fn what_is_not_touched_is_not_changed() {
     }
 }
 
+/// A form sends the fields that are on its page, and no others.
+#[test]
+fn a_page_that_is_sent_as_it_is_changes_nothing() {
+    let entra = json!({"tenantId": "t", "applicationIdOrUri": "a", "clientId": "c", "clientAssertion":
+        {"type": "AwsWebIdentity", "properties": {"audience": "b", "signingAlgorithm": "ES384"}}});
+    let key = json!({"type": "Dynamic", "properties": {"sourceField": "data.k"}});
+    let queue = json!({"properties": {"destination": {"endpointType": "SqsQueue",
+        "properties": {"resourceId": "arn", "messageGroupId": key}}}});
+    for was in [whole(), authenticated("EntraId", &entra), queue] {
+        let all = fields_of(&was);
+        let form = crate::form::view::View {
+            fields: &all,
+            problems: &Placed::default(),
+            focus: None,
+            may_change: true,
+            is_live: false,
+        };
+        let about = view::About { profile: "basic", is_new: false, base_url: Some("https://e/h") };
+        let page = view::sections(form, about).into_string();
+        let names = page.split(" name=\"").skip(1).filter_map(|rest| rest.split('"').next());
+        let sent = names.map(|name| (name.to_owned(), all.get(name).to_owned()));
+        let sent = Posted::of(sent.filter(|(_, text)| !text.is_empty()).collect()).fields;
+        let (same, problems) = document(&sent, &was, false);
+        assert!(same == was && problems.is_empty(), "{same}");
+    }
+}
+
 #[test]
 fn fields_mean_what_they_were_made_from() {
     let mut want = whole();

@@ -23,7 +23,7 @@ pub fn rows(subscription: &Value) -> Vec<[String; 2]> {
     let mut rows = vec![
         row("event subscription", at("/name")),
         row("etag", at("/etag")),
-        row("state", state(&take("provisioningState"))),
+        row("state", state(&or(take("provisioningState"), "-"))),
     ];
     rows.extend(reason(subscription.pointer("/properties/validation")));
     rows.push(row("endpoint", destination(subscription)));
