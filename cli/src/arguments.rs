@@ -19,7 +19,7 @@ const EXIT_CODES: &str = "\
 Results go to standard output, all else to standard error. With --json, results and errors are JSON, except usage errors; progress stays text.
 Exit codes: 0 done, 1 failed or refused, 2 usage error, 3 not finished (audit: events under way;
 explain: nothing known so far; wait: not in time; subscription create, update and apply: an endpoint has
-yet to consent).
+yet to consent; apply --dry-run --exit-code: something would change).
 `gridpost COMMAND --help` has examples.
 
 When events are missing or late, ask in this order:
@@ -169,6 +169,11 @@ pub enum Command {
 
 #[cfg(test)]
 mod tests {
+    use std::{any::TypeId, collections::BTreeSet, num::NonZeroUsize, time::Duration};
+
+    use clap::error::ErrorKind;
+    use gridpost_ops::given::TimeSpan;
+
     use super::*;
 
     /// `purge --deployment staging` in a shell of production must not purge production.
@@ -227,6 +232,9 @@ mod tests {
             "export --topic orders --topic billing --with-secrets --json",
             "export --terraform infra --module ../gridpost/infra --deployment prod",
             "apply topics.json",
+            "apply topics.json --dry-run --exit-code --prune",
+            "apply topics.json --prune-topics --yes",
+            "export --with-demo",
             "apply topics.toml --bucket gridpost=letters --bucket other=letters --json",
             "watch --port 9002",
             "status --json",
@@ -241,6 +249,8 @@ mod tests {
             "topic keys orders --regenerate key1 --json",
             "cost --front-door function-url --events-per-publish 10 --json",
             "cost month --topics 10 --event-subscriptions 50 --events 1000000 --dashboard --json",
+            "cost month --events 1.5M --topics 1k",
+            "cost --sqs-ms 0.5 --endpoint-ms 1s",
             "cost month --hanging 1 --alarms all --kms-keys 2 --tracing",
             "doctor --plan plan.json --account-concurrency 10 --json",
             "doctor --plan plan.json --account",
@@ -249,63 +259,65 @@ mod tests {
             "verify --webhook https://a/?token=t --reports https://sqs/1/r --dead-letter-bucket b",
             "verify --only retry,dead-letter --events 10 --fan-out 5 --fan-out-events 10",
             "verify --remove-leftovers",
-            "subscription create --topic demo --name s1 --endpoint http://127.0.0.1:9000/hook \
+            "subscription create --topic demo --subscription s1 --endpoint http://127.0.0.1:9000/hook \
              --dead-letter-bucket B --max-attempts 5 --ttl 30m",
-            "subscription create --topic demo --name s1 --file s1.json",
-            "subscription create --topic demo --name s1 --file s1.json --replace",
+            "subscription create --topic demo --subscription s1 --file s1.json",
+            "subscription create --topic demo --subscription s1 --file s1.json --replace",
             "topic update orders --disable-local-auth true --if-match \"abc\"",
             "topic regenerate-key orders key2",
             "topic delete orders --if-match \"abc\"",
-            "subscription update --topic demo --name s1 --labels a,b --json",
-            "subscription update --topic demo --name s1 --file patch.json --if-match \"abc\"",
-            "subscription delete --topic demo --name s1 --if-match \"abc\"",
-            "subscription create --topic demo --name s1 --resource arn:aws:sqs:eu-central-1:123456789012:q \
+            "subscription update --topic demo --subscription s1 --labels a,b --json",
+            "subscription update --topic demo --subscription s1 --file patch.json --if-match \"abc\"",
+            "subscription delete --topic demo --subscription s1 --if-match \"abc\"",
+            "subscription create --topic demo --subscription s1 --resource arn:aws:sqs:eu-central-1:123456789012:q \
              --message-group-id g",
-            "subscription create --topic demo --name s1 --endpoint https://e --header A=b --sign \
+            "subscription create --topic demo --subscription s1 --endpoint https://e --header A=b --sign \
              --secret-header S=t --dynamic-header D=data.k",
-            "subscription secrets --topic demo --name s1 --rotate --overlap 60",
-            "subscription pause --topic demo --name s1 --time-to-live-stops",
-            "subscription pause --topic demo --name s1 --time-to-live-runs --json",
-            "subscription resume --topic demo --name s1",
-            "subscription health --topic demo --name s1 --json",
-            "subscription health --topic demo --name s1 --reset",
+            "subscription secrets --topic demo --subscription s1 --rotate --overlap 60",
+            "subscription pause --topic demo --subscription s1 --time-to-live-stops",
+            "subscription pause --topic demo --subscription s1 --time-to-live-runs --json",
+            "subscription resume --topic demo --subscription s1",
+            "subscription health --topic demo --subscription s1 --json",
+            "subscription health --topic demo --subscription s1 --reset",
             "subscription health",
             "subscription health --topic demo --json",
             "subscription health --since 24h",
-            "subscription health --topic demo --name s1 --since 90m",
+            "subscription health --topic demo --subscription s1 --since 90m",
             "subscription show --topic demo --subscription s1",
-            "dead-letter list --topic demo --name s1",
+            "dead-letter list --topic demo --subscription s1",
             "tail --topic demo --subscription s1",
-            "audit --topic demo --name s1",
-            "parked list --name s1",
-            "subscription send-test --topic demo --name s1",
-            "subscription send-test --topic demo --name s1 --event event.json --json",
-            "subscription test-endpoint --topic demo --name s1 --json",
-            "subscription test --topic demo --name s1 --events events.json --json",
+            "audit --topic demo --subscription s1",
+            "parked list --subscription s1",
+            "subscription send-test --topic demo --subscription s1",
+            "subscription send-test --topic demo --subscription s1 --event event.json --json",
+            "subscription test-endpoint --topic demo --subscription s1 --json",
+            "subscription test --topic demo --subscription s1 --events events.json --json",
             "subscription test --topic demo --file s1.json --events -",
             "subscription test --schema CloudEventSchemaV1_0 --file s1.json --events events.json",
             "subscription list --topic demo --manage-url https://a.execute-api.eu-north-1.amazonaws.com",
             "publish --topic demo --type T --subject S --data @event.json",
             "publish --topic demo --file body.json --key K",
             "schedule --profile basic --ttl 30m --max-attempts 10 --responses 500,408,200 --json",
-            "schedule --topic demo --name s1 --responses 500,200",
+            "schedule --topic demo --subscription s1 --responses 500,200",
             "schedule --responses 503 --retry-after 120",
+            "schedule --answer 503 --retry-after 2m --schedule 10,5m --probation Busy=1m",
             "schedule --endpoint resource --schedule 1,2,3 --status-rule 404=60 --jitter",
-            "delivery list --topic demo --name s1 --outcome Busy --json",
+            "delivery list --topic demo --subscription s1 --outcome Busy --json",
             "delivery list",
             "delivery list --limit 5",
             "delivery list --topic demo --outcome Busy --json",
-            "delivery show 3f2504e0-4f89-41d3-9a0c-0305e82c3301 --topic demo --name s1",
-            "delivery resend 3f2504e0-4f89-41d3-9a0c-0305e82c3301 --topic demo --name s1",
+            "delivery show 3f2504e0-4f89-41d3-9a0c-0305e82c3301 --topic demo --subscription s1",
+            "delivery resend 3f2504e0-4f89-41d3-9a0c-0305e82c3301 --topic demo --subscription s1",
             "explain order-4711 --topic demo",
             "explain order-4711 --topic demo --event event.json --since 7d --json",
             "console",
             "console --deployment prod --read-only --port 0 --no-browser --json",
             "tail",
-            "tail --topic demo --name s1 --outcome Busy --outcome TimedOut --since 10m",
+            "tail --topic demo --subscription s1 --outcome Busy --outcome TimedOut --since 10m",
             "tail --failed --name-prefix events --json",
             "audit",
             "audit --topic demo --subscription s1 --since 90m --wait 30 --json",
+            "audit --wait 1m",
             "audit --name-prefix events --manage-url https://a.execute-api.eu-north-1.amazonaws.com",
             "listen --port 9000 --answer 500,500,200 --delay 2s",
             "dead-letter list",
@@ -330,7 +342,7 @@ mod tests {
             "dead-letter redrive --topic demo --subscription s1 --resume 3f2504e0 --rate 7",
             "redrive --topic demo --subscription s1 --dry-run",
             "topic delete orders --yes",
-            "subscription delete --topic demo --name s1 --yes",
+            "subscription delete --topic demo --subscription s1 --yes",
             "parked cancel --all --yes",
             "poison list --top 20 --json",
             "poison show 3f2504e0-4f89-41d3-9a0c-0305e82c3301",
@@ -345,6 +357,7 @@ mod tests {
             "parked cancel --all",
             "prober --topic demo --rate 100 --for 30s --drain 1m --json",
             "rollout --step 10 --every 5 --dry-run --json",
+            "rollout --every 1.5h",
             "rollout --function dispatch --function ingest=7 --ignore-alarm dead-letters --unwatched",
             "rollout --revert --deployment prod",
             "deployment add prod --manage-url https://a --name-prefix events --aws-profile p",
@@ -386,13 +399,101 @@ mod tests {
         }
     }
 
+    /// Each flag of each command: the words that lead to the command, and the flag.
+    fn flags(command: &clap::Command, words: &str) -> Vec<(String, clap::Arg)> {
+        let own = command.get_arguments().filter(|flag| flag.get_long().is_some());
+        let mut all: Vec<_> = own.map(|flag| (words.to_owned(), flag.clone())).collect();
+        for command in command.get_subcommands() {
+            all.extend(flags(command, &format!("{words} {}", command.get_name())));
+        }
+        all
+    }
+
+    #[test]
+    fn each_time_and_each_count_is_read_by_the_one_reader() {
+        const NUMBERS: [TypeId; 8] = [
+            TypeId::of::<u8>(),
+            TypeId::of::<u16>(),
+            TypeId::of::<u32>(),
+            TypeId::of::<u64>(),
+            TypeId::of::<usize>(),
+            TypeId::of::<f64>(),
+            TypeId::of::<NonZeroUsize>(),
+            TypeId::of::<Duration>(),
+        ];
+        let (mut times, mut counts) = (0, 0);
+        for (words, flag) in flags(&Arguments::command(), "gridpost") {
+            let name = flag.get_long().unwrap_or_default();
+            let value = flag.get_value_names().unwrap_or_default().join("");
+            let is_time = ["TIME", "TIME,…"].contains(&value.as_str());
+            let kind = flag.get_value_parser().type_id();
+            assert!(is_time || kind != TypeId::of::<TimeSpan>(), "{words} --{name} {value}");
+            // Ports are no counts, and these two have fractions.
+            let is_other = ["port", "failing", "hanging"].contains(&name);
+            let is_number = NUMBERS.iter().any(|number| kind == *number);
+            let is_named = ["COUNT", "KILOBYTES"].contains(&value.as_str());
+            let is_count = (is_number || is_named) && !is_other && !is_time;
+            if !is_time && !is_count {
+                continue;
+            }
+            let refused = |given: &str| {
+                let line = format!("{words} --{name}={given}");
+                let told = Arguments::try_parse_from(line.split(' ')).expect_err(&line);
+                assert_eq!(told.kind(), ErrorKind::ValueValidation, "{line}: {told}");
+                told.to_string()
+            };
+            let (want, seen) = match is_time {
+                true => ("`10X` is no time: write 500ms, 2s, 10m, 24h or 7d", &mut times),
+                false => ("`10X` is no count: write 500, 10k or 2M", &mut counts),
+            };
+            *seen += 1;
+            let told = refused("10X");
+            assert!(told.contains(want), "{words} --{name}: {told}");
+            // What a bare number means is said in the help.
+            let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
+            if is_time && !help.contains("bare number") {
+                assert!(refused("10").contains("write 10s, 10m, 10h or 10d"), "{words} --{name}");
+            }
+        }
+        assert!(times > 15 && counts > 25, "{times} times, {counts} counts");
+    }
+
+    #[test]
+    fn one_thing_has_one_name_and_shows_the_other() {
+        let names = [
+            ("subscription", "name"),
+            ("limit", "top"),
+            ("answer", "responses"),
+            ("input-schema", "schema"),
+            ("delivery-profile", "profile"),
+            ("no-demo", "quiet"),
+        ];
+        let mut seen = BTreeSet::new();
+        for (words, flag) in flags(&Arguments::command(), "gridpost") {
+            let name = flag.get_long().unwrap_or_default();
+            let shown = flag.get_visible_aliases().unwrap_or_default();
+            assert_eq!(flag.get_all_aliases().unwrap_or_default(), shown, "{words} --{name}");
+            for (one, other) in names {
+                assert_ne!(name, other, "{words}: it is --{one}");
+                if name == one {
+                    assert_eq!(shown, [other], "{words} --{name}");
+                    seen.insert(one);
+                }
+            }
+        }
+        assert_eq!(seen.len(), names.len());
+    }
+
     #[test]
     fn what_is_missing_is_named_with_all_that_would_do() {
         // (line, what must be named)
         let table: [(&str, &[&str]); 6] = [
             ("dead-letter purge --yes", &["--topic", "--all"]),
             ("wait --topic orders", &["--delivered", "--dead-lettered"]),
-            ("subscription create --topic demo --name s1", &["--endpoint", "--resource", "--file"]),
+            (
+                "subscription create --topic demo --subscription s1",
+                &["--endpoint", "--resource", "--file"],
+            ),
             ("parked release", &["ID", "--topic", "--subscription", "--all"]),
             ("parked cancel --yes", &["ID", "--topic", "--subscription", "--all"]),
             ("topic update orders", &["--disable-local-auth", "--delivery-profile", "--file"]),
@@ -410,34 +511,36 @@ mod tests {
     #[test]
     fn contradictions_are_refused() {
         for line in [
-            "subscription create --topic demo --name s1",
-            "subscription create --topic demo --name s1 --endpoint http://e --file s1.json",
-            "subscription create --topic demo --name s1 --resource arn:aws:s3:::b",
-            "subscription create --topic demo --name s1 --endpoint http://e --message-group-id g",
-            "subscription create --topic demo --name s1 --endpoint http://e \
+            "subscription create --topic demo --subscription s1",
+            "subscription create --topic demo --subscription s1 --endpoint http://e --file s1.json",
+            "subscription create --topic demo --subscription s1 --resource arn:aws:s3:::b",
+            "subscription create --topic demo --subscription s1 --endpoint http://e --message-group-id g",
+            "subscription create --topic demo --subscription s1 --endpoint http://e \
              --resource arn:aws:sqs:eu-central-1:123456789012:q",
-            "subscription create --topic demo --name s1 --endpoint http://e --ttl 30s",
-            "subscription create --topic demo --name s1 --endpoint http://e --dead-letter-prefix p",
+            "subscription create --topic demo --subscription s1 --endpoint http://e --ttl 30s",
+            "subscription create --topic demo --subscription s1 --endpoint http://e --dead-letter-prefix p",
             "subscription test --topic demo --events events.json",
-            "subscription test --schema EventGridSchema --name s1 --events events.json",
+            "subscription test --schema EventGridSchema --subscription s1 --events events.json",
             "subscription test --file s1.json --events events.json",
             "publish --topic demo --file body.json --data {}",
             "topic create orders --file t.json --mapping mapping.json",
             "sas --key K",
             "listen --answer teapot",
+            "apply topics.json --exit-code",
+            "export --topic demo --with-demo",
             "dev --speed 0",
             "dev --speed 601",
             "dev --memory --data d",
             "wait --topic orders",
             "wait --delivered 1",
             "audit --subscription s1",
-            "delivery resend --topic demo --name s1",
-            "delivery list --name s1",
+            "delivery resend --topic demo --subscription s1",
+            "delivery list --subscription s1",
             "explain order-4711",
-            "tail --name s1",
+            "tail --subscription s1",
             "tail --failed --outcome Delivered",
             "tail --outcome Foo",
-            "delivery list --topic demo --name s1 --outcome Foo",
+            "delivery list --topic demo --subscription s1 --outcome Foo",
             "delivery list --limit 0",
             "dead-letter list --reason Foo",
             "dead-letter list --subscription s1",
@@ -468,6 +571,8 @@ mod tests {
             "rollout --step 0",
             "rollout --step 101",
             "rollout --every 0",
+            "rollout --every 25h",
+            "tail --since 10",
             "rollout --function emit",
             "rollout --function dispatch=newest",
             "rollout --revert --step 10",
@@ -475,11 +580,11 @@ mod tests {
             "deployment add",
             "topic update orders",
             "topic regenerate-key orders key3",
-            "subscription update --topic demo --name s1",
-            "subscription health --name s1",
+            "subscription update --topic demo --subscription s1",
+            "subscription health --subscription s1",
             "subscription health --topic demo --reset",
-            "subscription health --topic demo --name s1 --reset --since 1h",
-            "subscription update --topic demo --name s1 --file p.json --labels a",
+            "subscription health --topic demo --subscription s1 --reset --since 1h",
+            "subscription update --topic demo --subscription s1 --file p.json --labels a",
         ] {
             let words = std::iter::once("gridpost").chain(line.split_whitespace());
             assert!(Arguments::try_parse_from(words).is_err(), "{line}");

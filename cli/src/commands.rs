@@ -48,17 +48,29 @@ use gridpost_ops::{
 
 /// An event subscription.
 #[derive(Args, Clone, Debug)]
-pub struct Whose {
+pub struct SubscriptionArgs {
     /// Topic of the event subscription
     #[arg(long, value_name = "NAME")]
     topic: String,
 
     /// The event subscription
-    #[arg(long, alias = "name", value_name = "NAME")]
+    #[arg(long, visible_alias = "name", value_name = "NAME")]
     subscription: String,
 }
 
-impl Whose {
+/// Which event subscriptions: all, those of a topic, or one of them.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Scope {
+    /// Only this topic [default: all topics]
+    #[arg(long, value_name = "NAME")]
+    topic: Option<String>,
+
+    /// Only this event subscription of the topic [default: all]
+    #[arg(long, visible_alias = "name", value_name = "NAME", requires = "topic")]
+    subscription: Option<String>,
+}
+
+impl SubscriptionArgs {
     /// Returns the names as they were created, or as given if the event subscription can't be read:
     /// the next request for it fails with the reason.
     async fn named(api: &ManageApi, topic: &str, subscription: &str) -> Self {
@@ -78,9 +90,9 @@ async fn whose(
     topic: Option<&str>,
     subscription: Option<&str>,
     is_wanted: impl Fn(&Value) -> bool,
-) -> anyhow::Result<Vec<Whose>> {
+) -> anyhow::Result<Vec<SubscriptionArgs>> {
     if let (Some(topic), Some(subscription)) = (topic, subscription) {
-        return Ok(vec![Whose::named(api, topic, subscription).await]);
+        return Ok(vec![SubscriptionArgs::named(api, topic, subscription).await]);
     }
     let topics = match topic {
         Some(topic) => vec![spelled(api, topic).await],
@@ -93,7 +105,7 @@ async fn whose(
         let all = if topic.is_some() { Some(all?) } else { if_there(all)? };
         for one in all.unwrap_or_default().iter().filter(|one| is_wanted(one)) {
             let subscription = text_at(one, "/name").to_owned();
-            found.push(Whose { topic: topic_name.clone(), subscription });
+            found.push(SubscriptionArgs { topic: topic_name.clone(), subscription });
         }
     }
     Ok(found)

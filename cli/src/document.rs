@@ -18,7 +18,7 @@ use gridpost_core::{
 use gridpost_ops::{
     failure::Misuse,
     files,
-    given::{TimeToLive, read_json},
+    given::{count_in, read_json, whole_minutes},
 };
 
 const HEADERS: &str = "destination.deliveryAttributeMappings";
@@ -47,9 +47,8 @@ fn pair(given: &str) -> Result<(&str, &str), &'static str> {
     given.split_once('=').ok_or("write NAME=VALUE")
 }
 
-fn minutes(given: &str) -> Result<u32, String> {
-    let span = given.parse::<TimeToLive>().map_err(|error| error.to_string())?;
-    Ok(span.minutes)
+fn count(given: &str) -> Result<u32, String> {
+    count_in(..)(given)
 }
 
 /// Returns a parser that refuses what the check does, and keeps the text.
@@ -75,8 +74,8 @@ fn arg(name: &'static str, setting: &Setting) -> Arg {
         }
         Kind::Texts => several().value_delimiter(','),
         Kind::Rows => several().value_parser(checked(|it| read_json(it.as_bytes()).map(drop))),
-        Kind::Number => arg.value_parser(checked(|it| it.parse::<u32>().map(drop))),
-        Kind::Minutes => arg.value_parser(checked(|it| minutes(it).map(drop))),
+        Kind::Number => arg.value_parser(checked(|it| count(it).map(drop))),
+        Kind::Minutes => arg.value_parser(checked(|it| whole_minutes(it).map(drop))),
         Kind::Arn => arg.value_parser(checked(|it| resource(it).map(drop))),
         Kind::Choice => {
             let names = setting.choices().into_iter().map(|(name, _)| name);
@@ -271,8 +270,9 @@ pub fn set(
         document.set(
             setting.path,
             &match setting.kind {
-                Kind::Minutes => vec![minutes(text).map_err(Misuse)?.to_string()],
-                Kind::Duration => vec![write_duration(minutes(text).map_err(Misuse)?)],
+                Kind::Number => vec![count(text).map_err(Misuse)?.to_string()],
+                Kind::Minutes => vec![whole_minutes(text).map_err(Misuse)?.to_string()],
+                Kind::Duration => vec![write_duration(whole_minutes(text).map_err(Misuse)?)],
                 Kind::Pem | Kind::SecretPem => vec![file(name, text)?],
                 _ => texts.to_vec(),
             },

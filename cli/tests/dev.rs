@@ -262,6 +262,83 @@ fn all_kinds(endpoint_url: &str) -> Value {
     }})
 }
 
+/// Everything that an apply of these documents says, and what it leaves.
+#[tokio::test]
+async fn an_apply_says_what_differs_and_prunes_what_is_asked_for() {
+    let (receiver, _arrivals) = endpoint("200").await;
+    let place = Place::new();
+    let mut document = all_kinds(&receiver.url("/hook"));
+    place.write("topics.json", &document.to_string());
+    place.write("none.json", r#"{"topics": {}}"#);
+    let _dev = place.dev("--memory --no-demo --config none.json").await;
+    let names = "topics.orders, topics.orders.eventSubscriptions.billing, \
+                 topics.orders.eventSubscriptions.plain, topics.own, topics.space, \
+                 topics.space.eventSubscriptions.plain";
+    let dry = "apply topics.json --dry-run";
+    let told = code(&place.run(dry).await, 0);
+    assert!(told.contains(&format!("  created: {names}")), "{told}");
+    assert!(code(&place.run("--json topic list").await, 0).contains("\"value\": []"));
+    let told = code(&place.run("apply topics.json").await, 0);
+    assert!(told.contains(&format!("6 of them new\n  created: {names}")), "{told}");
+    for line in [dry, "apply topics.json", "apply topics.json --prune-topics --dry-run --exit-code"]
+    {
+        let told = code(&place.run(line).await, 0);
+        assert!(told.contains(&format!("0 of them new\n  unchanged: {names}")), "{line}: {told}");
+        assert!(!told.contains("changed: topics.orders.eventSubscriptions.billing"), "{told}");
+    }
+
+    let billing = &mut document["topics"]["orders"]["eventSubscriptions"]["billing"]["properties"];
+    billing["filter"]["includedEventTypes"] = json!(["T", "U"]);
+    let webhook = &mut billing["destination"]["properties"];
+    webhook["endpointUrl"] = json!(receiver.url("/hook?code=s-3"));
+    webhook["deliveryAttributeMappings"][0]["properties"]["value"] = json!("s-4");
+    place.write("topics.json", &document.to_string());
+    let told = code(&place.run(&format!("{dry} --exit-code")).await, 3);
+    let destination = "properties.destination.properties";
+    let want = format!(
+        "  changed: topics.orders.eventSubscriptions.billing\n    \
+         {destination}.deliveryAttributeMappings: changed (secret)\n    \
+         {destination}.endpointUrl: changed (secret)\n    \
+         properties.filter.includedEventTypes: [\"T\"] -> [\"T\",\"U\"]\n  unchanged: topics.orders, "
+    );
+    assert!(told.contains(&want), "{told}");
+    let told = code(&place.run(&format!("--json {dry}")).await, 0);
+    assert!(told.contains("\"dryRun\": true") && !told.contains("s-3"), "{told}");
+    let told = code(&place.run("apply topics.json").await, 0);
+    let want = "billing\n    properties.filter.includedEventTypes: [\"T\"] -> [\"T\",\"U\"]\n";
+    assert!(told.contains(want) && !told.contains("s-3"), "{told}");
+    // Only secrets differ: reads show that something does.
+    let webhook = document.pointer_mut(
+        "/topics/orders/eventSubscriptions/billing/properties/destination/properties/endpointUrl",
+    );
+    *webhook.expect("a URL") = json!(receiver.url("/hook?code=s-5"));
+    place.write("topics.json", &document.to_string());
+    let told = code(&place.run("apply topics.json").await, 0);
+    assert!(told.contains("billing\n    properties: changed (secret)\n"), "{told}");
+
+    let topics = document["topics"].as_object_mut().expect("topics");
+    topics.remove("own");
+    topics["orders"]["eventSubscriptions"].as_object_mut().expect("some").remove("plain");
+    place.write("topics.json", &document.to_string());
+    let plain = "topics.orders.eventSubscriptions.plain";
+    for (flag, deleted) in [("", ""), ("--prune", plain), ("--prune-topics", "topics.own")] {
+        let told = code(&place.run(&format!("{dry} {flag}")).await, 0);
+        assert_eq!(told.contains("deleted: "), !deleted.is_empty(), "{told}");
+        assert!(told.contains(deleted), "{told}");
+    }
+    let refused = code(&place.run("apply topics.json --prune").await, 2);
+    assert!(refused.contains(plain) && refused.contains("Repeat with --yes"), "{refused}");
+    let told = code(&place.run("apply topics.json --prune --yes").await, 0);
+    assert!(told.ends_with(&format!("deleted: {plain}\n")), "{told}");
+    // What the file has and nobody can read is not taken for missing.
+    place.write("broken.json", r#"{"topics": {"orders": 1}}"#);
+    code(&place.run("apply broken.json --prune-topics --yes").await, 2);
+    let left = code(&place.run("--json topic list").await, 0);
+    assert!(left.contains("\"orders\"") && left.contains("\"own\""), "{left}");
+    let told = code(&place.run("apply topics.json --prune-topics --yes").await, 0);
+    assert!(told.ends_with("deleted: topics.own\n"), "{told}");
+}
+
 #[tokio::test]
 async fn an_export_is_applied_elsewhere_and_exported_as_it_was() {
     let (receiver, _arrivals) = endpoint("200").await;
@@ -408,7 +485,16 @@ async fn a_demonstration_is_left_out_where_a_topic_is_in_use() {
     let dev = place.dev("--quiet").await;
     let url = receiver.url("/hook");
     let create = format!("subscription create --topic demo --name own --endpoint {url}");
+    let topics = async |flags| {
+        let (export, _) = exported(&place, flags).await;
+        let topics = export["topics"].as_object().expect("topics").keys().cloned();
+        topics.collect::<Vec<_>>()
+    };
+    assert_eq!(topics("").await, [""; 0]);
+    assert_eq!(topics("--topic demo").await, ["demo"]);
+    assert_eq!(topics("--with-demo").await, ["demo", "demo-cloud"]);
     code(&place.run(&create).await, 0);
+    assert_eq!(topics("").await, ["demo"]);
     assert!(end(dev, Signal::TERM).await.success());
 
     let mut dev = place.gridpost("--json dev --port 0").spawn().expect("it runs");

@@ -19,7 +19,7 @@ use gridpost_ops::{
         units,
     },
     failure::Misuse,
-    given::TimeToLive,
+    given::TimeSpan,
     lookup::if_there,
 };
 
@@ -111,7 +111,7 @@ fn told((counted, fan_out): (u64, u32), sizes: &Sizes, events: Option<u64>) -> M
 /// Events accepted lately, and how many event subscriptions an event was for. The logs alone tell both: what
 /// waits costs nothing by itself, and is not read.
 async fn counted(app: &App) -> anyhow::Result<(u64, u32)> {
-    let span = TimeToLive { minutes: COUNTED_HOURS * 60 };
+    let span = TimeSpan::minutes(COUNTED_HOURS * 60);
     let ledger = audit::logs::counted(&app.settings.target, span).await?;
     let accepted = ledger.intakes.values().map(|intake| intake.accepted);
     let matched = ledger.accounts.values().map(|account| account.matched);

@@ -50,7 +50,7 @@ pub(super) async fn of_subscription(
         }
         @if app.may_change() { (consent(&app, &url, &whole)) }
     };
-    let command = format!("subscription delete --topic {topic} --name {name}");
+    let command = format!("subscription delete --topic {topic} --subscription {name}");
     let title = format!("Delete {whole}");
     let above = page::above(&topic, &name);
     Ok(app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body))

@@ -52,7 +52,7 @@ pub(super) async fn list(
         }
         (page::next_page(&url, &[], page.next.as_deref()))
     };
-    let command = format!("delivery list --topic {topic} --name {name}");
+    let command = format!("delivery list --topic {topic} --subscription {name}");
     let title = format!("Failing deliveries of {topic}/{name}");
     let above = page::above(&topic, &name);
     Ok(app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body))
@@ -87,7 +87,8 @@ pub(super) async fn show(
             (attempt_now(&app, &url, &document))
         }
     };
-    let command = format!("delivery show {} --topic {topic} --name {name}", output::word(&id));
+    let command =
+        format!("delivery show {} --topic {topic} --subscription {name}", output::word(&id));
     let mut above = page::above(&topic, &name);
     above.push((subscription_url(&topic, &name, "/deliveries"), "Failing deliveries".to_owned()));
     let title = format!("Delivery {id}");

@@ -133,7 +133,8 @@ fn render(app: &App, topic: &str, name: &str, form: &Edited, problems: &Markup) 
             @else { p.muted { "This console is read-only: it saves nothing." } }
         }
     };
-    let command = format!("subscription update --topic {topic} --name {name} --file patch.json");
+    let command =
+        format!("subscription update --topic {topic} --subscription {name} --file patch.json");
     let title = format!("Edit {topic}/{name} as JSON");
     let above = page::above(topic, name);
     app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)

@@ -16,7 +16,8 @@ use super::sought::{EXACT, LeftOut};
 use gridpost_ops::{
     attempt_lines::because_of,
     explain::{self, Question, Told, ends_meanwhile},
-    given::TimeToLive,
+    failure::Misuse,
+    given::TimeSpan,
     output::{self, text_at},
     subscription::pause,
 };
@@ -108,7 +109,7 @@ async fn look_up(
     since: &str,
     event: Option<&String>,
 ) -> anyhow::Result<Told> {
-    let since: TimeToLive = since.parse()?;
+    let since: TimeSpan = since.parse().map_err(Misuse)?;
     let event = given(event).map(|text| json_text(&text)).transpose()?;
     let arguments = Question { topic: topic.to_owned(), id: id.to_owned(), since };
     explain::look_up(&app.settings.target, arguments, event).await

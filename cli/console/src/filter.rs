@@ -81,7 +81,8 @@ fn render(app: &App, topic: &str, name: &str, form: &Tried, result: &Markup) -> 
         }
         p { a href=(subscription_url(topic, name, "/edit")) { "Edit the saved filter" } }
     };
-    let command = format!("subscription test --topic {topic} --name {name} --events events.json");
+    let command =
+        format!("subscription test --topic {topic} --subscription {name} --events events.json");
     let title = format!("Filter of {topic}/{name}");
     let above = page::above(topic, name);
     app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)
@@ -138,7 +139,7 @@ fn render_test(app: &App, topic: &str, name: &str, event: &str, result: &Markup)
         }
     };
     let command =
-        format!("subscription send-test --topic {topic} --name {name} --event event.json");
+        format!("subscription send-test --topic {topic} --subscription {name} --event event.json");
     let title = format!("Test event for {topic}/{name}");
     let above = page::above(topic, name);
     app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)

@@ -17,7 +17,7 @@ use super::picture::{self, Bar};
 use gridpost_ops::{
     audit::{self, Effort, verdict::Audit},
     failure::Misuse,
-    given::TimeToLive,
+    given::TimeSpan,
     output::{self, text_at},
 };
 
@@ -39,7 +39,7 @@ struct Hour {
 
 pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> Answer<Response> {
     let since = given(asked.since.as_ref()).unwrap_or_else(|| SINCE.to_owned());
-    let span: TimeToLive =
+    let span: TimeSpan =
         since.parse().map_err(|error| Misuse(format!("Events published since: {error}")))?;
     let body = html! {
         form.row method="get" action="/ledger" {

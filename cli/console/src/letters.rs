@@ -188,7 +188,7 @@ async fn places(app: &App, names: Vec<String>) -> Markup {
         @if rows.is_empty() && unread.is_empty() {
             (page::empty("No event subscription on this page keeps dead letters: what ends undelivered is dropped. \
                 Give one a destination:",
-                "subscription update --topic orders --name billing --dead-letter-bucket gridpost"))
+                "subscription update --topic orders --subscription billing --dead-letter-bucket gridpost"))
         } @else if !rows.is_empty() {
             p { "Each of these event subscriptions keeps what ended undelivered. Open one to see what it has." }
             (page::table("Event subscriptions with dead letters", &["Event subscription", "Bucket"], &rows))

@@ -183,7 +183,7 @@ fn trouble(seen: &Seen, now: Timestamp) -> Markup {
         @if seen.all.is_empty() && seen.unread.is_empty() {
             (page::empty(
                 "There is no event subscription yet. Create a topic, subscribe an endpoint, and publish:",
-                "subscription create --topic demo --name first --endpoint http://127.0.0.1:9000/hook",
+                "subscription create --topic demo --subscription first --endpoint http://127.0.0.1:9000/hook",
             ))
         } @else if rows.is_empty() && seen.unread.is_empty() {
             p.good { "No endpoint is in trouble." }

@@ -217,8 +217,10 @@ fn render(app: &App, topic: &str, name: &str, shown: &Shown<'_>, refused: &Marku
             }
         }
     };
-    let command =
-        format!("schedule --topic {topic} --name {name} --responses {}", output::word(&answers));
+    let command = format!(
+        "schedule --topic {topic} --subscription {name} --answer {}",
+        output::word(&answers)
+    );
     let title = format!("Retry schedule of {topic}/{name}");
     let above = page::above(topic, name);
     app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)

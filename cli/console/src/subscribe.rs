@@ -109,7 +109,8 @@ fn render(
     };
     let above =
         vec![("/topics".to_owned(), "Topics".to_owned()), (topic_url(topic), topic.to_owned())];
-    let command = format!("subscription create --topic {topic} --name NAME --file document.json");
+    let command =
+        format!("subscription create --topic {topic} --subscription NAME --file document.json");
     let title = format!("Subscribe an endpoint to {topic}");
     app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)
 }

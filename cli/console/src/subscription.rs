@@ -81,7 +81,7 @@ async fn of_subscription(
         }
     };
     let above = page::above(topic, name)[..2].to_vec();
-    let command = format!("subscription health --topic {topic} --name {name}");
+    let command = format!("subscription health --topic {topic} --subscription {name}");
     let title = format!("{topic}/{name}");
     Ok(app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body))
 }

@@ -23,15 +23,15 @@ use super::sought::LeftOut;
 use gridpost_ops::{
     attempt_lines::AttemptLine,
     failure::chain,
-    given::TimeToLive,
+    given::TimeSpan,
     output::{self, text_at},
     tail::{CaughtUp, Filter, Follower, POLL},
 };
 
-const SINCE: TimeToLive = TimeToLive { minutes: 10 };
+const SINCE: TimeSpan = TimeSpan::minutes(10);
 
 /// A stream that was left for longer does not go on where it was: that would read the log of hours.
-const LEFT_MAX: TimeToLive = TimeToLive { minutes: 60 };
+const LEFT_MAX: TimeSpan = TimeSpan::minutes(60);
 
 /// Attempts that a stream catches up with at most: a page keeps 500 lines, and some are told of what is missing.
 const CAUGHT_UP_MAX: usize = 400;

@@ -137,7 +137,7 @@ fn subscriptions(topic: &str, page: Page, healths: anyhow::Result<Page>) -> Mark
     let Page { items, next, .. } = page;
     if items.is_empty() {
         let command = format!(
-            "subscription create --topic {topic} --name first --endpoint https://example.com/hook"
+            "subscription create --topic {topic} --subscription first --endpoint https://example.com/hook"
         );
         return page::empty(
             "No event subscription is on this page. Subscribe an endpoint:",

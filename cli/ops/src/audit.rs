@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     aws_api::{AwsApi, Service},
-    given::TimeToLive,
+    given::TimeSpan,
     lookup::no_such,
     manage_api::counted::Budget,
     output::text_at,
@@ -40,9 +40,9 @@ pub struct AuditOptions {
     pub topic: Option<String>,
     pub subscription: Option<String>,
     /// Events published within this time, which starts on the hour.
-    pub since: TimeToLive,
-    /// For how many seconds to wait until it balances.
-    pub wait: u64,
+    pub since: TimeSpan,
+    /// How long to wait until it balances.
+    pub wait: Duration,
 }
 
 impl AuditOptions {
@@ -58,7 +58,7 @@ impl AuditOptions {
 
 /// Looks until the ledger balances, or for as long as was asked.
 pub async fn look_until(arguments: &AuditOptions, target: &Target) -> anyhow::Result<Audit> {
-    let last_look = Instant::now() + Duration::from_secs(arguments.wait);
+    let last_look = Instant::now() + arguments.wait;
     loop {
         let audit = look(arguments, target, Effort::WHOLE).await?;
         if audit.balances() || Instant::now() >= last_look {
@@ -69,12 +69,8 @@ pub async fn look_until(arguments: &AuditOptions, target: &Target) -> anyhow::Re
 }
 
 /// Looks at all topics once, so far back, with so much effort.
-pub async fn look_back(
-    target: &Target,
-    since: TimeToLive,
-    effort: Effort,
-) -> anyhow::Result<Audit> {
-    let arguments = AuditOptions { topic: None, subscription: None, since, wait: 0 };
+pub async fn look_back(target: &Target, since: TimeSpan, effort: Effort) -> anyhow::Result<Audit> {
+    let arguments = AuditOptions { topic: None, subscription: None, since, wait: Duration::ZERO };
     look(&arguments, target, effort).await
 }
 
@@ -281,8 +277,8 @@ mod tests {
         AuditOptions {
             topic: topic.map(str::to_owned),
             subscription: subscription.map(str::to_owned),
-            since: TimeToLive { minutes: 60 },
-            wait: 0,
+            since: TimeSpan::minutes(60),
+            wait: Duration::ZERO,
         }
     }
 

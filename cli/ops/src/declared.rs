@@ -4,7 +4,11 @@
 //! with its event subscriptions by their names in `eventSubscriptions`, each the document of its
 //! own PUT. [`export`] writes such a file, [`secrets`] fills in what must not be in it.
 
+mod changes;
 pub mod export;
+mod made;
+mod plan;
+mod prune;
 pub mod secrets;
 mod terraform;
 pub mod trial;
@@ -15,17 +19,18 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use gridpost_core::name;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::{
     failure::{self, InPart, Misuse, Refusal},
     files,
     given::read_json,
-    manage_api::{ManageApi, Reply},
-    output,
+    manage_api::ManageApi,
     subscription::{show, warnings},
 };
 
+pub use made::{Made, Outcome};
+pub use prune::{Prune, Pruned};
 pub use terraform::Root;
 
 /// What a file declares, and what of it could not be read.
@@ -40,79 +45,6 @@ struct Topic {
     name: String,
     document: Value,
     subscriptions: Map<String, Value>,
-}
-
-/// What was made.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Made {
-    pub topics: usize,
-    pub subscriptions: usize,
-    /// What of both was not there before, by its path in the file.
-    pub created: Vec<String>,
-    /// What was, and is now as the file has it, changed or not.
-    pub replaced: Vec<String>,
-    /// The event subscriptions whose endpoints have not consented yet, each with the reason.
-    pub awaited: Vec<String>,
-    /// Warnings about what is allowed but probably a mistake.
-    pub warnings: Vec<String>,
-}
-
-impl Made {
-    fn add(&mut self, path: String, reply: &Reply) {
-        match reply.status {
-            201 => self.created.push(path),
-            _ => self.replaced.push(path),
-        }
-    }
-
-    fn warn(&mut self, path: &str, warnings: Vec<String>) {
-        self.warnings.extend(warnings.into_iter().map(|warning| format!("{path}: {warning}")));
-    }
-
-    /// The counts, for programs, and what is to be known.
-    pub fn members(&self) -> Map<String, Value> {
-        let counts = [
-            ("topics", self.topics),
-            ("eventSubscriptions", self.subscriptions),
-            ("new", self.created.len()),
-        ];
-        let counts = counts.into_iter().map(|(name, count)| (name.to_owned(), json!(count)));
-        let lists = [("awaitingConsent", &self.awaited), ("warnings", &self.warnings)];
-        let lists = lists.into_iter().filter(|(_, list)| !list.is_empty());
-        counts.chain(lists.map(|(name, list)| (name.to_owned(), json!(list)))).collect()
-    }
-
-    /// The counts, for people.
-    pub fn told(&self) -> String {
-        let topics = output::count(self.topics as u64, "topic");
-        let subscriptions = output::count(self.subscriptions as u64, "event subscription");
-        format!("{topics} and {subscriptions}, {} of them new", self.created.len())
-    }
-
-    fn in_part(&self, refused: &[String], is_broken: bool) -> (String, Map<String, Value>) {
-        let mut members = self.members();
-        members.insert("created".to_owned(), json!(self.created));
-        members.insert("replaced".to_owned(), json!(self.replaced));
-        members.insert("refused".to_owned(), json!(refused));
-        let refused = refused.join("\n  ");
-        if self.topics == 0 && !is_broken {
-            let told = "what the file declares is refused, and nothing of it was applied";
-            return (format!("{told}:\n  {refused}"), members);
-        }
-        let mut message = format!("the file was applied in part: {}\n", self.told());
-        for (what, paths) in
-            [("new", &self.created), ("there before, now as in the file", &self.replaced)]
-        {
-            if !paths.is_empty() {
-                message.push_str(&format!("  {what}: {}\n", paths.join(", ")));
-            }
-        }
-        for told in self.awaited.iter().chain(&self.warnings) {
-            message.push_str(&format!("  ! {told}\n"));
-        }
-        message.push_str(&format!("refused:\n  {refused}"));
-        (message, members)
-    }
 }
 
 impl Declared {
@@ -233,12 +165,14 @@ impl Declared {
         problems: &mut Vec<String>,
     ) -> anyhow::Result<()> {
         for topic in &self.topics {
-            let path = format!("topics.{}", topic.name);
+            let path = path_of_topic(topic);
+            // What can't be read may be written all the same.
+            let before = api.read_topic(&topic.name).await.ok();
             match api.put_topic(&topic.name, &topic.document).await {
                 Ok(reply) => {
                     made.topics += 1;
                     made.warn(&path, warnings::unmapped(&reply.document));
-                    made.add(path, &reply);
+                    made.outcomes.push((path, Outcome::of(before.as_ref(), &reply)));
                     made_subscriptions((topic, &reply.document), api, made, problems).await?;
                 }
                 Err(error) => {
@@ -261,13 +195,14 @@ async fn made_subscriptions(
     problems: &mut Vec<String>,
 ) -> anyhow::Result<()> {
     for (name, document) in &topic.subscriptions {
+        let before = api.read_subscription(&topic.name, name).await.ok();
         match api.put_subscription(&topic.name, name, document).await {
             Ok(reply) => {
                 let path = path_of(topic, name);
                 made.subscriptions += 1;
                 made.awaited.extend(show::awaited(&reply.document));
                 made.warn(&path, warnings::unmatched(topic_document, &reply.document));
-                made.add(path, &reply);
+                made.outcomes.push((path, Outcome::of(before.as_ref(), &reply)));
             }
             Err(error) => problems.extend(told(&path_of(topic, name), error)?),
         }
@@ -303,6 +238,10 @@ fn named_twice(members: &Map<String, Value>) -> BTreeSet<String> {
 
 fn in_other_spelling(path: &str) -> String {
     format!("{path}: the file has this name in another spelling, too; keep one of them")
+}
+
+fn path_of_topic(topic: &Topic) -> String {
+    format!("topics.{}", topic.name)
 }
 
 fn path_of(topic: &Topic, subscription: &str) -> String {
@@ -371,6 +310,8 @@ fn of_one(message: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use std::fs;
+
+    use serde_json::json;
 
     use super::*;
     use crate::testkit::FakeApi;
@@ -521,13 +462,14 @@ mod tests {
         assert_eq!(
             part.message,
             "the file was applied in part: 1 topic and 1 event subscription, 1 of them new\n  \
-             new: topics.a\n  \
-             there before, now as in the file: topics.a.eventSubscriptions.c\n\
+             created: topics.a\n  \
+             replaced (what was there could not be read): topics.a.eventSubscriptions.c\n\
              refused:\n  topics.a.eventSubscriptions.b: It failed: busy."
         );
         let members = json!({
             "topics": 1, "eventSubscriptions": 1, "new": 1,
             "created": ["topics.a"], "replaced": ["topics.a.eventSubscriptions.c"],
+            "changed": [], "unchanged": [], "deleted": [],
             "refused": ["topics.a.eventSubscriptions.b: It failed: busy."],
         });
         assert_eq!((Value::Object(part.members), part.is_misuse), (members, false));
@@ -542,7 +484,7 @@ mod tests {
         assert!(both.starts_with("the file was applied in part: 0 topics"), "{both}");
 
         let cut = refused(json!({"topics": {"a": {}, "late": {}}})).await;
-        assert!(cut.message.contains("\n  new: topics.a\nrefused:\n  topics.late: "), "{cut}");
+        assert!(cut.message.contains("\n  created: topics.a\nrefused:\n  topics.late: "), "{cut}");
         assert!(cut.message.ends_with("; it may be applied, and the rest was not tried"), "{cut}");
     }
 
@@ -560,12 +502,13 @@ mod tests {
             "deadLetterDestination": dead_letters, "labels": ["gridpost"]}}}}, "b": {}}});
         let declared = Declared::of(document, |_| None);
         let made = declared.make(&api).await.expect("made");
-        let created = vec!["topics.a".to_owned(), "topics.a.eventSubscriptions.s".to_owned()];
-        let replaced = vec!["topics.b".to_owned()];
-        assert_eq!(
-            made,
-            Made { topics: 2, subscriptions: 1, created, replaced, ..Made::default() }
-        );
+        let outcomes = [
+            ("topics.a", Outcome::Created),
+            ("topics.a.eventSubscriptions.s", Outcome::Created),
+            ("topics.b", Outcome::Replaced),
+        ];
+        let outcomes = outcomes.map(|(path, outcome)| (path.to_owned(), outcome)).into();
+        assert_eq!(made, Made { topics: 2, subscriptions: 1, outcomes, ..Made::default() });
         assert_eq!(made.told(), "2 topics and 1 event subscription, 2 of them new");
 
         let other = [("gridpost".to_owned(), "letters".to_owned())];

@@ -16,10 +16,11 @@ use self::found::Found;
 use crate::{
     attempt_lines::{AttemptLine, AttemptLog},
     failure::Unfinished,
-    given::TimeToLive,
+    given::TimeSpan,
     lookup::{if_there, spelled, wait_is_over},
     manage_api::ManageApi,
     output::{self, text_at},
+    schedule::hours,
     subscription::pause,
     target::{Target, before},
 };
@@ -30,7 +31,7 @@ pub struct Question {
     pub id: String,
     pub topic: String,
     /// In how long a time attempts are looked for.
-    pub since: TimeToLive,
+    pub since: TimeSpan,
 }
 
 /// Finds out all that is known of an event; as it was published, where that was given.
@@ -306,7 +307,7 @@ impl Told {
             let why = if *logs_successes { "" } else { SUCCESSES };
             text.push_str(&format!(
                 "\n\nNo attempt for it is in the logs of the last {}. {why}{OWN_SCHEMA}",
-                minutes(arguments.since.minutes)
+                hours(arguments.since.0)
             ));
         }
         text
@@ -369,13 +370,6 @@ Attempts that succeed at once are logged where the\ndeployment's Terraform varia
 so. ";
 
 const OWN_SCHEMA: &str = "An event of a schema of your own has no id there.";
-
-fn minutes(minutes: u32) -> String {
-    match minutes {
-        hours if hours % 60 == 0 => format!("{} hours", hours / 60),
-        minutes => format!("{minutes} minutes"),
-    }
-}
 
 fn verdict_table(verdicts: &Value) -> String {
     let mut rows = vec![["EVENT SUBSCRIPTION", "MATCHES", "WHY NOT"].map(str::to_owned)];

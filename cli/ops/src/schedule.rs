@@ -14,7 +14,7 @@ use gridpost_core::retry::{
 };
 use serde_json::{Value, json};
 
-use crate::{failure::Misuse, output};
+use crate::{failure::Misuse, given::whole_seconds, output};
 
 /// A row of the deployment's own probation durations.
 #[derive(Clone, Copy, Debug)]
@@ -33,12 +33,12 @@ impl std::str::FromStr for ProbationSeconds {
         let refused = || {
             format!(
                 "`{given}` is no probation: write an outcome that leads to one and 0 to \
-                 {PROBATION_MAX_S} seconds, as in Busy=20"
+                 {PROBATION_MAX_S} seconds, as in Busy=20s"
             )
         };
         let (outcome, seconds) = given.split_once('=').ok_or_else(refused)?;
         let outcome = outcome.parse::<Outcome>().map_err(|_| refused())?;
-        let seconds = seconds.parse().ok().filter(|seconds| *seconds <= PROBATION_MAX_S);
+        let seconds = whole_seconds(seconds).ok().filter(|seconds| *seconds <= PROBATION_MAX_S);
         match (Durations::default().of(outcome), seconds) {
             (Some(_), Some(seconds)) => Ok(Self { outcome, seconds }),
             _ => Err(refused()),
@@ -66,9 +66,9 @@ impl std::str::FromStr for StatusRule {
     type Err = String;
 
     fn from_str(given: &str) -> Result<Self, String> {
-        let refused = || format!("`{given}` is no rule: write 404=60, 404=deadLetter or 5xx=10");
+        let refused = || format!("`{given}` is no rule: write 404=1m, 404=deadLetter or 5xx=10s");
         let (row, rule) = given.split_once('=').ok_or_else(refused)?;
-        let rule = match rule.parse::<u32>() {
+        let rule = match whole_seconds(rule) {
             Ok(seconds) => json!({ "retryAfterSeconds": seconds }),
             Err(_) if rule == "deadLetter" => json!(rule),
             Err(_) => return Err(refused()),

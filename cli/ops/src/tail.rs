@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{
     attempt_lines::{AttemptLine, AttemptLog},
-    given::TimeToLive,
+    given::TimeSpan,
     output::in_line,
     target::Target,
 };
@@ -76,7 +76,7 @@ pub struct CaughtUp {
 
 impl Follower {
     /// One that begins so long ago.
-    pub async fn of(target: &Target, filter: Filter, since: TimeToLive) -> anyhow::Result<Self> {
+    pub async fn of(target: &Target, filter: Filter, since: TimeSpan) -> anyhow::Result<Self> {
         let log = AttemptLog::connect(target).await?;
         let began_ms = target.ago(since).await?.as_millis();
         let seen = Seen { began_ms, newest_ms: began_ms, ids: HashSet::new() };

@@ -16,7 +16,7 @@ use crate::{
     clock::{self, Clock},
     deployments::{self, Deployment, Deployments},
     failure::Misuse,
-    given::TimeToLive,
+    given::TimeSpan,
     home::{
         self, Home,
         connection::{Connection, is_in_process, key_list},
@@ -223,7 +223,7 @@ impl Target {
     }
 
     /// What the deployment's clock showed so long ago.
-    pub async fn ago(&self, span: TimeToLive) -> anyhow::Result<Timestamp> {
+    pub async fn ago(&self, span: TimeSpan) -> anyhow::Result<Timestamp> {
         Ok(before(self.now().await?, span))
     }
 
@@ -300,8 +300,9 @@ pub async fn new_key(
 }
 
 /// So long before a time.
-pub fn before(time: Timestamp, span: TimeToLive) -> Timestamp {
-    Timestamp::from_millis(time.as_millis() - i64::from(span.minutes) * 60_000)
+pub fn before(time: Timestamp, span: TimeSpan) -> Timestamp {
+    let span_ms = i64::try_from(span.0.as_millis()).unwrap_or(i64::MAX);
+    Timestamp::from_millis(time.as_millis().saturating_sub(span_ms))
 }
 
 #[cfg(test)]
@@ -320,7 +321,7 @@ mod tests {
         let dev = Target { publish_url: Some(process.url()), is_dev: true, ..Target::default() };
         assert_eq!(dev.now().await.expect("a time").to_iso_8601(), "2100-01-01T00:00:00.000Z");
         assert_eq!(dev.speed().await.expect("a speed"), 60);
-        let ago = dev.ago(TimeToLive { minutes: 60 }).await.expect("a time");
+        let ago = dev.ago(TimeSpan::minutes(60)).await.expect("a time");
         assert_eq!(ago.to_iso_8601(), "2099-12-31T23:00:00.000Z");
         // One whose clock is not known goes by this machine's.
         let stack = Target { is_dev: false, ..dev.clone() };

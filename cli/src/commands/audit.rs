@@ -2,38 +2,32 @@
 
 use clap::Args;
 
-use crate::{output::count, target::Common};
+use crate::{commands::Scope, output::count, target::Common};
 use gridpost_ops::{
     audit::{self, AuditOptions, verdict::Verdict},
     failure::Unfinished,
-    given::TimeToLive,
+    given::{TimeSpan, span_or_seconds},
 };
 
 /// What to look at.
 #[derive(Args, Debug)]
 pub struct AuditArguments {
-    /// Audit only this topic
-    #[arg(long, value_name = "NAME")]
-    topic: Option<String>,
-
-    /// Audit only this event subscription of the topic
-    #[arg(long, alias = "name", value_name = "NAME", requires = "topic")]
-    subscription: Option<String>,
+    #[command(flatten)]
+    scope: Scope,
 
     /// Audit events published within this time, such as 90m, 24h or 7d; it starts on the hour
     #[arg(long, value_name = "TIME", default_value = "24h")]
-    since: TimeToLive,
+    since: TimeSpan,
 
-    /// Wait for up to this many seconds until it balances
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
-    wait: u64,
+    /// Wait for up to this long until it balances: 30s, 5m; a bare number is seconds
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = span_or_seconds)]
+    wait: TimeSpan,
 }
 
 impl AuditArguments {
     fn options(&self) -> AuditOptions {
-        let Self { topic, subscription, since, wait } = self;
-        let (topic, subscription) = (topic.clone(), subscription.clone());
-        AuditOptions { topic, subscription, since: *since, wait: *wait }
+        let Scope { topic, subscription } = self.scope.clone();
+        AuditOptions { topic, subscription, since: self.since, wait: self.wait.0 }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::{commands::one_of, output::Output};
 use gridpost_ops::{
     cost::{Bill, FrontDoor, Measured, Mix, Prices, as_of, bill, peers},
     failure::Misuse,
+    given::{TimeSpan, count_in, span_or_milliseconds},
 };
 
 /// What is published and delivered, and how.
@@ -22,23 +23,23 @@ pub struct CostArguments {
     of: Option<CostCommand>,
 
     /// Events in each publish
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=5_000))]
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = count_in::<u32>(1..=5_000))]
     events_per_publish: u32,
 
     /// Event subscriptions that each event matches
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=500))]
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = count_in::<u32>(1..=500))]
     fan_out: u32,
 
     /// Maximum number of events in a request to an endpoint (maxEventsPerBatch)
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=5_000))]
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = count_in::<u32>(1..=5_000))]
     events_per_request: u32,
 
     /// Records in each invocation of dispatch: 10 under load, 1 below about ten events a second
-    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10))]
+    #[arg(long, value_name = "COUNT", default_value = "10", value_parser = count_in::<u32>(1..=10))]
     records_per_invocation: u32,
 
     /// Size of each event in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    #[arg(long, value_name = "BYTES", default_value = "1024", value_parser = count_in::<u32>(1..=1_048_576))]
     event_bytes: u32,
 
     /// Percentage of requests that fail once and succeed when retried
@@ -50,20 +51,20 @@ pub struct CostArguments {
     front_door: FrontDoor,
 
     /// Memory of ingest in MB
-    #[arg(long, value_name = "MB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(128..=10_240))]
+    #[arg(long, value_name = "MB", default_value = "512", value_parser = count_in::<u32>(128..=10_240))]
     ingest_memory: u32,
 
     /// Memory of dispatch in MB
-    #[arg(long, value_name = "MB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(128..=10_240))]
+    #[arg(long, value_name = "MB", default_value = "512", value_parser = count_in::<u32>(128..=10_240))]
     dispatch_memory: u32,
 
-    /// How long ingest waits for SQS, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 10.0)]
-    sqs_ms: f64,
+    /// How long ingest waits for SQS; a bare number is milliseconds
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = span_or_milliseconds)]
+    sqs_ms: TimeSpan,
 
-    /// How long an invocation of dispatch waits for its slowest endpoint, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 100.0)]
-    endpoint_ms: f64,
+    /// How long an invocation of dispatch waits for its slowest endpoint; a bare number is milliseconds
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = span_or_milliseconds)]
+    endpoint_ms: TimeSpan,
 
     /// Print docs/cost.md instead of an estimate
     #[arg(long, exclusive = true)]
@@ -113,7 +114,9 @@ fn mix(arguments: &CostArguments) -> Result<Mix, Misuse> {
     if !(0.0..=100.0).contains(&arguments.failing) {
         return refuse("failing", arguments.failing, "0 to 100 percent");
     }
-    for (name, value) in [("sqs-ms", arguments.sqs_ms), ("endpoint-ms", arguments.endpoint_ms)] {
+    let ms = |span: TimeSpan| span.0.as_secs_f64() * 1_000.0;
+    let (sqs_ms, endpoint_ms) = (ms(arguments.sqs_ms), ms(arguments.endpoint_ms));
+    for (name, value) in [("sqs-ms", sqs_ms), ("endpoint-ms", endpoint_ms)] {
         if !(0.0..=900_000.0).contains(&value) {
             return refuse(name, value, "0 to 900000 ms, the longest that a function runs");
         }
@@ -128,8 +131,8 @@ fn mix(arguments: &CostArguments) -> Result<Mix, Misuse> {
         front_door: arguments.front_door,
         ingest_mb: arguments.ingest_memory,
         dispatch_mb: arguments.dispatch_memory,
-        sqs_ms: arguments.sqs_ms,
-        endpoint_ms: arguments.endpoint_ms,
+        sqs_ms,
+        endpoint_ms,
     })
 }
 

@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 
 use self::unread::Unread;
 use crate::{
-    commands::{Whose, whose},
+    commands::{Scope, SubscriptionArgs, whose},
     output::{self, Output, text_at},
     target::{Common, before},
 };
 use gridpost_ops::{
-    given::{TimeToLive, reason_name},
+    given::{TimeSpan, count_in, reason_name},
     manage_api::{ManageApi, dead_letters::LetterChoice},
 };
 
@@ -37,8 +37,9 @@ pub enum DeadLetterCommand {
         sent: Sent,
 
         /// Maximum number to list
-        #[arg(long, visible_alias = "limit", value_name = "COUNT", default_value_t = 100)]
-        top: usize,
+        #[arg(long, visible_alias = "top", value_name = "COUNT", default_value = "100",
+            value_parser = count_in::<usize>(..))]
+        limit: usize,
     },
     /// Count dead letters by reason and event type, and how many of them were not redriven
     Count {
@@ -61,12 +62,12 @@ pub enum DeadLetterCommand {
 
         /// Whose it is
         #[command(flatten)]
-        whose: Whose,
+        whose: SubscriptionArgs,
     },
     /// Send dead letters again with a job that the deployment runs, and show its progress
     Redrive(Box<redrive::RedriveArguments>),
     /// List redrive jobs, newest first
-    Redrives(Whose),
+    Redrives(SubscriptionArgs),
     /// Cancel a redrive job; `dead-letter redrive --resume` continues it
     Cancel {
         /// The job's id (`dead-letter redrives` prints it)
@@ -74,7 +75,7 @@ pub enum DeadLetterCommand {
 
         /// Whose dead letters it sends
         #[command(flatten)]
-        whose: Whose,
+        whose: SubscriptionArgs,
     },
     /// Delete dead letters permanently, object by object
     Purge(Box<purge::PurgeArguments>),
@@ -116,13 +117,9 @@ impl Sent {
 /// Which dead letters.
 #[derive(Args, Debug)]
 pub struct Filter {
-    /// Only dead letters of this topic [default: all topics]
-    #[arg(long, value_name = "NAME")]
-    topic: Option<String>,
-
-    /// Only dead letters of this event subscription of the topic
-    #[arg(long, alias = "name", value_name = "NAME", requires = "topic")]
-    subscription: Option<String>,
+    /// Whose
+    #[command(flatten)]
+    scope: Scope,
 
     /// Which of them
     #[command(flatten)]
@@ -133,16 +130,16 @@ pub struct Filter {
 #[derive(Args, Debug)]
 pub struct Chosen {
     /// Only dead letters written at or after this time, such as 2026-01-31T08:00:00Z
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "DATE-TIME")]
     from: Option<String>,
 
     /// Only dead letters written at or before this time
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "DATE-TIME")]
     to: Option<String>,
 
     /// Only dead letters no older than this, such as 90m, 24h or 7d
     #[arg(long, value_name = "TIME", conflicts_with = "from")]
-    since: Option<TimeToLive>,
+    since: Option<TimeSpan>,
 
     /// Only dead letters with this reason, such as TimeToLiveExceeded
     #[arg(long, value_name = "REASON", value_parser = reason_name)]
@@ -183,10 +180,10 @@ pub async fn run(command: DeadLetterCommand, common: &Common) -> anyhow::Result<
     let api = target.manage_api().await?;
     let now = if command.looks_back() { target.now().await? } else { Timestamp::default() };
     match command {
-        DeadLetterCommand::List { filter, sent, top } => {
+        DeadLetterCommand::List { filter, sent, limit } => {
             // One more tells whether there are more.
-            let found = found(&api, &filter, sent, now, top.saturating_add(1)).await?;
-            print_list(found, top, common.output)?;
+            let found = found(&api, &filter, sent, now, limit.saturating_add(1)).await?;
+            print_list(found, limit, common.output)?;
         }
         DeadLetterCommand::Count { filter, sent } => {
             let (counted, unread) = count(&api, &filter, sent, now).await?;
@@ -196,17 +193,17 @@ pub async fn run(command: DeadLetterCommand, common: &Common) -> anyhow::Result<
         DeadLetterCommand::Summary(arguments) => {
             summary::run(&arguments, &api, now, common.output).await?;
         }
-        DeadLetterCommand::Show { id, whose: Whose { topic, subscription } } => {
+        DeadLetterCommand::Show { id, whose: SubscriptionArgs { topic, subscription } } => {
             common.output.print(&api.dead_letter(&topic, &subscription, &id).await?, describe);
         }
         DeadLetterCommand::Redrive(arguments) => {
             redrive::run(&arguments, &api, now, common.output).await?;
         }
-        DeadLetterCommand::Redrives(Whose { topic, subscription }) => {
+        DeadLetterCommand::Redrives(SubscriptionArgs { topic, subscription }) => {
             let jobs = api.redrives(&topic, &subscription).await?;
             common.output.print(&json!({ "value": jobs }), |_| redrive::list(&jobs));
         }
-        DeadLetterCommand::Cancel { id, whose: Whose { topic, subscription } } => {
+        DeadLetterCommand::Cancel { id, whose: SubscriptionArgs { topic, subscription } } => {
             let job = api.change_redrive(&topic, &subscription, &id, "cancel", None).await?;
             common.output.print(&job, redrive::summary);
         }
@@ -225,31 +222,31 @@ async fn owners(
     api: &ManageApi,
     topic: Option<&str>,
     subscription: Option<&str>,
-) -> anyhow::Result<Vec<Whose>> {
+) -> anyhow::Result<Vec<SubscriptionArgs>> {
     let has_letters = |one: &Value| {
         one.pointer("/properties/deadLetterDestination").is_some_and(Value::is_object)
     };
     whose(api, topic, subscription, has_letters).await
 }
 
-async fn of(api: &ManageApi, filter: &Filter) -> anyhow::Result<Vec<Whose>> {
-    owners(api, filter.topic.as_deref(), filter.subscription.as_deref()).await
+async fn of(api: &ManageApi, filter: &Filter) -> anyhow::Result<Vec<SubscriptionArgs>> {
+    owners(api, filter.scope.topic.as_deref(), filter.scope.subscription.as_deref()).await
 }
 
-/// The first `top` of those that are chosen, and whose could not be read.
+/// The first `limit` of those that are chosen, and whose could not be read.
 async fn found(
     api: &ManageApi,
     filter: &Filter,
     sent: Sent,
     now: Timestamp,
-    top: usize,
+    limit: usize,
 ) -> anyhow::Result<(Vec<Value>, Unread)> {
     let choice = LetterChoice { redriven: sent.wanted(), ..filter.chosen.choice(now) };
     let all = of(api, filter).await?;
     let (mut found, mut unread) = (Vec::new(), Unread::of(filter, &all));
     for whose in &all {
-        let Whose { topic, subscription } = whose;
-        let most = top.saturating_sub(found.len());
+        let SubscriptionArgs { topic, subscription } = whose;
+        let most = limit.saturating_sub(found.len());
         let read = api.dead_letters(topic, subscription, &choice, most).await;
         for mut one in unread.take(whose, read)?.unwrap_or_default() {
             one["topic"] = json!(topic);
@@ -262,17 +259,17 @@ async fn found(
 
 fn print_list(
     (mut found, unread): (Vec<Value>, Unread),
-    top: usize,
+    limit: usize,
     output: Output,
 ) -> anyhow::Result<()> {
-    let is_cut = found.len() > top;
-    found.truncate(top);
+    let is_cut = found.len() > limit;
+    found.truncate(limit);
     let is_complete = !is_cut && unread.is_empty();
     let document = json!({"value": found, "isComplete": is_complete, "failed": unread.document()});
     output.tell(&document, |_| list(&found, &unread));
     if is_cut {
         output::note(&format!(
-            "There are more than these {top}: --top lists more, and `count` counts all."
+            "There are more than these {limit}: --limit lists more, and `count` counts all."
         ));
     }
     unread.ended()
@@ -281,7 +278,7 @@ fn print_list(
 /// The answers that count what is chosen of one; an error where not all of them came.
 async fn counts_of(
     api: &ManageApi,
-    whose: &Whose,
+    whose: &SubscriptionArgs,
     choice: &LetterChoice,
 ) -> anyhow::Result<Vec<Value>> {
     let mut answers = Vec::new();

@@ -2,34 +2,36 @@
 
 mod list;
 
-use std::num::NonZeroUsize;
-
 use clap::{Args, Subcommand};
 
 use self::list::{Chosen, found};
-use crate::{commands::Whose, output::text_at, target::Common};
-use gridpost_ops::{delivery::describe, given::outcome_name};
+use crate::{
+    commands::{Scope, SubscriptionArgs},
+    output::text_at,
+    target::Common,
+};
+use gridpost_ops::{
+    delivery::describe,
+    given::{count_in, outcome_name},
+};
 
 /// What to do with deliveries that have failed.
 #[derive(Subcommand, Debug)]
 pub enum DeliveryCommand {
     /// List deliveries that have failed and not ended, by publish time
     List {
-        /// Only those of this topic [default: all topics]
-        #[arg(long, value_name = "NAME")]
-        topic: Option<String>,
-
-        /// Only those of this event subscription of the topic [default: all]
-        #[arg(long, alias = "name", value_name = "NAME", requires = "topic")]
-        subscription: Option<String>,
+        /// Whose
+        #[command(flatten)]
+        scope: Scope,
 
         /// Only those whose last attempt had this outcome, such as Busy or TimedOut
         #[arg(long, value_name = "OUTCOME", value_parser = outcome_name)]
         outcome: Option<String>,
 
         /// How many at most, those that were published first; how many more there are is told
-        #[arg(long, value_name = "N", default_value = "100")]
-        limit: NonZeroUsize,
+        #[arg(long, visible_alias = "top", value_name = "COUNT", default_value = "100",
+            value_parser = count_in::<usize>(1..))]
+        limit: usize,
     },
     /// Show one with every attempt, and what comes next
     Show(OneArguments),
@@ -44,22 +46,30 @@ pub struct OneArguments {
     id: String,
 
     #[command(flatten)]
-    of: Whose,
+    of: SubscriptionArgs,
 }
 
 /// Runs `gridpost delivery`.
 pub async fn run(command: DeliveryCommand, common: &Common) -> anyhow::Result<()> {
     let api = common.target.resolve()?.manage_api().await?;
     match command {
-        DeliveryCommand::List { topic, subscription, outcome, limit } => {
-            let chosen = Chosen { topic, subscription, outcome, limit: limit.get() };
+        DeliveryCommand::List { scope, outcome, limit } => {
+            let chosen = Chosen { scope, outcome, limit };
             let found = found(&api, &chosen).await?;
-            common.output.print(&found.document(), |_| found.text(chosen.subscription.is_none()));
+            common
+                .output
+                .print(&found.document(), |_| found.text(chosen.scope.subscription.is_none()));
         }
-        DeliveryCommand::Show(OneArguments { id, of: Whose { topic, subscription } }) => {
+        DeliveryCommand::Show(OneArguments {
+            id,
+            of: SubscriptionArgs { topic, subscription },
+        }) => {
             common.output.print(&api.delivery(&topic, &subscription, &id).await?, describe);
         }
-        DeliveryCommand::Resend(OneArguments { id, of: Whose { topic, subscription } }) => {
+        DeliveryCommand::Resend(OneArguments {
+            id,
+            of: SubscriptionArgs { topic, subscription },
+        }) => {
             let done = api.resend(&topic, &subscription, &id).await?;
             common.output.print(&done, |done| match text_at(done, "/result") {
                 "Requested" => {

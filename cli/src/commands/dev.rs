@@ -97,8 +97,8 @@ pub struct DevArguments {
     allow_aws: bool,
 
     /// Skip the demonstration
-    #[arg(long)]
-    quiet: bool,
+    #[arg(long, visible_alias = "quiet")]
+    no_demo: bool,
 
     /// Print what the functions log, instead of keeping it for `tail`, `explain` and `audit`
     #[arg(long)]
@@ -168,7 +168,7 @@ pub async fn run(arguments: DevArguments, common: &Common) -> anyhow::Result<()>
         () = terminal_closed(hung_up.as_mut()) => Ok(()),
         part = dev.broken() => Err(part.into()),
     };
-    if !arguments.quiet {
+    if !arguments.no_demo {
         forget_demonstration(&dev).await;
     }
     dev.stop().await;
@@ -218,7 +218,7 @@ async fn serve(
     let _written = Written::write(&connection, home)?;
     let progress = Progress::on_stderr();
     progress.line(&format!("✓ Gridpost listens on {}", dev.url()));
-    let is_asked_for = !arguments.quiet && declared.is_none();
+    let is_asked_for = !arguments.no_demo && declared.is_none();
     let in_use = if is_asked_for { own::other(&api).await? } else { None };
     if let Some(whose) = &in_use {
         progress.line(&left_out(whose));
@@ -239,7 +239,7 @@ async fn serve(
 /// Why nothing is shown where topics are in use.
 fn left_out(whose: &str) -> String {
     format!(
-        "· No demonstration: the event subscription {whose} is here, and might get its events (--quiet is \
+        "· No demonstration: the event subscription {whose} is here, and might get its events (--no-demo is \
          not needed)"
     )
 }
@@ -388,7 +388,7 @@ fn summary(
     for command in [
         "listen --port 9000 --answer 500,200".to_owned(),
         format!(
-            "subscription create --topic {name} --name first --endpoint http://127.0.0.1:9000/hook"
+            "subscription create --topic {name} --subscription first --endpoint http://127.0.0.1:9000/hook"
         ),
         format!("publish --topic {name} --type Sample.Greeting --data '{{\"hello\":\"world\"}}'"),
         format!("wait --topic {name} --subscription first --delivered 1"),

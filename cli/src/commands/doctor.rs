@@ -17,6 +17,7 @@ use gridpost_ops::{
     },
     failure::Misuse,
     files,
+    given::count_in,
 };
 
 /// Which plan, and what the account has.
@@ -27,15 +28,18 @@ pub struct DoctorArguments {
     plan: PathBuf,
 
     /// The account's Lambda quota for concurrent executions (see `aws lambda get-account-settings`)
-    #[arg(long, value_name = "COUNT", default_value_t = Account::default().concurrency)]
+    #[arg(long, value_name = "COUNT", default_value_t = Account::default().concurrency,
+        value_parser = count_in::<u64>(..))]
     account_concurrency: u64,
 
     /// The account's API Gateway quota for requests per second
-    #[arg(long, value_name = "COUNT", default_value_t = Account::default().api_rate)]
+    #[arg(long, value_name = "COUNT", default_value_t = Account::default().api_rate,
+        value_parser = count_in::<u64>(..))]
     api_rate: u64,
 
     /// The account's API Gateway burst quota
-    #[arg(long, value_name = "COUNT", default_value_t = Account::default().api_burst)]
+    #[arg(long, value_name = "COUNT", default_value_t = Account::default().api_burst,
+        value_parser = count_in::<u64>(..))]
     api_burst: u64,
 
     /// Read these three quotas from AWS and check that the plan's names are free, with the AWS identity

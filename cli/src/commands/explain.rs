@@ -7,7 +7,7 @@ use clap::Args;
 use crate::{commands::read_events, target::Common};
 use gridpost_ops::{
     explain::{Question, look_up},
-    given::TimeToLive,
+    given::TimeSpan,
 };
 
 /// Which event.
@@ -27,7 +27,7 @@ pub struct ExplainArguments {
 
     /// Look for attempts in this time: 90m, 24h, 7d
     #[arg(long, value_name = "TIME", default_value = "24h")]
-    since: TimeToLive,
+    since: TimeSpan,
 }
 
 /// Runs `gridpost explain`.

@@ -12,8 +12,10 @@ use gridpost_ops::{
     declared::{Root, export::Export},
     failure::Misuse,
     home::write_private,
+    http_client::is_loopback,
     output::word,
 };
+use gridpost_stack::{demonstration::own, stack::TOPICS};
 
 /// The module of a deployment, of this program's own release: see `infra/`.
 const MODULE: &str =
@@ -36,6 +38,11 @@ pub struct ExportArguments {
     #[arg(long = "topic", value_name = "NAME")]
     topics: Vec<String>,
 
+    /// Include the demonstration's topics of a local stack. Without this flag, they are exported if they have
+    /// event subscriptions of yours, or are named by --topic
+    #[arg(long, conflicts_with = "topics")]
+    with_demo: bool,
+
     /// Include secrets: the query strings of URLs and the values of secret headers. Without this flag,
     /// the file refers to environment variables instead
     #[arg(long, conflicts_with = "terraform")]
@@ -45,7 +52,7 @@ pub struct ExportArguments {
     #[arg(long, value_name = "DIR")]
     terraform: Option<PathBuf>,
 
-    /// Source of Gridpost's Terraform module
+    /// Source of Gridpost's Terraform module: `infra` in a clone, where the release's tag is not published
     #[arg(long, value_name = "SOURCE", default_value = MODULE, requires = "terraform")]
     module: String,
 }
@@ -54,6 +61,9 @@ pub struct ExportArguments {
 pub async fn run(arguments: &ExportArguments, common: &Common) -> anyhow::Result<()> {
     let api = common.target.resolve()?.manage_api().await?;
     let mut export = Export::read(&api, &arguments.topics, arguments.with_secrets).await?;
+    if arguments.topics.is_empty() && !arguments.with_demo && is_loopback(api.base_url()) {
+        leave_out_demo(&mut export);
+    }
     match &arguments.terraform {
         None => {
             common.output.print(&export.document, indented);
@@ -70,6 +80,27 @@ pub async fn run(arguments: &ExportArguments, common: &Common) -> anyhow::Result
         }
     }
     Ok(())
+}
+
+/// Leaves out the topics that a local stack makes by itself, and that nobody uses.
+fn leave_out_demo(export: &mut Export) {
+    let Some(topics) = export.document["topics"].as_object_mut() else { return };
+    let mut left_out = Vec::new();
+    topics.retain(|topic, document| {
+        let mut own = document["eventSubscriptions"].as_object().into_iter().flatten();
+        let is_demo = TOPICS.iter().any(|(demo, _)| *demo == topic)
+            && own.all(|(name, _)| own::is_own(topic, name));
+        if is_demo {
+            left_out.push(topic.clone());
+        }
+        !is_demo
+    });
+    if !left_out.is_empty() {
+        export.notes.push(format!(
+            "the demonstration's topics are left out (--with-demo exports them): {}",
+            left_out.join(", ")
+        ));
+    }
 }
 
 /// What is to be known goes to standard error: the file is on standard output.
@@ -113,6 +144,7 @@ fn next(folder: &Path, files: &[PathBuf], export: &Export) -> String {
     let root = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     let terraform = format!("  terraform -chdir={}", word(&root.to_string_lossy()));
     lines.extend([
+        "  # is the tag in main.tf's `source` not published: name a clone's `infra` there, or export with --module PATH".to_owned(),
         format!("{terraform} init"),
         "  # with the folder of the functions, from its root on; a clone has them in target/lambda:"
             .to_owned(),
@@ -133,6 +165,24 @@ mod tests {
         let source = format!("//infra?ref=v{}\"", env!("CARGO_PKG_VERSION"));
         let text = Root::of(&export, MODULE).text;
         assert!(text.contains(&source), "{text}");
+    }
+
+    #[test]
+    fn topics_of_the_demonstration_are_left_out_where_nobody_uses_them() {
+        let own = json!({"eventSubscriptions": {"demonstration-retried": {}}});
+        let used = json!({"eventSubscriptions": {"first": {}}});
+        for (demo, is_kept) in [(json!({}), false), (own, false), (used, true)] {
+            let document = json!({"topics": {"demo": demo, "demo-cloud": {}, "orders": {}}});
+            let mut export = Export { document, ..Export::default() };
+            leave_out_demo(&mut export);
+            let topics = export.document["topics"].as_object().expect("topics");
+            assert_eq!(
+                (topics.contains_key("demo"), topics.contains_key("orders")),
+                (is_kept, true)
+            );
+            let left_out = if is_kept { ": demo-cloud" } else { ": demo, demo-cloud" };
+            assert!(export.notes[0].ends_with(left_out), "{:?}", export.notes);
+        }
     }
 
     #[test]
@@ -161,6 +211,7 @@ mod tests {
             "put `gridpost` on the PATH",
             "\n  cargo lambda build ",
             "\n  export SECRET_A=…\n",
+            "  # is the tag in main.tf's `source` not published: name a clone's `infra` there, or export with --module PATH\n",
             "  terraform -chdir='/a b' init\n",
             "  terraform -chdir='/a b' apply -var functions_dir=…\n",
             "signing secrets, keys of topics and URLs are new",

@@ -30,7 +30,7 @@ pub struct ListenArguments {
     port: u16,
 
     /// Status to answer; several are given out in order, the last one repeats: 500,500,200
-    #[arg(long, value_name = "STATUS,…", default_value = "200")]
+    #[arg(long, visible_alias = "responses", value_name = "STATUS,…", default_value = "200")]
     answer: Answers,
 
     /// Time before each answer: 500ms, 2s, 1m
@@ -46,7 +46,7 @@ pub async fn run(arguments: ListenArguments, output: Output) -> anyhow::Result<(
     let receiver = Receiver::start(address, HashMap::new(), behaviour, sender).await?;
     output::note(&format!(
         "listening on {} (Ctrl-C ends it); as an endpoint:\n  gridpost subscription create --topic demo \
-         --name listen --endpoint {} --replace",
+         --subscription listen --endpoint {} --replace",
         receiver.url("/"),
         receiver.url("/hook")
     ));

@@ -40,7 +40,7 @@ pub struct Filter {
     topic: Option<String>,
 
     /// Only those of the event subscription of this name
-    #[arg(long, alias = "name", value_name = "NAME")]
+    #[arg(long, visible_alias = "name", value_name = "NAME")]
     subscription: Option<String>,
 }
 

@@ -8,7 +8,7 @@ use crate::{
     output::{self, Output, text_at},
     target::Common,
 };
-use gridpost_ops::{failure::Misuse, manage_api::ManageApi};
+use gridpost_ops::{failure::Misuse, given::count_in, manage_api::ManageApi};
 
 /// Requests of one command that sends all of them back, or removes them: a message that comes back at
 /// once must not be sent for ever.
@@ -20,9 +20,9 @@ pub enum PoisonCommand {
     /// List the messages in the poison queue, without their bodies
     List {
         /// At most this many messages
-        #[arg(long, value_name = "COUNT", default_value_t = 100,
-            value_parser = clap::value_parser!(u32).range(1..=100))]
-        top: u32,
+        #[arg(long, visible_alias = "top", value_name = "COUNT", default_value = "100",
+            value_parser = count_in::<u32>(1..=100))]
+        limit: u32,
     },
     /// Show one message with its body, which holds the events
     Show {
@@ -76,7 +76,7 @@ pub async fn run(command: PoisonCommand, common: &Common) -> anyhow::Result<()> 
         return Err(Misuse(consent(count)).into());
     }
     match command {
-        PoisonCommand::List { top } => common.output.print(&api.poison(top).await?, list),
+        PoisonCommand::List { limit } => common.output.print(&api.poison(limit).await?, list),
         PoisonCommand::Show { id } => {
             common.output.print(&api.poison_message(&id).await?, describe)
         }

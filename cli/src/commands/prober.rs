@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::{output, target::Common};
 use gridpost_ops::{
-    given::TimeSpan,
+    given::{TimeSpan, count_in},
     prober::{ProberOptions, probe},
     progress::Progress,
 };
@@ -19,7 +19,7 @@ pub struct ProberArguments {
     topic: Option<String>,
 
     /// Events published per second, one in each request
-    #[arg(long, value_name = "EVENTS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    #[arg(long, value_name = "EVENTS", default_value = "10", value_parser = count_in::<u64>(1..=1_000))]
     rate: u64,
 
     /// How long to publish; Ctrl-C ends it earlier

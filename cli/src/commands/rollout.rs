@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::{output::columns, target::Common};
 use gridpost_ops::{
     failure::Misuse,
+    given::{count_in, whole_minutes_or_number},
     progress::Progress,
     rollout::{
         alarms::{Alarm, off, see_errors},
@@ -25,11 +26,11 @@ use gridpost_ops::{
 #[derive(Args, Debug)]
 pub struct RolloutArguments {
     /// Percent of the invocations that each step shifts
-    #[arg(long, value_name = "PERCENT", default_value_t = 25, value_parser = clap::value_parser!(u8).range(1..=100))]
+    #[arg(long, value_name = "PERCENT", default_value = "25", value_parser = count_in::<u8>(1..=100))]
     step: u8,
 
-    /// Minutes for which each step is watched, including the last one
-    #[arg(long, value_name = "MINUTES", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_440))]
+    /// How long each step is watched, including the last one, 1m to 24h; a bare number is minutes
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = watched)]
     every: u32,
 
     /// Only this function, optionally to another version than its newest: dispatch, ingest=7; may be given
@@ -53,6 +54,13 @@ pub struct RolloutArguments {
     /// Revert a rollout that was killed
     #[arg(long, conflicts_with_all = ["step", "every", "ignore_alarm", "unwatched", "dry_run"])]
     revert: bool,
+}
+
+/// Reads the minutes of a step.
+fn watched(given: &str) -> Result<u32, String> {
+    let minutes = whole_minutes_or_number(given)?;
+    let fits = (1..=1_440).contains(&minutes);
+    fits.then_some(minutes).ok_or_else(|| format!("`{given}` is not in 1m to 24h"))
 }
 
 /// Fails with [`Misuse`] when an alias is not ours to lead. It also fails when what was shifted was

@@ -1,13 +1,11 @@
 //! `gridpost sas`: a SAS token from a topic's key. Works offline: whoever has the key can make one.
 
-use std::time::Duration;
-
 use clap::Args;
 use gridpost_core::{publish::sas, time::Timestamp};
 use serde_json::json;
 
 use crate::output::Output;
-use gridpost_ops::{clock, failure::Misuse, given::TimeToLive};
+use gridpost_ops::{clock, failure::Misuse, given::TimeSpan};
 
 /// What the token is for.
 #[derive(Args, Debug)]
@@ -22,7 +20,7 @@ pub struct SasArguments {
 
     /// How long it is good: 30m, 24h, 7d
     #[arg(long, value_name = "TIME", default_value = "1h", conflicts_with = "until")]
-    lasts: TimeToLive,
+    lasts: TimeSpan,
 
     /// When it ends instead: 2030-01-01T00:00:00Z
     #[arg(long, value_name = "DATE-TIME")]
@@ -40,7 +38,7 @@ pub fn run(arguments: &SasArguments, output: Output) -> anyhow::Result<()> {
 
 fn token(arguments: &SasArguments, now: Timestamp) -> Result<(String, Timestamp), Misuse> {
     let expires_at = match &arguments.until {
-        None => now + Duration::from_secs(60 * u64::from(arguments.lasts.minutes)),
+        None => now + arguments.lasts.0,
         Some(text) => Timestamp::parse_rfc_3339(text).ok_or_else(|| {
             Misuse(format!("--until {text} is no date and time: write 2030-01-01T00:00:00Z"))
         })?,
@@ -68,7 +66,7 @@ mod tests {
         SasArguments {
             resource: "https://a.example/topics/orders/api/events".to_owned(),
             key: key.to_owned(),
-            lasts: TimeToLive { minutes: 2 },
+            lasts: TimeSpan::minutes(2),
             until: until.map(str::to_owned),
         }
     }

@@ -14,7 +14,7 @@ use crate::{commands::one_of, document, output, target::Common};
 use gridpost_ops::{
     attempt_lines::because_of,
     failure::Misuse,
-    given::TimeToLive,
+    given::{count_in, whole_minutes, whole_seconds},
     schedule::{
         Circumstances, ProbationSeconds, Response, StatusRule, Subject, hours, played, saved,
     },
@@ -24,47 +24,54 @@ use gridpost_ops::{
 #[derive(Args, Debug)]
 pub struct ScheduleArguments {
     /// The topic's delivery profile
-    #[arg(long, default_value = "basic", value_parser = one_of(PROFILES.to_vec()))]
-    profile: ProfileName,
+    #[arg(long, visible_alias = "profile", value_name = "PROFILE", default_value = "basic",
+        value_parser = one_of(PROFILES.to_vec()))]
+    delivery_profile: ProfileName,
 
     /// Which column of the status table applies
     #[arg(long, default_value = "webhook", value_parser = one_of(ENDPOINTS.to_vec()))]
     endpoint: EndpointKind,
 
     /// Time-to-live in whole minutes: 30m, 24h, 7d (default: the profile's maximum)
-    #[arg(long, value_name = "TIME")]
-    ttl: Option<TimeToLive>,
+    #[arg(long, value_name = "TIME", value_parser = whole_minutes)]
+    ttl: Option<u32>,
 
     /// Most attempts, including the first (default: the profile's maximum)
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = count_in::<u32>(..))]
     max_attempts: Option<u32>,
 
-    /// Custom schedule: offsets from the first attempt in seconds, ascending
-    #[arg(long, value_name = "SECONDS,…", value_delimiter = ',')]
+    /// Custom schedule: offsets from the first attempt, ascending: 10s,5m,1h; bare numbers are seconds
+    #[arg(long, value_name = "TIME,…", value_delimiter = ',', value_parser = whole_seconds)]
     schedule: Option<Vec<u32>>,
 
-    /// Custom row of the status table: 404=60 (seconds), 404=deadLetter, 5xx=10, SocketError=10; may be given
+    /// Custom row of the status table: 404=1m, 404=deadLetter, 5xx=10s, SocketError=10 (seconds); may be given
     /// several times
     #[arg(long = "status-rule", value_name = "ROW=RULE")]
     status_rules: Vec<StatusRule>,
 
     /// What the endpoint answers, in order; the last one repeats: 500,408,200, or an outcome such as
     /// TimedOut, SocketError, ResolutionError
-    #[arg(long, value_name = "ANSWER,…", value_delimiter = ',', default_value = "500")]
+    #[arg(
+        long = "answer",
+        visible_alias = "responses",
+        value_name = "ANSWER,…",
+        value_delimiter = ',',
+        default_value = "500"
+    )]
     responses: Vec<Response>,
 
-    /// Seconds that each of these answers asks for by Retry-After: a delivery that is retried waits at least as
-    /// long. Other deliveries to the endpoint wait for its probation alone
-    #[arg(long, value_name = "SECONDS")]
+    /// How long each of these answers asks to wait by Retry-After: 30s, 2m; a bare number is seconds. A delivery
+    /// that is retried waits at least as long. Other deliveries to the endpoint wait for its probation alone
+    #[arg(long, value_name = "TIME", value_parser = whole_seconds)]
     retry_after: Option<u32>,
 
     /// Wait for the end of a probation instead of ending at one caused by a client error
     #[arg(long)]
     delay_on_probation: bool,
 
-    /// Seconds of probation after an outcome, where the deployment has its own (Terraform variable
-    /// probation_seconds): Busy=20, TimedOut=0; may be given several times
-    #[arg(long = "probation", value_name = "OUTCOME=SECONDS")]
+    /// Probation after an outcome, where the deployment has its own (Terraform variable probation_seconds):
+    /// Busy=20s, TimedOut=0 (seconds); may be given several times
+    #[arg(long = "probation", value_name = "OUTCOME=TIME")]
     probations: Vec<ProbationSeconds>,
 
     /// Draw jitter as a delivery would: up to a tenth of each wait, at most 5 minutes
@@ -72,13 +79,13 @@ pub struct ScheduleArguments {
     jitter: bool,
 
     /// The timeline of a saved event subscription of this topic
-    #[arg(long, requires = "name",
-        conflicts_with_all = ["profile", "endpoint", "ttl", "max_attempts", "schedule", "status_rules", "delay_on_probation"])]
+    #[arg(long, requires = "subscription",
+        conflicts_with_all = ["delivery_profile", "endpoint", "ttl", "max_attempts", "schedule", "status_rules", "delay_on_probation"])]
     topic: Option<String>,
 
     /// That event subscription
-    #[arg(long, alias = "subscription", requires = "topic")]
-    name: Option<String>,
+    #[arg(long, visible_alias = "name", value_name = "NAME", requires = "topic")]
+    subscription: Option<String>,
 }
 
 impl ScheduleArguments {
@@ -100,7 +107,7 @@ const ENDPOINTS: [(&str, EndpointKind); 2] =
 
 /// Prints the timeline.
 pub async fn run(arguments: &ScheduleArguments, common: &Common) -> anyhow::Result<()> {
-    let subject = match arguments.topic.as_deref().zip(arguments.name.as_deref()) {
+    let subject = match arguments.topic.as_deref().zip(arguments.subscription.as_deref()) {
         Some((topic, name)) => {
             let api = common.target.resolve()?.manage_api().await?;
             saved(&api.topic(topic).await?, &api.subscription(topic, name).await?)
@@ -118,7 +125,8 @@ pub async fn run(arguments: &ScheduleArguments, common: &Common) -> anyhow::Resu
 }
 
 fn given(arguments: &ScheduleArguments) -> Result<Subject, Misuse> {
-    let ScheduleArguments { profile, endpoint: kind, delay_on_probation, .. } = *arguments;
+    let ScheduleArguments { delivery_profile: profile, endpoint: kind, delay_on_probation, .. } =
+        *arguments;
     let policy = policy(arguments)?;
     Ok(Subject { profile, kind, policy, delays_on_probation: delay_on_probation })
 }
@@ -127,10 +135,10 @@ fn given(arguments: &ScheduleArguments) -> Result<Subject, Misuse> {
 fn policy(arguments: &ScheduleArguments) -> Result<Value, Misuse> {
     let mut document = Document::default();
     let attempts = arguments.max_attempts.map(|count| count.to_string());
-    let minutes = arguments.ttl.map(|ttl| ttl.minutes.to_string());
+    let minutes = arguments.ttl.map(|minutes| format!("{minutes}m"));
     for (flag, text) in [("max-attempts", attempts), ("ttl", minutes)] {
         let texts: Vec<_> = text.into_iter().collect();
-        document::set(&mut document, flag, &texts, arguments.profile)?;
+        document::set(&mut document, flag, &texts, arguments.delivery_profile)?;
     }
     let steps = arguments.schedule.iter().flatten().map(ToString::to_string);
     document.set("retryPolicy.schedule", &steps.collect::<Vec<_>>());

@@ -11,16 +11,15 @@ use clap::{ArgGroup, Args, Subcommand};
 use gridpost_core::retry::profile::ProfileName;
 use serde_json::{Value, json};
 
-use super::Whose;
 use crate::{
-    commands::read_document,
+    commands::{Scope, SubscriptionArgs, read_document},
     document::SettingFlags,
     output::{self, Output, text_at},
     target::{Common, Target},
 };
 use gridpost_ops::{
     failure::{Misuse, Refusal},
-    given::TimeToLive,
+    given::{TimeSpan, whole_seconds},
     lookup::if_there,
     manage_api::{ManageApi, Reply},
     schedule::delay_warning_of,
@@ -41,7 +40,7 @@ pub enum SubscriptionCommand {
     /// Change some settings of an event subscription
     Update(Box<update::UpdateArguments>),
     /// Show one event subscription
-    Show(NamedArguments),
+    Show(SubscriptionArgs),
     /// List the event subscriptions of a topic
     List {
         /// The topic
@@ -52,7 +51,7 @@ pub enum SubscriptionCommand {
     Delete {
         /// Which event subscription
         #[command(flatten)]
-        named: NamedArguments,
+        named: SubscriptionArgs,
         /// Only if the event subscription still has this ETag (`subscription show` prints it)
         #[arg(long, value_name = "ETAG")]
         if_match: Option<String>,
@@ -65,7 +64,7 @@ pub enum SubscriptionCommand {
     Pause {
         /// Which event subscription
         #[command(flatten)]
-        named: NamedArguments,
+        named: SubscriptionArgs,
 
         /// Time-to-live goes on meanwhile: what is held ends when it is over
         #[arg(long)]
@@ -76,40 +75,36 @@ pub enum SubscriptionCommand {
         time_to_live_stops: bool,
     },
     /// Resume it: what was held comes back, the first of it within a minute
-    Resume(NamedArguments),
+    Resume(SubscriptionArgs),
     /// Show the secrets with which requests are signed, or make a new one
     Secrets {
         /// Whose
         #[command(flatten)]
-        named: NamedArguments,
+        named: SubscriptionArgs,
 
         /// Make a new secret; the one until now stays valid for the overlap
         #[arg(long)]
         rotate: bool,
 
-        /// How long, in seconds, 0 to 604800 (default 86400)
-        #[arg(long, value_name = "SECONDS", requires = "rotate")]
+        /// How long, 0s to 7d [default: 1d]; a bare number is seconds
+        #[arg(long, value_name = "TIME", requires = "rotate", value_parser = whole_seconds)]
         overlap: Option<u32>,
     },
     /// Show endpoint health, cause and next probe: of one, of all of a topic, or of all
     Health {
-        /// The topic [default: all topics]
-        #[arg(long)]
-        topic: Option<String>,
-
-        /// The event subscription [default: all]
-        #[arg(long, alias = "subscription", requires = "topic")]
-        name: Option<String>,
+        /// Whose
+        #[command(flatten)]
+        scope: Scope,
 
         /// End its probation or delayed delivery, and its row of failures
-        #[arg(long, requires = "name")]
+        #[arg(long, requires = "subscription")]
         reset: bool,
 
         /// Also what became of events published since so long, from the beginning of that hour on: 90m,
         /// 24h, 7d. How long they took until they were delivered, and how many were dead-lettered or
         /// dropped. Reads the functions' logs
         #[arg(long, value_name = "TIME", conflicts_with = "reset")]
-        since: Option<TimeToLive>,
+        since: Option<TimeSpan>,
     },
     /// Send one event to this event subscription alone, and tell what its endpoint answers
     SendTest(send_test::SendTestArguments),
@@ -120,24 +115,12 @@ pub enum SubscriptionCommand {
     Test(test::TestArguments),
 }
 
-/// Which event subscription.
-#[derive(Args, Debug)]
-pub struct NamedArguments {
-    /// The topic
-    #[arg(long)]
-    topic: String,
-
-    /// The event subscription: 2 to 64 letters, digits and hyphens
-    #[arg(long, alias = "subscription")]
-    name: String,
-}
-
 /// What to create, from flags or from a document.
 #[derive(Args, Debug)]
 #[command(group(ArgGroup::new("what").required(true).args(["endpoint", "resource", "file"])))]
 pub struct CreateArguments {
     #[command(flatten)]
-    named: NamedArguments,
+    named: SubscriptionArgs,
 
     /// The event subscription as a JSON document, in Event Grid's ARM shape (`-`: standard input)
     #[arg(long, value_name = "FILE")]
@@ -188,22 +171,32 @@ pub async fn run(command: SubscriptionCommand, common: &Common) -> anyhow::Resul
         SubscriptionCommand::TestEndpoint(arguments) => {
             send_test::run(&arguments, &api, common.output, explained).await?;
         }
-        SubscriptionCommand::Health { topic, name: None, since, .. } => {
+        SubscriptionCommand::Health {
+            scope: Scope { topic, subscription: None }, since, ..
+        } => {
             show_healths(&api, &resolved, topic.as_deref(), since, common.output).await?;
         }
-        SubscriptionCommand::Health { topic, name: Some(name), reset, since } => {
+        SubscriptionCommand::Health {
+            scope: Scope { topic, subscription: Some(name) },
+            reset,
+            since,
+        } => {
             let key = (topic.unwrap_or_default(), name);
             show_health(&api, &resolved, key, reset, since, common.output).await?;
         }
         SubscriptionCommand::Pause { named, time_to_live_runs, time_to_live_stops: _ } => {
-            let NamedArguments { topic, name } = named;
+            let SubscriptionArgs { topic, subscription: name } = named;
             let standing = api.pause(&topic, &name, time_to_live_runs).await?;
             common.output.print(&standing, pause::describe);
         }
-        SubscriptionCommand::Resume(NamedArguments { topic, name }) => {
+        SubscriptionCommand::Resume(SubscriptionArgs { topic, subscription: name }) => {
             common.output.print(&api.resume(&topic, &name).await?, pause::describe);
         }
-        SubscriptionCommand::Secrets { named: NamedArguments { topic, name }, rotate, overlap } => {
+        SubscriptionCommand::Secrets {
+            named: SubscriptionArgs { topic, subscription: name },
+            rotate,
+            overlap,
+        } => {
             let secrets = match rotate {
                 true => api.rotate_signing_secret(&topic, &name, overlap).await?,
                 false => api.signing_secrets(&topic, &name).await?,
@@ -219,7 +212,7 @@ pub async fn run(command: SubscriptionCommand, common: &Common) -> anyhow::Resul
             create.consent.check_one(&reply.document)?;
         }
         SubscriptionCommand::Update(arguments) => change(&arguments, api, common.output).await?,
-        SubscriptionCommand::Show(NamedArguments { topic, name }) => {
+        SubscriptionCommand::Show(SubscriptionArgs { topic, subscription: name }) => {
             let reply = api.read_subscription(&topic, &name).await?;
             common.output.print_tagged(&reply, describe);
             made::warn_of_unmatched(&api, &reply.document).await;
@@ -236,7 +229,7 @@ async fn show_healths(
     api: &ManageApi,
     target: &Target,
     topic: Option<&str>,
-    since: Option<TimeToLive>,
+    since: Option<TimeSpan>,
     output: Output,
 ) -> anyhow::Result<()> {
     let mut all = health::of_all(api, topic).await?;
@@ -253,14 +246,14 @@ async fn show_health(
     target: &Target,
     (topic, name): (String, String),
     reset: bool,
-    since: Option<TimeToLive>,
+    since: Option<TimeSpan>,
     output: Output,
 ) -> anyhow::Result<()> {
     let health = match reset {
         true => api.reset_health(&topic, &name).await?,
         false => api.health(&topic, &name).await?,
     };
-    let whose = Whose::named(api, &topic, &name).await;
+    let whose = SubscriptionArgs::named(api, &topic, &name).await;
     let mut one = Health::of(whose.topic, whose.subscription, health);
     if let Some(since) = since {
         health::add_counts(std::slice::from_mut(&mut one), target, since).await?;
@@ -275,14 +268,16 @@ async fn change(
     api: ManageApi,
     output: Output,
 ) -> anyhow::Result<()> {
-    let NamedArguments { topic, name } = &arguments.named;
+    let SubscriptionArgs { topic, subscription: name } = &arguments.named;
     let update::Patch { document, etag } = arguments.patch(&api).await?;
     let changed = api.clone().only_if(etag).patch_subscription(topic, name, &document).await;
     let reply = changed?;
     // A change of its URL is all that asks the endpoint: a header with a wrong secret shows later.
     let test = match document.get("destination") {
         Some(_) if awaited(&reply.document).is_none() => {
-            format!("\n\ntest it: gridpost subscription send-test --topic {topic} --name {name}")
+            format!(
+                "\n\ntest it: gridpost subscription send-test --topic {topic} --subscription {name}"
+            )
         }
         _ => String::new(),
     };
@@ -307,7 +302,7 @@ async fn list(topic: &str, api: &ManageApi, output: Output) -> anyhow::Result<()
 }
 
 async fn delete(
-    NamedArguments { topic, name }: &NamedArguments,
+    SubscriptionArgs { topic, subscription: name }: &SubscriptionArgs,
     if_match: Option<String>,
     yes: bool,
     api: ManageApi,
@@ -334,7 +329,7 @@ fn warn_of_waits(subscription: &Value) {
 
 /// Creates an event subscription; one that is there is replaced only where that was asked for.
 async fn make(create: &CreateArguments, api: &ManageApi) -> anyhow::Result<Reply> {
-    let NamedArguments { topic, name } = &create.named;
+    let SubscriptionArgs { topic, subscription: name } = &create.named;
     let document = create.document(api).await?;
     if create.replace {
         return api.put_subscription(topic, name, &document).await;
@@ -343,8 +338,8 @@ async fn make(create: &CreateArguments, api: &ManageApi) -> anyhow::Result<Reply
     made.map_err(|error| match error.downcast_ref::<Refusal>() {
         Some(refusal) if refusal.status == 412 => error.context(format!(
             "the event subscription {name} of topic {topic} is there already, and stays as it is (an earlier \
-             try may have made it: `gridpost subscription show --topic {topic} --name {name}`). `gridpost \
-             subscription update --topic {topic} --name {name}` changes single settings and keeps the others; \
+             try may have made it: `gridpost subscription show --topic {topic} --subscription {name}`). `gridpost \
+             subscription update --topic {topic} --subscription {name}` changes single settings and keeps the others; \
              --replace replaces it whole"
         )),
         _ => error,

@@ -3,10 +3,10 @@
 use clap::Args;
 use tokio::time::sleep;
 
-use crate::{output, target::Common};
+use crate::{commands::Scope, output, target::Common};
 use gridpost_ops::{
     failure::Refusal,
-    given::{TimeToLive, outcome_name},
+    given::{TimeSpan, outcome_name},
     lookup::check_exists,
     progress::Progress,
     tail::{Filter, Follower, POLL, told},
@@ -20,7 +20,7 @@ pub struct TailArguments {
 
     /// Begin this long ago: 10m, 2h
     #[arg(long, value_name = "TIME")]
-    since: Option<TimeToLive>,
+    since: Option<TimeSpan>,
 
     /// Print existing entries, then end
     #[arg(long, requires = "since")]
@@ -30,13 +30,8 @@ pub struct TailArguments {
 /// Which attempts and ends.
 #[derive(Args, Clone, Debug, Default)]
 pub struct FilterArguments {
-    /// Only deliveries of this topic
-    #[arg(long, value_name = "TOPIC")]
-    topic: Option<String>,
-
-    /// Only those of this event subscription of the topic
-    #[arg(long, alias = "subscription", value_name = "NAME", requires = "topic")]
-    name: Option<String>,
+    #[command(flatten)]
+    scope: Scope,
 
     /// Only attempts with this outcome, such as Busy; may be given several times
     #[arg(long, value_name = "OUTCOME", value_parser = outcome_name)]
@@ -49,7 +44,7 @@ pub struct FilterArguments {
 
 impl FilterArguments {
     fn filter(self) -> Filter {
-        let Self { topic, name, outcome, failed } = self;
+        let Self { scope: Scope { topic, subscription: name }, outcome, failed } = self;
         Filter { topic, name, outcome, failed }
     }
 }
@@ -66,7 +61,7 @@ pub async fn run(arguments: TailArguments, common: &Common) -> anyhow::Result<()
             Progress::on_stderr().line(&note);
         }
     }
-    let since = since.unwrap_or(TimeToLive { minutes: 0 });
+    let since = since.unwrap_or_default();
     let mut follower = Follower::of(&target, filter, since).await?;
     loop {
         for line in follower.look().await? {

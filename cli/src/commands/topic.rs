@@ -12,6 +12,7 @@ use crate::{
 };
 use gridpost_ops::{
     failure::{Misuse, Refusal},
+    given::whole_seconds,
     manage_api::ManageApi,
     subscription::warnings,
 };
@@ -87,8 +88,9 @@ pub struct CreateArguments {
     disable_local_auth: bool,
 
     /// Answer a publish that is repeated under its `Idempotency-Key` (or `x-ms-client-request-id`) within
-    /// so many seconds as the first one, and deliver it once: 60 to 86400 [default: keys are not heeded]
-    #[arg(long, value_name = "SECONDS", conflicts_with = "file")]
+    /// this time as the first one, and deliver it once: 1m to 24h; a bare number is seconds [default: keys are
+    /// not heeded]
+    #[arg(long, value_name = "TIME", value_parser = whole_seconds, conflicts_with = "file")]
     idempotency_window: Option<u32>,
 
     /// The topic as a JSON document (`-`: standard input)
@@ -113,12 +115,12 @@ pub struct UpdateArguments {
     disable_local_auth: Option<bool>,
 
     /// `basic`, `basic2021` or `namespace`
-    #[arg(long, value_name = "PROFILE")]
+    #[arg(long, visible_alias = "profile", value_name = "PROFILE")]
     delivery_profile: Option<String>,
 
-    /// For how many seconds a publish is recognised that is repeated under its key: 60 to 86400; 0: keys are
-    /// not heeded
-    #[arg(long, value_name = "SECONDS")]
+    /// How long a publish is recognised that is repeated under its key: 1m to 24h; 0: keys are not heeded; a
+    /// bare number is seconds
+    #[arg(long, value_name = "TIME", value_parser = whole_seconds)]
     idempotency_window: Option<u32>,
 
     /// The patch as a JSON document: members that it names change, null is the default (`-`: standard input)

@@ -25,7 +25,7 @@ use gridpost_stack::{
 #[derive(Args, Debug)]
 pub struct UpArguments {
     /// Skip the demonstration
-    #[arg(long)]
+    #[arg(long, visible_alias = "quiet")]
     no_demo: bool,
 
     /// Build the functions as they are deployed on AWS; that takes several times as long
@@ -96,7 +96,7 @@ fn summary(connection: &Connection, shown: &[Shown], gridpost: &str) -> String {
     for command in [
         format!("listen --port {port} --answer 500,200"),
         format!(
-            "subscription create --topic demo --name first --endpoint http://127.0.0.1:{port}/hook"
+            "subscription create --topic demo --subscription first --endpoint http://127.0.0.1:{port}/hook"
         ),
         "publish --topic demo --type Sample.Greeting --data '{\"hello\":\"world\"}'".to_owned(),
         "console".to_owned(),

@@ -6,7 +6,10 @@ use clap::{Args, builder::PossibleValue};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{commands::one_of, target::Common};
-use gridpost_ops::verify::{VerifyOptions, report, step::Step};
+use gridpost_ops::{
+    given::count_in,
+    verify::{VerifyOptions, report, step::Step},
+};
 
 /// What to try it with.
 #[derive(Args, Debug)]
@@ -34,15 +37,15 @@ pub struct VerifyArguments {
     only: Vec<Step>,
 
     /// Events to deliver one after another, to the webhook and to the queue
-    #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, value_name = "COUNT", default_value = "50", value_parser = count_in::<u32>(1..=1_000))]
     events: u32,
 
     /// Event subscriptions in the fan-out step
-    #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "COUNT", default_value = "20", value_parser = count_in::<u32>(1..=100))]
     fan_out: u32,
 
     /// Events to publish at once in the fan-out step
-    #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
+    #[arg(long, value_name = "COUNT", default_value = "50", value_parser = count_in::<u32>(1..=500))]
     fan_out_events: u32,
 
     /// Remove what earlier runs left behind. Don't use it while another run is active

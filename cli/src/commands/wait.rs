@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use crate::{output::text_at, target::Common};
 use gridpost_ops::{
     failure::{Misuse, SoFar},
-    given::TimeSpan,
+    given::{TimeSpan, count_in},
     http_client,
     manage_api::ManageApi,
 };
@@ -32,15 +32,15 @@ pub struct WaitArguments {
 
     /// Only those for this event subscription; without it, an event counts once for each event subscription,
     /// except those of the demonstration
-    #[arg(long, alias = "name", value_name = "NAME")]
+    #[arg(long, visible_alias = "name", value_name = "NAME")]
     subscription: Option<String>,
 
     /// Until at least this many were delivered
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = count_in::<u64>(..))]
     delivered: Option<u64>,
 
     /// Until at least this many are in dead letters
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = count_in::<u64>(..))]
     dead_lettered: Option<u64>,
 
     /// Give up after this time: 500ms, 30s, 10m. Exit code 3

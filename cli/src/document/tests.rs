@@ -77,14 +77,14 @@ fn every_flag_has_its_member() {
     let line = "--endpoint https://e/h --delivery-schema CloudEventSchemaV1_0 \
                 --included-event-types a,b --subject-begins-with /x --subject-ends-with .jpg \
                 --max-attempts 5 --ttl 30m --dead-letter-bucket bucket --dead-letter-prefix dead/ \
-                --max-events-per-batch 10 --preferred-batch-kb 64 --on-batch-failure Bisect \
+                --max-events-per-batch 1k --preferred-batch-kb 64 --on-batch-failure Bisect \
                 --partial-results --advanced-filter {\"operatorType\":\"IsNotNull\",\"key\":\"data\"} \
                 --header X-A=a=b --secret-header X-S=s --dynamic-header X-D=data.k --sign \
                 --probation-policy Delay --oauth-token-url https://id/token";
     let want = json!({
         "destination": {"endpointType": "WebHook", "properties": {
             "endpointUrl": "https://e/h",
-            "maxEventsPerBatch": 10,
+            "maxEventsPerBatch": 1000,
             "preferredBatchSizeInKilobytes": 64,
             "onBatchFailure": "Bisect",
             "partialResults": true,
@@ -271,7 +271,9 @@ fn flags_that_do_not_go_together_are_refused() {
         ("--sigv4-service s --sigv4-region r --sigv4-role a", true),
         ("--sigv4-service s --aws-identity a", false),
         ("--max-attempts x", false),
+        ("--endpoint https://e --max-attempts 1k", true),
         ("--ttl 1x", false),
+        ("--ttl 30", false),
         ("--probation-policy Never", false),
         ("--partial-results=maybe", false),
         ("--advanced-filter {", false),
@@ -311,5 +313,5 @@ fn flags_keep_their_names() {
     let new = flags(SettingFlags::<true>::augment_args(Command::new("")));
     assert_eq!((new.len(), new["max-attempts"].as_str(), new["sign"].as_str()), (46, "COUNT", ""));
     let changes = flags(SettingFlags::<false>::augment_args(Command::new("")));
-    assert_eq!((changes.len(), changes["expires"].as_str()), (46, "TIME"));
+    assert_eq!((changes.len(), changes["expires"].as_str()), (46, "DATE-TIME"));
 }

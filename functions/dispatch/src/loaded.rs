@@ -145,7 +145,7 @@ impl LoadedDelivery {
             events: u32::try_from(self.delivery.event_count()).unwrap_or(u32::MAX),
             done: self.delivery.done.clone(),
             attempts: self.delivery.attempts.clone(),
-            status: status,
+            status,
             past: self.past.clone(),
             receipt: self.receipt(status),
             copies_until: match status {

@@ -9,6 +9,7 @@ use gridpost_ops::target::{Target, TargetArguments};
 use gridpost_ops::{
     audit::{self, AuditOptions},
     clock,
+    given::TimeSpan,
 };
 pub use gridpost_stack::terraform::ACCOUNT;
 use serde_json::{Value, json};
@@ -124,8 +125,8 @@ impl World {
         let options = AuditOptions {
             topic: Some(topic.to_owned()),
             subscription: None,
-            since: "24h".parse()?,
-            wait: wait_s,
+            since: TimeSpan::minutes(24 * 60),
+            wait: Duration::from_secs(wait_s),
         };
         Ok(audit::look_until(&options, &self.target()?).await?.document())
     }

@@ -10,7 +10,7 @@ use crate::{
     aws_api::{AwsApi, Service},
     aws_refusal::if_found,
     failure::Misuse,
-    given::TimeToLive,
+    given::TimeSpan,
     output::text_at,
     target::Target,
 };
@@ -90,19 +90,19 @@ fn changed_one(line: &str) -> Option<SubscriptionKey> {
 
 /// What all functions counted of events that were published since the beginning of the hour so long ago,
 /// without what waits.
-pub async fn counted(target: &Target, since: TimeToLive) -> anyhow::Result<Ledger> {
+pub async fn counted(target: &Target, since: TimeSpan) -> anyhow::Result<Ledger> {
     counted_by(&FUNCTIONS, target, since).await
 }
 
 /// The ends among them: delivered, dead-lettered, dropped.
-pub(crate) async fn ended(target: &Target, since: TimeToLive) -> anyhow::Result<Ledger> {
+pub(crate) async fn ended(target: &Target, since: TimeSpan) -> anyhow::Result<Ledger> {
     counted_by(&FUNCTIONS[2..], target, since).await
 }
 
 async fn counted_by(
     functions: &[&str],
     target: &Target,
-    since: TimeToLive,
+    since: TimeSpan,
 ) -> anyhow::Result<Ledger> {
     let logs = AwsApi::connect(Service::Logs, target).await?;
     let since = target.ago(since).await?.hour();

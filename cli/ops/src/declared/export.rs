@@ -183,12 +183,12 @@ struct One<'a> {
     with_secrets: bool,
 }
 
-fn is_forbidden(error: &anyhow::Error) -> bool {
+pub(super) fn is_forbidden(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Refusal>().is_some_and(|refusal| refusal.status == 403)
 }
 
 /// Properties without what the deployment gives, and without what is null.
-fn own(mut properties: Value) -> Value {
+pub(super) fn own(mut properties: Value) -> Value {
     if let Some(members) = properties.as_object_mut() {
         members.retain(|name, value| !value.is_null() && !GIVEN.contains(&name.as_str()));
     }

@@ -51,6 +51,7 @@ provider "aws" {
 }
 
 module "gridpost" {
+  # A tag that is not published: name the folder `infra` of a clone here, or export with --module PATH.
   source = "@module@"
 
   name_prefix               = var.name_prefix

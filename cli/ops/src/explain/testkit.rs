@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Question, Told};
-use crate::given::TimeToLive;
+use crate::given::TimeSpan;
 
 impl Told {
     /// Returns an explanation with this note alone.
@@ -12,7 +12,7 @@ impl Told {
             arguments: Question {
                 id: "e-1".to_owned(),
                 topic: "orders".to_owned(),
-                since: TimeToLive { minutes: 1_440 },
+                since: TimeSpan::minutes(1_440),
             },
             given_id: None,
             verdicts: None,

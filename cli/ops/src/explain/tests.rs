@@ -2,11 +2,7 @@ use super::*;
 use crate::testkit::FakeApi;
 
 fn arguments() -> Question {
-    Question {
-        id: "e-1".to_owned(),
-        topic: "orders".to_owned(),
-        since: TimeToLive { minutes: 1_440 },
-    }
+    Question { id: "e-1".to_owned(), topic: "orders".to_owned(), since: TimeSpan::minutes(1_440) }
 }
 
 fn line(whose: &str, delivery: &str, ids: &str) -> AttemptLine {
@@ -126,7 +122,7 @@ fn what_is_known_is_told() {
         "filter.subjectBeginsWith: no",
         "filter.advancedFilters[0]: M",
         "billing             yes",
-        "the last 24 hours",
+        "the last 24 h",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }

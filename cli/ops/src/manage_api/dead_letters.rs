@@ -190,8 +190,8 @@ pub fn refusal_by_probation(topic: &str, name: &str, health: &Value) -> Option<S
     (health["newEvents"] == "Ends").then(|| {
         format!(
             "{topic}/{name} is on probation until {} because of {}: each event sent now ends at once, as a \
-             new dead letter. Mend the cause, test it (gridpost subscription send-test --topic {topic} --name \
-             {name}) and end the probation (gridpost subscription health --topic {topic} --name \
+             new dead letter. Mend the cause, test it (gridpost subscription send-test --topic {topic} --subscription \
+             {name}) and end the probation (gridpost subscription health --topic {topic} --subscription \
              {name} --reset). --on-probation sends all the same.",
             at("/until"),
             at("/cause/outcome")

@@ -10,7 +10,7 @@ use crate::{
         logs,
         report::{by_reason, total},
     },
-    given::TimeToLive,
+    given::TimeSpan,
     latency,
     lookup::{self, wait_is_over},
     manage_api::ManageApi,
@@ -87,7 +87,7 @@ impl Health {
 pub async fn add_counts(
     all: &mut [Health],
     target: &Target,
-    since: TimeToLive,
+    since: TimeSpan,
 ) -> anyhow::Result<()> {
     let ledger = logs::ended(target, since).await?;
     let totals = ledger.totals();

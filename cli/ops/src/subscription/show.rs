@@ -153,7 +153,7 @@ pub fn awaited(subscription: &Value) -> Option<String> {
     let topic = at("/properties/topic").trim_start_matches("/topics/");
     Some(format!(
         "No event goes to {} until it has consented{because}.\nMend its answer and have it asked again \
-         (`gridpost subscription update --topic {topic} --name {} --endpoint URL`), or open the validation \
+         (`gridpost subscription update --topic {topic} --subscription {} --endpoint URL`), or open the validation \
          URL that it was sent, which its log may have, before {}.",
         destination(subscription),
         at("/name"),
@@ -180,7 +180,7 @@ fn state(name: &str) -> String {
 pub fn list(topic: &str, subscriptions: &[(Value, Option<Value>)]) -> String {
     if subscriptions.is_empty() {
         return format!(
-            "no event subscriptions; create one: gridpost subscription create --topic {topic} --name <name> --endpoint <url>"
+            "no event subscriptions; create one: gridpost subscription create --topic {topic} --subscription <name> --endpoint <url>"
         );
     }
     let row = |(subscription, health): &(Value, Option<Value>)| {

@@ -14,25 +14,26 @@ use gridpost_ops::{
         units,
     },
     failure::Misuse,
+    given::count_in,
 };
 
 /// What is deployed, and what it does. Without any: an idle deployment with the module's defaults.
 #[derive(Args, Debug)]
 pub(super) struct MonthArguments {
     /// Topics that receive events
-    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = count_in::<u32>(..))]
     topics: u32,
 
     /// Event subscriptions that receive events
-    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = count_in::<u32>(..))]
     event_subscriptions: u32,
 
     /// Events published per month
-    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    #[arg(long, value_name = "COUNT", default_value = "0", value_parser = count_in::<u64>(..))]
     events: u64,
 
     /// Event subscriptions that each event matches
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=500))]
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = count_in::<u32>(1..=500))]
     fan_out: u32,
 
     /// Additional events per second to one endpoint that never answers
@@ -40,11 +41,11 @@ pub(super) struct MonthArguments {
     hanging: f64,
 
     /// Retry queues (retry_queue_count)
-    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=32))]
+    #[arg(long, value_name = "COUNT", default_value = "4", value_parser = count_in::<u32>(1..=32))]
     retry_queues: u32,
 
     /// Sources made by infra/modules/aws-source, not counting their events (aws_sources)
-    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    #[arg(long, value_name = "COUNT", default_value = "0", value_parser = count_in::<u32>(..))]
     aws_sources: u32,
 
     /// Alarms to include (alarms)
@@ -76,7 +77,7 @@ pub(super) struct MonthArguments {
     tracing: bool,
 
     /// Your own KMS keys (kms_key_arns)
-    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    #[arg(long, value_name = "COUNT", default_value = "0", value_parser = count_in::<u32>(..))]
     kms_keys: u32,
 
     /// How publishers reach ingest (publish_front_door)

@@ -14,7 +14,8 @@ use super::unread::Unread;
 use super::{Filter, Sent, found};
 use crate::output::{Output, count, text_at};
 use gridpost_ops::{
-    failure::Misuse, lookup::if_there, manage_api::ManageApi, output::shown, progress::Progress,
+    failure::Misuse, given::count_in, lookup::if_there, manage_api::ManageApi, output::shown,
+    progress::Progress,
 };
 
 /// Dead letters that are fetched at the same time.
@@ -34,8 +35,8 @@ pub struct ExportArguments {
     to_file: PathBuf,
 
     /// Maximum number to export
-    #[arg(long, value_name = "COUNT", default_value_t = usize::MAX, hide_default_value = true)]
-    top: usize,
+    #[arg(long, visible_alias = "top", value_name = "COUNT", value_parser = count_in::<usize>(..))]
+    limit: Option<usize>,
 }
 
 /// Also fails when a file is there already. Dead letters or event subscriptions that can't be read, or
@@ -46,10 +47,10 @@ pub(super) async fn run(
     now: Timestamp,
     output: Output,
 ) -> anyhow::Result<()> {
-    let ExportArguments { filter, sent, to_file, top } = arguments;
+    let ExportArguments { filter, sent, to_file, limit } = arguments;
     let mut file = open(to_file)?;
     let ended = async {
-        let (letters, unread) = found(api, filter, *sent, now, *top).await?;
+        let (letters, unread) = found(api, filter, *sent, now, limit.unwrap_or(usize::MAX)).await?;
         let mut exported = Exported::to(to_file);
         let done = exported.write(api, letters, &mut *file).await;
         let done = done.and(file.flush().with_context(|| exported.not_written()));
@@ -227,7 +228,7 @@ fn write_line(to: &mut (dyn Write + Send), letter: &Value) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::dead_letter::Chosen;
+    use crate::commands::{Scope, dead_letter::Chosen};
     use gridpost_ops::testkit::FakeApi;
 
     fn to_file(folder: &tempfile::TempDir) -> ExportArguments {
@@ -241,10 +242,10 @@ mod tests {
         };
         let [topic, subscription] = ["t", "s"].map(|name| Some(name.to_owned()));
         ExportArguments {
-            filter: Filter { topic, subscription, chosen },
+            filter: Filter { scope: Scope { topic, subscription }, chosen },
             sent: Sent { redriven: false, open: false },
             to_file: folder.path().join("letters.jsonl"),
-            top: usize::MAX,
+            limit: None,
         }
     }
 

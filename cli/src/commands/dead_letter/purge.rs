@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::unread::Unread;
 use super::{Filter, counts_of, of};
 use crate::{
-    commands::Whose,
+    commands::SubscriptionArgs,
     output::{self, Output, count},
 };
 use gridpost_ops::{
@@ -47,7 +47,7 @@ pub struct PurgeArguments {
 
 #[derive(Debug)]
 struct Planned {
-    whose: Whose,
+    whose: SubscriptionArgs,
     events: u64,
     open: u64,
     unreadable: u64,
@@ -93,7 +93,7 @@ async fn delete(
     };
     let failed = unread.failed.into_iter().map(uncounted).collect();
     let mut purged = Purged { failed, ..Purged::default() };
-    for Planned { whose: Whose { topic, subscription }, .. } in planned {
+    for Planned { whose: SubscriptionArgs { topic, subscription }, .. } in planned {
         let key = format!("{topic}/{subscription}");
         let mut counts = [0; 3];
         let take = |answer: &Value| add(&mut counts, answer);
@@ -158,7 +158,8 @@ fn plan_text(planned: &[Planned], unread: &Unread) -> String {
         return unread.nothing_found().to_owned();
     }
     let line = |one: &Planned| {
-        let Planned { whose: Whose { topic, subscription }, events, open, unreadable } = one;
+        let Planned { whose: SubscriptionArgs { topic, subscription }, events, open, unreadable } =
+            one;
         let letters = count(*events, "dead letter");
         let mut line = format!("  {topic}/{subscription}: {letters}, {open} never sent again");
         if *unreadable > 0 {
@@ -270,7 +271,7 @@ mod tests {
     }
 
     fn planned() -> Vec<Planned> {
-        let whose = Whose { topic: "t".to_owned(), subscription: "s".to_owned() };
+        let whose = SubscriptionArgs { topic: "t".to_owned(), subscription: "s".to_owned() };
         vec![Planned { whose, events: 3, open: 2, unreadable: 1 }]
     }
 

@@ -11,12 +11,12 @@ use tokio::time::sleep;
 
 use super::{Chosen, owners};
 use crate::{
-    commands::Whose,
+    commands::SubscriptionArgs,
     output::{self, Output, count, text_at},
 };
 use gridpost_ops::{
     failure::{Misuse, Refusal, chain},
-    given::TimeToLive,
+    given::{TimeSpan, count_in},
     http_client::is_loopback,
     manage_api::{ManageApi, dead_letters::refusal_by_probation},
     progress::{Progress, Step},
@@ -41,7 +41,7 @@ pub struct RedriveArguments {
     topic: String,
 
     /// Event subscription of the topic [default: every one that stores dead letters]
-    #[arg(long, alias = "name", value_name = "NAME")]
+    #[arg(long, visible_alias = "name", value_name = "NAME")]
     subscription: Option<String>,
 
     #[command(flatten)]
@@ -56,12 +56,12 @@ pub struct RedriveArguments {
     to_topic: Option<String>,
 
     /// Maximum number of events per second, 1 to 1000 [default: 100; with --resume: the job's rate]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, value_name = "COUNT", value_parser = count_in::<u32>(1..=1_000))]
     rate: Option<u32>,
 
     /// Skip events that were redriven this many times already, 1 to 100
-    #[arg(long, value_name = "COUNT", default_value_t = 3, conflicts_with_all = ["resume", "follow"],
-        value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "COUNT", default_value = "3", conflicts_with_all = ["resume", "follow"],
+        value_parser = count_in::<u32>(1..=100))]
     max_redrives: u32,
 
     /// Also send dead letters that an earlier job sent
@@ -106,22 +106,28 @@ impl RedriveArguments {
 
     /// Whose endpoint must not end events at once: none where nothing is sent, or a job is looked at that
     /// runs already.
-    async fn watched(&self, api: &ManageApi, of: &Whose) -> anyhow::Result<Option<Whose>> {
+    async fn watched(
+        &self,
+        api: &ManageApi,
+        of: &SubscriptionArgs,
+    ) -> anyhow::Result<Option<SubscriptionArgs>> {
         if self.dry_run || self.on_probation || self.follow.is_some() {
             return Ok(None);
         }
         let Some(id) = &self.resume else { return Ok(Some(self.target(of))) };
         let job = api.redrive_job(&of.topic, &of.subscription, id).await?;
         let at = |pointer| text_at(&job, pointer).to_owned();
-        let target =
-            || Whose { topic: at("/target/topic"), subscription: at("/target/eventSubscription") };
+        let target = || SubscriptionArgs {
+            topic: at("/target/topic"),
+            subscription: at("/target/eventSubscription"),
+        };
         Ok((job["dryRun"] != true).then(target))
     }
 
     /// Where the dead letters of an event subscription go to.
-    fn target(&self, of: &Whose) -> Whose {
+    fn target(&self, of: &SubscriptionArgs) -> SubscriptionArgs {
         let named = self.to_topic.clone().filter(|_| self.to_subscription.is_some());
-        Whose {
+        SubscriptionArgs {
             topic: named.unwrap_or_else(|| of.topic.clone()),
             subscription: self.to_subscription.clone().unwrap_or_else(|| of.subscription.clone()),
         }
@@ -191,9 +197,9 @@ fn ended(jobs: &[Value], refused: &[String]) -> anyhow::Result<()> {
 /// The jobs that were begun, each with whose it is and what is watched, and why others were not.
 #[derive(Default)]
 struct Begun {
-    whose: Vec<Whose>,
+    whose: Vec<SubscriptionArgs>,
     jobs: Vec<Value>,
-    watched: Vec<Option<Whose>>,
+    watched: Vec<Option<SubscriptionArgs>>,
     refused: Vec<String>,
 }
 
@@ -202,7 +208,7 @@ struct Begun {
 async fn begin_all(
     arguments: &RedriveArguments,
     api: &ManageApi,
-    all: impl ExactSizeIterator<Item = (Whose, Option<Whose>)>,
+    all: impl ExactSizeIterator<Item = (SubscriptionArgs, Option<SubscriptionArgs>)>,
     now: Timestamp,
     progress: &Progress,
 ) -> anyhow::Result<Begun> {
@@ -229,11 +235,11 @@ async fn begin_all(
 async fn begin(
     arguments: &RedriveArguments,
     api: &ManageApi,
-    of: &Whose,
+    of: &SubscriptionArgs,
     now: Timestamp,
     progress: &Progress,
 ) -> anyhow::Result<Value> {
-    let Whose { topic, subscription } = of;
+    let SubscriptionArgs { topic, subscription } = of;
     if let Some(id) = &arguments.resume {
         let pace = arguments.rate.map(|rate| json!({"eventsPerSecond": rate}));
         return api.change_redrive(topic, subscription, id, "resume", pace.as_ref()).await;
@@ -274,8 +280,8 @@ const UNDER_WAY_MS: i64 = 120_000;
 fn differences(
     job: &Value,
     asked: &Value,
-    of: &Whose,
-    since: Option<TimeToLive>,
+    of: &SubscriptionArgs,
+    since: Option<TimeSpan>,
 ) -> Vec<&'static str> {
     let texts = ["reason", "eventType", "eventId"];
     let values = ["eventsPerSecond", "maxRedrives", "sendAgain"];
@@ -284,10 +290,10 @@ fn differences(
     let other = |name: &&'static str| job[*name] != asked[*name];
     let mut found: Vec<_> = texts.into_iter().chain(values).filter(other).collect();
     let created = time(job, "createdTime");
-    let is_as_long = |since: TimeToLive| {
+    let is_as_long = |since: TimeSpan| {
         let (Some(from), Some(created)) = (time(job, "from"), created) else { return false };
         let back_ms = created.as_millis() - from.as_millis();
-        (back_ms - i64::from(since.minutes) * 60_000).abs() <= UNDER_WAY_MS
+        (back_ms - since.0.as_millis() as i64).abs() <= UNDER_WAY_MS
     };
     let is_same = since.map_or_else(|| time(job, "from") == time(asked, "from"), is_as_long);
     if !is_same {
@@ -310,9 +316,9 @@ fn differences(
 /// watched may begin to end events at any.
 async fn follow_all(
     api: &ManageApi,
-    whose: &[Whose],
+    whose: &[SubscriptionArgs],
     jobs: &[Value],
-    watched: &[Option<Whose>],
+    watched: &[Option<SubscriptionArgs>],
     progress: &Progress,
 ) -> anyhow::Result<Vec<Value>> {
     let all = jobs.iter().zip(whose).zip(watched);
@@ -324,12 +330,12 @@ async fn follow_all(
 /// events at once: what has not been sent stays for `--resume`.
 async fn follow(
     api: &ManageApi,
-    of: &Whose,
+    of: &SubscriptionArgs,
     job: &Value,
-    watched: Option<&Whose>,
+    watched: Option<&SubscriptionArgs>,
     progress: &Progress,
 ) -> anyhow::Result<Value> {
-    let Whose { topic, subscription } = of;
+    let SubscriptionArgs { topic, subscription } = of;
     let id = text_at(job, "/id");
     let step = progress.step(&format!(
         "redrive {id} of {topic}/{subscription} runs {}, whatever becomes of this command",
@@ -370,7 +376,11 @@ async fn follow(
 }
 
 /// Why no more is to be sent, while a job runs. A look that fails is no reason.
-async fn refused_by(api: &ManageApi, watched: Option<&Whose>, job: &Value) -> Option<String> {
+async fn refused_by(
+    api: &ManageApi,
+    watched: Option<&SubscriptionArgs>,
+    job: &Value,
+) -> Option<String> {
     let target = watched.filter(|_| job["status"] == "Running" && job["phase"] != "Counting")?;
     let health = api.health(&target.topic, &target.subscription).await.ok()?;
     refusal_by_probation(&target.topic, &target.subscription, &health)
@@ -458,7 +468,7 @@ mod tests {
 
     #[test]
     fn only_a_job_with_the_same_settings_is_followed() {
-        let of = Whose { topic: "t".to_owned(), subscription: "s".to_owned() };
+        let of = SubscriptionArgs { topic: "t".to_owned(), subscription: "s".to_owned() };
         let job = json!({"target": {"topic": "t", "eventSubscription": "s"}, "sendAgain": false,
             "eventsPerSecond": 100, "maxRedrives": 3, "reason": "R",
             "createdTime": "2026-01-01T00:00:02.000Z", "to": "2026-01-01T00:00:00.000Z"});
@@ -487,13 +497,13 @@ mod tests {
 
     #[test]
     fn the_same_command_with_since_follows_its_job_later() {
-        let of = Whose { topic: "t".to_owned(), subscription: "s".to_owned() };
+        let of = SubscriptionArgs { topic: "t".to_owned(), subscription: "s".to_owned() };
         let job = json!({"target": {"topic": "t", "eventSubscription": "s"},
             "createdTime": "2026-01-01T06:00:02.000Z", "to": "2026-01-01T06:00:00.000Z",
             "from": "2026-01-01T00:00:01.500Z"});
         // Repeated ten minutes later: what it asks for begins later, too.
         let asked = json!({"from": "2026-01-01T00:10:01.500Z"});
-        let since = |minutes| Some(TimeToLive { minutes });
+        let since = |minutes| Some(TimeSpan::minutes(minutes));
         assert_eq!(differences(&job, &asked, &of, since(360)), [""; 0]);
         assert_eq!(differences(&job, &asked, &of, since(370)), ["from"]);
         assert_eq!(differences(&job, &asked, &of, None), ["from"]);
@@ -525,7 +535,8 @@ mod tests {
         .await;
         let api = ManageApi::connect(&api.url()).await.map(|it| (it, api)).expect("built");
         let arguments = <Line as clap::Parser>::parse_from(["redrive", "--topic", "t"]).arguments;
-        let whose = |name: &str| Whose { topic: "t".to_owned(), subscription: name.to_owned() };
+        let whose =
+            |name: &str| SubscriptionArgs { topic: "t".to_owned(), subscription: name.to_owned() };
         let begin = async |names: &[&str]| {
             let all: Vec<_> = names.iter().map(|name| (whose(name), None)).collect();
             let now = Timestamp::from_millis(0);
@@ -560,7 +571,7 @@ mod tests {
         ];
         let fake = FakeApi::together((look, 4), &rows).await;
         let api = ManageApi::connect(&fake.url()).await.expect("built");
-        let whose = || Whose { topic: "t".to_owned(), subscription: "s".to_owned() };
+        let whose = || SubscriptionArgs { topic: "t".to_owned(), subscription: "s".to_owned() };
         let (all, jobs) = ([whose(), whose(), whose(), whose()], vec![running; 4]);
         let watched = [Some(whose()), Some(whose()), Some(whose()), Some(whose())];
         let progress = Progress::silent();

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::unread::Unread;
 use super::{Filter, Sent, found};
 use crate::output::{self, Output, text_at};
-use gridpost_ops::manage_api::ManageApi;
+use gridpost_ops::{given::count_in, manage_api::ManageApi};
 
 /// Which ones.
 #[derive(Args, Debug)]
@@ -23,8 +23,9 @@ pub struct SummaryArguments {
     sent: Sent,
 
     /// Maximum number to read
-    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
-    top: usize,
+    #[arg(long, visible_alias = "top", value_name = "COUNT", default_value = "10000",
+        value_parser = count_in::<usize>(..))]
+    limit: usize,
 }
 
 /// What makes dead letters one group.
@@ -53,11 +54,11 @@ pub(super) async fn run(
     now: Timestamp,
     output: Output,
 ) -> anyhow::Result<()> {
-    let SummaryArguments { filter, sent, top } = arguments;
+    let SummaryArguments { filter, sent, limit } = arguments;
     // One more says whether there are more.
-    let (mut letters, unread) = found(api, filter, *sent, now, top.saturating_add(1)).await?;
-    let is_cut = letters.len() > *top;
-    letters.truncate(*top);
+    let (mut letters, unread) = found(api, filter, *sent, now, limit.saturating_add(1)).await?;
+    let is_cut = letters.len() > *limit;
+    letters.truncate(*limit);
     output.tell(&document(&letters, is_cut, &unread), |summary| text(summary, is_cut));
     unread.ended()
 }
@@ -130,7 +131,7 @@ fn text(summary: &Value, is_cut: bool) -> String {
     let events = output::count(summary["events"].as_u64().unwrap_or(0), "dead letter");
     let mut text = match is_cut {
         false => events,
-        true => format!("of the first {events} (--top looks at more)"),
+        true => format!("of the first {events} (--limit looks at more)"),
     };
     if !groups.is_empty() {
         let head = ["EVENTS", "REASON", "LAST OUTCOME", "TYPE", "WHOSE", "LAST", "EXAMPLE"];

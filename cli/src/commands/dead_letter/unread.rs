@@ -5,7 +5,7 @@ use anyhow::Context;
 use serde_json::{Value, json};
 
 use super::Filter;
-use crate::{commands::Whose, output::count};
+use crate::{commands::SubscriptionArgs, output::count};
 use gridpost_ops::{
     failure::{Refusal, chain},
     lookup::if_there,
@@ -21,8 +21,8 @@ pub(super) struct Unread {
 }
 
 impl Unread {
-    pub(super) fn of(filter: &Filter, whose: &[Whose]) -> Self {
-        let is_named = filter.subscription.is_some();
+    pub(super) fn of(filter: &Filter, whose: &[SubscriptionArgs]) -> Self {
+        let is_named = filter.scope.subscription.is_some();
         Self { all: whose.len(), is_named, failed: Vec::new() }
     }
 
@@ -31,7 +31,7 @@ impl Unread {
     /// with the request, and so with all of them.
     pub(super) fn take<T>(
         &mut self,
-        whose: &Whose,
+        whose: &SubscriptionArgs,
         read: anyhow::Result<T>,
     ) -> anyhow::Result<Option<T>> {
         let key = format!("{}/{}", whose.topic, whose.subscription);

@@ -6,7 +6,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 
 use crate::{
-    commands::Whose,
+    commands::{Scope, SubscriptionArgs},
     output::{self, text_at},
 };
 use gridpost_ops::{
@@ -18,8 +18,7 @@ use gridpost_ops::{
 const AT_ONCE: usize = 8;
 
 pub(super) struct Chosen {
-    pub(super) topic: Option<String>,
-    pub(super) subscription: Option<String>,
+    pub(super) scope: Scope,
     pub(super) outcome: Option<String>,
     pub(super) limit: usize,
 }
@@ -65,7 +64,7 @@ impl Found {
 
 /// An event subscription of which deliveries wait; how many, where that is known already.
 struct Waits {
-    of: Whose,
+    of: SubscriptionArgs,
     health: Option<Value>,
 }
 
@@ -74,7 +73,7 @@ struct Waits {
 pub(super) async fn found(api: &ManageApi, chosen: &Chosen) -> anyhow::Result<Found> {
     let whose = whose(api, chosen).await?;
     let names: Vec<_> = whose.iter().map(|one| one.of.clone()).collect();
-    let of_one = async |of: Whose| first(api, &of, chosen).await;
+    let of_one = async |of: SubscriptionArgs| first(api, &of, chosen).await;
     let mut lists = stream::iter(names).map(of_one).buffered(AT_ONCE);
     let (mut deliveries, mut is_whole) = (Vec::new(), true);
     while let Some((some, is_all)) = lists.try_next().await? {
@@ -93,7 +92,11 @@ pub(super) async fn found(api: &ManageApi, chosen: &Chosen) -> anyhow::Result<Fo
 }
 
 /// The first deliveries of an event subscription, and whether these are all.
-async fn first(api: &ManageApi, of: &Whose, chosen: &Chosen) -> anyhow::Result<(Vec<Value>, bool)> {
+async fn first(
+    api: &ManageApi,
+    of: &SubscriptionArgs,
+    chosen: &Chosen,
+) -> anyhow::Result<(Vec<Value>, bool)> {
     let mut found = Vec::new();
     let take = |delivery: &Value| {
         let last = delivery["lastDeliveryOutcome"].as_str();
@@ -110,7 +113,7 @@ async fn first(api: &ManageApi, of: &Whose, chosen: &Chosen) -> anyhow::Result<(
         ControlFlow::Continue(())
     };
     let read = api.deliveries_while(&of.topic, &of.subscription, take).await;
-    let is_all = match chosen.subscription {
+    let is_all = match chosen.scope.subscription {
         Some(_) => read?,
         // One that was deleted just now has none.
         None => if_there(read)?.unwrap_or(true),
@@ -133,9 +136,9 @@ async fn rest(api: &ManageApi, whose: &[Waits], shown: u64) -> anyhow::Result<Mo
 }
 
 async fn whose(api: &ManageApi, chosen: &Chosen) -> anyhow::Result<Vec<Waits>> {
-    let topic = chosen.topic.as_ref();
-    if let (Some(topic), Some(subscription)) = (topic, &chosen.subscription) {
-        let of = Whose::named(api, topic, subscription).await;
+    let topic = chosen.scope.topic.as_ref();
+    if let (Some(topic), Some(subscription)) = (topic, &chosen.scope.subscription) {
+        let of = SubscriptionArgs::named(api, topic, subscription).await;
         return Ok(vec![Waits { of, health: None }]);
     }
     let topics = match topic {
@@ -151,7 +154,7 @@ async fn whose(api: &ManageApi, chosen: &Chosen) -> anyhow::Result<Vec<Waits>> {
             let health = one["health"].take();
             if health.pointer("/waitingDeliveries/count") != Some(&json!(0)) {
                 let subscription = text_at(&one, "/name").to_owned();
-                let of = Whose { topic: name.clone(), subscription };
+                let of = SubscriptionArgs { topic: name.clone(), subscription };
                 found.push(Waits { of, health: Some(health) });
             }
         }
@@ -257,7 +260,7 @@ mod tests {
         for ((whose, outcome, limit, want), more) in table {
             let [topic, subscription, outcome] =
                 [whose.0, whose.1, outcome].map(|text| text.map(str::to_owned));
-            let chosen = Chosen { topic, subscription, outcome, limit };
+            let chosen = Chosen { scope: Scope { topic, subscription }, outcome, limit };
             let found = found(&api.0, &chosen).await.expect("a list");
             let ids: Vec<_> = found.deliveries.iter().map(|one| text_at(one, "/id")).collect();
             assert_eq!((ids.as_slice(), found.more), (want, more), "{whose:?} {limit}");
@@ -275,8 +278,7 @@ mod tests {
             assert_eq!(found.text(true).contains("--limit"), more != More::Nothing);
         }
         let gone = Chosen {
-            topic: Some("two".to_owned()),
-            subscription: Some("gone".to_owned()),
+            scope: Scope { topic: Some("two".to_owned()), subscription: Some("gone".to_owned()) },
             outcome: None,
             limit: 1,
         };

@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, value::RawValue};
 
-use super::NamedArguments;
 use crate::{
-    commands::read_events,
+    commands::{SubscriptionArgs, read_events},
     output::{Output, text_at},
 };
 use gridpost_ops::{clock, manage_api::ManageApi, subscription::send_test::made};
@@ -17,7 +16,7 @@ use gridpost_ops::{clock, manage_api::ManageApi, subscription::send_test::made};
 #[derive(Args, Debug)]
 pub struct SendTestArguments {
     #[command(flatten)]
-    named: NamedArguments,
+    named: SubscriptionArgs,
 
     /// The event as a publisher would send it (`-`: standard input) [default: one of type
     /// Gridpost.TestEvent]
@@ -33,7 +32,7 @@ pub(super) async fn run(
     output: Output,
     told: fn(&Value) -> String,
 ) -> anyhow::Result<()> {
-    let NamedArguments { topic, name } = &arguments.named;
+    let SubscriptionArgs { topic, subscription: name } = &arguments.named;
     let event = match &arguments.event {
         Some(file) => read_events(file)?,
         None => {

@@ -24,20 +24,20 @@ use gridpost_ops::{failure::Misuse, subscription::warnings};
 
 /// Whose filter, and which events.
 #[derive(Args, Debug)]
-#[command(group(ArgGroup::new("where").required(true).args(["topic", "schema"])))]
-#[command(group(ArgGroup::new("filter").required(true).args(["name", "file"])))]
+#[command(group(ArgGroup::new("where").required(true).args(["topic", "input_schema"])))]
+#[command(group(ArgGroup::new("filter").required(true).args(["subscription", "file"])))]
 pub struct TestArguments {
     /// The topic
     #[arg(long)]
     topic: Option<String>,
 
     /// Test offline, for a topic that takes this schema: EventGridSchema, CloudEventSchemaV1_0
-    #[arg(long, value_name = "SCHEMA", conflicts_with = "name")]
-    schema: Option<String>,
+    #[arg(long, visible_alias = "schema", value_name = "SCHEMA", conflicts_with = "subscription")]
+    input_schema: Option<String>,
 
     /// The event subscription whose filter is tested
-    #[arg(long, alias = "subscription")]
-    name: Option<String>,
+    #[arg(long, visible_alias = "name", value_name = "NAME")]
+    subscription: Option<String>,
 
     /// A document whose filter is tested instead, saved or not (`-`: standard input)
     #[arg(long, value_name = "FILE")]
@@ -54,15 +54,15 @@ pub(super) async fn run(arguments: TestArguments, common: &Common) -> anyhow::Re
         Some(file) => json!({"properties": properties_of(&read_document(file)?)}),
         None => json!({}),
     };
-    let filter = match &arguments.name {
+    let filter = match &arguments.subscription {
         Some(name) => json!({ "name": name }),
         None => document.clone(),
     };
-    let answer = match (&arguments.topic, &arguments.schema) {
+    let answer = match (&arguments.topic, &arguments.input_schema) {
         (Some(topic), _) => {
             let api = common.target.resolve()?.manage_api().await?;
             let answer = api.test_subscription(topic, &filter, &events).await?;
-            if let Some(name) = &arguments.name {
+            if let Some(name) = &arguments.subscription {
                 document = api.subscription(topic, name).await.unwrap_or_default();
             }
             let topic = api.topic(topic).await.unwrap_or_default();

@@ -9,8 +9,11 @@ use gridpost_core::retry::profile::ProfileName;
 use gridpost_ops::manage_api::ManageApi;
 use serde_json::Value;
 
-use super::{NamedArguments, delivery_profile, made::ConsentFlags};
-use crate::{commands::read_document, document::SettingFlags};
+use super::{delivery_profile, made::ConsentFlags};
+use crate::{
+    commands::{SubscriptionArgs, read_document},
+    document::SettingFlags,
+};
 
 /// The flags of which one must be given.
 fn changes() -> impl Iterator<Item = Id> {
@@ -24,7 +27,7 @@ fn changes() -> impl Iterator<Item = Id> {
 #[command(group(ArgGroup::new("change").required(true).multiple(true).args(changes())))]
 pub struct UpdateArguments {
     #[command(flatten)]
-    pub(super) named: NamedArguments,
+    pub(super) named: SubscriptionArgs,
 
     #[command(flatten)]
     settings: SettingFlags<false>,
@@ -53,7 +56,7 @@ impl UpdateArguments {
         if let Some(file) = &self.file {
             return Ok(Patch { document: read_document(file)?, etag });
         }
-        let NamedArguments { topic, name } = &self.named;
+        let SubscriptionArgs { topic, subscription: name } = &self.named;
         let mut current = Document::default();
         if self.settings.need_current() {
             let read = api.read_subscription(topic, name).await?;
@@ -84,7 +87,7 @@ mod tests {
     }
 
     fn patch(line: &str, current: &Value) -> Value {
-        let words = format!("update --topic t --name s {line}");
+        let words = format!("update --topic t --subscription s {line}");
         let parsed = Line::try_parse_from(words.split_whitespace());
         let arguments = parsed.unwrap_or_else(|error| panic!("{line}: {error}")).arguments;
         let patch = arguments.settings.patch(&Document::of(current), ProfileName::Namespace);
@@ -145,7 +148,7 @@ mod tests {
             ("--remove-header Nope", &Value::Null, Some("no headers")),
         ];
         for (line, current, want) in table {
-            let words = format!("update --topic t --name s {line}");
+            let words = format!("update --topic t --subscription s {line}");
             let parsed = Line::try_parse_from(words.split_whitespace()).expect("it parses");
             let patch = parsed.arguments.settings.patch(&Document::of(current), ProfileName::Basic);
             let told = patch.err().map(|refused| refused.0);
@@ -157,7 +160,7 @@ mod tests {
     /// A flag that is missing in the lists could not be given alone.
     #[test]
     fn every_flag_that_changes_something_is_a_change() {
-        const NO_CHANGE: [&str; 4] = ["topic", "name", "if_match", "no_wait"];
+        const NO_CHANGE: [&str; 4] = ["topic", "subscription", "if_match", "no_wait"];
         let command = Line::command();
         let all = command.get_arguments().map(|flag| flag.get_id().to_string());
         let all: BTreeSet<_> = all.filter(|id| !NO_CHANGE.contains(&id.as_str())).collect();
@@ -167,7 +170,9 @@ mod tests {
 
     #[test]
     fn an_update_of_nothing_is_refused() {
-        for line in ["update --topic t --name s", "update --topic t --name s --if-match e"] {
+        for line in
+            ["update --topic t --subscription s", "update --topic t --subscription s --if-match e"]
+        {
             assert!(Line::try_parse_from(line.split_whitespace()).is_err(), "{line}");
         }
     }

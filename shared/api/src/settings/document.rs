@@ -148,7 +148,7 @@ impl Document {
         let own = SETTINGS.iter().filter(|one| one.kind != Kind::Choice);
         let mut own =
             own.filter(|one| one.path.strip_prefix(object).is_some_and(|it| it.starts_with('.')));
-        own.any(|one| self.has(one.path))
+        own.any(|one| !self.text(one.path).is_empty())
     }
 
     /// Makes an object anew, of that type: `of_type` is the path of its type.

@@ -189,7 +189,7 @@ settings! {
     Texts "labels", label: "Labels, one in a line", flag: "labels LABEL,…", help: "All labels",
         removal: Some(("no-labels", "Take all labels away")), marks: &[OnChange];
     Text "expirationTimeUtc", label: "Expires at (UTC)", example: "2030-01-01T00:00:00Z",
-        hint: "RFC 3339; empty: never. After that it matches nothing.", flag: "expires TIME",
+        hint: "RFC 3339; empty: never. After that it matches nothing.", flag: "expires DATE-TIME",
         help: "From then on it matches nothing: 2030-01-01T00:00:00Z", marks: &[OnChange];
     Choice "destination.authentication.type", label: "By", of: WEBHOOK, marks: &[Ours],
         removal: Some(("no-authentication", "Authenticate requests no longer")), words: &[

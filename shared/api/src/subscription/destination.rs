@@ -53,7 +53,7 @@ const AZURE_RESOURCES: [(&str, &str); 9] = [
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "endpointType", content = "properties")]
 pub enum Destination {
-    WebHook(WebHook),
+    WebHook(Box<WebHook>),
     SqsQueue(ResourceDestination),
     SnsTopic(ResourceDestination),
     KinesisStream(ResourceDestination),
@@ -175,7 +175,9 @@ impl Destination {
 
     pub(super) fn of(subscription: &EventSubscription) -> Self {
         let resource = match &subscription.endpoint {
-            Endpoint::WebHook { url } => return Self::WebHook(WebHook::of(subscription, url)),
+            Endpoint::WebHook { url } => {
+                return Self::WebHook(Box::new(WebHook::of(subscription, url)));
+            }
             Endpoint::Resource(resource) => resource,
         };
         let written = ResourceDestination::of(resource, subscription);
