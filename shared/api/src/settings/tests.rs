@@ -80,7 +80,7 @@ fn types_have_the_settings_that_they_read() {
                 SETTINGS.iter().filter(|one| one.path == path || one.path == format!("{path}.type"))
             };
             let is_of = |kind: &&str| rows().any(|one| one.of.is_empty() || one.of.contains(kind));
-            let is_read = path.ends_with("BaseUrl") || types.iter().any(|kind| is_of(&kind));
+            let is_read = path.ends_with("BaseUrl") || types.iter().any(is_of);
             assert!(is_read, "{path} of {types:?}");
         }
     };
@@ -131,6 +131,9 @@ fn ranges_defaults_and_choices_are_those_of_the_schemas() {
     assert_eq!(choices("destination.messageGroupId.type")[1], "Static: this text");
 }
 
+/// Settings, each with its texts.
+type Sets<'a> = &'a [(&'a str, &'a [&'a str])];
+
 /// A setting's texts are written into a document, and read out of it again.
 #[test]
 fn texts_come_back_as_they_were() {
@@ -145,7 +148,7 @@ fn texts_come_back_as_they_were() {
     };
     let list = "destination.deliveryAttributeMappings.0";
     // What is there before, what is set, and what is there then.
-    let table: [(Value, &[(&str, &[&str])], Value); 14] = [
+    let table: [(Value, Sets<'_>, Value); 15] = [
         (json!({}), &[("labels", &["a", "b"])], json!({"labels": ["a", "b"]})),
         (
             json!({}),
@@ -170,6 +173,12 @@ fn texts_come_back_as_they_were() {
         ),
         (
             json!({"deadLetterDestination": {"endpointType": "S3Bucket", "properties": {"bucketName": "b"}}}),
+            &[("deadLetterDestination.bucketName", &[])],
+            json!({}),
+        ),
+        (
+            json!({"deadLetterDestination": {"endpointType": "S3Bucket",
+                "properties": {"bucketName": "b", "prefix": ""}}}),
             &[("deadLetterDestination.bucketName", &[])],
             json!({}),
         ),
