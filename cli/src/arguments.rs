@@ -430,7 +430,9 @@ mod tests {
             assert!(is_time || kind != TypeId::of::<TimeSpan>(), "{words} --{name} {value}");
             // Ports are no counts, and these two have fractions.
             let is_other = ["port", "failing", "hanging"].contains(&name);
-            let is_count = NUMBERS.iter().any(|number| kind == *number) && !is_other && !is_time;
+            let is_number = NUMBERS.iter().any(|number| kind == *number);
+            let is_named = ["COUNT", "KILOBYTES"].contains(&value.as_str());
+            let is_count = (is_number || is_named) && !is_other && !is_time;
             if !is_time && !is_count {
                 continue;
             }

@@ -5,6 +5,7 @@ use axum::Form;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
+use gridpost_api::settings::Document;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
@@ -17,9 +18,8 @@ use super::form::{Fields, Posted};
 use super::made::{self, Made, is_conflict};
 use super::page::{self, Frame, Tab, subscription_url};
 use super::patch;
-use super::subscription_form::authentication::without_secrets;
-use super::subscription_form::view::{About, BASIC, Limits, NAMESPACE, sections};
-use super::subscription_form::{arranged, document, fields_of, placed};
+use super::subscription_form::view::{About, sections};
+use super::subscription_form::{arranged, document, fields_of, placed, without_secrets};
 use gridpost_ops::failure::Refusal;
 
 type Names = Path<(String, String)>;
@@ -143,21 +143,16 @@ pub(super) fn notice(error: &anyhow::Error, problems: &Placed) -> Markup {
     }
 }
 
-fn limits(document: &Value) -> Limits {
-    match document["properties"]["retryPolicy"].get("maxDeliveryCount") {
-        Some(_) => NAMESPACE,
-        None => BASIC,
-    }
-}
-
 fn render(app: &App, topic: &str, name: &str, shown: &Shown<'_>, notice: &Markup) -> Markup {
     let Shown { fields, made, was, problems, focus } = *shown;
     let view = View { fields, problems, focus, may_change: app.may_change(), is_live: false };
-    let base_url = was.pointer("/properties/destination/properties/endpointBaseUrl");
-    let about =
-        About { limits: limits(was), is_new: false, base_url: base_url.and_then(Value::as_str) };
-    let all = sections(view, about);
-    let schema = was.pointer("/properties/eventDeliverySchema").and_then(Value::as_str);
+    let was = Document::of(was);
+    let is_of_namespace = was.has("retryPolicy.maxDeliveryCount");
+    let profile = if is_of_namespace { "namespace" } else { "basic" };
+    let base_url = was.text("destination.endpointBaseUrl");
+    let base_url = Some(base_url.as_str()).filter(|url| !url.is_empty());
+    let all = sections(view, About { profile, is_new: false, base_url });
+    let schema = was.text("eventDeliverySchema");
     let body = html! {
         (notice)
         @if !problems.is_empty() { (view.summary("Nothing was saved.")) }
@@ -170,7 +165,7 @@ fn render(app: &App, topic: &str, name: &str, shown: &Shown<'_>, notice: &Markup
             // The Enter key presses a form's first button.
             @if app.may_change() { button { "Save" } }
             (all)
-            @if let Some(schema) = schema { p.muted { "Events are delivered as " (schema) ", which can't be changed." } }
+            @if !schema.is_empty() { p.muted { "Events are delivered as " (schema) ", which can't be changed." } }
             @if app.may_change() { button { "Save" } }
             @else { p.muted { "This console is read-only: it saves nothing." } }
         }

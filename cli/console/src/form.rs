@@ -80,10 +80,10 @@ impl Fields {
         }
     }
 
-    /// Empties a field, as a form does that is sent without it.
-    #[cfg(test)]
+    /// Empties a field, or a list of them, as a form does that is sent without it.
     pub(super) fn clear(&mut self, name: &str) {
-        self.0.remove(name);
+        let below = format!("{name}.");
+        self.0.retain(|known, _| known != name && !known.starts_with(&below));
     }
 
     pub(super) fn tick(&mut self, name: impl Into<String>, is_on: bool) {
@@ -169,17 +169,6 @@ pub(super) fn meant(field: &str) -> String {
     let field = field.trim();
     let json = Some(field).filter(|field| field.starts_with('"'));
     json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_else(|| field.to_owned())
-}
-
-pub(super) fn lines(list: &Value) -> String {
-    let one = |value: &Value| value.as_str().map_or_else(|| value.to_string(), written);
-    list.as_array().into_iter().flatten().map(one).collect::<Vec<_>>().join("\n")
-}
-
-/// The list that such a field means; none where it is empty.
-pub(super) fn meant_lines(field: &str) -> Option<Vec<String>> {
-    let lines: Vec<_> = field.lines().filter(|line| !line.trim().is_empty()).map(meant).collect();
-    (!lines.is_empty()).then_some(lines)
 }
 
 /// What a field means whose member is a number, or `true` or `false`. Anything else stays a text, which the
@@ -275,9 +264,6 @@ mod tests {
             assert_eq!(meant(&field), text, "{field}");
             assert!(!field.contains('\n') && super::super::page::visible(&field) == field);
         }
-        let list = json!(["a", "b c", "d\n"]);
-        assert_eq!(json!(meant_lines(&lines(&list))), list);
-        assert_eq!(meant_lines(" \n"), None);
         assert_eq!(meant_value(" 5"), json!(5));
         assert_eq!((meant_value("five"), meant_value("true")), (json!("five"), json!(true)));
     }

@@ -4,6 +4,7 @@ use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
+use gridpost_api::settings::{Document, setting};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -16,7 +17,6 @@ use super::page::{self, Frame, Tab, subscription_url};
 use super::picture::{self, Kind, Point};
 use gridpost_ops::{
     attempt_lines::because_of,
-    failure::Misuse,
     output::{self, text_at},
     schedule::{hours, preview},
 };
@@ -39,48 +39,42 @@ impl Asked {
         Self { attempts, minutes, schedule, answers }
     }
 
-    fn is_of_saved(&self) -> bool {
-        self.attempts.is_none() && self.minutes.is_none() && self.schedule.is_none()
-    }
-
-    fn policy(&self, saved: &Value) -> Result<Value, Misuse> {
-        if self.is_of_saved() {
-            return Ok(saved.clone());
+    fn policy(&self, saved: &Value) -> Value {
+        let given_texts = [&self.attempts, &self.minutes, &self.schedule];
+        if given_texts.iter().all(|given| given.is_none()) {
+            return saved.clone();
         }
-        let mut policy = saved.clone();
-        let [attempts, minutes] = members(saved);
-        for (member, text) in [(attempts, &self.attempts), (minutes, &self.minutes)] {
-            if let Some(text) = given(text.as_ref()) {
-                policy[member] = match member {
-                    "eventTimeToLive" => json!(text),
-                    _ => json!(whole(member, &text)?),
-                };
+        let mut document = of_policy(saved);
+        for (path, text) in settings(&document).into_iter().zip(given_texts) {
+            let text = given(text.as_ref());
+            match (path, text) {
+                (SCHEDULE, text) => {
+                    let text = text.unwrap_or_default();
+                    let steps = text.split([',', ' ']).filter(|step| !step.is_empty());
+                    document.set(path, &steps.map(str::to_owned).collect::<Vec<_>>());
+                }
+                (_, Some(text)) => document.set(path, &[text]),
+                (_, None) => {}
             }
         }
-        match given(self.schedule.as_ref()) {
-            Some(list) => {
-                let steps = list.split([',', ' ']).filter(|step| !step.is_empty());
-                let steps: Result<Vec<_>, _> = steps.map(|step| whole("schedule", step)).collect();
-                policy["schedule"] = json!(steps?);
-            }
-            None => {
-                policy.as_object_mut().map(|members| members.remove("schedule"));
-            }
-        }
-        Ok(policy)
+        document.into_properties()["retryPolicy"].take()
     }
 }
 
-/// What a policy calls its limits: namespace topics have names of their own.
-fn members(policy: &Value) -> [&'static str; 2] {
-    match policy.get("maxDeliveryCount") {
-        Some(_) => ["maxDeliveryCount", "eventTimeToLive"],
-        None => ["maxDeliveryAttempts", "eventTimeToLiveInMinutes"],
-    }
+const SCHEDULE: &str = "retryPolicy.schedule";
+
+fn of_policy(policy: &Value) -> Document {
+    Document::of(&json!({"properties": {"retryPolicy": policy}}))
 }
 
-fn whole(member: &str, text: &str) -> Result<u64, Misuse> {
-    text.parse().map_err(|_| Misuse(format!("{member}: `{text}` is no whole number")))
+/// The limits and the steps of a policy: namespace topics have limits of their own.
+fn settings(document: &Document) -> [&'static str; 3] {
+    match document.has("retryPolicy.maxDeliveryCount") {
+        true => ["retryPolicy.maxDeliveryCount", "retryPolicy.eventTimeToLive", SCHEDULE],
+        false => {
+            ["retryPolicy.maxDeliveryAttempts", "retryPolicy.eventTimeToLiveInMinutes", SCHEDULE]
+        }
+    }
 }
 
 struct Saved {
@@ -160,7 +154,7 @@ pub(super) async fn save(
     let page = match &saved {
         Ok(now) if is_conflict(&error) => {
             let (made, now) = (now.made(), now.policy());
-            let mine = asked.policy(&was)?;
+            let mine = asked.policy(&was);
             let both = html! { div.problem role="alert" { (made::told(&was, now, &mine)) } };
             let asked = Asked::of(&made::merged(&was, now, &mine), asked.answers.clone());
             let merged = Shown { saved: &saved, policy: now, asked: &asked, made: &made };
@@ -187,7 +181,7 @@ async fn patch(
     asked: &Asked,
 ) -> anyhow::Result<&'static str> {
     let was = made.was()?;
-    let patch = super::patch::difference(&was, &asked.policy(&was)?);
+    let patch = super::patch::difference(&was, &asked.policy(&was));
     if patch == json!({}) {
         return Ok("unchanged");
     }
@@ -234,9 +228,7 @@ fn render(app: &App, topic: &str, name: &str, shown: &Shown<'_>, refused: &Marku
 
 fn of_saved(saved: &Saved, policy: &Value, asked: &Asked, answers: &str) -> Markup {
     let Saved { topic, subscription, .. } = saved;
-    let line = asked.policy(policy);
-    let line = line.and_then(|policy| preview(topic, subscription, Some(policy), answers));
-    match &line {
+    match &preview(topic, subscription, Some(asked.policy(policy)), answers) {
         Ok(document) => timeline(document),
         Err(misuse) => html! {
             div.problem role="alert" { @for line in misuse.0.lines() { p { (page::visible(line)) } } }
@@ -246,19 +238,14 @@ fn of_saved(saved: &Saved, policy: &Value, asked: &Asked, answers: &str) -> Mark
 
 /// A policy's limits and steps as the form has them.
 fn texts(policy: &Value) -> [String; 3] {
-    let text = |value: &Value| match value {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
-    };
-    let steps = policy["schedule"].as_array().into_iter().flatten().map(Value::to_string);
-    let [attempts, minutes] = members(policy).map(|member| text(&policy[member]));
-    [attempts, minutes, steps.collect::<Vec<_>>().join(", ")]
+    let document = of_policy(policy);
+    settings(&document).map(|path| document.texts(path).join(", "))
 }
 
 fn form(app: &App, url: &str, shown: &Shown<'_>, answers: &str) -> Markup {
     let Shown { policy, asked, made, .. } = *shown;
-    let [_, minutes] = members(policy);
+    let [_, minutes, _] = settings(&of_policy(policy));
+    let label = setting(minutes).map_or("", |setting| setting.label);
     let or = |given: &Option<String>, saved: String| given.clone().unwrap_or(saved);
     let [attempts, time_to_live, steps] = texts(policy);
     let preview = format!("{url}/preview");
@@ -269,7 +256,7 @@ fn form(app: &App, url: &str, shown: &Shown<'_>, answers: &str) -> Markup {
             (made.fields())
             label { "Attempts at most "
                 input name="attempts" inputmode="numeric" value=(or(&asked.attempts, attempts)); }
-            label { @if minutes == "eventTimeToLive" { "Time-to-live (ISO 8601) " } @else { "Time-to-live in minutes " }
+            label { (label) " "
                 input name="minutes" value=(or(&asked.minutes, time_to_live)); }
             label { "Own schedule: seconds after the first attempt "
                 input.code name="schedule" placeholder="the profile's" value=(or(&asked.schedule, steps)); }
@@ -338,11 +325,11 @@ mod tests {
         let text = |text: &str| Some(text.to_owned());
         let asked = Asked { attempts: text("5"), schedule: text("1, 5 30"), ..Asked::default() };
         let want = json!({"maxDeliveryAttempts": 5, "eventTimeToLiveInMinutes": 1440, "schedule": [1, 5, 30]});
-        assert_eq!(asked.policy(&saved).expect("a policy"), want);
-        assert_eq!(Asked::default().policy(&saved).expect("a policy"), saved);
+        assert_eq!(asked.policy(&saved), want);
+        assert_eq!(Asked::default().policy(&saved), saved);
         let none = Asked { schedule: text(""), ..Asked::default() };
-        assert!(none.policy(&saved).expect("a policy").get("schedule").is_none());
-        let refused = Asked { minutes: text("soon"), ..Asked::default() }.policy(&saved);
-        assert!(refused.expect_err("no number").0.contains("`soon`"));
+        assert!(none.policy(&saved).get("schedule").is_none());
+        let soon = Asked { minutes: text("soon"), ..Asked::default() }.policy(&saved);
+        assert_eq!(soon["eventTimeToLiveInMinutes"], "soon", "the API refuses it in its words");
     }
 }

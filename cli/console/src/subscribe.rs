@@ -15,7 +15,7 @@ use super::form::view::{Text, View};
 use super::form::{Fields, Posted};
 use super::made::is_conflict;
 use super::page::{Frame, Tab, subscription_url, topic_url};
-use super::subscription_form::view::{About, BASIC, Limits, NAMESPACE, sections};
+use super::subscription_form::view::{About, sections};
 use super::subscription_form::{arranged, document, fields_of_new, placed};
 use gridpost_ops::{failure::Refusal, output::text_at};
 
@@ -78,14 +78,6 @@ pub(super) fn about_name(error: &anyhow::Error, name: &str, problems: &mut Place
     }
 }
 
-/// What the form was made for says which limits it has, so that no call has to.
-fn limits(fields: &Fields) -> Limits {
-    match fields.get(KIND) {
-        "namespace" => NAMESPACE,
-        _ => BASIC,
-    }
-}
-
 fn render(
     app: &App,
     topic: &str,
@@ -99,7 +91,8 @@ fn render(
         hint: "2 to 64 letters, digits and hyphens.",
         ..Text::default()
     });
-    let all = sections(view, About { limits: limits(fields), is_new: true, base_url: None });
+    // What the form was made for says which limits it has, so that no call has to.
+    let all = sections(view, About { profile: fields.get(KIND), is_new: true, base_url: None });
     let body = html! {
         (notice)
         @if !problems.is_empty() { (view.summary("Nothing was made.")) }

@@ -1,118 +1,171 @@
-//! An event subscription's document as fields, and back. What the fields do not change stays as it was,
-//! and what they can't mean stays a text: the API refuses it in its own words.
+//! An event subscription's document as fields, and back, by the table of settings. What the fields do not
+//! change stays as it was, and what they can't mean stays a text: the API refuses it in its own words.
 
-pub(super) mod authentication;
-mod rows;
 pub(super) mod view;
 
-use gridpost_core::subscription::ResourceKind;
-use serde_json::{Map, Value, json};
+use gridpost_api::settings::{Document, Kind, SETTINGS, Setting, of_rows, setting};
+use serde_json::{Value, json};
 
-use super::form::placed::Placed;
-use super::form::{Asked, Fields, Posted, lines, meant, meant_lines, meant_value, written};
+use super::{
+    form::{Asked, Fields, Posted, meant, placed::Placed, written},
+    page,
+};
 use gridpost_ops::failure::Refusal;
 
-/// Lists that have rows: the field that a new row begins with, and those that are empty in a row which
-/// says nothing.
-pub(super) const LISTS: [(&str, &str, &[&str]); 3] = [
-    ("filter.advancedFilters", "key", &["key", "values"]),
-    ("retryPolicy.statusRules", "which", &["which", "seconds"]),
-    ("destination.deliveryAttributeMappings", "name", &["name", "value", "sourceField"]),
-];
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Text,
-    Number,
-    Flag,
-    Lines,
-    Steps,
-    Filters,
-    Rules,
-    Attributes,
-    Key,
-    Letters,
-    Signing,
-    Authentication,
-}
-
-/// The members of `properties`, but for the destination.
-const MEMBERS: [(&str, Kind); 18] = [
-    ("filter.includedEventTypes", Kind::Lines),
-    ("filter.subjectBeginsWith", Kind::Text),
-    ("filter.subjectEndsWith", Kind::Text),
-    ("filter.isSubjectCaseSensitive", Kind::Flag),
-    ("filter.advancedFilters", Kind::Filters),
-    ("filter.enableAdvancedFilteringOnArrays", Kind::Flag),
-    (SCHEMA, Kind::Text),
-    ("retryPolicy.maxDeliveryAttempts", Kind::Number),
-    ("retryPolicy.eventTimeToLiveInMinutes", Kind::Number),
-    ("retryPolicy.maxDeliveryCount", Kind::Number),
-    ("retryPolicy.eventTimeToLive", Kind::Text),
-    ("retryPolicy.schedule", Kind::Steps),
-    ("retryPolicy.statusRules", Kind::Rules),
-    ("probationPolicy", Kind::Text),
-    ("deadLetterDestination", Kind::Letters),
-    ("signing", Kind::Signing),
-    ("labels", Kind::Lines),
-    ("expirationTimeUtc", Kind::Text),
-];
-
+const TYPE: &str = "destination.endpointType";
+const AUTHENTICATION: &str = "destination.authentication.type";
+const RULES: &str = "retryPolicy.statusRules";
 /// What can't be changed after the event subscription is made.
 const SCHEMA: &str = "eventDeliverySchema";
 
-pub(super) const TYPE: &str = "destination.endpointType";
-
-/// Those of a destination's `properties`, and the types that have them.
-const OF_DESTINATION: [(&str, Kind, &[&str]); 12] = [
-    ("endpointUrl", Kind::Text, &["WebHook"]),
-    ("resourceId", Kind::Text, &RESOURCES),
-    ("messageGroupId", Kind::Key, &["SqsQueue", "SnsTopic"]),
-    ("partitionKey", Kind::Key, &["KinesisStream"]),
-    ("maxEventsPerBatch", Kind::Number, &["WebHook", "LambdaFunction"]),
-    ("preferredBatchSizeInKilobytes", Kind::Number, &["WebHook", "LambdaFunction"]),
-    ("onBatchFailure", Kind::Text, &["WebHook"]),
-    ("partialResults", Kind::Flag, &["WebHook"]),
-    (
-        "deliveryAttributeMappings",
-        Kind::Attributes,
-        &["WebHook", "LambdaFunction", "SqsQueue", "SnsTopic"],
-    ),
-    (authentication::NAME, Kind::Authentication, &["WebHook"]),
-    ("azureActiveDirectoryTenantId", Kind::Text, &["WebHook"]),
-    ("azureActiveDirectoryApplicationIdOrUri", Kind::Text, &["WebHook"]),
-];
-
-const RESOURCES: [&str; 5] =
-    ["LambdaFunction", "SqsQueue", "SnsTopic", "KinesisStream", "EventBridgeBus"];
-
-fn of_type(kind: &str) -> impl Iterator<Item = (&'static str, Kind)> + use<'_> {
-    let is_of = move |(.., types): &&(&str, Kind, &[&str])| types.contains(&kind);
-    OF_DESTINATION.iter().filter(is_of).map(|(name, kind, _)| (*name, *kind))
+/// The field that says whose fields are on the page.
+fn shown(of_type: &str) -> String {
+    format!("{}.shown", of_type.rsplit_once('.').map_or("", |(object, _)| object))
 }
 
-pub(super) fn has(kind: &str, member: &str) -> bool {
-    of_type(kind).any(|(name, _)| name == member)
-}
-
-fn types() -> Vec<(&'static str, &'static str)> {
-    let resource = ResourceKind::ALL.map(|(name, _)| (name, name));
-    std::iter::once(("WebHook", "WebHook: an https endpoint")).chain(resource).collect()
+/// Returns the settings with fields, but for those in rows, that objects of the types in the fields have.
+fn of_types(fields: &Fields) -> impl Iterator<Item = &'static Setting> {
+    let own = SETTINGS.iter().filter(|one| one.list().is_none() && !one.label.is_empty());
+    own.filter(|one| one.is_of(&|path| fields.get(path).to_owned()))
 }
 
 pub(super) fn fields_of(document: &Value) -> Fields {
-    let properties = &document["properties"];
+    let document = Document::of(document);
     let mut fields = Fields::default();
-    for (name, kind) in MEMBERS {
-        kind.show(at(properties, name), name, &mut fields);
-    }
-    let destination = &properties["destination"];
-    let kind = destination["endpointType"].as_str().unwrap_or_default();
-    fields.set(TYPE, kind);
-    for (name, kind) in of_type(kind) {
-        kind.show(&destination["properties"][name], &format!("destination.{name}"), &mut fields);
+    for one in SETTINGS {
+        let whole = one.list().and_then(setting).unwrap_or(one);
+        let has_field = !one.label.is_empty() && one.kind != Kind::Rows;
+        if !has_field || !whole.is_of(&|path| document.text(path)) {
+            continue;
+        }
+        match one.list() {
+            None => show(one, one.path, &document, &mut fields),
+            Some(list) => {
+                for row in 0..document.rows(list) {
+                    let path = one.path.replace('*', &row.to_string());
+                    show(one, &path, &document, &mut fields);
+                }
+            }
+        }
     }
     fields
+}
+
+/// Writes a setting into its field. Secrets are only written: no page shows one.
+fn show(setting: &Setting, path: &str, document: &Document, fields: &mut Fields) {
+    let texts = document.texts(path);
+    let is_plain = |text: &String| {
+        !text.starts_with('"') && text.lines().all(|line| page::visible(line) == line)
+    };
+    let given = texts.iter().filter(|text| !text.is_empty());
+    let text = match setting.kind {
+        Kind::Flag | Kind::Switch => return fields.tick(path, texts == ["true"]),
+        _ if setting.is_secret() => return,
+        Kind::Numbers => texts.join(", "),
+        Kind::Texts => texts.iter().map(|text| written(text)).collect::<Vec<_>>().join("\n"),
+        Kind::Pem if texts.iter().all(is_plain) => texts.concat(),
+        _ => given.map(|text| written(text)).collect::<Vec<_>>().join("\n"),
+    };
+    fields.set(path, text);
+}
+
+/// The texts that a field means; none where it is empty.
+fn texts(setting: &Setting, path: &str, fields: &Fields) -> Vec<String> {
+    let text = fields.get(path);
+    let given = (!text.trim().is_empty()).then_some(text);
+    match setting.kind {
+        // A row says what it is not, too.
+        Kind::Flag | Kind::Switch => match (fields.is_on(path), setting.list()) {
+            (false, None) => Vec::new(),
+            (is_on, _) => vec![is_on.to_string()],
+        },
+        Kind::Texts | Kind::Operands => {
+            text.lines().filter(|line| !line.trim().is_empty()).map(meant).collect()
+        }
+        Kind::Numbers => {
+            let parts = text.split([',', ' ', '\n']).filter(|part| !part.is_empty());
+            parts.map(str::to_owned).collect()
+        }
+        // A secret may begin or end with a space.
+        Kind::Secret => given.map(str::to_owned).into_iter().collect(),
+        _ => given.map(meant).into_iter().collect(),
+    }
+}
+
+/// The document that was, with what the fields change; and what they say that no document can.
+pub(super) fn document(fields: &Fields, was: &Value, is_new: bool) -> (Value, Placed) {
+    let mut before = fields_of(was);
+    let mut document = Document::of(was);
+    // An object of another type begins anew.
+    for of_type in of_types(fields).filter(|one| one.is_type()) {
+        if fields.get(of_type.path) == before.get(of_type.path) {
+            continue;
+        }
+        match fields.get(of_type.path) {
+            "" => document.set(of_type.path, &[]),
+            name => document.begin(of_type.path, name),
+        }
+        before.clear(of_type.whole());
+    }
+    let is_kept = |one: &&Setting| is_new || one.path != SCHEMA;
+    for one in of_types(fields).filter(is_kept) {
+        if fields.is_same(&before, one.path) {
+            continue;
+        }
+        if one.kind != Kind::Rows {
+            document.set(one.path, &texts(one, one.path, fields));
+            continue;
+        }
+        document.set(one.path, &[]);
+        for row in 0..fields.rows(one.path) {
+            let in_row = |path: &str| path.replace('*', &row.to_string());
+            let type_of = |path: &str| fields.get(&in_row(path)).to_owned();
+            for member in of_rows(one.path).filter(|member| member.is_of(&type_of)) {
+                let path = in_row(member.path);
+                document.set(&path, &texts(member, &path, fields));
+            }
+        }
+    }
+    let mut whole = was.clone();
+    whole["properties"] = document.into_properties();
+    (whole, refused_rules(fields))
+}
+
+fn refused_rules(fields: &Fields) -> Placed {
+    let mut problems = Placed::default();
+    let field = |row: usize| format!("{RULES}.{row}.which");
+    let which = |row: usize| meant(fields.get(&field(row)));
+    for row in 0..fields.rows(RULES) {
+        if (0..row).any(|before| which(before) == which(row)) {
+            let which = which(row);
+            let told =
+                format!("{which} has a rule already: each status, class or outcome can have one");
+            problems.add(&field(row), told);
+        }
+    }
+    problems
+}
+
+/// The field of a problem of a rule, which the API names by the rule's name.
+fn field_of_rule(fields: &Fields, path: &str) -> Option<String> {
+    let rest = path.strip_prefix(RULES)?.strip_prefix('.')?;
+    let is_named = |row: &usize| {
+        let which = meant(fields.get(&format!("{RULES}.{row}.which")));
+        rest == which || rest.strip_prefix(&which).is_some_and(|below| below.starts_with('.'))
+    };
+    let row = (0..fields.rows(RULES)).find(is_named)?;
+    let member = if rest.ends_with(".retryAfterSeconds") { "seconds" } else { "which" };
+    Some(format!("{RULES}.{row}.{member}"))
+}
+
+pub(super) fn placed(refusal: &Refusal, fields: &Fields) -> Placed {
+    let mut problems = Placed::of(refusal);
+    problems.rename(|path| field_of_rule(fields, path));
+    if refusal.code == "Endpoint validation" {
+        let member = if fields.get(TYPE) == "WebHook" { "endpointUrl" } else { "resourceId" };
+        problems.add(&format!("destination.{member}"), refusal.message.clone());
+    }
+    problems
 }
 
 pub(super) fn fields_of_new() -> Fields {
@@ -121,14 +174,10 @@ pub(super) fn fields_of_new() -> Fields {
     fields
 }
 
-pub(super) fn placed(refusal: &Refusal, fields: &Fields) -> Placed {
-    let mut problems = Placed::of(refusal);
-    problems.rename(|path| rows::field_of_rule(fields, path));
-    if refusal.code == "Endpoint validation" {
-        let member = if fields.get(TYPE) == "WebHook" { "endpointUrl" } else { "resourceId" };
-        problems.add(&format!("destination.{member}"), refusal.message.clone());
-    }
-    problems
+/// The members of a row without which it says nothing.
+fn telling(list: &str) -> Vec<&'static str> {
+    let members = of_rows(list).filter(|one| !matches!(one.kind, Kind::Choice | Kind::Flag));
+    members.map(Setting::name).collect()
 }
 
 /// Does what a button asks for that changes the form alone: the field that has the focus then. None where
@@ -136,176 +185,57 @@ pub(super) fn placed(refusal: &Refusal, fields: &Fields) -> Placed {
 pub(super) fn arranged(posted: &mut Posted) -> Option<String> {
     let before = posted.made.was().map(|was| fields_of(&was)).unwrap_or_default();
     let fields = &mut posted.fields;
-    let list = |name: &str| LISTS.iter().find(|(list, ..)| *list == name);
     let focus = match &posted.asked {
-        Asked::Add(name) => {
-            let Some((list, first, _)) = list(name) else { return Some(String::new()) };
+        Asked::Add(list) => {
+            let Some(first) = telling(list).first().copied() else { return Some(String::new()) };
             let row = fields.rows(list);
             fields.add(list, first);
-            if *list == "filter.advancedFilters" {
+            if list == "filter.advancedFilters" {
                 fields.set(format!("{list}.{row}.operatorType"), "StringIn");
             }
             format!("{list}.{row}.{first}")
         }
-        Asked::Remove(name, row) => {
-            let Some((list, ..)) = list(name) else { return Some(String::new()) };
+        Asked::Remove(list, row) => {
             fields.keep_rows(list, |_, other| other != *row);
-            (*list).to_owned()
+            list.clone()
         }
         // The fields of another type than the one that was chosen say nothing of it.
         Asked::Save if are_all_shown(fields) => {
-            for (list, _, members) in LISTS {
-                fields.keep_rows(list, |fields, row| !fields.is_blank(list, row, members));
+            for list in SETTINGS.iter().filter(|one| one.kind == Kind::Rows).map(|one| one.path) {
+                let members = telling(list);
+                fields.keep_rows(list, |fields, row| !fields.is_blank(list, row, &members));
             }
             return None;
         }
         Asked::Save | Asked::Choose => {
-            let kind = fields.get(TYPE).to_owned();
-            if fields.get("destination.shown") == kind {
-                return Some(authentication::TYPE.to_owned());
+            if fields.get(&shown(TYPE)) == fields.get(TYPE) {
+                return Some(AUTHENTICATION.to_owned());
             }
-            if before.get(TYPE) == kind && fields.get("destination.shown") != kind {
+            if before.get(TYPE) == fields.get(TYPE) {
                 // The other type's fields were not on the page: as they are saved they are not lost.
-                for (name, _) in of_type(&kind) {
-                    fields.fill(&before, &format!("destination.{name}"));
-                }
+                let own = of_types(&before).filter(|one| one.path.starts_with("destination."));
+                own.for_each(|one| fields.fill(&before, one.path));
             }
-            let kind = kind.as_str();
-            let first = if has(kind, "endpointUrl") { "endpointUrl" } else { "resourceId" };
-            format!("destination.{first}")
+            let is_webhook = fields.get(TYPE) == "WebHook";
+            format!("destination.{}", if is_webhook { "endpointUrl" } else { "resourceId" })
         }
     };
     Some(focus)
 }
 
 fn are_all_shown(fields: &Fields) -> bool {
-    use authentication::{SHOWN, TYPE as BY};
-    fields.get("destination.shown") == fields.get(TYPE) && fields.get(SHOWN) == fields.get(BY)
+    [TYPE, AUTHENTICATION].iter().all(|of_type| fields.get(&shown(of_type)) == fields.get(of_type))
 }
 
-/// The document that was, with what the fields change; and what they say that no document can.
-pub(super) fn document(fields: &Fields, was: &Value, is_new: bool) -> (Value, Placed) {
-    let before = fields_of(was);
-    let (mut document, mut problems) = (was.clone(), Placed::default());
-    if !document["properties"].is_object() {
-        document = json!({"properties": {}});
-    }
-    let properties = &mut document["properties"];
-    for (name, kind) in MEMBERS.iter().filter(|(name, _)| is_new || *name != SCHEMA) {
-        if !fields.is_same(&before, name) {
-            put(properties, name, kind.meant(fields, name, &mut problems));
+/// A document without the secrets that were typed into it.
+pub(super) fn without_secrets(document: &Value) -> Value {
+    let mut settings = Document::of(document);
+    for secret in SETTINGS.iter().filter(|one| one.is_secret()) {
+        if settings.has(secret.path) {
+            settings.reset(secret);
         }
     }
-    let (now, until_now) = (fields.get(TYPE), before.get(TYPE));
-    let is_other = now != until_now;
-    if is_other {
-        properties["destination"] = json!({"endpointType": now, "properties": {}});
-    }
-    for (name, kind) in of_type(now) {
-        let field = format!("destination.{name}");
-        let is_kept = !is_other && is_same(fields, &before, name, &field);
-        if !is_kept {
-            let value = kind.meant(fields, &field, &mut problems);
-            put(&mut properties["destination"], &format!("properties.{name}"), value);
-        }
-    }
-    (document, problems)
-}
-
-fn is_same(fields: &Fields, before: &Fields, name: &str, field: &str) -> bool {
-    match name {
-        // What says which fields are on the page is no change.
-        authentication::NAME => authentication::given(fields) == authentication::given(before),
-        _ => fields.is_same(before, field),
-    }
-}
-
-fn at<'v>(document: &'v Value, path: &str) -> &'v Value {
-    path.split('.').fold(document, |value, name| &value[name])
-}
-
-/// Sets a member, or removes it; objects above it are made where they are missing.
-fn put(document: &mut Value, path: &str, value: Option<Value>) {
-    if !document.is_object() {
-        if value.is_none() {
-            return;
-        }
-        *document = Value::Object(Map::new());
-    }
-    let Some(members) = document.as_object_mut() else { return };
-    match (path.split_once('.'), value) {
-        (Some((name, below)), value) => {
-            put(members.entry(name).or_insert(Value::Null), below, value);
-        }
-        (None, Some(value)) => {
-            members.insert(path.to_owned(), value);
-        }
-        (None, None) => {
-            members.remove(path);
-        }
-    }
-}
-
-impl Kind {
-    fn show(self, value: &Value, name: &str, fields: &mut Fields) {
-        match (self, value) {
-            (_, Value::Null) => {}
-            (Self::Text, Value::String(text)) if text.is_empty() => {}
-            (Self::Text, Value::String(text)) => fields.set(name, written(text)),
-            (Self::Number, Value::String(text)) => fields.set(name, text),
-            (Self::Flag, value) => fields.tick(name, *value == Value::Bool(true)),
-            (Self::Lines, value) => fields.set(name, lines(value)),
-            (Self::Steps, Value::Array(steps)) => {
-                let steps: Vec<_> = steps.iter().map(rows::plain).collect();
-                fields.set(name, steps.join(", "));
-            }
-            (Self::Filters, value) => rows::show_filters(value, name, fields),
-            (Self::Rules, value) => rows::show_rules(value, name, fields),
-            (Self::Attributes, value) => rows::show_attributes(value, name, fields),
-            (Self::Key, value) => rows::show_key(value, name, fields),
-            (Self::Letters, value) => {
-                for member in ["bucketName", "prefix"] {
-                    let field = format!("{name}.{member}");
-                    Self::Text.show(&value["properties"][member], &field, fields);
-                }
-            }
-            (Self::Signing, value) => fields.tick(name, value.is_object()),
-            (Self::Authentication, value) => authentication::show(value, fields),
-            (Self::Text | Self::Number | Self::Steps, other) => fields.set(name, other.to_string()),
-        }
-    }
-
-    /// The member that its fields mean; none where they are empty.
-    fn meant(self, fields: &Fields, name: &str, problems: &mut Placed) -> Option<Value> {
-        let text = fields.get(name).trim();
-        let given = (!text.is_empty()).then_some(text);
-        match self {
-            Self::Text => given.map(|text| Value::from(meant(text))),
-            Self::Number => given.map(meant_value),
-            Self::Flag => fields.is_on(name).then_some(Value::Bool(true)),
-            Self::Lines => meant_lines(text).map(Value::from),
-            Self::Steps => given.map(|text| {
-                let steps = text.split([',', ' ', '\n']).filter(|step| !step.is_empty());
-                steps.map(meant_value).collect()
-            }),
-            Self::Filters => rows::filters(fields, name),
-            Self::Rules => rows::rules(fields, name, problems),
-            Self::Attributes => rows::attributes(fields, name),
-            Self::Key => rows::key(fields, name, problems),
-            Self::Letters => {
-                let mut bucket = Map::new();
-                for member in ["bucketName", "prefix"] {
-                    let field = format!("{name}.{member}");
-                    let value = Self::Text.meant(fields, &field, problems);
-                    bucket.extend(value.map(|value| (member.to_owned(), value)));
-                }
-                let is_given = !bucket.is_empty();
-                is_given.then(|| json!({"endpointType": "S3Bucket", "properties": bucket}))
-            }
-            Self::Authentication => authentication::given(fields),
-            Self::Signing => fields.is_on(name).then(|| json!({"scheme": "StandardWebhooks"})),
-        }
-    }
+    json!({"properties": settings.into_properties()})
 }
 
 #[cfg(test)]

@@ -4,14 +4,16 @@
 use std::time::Duration;
 
 use clap::Args;
+use gridpost_api::settings::Document;
 use gridpost_core::retry::profile::{EndpointKind, ProfileName};
 use gridpost_ports::Dice;
 use gridpost_runtime::system::SystemDice;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::{commands::one_of, document::retry_limits, output, target::Common};
+use crate::{commands::one_of, document, output, target::Common};
 use gridpost_ops::{
     attempt_lines::because_of,
+    failure::Misuse,
     given::{count_in, whole_minutes, whole_seconds},
     schedule::{
         Circumstances, ProbationSeconds, Response, StatusRule, Subject, hours, played, saved,
@@ -110,7 +112,7 @@ pub async fn run(arguments: &ScheduleArguments, common: &Common) -> anyhow::Resu
             let api = common.target.resolve()?.manage_api().await?;
             saved(&api.topic(topic).await?, &api.subscription(topic, name).await?)
         }
-        None => given(arguments),
+        None => given(arguments)?,
     };
     let circumstances = Circumstances {
         probations: &arguments.probations,
@@ -122,24 +124,28 @@ pub async fn run(arguments: &ScheduleArguments, common: &Common) -> anyhow::Resu
     Ok(())
 }
 
-fn given(arguments: &ScheduleArguments) -> Subject {
+fn given(arguments: &ScheduleArguments) -> Result<Subject, Misuse> {
     let ScheduleArguments { delivery_profile: profile, endpoint: kind, delay_on_probation, .. } =
         *arguments;
-    let policy = document(arguments, profile);
-    Subject { profile, kind, policy, delays_on_probation: delay_on_probation }
+    let policy = policy(arguments)?;
+    Ok(Subject { profile, kind, policy, delays_on_probation: delay_on_probation })
 }
 
 /// The policy as the document in which it would be saved, so that the same rules check it.
-fn document(arguments: &ScheduleArguments, profile: ProfileName) -> Value {
-    let mut document = retry_limits(profile, arguments.max_attempts, arguments.ttl);
-    if let Some(steps) = &arguments.schedule {
-        document.insert("schedule".to_owned(), json!(steps));
+fn policy(arguments: &ScheduleArguments) -> Result<Value, Misuse> {
+    let mut document = Document::default();
+    let attempts = arguments.max_attempts.map(|count| count.to_string());
+    let minutes = arguments.ttl.map(|minutes| format!("{minutes}m"));
+    for (flag, text) in [("max-attempts", attempts), ("ttl", minutes)] {
+        let texts: Vec<_> = text.into_iter().collect();
+        document::set(&mut document, flag, &texts, arguments.delivery_profile)?;
     }
-    if !arguments.status_rules.is_empty() {
-        let rules = arguments.status_rules.iter().map(|rule| (rule.row.clone(), rule.rule.clone()));
-        document.insert("statusRules".to_owned(), Value::Object(rules.collect()));
-    }
-    Value::Object(document)
+    let steps = arguments.schedule.iter().flatten().map(ToString::to_string);
+    document.set("retryPolicy.schedule", &steps.collect::<Vec<_>>());
+    let mut properties = document.into_properties();
+    let rules = arguments.status_rules.iter().map(|rule| (rule.row.clone(), rule.rule.clone()));
+    properties["retryPolicy"]["statusRules"] = Value::Object(rules.collect());
+    Ok(properties["retryPolicy"].take())
 }
 
 fn text(document: &Value) -> String {
@@ -175,6 +181,7 @@ fn at(seconds: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use serde_json::json;
 
     use super::*;
 
@@ -192,7 +199,8 @@ mod tests {
             names_attempts: true,
             ..Circumstances::default()
         };
-        super::played(given(&arguments), &arguments.answers(), circumstances).expect("in range")
+        super::played(given(&arguments).expect("a subject"), &arguments.answers(), circumstances)
+            .expect("in range")
     }
 
     #[test]

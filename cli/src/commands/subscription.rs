@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     commands::{Scope, SubscriptionArgs, read_document},
-    document::SubscriptionFlags,
+    document::SettingFlags,
     output::{self, Output, text_at},
     target::{Common, Target},
 };
@@ -127,7 +127,7 @@ pub struct CreateArguments {
     file: Option<PathBuf>,
 
     #[command(flatten)]
-    flags: SubscriptionFlags,
+    settings: SettingFlags<true>,
 
     /// If there is one of that name, replace it whole: what is not named is set to its default
     #[arg(long)]
@@ -139,15 +139,14 @@ pub struct CreateArguments {
 
 impl CreateArguments {
     async fn document(&self, api: &ManageApi) -> anyhow::Result<Value> {
-        let Some(file) = &self.file else {
-            let profile = match self.flags.settings.have_limits() {
-                true => delivery_profile(&api.topic(&self.named.topic).await?),
-                false => ProfileName::Basic,
-            };
-            self.flags.settings.authentication.check()?;
-            return Ok(self.flags.to_document(profile));
+        if let Some(file) = &self.file {
+            return read_document(file);
+        }
+        let profile = match self.settings.need_profile() {
+            true => delivery_profile(&api.topic(&self.named.topic).await?),
+            false => ProfileName::Basic,
         };
-        read_document(file)
+        Ok(json!({"properties": self.settings.document(profile)?.into_properties()}))
     }
 }
 

@@ -4,7 +4,7 @@
 pub(crate) mod azure;
 mod merge;
 mod parse;
-mod read;
+pub(crate) mod read;
 
 use std::{
     fmt::{self, Display},
@@ -13,6 +13,7 @@ use std::{
 
 use gridpost_core::text::SHOWN_MAX;
 pub use gridpost_core::text::{kind, one_of, quoted};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 pub use merge::merge;
@@ -134,6 +135,19 @@ pub fn check_name(name: &str, what: &str, length: RangeInclusive<usize>) -> Resu
         quoted(name)
     );
     Err(Problem { code: Code::InvalidValue, path: "name".to_owned(), rule })
+}
+
+/// Returns a text as it is, and what is none as JSON.
+pub(crate) fn text_of(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Reads a number, or true or false. What is neither stays a text, which the API refuses in its words.
+pub(crate) fn literal(text: &str) -> Value {
+    match serde_json::from_str(text) {
+        Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,
+        _ => text.trim().into(),
+    }
 }
 
 pub(crate) fn path_of_member(path: &str, name: &str) -> String {

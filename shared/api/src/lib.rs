@@ -9,6 +9,7 @@ pub mod health;
 pub mod redrive;
 pub mod requests;
 pub mod schema;
+pub mod settings;
 pub mod subscription;
 pub mod topic;
 pub mod trial;

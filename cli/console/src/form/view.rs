@@ -25,6 +25,7 @@ pub(crate) struct Text<'a> {
     pub(crate) mode: Option<&'a str>,
     /// Problems of this member are this field's, too.
     pub(crate) also: Option<&'a str>,
+    pub(crate) is_secret: bool,
 }
 
 pub(crate) fn id_of(name: &str) -> String {
@@ -43,7 +44,7 @@ impl<'a> View<'a> {
     fn below(&self, name: &str, also: Option<&str>, hint: &str) -> Below {
         let id = id_of(name);
         let mut problems = self.problems.at(name, &id);
-        problems.extend(also.iter().flat_map(|also| self.problems.at(also, &id)));
+        problems.extend(also.iter().flat_map(|also| self.problems.exactly_at(also, &id)));
         let problems: Vec<_> = problems.into_iter().map(page::visible).collect();
         let (hint_id, problem_id) = (format!("{id}-hint"), format!("{id}-problem"));
         let has_place = self.is_live || !problems.is_empty();
@@ -64,61 +65,36 @@ impl<'a> View<'a> {
         self.focus == Some(name)
     }
 
+    /// A line; a secret one is written and never shown.
     pub(crate) fn text(&self, text: Text<'_>) -> Markup {
-        let Text { name, label, hint, placeholder, mode, also } = text;
+        let Text { name, label, hint, placeholder, mode, also, is_secret } = text;
         let below = self.below(name, also, hint);
+        let (kind, autocomplete) =
+            if is_secret { ("password", "new-password") } else { ("text", "off") };
         html! {
             div.field {
                 label for=(below.id) { (label) }
-                input type="text" id=(below.id) name=(name) value=(self.fields.get(name)) inputmode=[mode]
-                    placeholder=[(!placeholder.is_empty()).then_some(placeholder)] autocomplete="off" spellcheck="false"
-                    aria-describedby=[below.described_by] aria-invalid=[(!below.problems.is_empty()).then_some("true")]
-                    autofocus[self.has_focus(name)];
+                input type=(kind) id=(below.id) name=(name) value=[(!is_secret).then(|| self.fields.get(name))]
+                    inputmode=[mode] placeholder=[(!placeholder.is_empty()).then_some(placeholder)]
+                    autocomplete=(autocomplete) spellcheck="false" aria-describedby=[below.described_by]
+                    aria-invalid=[(!below.problems.is_empty()).then_some("true")] autofocus[self.has_focus(name)];
                 (below.markup)
             }
         }
     }
 
-    /// A line that is written and never shown.
-    pub(crate) fn secret(&self, text: Text<'_>) -> Markup {
-        let Text { name, label, hint, also, .. } = text;
-        let below = self.below(name, also, hint);
-        html! {
-            div.field {
-                label for=(below.id) { (label) }
-                input type="password" id=(below.id) name=(name) autocomplete="new-password" spellcheck="false"
-                    aria-describedby=[below.described_by] aria-invalid=[(!below.problems.is_empty()).then_some("true")]
-                    autofocus[self.has_focus(name)];
-                (below.markup)
-            }
-        }
-    }
-
-    /// Several lines that are written and never shown.
-    pub(crate) fn secret_lines(&self, text: Text<'_>) -> Markup {
-        let Text { name, label, hint, also, .. } = text;
-        let below = self.below(name, also, hint);
-        html! {
-            div.field {
-                label for=(below.id) { (label) }
-                textarea id=(below.id) name=(name) rows="2" spellcheck="false" autocomplete="off"
-                    aria-describedby=[below.described_by] aria-invalid=[(!below.problems.is_empty()).then_some("true")]
-                    autofocus[self.has_focus(name)] {}
-                (below.markup)
-            }
-        }
-    }
-
+    /// Several lines; secret ones are written and never shown.
     pub(crate) fn lines(&self, text: Text<'_>) -> Markup {
-        let Text { name, label, hint, also, .. } = text;
+        let Text { name, label, hint, also, is_secret, .. } = text;
         let below = self.below(name, also, hint);
-        let text = self.fields.get(name);
+        let text = if is_secret { "" } else { self.fields.get(name) };
         let rows = text.lines().count().clamp(2, 12);
         html! {
             div.field {
                 label for=(below.id) { (label) }
-                textarea id=(below.id) name=(name) rows=(rows) spellcheck="false" aria-describedby=[below.described_by]
-                    aria-invalid=[(!below.problems.is_empty()).then_some("true")] autofocus[self.has_focus(name)] { "\n" (text) }
+                textarea id=(below.id) name=(name) rows=(rows) spellcheck="false" autocomplete=[is_secret.then_some("off")]
+                    aria-describedby=[below.described_by] aria-invalid=[(!below.problems.is_empty()).then_some("true")]
+                    autofocus[self.has_focus(name)] { "\n" (text) }
                 (below.markup)
             }
         }

@@ -1,5 +1,3 @@
-use std::collections::BTreeSet;
-
 use serde_json::json;
 
 use super::*;
@@ -54,6 +52,33 @@ fn what_is_not_touched_is_not_changed() {
         let fields = fields_of(&was);
         assert_eq!(document(&fields, &was, false).0, was);
         assert_eq!(anew(&fields), was);
+    }
+}
+
+/// A form sends the fields that are on its page, and no others.
+#[test]
+fn a_page_that_is_sent_as_it_is_changes_nothing() {
+    let entra = json!({"tenantId": "t", "applicationIdOrUri": "a", "clientId": "c", "clientAssertion":
+        {"type": "AwsWebIdentity", "properties": {"audience": "b", "signingAlgorithm": "ES384"}}});
+    let key = json!({"type": "Dynamic", "properties": {"sourceField": "data.k"}});
+    let queue = json!({"properties": {"destination": {"endpointType": "SqsQueue",
+        "properties": {"resourceId": "arn", "messageGroupId": key}}}});
+    for was in [whole(), authenticated("EntraId", &entra), queue] {
+        let all = fields_of(&was);
+        let form = crate::form::view::View {
+            fields: &all,
+            problems: &Placed::default(),
+            focus: None,
+            may_change: true,
+            is_live: false,
+        };
+        let about = view::About { profile: "basic", is_new: false, base_url: Some("https://e/h") };
+        let page = view::sections(form, about).into_string();
+        let names = page.split(" name=\"").skip(1).filter_map(|rest| rest.split('"').next());
+        let sent = names.map(|name| (name.to_owned(), all.get(name).to_owned()));
+        let sent = Posted::of(sent.filter(|(_, text)| !text.is_empty()).collect()).fields;
+        let (same, problems) = document(&sent, &was, false);
+        assert!(same == was && problems.is_empty(), "{same}");
     }
 }
 
@@ -155,63 +180,9 @@ fn a_status_has_one_rule() {
         fields.set(format!("retryPolicy.statusRules.{row}.action"), "deadLetter");
     }
     assert!(!document(&fields, &json!({}), true).1.is_empty());
-    let found = rows::field_of_rule(&fields, "retryPolicy.statusRules.404.retryAfterSeconds");
+    let found = field_of_rule(&fields, "retryPolicy.statusRules.404.retryAfterSeconds");
     assert_eq!(found.as_deref(), Some("retryPolicy.statusRules.0.seconds"));
-    assert_eq!(rows::field_of_rule(&fields, "retryPolicy.statusRules.405"), None);
-}
-
-/// The document of the resource API has no member without a field.
-#[test]
-fn every_member_of_the_document_has_a_field() {
-    let api: Value =
-        serde_json::from_str(include_str!("../../../../docs/openapi.json")).expect("JSON");
-    let schemas = &api["components"]["schemas"];
-    let names = |schema: &Value| -> Vec<String> {
-        schema["properties"].as_object().expect("members").keys().cloned().collect()
-    };
-    let mut all = Vec::new();
-    for name in names(&schemas["EventSubscriptionSettings"]) {
-        match name.as_str() {
-            "filter" => {
-                all.extend(names(&schemas["Filter"]).iter().map(|it| format!("filter.{it}")))
-            }
-            "retryPolicy" => {
-                all.extend(
-                    names(&schemas["RetryPolicy"]).iter().map(|it| format!("retryPolicy.{it}")),
-                );
-            }
-            // Namespace topics' other way to say the same.
-            "destination" | "deliveryConfiguration" | "filtersConfiguration" => {}
-            _ => all.push(name),
-        }
-    }
-    for name in &all {
-        assert!(MEMBERS.iter().any(|(known, _)| known == name), "{name} has no field");
-    }
-    assert_eq!(all.len(), MEMBERS.len());
-    for name in names(&schemas["WebHook"]).iter().chain(&names(&schemas["ResourceDestination"])) {
-        let is_known = OF_DESTINATION.iter().any(|(known, ..)| known == name);
-        assert!(is_known || name == "endpointBaseUrl", "{name} has no field");
-    }
-    let authentications = schemas["Authentication"]["oneOf"].as_array().expect("types");
-    for one in authentications {
-        let kind = one["properties"]["type"]["enum"][0].as_str().expect("a type");
-        let known = authentication::known();
-        let fields = known.iter().find(|(known, _)| *known == kind);
-        let (_, fields) = fields.unwrap_or_else(|| panic!("{kind} has no fields"));
-        let members = one["properties"]["properties"]["$ref"].as_str().expect("a reference");
-        let members = members.rsplit('/').next().expect("a name");
-        for name in names(&schemas[members]) {
-            assert!(fields.contains(&name.as_str()), "{name} of {kind} has no field");
-        }
-    }
-    let types: Vec<_> = types().into_iter().map(|(name, _)| name).collect();
-    assert!(
-        RESOURCES.iter().all(|name| types.contains(name)) && types.len() == RESOURCES.len() + 1
-    );
-    let told = schemas["Operator"]["enum"].as_array().expect("names");
-    let told: BTreeSet<_> = told.iter().filter_map(Value::as_str).collect();
-    assert_eq!(told, view::OPERATORS.map(|(name, _)| name).into());
+    assert_eq!(field_of_rule(&fields, "retryPolicy.statusRules.405"), None);
 }
 
 #[test]
@@ -254,7 +225,7 @@ fn problems_stand_at_the_fields_of_a_rendered_form() {
     ];
     let details: Vec<_> = table.iter().map(|(target, _)| detail(target)).collect();
     let mut problems = Placed::of_details(&details);
-    problems.rename(|path| rows::field_of_rule(&fields, path));
+    problems.rename(|path| field_of_rule(&fields, path));
     let form = crate::form::view::View {
         fields: &fields,
         problems: &problems,
@@ -263,7 +234,7 @@ fn problems_stand_at_the_fields_of_a_rendered_form() {
         is_live: false,
     };
     let shown =
-        view::sections(form, view::About { limits: view::BASIC, is_new: false, base_url: None });
+        view::sections(form, view::About { profile: "basic", is_new: false, base_url: None });
     let summary = form.summary("No.").into_string();
     for (target, id) in table {
         let link = format!("<a href=\"#{id}\">{target}");
@@ -288,7 +259,7 @@ fn authentications_are_changed_by_fields_and_their_secrets_are_only_written() {
     let certificate = json!({"certificate": pem, "privateKey": null, "trustedCertificates": null});
     let patch = |was: &Value, changes: &[(&str, &str)]| {
         let mut fields = fields_of(was);
-        fields.set(authentication::SHOWN, fields.get(authentication::TYPE).to_owned());
+        fields.set(shown(AUTHENTICATION), fields.get(AUTHENTICATION).to_owned());
         for (name, text) in changes {
             fields.clear(&of(name));
             fields.set(of(name), *text);
@@ -312,10 +283,10 @@ fn authentications_are_changed_by_fields_and_their_secrets_are_only_written() {
         assert_eq!(patch(&authenticated(kind, properties), &[]), None, "{kind} as it was");
     }
     let was = authenticated("EntraId", &entra);
-    let other = patch(&was, &[("clientAssertion", "api://y")]).expect("a change");
+    let other = patch(&was, &[("clientAssertion.audience", "api://y")]).expect("a change");
     let changed = &other["properties"]["clientAssertion"]["properties"];
     assert_eq!(changed, &json!({"audience": "api://y"}), "{other}");
-    let none = patch(&was, &[("clientAssertion", "")]).expect("a change");
+    let none = patch(&was, &[("clientAssertion.audience", "")]).expect("a change");
     assert_eq!(none["properties"]["clientAssertion"], Value::Null, "{none}");
     let was = authenticated("OAuth2ClientCredentials", &oauth);
     let scope = patch(&was, &[("scope", "c")]).expect("a change");
@@ -346,7 +317,7 @@ fn authentications_are_changed_by_fields_and_their_secrets_are_only_written() {
         may_change: true,
         is_live: false,
     };
-    let about = view::About { limits: view::BASIC, is_new: false, base_url: None };
+    let about = view::About { profile: "basic", is_new: false, base_url: None };
     let shown = view::sections(form, about).into_string();
     assert!(
         shown.contains("BEGIN CERTIFICATE")
@@ -355,42 +326,46 @@ fn authentications_are_changed_by_fields_and_their_secrets_are_only_written() {
     assert!(!shown.contains("hush"), "{shown}");
     let mine = document(&fields, &was, false).0;
     assert!(mine.to_string().contains("hush"));
-    assert!(!authentication::without_secrets(&mine).to_string().contains("hush"));
+    assert!(!without_secrets(&mine).to_string().contains("hush"));
 }
 
 #[test]
 fn a_type_whose_fields_are_not_on_the_page_is_not_saved_yet() {
-    let posted = |shown: &str| {
+    let posted = |by: &str| {
         let pairs = [
             (TYPE, "WebHook"),
             ("destination.shown", "WebHook"),
-            (authentication::TYPE, "EntraId"),
-            (authentication::SHOWN, shown),
+            (AUTHENTICATION, "EntraId"),
+            (&shown(AUTHENTICATION), by),
         ];
         Posted::of(
             pairs.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect(),
         )
     };
-    assert_eq!(arranged(&mut posted("")).as_deref(), Some(authentication::TYPE));
+    assert_eq!(arranged(&mut posted("")).as_deref(), Some(AUTHENTICATION));
     assert_eq!(arranged(&mut posted("EntraId")), None);
 }
 
+/// A key is what its type says: the field of the other type is not taken for it.
 #[test]
 fn a_key_that_is_chosen_away_is_not_taken_for_a_text() {
-    let key = json!({"type": "Dynamic", "properties": {"sourceField": "data.k"}});
+    let key =
+        |of_type: &str, member: &str| json!({"type": of_type, "properties": {member: "data.k"}});
     let was = json!({"properties": {"destination": {"endpointType": "KinesisStream",
-        "properties": {"resourceId": "arn", "partitionKey": key}}}});
-    let posted = |text: &str| {
-        let pairs = [(TYPE, "KinesisStream"), ("destination.resourceId", "arn")];
-        let key = [("destination.partitionKey.kind", ""), ("destination.partitionKey.text", text)];
-        let pair = |(name, text): &(&str, &str)| ((*name).to_owned(), (*text).to_owned());
-        Posted::of(pairs.iter().chain(&key).map(pair).collect()).fields
+        "properties": {"resourceId": "arn", "partitionKey": key("Dynamic", "sourceField")}}}});
+    let posted = |of_type: &str, member: &str| {
+        let mut fields = fields_of(&was);
+        fields.clear("destination.partitionKey");
+        fields.set("destination.partitionKey.type", of_type);
+        fields.set(format!("destination.partitionKey.{member}"), "data.k");
+        let (document, problems) = document(&fields, &was, false);
+        assert!(problems.is_empty());
+        document.pointer("/properties/destination/properties/partitionKey").cloned()
     };
-    let (_, problems) = document(&posted("data.k"), &was, false);
-    assert!(!problems.is_empty(), "a path is no key");
-    let (document, problems) = document(&posted(""), &was, false);
-    assert!(problems.is_empty());
-    assert!(document.pointer("/properties/destination/properties/partitionKey").is_none());
+    assert_eq!(posted("", "sourceField"), None);
+    assert_eq!(posted("Static", "sourceField"), Some(json!({"type": "Static", "properties": {}})));
+    assert_eq!(posted("Static", "value"), Some(key("Static", "value")));
+    assert_eq!(posted("Dynamic", "sourceField"), Some(key("Dynamic", "sourceField")));
 }
 
 #[test]

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use gridpost_api::settings::Document;
 use serde_json::{Map, Value, json};
 
 use super::secrets::{escaped, placeholder, variable};
-use crate::{failure::Refusal, manage_api::ManageApi, output::text_at};
+use crate::{failure::Refusal, manage_api::ManageApi, output::text_at, subscription::show::words};
+
+const HEADERS: &str = "destination.deliveryAttributeMappings";
 
 /// Members that the deployment gives, of a topic's properties and of an event subscription's.
 const GIVEN: [&str; 7] = [
@@ -74,28 +77,30 @@ impl Export {
         if read["properties"]["pause"].is_object() {
             self.note(one, "it is paused here, and will not be where this is applied");
         }
-        let mut properties = own(read["properties"].clone());
-        if properties["destination"]["endpointType"] == "WebHook" {
-            self.endpoint(one, &mut properties["destination"]["properties"]).await?;
+        let mut settings = Document::of(&json!({"properties": own(read["properties"].clone())}));
+        if settings.text("destination.endpointType") == "WebHook" {
+            self.endpoint(one, &mut settings).await?;
         }
-        self.headers(one, &mut properties["destination"]["properties"]).await?;
-        self.client_secret(one, &mut properties["destination"]["properties"]);
-        if let Some(scheme) = properties.pointer("/signing/scheme").cloned() {
-            properties["signing"] = json!({ "scheme": scheme });
+        self.headers(one, &mut settings).await?;
+        if let Some(secret) = settings.stored_secret() {
+            let what = words(secret.name());
+            let text = self.secret(one, &what, &format!("the {what} of its authentication"));
+            settings.set(secret.path, &[text]);
+        }
+        if settings.has("signing") {
+            settings.set("signing", &[true.to_string()]);
             self.note(
                 one,
                 "a new signing secret is made where this is applied: tell its receiver \
                  (`gridpost subscription secrets`)",
             );
         }
-        Ok(json!({ "properties": properties }))
+        Ok(json!({ "properties": settings.into_properties() }))
     }
 
     /// Puts the URL in the place of the part of it that reads show.
-    async fn endpoint(&mut self, one: &One<'_>, destination: &mut Value) -> anyhow::Result<()> {
-        let Some(members) = destination.as_object_mut() else { return Ok(()) };
-        let base = members.remove("endpointBaseUrl").unwrap_or_default();
-        let base = base.as_str().unwrap_or_default().to_owned();
+    async fn endpoint(&mut self, one: &One<'_>, settings: &mut Document) -> anyhow::Result<()> {
+        let base = settings.take("destination.endpointBaseUrl").concat();
         let url = match one.api.full_url(one.topic, one.name).await {
             Ok(url) if one.with_secrets || url == base => escaped(&url),
             Ok(_) => {
@@ -111,49 +116,29 @@ impl Export {
             }
             Err(error) => return Err(error),
         };
-        members.insert("endpointUrl".to_owned(), url.into());
+        settings.set("destination.endpointUrl", &[url]);
         Ok(())
     }
 
     /// Fills in the values of secret headers, or leaves them to the environment.
-    async fn headers(&mut self, one: &One<'_>, destination: &mut Value) -> anyhow::Result<()> {
-        const HEADERS: &str = "deliveryAttributeMappings";
-        let is_secret = |header: &Value| header["properties"]["isSecret"] == true;
-        let headers = destination[HEADERS].as_array();
-        if !headers.is_some_and(|all| all.iter().any(is_secret)) {
-            return Ok(());
-        }
-        if one.with_secrets {
-            destination[HEADERS] = one.api.delivery_attributes(one.topic, one.name).await?;
-            let headers = destination[HEADERS].as_array_mut().into_iter().flatten();
-            for header in headers.filter(|header| is_secret(header)) {
-                let value = &mut header["properties"]["value"];
-                *value = value.as_str().map(escaped).into();
-            }
-            return Ok(());
-        }
-        let headers = destination[HEADERS].as_array_mut().into_iter().flatten();
-        for header in headers.filter(|header| is_secret(header)) {
-            let name = text_at(header, "/name").to_owned();
-            let secret = self.secret(one, &name, &format!("the value of its header {name}"));
-            header["properties"]["value"] = secret.into();
+    async fn headers(&mut self, one: &One<'_>, settings: &mut Document) -> anyhow::Result<()> {
+        let field = |row: usize, member: &str| format!("{HEADERS}.{row}.{member}");
+        let rows = 0..settings.rows(HEADERS);
+        let secret: Vec<_> =
+            rows.filter(|row| settings.text(&field(*row, "isSecret")) == "true").collect();
+        let with_values = match one.with_secrets && !secret.is_empty() {
+            true => one.api.delivery_attributes(one.topic, one.name).await?,
+            false => Value::Null,
+        };
+        for row in secret {
+            let name = settings.text(&field(row, "name"));
+            let value = match one.with_secrets {
+                true => escaped(text_at(&with_values[row], "/properties/value")),
+                false => self.secret(one, &name, &format!("the value of its header {name}")),
+            };
+            settings.set(&field(row, "value"), &[value]);
         }
         Ok(())
-    }
-
-    /// Leaves the secret of an endpoint's authentication to the environment: no request reads it.
-    fn client_secret(&mut self, one: &One<'_>, destination: &mut Value) {
-        let place = "/authentication/properties";
-        let Some(member) = stored_secret(&destination["authentication"]) else { return };
-        let Some(members) = destination.pointer_mut(place).and_then(Value::as_object_mut) else {
-            return;
-        };
-        let (name, what) = match member {
-            "privateKey" => ("PRIVATE_KEY", "the private key of its authentication"),
-            _ => ("CLIENT_SECRET", "the client secret of its authentication"),
-        };
-        let secret = self.secret(one, name, what);
-        members.insert(member.to_owned(), secret.into());
     }
 
     /// Leaves a secret to a variable of its own.
@@ -184,11 +169,10 @@ impl Export {
         })
     }
 
-    /// The texts at a pointer in the documents of all event subscriptions.
-    pub fn texts(&self, pointer: &str) -> BTreeSet<String> {
-        let all = self.subscriptions();
-        let texts = all.filter_map(|(.., document)| document.pointer(pointer)?.as_str());
-        texts.map(str::to_owned).collect()
+    /// A setting's texts in the documents of all event subscriptions.
+    pub fn texts(&self, path: &str) -> BTreeSet<String> {
+        let texts = self.subscriptions().map(|(.., document)| Document::of(document).text(path));
+        texts.filter(|text| !text.is_empty()).collect()
     }
 }
 
@@ -197,20 +181,6 @@ struct One<'a> {
     topic: &'a str,
     name: &'a str,
     with_secrets: bool,
-}
-
-/// Returns the member of an authentication that holds a stored secret, which reads leave out: none where
-/// there is a reference, or where a token of AWS proves the client.
-fn stored_secret(authentication: &Value) -> Option<&'static str> {
-    let has = |name: &str| !authentication["properties"][name].is_null();
-    let is_signed = authentication["properties"]["clientAuthentication"] == "PrivateKeyJwt";
-    let (member, other) = match authentication["type"].as_str()? {
-        "ClientCertificate" => ("privateKey", "certificateReference"),
-        "OAuth2ClientCredentials" if is_signed => ("privateKey", "privateKeyReference"),
-        "OAuth2ClientCredentials" | "EntraId" => ("clientSecret", "clientSecretReference"),
-        _ => return None,
-    };
-    (!has(other) && !has("clientAssertion")).then_some(member)
 }
 
 pub(super) fn is_forbidden(error: &anyhow::Error) -> bool {
@@ -346,28 +316,6 @@ mod tests {
         let values = [header("X-T", Some("s1")), header("x-t", Some("s2"))];
         assert_eq!(a["deliveryAttributeMappings"], json!(values));
         assert!(export.variables.is_empty());
-        assert_eq!(export.texts("/properties/destination/endpointType").len(), 2);
-    }
-
-    #[test]
-    fn only_a_client_with_a_secret_of_its_own_leaves_one_to_the_environment() {
-        let assertion = json!({"type": "AwsWebIdentity", "properties": {"audience": "a"}});
-        let signed = json!({"clientAuthentication": "PrivateKeyJwt"});
-        let table = [
-            ("EntraId", json!({}), Some("clientSecret")),
-            ("EntraId", json!({"clientSecret": null}), Some("clientSecret")),
-            ("EntraId", json!({"clientAssertion": assertion}), None),
-            ("EntraId", json!({"clientSecretReference": "arn"}), None),
-            ("OAuth2ClientCredentials", json!({}), Some("clientSecret")),
-            ("OAuth2ClientCredentials", signed, Some("privateKey")),
-            ("ClientCertificate", json!({"certificate": "PEM"}), Some("privateKey")),
-            ("ClientCertificate", json!({"certificateReference": "arn"}), None),
-            ("AwsSigV4", json!({"service": "lambda"}), None),
-        ];
-        for (kind, properties, want) in table {
-            let authentication = json!({"type": kind, "properties": properties});
-            assert_eq!(stored_secret(&authentication), want, "{authentication}");
-        }
-        assert_eq!(stored_secret(&Value::Null), None);
+        assert_eq!(export.texts("destination.endpointType").len(), 2);
     }
 }

@@ -2,6 +2,9 @@
 //! of an endpoint, in the value of a secret header, in a client secret, or in a private key, is what
 //! the environment variable holds. A literal `${` is written as `$${`.
 
+use std::collections::BTreeSet;
+
+use gridpost_api::settings::{Kind, SETTINGS, Setting};
 use serde_json::{Map, Value};
 
 /// Fills in the secrets of an event subscription's document, in whichever of its forms. The names
@@ -19,10 +22,12 @@ fn fill_all(
 ) {
     match document {
         Value::Object(members) => {
-            for member in ["endpointUrl", "clientSecret", "privateKey", "value"] {
-                if member != "value" || is_secret(members) {
-                    fill_member(members, member, known, missing);
-                }
+            let is_hidden = |one: &&Setting| one.is_secret() || one.kind == Kind::Url;
+            // Each once: what is filled in is not to be filled again.
+            let hidden: BTreeSet<_> =
+                SETTINGS.iter().filter(is_hidden).map(Setting::name).collect();
+            for member in hidden.into_iter().chain(is_secret(members).then_some("value")) {
+                fill_member(members, member, known, missing);
             }
             members.values_mut().for_each(|value| fill_all(value, known, missing));
         }

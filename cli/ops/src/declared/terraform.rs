@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use gridpost_api::settings::Document;
 use gridpost_core::name;
 use serde_json::Value;
 use url::{Host, Url};
@@ -29,34 +30,30 @@ pub struct Root {
 
 /// What the deployment must name so that an event subscription may prove an identity of AWS.
 fn identity(document: &Value) -> Option<String> {
-    let by = document.pointer("/properties/destination/properties/authentication")?;
-    let text = |at: &str| by.pointer(at).and_then(Value::as_str);
-    match text("/type")? {
-        "AwsSigV4" => Some(match text("/properties/roleArn") {
-            Some(role) => format!(
-                "its requests are signed with {role}: name it in the variable endpoint_roles, with the \
-                 endpoint's host, and let it trust dispatch and manage"
-            ),
-            None => "its requests are signed: name the endpoint's host in the variable \
-                     endpoint_signed_hosts, with what is invoked there"
+    let settings = Document::of(document);
+    let at = |member: &str| settings.text(&format!("destination.authentication.{member}"));
+    let audience = at("clientAssertion.audience");
+    match (at("type").as_str(), at("roleArn").as_str()) {
+        ("AwsSigV4", "") => Some(
+            "its requests are signed: name the endpoint's host in the variable \
+             endpoint_signed_hosts, with what is invoked there"
                 .to_owned(),
-        }),
-        "AwsWebIdentity" => {
-            let audience = text("/properties/audience").unwrap_or_default();
-            Some(format!(
-                "its requests carry AWS's tokens for {audience}: name it in the variable \
-                 endpoint_audiences, with the endpoint's host"
-            ))
-        }
-        _ => {
-            let properties = by.pointer("/properties/clientAssertion/properties")?;
-            let audience = properties.get("audience").and_then(Value::as_str);
-            Some(format!(
-                "AWS's tokens for {} prove its client: name that in the variable endpoint_audiences, with \
-                 the hosts of the token URL and of the endpoint",
-                audience.unwrap_or("api://AzureADTokenExchange")
-            ))
-        }
+        ),
+        ("AwsSigV4", role) => Some(format!(
+            "its requests are signed with {role}: name it in the variable endpoint_roles, with the \
+             endpoint's host, and let it trust dispatch and manage"
+        )),
+        ("AwsWebIdentity", _) => Some(format!(
+            "its requests carry AWS's tokens for {}: name it in the variable endpoint_audiences, with \
+             the endpoint's host",
+            at("audience")
+        )),
+        _ if !settings.has("destination.authentication.clientAssertion") => None,
+        _ => Some(format!(
+            "AWS's tokens for {} prove its client: name that in the variable endpoint_audiences, with \
+             the hosts of the token URL and of the endpoint",
+            if audience.is_empty() { "api://AzureADTokenExchange" } else { &audience }
+        )),
     }
 }
 
@@ -66,9 +63,8 @@ impl Root {
         let mut notes = Vec::new();
         let mut networks = BTreeSet::new();
         for (topic, name, document) in export.subscriptions() {
-            let at = "/properties/destination/properties/endpointUrl";
-            let url = document.pointer(at).and_then(|url| url.as_str());
-            match url.map_or(Needs::Nothing, needs) {
+            let settings = Document::of(document);
+            match needs(&settings.text("destination.endpointUrl")) {
                 Needs::Nothing => {}
                 Needs::Network(network) => {
                     networks.insert(network);
@@ -76,10 +72,8 @@ impl Root {
                 Needs::Change(why) => notes.push(format!("{topic}/{name}: {why}")),
             }
             notes.extend(identity(document).map(|note| format!("{topic}/{name}: {note}")));
-            let at = "/properties/destination/properties/authentication/properties";
-            let by = |member: &str| document.pointer(&format!("{at}/{member}"));
-            let tenant = "/properties/destination/properties/azureActiveDirectoryTenantId";
-            if document.pointer(tenant).is_some_and(|tenant| !tenant.is_null()) {
+            let by = |member: &str| settings.has(&format!("destination.authentication.{member}"));
+            if settings.has("destination.azureActiveDirectoryTenantId") {
                 notes.push(format!("{topic}/{name}: set the variable endpoint_entra_client"));
             }
             let references = [
@@ -87,7 +81,7 @@ impl Root {
                 ("privateKeyReference", "private key", "its token URL"),
                 ("certificateReference", "client certificate", "its endpoint"),
             ];
-            for (_, what, of) in references.iter().filter(|(it, ..)| by(it).is_some()) {
+            for (_, what, of) in references.iter().filter(|(it, ..)| by(it)) {
                 notes.push(format!(
                     "{topic}/{name}: its {what} is by reference: name it in the variable \
                      endpoint_secrets, with the host of {of}; a reference to this machine's \
@@ -95,14 +89,14 @@ impl Root {
                 ));
             }
         }
-        let buckets = export.texts("/properties/deadLetterDestination/properties/bucketName");
+        let buckets = export.texts("deadLetterDestination.bucketName");
         for bucket in &buckets {
             notes.push(format!(
                 "dead letters of bucket {bucket} go to the deployment's own, unless the variable \
                  dead_letter_buckets names another one"
             ));
         }
-        let resources = export.texts("/properties/destination/properties/resourceId");
+        let resources = export.texts("destination.resourceId");
         let mut topics = export.document["topics"].as_object().into_iter().flatten();
         let letters = topics.find(|(topic, _)| name::is_same(topic, DEAD_LETTER_TOPIC));
         let topic = letters.map_or_else(|| "null".to_owned(), |(topic, _)| quoted(topic));

@@ -1,28 +1,11 @@
 //! What `gridpost subscription show` and `list` print: everything that a read shows.
 
+use gridpost_api::settings::Document;
 use serde_json::Value;
 
 use crate::output::{self, text_at};
 
-/// Members of `properties` that have rows of their own; all others are told by their names.
-const TOLD: [&str; 16] = [
-    "/pause",
-    "/validation",
-    "/provisioningState",
-    "/deadLetterDestination/properties/bucketName",
-    "/deadLetterDestination/properties/prefix",
-    "/destination/properties/endpointBaseUrl",
-    "/destination/properties/endpointUrl",
-    "/destination/properties/resourceId",
-    "/filter/includedEventTypes",
-    "/retryPolicy/eventTimeToLive",
-    "/retryPolicy/maxDeliveryCount",
-    "/eventDeliverySchema",
-    "/retryPolicy/maxDeliveryAttempts",
-    "/retryPolicy/eventTimeToLiveInMinutes",
-    "/destination/properties/deliveryAttributeMappings",
-    "/filter/advancedFilters",
-];
+const HEADERS: &str = "destination.deliveryAttributeMappings";
 
 /// An event subscription for people.
 pub fn describe(subscription: &Value) -> String {
@@ -31,36 +14,47 @@ pub fn describe(subscription: &Value) -> String {
 
 /// The same as names and values.
 pub fn rows(subscription: &Value) -> Vec<[String; 2]> {
+    let mut settings = Document::of(subscription);
+    let headers: Vec<_> = (0..settings.rows(HEADERS)).map(|row| header(&settings, row)).collect();
+    settings.take(HEADERS);
+    // What has a row of its own is not told again with all others.
+    let mut take = |path: &str| settings.take(path).join(", ");
     let at = |pointer| text_at(subscription, pointer).to_owned();
     let mut rows = vec![
         row("event subscription", at("/name")),
         row("etag", at("/etag")),
-        row("state", state(&at("/properties/provisioningState"))),
+        row("state", state(&or(take("provisioningState"), "-"))),
     ];
     rows.extend(reason(subscription.pointer("/properties/validation")));
+    rows.push(row("endpoint", destination(subscription)));
+    for path in [
+        "validation",
+        "destination.endpointBaseUrl",
+        "destination.endpointUrl",
+        "destination.resourceId",
+    ] {
+        take(path);
+    }
     rows.extend([
-        row("endpoint", destination(subscription)),
-        row("event types", event_types(subscription)),
-        row("delivery schema", at("/properties/eventDeliverySchema")),
-        row("retry policy", limits(subscription)),
-        row("dead letters", dead_letters(subscription)),
+        row("event types", or(take("filter.includedEventTypes"), "all")),
+        row("delivery schema", or(take("eventDeliverySchema"), "-")),
+        row("retry policy", limits(&mut take)),
+        row("dead letters", dead_letters(&mut take)),
     ]);
     if let Some(pause) = subscription.pointer("/properties/pause").filter(|it| it.is_object()) {
         rows.push(row("paused", super::pause::told(pause)));
         rows.push(row("pause ends by", text_at(pause, "/until").to_owned()));
+        take("pause");
     }
-    let list = |pointer: &str| {
-        subscription.pointer(pointer).and_then(Value::as_array).cloned().unwrap_or_default()
-    };
-    for filter in list("/properties/filter/advancedFilters") {
-        rows.push(row("filter", filter.to_string()));
-    }
-    for header in list("/properties/destination/properties/deliveryAttributeMappings") {
-        rows.push(row("header", attribute(&header)));
-    }
-    let properties = subscription.get("properties").cloned().unwrap_or_default();
-    others(&mut rows, "", &properties);
+    let filters = settings.take("filter.advancedFilters").into_iter();
+    rows.extend(filters.map(|filter| row("filter", filter)));
+    rows.extend(headers.into_iter().map(|header| row("header", header)));
+    others(&mut rows, "", &settings.into_properties());
     rows
+}
+
+fn or(text: String, none: &str) -> String {
+    if text.is_empty() { none.to_owned() } else { text }
 }
 
 fn row(name: &str, value: String) -> [String; 2] {
@@ -68,22 +62,20 @@ fn row(name: &str, value: String) -> [String; 2] {
 }
 
 /// A header of every request, without a secret's value.
-fn attribute(header: &Value) -> String {
-    let name = text_at(header, "/name");
-    match header.pointer("/properties/sourceField").and_then(Value::as_str) {
-        Some(field) => format!("{name} = the event's {field}"),
-        None if header.pointer("/properties/isSecret") == Some(&Value::Bool(true)) => {
-            format!("{name} (secret)")
-        }
-        None => format!("{name} = {}", text_at(header, "/properties/value")),
+fn header(settings: &Document, row: usize) -> String {
+    let at = |member: &str| settings.text(&format!("{HEADERS}.{row}.{member}"));
+    let (name, field) = (at("name"), at("sourceField"));
+    match at("isSecret").as_str() {
+        _ if !field.is_empty() => format!("{name} = the event's {field}"),
+        "true" => format!("{name} (secret)"),
+        _ => format!("{name} = {}", at("value")),
     }
 }
 
-/// Settings that have no row of their own, labelled by the words of their paths. Null, false and empty
+/// Settings, labelled by the words of their paths. Null, false and empty
 /// values are left out.
 fn others(rows: &mut Vec<[String; 2]>, path: &str, value: &Value) {
     match value {
-        _ if TOLD.contains(&path) => {}
         Value::Object(members) => {
             for (name, member) in members {
                 others(rows, &format!("{path}/{name}"), member);
@@ -102,7 +94,7 @@ fn others(rows: &mut Vec<[String; 2]>, path: &str, value: &Value) {
 
 /// The words of a member's name: `maxEventsPerBatch` is `max events per batch`. Names that begin otherwise,
 /// such as outcomes, are whole.
-fn words(name: &str) -> String {
+pub(crate) fn words(name: &str) -> String {
     if !name.starts_with(|first: char| first.is_ascii_lowercase()) {
         return name.to_owned();
     }
@@ -118,50 +110,28 @@ fn words(name: &str) -> String {
 
 /// The destination as a user knows it; a webhook's URL is shown without its query, which is a secret.
 pub fn destination(subscription: &Value) -> String {
-    let at = |member: &str| {
-        let pointer = format!("/properties/destination/properties/{member}");
-        subscription.pointer(&pointer).and_then(Value::as_str)
-    };
-    at("endpointBaseUrl").or(at("endpointUrl")).or(at("resourceId")).unwrap_or("-").to_owned()
+    let settings = Document::of(subscription);
+    let members = ["endpointBaseUrl", "endpointUrl", "resourceId"];
+    let mut texts = members.iter().map(|member| settings.text(&format!("destination.{member}")));
+    texts.find(|text| !text.is_empty()).unwrap_or_else(|| "-".to_owned())
 }
 
-fn event_types(subscription: &Value) -> String {
-    let types = subscription.pointer("/properties/filter/includedEventTypes");
-    let types = types.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    match types.collect::<Vec<_>>().join(", ") {
-        none if none.is_empty() => "all".to_owned(),
-        types => types,
+fn limits(take: &mut impl FnMut(&str) -> String) -> String {
+    let mut both = |names: [&str; 2]| names.map(|name| take(&format!("retryPolicy.{name}")));
+    let [attempts, minutes] = both(["maxDeliveryAttempts", "eventTimeToLiveInMinutes"]);
+    let [count, span] = both(["maxDeliveryCount", "eventTimeToLive"]);
+    match count.is_empty() {
+        true => format!("{} attempts, {} minutes", or(attempts, "-"), or(minutes, "-")),
+        false => format!("{count} attempts, {span}"),
     }
 }
 
-fn limits(subscription: &Value) -> String {
-    let number = |name: &str| {
-        let found = subscription.pointer(&format!("/properties/retryPolicy/{name}"));
-        found.map_or_else(|| "-".to_owned(), Value::to_string)
-    };
-    let policy = subscription.pointer("/properties/retryPolicy");
-    match policy.is_some_and(|policy| policy.get("maxDeliveryCount").is_some()) {
-        true => format!(
-            "{} attempts, {}",
-            number("maxDeliveryCount"),
-            text_at(subscription, "/properties/retryPolicy/eventTimeToLive")
-        ),
-        false => format!(
-            "{} attempts, {} minutes",
-            number("maxDeliveryAttempts"),
-            number("eventTimeToLiveInMinutes")
-        ),
-    }
-}
-
-fn dead_letters(subscription: &Value) -> String {
-    let at = |member: &str| {
-        let pointer = format!("/properties/deadLetterDestination/properties/{member}");
-        subscription.pointer(&pointer).and_then(Value::as_str)
-    };
-    match at("bucketName") {
-        None => "none: an event that ends undelivered is dropped".to_owned(),
-        Some(bucket) => format!("s3://{bucket}/{}", at("prefix").unwrap_or_default()),
+fn dead_letters(take: &mut impl FnMut(&str) -> String) -> String {
+    let [bucket, prefix] =
+        ["bucketName", "prefix"].map(|name| take(&format!("deadLetterDestination.{name}")));
+    match bucket.is_empty() {
+        true => "none: an event that ends undelivered is dropped".to_owned(),
+        false => format!("s3://{bucket}/{prefix}"),
     }
 }
 

@@ -4,34 +4,22 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Command, Id};
-use serde_json::{Map, Value, json};
+use gridpost_api::settings::Document;
+use gridpost_core::retry::profile::ProfileName;
+use gridpost_ops::manage_api::ManageApi;
+use serde_json::Value;
 
 use super::{delivery_profile, made::ConsentFlags};
 use crate::{
     commands::{SubscriptionArgs, read_document},
-    document::{AuthenticationFlags, SettingFlags, retry_limits},
-    output::text_at,
+    document::SettingFlags,
 };
-use gridpost_ops::{failure::Misuse, manage_api::ManageApi};
 
-/// The flags of which one must be given, beside those of the settings.
-const CHANGES: [&str; 8] = [
-    "endpoint",
-    "labels",
-    "expires",
-    "file",
-    "remove_headers",
-    "no_dead_letter",
-    "no_labels",
-    "no_authentication",
-];
-
+/// The flags of which one must be given.
 fn changes() -> impl Iterator<Item = Id> {
-    CHANGES.into_iter().map(Id::from).chain(flags_of::<SettingFlags>())
-}
-
-fn flags_of<T: Args>() -> Vec<Id> {
-    T::augment_args(Command::new("")).get_arguments().map(|flag| flag.get_id().clone()).collect()
+    let flags = SettingFlags::<false>::augment_args(Command::new(""));
+    let flags: Vec<_> = flags.get_arguments().map(|flag| flag.get_id().clone()).collect();
+    flags.into_iter().chain([Id::from("file")])
 }
 
 /// What to change of an event subscription.
@@ -41,39 +29,11 @@ pub struct UpdateArguments {
     #[command(flatten)]
     pub(super) named: SubscriptionArgs,
 
-    /// URL that receives the events; it is asked for its consent
-    #[arg(long, value_name = "URL")]
-    endpoint: Option<String>,
-
-    /// All labels
-    #[arg(long, value_name = "LABEL,…", value_delimiter = ',')]
-    labels: Vec<String>,
-
-    /// Take all labels away
-    #[arg(long, conflicts_with_all = ["labels", "file"])]
-    no_labels: bool,
-
-    /// From then on it matches nothing: 2030-01-01T00:00:00Z
-    #[arg(long, value_name = "DATE-TIME")]
-    expires: Option<String>,
-
     #[command(flatten)]
-    settings: SettingFlags,
-
-    /// Take this header away; may be given several times. Headers that no flag names stay
-    #[arg(long = "remove-header", value_name = "NAME", conflicts_with = "file")]
-    remove_headers: Vec<String>,
-
-    /// Authenticate requests no longer
-    #[arg(long, conflicts_with_all = flags_of::<AuthenticationFlags>(), conflicts_with = "file")]
-    no_authentication: bool,
-
-    /// Store no dead letters from now on: what ends undelivered is lost
-    #[arg(long, conflicts_with_all = ["dead_letter_bucket", "file"])]
-    no_dead_letter: bool,
+    settings: SettingFlags<false>,
 
     /// The patch as a JSON document: members that it names change, null is the default (`-`: standard input)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["endpoint", "labels", "expires"])]
+    #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 
     /// Only if the event subscription still has this ETag (`subscription show` prints it)
@@ -91,117 +51,24 @@ pub(super) struct Patch {
 }
 
 impl UpdateArguments {
-    /// The patch. Fails with [`Misuse`] where a header is to be removed that does not exist.
     pub(super) async fn patch(&self, api: &ManageApi) -> anyhow::Result<Patch> {
+        let mut etag = self.if_match.clone();
         if let Some(file) = &self.file {
-            return Ok(Patch { document: read_document(file)?, etag: self.if_match.clone() });
+            return Ok(Patch { document: read_document(file)?, etag });
         }
-        self.settings.authentication.check()?;
         let SubscriptionArgs { topic, subscription: name } = &self.named;
-        let (mut current, mut etag, mut topic_document) =
-            (json!({}), self.if_match.clone(), json!({}));
-        if self.has_parts() {
+        let mut current = Document::default();
+        if self.settings.need_current() {
             let read = api.read_subscription(topic, name).await?;
-            (current, etag) = (read.document, etag.or(read.etag));
-            self.check_removed(&current)?;
+            (current, etag) = (Document::of(&read.document), etag.or(read.etag));
         }
-        if self.settings.have_limits() {
-            topic_document = api.topic(topic).await?;
-        }
-        Ok(Patch { document: self.patch_of(&current, &topic_document), etag })
-    }
-
-    /// Whether what is there now must be known.
-    fn has_parts(&self) -> bool {
-        let headers = !self.settings.attributes().is_empty() || !self.remove_headers.is_empty();
-        headers || !self.settings.filter().is_empty() || self.settings.authentication.name_type()
-    }
-
-    /// A misspelt header must not stay in silence: it may hold a secret.
-    fn check_removed(&self, current: &Value) -> Result<(), Misuse> {
-        let all: Vec<_> = headers_of(current).iter().map(|one| text_at(one, "/name")).collect();
-        let is_there = |name: &&String| all.iter().any(|own| own.eq_ignore_ascii_case(name));
-        let Some(missing) = self.remove_headers.iter().find(|name| !is_there(name)) else {
-            return Ok(());
+        let profile = match self.settings.need_profile() {
+            true => delivery_profile(&api.topic(topic).await?),
+            false => ProfileName::Basic,
         };
-        let all = if all.is_empty() { "no headers".to_owned() } else { all.join(", ") };
-        Err(Misuse(format!(
-            "--remove-header: there is no header `{missing}`; the event subscription has {all}"
-        )))
+        let document = self.settings.patch(&current, profile)?.into_properties();
+        Ok(Patch { document, etag })
     }
-
-    fn patch_of(&self, current: &Value, topic: &Value) -> Value {
-        let settings = &self.settings;
-        let mut destination = settings.batching();
-        if let Some(url) = &self.endpoint {
-            destination.insert("endpointUrl".to_owned(), json!(url));
-        }
-        let stored = current.pointer("/properties/destination/properties/authentication");
-        let stored = stored.unwrap_or(&Value::Null);
-        if let Some(authentication) = settings.authentication.authentication_beside(stored) {
-            destination.insert("authentication".to_owned(), authentication);
-        }
-        if self.no_authentication {
-            destination.insert("authentication".to_owned(), Value::Null);
-        }
-        let is_changed = !settings.attributes().is_empty() || !self.remove_headers.is_empty();
-        if is_changed {
-            let headers = self.headers(current);
-            destination.insert("deliveryAttributeMappings".to_owned(), json!(headers));
-        }
-        let mut filter = settings.filter();
-        if !filter.is_empty() {
-            let before = current.pointer("/properties/filter").and_then(Value::as_object);
-            let mut whole = before.cloned().unwrap_or_default();
-            whole.append(&mut filter);
-            filter = whole;
-        }
-        let limits = match settings.have_limits() {
-            true => retry_limits(delivery_profile(topic), settings.max_attempts, settings.ttl),
-            false => Map::new(),
-        };
-        let mut patch = Value::Object(settings.others());
-        if !destination.is_empty() {
-            patch["destination"] = json!({"properties": destination});
-        }
-        for (name, group) in [("filter", filter), ("retryPolicy", limits)] {
-            if !group.is_empty() {
-                patch[name] = Value::Object(group);
-            }
-        }
-        if self.no_dead_letter {
-            patch["deadLetterDestination"] = Value::Null;
-        }
-        if !self.labels.is_empty() || self.no_labels {
-            patch["labels"] = json!(self.labels);
-        }
-        if let Some(at) = &self.expires {
-            patch["expirationTimeUtc"] = json!(at);
-        }
-        patch
-    }
-
-    /// All headers that it will have: those that no flag names as they are, secrets without their value.
-    fn headers(&self, current: &Value) -> Vec<Value> {
-        let given = self.settings.attributes();
-        let named = |one: &Value, name: &str| {
-            one["name"].as_str().is_some_and(|own| own.eq_ignore_ascii_case(name))
-        };
-        let is_replaced = |one: &Value| {
-            let replaced = given.iter().filter_map(|new| new["name"].as_str());
-            let removed = self.remove_headers.iter().map(String::as_str);
-            replaced.chain(removed).any(|name| named(one, name))
-        };
-        let before = headers_of(current).iter();
-        let mut all: Vec<_> = before.filter(|one| !is_replaced(one)).cloned().collect();
-        all.extend(given.iter().cloned());
-        all
-    }
-}
-
-fn headers_of(current: &Value) -> &[Value] {
-    let place = "/properties/destination/properties/deliveryAttributeMappings";
-    current.pointer(place).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -209,6 +76,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use clap::{CommandFactory, Parser};
+    use serde_json::json;
 
     use super::*;
 
@@ -222,7 +90,8 @@ mod tests {
         let words = format!("update --topic t --subscription s {line}");
         let parsed = Line::try_parse_from(words.split_whitespace());
         let arguments = parsed.unwrap_or_else(|error| panic!("{line}: {error}")).arguments;
-        arguments.patch_of(current, &json!({"properties": {"deliveryProfile": "namespace"}}))
+        let patch = arguments.settings.patch(&Document::of(current), ProfileName::Namespace);
+        patch.expect("a patch").into_properties()
     }
 
     #[test]
@@ -259,7 +128,7 @@ mod tests {
             ("--labels a,b --expires T", json!({"labels": ["a", "b"], "expirationTimeUtc": "T"})),
             (
                 "--no-labels --sign",
-                json!({"labels": [], "signing": {"scheme": "StandardWebhooks"}}),
+                json!({"labels": null, "signing": {"scheme": "StandardWebhooks"}}),
             ),
         ];
         for (line, want) in table {
@@ -281,7 +150,8 @@ mod tests {
         for (line, current, want) in table {
             let words = format!("update --topic t --subscription s {line}");
             let parsed = Line::try_parse_from(words.split_whitespace()).expect("it parses");
-            let told = parsed.arguments.check_removed(current).err().map(|refused| refused.0);
+            let patch = parsed.arguments.settings.patch(&Document::of(current), ProfileName::Basic);
+            let told = patch.err().map(|refused| refused.0);
             let is_told = |part: &str| told.as_ref().is_some_and(|told| told.contains(part));
             assert!(want.map_or(told.is_none(), is_told), "{line}: {told:?}");
         }

@@ -26,12 +26,8 @@ pub(crate) fn read_at<T: ToSchema + DeserializeOwned + Default>(
     path: &str,
     problems: &mut Problems,
 ) -> T {
-    let mut schemas = Vec::new();
-    T::schemas(&mut schemas);
-    let json = |schema| serde_json::to_value(schema).unwrap_or_default();
-    let schemas = schemas.into_iter().map(|(name, schema)| (name, json(schema))).collect();
-    let schema = serde_json::to_value(T::schema()).unwrap_or_default();
-    let Some(read) = (Reader { schemas }).read(&schema, part, path, problems) else {
+    let (reader, schema) = Reader::of::<T>();
+    let Some(read) = reader.read(&schema, part, path, problems) else {
         return T::default();
     };
     serde_json::from_value(read).unwrap_or_else(|error| {
@@ -46,13 +42,22 @@ fn name_of_path(path: &str) -> &str {
 }
 
 /// The schemas that others refer to, by name.
-struct Reader {
+pub(crate) struct Reader {
     schemas: BTreeMap<String, Value>,
 }
 
 impl Reader {
+    /// Returns the reader of a type, and its schema.
+    pub(crate) fn of<T: ToSchema>() -> (Self, Value) {
+        let mut schemas = Vec::new();
+        T::schemas(&mut schemas);
+        let json = |schema| serde_json::to_value(schema).unwrap_or_default();
+        let schemas = schemas.into_iter().map(|(name, schema)| (name, json(schema))).collect();
+        (Self { schemas }, serde_json::to_value(T::schema()).unwrap_or_default())
+    }
+
     /// Returns the schema itself: not a reference to it, and without the alternative null.
-    fn resolve<'s>(&'s self, schema: &'s Value) -> &'s Value {
+    pub(crate) fn resolve<'s>(&'s self, schema: &'s Value) -> &'s Value {
         if let Some(reference) = schema["$ref"].as_str() {
             let name = reference.rsplit('/').next().unwrap_or_default();
             return self.schemas.get(name).map_or(schema, |schema| self.resolve(schema));
@@ -176,6 +181,14 @@ impl Reader {
         Some(read.collect())
     }
 
+    /// Returns the forms of a value: the schema itself, where it has but one.
+    pub(crate) fn variants<'s>(&'s self, schema: &'s Value) -> Vec<&'s Value> {
+        let schema = self.resolve(schema);
+        let several = schema["oneOf"].as_array().into_iter().flatten();
+        let several: Vec<_> = several.map(|variant| self.resolve(variant)).collect();
+        if several.is_empty() { vec![schema] } else { several }
+    }
+
     /// Returns the forms that a value may have, and the member whose name tells them apart.
     fn tagged<'s>(&'s self, schema: &'s Value) -> Option<(&'s str, Vec<&'s Value>)> {
         let variants = schema["oneOf"].as_array()?.iter().map(|variant| self.resolve(variant));
@@ -227,7 +240,7 @@ impl Reader {
 }
 
 /// Returns the names that a schema allows; none where it allows any text.
-fn names_of(schema: &Value) -> Vec<&str> {
+pub(crate) fn names_of(schema: &Value) -> Vec<&str> {
     schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
-    document::{Code, Problems, flag, kind, quoted},
+    document::{Code, Problems, flag, kind, literal, quoted, text_of},
     schema::names,
 };
 
@@ -66,6 +66,48 @@ const OPERATORS: [(&str, Operand); 19] = [
     ("IsNullOrUndefined", Operand::Nothing(|| Operator::IsNullOrUndefined)),
     ("IsNotNull", Operand::Nothing(|| Operator::IsNotNull)),
 ];
+
+fn operand(operator: &str) -> Option<Operand> {
+    OPERATORS.iter().find(|(name, _)| *name == operator).map(|(_, operand)| *operand)
+}
+
+/// Says what an operator takes.
+pub(crate) fn operands_of(operator: &str) -> &'static str {
+    match operand(operator) {
+        Some(Operand::Number(_)) => "a number",
+        Some(Operand::Numbers(_)) => "numbers",
+        Some(Operand::Ranges(_)) => "lines such as 1, 10",
+        Some(Operand::Bool(_)) => "true or false",
+        Some(Operand::Texts(_)) => "texts",
+        Some(Operand::Nothing(_)) | None => "no value",
+    }
+}
+
+/// Returns the member that lines of operands mean, with its name.
+pub(crate) fn operands(operator: &str, lines: &[String]) -> Option<(&'static str, Value)> {
+    let numbers = |line: &String| -> Vec<Value> {
+        line.split(',').filter(|part| !part.trim().is_empty()).map(literal).collect()
+    };
+    Some(match operand(operator) {
+        Some(Operand::Number(_) | Operand::Bool(_)) => ("value", literal(lines.first()?)),
+        Some(Operand::Numbers(_)) => ("values", lines.iter().flat_map(numbers).collect()),
+        Some(Operand::Ranges(_)) => ("values", lines.iter().map(numbers).collect()),
+        _ => ("values", lines.into()),
+    })
+}
+
+/// Returns operands as lines.
+pub(crate) fn lines(value: &Value, values: &Value) -> Vec<String> {
+    let one = |value: &Value| match value {
+        Value::Array(pair) => pair.iter().map(text_of).collect::<Vec<_>>().join(", "),
+        value => text_of(value),
+    };
+    let several = values.as_array().map(Vec::as_slice).unwrap_or_default();
+    match value {
+        Value::Null => several.iter().map(one).collect(),
+        value => vec![one(value)],
+    }
+}
 
 /// Reads the advanced filters of the filter at that path.
 pub(super) fn read(
