@@ -1,6 +1,7 @@
 //! The resource API: its documents as types, how they are read with every problem and its path, how they
 //! are written, and the schemas that `docs/openapi.json` has of them.
 
+pub mod client;
 pub mod dead_letter;
 pub mod delivery;
 pub mod document;
