@@ -464,7 +464,6 @@ fn a_success_that_began_before_a_wait_was_over_does_not_end_it() {
     // An attempt that an operator asked for probes.
     let asked = |began_s| succeeded(&busy, began_s, 16, true).map(|health| health.until());
     assert_eq!((asked(4), asked(5)), (Some(busy.until()), Some(None)));
-    // Any success lifts the first delayed wait, which no success may precede.
     let first = failures(10, 500);
     let lifted = success(&first, 4, 12).expect("a change");
     assert_eq!((lifted.delayed, lifted.row.failures, lifted.recovered), (None, 0, None));
