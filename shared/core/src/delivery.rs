@@ -249,9 +249,8 @@ impl Delivery {
         self.apart(of)
     }
 
-    /// Returns a delivery with a derived id that carries all events that are not done.
-    /// Parts share the delivery's id, so the first part to end releases what is stored
-    /// under it.
+    /// Returns a delivery with a derived id that carries all events that are not done. Parts share
+    /// the delivery's id, so the first part to end releases what is stored under it.
     #[must_use]
     pub fn rest(&self) -> Self {
         self.apart(&self.left().map(|(position, _)| position).collect())
@@ -376,9 +375,8 @@ fn ids<'e>(events: impl Iterator<Item = (usize, &'e RawValue)>) -> String {
     serde_json::json!(ids.collect::<Vec<_>>()).to_string()
 }
 
-/// Makes JSON text legal for an SQS body, which takes the characters of XML 1.0 only. JSON
-/// escapes control characters itself; U+FFFE and U+FFFF may stand raw in its strings, and are
-/// escaped here.
+/// Makes JSON text legal for an SQS body, which takes the characters of XML 1.0 only. JSON escapes
+/// control characters itself; U+FFFE and U+FFFF may stand raw in its strings, and are escaped here.
 pub fn queue_text(json: String) -> String {
     if escaped_in_queue_text(&json) > 0 {
         json.replace('\u{fffe}', "\\ufffe").replace('\u{ffff}', "\\uffff")

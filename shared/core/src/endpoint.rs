@@ -165,8 +165,7 @@ pub enum Refusal {
 /// Parses an endpoint's URL into the form that requests carry, and checks all that it shows.
 /// Host names are checked again when they are resolved.
 pub fn check_url(text: &str, allowed: &Allowed) -> Result<Uri, Refusal> {
-    // The URL parser would drop or repair these characters, but the owner meant something
-    // else.
+    // The URL parser would drop or repair these characters, but the owner meant something else.
     if text.chars().any(|char| char.is_whitespace() || char.is_control() || char == '\\') {
         return Err(Refusal::Character);
     }

@@ -175,8 +175,7 @@ pub fn decide(rules: Rules<'_>, failure: Failure, dice: f64) -> Decision {
     Decision::Retry { due: due + jitter(due.since(failure.ended_at), dice), because }
 }
 
-/// Returns a small delay on top of a wait, so that what failed together does not return
-/// together.
+/// Returns a small delay on top of a wait, so that what failed together does not return together.
 pub fn jitter(wait: Duration, dice: f64) -> Duration {
     wait.mul_f64(JITTER_SHARE * dice.clamp(0.0, 1.0)).min(JITTER_MAX)
 }

@@ -196,8 +196,7 @@ pub struct EventSubscription {
     /// same name.
     pub uid: Uuid,
     pub endpoint: Endpoint,
-    /// New with every change of the endpoint; `None` until the first. Use
-    /// [`Self::endpoint_uid`].
+    /// New with every change of the endpoint; `None` until the first. Use [`Self::endpoint_uid`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint_uid: Option<Uuid>,
     /// `None` without any setting.

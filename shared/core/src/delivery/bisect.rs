@@ -126,8 +126,7 @@ impl<'r> Bisection<'r> {
             return None;
         }
         let visited = past.iter().map(|past| waited(past).count()).max().unwrap_or(0);
-        // Even if every request is refused, at least one event is separated before the
-        // limit.
+        // Even if every request is refused, at least one event is separated before the limit.
         let narrows_after = 2 * levels(events.len()) + 2;
         let refused_in_row_max = if again { visits as usize } else { 2 * narrows_after };
         let mut bisection = Self {
@@ -162,8 +161,7 @@ impl<'r> Bisection<'r> {
         (self.taken <= PARTS_MAX).then(|| self.next.remove(place))
     }
 
-    /// Removes the events of deliveries that are over. They keep their outcomes; the others
-    /// go on.
+    /// Removes the events of deliveries that are over. They keep their outcomes; the others go on.
     pub fn leave_out(&mut self, is_over: impl Fn(usize) -> bool) {
         let all = &self.events;
         let going_on = |Group { events, requests }: Group| {

@@ -34,9 +34,8 @@ impl Form {
         self.schema != DeliverySchema::CloudEventSchemaV1_0 || self.batched || events > 1
     }
 
-    /// Returns how many events of this form may share a request. CloudEvents packed to go
-    /// one by one never share one, except to a resource that takes each as a separate
-    /// message.
+    /// Returns how many events of this form may share a request. CloudEvents packed to go one by
+    /// one never share one, except to a resource that takes each as a separate message.
     pub fn batching(self, subscription: &EventSubscription) -> Batching {
         let each_apart = match &subscription.endpoint {
             Endpoint::WebHook { .. } => false,

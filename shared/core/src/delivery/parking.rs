@@ -38,9 +38,8 @@ const IN_FLIGHT_QUOTA: u64 = 120_000;
 /// With this many messages in flight, every parkable wait is parked.
 pub const IN_FLIGHT_HIGH_WATER: u64 = IN_FLIGHT_QUOTA / 4 * 3;
 
-/// The longest message that is parked whole, in bytes. The events of a longer one go to the
-/// payload bucket. Few should: such a delivery is attempted, leased, limited and dead-lettered
-/// alone.
+/// The longest message that is parked whole, in bytes. The events of a longer one go to the payload
+/// bucket. Few should: such a delivery is attempted, leased, limited and dead-lettered alone.
 pub const BODY_BYTES_MAX: usize = 300 * 1_024;
 
 /// The largest item of DynamoDB, in bytes. Source: DynamoDB developer guide, "Quotas".
@@ -109,8 +108,7 @@ impl Parked {
         }
     }
 
-    /// Postpones a delivery that could not be sent: by 5, 10, 20, 40 minutes, then every
-    /// hour.
+    /// Postpones a delivery that could not be sent: by 5, 10, 20, 40 minutes, then every hour.
     #[must_use]
     pub fn postponed(self, now: Timestamp) -> Self {
         let wait = POSTPONED_FIRST * (1 << self.postponed.min(4));
@@ -129,9 +127,8 @@ pub fn lot_minute(uid: Uuid) -> i64 {
     -1 - i64::try_from(bits).unwrap_or(0)
 }
 
-/// Returns a stand-in for the event subscription of an unreadable item in a lot: a uid whose
-/// lot has that minute, so that the item is found and removed. `None` if the minute is not a
-/// lot's.
+/// Returns a stand-in for the event subscription of an unreadable item in a lot: a uid whose lot
+/// has that minute, so that the item is found and removed. `None` if the minute is not a lot's.
 pub fn unreadable_lot(minute: i64) -> Option<Uuid> {
     let bits = u128::try_from(minute.checked_neg()?.checked_sub(1)?).ok()?;
     (bits < 1 << LOT_BITS).then_some(Uuid::from_u128(bits))

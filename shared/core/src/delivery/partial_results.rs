@@ -78,8 +78,7 @@ impl Named<'_> {
     }
 }
 
-/// Returns the answers to the events of an accepted request, in order; `None` if all are
-/// delivered.
+/// Returns the answers to the events of an accepted request, in order; `None` if all are delivered.
 pub fn read<'e>(
     body: &ResponseBody,
     answer: Answer,

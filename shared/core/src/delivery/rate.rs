@@ -72,8 +72,7 @@ mod tests {
     }
 
     proptest! {
-        /// A backlog takes as few minutes as the rate allows, and no minute exceeds the
-        /// rate.
+        /// A backlog takes as few minutes as the rate allows, and no minute exceeds the rate.
         #[test]
         fn a_backlog_spreads_over_the_minutes_it_needs(
             per_minute in 1_u32..50,

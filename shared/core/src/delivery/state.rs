@@ -45,8 +45,7 @@ pub struct DeliveryState {
     /// The last [`PAST_MAX`] attempts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub past: Vec<AttemptRecord>,
-    /// The receipt of its message while it is hidden. SQS accepts it until the next
-    /// receive.
+    /// The receipt of its message while it is hidden. SQS accepts it until the next receive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<String>,
     /// When the last known copy of its message comes back. A late success or an operator
@@ -191,8 +190,7 @@ pub enum DeliveryStatus {
 }
 
 impl DeliveryState {
-    /// Returns its sort key in a list of deliveries by publish time: letters, digits and
-    /// hyphens.
+    /// Returns its sort key in a list of deliveries by publish time: letters, digits and hyphens.
     pub fn place(&self) -> String {
         format!("{:013}-{}", self.publish_time.as_millis(), self.id)
     }
@@ -211,8 +209,7 @@ impl DeliveryState {
         self.copies_until.max(due).max(self.resend.map(|resend| resend.was_due))
     }
 
-    /// Marks it as delivered or ended at `now`. The mark outlives the known copies of its
-    /// message.
+    /// Marks it as delivered or ended at `now`. The mark outlives the known copies of its message.
     #[must_use]
     pub fn over(self, status: DeliveryStatus, now: Timestamp) -> Self {
         let copies_until = self.last_copy_at().max(Some(now));
@@ -287,8 +284,7 @@ mod tests {
         assert_eq!((state.past.len(), state.receipt, state.resend), (0, None, None));
     }
 
-    /// A waiting state is kept until no attempt can follow, however early the next one is
-    /// due.
+    /// A waiting state is kept until no attempt can follow, however early the next one is due.
     #[test]
     fn when_a_state_may_be_forgotten() {
         let day = |days: u64| Timestamp::default() + Duration::from_secs(days * 24 * 60 * 60);
@@ -317,8 +313,7 @@ mod tests {
         }
     }
 
-    /// Ending a wait early leaves the hidden message: the mark must be there when it comes
-    /// back.
+    /// Ending a wait early leaves the hidden message: the mark must be there when it comes back.
     #[test]
     fn a_mark_outlives_the_copies_of_its_message() {
         let day = |days: u64| Timestamp::default() + Duration::from_secs(days * 24 * 60 * 60);

@@ -22,8 +22,7 @@ pub struct Identities {
     /// Hosts by the ARN of the role that may sign.
     #[serde(default)]
     pub roles: BTreeMap<String, Vec<String>>,
-    /// Hosts by the audience of tokens, which may be sent the token or what it is exchanged
-    /// for.
+    /// Hosts by the audience of tokens, which may be sent the token or what it is exchanged for.
     #[serde(default)]
     pub audiences: BTreeMap<String, Vec<String>>,
 }
@@ -93,8 +92,7 @@ impl Identities {
         named_host(hosts, url).map_err(IdentityRefused::RoleHost)
     }
 
-    /// Checks that a token for an audience, or what it is exchanged for, may go to that
-    /// URL.
+    /// Checks that a token for an audience, or what it is exchanged for, may go to that URL.
     pub fn check_audience(&self, audience: &str, url: &str) -> Result<(), IdentityRefused> {
         let hosts = of(&self.audiences, audience).ok_or(IdentityRefused::Audience)?;
         named_host(hosts, url).map_err(IdentityRefused::AudienceHost)

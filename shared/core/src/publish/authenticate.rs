@@ -63,14 +63,12 @@ impl Credentials {
     }
 }
 
-/// Admits a request with one of the topic's two access keys, or a SAS token made with one of
-/// them.
+/// Admits a request with one of the topic's two access keys, or a SAS token made with one of them.
 ///
 /// A key comes in `aeg-sas-key`, in `Authorization: SharedAccessKey` or, if no header has
-/// credentials, in the query; a token in `aeg-sas-token` or `Authorization:
-/// SharedAccessSignature`. Duplicate credentials are refused, so that it is always clear which
-/// ones count. All comparisons take constant time, and errors never repeat a key or a
-/// signature.
+/// credentials, in the query; a token in `aeg-sas-token` or `Authorization: SharedAccessSignature`.
+/// Duplicate credentials are refused, so that it is always clear which ones count. All comparisons
+/// take constant time, and errors never repeat a key or a signature.
 ///
 /// Source: Event Grid, "Authenticate publishing clients with access keys and shared access
 /// signatures".

@@ -99,8 +99,7 @@ pub enum PublishError {
          that one is"
     )]
     UnderWay { retry_after_s: u32 },
-    /// Status 503: a port failed. Some deliveries may have been made, and a retry
-    /// duplicates them.
+    /// Status 503: a port failed. Some deliveries may have been made, and a retry duplicates them.
     #[error("the events could not be stored for delivery; send them again")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),
 }
@@ -119,9 +118,8 @@ impl PublishError {
         self.kind().2
     }
 
-    /// Returns after how many seconds to retry, if that makes sense. Other answers must not
-    /// carry `Retry-After`: the Azure SDK for Python repeats every request whose answer has
-    /// it.
+    /// Returns after how many seconds to retry, if that makes sense. Other answers must not carry
+    /// `Retry-After`: the Azure SDK for Python repeats every request whose answer has it.
     pub fn retry_after_s(&self) -> Option<u32> {
         match self {
             Self::Unavailable(_) => Some(1),

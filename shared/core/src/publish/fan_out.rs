@@ -1,10 +1,9 @@
 //! Large fan-outs: a publish with more deliveries than its request has time for is stored, and
 //! its deliveries are made piece by piece from the fan-out queue.
 //!
-//! The stored object holds the decision made at the publish: the events as they are delivered,
-//! and their recipients. So nothing is matched a second time, and later changes of event
-//! subscriptions have no effect; dispatch drops deliveries of deleted ones. Endpoints and
-//! secrets are not stored.
+//! The stored object holds the decision made at the publish: the events as they are delivered, and
+//! their recipients. So nothing is matched a second time, and later changes of event subscriptions
+//! have no effect; dispatch drops deliveries of deleted ones. Endpoints and secrets are not stored.
 
 use std::{borrow::Cow, collections::BTreeMap};
 

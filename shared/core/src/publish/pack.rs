@@ -325,8 +325,7 @@ struct Parcels<'p> {
 impl<'p> Iterator for Parcels<'p> {
     type Item = UnsentDelivery<'p>;
 
-    /// Takes an event and those after it that fit. One too large for a queue message goes
-    /// alone.
+    /// Takes an event and those after it that fit. One too large for a queue message goes alone.
     fn next(&mut self) -> Option<UnsentDelivery<'p>> {
         const COMMA: usize = 1;
         const BRACKETS: usize = 2;

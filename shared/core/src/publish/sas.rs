@@ -102,10 +102,9 @@ impl<'a> Token<'a> {
     /// publish API (`/topics/orders/api/events`), or the requested path, which may begin
     /// with a stage or a proxy's prefix.
     ///
-    /// A token is good for every URL that begins with its resource, in whole segments.
-    /// Scheme and host are not compared: a deployment has several (custom domains,
-    /// proxies), and the key belongs to one topic anyway. Nor is the query: SDKs add one
-    /// that differs from the request's.
+    /// A token is good for every URL that begins with its resource, in whole segments. Scheme and
+    /// host are not compared: a deployment has several (custom domains, proxies), and the key
+    /// belongs to one topic anyway. Nor is the query: SDKs add one that differs from the request's.
     pub fn check(&self, resource: &str, path: &str, now: Timestamp) -> Result<(), TokenError> {
         if self.expires_at <= now {
             return Err(TokenError::Expired(self.expires_at));

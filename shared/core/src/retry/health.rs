@@ -249,8 +249,7 @@ pub enum Effect {
 }
 
 impl Health {
-    /// Returns whether attempts are held back, by a wait in force or one that a probe must
-    /// end.
+    /// Returns whether attempts are held back, by a wait in force or one that a probe must end.
     pub fn is_waiting(&self) -> bool {
         self.until().is_some()
     }
@@ -309,8 +308,7 @@ impl Health {
         }
     }
 
-    /// Returns its state in the resource API's words: a wait is named until a probe has
-    /// ended it.
+    /// Returns its state in the resource API's words: a wait is named until a probe has ended it.
     pub fn condition(&self, now: Timestamp) -> Condition {
         match self.state(now) {
             HealthState::Healthy => Condition::Healthy,

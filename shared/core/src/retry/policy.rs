@@ -17,9 +17,8 @@ pub struct RetryPolicy {
     pub max_attempts: u32,
     /// From the publish: 1 to the profile's most.
     pub time_to_live_minutes: u32,
-    /// Overrides the profile's schedule: 1 to 30 rising offsets from the first attempt in
-    /// seconds, at least 1 s, none beyond time-to-live. After the last, its last gap
-    /// repeats.
+    /// Overrides the profile's schedule: 1 to 30 rising offsets from the first attempt in seconds,
+    /// at least 1 s, none beyond time-to-live. After the last, its last gap repeats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule_s: Option<Vec<u32>>,
     #[serde(default, skip_serializing_if = "StatusRules::is_empty")]
@@ -49,8 +48,7 @@ impl RetryPolicy {
         status: Option<u16>,
         outcome: Outcome,
     ) -> Rule {
-        // The endpoint has decided about this event; the status is that of the whole
-        // request.
+        // The endpoint has decided about this event; the status is that of the whole request.
         let status = match outcome {
             Outcome::EventRejected => return Rule::End,
             Outcome::EventFailed => None,

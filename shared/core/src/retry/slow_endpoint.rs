@@ -66,8 +66,7 @@ pub struct SlowEndpointSettings {
     pub lease: Duration,
     /// The window in which votes are added up.
     pub window: Duration,
-    /// The shortest time between two halvings of bound and budget: hanging requests end
-    /// together.
+    /// The shortest time between two halvings of bound and budget: hanging requests end together.
     pub halved_every: Duration,
     /// The votes that mark an unknown endpoint; at least 1.
     pub first_budget: u32,

@@ -1,10 +1,8 @@
 //! How requests prove to an endpoint who sends them.
 //!
-//! [`token`] asks for tokens and reads the answers; `gridpost_ports::authentication` keeps
-//! them.
+//! [`token`] asks for tokens and reads the answers; `gridpost_ports::authentication` keeps them.
 //!
-//! Source: RFC 6749, section 4.4; Event Grid, "Secure WebHook delivery with Microsoft Entra
-//! ID".
+//! Source: RFC 6749, section 4.4; Event Grid, "Secure WebHook delivery with Microsoft Entra ID".
 
 pub mod assertion;
 pub mod aws;

@@ -1,5 +1,4 @@
-//! Pauses of an event subscription: matching goes on, nothing is attempted, deliveries are
-//! held.
+//! Pauses of an event subscription: matching goes on, nothing is attempted, deliveries are held.
 //!
 //! A pause ends when it is resumed, or at its [limit](Pause::until), because held deliveries
 //! must not outlive the payloads and tables that hold them. If time-to-live stands still during
@@ -132,8 +131,7 @@ impl Pauses {
         Ok(next)
     }
 
-    /// Ends the pause at `now`, or when it ended by itself. Also forgets what no delivery
-    /// needs.
+    /// Ends the pause at `now`, or when it ended by itself. Also forgets what no delivery needs.
     #[must_use]
     pub fn resumed(&self, now: Timestamp) -> Self {
         let mut next = self.clone();
@@ -163,9 +161,8 @@ impl Pauses {
         }
     }
 
-    /// Returns when a life ends that began at `start` and is `life` long without pauses. A
-    /// pause in force counts up to its limit: resumed earlier, it moves the deadline by
-    /// less.
+    /// Returns when a life ends that began at `start` and is `life` long without pauses. A pause in
+    /// force counts up to its limit: resumed earlier, it moves the deadline by less.
     pub fn expires_at(&self, start: Timestamp, life: Duration) -> Timestamp {
         let open = self.open.as_ref().filter(|pause| !pause.time_to_live_runs);
         let open = open.map(|pause| Span { from: pause.since, until: pause.until });

@@ -46,8 +46,7 @@ impl Signing {
         Self { secret: Secret::new(format!("{PREFIX}{}", STANDARD.encode(key))), previous: None }
     }
 
-    /// Replaces the secret. The current one stays valid until then, the one before it is
-    /// dropped.
+    /// Replaces the secret. The current one stays valid until then, the one before it is dropped.
     #[must_use]
     pub fn rotated(&self, key: [u8; 32], valid_until: Timestamp) -> Self {
         let previous = Previous { secret: self.secret.clone(), valid_until };

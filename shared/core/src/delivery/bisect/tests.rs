@@ -73,8 +73,7 @@ fn what_is_split() {
     assert!(Bisection::begin(rules(&policy), events(4), asked).is_none());
 }
 
-/// Sends to an endpoint that refuses bad events. Returns outcomes and requests, the first
-/// included.
+/// Sends to an endpoint that refuses bad events. Returns outcomes and requests, the first included.
 fn run(
     policy: &RetryPolicy,
     count: usize,

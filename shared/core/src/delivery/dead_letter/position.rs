@@ -95,9 +95,8 @@ pub struct Hours {
 }
 
 impl Hours {
-    /// Returns the hours of objects written between these times. Clocks differ, and an
-    /// object may be written a moment after its name was made: one hour more is included at
-    /// either end.
+    /// Returns the hours of objects written between these times. Clocks differ, and an object may
+    /// be written a moment after its name was made: one hour more is included at either end.
     pub fn between(from: Option<Timestamp>, to: Option<Timestamp>) -> Self {
         const HOUR_MS: i64 = 3_600_000;
         let from = from.map_or(Timestamp::from_millis(0), |from| {

@@ -285,8 +285,7 @@ mod tests {
                 let named = [&letter.event_id, &letter.event_type, &letter.data_version];
                 let named = named.map(String::as_str).join(" ");
                 assert!(!letter.data_version.contains(char::is_control), "{row}");
-                // An event of the publisher's own schema gets an id in its
-                // envelope.
+                // An event of the publisher's own schema gets an id in its envelope.
                 assert!(named.ends_with(want), "{row}: {named}");
                 assert_eq!(letter.trace_parent.is_some(), event.contains("traceparent"), "{row}");
                 assert_eq!((letter.redriven, letter.attempts), (times, 1), "{row}");

@@ -51,8 +51,7 @@ fn bodies_are_judged_and_what_is_wrong_is_named() {
         (with(r#"{"validationCode": "CODE"}"#), '?', "the code, but not as the member"),
         (with(r#"{"data": {"validationResponse": "CODE"}}"#), '?', "inside of another member"),
         (
-            // An API Gateway without proxy integration passes on a Lambda function's
-            // whole reply.
+            // An API Gateway without proxy integration passes on a Lambda function's whole reply.
             with(r#"{"statusCode": 200, "body": "{\"validationResponse\": \"CODE\"}"}"#),
             '?',
             "inside of another member",

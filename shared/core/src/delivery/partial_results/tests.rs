@@ -154,8 +154,7 @@ fn the_status_and_the_wait_that_was_asked_for_are_kept() {
     assert_eq!(answers, Some(vec![want]));
 }
 
-/// With as many results as fit, each event is visited twice at most: by id, and by id and
-/// source.
+/// With as many results as fit, each event is visited twice at most: by id, and by id and source.
 #[test]
 fn events_are_visited_once_for_each_name() {
     const EVENTS: usize = 5_000;

@@ -14,13 +14,11 @@ use crate::{retry::outcome::Answer, time::Timestamp};
 /// a known success do not lengthen the row.
 const AS_FAR_AS_KNOWN: Duration = Duration::from_secs(1);
 
-/// How old the shared time of a success is before it is rewritten, while attempts fail and
-/// succeed.
+/// How old the shared time of a success is before it is rewritten, while attempts fail and succeed.
 const SUCCESS_TOLD_AFTER: Duration = Duration::from_millis(600);
 const _: () = assert!(SUCCESS_TOLD_AFTER.as_millis() < AS_FAR_AS_KNOWN.as_millis());
 
-/// How long a copy of dispatch goes on sharing its successes after the last failure it has
-/// seen.
+/// How long a copy of dispatch goes on sharing its successes after the last failure it has seen.
 const TOLD_AFTER_FAILURE: Duration = Duration::from_secs(5);
 
 /// A wait that would grow by less is left as it is, to save a write.

@@ -454,8 +454,7 @@ fn a_success_ends_both_waits_and_admission_doubles() {
 #[test]
 fn a_success_that_began_before_a_wait_was_over_does_not_end_it() {
     let busy = after(&Health::default(), failed(1, 5, status(429)));
-    // Neither an attempt under way when the wait began, nor one of a copy that had not heard
-    // of it.
+    // Neither an attempt under way when the wait began, nor one of a copy that had not heard of it.
     for began_s in [4, 5, 14] {
         let row = success(&busy, began_s, 16).map(|health| (health.row.failures, health.probation));
         assert_eq!(row, Some((0, busy.probation)), "the row is broken, the wait goes on");

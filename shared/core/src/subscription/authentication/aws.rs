@@ -97,9 +97,8 @@ impl SigV4 {
             None => {
                 named.check_own(url)?;
                 let is_function = of_host(url).is_some_and(|(service, _)| service == LAMBDA);
-                // A signature is only good for its service: none of the
-                // function's own queues and tables accepts it, even if an
-                // operator names their hosts.
+                // A signature is only good for its service: none of the function's own queues and
+                // tables accepts it, even if an operator names their hosts.
                 if self.service != EXECUTE_API && !(self.service == LAMBDA && is_function) {
                     return Err(IdentityRefused::OwnService);
                 }
@@ -135,8 +134,7 @@ impl WebIdentity {
         named.check_audience(&self.audience, token_url)
     }
 
-    /// Returns whether Entra ID exchanges its tokens. Separate clouds add a suffix to the
-    /// audience.
+    /// Returns whether Entra ID exchanges its tokens. Separate clouds add a suffix to the audience.
     fn is_for_entra(&self) -> bool {
         let start = self.audience.get(..ENTRA_AUDIENCE.len());
         start.is_some_and(|start| start.eq_ignore_ascii_case(ENTRA_AUDIENCE))

@@ -92,8 +92,7 @@ impl Text {
     }
 }
 
-/// An approximate set of a text's byte pairs: a text can't contain one with a pair that it
-/// lacks.
+/// An approximate set of a text's byte pairs: a text can't contain one with a pair that it lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Pairs([u64; 4]);
 
@@ -122,10 +121,9 @@ impl Keys {
 
     /// Registers a key.
     ///
-    /// The envelope's names match in any case: Event Grid's documentation writes `Subject`
-    /// and `subject`. Names within `data`, and all names of a publisher's own schema, are
-    /// exact; there, the envelope's names are those that the mapping has, and `data` is the
-    /// event.
+    /// The envelope's names match in any case: Event Grid's documentation writes `Subject` and
+    /// `subject`. Names within `data`, and all names of a publisher's own schema, are exact; there,
+    /// the envelope's names are those that the mapping has, and `data` is the event.
     pub(super) fn place(&mut self, key: &str) -> PathId {
         let (first, rest) = key.split_once('.').map_or((key, None), |(a, b)| (a, Some(b)));
         let first = self.envelope_name(first);
