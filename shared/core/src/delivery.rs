@@ -1,14 +1,9 @@
 //! Deliveries: the events of one request to one event subscription, from packing to their end.
 //!
-//! A delivery to a webhook ends or is retried as a whole; [`retry`](crate::retry) decides which.
-//! The modules here are pure functions over plain data: [`rate`] limits how often an endpoint is
-//! called, [`batch`] joins deliveries that wait together, [`dead_letter`] records what ended
-//! undelivered, [`claim`] stores separately what is too large for a message, and [`redrive`] sends
-//! dead letters again.
-//!
-//! AWS services answer for each event. For them, [`resource_request`] replaces [`request`],
-//! [`resource_outcome`] interprets the answers, and [`partial`] separates delivered events
-//! ([`event_set`]) from those that go on.
+//! A delivery to a webhook ends or is retried as a whole; [`retry`](crate::retry) decides
+//! which. AWS services answer for each event: [`resource_request`] replaces [`request`],
+//! [`resource_outcome`] interprets the answers, and [`partial`] separates delivered events from
+//! those that go on.
 
 pub mod batch;
 pub mod bisect;
@@ -51,23 +46,18 @@ use claim::Claim;
 use event_set::EventSet;
 use form::Form;
 
-/// The version of the queue form that carries its events.
 const VERSION: u8 = 1;
 
 /// The version of the queue form whose events are in the payload bucket. An older function must not
 /// take it for a delivery without events.
 const VERSION_CLAIMED: u8 = 2;
 
-/// The most event ids in one log line.
 const IDS_MAX: usize = 100;
 
-/// The most bytes of these ids together.
 const IDS_BYTES_MAX: usize = 4_096;
 
-/// One delivery, as it travels in an SQS message.
-///
-/// The events are raw JSON, as they will be sent: no step between ingest and the endpoint parses
-/// them again.
+/// One delivery, as it travels in an SQS message. Its events are raw JSON, exactly as they will
+/// be sent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Delivery {
@@ -75,48 +65,42 @@ pub struct Delivery {
     /// Stable over all attempts.
     pub id: Uuid,
     pub subscription: SubscriptionKey,
-    /// Which creation of that subscription.
     pub subscription_uid: Uuid,
-    /// The topic's revision under which its events were matched or redriven. Older configuration
-    /// may lack the event subscription, or have it in another form.
+    /// The topic's revision when its events were matched or redriven. An older
+    /// configuration may lack the event subscription or have another form of it.
     #[serde(default)]
     pub revision: Revision,
-    /// When the publish was accepted. Time-to-live counts from here.
     pub publish_time: Timestamp,
-    /// It must not be attempted earlier, if it has waited or is to wait.
+    /// Not to be attempted earlier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Timestamp>,
-    /// Set if it was a dead letter before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redriven: Option<Redriven>,
     /// The attempts known when the message was sent; the state table may know more.
     #[serde(default, skip_serializing_if = "Attempts::is_empty")]
     pub attempts: Attempts,
-    /// `dataVersion` of the first event, given or mapped, for the request's header; empty for
-    /// CloudEvents.
+    /// `dataVersion` of the first event, for the request's header; empty for CloudEvents.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub data_version: String,
-    /// The form that its events were packed in; `None` means the form that its event subscription
-    /// asks for, as for redriven deliveries.
+    /// `None` means the form that the event subscription asks for, as for redriven
+    /// deliveries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     form: Option<Form>,
-    /// The publisher's trace, if it sent one; requests carry it on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<TraceParent>,
-    /// The events that are done: delivered, or ended on their own. The state may know of more.
+    /// Events that were delivered or ended separately. The state may know of more.
     #[serde(default, skip_serializing_if = "EventSet::is_empty")]
     pub done: EventSet,
     /// How often a successor message was sent because its state could not be written.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub resent: u8,
-    /// The events in the subscription's delivery schema, 1 to 5,000; empty if they are claimed. Copies of
-    /// the delivery share them: splitting a batch copies no events.
+    /// 1 to 5,000 events in the delivery schema; empty if claimed. Shared by copies of the
+    /// delivery.
     #[serde(default, skip_serializing_if = "is_empty")]
     events: Arc<Vec<Box<RawValue>>>,
-    /// Set if the events are in the payload bucket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     claim: Option<Claim>,
-    /// The events from the payload bucket, once loaded. They never travel in a message.
+    /// Events loaded from the payload bucket.
     #[serde(skip)]
     claimed: Arc<Vec<Box<RawValue>>>,
 }
@@ -125,9 +109,9 @@ pub struct Delivery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Redriven {
-    /// How often its event was redriven, at least once.
+    /// At least 1.
     pub times: u32,
-    /// When it was redriven: its time-to-live counts from here.
+    /// Time-to-live counts from here.
     pub at: Timestamp,
 }
 
@@ -147,7 +131,7 @@ pub enum DecodeError {
 }
 
 impl Delivery {
-    /// A delivery without attempts.
+    /// Creates a delivery without attempts.
     pub fn new(
         id: Uuid,
         subscription: SubscriptionKey,
@@ -177,30 +161,30 @@ impl Delivery {
         }
     }
 
-    /// The same delivery, matched under that revision of its topic.
+    /// Sets the topic's revision under which its events were matched.
     #[must_use]
     pub fn matched_under(self, revision: Revision) -> Self {
         Self { revision, ..self }
     }
 
-    /// The same delivery, with its events packed in that form.
+    /// Sets the form that its events were packed in.
     #[must_use]
     pub fn packed_as(self, form: Form) -> Self {
         Self { form: Some(form), ..self }
     }
 
-    /// The form that its events were packed in.
+    /// Returns the form that its events were packed in.
     pub fn form(&self, subscription: &EventSubscription) -> Form {
         self.form.unwrap_or_else(|| Form::of(subscription))
     }
 
-    /// The same delivery as part of a trace.
+    /// Sets its trace.
     #[must_use]
     pub fn traced(self, traceparent: Option<TraceParent>) -> Self {
         Self { traceparent, ..self }
     }
 
-    /// The same delivery without its events in the queue form: they are in the payload bucket.
+    /// Leaves the events out of the queue form, because they are in the payload bucket.
     #[must_use]
     pub fn into_claimed(mut self) -> Self {
         if self.claim.is_none() {
@@ -212,24 +196,22 @@ impl Delivery {
         self
     }
 
-    /// Whether its events are in the payload bucket.
+    /// Returns whether its events are in the payload bucket.
     pub fn is_claimed(&self) -> bool {
         self.claim.is_some()
     }
 
-    /// Adds the events that were loaded from the payload bucket.
+    /// Adds the events loaded from the payload bucket.
     pub fn claim(&mut self, events: Vec<Box<RawValue>>) {
         self.claimed = Arc::new(events);
     }
 
-    /// The loaded events, including those that are done; empty while they are still in the payload
-    /// bucket.
+    /// Returns the loaded events, done or not; none until claimed events are loaded.
     pub fn events(&self) -> &[Box<RawValue>] {
         if self.is_claimed() { &self.claimed } else { &self.events }
     }
 
-    /// The same delivery with no other events than these left: all others count as done. It is made
-    /// for a request, and never travels.
+    /// Returns a copy for one request in which only these events are not done.
     #[must_use]
     pub fn only(&self, of: &EventSet) -> Self {
         let mut only = self.clone();
@@ -238,26 +220,26 @@ impl Delivery {
         only
     }
 
-    /// The loaded events that are not done, each with its position.
+    /// Returns the loaded events that are not done, with their positions.
     pub fn left(&self) -> impl Iterator<Item = (usize, &RawValue)> + Clone {
         let events = self.events().iter().enumerate().map(|(at, event)| (at, &**event));
         events.filter(|(position, _)| !self.done.has(*position))
     }
 
-    /// The ids of the loaded events that are not done as a JSON array, as many as fit a log line.
-    /// Events of a publisher's own schema have no known id.
+    /// Returns the ids of the events that are not done as a JSON array, as many as fit a
+    /// log line. Events of a publisher's own schema have no known id.
     pub fn event_ids(&self) -> String {
         ids(self.left())
     }
 
-    /// The same of those in a set.
+    /// Does the same for the events of a set.
     pub fn event_ids_of(&self, of: &EventSet) -> String {
         ids(self.left().filter(|(position, _)| of.has(*position)))
     }
 
-    /// A delivery of some of its events: all others are marked as done. A part of claimed events
-    /// carries its events itself, under an id derived from the delivery's id and the positions,
-    /// because releasing the whole payload would release them too.
+    /// Returns a delivery of some of its events, with all others marked as done. A part of
+    /// claimed events carries its events itself, under a derived id: releasing the payload
+    /// of the whole would release them too.
     #[must_use]
     pub fn part(&self, of: &EventSet) -> Self {
         if !self.is_claimed() {
@@ -267,8 +249,8 @@ impl Delivery {
         self.apart(of)
     }
 
-    /// A delivery of all its events that are left, carried by itself and under an id of its own. Parts of a
-    /// delivery have its id, and what is stored under an id is released with the first of them.
+    /// Returns a delivery with a derived id that carries all events that are not done. Parts share
+    /// the delivery's id, so the first part to end releases what is stored under it.
     #[must_use]
     pub fn rest(&self) -> Self {
         self.apart(&self.left().map(|(position, _)| position).collect())
@@ -295,30 +277,30 @@ impl Delivery {
         }
     }
 
-    /// When its time-to-live starts: at the publish, or at its redrive.
+    /// Returns when its time-to-live starts: at the publish, or at its redrive.
     pub fn ttl_starts_at(&self) -> Timestamp {
         self.redriven.map_or(self.publish_time, |redriven| redriven.at)
     }
 
-    /// How many of its events are not done, loaded or not.
+    /// Counts its events that are not done, loaded or not.
     pub fn event_count(&self) -> usize {
         let all = self.claim.map_or(self.events.len(), |claim| claim.events as usize);
         all.saturating_sub(self.done.len())
     }
 
-    /// The same delivery, not to be attempted before `due`.
+    /// Sets its due time.
     #[must_use]
     pub fn due_at(&self, due: Timestamp) -> Self {
         Self { due: Some(due), ..self.clone() }
     }
 
-    /// The queue form, safe for SQS: see [`queue_text`].
+    /// Writes the queue form, safe for SQS: see [`queue_text`].
     pub fn encode(&self) -> String {
         queue_text(serde_json::to_string(self).expect("a delivery has only string keys"))
     }
 
-    /// The queue form with these JSON texts as its events. The delivery itself has no events and
-    /// claims none. `bytes` is the expected size of the result.
+    /// Writes the queue form with these JSON texts as events; the delivery must have none.
+    /// `bytes` is the expected size.
     pub fn encode_with<'a>(&self, events: impl Iterator<Item = &'a str>, bytes: usize) -> String {
         let empty = serde_json::to_string(self).expect("a delivery has only string keys");
         let mut text = String::with_capacity(bytes);
@@ -340,7 +322,6 @@ impl Delivery {
         delivery.checked()
     }
 
-    /// The same delivery, after checking that it can be delivered.
     fn checked(self) -> Result<Self, DecodeError> {
         match (self.v, self.claim) {
             (VERSION, None) | (VERSION_CLAIMED, Some(_)) if self.event_count() == 0 => {
@@ -351,19 +332,19 @@ impl Delivery {
         }
     }
 
-    /// Its retry queue: always the same one for an event subscription, so that a failing endpoint
-    /// burdens no other shard.
+    /// Returns its retry queue. An event subscription always has the same one, so that a
+    /// failing endpoint burdens no other shard.
     pub fn retry_queue(&self, shards: usize) -> Queue {
         Self::retry_queue_of(self.subscription_uid, shards)
     }
 
-    /// The retry queue of all deliveries of the event subscription with that uid.
+    /// Returns the retry queue of an event subscription.
     pub fn retry_queue_of(subscription_uid: Uuid, shards: usize) -> Queue {
         let shard = subscription_uid.as_u128() % shards.max(1) as u128;
         Queue::Retry(usize::try_from(shard).unwrap_or(0))
     }
 
-    /// The size of the loaded events that are not done, without separators.
+    /// Returns the size of the loaded events that are not done, without separators.
     pub fn events_bytes(&self) -> usize {
         self.left().map(|(_, event)| event.get().len()).sum()
     }
@@ -394,10 +375,8 @@ fn ids<'e>(events: impl Iterator<Item = (usize, &'e RawValue)>) -> String {
     serde_json::json!(ids.collect::<Vec<_>>()).to_string()
 }
 
-/// Makes JSON text legal for an SQS body.
-///
-/// SQS takes the characters of XML 1.0 only. JSON escapes control characters by itself, but U+FFFE
-/// and U+FFFF may stand raw in its strings (and nowhere else): they become escapes.
+/// Makes JSON text legal for an SQS body, which takes the characters of XML 1.0 only. JSON escapes
+/// control characters itself; U+FFFE and U+FFFF may stand raw in its strings, and are escaped here.
 pub fn queue_text(json: String) -> String {
     if escaped_in_queue_text(&json) > 0 {
         json.replace('\u{fffe}', "\\ufffe").replace('\u{ffff}', "\\uffff")
@@ -406,12 +385,11 @@ pub fn queue_text(json: String) -> String {
     }
 }
 
-/// The bytes of what [`queue_text`] makes of a JSON text.
+/// Returns the size of what [`queue_text`] returns.
 pub fn queue_text_bytes(json: &str) -> usize {
     json.len() + escaped_in_queue_text(json) * (r"\uffff".len() - '\u{ffff}'.len_utf8())
 }
 
-/// How many characters of a JSON text [`queue_text`] escapes.
 fn escaped_in_queue_text(json: &str) -> usize {
     let bytes = json.as_bytes();
     // U+FFFE is EF BF BE and U+FFFF is EF BF BF in UTF-8, where EF begins a character and nothing else.

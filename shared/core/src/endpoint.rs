@@ -1,9 +1,9 @@
-//! Decides which endpoints may be called. Endpoint URLs are untrusted: without this guard, anyone
-//! who may create an event subscription could reach the Lambda Runtime API on loopback, or hosts of
-//! a private network.
+//! Decides which endpoints may be called. Endpoint URLs are untrusted: without this guard,
+//! anyone who may create an event subscription could reach the Lambda Runtime API on loopback,
+//! or hosts of a private network.
 //!
-//! The URL is checked when a subscription is created and again at every attempt. The addresses that
-//! a host name resolves to are checked when it is dialled.
+//! The URL is checked when an event subscription is created and again at every attempt.
+//! Resolved addresses are checked when they are dialled.
 
 use std::{
     fmt,
@@ -29,20 +29,19 @@ pub struct Allowed {
     pub networks: AllowedNetworks,
     pub ports: AllowedPorts,
     pub resources: AllowedResources,
-    /// The secrets that its authentication may use.
     pub secrets: ClientSecrets,
-    /// The identities of AWS that it may prove.
     pub identities: Identities,
 }
 
-/// Networks allowed besides the public internet. Plain `http` is allowed only to addresses in them.
+/// Networks allowed besides the public internet. Only their addresses may be called by plain
+/// `http`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowedNetworks(Vec<IpNet>);
 
 impl FromStr for AllowedNetworks {
     type Err = ipnet::AddrParseError;
 
-    /// Reads comma-separated CIDR blocks; an empty text allows none.
+    /// Reads comma-separated CIDR blocks.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let blocks = text.split(',').map(str::trim).filter(|block| !block.is_empty());
         blocks.map(str::parse).collect::<Result<_, _>>().map(Self)
@@ -50,15 +49,15 @@ impl FromStr for AllowedNetworks {
 }
 
 impl AllowedNetworks {
-    /// Whether a setting names a network with this address. A mapped address (`::ffff:10.0.0.1`)
-    /// counts as the IPv4 address that it maps: that is where its packets go.
+    /// Returns whether a named network has this address. A mapped address
+    /// (`::ffff:10.0.0.1`) counts as the IPv4 address to which its packets go.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|network| network.contains(&address))
     }
 
-    /// Whether an address may be called: one of a named network or, with `public`, any public one.
-    /// Plain `http` goes to named networks only.
+    /// Returns whether an address may be called: one of a named network or, with `public`,
+    /// any public one. Plain `http` is for named networks only.
     pub fn permits(&self, address: IpAddr, public: bool) -> bool {
         self.contains(address) || (public && is_public(address))
     }
@@ -70,9 +69,9 @@ impl AllowedNetworks {
 
 /// Ports that endpoints may have.
 ///
-/// The default is 80, 443 and all from 1024: below 1024 everything but HTTP has its own protocol
-/// (mail, name service, remote shells), which must not be spoken to in the deployment's name, and
-/// development and load balancers use ports above.
+/// The default is 80, 443 and all from 1024, which development and load balancers use. Below
+/// 1024, other protocols (mail, name service, remote shells) have their ports, which must not
+/// be contacted in the deployment's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowedPorts(Vec<(u16, u16)>);
 
@@ -90,7 +89,7 @@ pub struct PortsError(String);
 impl FromStr for AllowedPorts {
     type Err = PortsError;
 
-    /// Reads comma-separated ports and ranges; an empty text is the default.
+    /// Reads comma-separated ports and ranges; an empty text means the default.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
         let ranges = parts.map(|part| {
@@ -120,45 +119,40 @@ impl fmt::Display for AllowedPorts {
 }
 
 impl AllowedPorts {
-    /// Whether an endpoint may have this port.
     pub fn contains(&self, port: u16) -> bool {
         self.0.iter().any(|(first, last)| (*first..=*last).contains(&port))
     }
 }
 
-/// Why a URL or an address is not called. No variant repeats the URL: its query may carry a key.
+/// Why a URL or an address is not called. Never repeats the URL: its query may carry a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// A character that parsers drop or repair, each in its own way.
+    /// Parsers drop or repair such characters, each in its own way.
     #[error("must be a URL without spaces, control characters and '\\'")]
     Character,
     #[error("must be an absolute URL such as https://example.com/hook{0}")]
     NotAbsolute(String),
-    /// Not https.
     #[error(
         "the scheme '{0}' is not allowed; use https (http only \
          to networks that the deployment setting endpoint_allowed_networks names)"
     )]
     Scheme(String),
-    /// A port that the deployment does not allow.
     #[error(
         "the port {port} is not among those that the deployment \
          setting endpoint_allowed_ports names: {allowed}"
     )]
     Port { port: u16, allowed: AllowedPorts },
-    /// User name or password in the URL.
     #[error("the URL carries a user name or password; send credentials by header or query")]
     UserInfo,
-    /// A fragment, which is never sent.
+    /// A fragment is never sent.
     #[error("the URL has a fragment, which would never be sent; leave out '#' and what follows")]
     Fragment,
-    /// A host name that certificates can't have.
+    /// Certificates can't have such a name.
     #[error(
         "its host name must be at most 253 characters in labels of 1 to 63 letters, digits, '-' \
          and '_', without '-' at their ends"
     )]
     HostName,
-    /// An address of a private, local or reserved network.
     #[error(
         "the address {0} is not public and the deployment \
          setting endpoint_allowed_networks does not name its network"
@@ -168,11 +162,10 @@ pub enum Refusal {
     LocalName(String),
 }
 
-/// Parses an endpoint's URL into the form that requests carry, and checks everything that the URL
-/// alone shows. Host names are checked again when they are resolved.
+/// Parses an endpoint's URL into the form that requests carry, and checks all that it shows.
+/// Host names are checked again when they are resolved.
 pub fn check_url(text: &str, allowed: &Allowed) -> Result<Uri, Refusal> {
-    // The URL standard's parser would drop or repair these characters, but the endpoint's owner
-    // meant something.
+    // The URL parser would drop or repair these characters, but the owner meant something else.
     if text.chars().any(|char| char.is_whitespace() || char.is_control() || char == '\\') {
         return Err(Refusal::Character);
     }
@@ -197,7 +190,7 @@ pub fn check_url(text: &str, allowed: &Allowed) -> Result<Uri, Refusal> {
     match url.scheme() {
         "https" => {}
         "http" if literal.is_some_and(|address| allowed.networks.contains(address)) => {}
-        // A name may resolve into an allowed network; the connector then checks that it does.
+        // The name may resolve into an allowed network; the connector checks that.
         "http" if literal.is_none() && !allowed.networks.is_empty() => {}
         scheme => return Err(Refusal::Scheme(scheme.to_owned())),
     }
@@ -205,11 +198,11 @@ pub fn check_url(text: &str, allowed: &Allowed) -> Result<Uri, Refusal> {
     if !allowed.ports.contains(port) {
         return Err(Refusal::Port { port, allowed: allowed.ports.clone() });
     }
-    // Find out now, not at the first attempt, what a request can't carry.
+    // Find out now, not at the first attempt, whether a request can carry it.
     url.as_str().parse().map_err(|error| Refusal::NotAbsolute(format!(": {error}")))
 }
 
-/// The address that a URL's host is, if it is one and may be called.
+/// Returns the allowed address if the host is one.
 fn literal(url: &Url, networks: &AllowedNetworks) -> Result<Option<IpAddr>, Refusal> {
     let address = match url.host() {
         None => return Err(Refusal::NotAbsolute(String::new())),
@@ -233,7 +226,8 @@ fn literal(url: &Url, networks: &AllowedNetworks) -> Result<Option<IpAddr>, Refu
     networks.permits(address, true).then_some(Some(address)).ok_or(Refusal::Address(address))
 }
 
-/// Whether name servers and certificates can have this label. Lengths: RFC 1035, section 2.3.4.
+/// Returns whether name servers and certificates can have this label. Lengths: RFC 1035,
+/// section 2.3.4.
 fn is_label(label: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     (1..=63).contains(&label.len())
@@ -242,14 +236,14 @@ fn is_label(label: &str) -> bool {
         && !label.ends_with('-')
 }
 
-/// Whether the host is where it should be. The parser also accepts `https:host` and
+/// Returns whether the host is where it should be. The parser also accepts `https:host` and
 /// `https:////host`.
 fn has_authority(given: &str, scheme: &str) -> bool {
     let rest = given.get(scheme.len()..).and_then(|rest| rest.strip_prefix("://"));
     rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
 }
 
-/// Whether there is a user before the host. The parsed URL no longer shows an empty one.
+/// Returns whether a user precedes the host. The parsed URL no longer shows an empty one.
 fn has_user_info(given: &str) -> bool {
     let rest = given.split_once("://").map_or("", |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();

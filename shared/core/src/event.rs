@@ -1,8 +1,8 @@
 //! Events and their wire schemas.
 //!
 //! A publish body is read from its raw text: the envelope's members are parsed, `data` is only
-//! checked to be JSON, and every text passed on is the publisher's own, byte for byte. Event Grid's
-//! stamps are added to that text, never written into it.
+//! checked to be JSON, and every text goes on byte for byte as the publisher wrote it. Event Grid's
+//! stamps are appended.
 //!
 //! Source: Event Grid, "Event schema" and "CloudEvents v1.0 schema with Azure Event Grid";
 //! CloudEvents 1.0.2, "JSON event format".
@@ -42,45 +42,43 @@ use crate::trace::TraceParent;
     strum::VariantNames,
 )]
 pub enum DeliverySchema {
-    /// Event Grid's own schema, always an array.
+    /// Always an array.
     EventGridSchema,
-    /// CloudEvents 1.0 in JSON: one object, or an array where batching is on.
+    /// CloudEvents 1.0 in JSON: one object, or an array if batching is on.
     CloudEventSchemaV1_0,
     /// The publisher's own schema, as it came, always an array.
     CustomInputSchema,
 }
 
-/// Most events in one publish request to a custom topic. Source: Event Grid, "Quotas and limits".
+/// The most events in one publish request to a custom topic. Source: Event Grid, "Quotas and
+/// limits".
 pub const EVENTS_MAX: usize = 5_000;
 
-/// Most events in one publish request to a namespace topic. Source: Event Grid, "Quotas and limits".
+/// The same for a namespace topic.
 pub const NAMESPACE_EVENTS_MAX: usize = 1_000;
 
 /// One event of a publish request, checked against its schema.
 #[derive(Debug)]
 pub struct ParsedEvent<'a> {
     pub id: Cow<'a, str>,
-    /// Its type, for filters.
     pub event_type: Cow<'a, str>,
-    /// Its subject, for filters; empty if it has none.
+    /// Empty if it has none.
     pub subject: Cow<'a, str>,
-    /// Its source: `source` of a CloudEvent; otherwise the topic's id, unless the mapping of a
-    /// publisher's own schema says otherwise.
+    /// `source` of a CloudEvent; otherwise the topic's id, unless a mapping gives another.
     pub source: Cow<'a, str>,
-    /// `dataVersion` of Event Grid's schema; empty if it has none.
+    /// Of Event Grid's schema; empty if it has none.
     pub data_version: Cow<'a, str>,
-    /// The event as the publisher wrote it. In Event Grid's schema, optional members that are null are
-    /// left out, and a numeric id becomes a string.
+    /// As the publisher wrote it. In Event Grid's schema, optional members that are null are left
+    /// out, and a numeric id becomes a string.
     pub text: Cow<'a, str>,
     form: Form<'a>,
 }
 
-/// The parts that only one schema has.
 #[derive(Debug)]
 enum Form<'a> {
     EventGrid(event_grid::Envelope<'a>),
     CloudEvents {
-        /// Its extension attribute of that name.
+        /// Its extension attribute.
         trace_parent: Option<TraceParent>,
     },
     Custom {
@@ -90,7 +88,7 @@ enum Form<'a> {
 }
 
 impl ParsedEvent<'_> {
-    /// The trace that it names; only CloudEvents can.
+    /// Returns the trace that a CloudEvent names.
     pub fn trace_parent(&self) -> Option<TraceParent> {
         match self.form {
             Form::CloudEvents { trace_parent } => trace_parent,
@@ -98,7 +96,7 @@ impl ParsedEvent<'_> {
         }
     }
 
-    /// The time that a mapping gives an event of a publisher's own schema, in RFC 3339 form.
+    /// Returns the time that a mapping gives, in RFC 3339 form.
     pub(crate) fn mapped_time(&self) -> Option<&str> {
         match &self.form {
             Form::Custom { event_time } => Some(event_time),
@@ -106,12 +104,12 @@ impl ParsedEvent<'_> {
         }
     }
 
-    /// The event as JSON in that delivery schema.
+    /// Writes the event as JSON in a delivery schema.
     ///
-    /// An event of Event Grid's schema gets its stamps, or becomes a CloudEvent if the subscription
-    /// asks for one. An event of a publisher's own schema goes out as it came, or as the data of an
-    /// event in either schema. A CloudEvent goes out as it came. Subscriptions that ask for
-    /// anything else are refused at creation.
+    /// An event of Event Grid's schema gets its stamps, or becomes a CloudEvent. One of a
+    /// publisher's own schema goes out as it came, or as the data of an event in either schema. A
+    /// CloudEvent goes out as it came. Other combinations are refused when event subscriptions are
+    /// created.
     pub fn in_schema(&self, schema: DeliverySchema) -> String {
         match (&self.form, schema) {
             (Form::EventGrid(envelope), DeliverySchema::CloudEventSchemaV1_0) => {
@@ -130,16 +128,14 @@ impl ParsedEvent<'_> {
     }
 }
 
-/// Why a publish body was refused as a whole. Events are counted from 0, as JSON arrays are.
+/// Why a publish body was refused as a whole. Events are counted from 0.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// JSON is UTF-8.
     #[error("the body is not UTF-8 from byte {offset} on; JSON must be")]
     NotUtf8 {
-        /// The first invalid byte, counted from 0.
+        /// The first invalid byte, from 0.
         offset: usize,
     },
-    /// The body is not the kind of value that holds events.
     #[error("the body must be {expected}, but it begins with {found}")]
     Shape { expected: &'static str, found: &'static str },
     /// Something is wrong between or after the events.
@@ -147,33 +143,27 @@ pub enum ParseError {
     Punctuation {
         expected: &'static str,
         found: &'static str,
-        /// Where, in bytes of the body, counted from 0.
+        /// In bytes of the body, from 0.
         offset: usize,
     },
-    /// An event can't be read.
     #[error("the event at index {index} is not valid JSON: {reason} (counted within the event)")]
     NotJson {
         index: usize,
-        /// What the JSON parser says, with line and column.
+        /// The JSON parser's, with line and column.
         reason: String,
     },
-    /// An event is not an object.
     #[error("the event at index {index} must be a JSON object, but it begins with {found}")]
     NotAnObject { index: usize, found: &'static str },
-    /// A member breaks a rule of the schema.
     #[error("the event at index {index}: member '{}' {}", .violation.member, .violation.rule)]
     Member { index: usize, violation: Violation },
-    /// More events than one request may carry.
     #[error("the body has more than {limit} events; send them in several requests")]
     TooManyEvents {
-        /// How many one request may carry.
         limit: usize,
     },
-    /// A header of a binary CloudEvent breaks a rule.
     #[error("the event at index 0: header '{name}' {rule}")]
     Header {
         name: String,
-        /// The rule, as the end of a sentence.
+        /// The end of a sentence.
         rule: &'static str,
     },
 }
@@ -181,9 +171,9 @@ pub enum ParseError {
 /// A member that breaks a rule of its schema.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The member's name, shortened.
+    /// Shortened.
     pub member: String,
-    /// The rule, as the end of a sentence: `must be a string`.
+    /// The end of a sentence: `must be a string`.
     pub rule: Cow<'static, str>,
 }
 
@@ -204,7 +194,7 @@ fn json_string(text: &str) -> String {
     serde_json::to_string(text).expect("a string is JSON")
 }
 
-/// Stores a member's value, unless the member was given before.
+/// Stores a member's value, unless it is a duplicate.
 fn fill<'a>(
     place: &mut Option<&'a RawValue>,
     member: &str,
@@ -222,7 +212,7 @@ fn required<'a>(value: Option<&'a RawValue>, member: &str) -> Result<&'a RawValu
     value.ok_or_else(|| Violation::new(member, "is required"))
 }
 
-/// The text of a member that must be a string.
+/// Returns the text of a member that must be a string.
 fn string<'a>(value: &'a RawValue, member: &str) -> Result<Cow<'a, str>, Violation> {
     let rule = if value.get().starts_with('"') {
         "must be a string of whole Unicode characters; it has half of a surrogate pair"
@@ -232,7 +222,7 @@ fn string<'a>(value: &'a RawValue, member: &str) -> Result<Cow<'a, str>, Violati
     reader::string(value).ok_or_else(|| Violation::new(member, rule))
 }
 
-/// The text of a member that must be a non-empty string.
+/// Returns the text of a member that must be a non-empty string.
 fn filled_string<'a>(value: &'a RawValue, member: &str) -> Result<Cow<'a, str>, Violation> {
     let text = string(value, member)?;
     if text.is_empty() { Err(Violation::new(member, "must not be empty")) } else { Ok(text) }

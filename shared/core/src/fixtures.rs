@@ -28,12 +28,11 @@ pub fn topic() -> Topic {
     }
 }
 
-/// The access keys of a topic that was given no others.
 pub fn access_keys() -> AccessKeys {
     AccessKeys([Secret::new("a2V5MQ=="), Secret::new("a2V5Mg==")])
 }
 
-/// An event subscription that wants everything, in Event Grid's schema, one at a time.
+/// An event subscription that matches everything, in Event Grid's schema, without batches.
 pub fn subscription(name: &str) -> EventSubscription {
     EventSubscription {
         key: SubscriptionKey { topic: "t".to_owned(), name: name.to_owned() },

@@ -1,6 +1,5 @@
-//! Requests of API Gateway's HTTP APIs and of function URLs, as the handlers take them. The edge to
-//! Lambda reads them out of events (`gateway.rs` in `shared/runtime`); `gridpost dev` makes them of
-//! requests by HTTP.
+//! Requests of API Gateway's HTTP APIs and of function URLs, as handlers take them. The Lambda edge
+//! (`gateway.rs` in `shared/runtime`) and `gridpost dev` make them.
 
 use http::{HeaderMap, Method};
 
@@ -8,22 +7,22 @@ use http::{HeaderMap, Method};
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     pub method: Method,
-    /// The path without the stage; its segments may be percent-encoded.
+    /// Without the stage; segments may be percent-encoded.
     pub path: String,
-    /// The query as it was sent, without its question mark; may be empty.
+    /// As it was sent, without its question mark; may be empty.
     pub query: String,
     pub headers: HeaderMap,
-    /// The API Gateway authorizer that admitted it, if any.
+    /// Set if it admitted the request.
     pub authorizer: Option<Authorizer>,
-    /// The ARN of the IAM principal that signed it, if IAM was asked.
+    /// The ARN of the IAM principal that signed it.
     pub caller: Option<String>,
-    /// The matched route, as `METHOD /path/{variable}`; `None` if its sender has no routes.
+    /// `METHOD /path/{variable}`; `None` if its sender has no routes.
     pub route: Option<String>,
     pub body: Vec<u8>,
 }
 
 impl Request {
-    /// A request without query and headers, not from API Gateway.
+    /// Creates a request without query and headers, not from API Gateway.
     pub fn new(method: Method, path: String, body: Vec<u8>) -> Self {
         Self { method, path, body, ..Self::default() }
     }
@@ -32,8 +31,8 @@ impl Request {
 /// An authorizer of API Gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Authorizer {
-    /// The request was signed by an IAM principal that may make it.
+    /// An allowed IAM principal signed the request.
     Iam,
-    /// The request has a token of the issuer that was configured.
+    /// The request has a token of the configured issuer.
     Jwt,
 }

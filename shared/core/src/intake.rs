@@ -1,9 +1,8 @@
-//! Events of AWS services: how a message of a source's queue becomes events of a topic. Pure: what a
-//! message holds comes from outside and is read strictly; what it means is in the [`Source`], which
-//! comes from Terraform.
+//! Turns messages of AWS services into events of a topic. A message comes from outside and is read
+//! strictly; the [`Source`] that says what it means comes from Terraform.
 //!
-//! One message may hold several events (S3's notifications may), or none (S3's test event). Its events
-//! are written in the topic's own schema and then read as those of any publish, so they obey the same
+//! A message may hold several events (S3's notifications), or none (S3's test event). Its events
+//! are written in the topic's schema and then read as those of any publish, so they obey the same
 //! rules.
 
 mod blob;
@@ -26,28 +25,28 @@ pub use settings::{Carries, Content, Envelope, Source, SourceError};
 /// A message of a source's queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'m> {
-    /// SQS's id of it, the same at each receive.
+    /// SQS's, the same at each receive.
     pub id: &'m str,
     pub body: &'m str,
     pub sent_at: Timestamp,
 }
 
-/// What a message holds.
+/// The content of a message.
 #[derive(Debug)]
 pub enum Mapped<'m> {
     Events(Vec<Event<'m>>),
-    /// No event, and that is no mistake: S3's test of a new notification.
+    /// S3's test of a new notification.
     TestEvent,
 }
 
-/// An event of an AWS service, before it is written in a topic's schema.
+/// An event of an AWS service, not yet in a topic's schema.
 #[derive(Debug)]
 pub struct Event<'m> {
-    /// The service's own, or derived from what tells it from others: the same however often it comes.
+    /// The service's, or derived from the content: the same however often the event comes.
     pub id: Cow<'m, str>,
     pub source: Cow<'m, str>,
     pub event_type: Cow<'m, str>,
-    /// Empty without one.
+    /// May be empty.
     pub subject: String,
     pub time: Cow<'m, str>,
     pub data: Data<'m>,
@@ -58,16 +57,16 @@ pub struct Event<'m> {
 pub enum Data<'m> {
     Json(Cow<'m, RawValue>),
     Text(Cow<'m, str>),
-    /// Bytes in base64 as they came.
+    /// As it came.
     Base64(Cow<'m, str>),
 }
 
-/// Why a message can't become events. No repetition would help.
+/// Why a message can't become events. Repeating it would not help.
 #[derive(Debug, thiserror::Error)]
 pub enum Unmappable {
     #[error("{what} must be a JSON object, but it begins with {found}")]
     NotAnObject { what: &'static str, found: String },
-    /// A member is missing, given twice, or of another type.
+    /// A member is missing, duplicate, or of another type.
     #[error("the body is not {what}: {reason}")]
     Form { what: &'static str, reason: String },
     #[error(
@@ -79,7 +78,7 @@ pub enum Unmappable {
     NoRecords,
     #[error("the message must be base64 (content = \"BASE64\")")]
     Base64(#[source] base64::DecodeError),
-    /// A topic of a publisher's own schema takes objects alone.
+    /// A topic of a publisher's own schema only takes objects.
     #[error(
         "the data of the message must be a JSON object, because the topic's input schema is CustomEventSchema"
     )]
@@ -121,11 +120,11 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("texts and JSON are JSON")
 }
 
-/// An id from texts: the same for the same ones.
+/// Derives an id from texts.
 pub fn id_from<'t>(texts: impl IntoIterator<Item = &'t str>) -> Uuid {
     let mut hash = Sha256::new();
     for text in texts {
-        // With its length: ("a", "bc") is another pair than ("ab", "c").
+        // With its length: ("a", "bc") and ("ab", "c") must differ.
         hash.update((text.len() as u64).to_be_bytes());
         hash.update(text.as_bytes());
     }
@@ -163,7 +162,7 @@ struct EventGridEvent<'e> {
 }
 
 impl Event<'_> {
-    /// The same without what it borrows: a message in an envelope has its text to itself.
+    /// Owns its text, for a message that was in an envelope.
     fn into_owned(self) -> Event<'static> {
         fn owned(text: Cow<'_, str>) -> Cow<'static, str> {
             Cow::Owned(text.into_owned())
@@ -182,7 +181,7 @@ impl Event<'_> {
         }
     }
 
-    /// The id of the event for topics whose events have no id of their own.
+    /// Returns an id for topics whose events have none.
     pub fn uuid(&self) -> Uuid {
         id_from([&*self.source, &*self.id])
     }
@@ -206,7 +205,7 @@ impl Event<'_> {
         }
     }
 
-    /// Event Grid's schema has no data of bytes: they stay base64, as a string.
+    /// Event Grid's schema has no binary data: it stays a string in base64.
     fn as_event_grid(&self) -> EventGridEvent<'_> {
         EventGridEvent {
             id: &self.id,
@@ -233,7 +232,7 @@ fn string(text: &str) -> Cow<'static, RawValue> {
     Cow::Owned(serde_json::value::to_raw_value(text).expect("a string is JSON"))
 }
 
-/// Reads a JSON object. Arrays are refused first: serde would take them as the members in their order.
+/// Reads a JSON object. Arrays are refused: serde would read them as the members in order.
 fn object<'m, T: serde::Deserialize<'m>>(
     text: &'m str,
     what: &'static str,
@@ -246,7 +245,7 @@ fn object<'m, T: serde::Deserialize<'m>>(
     serde_json::from_str(text).map_err(|error| Unmappable::Form { what, reason: reason(&error) })
 }
 
-/// What an error says, without values of the message: they are of an event, and are not logged.
+/// Describes an error without values of the event, which are not logged.
 fn reason(error: &serde_json::Error) -> String {
     let said = error.to_string();
     match said.starts_with("invalid ") {
@@ -258,8 +257,8 @@ fn reason(error: &serde_json::Error) -> String {
     }
 }
 
-/// A text that attributes of CloudEvents may have: keys of S3 may have control characters, and stay
-/// readable in percent-encoding.
+/// Percent-encodes what CloudEvents' attributes can't have, such as control characters in keys of
+/// S3.
 fn attribute(text: &str) -> String {
     let mut legal = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,10 +1,9 @@
-//! The ledger: compares what was published with what happened to it, per event subscription and
-//! hour.
+//! The ledger: compares what was published with what became of it, per event subscription and hour.
 //!
-//! The functions count; each count is a log line ([`gridpost_runtime::telemetry`]), summed over the
-//! events of one invocation that share topic, event subscription and hour of publish. In total,
-//! every event that an event subscription matched, or got again by a redrive, is delivered,
-//! dead-lettered, dropped or waiting: the rest is [`Account::difference`].
+//! Each count is a log line of a function ([`gridpost_runtime::telemetry`]), summed over the events
+//! of one invocation with the same topic, event subscription and hour of publish. Every event
+//! matched or redriven is delivered, dead-lettered, dropped or waiting: the rest is
+//! [`Account::difference`].
 
 pub mod latencies;
 
@@ -19,31 +18,30 @@ use crate::{metric::PUBLISH_HOUR, subscription::SubscriptionKey, time::Timestamp
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Intake {
     pub accepted: u64,
-    /// Events that no event subscription matched.
+    /// Events without an event subscription.
     pub unmatched: u64,
 }
 
-/// What happened to the events published in one hour that one event subscription matched.
+/// What became of the events of one hour that one event subscription matched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     pub matched: u64,
     /// Dead letters redriven to it.
     pub redriven: u64,
-    /// Events delivered; a duplicate counts again.
+    /// A duplicate counts again.
     pub delivered: u64,
-    /// Events stored as dead letters, by reason.
+    /// By reason.
     pub dead_lettered: BTreeMap<String, u64>,
-    /// Events dropped, by reason.
+    /// By reason.
     pub dropped: BTreeMap<String, u64>,
-    /// Events waiting for their next attempt, or for their end to be carried out.
+    /// For their next attempt, or for their end to be carried out.
     pub waiting: u64,
-    /// How long the delivered events took.
     pub latencies: Latencies,
 }
 
 impl Account {
-    /// Events without a known end: matched or redriven, but neither delivered, dead-lettered,
-    /// dropped nor waiting. Below zero: more ends than events.
+    /// Counts the events without a known end: matched or redriven, but neither delivered,
+    /// dead-lettered, dropped nor waiting. Negative if there are more ends than events.
     pub fn difference(&self) -> i64 {
         let Self { matched, redriven, delivered, dead_lettered, dropped, waiting, latencies: _ } =
             self;
@@ -54,7 +52,7 @@ impl Account {
         i64::try_from(difference).unwrap_or(if difference < 0 { i64::MIN } else { i64::MAX })
     }
 
-    /// Adds another account to this one.
+    /// Adds another account.
     pub fn add(&mut self, other: &Self) {
         let Self { matched, redriven, delivered, dead_lettered, dropped, waiting, latencies } =
             other;
@@ -86,7 +84,7 @@ pub struct Ledger {
     pub accounts: BTreeMap<(SubscriptionKey, Timestamp), Account>,
 }
 
-/// A log line that counts events. Functions write one counter per line, but any number would do.
+/// A log line that counts events. Functions write one counter per line.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Line {
@@ -121,8 +119,8 @@ fn hour<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Erro
 }
 
 impl Ledger {
-    /// Adds the counts of a log line for events published at or after `since`. Returns whether it
-    /// was a line of the ledger; functions log other things too.
+    /// Adds a log line's counts of events published at or after `since`. Returns whether the line
+    /// was the ledger's.
     pub fn read(&mut self, line: &str, since: Timestamp) -> bool {
         if !line.contains(PUBLISH_HOUR) {
             return false;
@@ -161,7 +159,7 @@ impl Ledger {
         add(&mut account.waiting, events);
     }
 
-    /// The accounts of all hours together, by event subscription.
+    /// Sums the accounts of all hours, by event subscription.
     pub fn totals(&self) -> BTreeMap<&SubscriptionKey, Account> {
         let mut totals: BTreeMap<_, Account> = BTreeMap::new();
         for ((key, _), account) in &self.accounts {

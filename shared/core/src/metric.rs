@@ -2,43 +2,38 @@
 
 use crate::subscription::SubscriptionKey;
 
-/// The dimension that names a topic.
 pub const TOPIC: &str = "Topic";
 
-/// The dimension that names an event subscription of its topic.
 pub const EVENT_SUBSCRIPTION_NAME: &str = "EventSubscriptionName";
 
-/// The dimensions with users' own names. Each of their values is one more custom metric, which
-/// CloudWatch charges for, so a deployment has them only if it asks for them
-/// (`metrics_by_event_subscription`). The log lines always have the names.
+/// The dimensions with users' names. CloudWatch charges for each of their values, so a deployment
+/// has them only if it asks for them (`metrics_by_event_subscription`). Log lines always have them.
 pub const NAMES: [&str; 2] = [TOPIC, EVENT_SUBSCRIPTION_NAME];
 
-/// The dimension that says why events became dead letters.
 pub const DEAD_LETTER_REASON: &str = "DeadLetterReason";
 
-/// The dimension that says why events were dropped.
 pub const DROP_REASON: &str = "DropReason";
 
-/// A property, not a dimension, of a line that counts events of the ledger: the beginning of the
-/// hour in which they were published. As a dimension it would make new metrics every hour.
+/// A property of lines of the ledger: the beginning of the hour of the publish. As a dimension it
+/// would make new metrics every hour.
 pub const PUBLISH_HOUR: &str = "PublishHour";
 
-/// The property of a line that counts delivered events: how long they took since their publish, in the
-/// ledger's buckets.
+/// A property of lines that count delivered events: their time since the publish, in the ledger's
+/// buckets.
 pub const LATENCY_MS: &str = "LatencyMs";
 
-/// The dimensions of what is counted for an event subscription.
+/// Returns the dimensions of an event subscription.
 pub fn of(key: &SubscriptionKey) -> [(&'static str, &str); 2] {
     [(TOPIC, &key.topic), (EVENT_SUBSCRIPTION_NAME, &key.name)]
 }
 
-/// Events accepted from publishers, by `Topic`.
+/// Accepted events, by `Topic`.
 pub const PUBLISH_SUCCESS_COUNT: &str = "PublishSuccessCount";
-/// Publish requests refused, by `ErrorType` and `Error`.
+/// Refused publish requests, by `ErrorType` and `Error`.
 pub const PUBLISH_FAIL_COUNT: &str = "PublishFailCount";
-/// Events that an event subscription wants, by `Topic` and `EventSubscriptionName`.
+/// Matched events, by `Topic` and `EventSubscriptionName`.
 pub const MATCHED_EVENT_COUNT: &str = "MatchedEventCount";
-/// Events that no event subscription wants, by `Topic`.
+/// Events without an event subscription, by `Topic`.
 pub const UNMATCHED_EVENT_COUNT: &str = "UnmatchedEventCount";
 /// Events delivered, by `Topic` and `EventSubscriptionName`.
 pub const DELIVERY_SUCCESS_COUNT: &str = "DeliverySuccessCount";
@@ -48,25 +43,23 @@ pub const DELIVERY_ATTEMPT_FAIL_COUNT: &str = "DeliveryAttemptFailCount";
 pub const DEAD_LETTERED_COUNT: &str = "DeadLetteredCount";
 /// Events dropped, by `DropReason`, `Topic` and `EventSubscriptionName`.
 pub const DROPPED_EVENT_COUNT: &str = "DroppedEventCount";
-/// Dead letters sent again, by `Topic` and `EventSubscriptionName` of where they were sent to.
+/// Dead letters sent again, by the target's `Topic` and `EventSubscriptionName`.
 pub const REDRIVEN_EVENT_COUNT: &str = "RedrivenEventCount";
-/// Messages moved to the poison queue, by `Queue`: a bug in Gridpost that an operator must look at.
+/// Messages moved to the poison queue, by `Queue`: a bug in Gridpost that needs an operator.
 pub const POISON_COUNT: &str = "PoisonCount";
-/// Messages of the dead-letter, fan-out and redrive queues that come back after a failure. An alarm looks at
-/// it: SQS does not tell the age of messages that it has handed over several times.
+/// Messages of the dead-letter, fan-out and redrive queues that come back after a failure. They
+/// have an alarm: SQS does not tell the age of messages received several times.
 pub const KEPT_COUNT: &str = "KeptCount";
-/// Messages of AWS sources that can't become events of their topic and went to the source's poison
-/// queue, by `Reason`.
+/// Messages of AWS sources that can't become events and went to the source's poison queue, by
+/// `Reason`.
 pub const SOURCE_REFUSED_COUNT: &str = "SourceRefusedCount";
-/// Messages of AWS sources that come back, because something could not be reached or the poison queue
-/// did not take them, by `Source`.
+/// Messages of AWS sources that come back after a failure, by `Source`.
 pub const SOURCE_KEPT_COUNT: &str = "SourceKeptCount";
-/// Messages of AWS sources that hold no event (S3's test of a notification).
+/// Messages of AWS sources without an event (S3's test of a notification).
 pub const SOURCE_IGNORED_COUNT: &str = "SourceIgnoredCount";
-/// Long waits parked in the table instead of hidden in a queue.
+/// Parked waits.
 pub const PARKED_COUNT: &str = "ParkedCount";
-/// Parked deliveries that could not be sent when due and are tried again later: an operator must
-/// look at them.
+/// Parked deliveries that could not be sent when due: they need an operator.
 pub const STUCK_PARKED_COUNT: &str = "StuckParkedCount";
 /// Visibility changes that SQS refused.
 pub const HIDE_FAIL_COUNT: &str = "HideFailCount";
@@ -77,13 +70,12 @@ pub const PROBATION_COUNT: &str = "ProbationCount";
 pub const PUBLISH_SUCCESS_LATENCY_IN_MS: &str = "PublishSuccessLatencyInMs";
 /// Milliseconds of attempts, by `Topic` and `EventSubscriptionName`.
 pub const DESTINATION_PROCESSING_DURATION_IN_MS: &str = "DestinationProcessingDurationInMs";
-/// Milliseconds from the publish to the end of the attempt that delivered, by `Topic` and
+/// Milliseconds from the publish to the end of the successful attempt, by `Topic` and
 /// `EventSubscriptionName`.
 pub const DELIVERY_LATENCY_IN_MS: &str = "DeliveryLatencyInMs";
 
-/// Every metric with its dimensions, of which [`NAMES`] may be left out. Each is written without any of
-/// them, too: alarms can't search.
-/// Values of dimensions are names of topics, event subscriptions and sources, and otherwise constants.
+/// All metrics with their dimensions, of which [`NAMES`] may be missing. Each is also written
+/// without any: alarms can't search. Other dimensions only have constants as values.
 pub const ALL: [(&str, &[&str]); 21] = {
     const OF_TOPIC: &[&str] = &[TOPIC];
     const OF_SUBSCRIPTION: &[&str] = &[TOPIC, EVENT_SUBSCRIPTION_NAME];

@@ -1,10 +1,9 @@
-//! Names of topics and event subscriptions. They are unique without regard to case, are found in
-//! any spelling, and keep the first one. Source: Azure, "Naming
-//! rules and restrictions for Azure resources".
+//! Names of topics and event subscriptions: unique and found without regard to case, kept as first
+//! spelled. Source: Azure, "Naming rules and restrictions for Azure resources".
 
 use std::cmp::Ordering;
 
-/// Returns a name in lower case, as the keys of stores and caches have it. Names are ASCII.
+/// Returns a name in lower case, as stores and caches key it. Names are ASCII.
 pub fn folded(name: &str) -> String {
     name.to_ascii_lowercase()
 }

@@ -1,10 +1,10 @@
 //! Certificates and private keys as text: PEM, RFC 7468.
 //!
-//! Errors never repeat what was read, not even a part of it: it may be a key.
+//! Errors never repeat any part of a text: it may be a key.
 
 use pem::Pem;
 
-/// The bytes of one certificate: DER.
+/// DER.
 pub type Certificate = Vec<u8>;
 
 /// A private key without a passphrase. It does not print.
@@ -14,10 +14,10 @@ pub struct PrivateKey {
     pub bytes: Vec<u8>,
 }
 
-/// How a private key is written.
+/// The encoding of a private key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// `PRIVATE KEY`: a key of any kind.
+    /// `PRIVATE KEY`, of any kind.
     Pkcs8,
     /// `RSA PRIVATE KEY`.
     Pkcs1,
@@ -25,7 +25,7 @@ pub enum Form {
     Sec1,
 }
 
-/// What a text has instead of what it should have.
+/// Why a text is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PemProblem {
     #[error("has nothing that begins with '-----BEGIN ': it must be PEM")]
@@ -63,7 +63,7 @@ fn parts(text: &str) -> Result<Parts, PemProblem> {
         return Err(PemProblem::NoPem);
     }
     let read = pem::parse_many(text).map_err(|_| PemProblem::Broken)?;
-    // A part without an end is left out by the parser.
+    // The parser leaves out a part without an end.
     if read.len() != begun {
         return Err(PemProblem::Broken);
     }
@@ -74,7 +74,7 @@ fn parts(text: &str) -> Result<Parts, PemProblem> {
                 parts.certificates.push(part.into_contents());
                 continue;
             }
-            // What openssl writes before a key of its own making says only what the key says, too.
+            // openssl writes these before a new key, which says the same.
             "EC PARAMETERS" => continue,
             "ENCRYPTED PRIVATE KEY" => return Err(PemProblem::Encrypted),
             "PRIVATE KEY" => Form::Pkcs8,
@@ -103,7 +103,7 @@ fn only(mut keys: Vec<PrivateKey>) -> Result<PrivateKey, PemProblem> {
     }
 }
 
-/// Certificates, at least one, and nothing else.
+/// Reads certificates, at least one, and nothing else.
 pub fn certificates(text: &str) -> Result<Vec<Certificate>, PemProblem> {
     let Parts { certificates, keys } = parts(text)?;
     match (certificates.is_empty(), keys.is_empty()) {
@@ -113,7 +113,7 @@ pub fn certificates(text: &str) -> Result<Vec<Certificate>, PemProblem> {
     }
 }
 
-/// One private key, and nothing else.
+/// Reads one private key, and nothing else.
 pub fn private_key(text: &str) -> Result<PrivateKey, PemProblem> {
     let Parts { certificates, keys } = parts(text)?;
     if !certificates.is_empty() {
@@ -122,7 +122,7 @@ pub fn private_key(text: &str) -> Result<PrivateKey, PemProblem> {
     only(keys)
 }
 
-/// A chain of certificates and one private key, in any order.
+/// Reads a chain of certificates and one private key, in any order.
 pub fn chain_and_key(text: &str) -> Result<(Vec<Certificate>, PrivateKey), PemProblem> {
     let Parts { certificates, keys } = parts(text)?;
     if certificates.is_empty() {
@@ -156,7 +156,7 @@ mod tests {
             "-----BEGIN PRIVATE KEY-----\naHVzaA==\n".to_owned(),
             format!("{key}-----BEGIN PRIVATE KEY-----"),
         ];
-        // Text, and what is wrong with it as certificates, as a key, as both.
+        // Text; the error as certificates, as a key, as both.
         let mut table = vec![
             (chain.clone(), None, Some(CertificateBesideKey), Some(NoKey)),
             (key.clone(), Some(KeyAmongCertificates), None, Some(NoCertificate)),
@@ -204,7 +204,7 @@ mod tests {
             ("EC PRIVATE KEY", Form::Sec1),
         ];
         for (tag, form) in forms {
-            // Windows' line ends, and what openssl writes before it.
+            // Windows' line ends, and what openssl writes before a key.
             let text = format!("{}{}", part("EC PARAMETERS", b"x"), part(tag, b"key"));
             let key = private_key(&text.replace('\n', "\r\n")).map_err(|it| it.to_string());
             let key = key.expect(tag);

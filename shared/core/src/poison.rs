@@ -1,5 +1,4 @@
-//! Messages in the poison queue: what they are, where they came from, and where they may go back
-//! to.
+//! Messages in the poison queue: what they are, where they came from, and where they may go.
 
 use std::error::Error;
 
@@ -13,12 +12,11 @@ use crate::{
     time::Timestamp,
 };
 
-/// The prefix of the fair-queue group that records where our code found a message.
+/// The prefix of the fair-queue group that records a message's origin.
 const GROUP_PREFIX: &str = "poison:";
 
-/// The fair-queue group of a message that our code moves. Only the group can record the origin
-/// without adding to the message's size: a message that fills its queue must still fit into this
-/// one.
+/// Returns the fair-queue group of a message that our code moves. Only the group can record the
+/// origin without adding to the size: a message that fills its queue must also fit this one.
 pub fn group(from: Queue) -> String {
     format!("{GROUP_PREFIX}{from}")
 }
@@ -26,25 +24,25 @@ pub fn group(from: Queue) -> String {
 /// A message of the poison queue, as it was received.
 #[derive(Clone, Debug)]
 pub struct Poisoned {
-    /// SQS's id. A message that is sent back gets another.
+    /// SQS's, new for a message that is sent back.
     pub id: String,
     pub receipt: String,
     pub body: String,
-    /// When it was sent: by our code into this queue, or, where SQS moved it, into the queue before.
+    /// By our code to this queue or, if SQS moved it, to the queue before.
     pub sent_at: Timestamp,
-    /// How often it was received, including by operators.
+    /// By operators too.
     pub receive_count: u32,
-    /// The queue that SQS moved it from, by the queue's name in SQS.
+    /// The name in SQS of the queue that SQS moved it from.
     pub moved_from: Option<String>,
     pub group: Option<String>,
 }
 
-/// What moved a message into the poison queue, and from where.
+/// Who moved a message into the poison queue, and from where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// SQS, because it was received 1,000 times and never settled. The queue's name in SQS.
+    /// Never settled in 1,000 receives. The queue's name in SQS.
     Sqs(String),
-    /// Our code, because it could not read it. The queue's role, such as `retry-0`.
+    /// Unreadable. The queue's role, such as `retry-0`.
     Gridpost(String),
     Unknown,
 }
@@ -59,26 +57,24 @@ impl Poisoned {
     }
 }
 
-/// The content of a message.
 #[derive(Clone, Debug)]
 pub enum Content {
     Delivery(Box<Delivery>),
-    /// An ended delivery on its way to its dead-letter destination.
     Ended(Box<Ended>),
-    /// A piece of a stored publish whose deliveries are still to be made.
+    /// A piece of a stored publish.
     FanOut(Piece),
-    /// Unreadable to this code, and why.
+    /// Says why.
     Unreadable(String),
 }
 
 impl Content {
-    /// Reads a message's body as far as that goes.
+    /// Reads a message's body as far as possible.
     pub fn of(body: &str) -> Self {
         let not_a_delivery = match Delivery::decode(body) {
             Ok(delivery) => return Self::Delivery(Box::new(delivery)),
             Err(error) => error,
         };
-        // If it has none of the forms, report the error of the one it was most likely meant for.
+        // Of all forms' errors, report that of the likeliest.
         match Ended::decode(body) {
             Ok(ended) => return Self::Ended(Box::new(ended)),
             Err(DecodeError::NotEnded(_)) => {}
@@ -91,7 +87,7 @@ impl Content {
         }
     }
 
-    /// Its delivery, ended or not.
+    /// Returns its delivery, ended or not.
     pub fn delivery(&self) -> Option<&Delivery> {
         match self {
             Self::Delivery(delivery) => Some(delivery),
@@ -104,7 +100,7 @@ impl Content {
         self.delivery().map(|delivery| delivery.id)
     }
 
-    /// Where its content belongs.
+    /// Returns where its content belongs.
     fn own_target(&self) -> Option<ResendTarget> {
         match self {
             Self::Delivery(_) => Some(ResendTarget::Retry),
@@ -122,15 +118,14 @@ fn why(error: &dyn Error) -> String {
     }
 }
 
-/// Where a message may go out of the poison queue. Never to the dispatch queue: a delivery's state is
-/// not read there, because first attempts have none.
+/// Where a message may be sent from the poison queue. Not the dispatch queue: first attempts do not
+/// read a delivery's state.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::Display, strum::VariantNames,
 )]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum ResendTarget {
-    /// To a retry queue, and so to dispatch.
     Retry,
     DeadLetter,
     FanOut,
@@ -145,13 +140,13 @@ pub enum NotResendable {
          \"to\" where it is sound and only a newer version reads it, or purge it"
     )]
     Unreadable(String),
-    /// It was sent to a queue where it does not belong, and would come back.
+    /// It would come back from a queue where it does not belong.
     #[error("it is {what}, which goes to {queue} alone; leave out \"to\"")]
     Elsewhere { what: &'static str, queue: Queue },
 }
 
-/// The queue that a message goes back to: a delivery to its retry queue, where its state is read
-/// before it is attempted; an ended one to the dead-letter queue; a piece of a publish to the
+/// Returns the queue that a message goes back to: a delivery to its retry queue, where its state is
+/// read before it is attempted; an ended one to the dead-letter queue; a piece of a publish to the
 /// fan-out queue; an unreadable one to the queue named by `to`.
 pub fn resend_queue(
     content: &Content,

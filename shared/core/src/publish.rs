@@ -1,6 +1,6 @@
-//! From a publish request to deliveries, as pure decisions: who may publish, what the body holds,
-//! which event subscriptions match, and how events are packed. A request is accepted or refused as
-//! a whole.
+//! Turns a publish request into deliveries, as pure decisions: who may publish, what the body
+//! holds, which event subscriptions match, and how events are packed. A request is accepted or
+//! refused as a whole.
 
 pub mod authenticate;
 pub mod error;
@@ -29,18 +29,16 @@ use crate::{
     topic::{InputSchema, Kind, Topic},
 };
 
-/// Most bytes of a request's body, and so of an event: 1 MiB. Source: Event Grid, "Quotas and
-/// limits", which says 1 MB without defining it.
+/// The most bytes of a request's body, and so of an event: 1 MiB. Source: Event Grid, "Quotas
+/// and limits", which says 1 MB without defining it.
 pub const BODY_BYTES_MAX: usize = 1_048_576;
 
-/// The body of a publish in the form that [`read`] reads: as it came or, for a binary CloudEvent,
+/// Returns the body in the form that [`read`] takes: unchanged or, for a binary CloudEvent,
 /// rewritten in structured form.
 ///
-/// For Event Grid's schema, the content type decides little: everything but CloudEvents is read as
-/// JSON, because publishers also send forms (`curl -d`). For a topic that takes CloudEvents it
-/// tells structured from binary events.
-/// Fails if the body is too large, compressed, or in another schema, or its headers don't make an
-/// event.
+/// For Event Grid's schema, everything but CloudEvents is read as JSON, because publishers also
+/// send forms (`curl -d`). Fails if the body is too large, compressed, or in another schema, or
+/// if its headers don't make an event.
 pub fn body<'a>(
     topic: &Topic,
     headers: &HeaderMap,
@@ -71,7 +69,7 @@ pub fn body<'a>(
     }
 }
 
-/// A body as it came. A compressed body is refused as such, rather than as invalid text.
+/// Refuses a compressed body, which would otherwise be refused as invalid text.
 fn plain<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, [u8]>, PublishError> {
     let encoding = headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes);
     let encoding = encoding.filter(|given| !given.eq_ignore_ascii_case(b"identity"));
@@ -83,9 +81,8 @@ fn plain<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, [u8]>, Publi
     }
 }
 
-/// Reads the events of a publish to a topic from the result of [`body`]. `topic_id` is the topic's;
-/// the stamps are for events of a publisher's own schema.
-/// Fails if the body holds too many events, or one that breaks a rule.
+/// Reads the events from the result of [`body`]. `stamps` are for events of a publisher's own
+/// schema. Fails if there are too many events, or one breaks a rule.
 pub fn read<'a>(
     topic: &Topic,
     topic_id: &'a str,
@@ -109,14 +106,14 @@ fn events_max(kind: Kind) -> usize {
     }
 }
 
-/// The common prefix of the content types of all structured forms, including unsupported ones.
+/// The common prefix of all structured forms, including unsupported ones.
 const CLOUD_EVENTS_OF_ANY_FORM: &str = "application/cloudevents";
 
-/// The content types of structured CloudEvents, by themselves and in a batch.
+/// Structured CloudEvents, alone and in a batch.
 const CLOUD_EVENTS: [&str; 2] =
     ["application/cloudevents+json", "application/cloudevents-batch+json"];
 
-/// The content type in lower case without its parameters; empty without the header.
+/// Returns the content type in lower case without parameters; empty without the header.
 fn media_type(headers: &HeaderMap) -> Result<String, PublishError> {
     let value = binary::only(headers, CONTENT_TYPE.as_str())?;
     let value = value.and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -218,15 +215,15 @@ mod tests {
 
     #[test]
     fn a_compressed_body_is_refused_for_its_encoding() {
-        // What gzip begins with.
+        // gzip's first bytes.
         let compressed: &[u8] = &[0x1f, 0x8b, 0x08, 0x00];
         let batch = "application/cloudevents-batch+json";
-        // (content type, encoding, body, what is said; accepted without)
+        // Content type, encoding, body, error; accepted without one.
         let table = [
             ("application/json", "gzip", compressed, Some("Content-Encoding 'gzip'")),
             (batch, "br", compressed, Some("Content-Encoding 'br'")),
             ("application/json", "identity", compressed, Some("not UTF-8 from byte 1 on")),
-            // The header says more than is true; what can be read is taken.
+            // The header is wrong; the readable body is accepted.
             ("application/json", "gzip", EVENT_GRID.as_bytes(), None),
         ];
         for (content_type, encoding, body, want) in table {

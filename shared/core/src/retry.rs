@@ -1,10 +1,8 @@
 //! Decides when a delivery is attempted again, and when it ends.
 //!
-//! Only [`decide`] chooses between retry and end. [`outcome`] classifies the answers to attempts,
-//! [`attempts`] sums up the attempts made, [`profile`] and [`policy`] are the rules as tables,
-//! [`health`] says whether the endpoint may be called at all, [`lane`] how many requests a slow one
-//! may have under way, [`response_text`] what is kept of its responses, and [`timeline`] simulates
-//! a whole delivery.
+//! Only [`decide`] chooses between retry and end. [`profile`] and [`policy`] have the rules as
+//! tables, [`health`] decides whether an endpoint may be called at all, and [`slow_endpoint`]
+//! how many requests a slow one may have under way.
 
 pub mod attempts;
 pub mod health;
@@ -26,17 +24,15 @@ use self::{
 };
 use crate::time::Timestamp;
 
-/// Jitter is at most this much of the wait.
+/// Of the wait.
 const JITTER_SHARE: f64 = 0.1;
 
-/// Jitter is never longer than this.
 const JITTER_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// The rules for one delivery.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'a> {
     pub profile: ProfileName,
-    /// The column of the profile's table.
     pub kind: EndpointKind,
     pub policy: &'a RetryPolicy,
 }
@@ -44,23 +40,22 @@ pub struct Rules<'a> {
 /// A failed attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Failure {
-    /// Attempts made, this one included.
+    /// This one included.
     pub attempts: u32,
     pub first_attempt_at: Timestamp,
     pub ended_at: Timestamp,
     pub answer: Answer,
-    /// The end of the endpoint's probation or delayed delivery, if any.
+    /// When the endpoint's probation or delayed delivery ends.
     pub not_before: Option<Timestamp>,
     pub expires_at: Timestamp,
-    /// Whether the answer was to events together that further attempts separate: while attempts are
-    /// left, it ends none of them.
+    /// Whether the answer was to several events that further attempts separate: it ends
+    /// none of them while attempts are left.
     pub is_separable: bool,
 }
 
-/// What follows.
+/// What follows a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Another attempt, when it is due.
     Retry {
         due: Timestamp,
         because: DelayReason,
@@ -76,19 +71,17 @@ pub enum Decision {
 pub enum DelayReason {
     /// The next step of the schedule.
     Schedule,
-    /// The minimum delay of its outcome's rule.
+    /// The minimum wait of the outcome's rule.
     #[serde(rename = "LeastWait")]
     #[strum(serialize = "LeastWait")]
     MinimumDelay,
-    /// `Retry-After` of the response.
     RetryAfter,
-    /// The endpoint's probation or delayed delivery.
     #[serde(rename = "EndpointWaits")]
     #[strum(serialize = "EndpointWaits")]
     Probation,
 }
 
-/// Why a delivery ended undelivered (`deadLetterReason`, and the reason of a drop).
+/// Why a delivery ended undelivered (`deadLetterReason`, or the reason of a drop).
 #[derive(
     Clone,
     Copy,
@@ -104,9 +97,7 @@ pub enum DelayReason {
     Deserialize,
 )]
 pub enum EndReason {
-    /// The retry policy's attempts are used up.
     MaxDeliveryAttemptsExceeded,
-    /// An attempt was due after time-to-live had passed.
     TimeToLiveExceeded,
     /// 400, not retried.
     UndeliverableDueToHttpBadRequest,
@@ -118,25 +109,23 @@ pub enum EndReason {
     UndeliverableDueToHttpForbidden,
     /// 404, not retried.
     UndeliverableDueToHttpNotFound,
-    /// Any other outcome that is not retried.
+    /// Another outcome that is not retried.
     UndeliverableDueToClientError,
-    /// The endpoint took the request, and named this event as one that is not to be sent again.
+    /// The endpoint accepted the request but rejected this event for good.
     RejectedByEndpoint,
-    /// Came during a probation whose cause is not retried.
+    /// It came during a probation whose cause is not retried.
     UndeliverableDueToProbationCausedByClientError,
-    /// Its event subscription no longer exists.
     SubscriptionDeleted,
     CanceledByOperator,
-    /// Its events, too large for a message, are missing from the payload bucket: something else
-    /// deleted them.
+    /// Something else deleted its events from the payload bucket.
     PayloadMissing,
 }
 
 impl EndReason {
-    /// Every reason, in the order of their documentation.
+    /// All reasons, in the order of their documentation.
     pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// The reason for an outcome that is not retried.
+    /// Returns the reason for an outcome that is not retried.
     pub fn not_retried(outcome: Outcome) -> Self {
         match outcome {
             Outcome::BadRequest => Self::UndeliverableDueToHttpBadRequest,
@@ -152,10 +141,9 @@ impl EndReason {
 
 /// Decides what follows a failed attempt. `dice` is a draw from 0 up to 1.
 ///
-/// The next attempt is due at the first step of the schedule after now, but not before the rule's
-/// minimum wait (raised by `Retry-After`, up to time-to-live) nor before the endpoint's wait ends;
-/// then a small positive jitter is added. Time-to-live is checked by [`is_expired`], when the next
-/// attempt is due.
+/// The next attempt is due at the schedule's next step, but not before the rule's minimum wait
+/// (raised by `Retry-After`, up to time-to-live), nor before the endpoint's wait ends; then a
+/// small jitter is added. [`is_expired`] checks time-to-live when the attempt is due.
 pub fn decide(rules: Rules<'_>, failure: Failure, dice: f64) -> Decision {
     let Answer { outcome, status, retry_after } = failure.answer;
     let min_s = match rules.policy.rule(rules.profile, rules.kind, status, outcome) {
@@ -187,22 +175,22 @@ pub fn decide(rules: Rules<'_>, failure: Failure, dice: f64) -> Decision {
     Decision::Retry { due: due + jitter(due.since(failure.ended_at), dice), because }
 }
 
-/// A small positive delay on top of a wait, so that what failed together does not return together.
+/// Returns a small delay on top of a wait, so that what failed together does not return together.
 pub fn jitter(wait: Duration, dice: f64) -> Duration {
     wait.mul_f64(JITTER_SHARE * dice.clamp(0.0, 1.0)).min(JITTER_MAX)
 }
 
-/// When the time-to-live of something published at that time ends.
+/// Returns when the time-to-live ends.
 pub fn expires_at(policy: &RetryPolicy, publish_time: Timestamp) -> Timestamp {
     publish_time + time_to_live(policy)
 }
 
-/// How long it lives, without pauses.
+/// Returns the time-to-live, without pauses.
 pub fn time_to_live(policy: &RetryPolicy) -> Duration {
     Duration::from_secs(u64::from(policy.time_to_live_minutes) * 60)
 }
 
-/// Whether an attempt now would come too late.
+/// Returns whether an attempt now would be too late.
 pub fn is_expired(policy: &RetryPolicy, publish_time: Timestamp, now: Timestamp) -> bool {
     now >= expires_at(policy, publish_time)
 }
@@ -286,7 +274,7 @@ mod tests {
             };
             assert_eq!(decide(rules, failure, dice), want, "{row}");
         }
-        // Every outcome that ends has a reason of its own or the general one.
+        // Outcomes that end have a special reason or the general one.
         let reasons = [
             (Outcome::Unauthorized, EndReason::UndeliverableDueToHttpUnauthorized),
             (Outcome::Forbidden, EndReason::UndeliverableDueToHttpForbidden),

@@ -16,7 +16,7 @@ impl Secret {
         Self(value.into())
     }
 
-    /// The value itself. Never hand it to a log line, an error or a read API.
+    /// Returns the value, which must not reach a log line, an error or a read API.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -37,8 +37,8 @@ pub use pause::Pauses;
 pub use signing::Signing;
 pub use validation::Validation;
 
-/// The unique name of an event subscription in a deployment, spelled as it was created. Keys that
-/// differ only in case are equal: see [`crate::name`].
+/// The unique name of an event subscription, as it was first spelled. Keys that differ only in
+/// case are equal: see [`crate::name`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SubscriptionKey {
     pub topic: String,
@@ -86,19 +86,19 @@ impl fmt::Display for SubscriptionKey {
     }
 }
 
-/// Where a subscription's events are sent.
+/// An event subscription's endpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all_fields = "camelCase")]
 pub enum Endpoint {
     WebHook {
-        /// The whole URL. Its query may carry a key, so it never prints.
+        /// Its query may carry a key.
         url: Secret,
     },
     Resource(Resource),
 }
 
 impl Endpoint {
-    /// The column of the status table for it.
+    /// Returns its column of the status table.
     pub fn kind(&self) -> EndpointKind {
         match self {
             Self::WebHook { .. } => EndpointKind::Webhook,
@@ -106,7 +106,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether it is a webhook of the same scheme, host and port as that URL.
+    /// Returns whether it is a webhook with the scheme, host and port of that URL.
     pub fn is_of_origin(&self, other: &str) -> bool {
         let origin = |url: &str| Some(Url::parse(url).ok()?.origin()).filter(Origin::is_tuple);
         match self {
@@ -117,7 +117,6 @@ impl Endpoint {
         }
     }
 
-    /// Whether it is that AWS resource.
     pub fn is_resource(&self, arn: &Arn) -> bool {
         matches!(self, Self::Resource(resource) if resource.arn == *arn)
     }
@@ -127,21 +126,20 @@ impl Endpoint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Batching {
-    /// The most events in one request: 1 to 5,000, never exceeded.
+    /// 1 to 5,000, never exceeded.
     pub max_events: u32,
-    /// A target for the request's size in kilobytes (1,024 bytes): 1 to 1,024. One event larger
-    /// than it still goes, alone.
+    /// A target for the request's size in kilobytes (1,024 bytes): 1 to 1,024. A larger
+    /// event goes alone.
     pub preferred_kilobytes: u32,
 }
 
 impl Batching {
-    /// One event in each request: batching is off.
     pub const OFF: Self = Self { max_events: 1, preferred_kilobytes: 64 };
 
-    /// Most events a subscription may ask for in one request.
+    /// The most events an event subscription may ask for in one request.
     pub const MAX_EVENTS_LIMIT: u32 = 5_000;
 
-    /// Largest target size a subscription may ask for, in kilobytes.
+    /// The largest target size an event subscription may ask for, in kilobytes.
     pub const PREFERRED_KILOBYTES_LIMIT: u32 = 1_024;
 
     pub fn preferred_bytes(self) -> usize {
@@ -149,14 +147,15 @@ impl Batching {
     }
 }
 
-/// What happens to batches that fail; by default one response decides for every event.
+/// How failed batches are treated; by default one response decides about every event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BatchFailure {
-    /// A batch that is refused is split until its bad events stand alone.
+    /// Whether a refused batch is split until its bad events stand alone.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub bisects: bool,
-    /// The body of an accepted response may name events that are to be sent again, or to end.
+    /// Whether the body of an accepted response may ask to send single events again, or to
+    /// end them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub reads_results: bool,
 }
@@ -168,24 +167,23 @@ impl BatchFailure {
     }
 }
 
-/// Where ended events are kept for the user.
+/// The place of dead letters in S3.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetterDestination {
     pub bucket: String,
-    /// What every object's key begins with; may be empty.
+    /// The prefix of every object's key; may be empty.
     pub prefix: String,
 }
 
 /// Whether events flow to the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::VariantNames)]
 pub enum ProvisioningState {
-    /// The endpoint has proven that it wants the events.
     Succeeded,
-    /// It was asked and has neither consented nor refused: its owner has ten minutes for the
+    /// The endpoint has neither consented nor refused; its owner has ten minutes for the
     /// validation URL.
     AwaitingManualAction,
-    /// The validation URL was not used in time. Never stored: derived from the time.
+    /// The validation URL was not used in time. Never stored.
     Failed,
 }
 
@@ -194,58 +192,52 @@ pub enum ProvisioningState {
 #[serde(rename_all = "camelCase")]
 pub struct EventSubscription {
     pub key: SubscriptionKey,
-    /// New with every creation: a delivery made for a deleted subscription never reaches one that
-    /// was created later under the same name.
+    /// New with every creation: a delivery never reaches a later event subscription of the
+    /// same name.
     pub uid: Uuid,
     pub endpoint: Endpoint,
-    /// New with every change of [`Self::endpoint`]; `None` until the first. Use
-    /// [`Self::endpoint_uid`].
+    /// New with every change of the endpoint; `None` until the first. Use [`Self::endpoint_uid`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint_uid: Option<Uuid>,
-    /// Whether batching was asked for; `None` when neither of its settings was given.
+    /// `None` without any setting.
     pub batching: Option<Batching>,
     pub filter: Filter,
     pub delivery_schema: DeliverySchema,
-    /// When to try again, and when to end.
     pub retry_policy: RetryPolicy,
-    /// What happens to events that meet a probation caused by a client error.
     pub probation_policy: ProbationPolicy,
-    /// Where ended events go; without one they are dropped, counted and logged.
+    /// `None` drops ended events.
     pub dead_letter: Option<DeadLetterDestination>,
     pub labels: Vec<String>,
-    /// When it stops matching events.
     pub expires_at: Option<Timestamp>,
-    /// Whether events flow, as of the last write: [`Self::state`] gives the current state.
+    /// As of the last write: [`Self::state`] gives the current state.
     pub provisioning_state: ProvisioningState,
-    /// The validation URL that the endpoint was given with the last question.
+    /// Set if the endpoint was last asked by a validation URL.
     #[serde(default)]
     pub validation: Option<Validation>,
-    /// Requests in a minute that the endpoint allows (`WebHook-Allowed-Rate`); `None`: any number.
+    /// Requests per minute that the endpoint allows (`WebHook-Allowed-Rate`).
     #[serde(default)]
     pub allowed_rate: Option<NonZeroU32>,
     pub created_at: Timestamp,
     /// New with every change, so that a change can name the version it is based on.
     #[serde(default)]
     pub etag: Uuid,
-    /// Headers of the user's own, at most [`attributes::ATTRIBUTES_MAX`].
+    /// At most [`attributes::ATTRIBUTES_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delivery_attributes: Vec<DeliveryAttribute>,
-    /// The secrets that sign its requests, if signing is on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signing: Option<Signing>,
-    /// Its pause, and those before that a delivery may have lived through. No document sets them.
+    /// No document sets them.
     #[serde(default, skip_serializing_if = "Pauses::is_empty")]
     pub pauses: Pauses,
-    /// How its requests prove who sends them, if they do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authentication: Option<Arc<Authentication>>,
-    /// What a webhook's batches may come to beside all or none.
     #[serde(default, skip_serializing_if = "BatchFailure::is_whole")]
     pub batch_failure: BatchFailure,
 }
 
 impl EventSubscription {
-    /// The batching in force. Services that answer for each entry of a call take as many as fit.
+    /// Returns the batching in force. Services that answer for each entry take as many as
+    /// fit a call.
     pub fn batching(&self) -> Batching {
         let own = match &self.endpoint {
             Endpoint::WebHook { .. } => None,
@@ -254,23 +246,23 @@ impl EventSubscription {
         own.or(self.batching).unwrap_or(Batching::OFF)
     }
 
-    /// The key of its endpoint's health: a new destination starts with a new one.
+    /// Returns the key of its endpoint's health: a new endpoint starts with new health.
     pub fn endpoint_uid(&self) -> Uuid {
         self.endpoint_uid.unwrap_or(self.uid)
     }
 
-    /// When the time-to-live ends of a delivery whose life began at that time.
+    /// Returns when the time-to-live of a delivery ends whose life began at `start`.
     pub fn time_to_live_ends(&self, start: Timestamp) -> Timestamp {
         self.pauses.expires_at(start, retry::time_to_live(&self.retry_policy))
     }
 
-    /// Until when a delivery is held that would be attempted now, if it is paused: the end of the
-    /// pause or of the delivery's life.
+    /// Returns until when a pause holds a delivery that would be attempted now: to the end
+    /// of the pause or of the delivery's life.
     pub fn holds_until(&self, expires_at: Timestamp, now: Timestamp) -> Option<Timestamp> {
         self.pauses.current(now).map(|pause| pause.until.min(expires_at))
     }
 
-    /// Whether it has passed its expiration.
+    /// Returns whether it has passed its expiration.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
     }

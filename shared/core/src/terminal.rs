@@ -1,13 +1,12 @@
-//! Escapes what others sent before it reaches a terminal, so that it can't move the cursor, reorder or
-//! hide text.
+//! Escapes untrusted text for terminals, so that it can't move the cursor, reorder or hide text.
 //!
 //! Source: ECMA-48 (C0 and C1 control functions, OSC); Unicode Standard Annex 9 (bidirectional
 //! formatting characters); CVE-2021-25743 is such a fault of another tool.
 
 use std::{borrow::Cow, fmt::Write};
 
-/// Returns whether a character controls a terminal, reorders what stands beside it, or shows nothing.
-/// Line breaks and tabs do not count, nor do joiners, which words and emoji are made with.
+/// Returns whether a character controls a terminal, reorders text, or is invisible. Line breaks and
+/// tabs do not count, nor do joiners, which words and emoji need.
 pub fn hides(c: char) -> bool {
     (c.is_control() && !matches!(c, '\n' | '\t'))
         || matches!(
@@ -30,13 +29,13 @@ pub fn hides(c: char) -> bool {
         )
 }
 
-/// Escapes a text for a terminal and keeps its line breaks. Characters that [hides] names become JSON
-/// escapes such as `\u001b`, so JSON keeps its meaning.
+/// Escapes a text but keeps its line breaks. Characters that [hides] names become JSON escapes such
+/// as `\u001b`, so JSON keeps its meaning.
 pub fn shown(text: &str) -> Cow<'_, str> {
     escaped(text, hides)
 }
 
-/// Does the same for a part of one line: line breaks and tabs are escaped, too.
+/// Escapes a part of a line, including line breaks and tabs.
 pub fn in_line(text: &str) -> Cow<'_, str> {
     escaped(text, |c| hides(c) || matches!(c, '\t' | '\n'))
 }

@@ -1,8 +1,8 @@
-//! Words of messages: what was given, its type, and the names that it may have.
+//! Words of messages: given texts, types and lists of names.
 
 use serde_json::Value;
 
-/// Most characters of the user's text that a message repeats.
+/// The most characters of the user's text that a message repeats.
 pub const SHOWN_MAX: usize = 64;
 
 /// Quotes the user's text for a message: shortened, with quotes and control characters escaped.
@@ -14,7 +14,7 @@ pub fn quoted(text: &str) -> String {
     format!("{head:?}")
 }
 
-/// `'a', 'b' or 'c'`.
+/// Writes `'a', 'b' or 'c'`.
 pub fn one_of(names: &[&str]) -> String {
     match names {
         [] => String::new(),

@@ -19,20 +19,19 @@ use serde::{Deserialize, Serialize};
 #[serde(transparent)]
 pub struct Timestamp(i64);
 
-/// ISO 8601 with milliseconds, as Event Grid's parsers take it.
+/// ISO 8601 with milliseconds, as Event Grid's parsers accept it.
 const ISO_8601: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
-/// How many times faster than real time a clock runs: more than once only with `gridpost dev --speed`.
-/// Calls and requests take real time, so timeouts and leases that guard them are scaled by it.
+/// How many times faster than real time a clock runs (`gridpost dev --speed`). Requests take real
+/// time, so the timeouts and leases around them are scaled by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace(u32);
 
 impl Pace {
-    /// The machine's own.
     pub const REAL: Self = Self(1);
 
-    /// Returns the pace of a clock that runs that many times faster, at least once.
+    /// Returns the pace of a clock that runs that many times faster.
     pub const fn times(times: u32) -> Self {
         Self(if times == 0 { 1 } else { times })
     }
@@ -47,51 +46,49 @@ impl Pace {
 }
 
 impl Timestamp {
-    /// The earliest time that all formats can write: the beginning of the year 0.
+    /// The beginning of the year 0, the earliest time that all formats can write.
     pub const MIN: Self = Self(-62_167_219_200_000);
 
-    /// The latest time that all formats can write: the end of the year 9999.
+    /// The end of the year 9999, the latest time that all formats can write.
     pub const MAX: Self = Self(253_402_300_799_999);
 
-    /// From milliseconds since the Unix epoch.
     pub const fn from_millis(millis: i64) -> Self {
         Self(millis)
     }
 
-    /// Milliseconds since the Unix epoch.
     pub const fn as_millis(self) -> i64 {
         self.0
     }
 
-    /// Whole seconds since the Unix epoch, rounded down.
+    /// Rounds down.
     pub const fn as_seconds(self) -> i64 {
         self.0.div_euclid(1_000)
     }
 
-    /// Whole minutes since the Unix epoch, rounded down.
+    /// Rounds down.
     pub const fn as_minutes(self) -> i64 {
         self.0.div_euclid(60_000)
     }
 
-    /// The beginning of the hour, UTC, that this is in.
+    /// Returns the beginning of its hour, UTC.
     #[must_use]
     pub const fn hour(self) -> Self {
         Self(self.0.saturating_sub(self.0.rem_euclid(3_600_000)))
     }
 
-    /// The time since `earlier`; zero if that is later.
+    /// Returns the time since `earlier`; zero if that is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// This time as ISO 8601 with milliseconds, `2026-11-21T08:00:00.000Z`; what lies outside of
-    /// [`MIN`](Self::MIN) to [`MAX`](Self::MAX) is written as the nearer of these.
+    /// Writes ISO 8601 with milliseconds, `2026-11-21T08:00:00.000Z`. A time beyond
+    /// [`MIN`](Self::MIN) or [`MAX`](Self::MAX) is written as that bound.
     pub fn to_iso_8601(self) -> String {
         self.utc().format(ISO_8601).unwrap_or_else(|_| self.0.to_string())
     }
 
-    /// Parses an RFC 3339 date and time (any offset, any number of fraction digits). If the offset
-    /// moves it past [`MIN`](Self::MIN) or [`MAX`](Self::MAX), the result is that bound.
+    /// Parses an RFC 3339 date and time (any offset, any number of fraction digits). A result
+    /// beyond [`MIN`](Self::MIN) or [`MAX`](Self::MAX) becomes that bound.
     pub fn parse_rfc_3339(text: &str) -> Option<Self> {
         OffsetDateTime::parse(text, &Rfc3339).ok().map(Self::from_date_time)
     }
@@ -106,15 +103,15 @@ impl Timestamp {
         date.map(Self::from_date_time)
     }
 
-    /// The calendar form, for dates in names, from [`MIN`](Self::MIN) to [`MAX`](Self::MAX).
+    /// Returns the calendar form, from [`MIN`](Self::MIN) to [`MAX`](Self::MAX).
     pub fn utc(self) -> OffsetDateTime {
         let millis = self.0.clamp(Self::MIN.0, Self::MAX.0);
         OffsetDateTime::from_unix_timestamp_nanos(i128::from(millis) * 1_000_000)
             .unwrap_or(OffsetDateTime::UNIX_EPOCH)
     }
 
-    /// Computed without a calendar: in UTC the moment may be beyond the calendar's last date
-    /// (`9999-12-31T23:59:59-01:00`), and converting it would panic.
+    /// Avoids the calendar: converting a time to UTC beyond its last date
+    /// (`9999-12-31T23:59:59-01:00`) would panic.
     fn from_date_time(value: OffsetDateTime) -> Self {
         let millis = value.unix_timestamp_nanos().div_euclid(1_000_000);
         let millis = millis.clamp(i128::from(Self::MIN.0), i128::from(Self::MAX.0));
@@ -142,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    /// The days from 1970-01-01 to a date, by counting the years and months one by one.
+    /// Counts the days from 1970-01-01 to a date, year by year and month by month.
     fn days_to(year: i64, month: i64, day: i64) -> i64 {
         let leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
         let in_year = |year| if leap(year) { 366 } else { 365 };
@@ -159,18 +156,18 @@ mod tests {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-    /// Any year, the first and the last more often than the others.
+    /// Any year, the first and the last more often.
     fn years() -> impl Strategy<Value = i64> {
         prop_oneof![0..=9_999_i64, Just(0), Just(9_999)]
     }
 
-    /// Any day of a month that all months have, the edges of a year more often than the others.
+    /// Any day that all months have, the edges of a year more often.
     fn days() -> impl Strategy<Value = (i64, i64)> {
         prop_oneof![(1..=12_i64, 1..=28_i64), Just((1, 1)), Just((12, 31))]
     }
 
     proptest! {
-        /// The range is that of the formats: years 0 to 9999, offsets of up to a day.
+        /// Years 0 to 9999, offsets of up to a day.
         #[test]
         fn every_time_that_can_be_written_is_read(
             year in years(),

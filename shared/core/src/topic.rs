@@ -16,7 +16,7 @@ use crate::{
 pub use changes::{Change, Changes};
 pub use revision::Revision;
 
-/// The kind of Event Grid topic that this one corresponds to.
+/// The kind of a topic, as in Event Grid.
 #[derive(
     Clone,
     Copy,
@@ -31,9 +31,9 @@ pub use revision::Revision;
 #[strum(serialize_all = "camelCase")]
 #[serde(rename_all = "camelCase")]
 pub enum Kind {
-    /// A custom topic of the basic tier: `POST /topics/{topic}/api/events`.
+    /// Of the basic tier: `POST /topics/{topic}/api/events`.
     Custom,
-    /// A namespace topic: `POST /topics/{topic}:publish`.
+    /// `POST /topics/{topic}:publish`.
     Namespace,
 }
 
@@ -50,11 +50,10 @@ pub enum Kind {
     strum::VariantNames,
 )]
 pub enum InputSchema {
-    /// Event Grid's own schema, an array of events.
     EventGridSchema,
-    /// CloudEvents 1.0 in JSON, structured or batched.
+    /// In JSON, structured or batched.
     CloudEventSchemaV1_0,
-    /// The publisher's own, which a mapping explains.
+    /// The publisher's own, with a mapping.
     CustomEventSchema,
 }
 
@@ -65,16 +64,12 @@ pub struct Topic {
     /// 3 to 50 of `[A-Za-z0-9-]`, unique in the deployment.
     pub name: String,
     pub kind: Kind,
-    /// The one schema in which it takes events.
     pub input_schema: InputSchema,
-    /// The sources of Event Grid's envelope members in the publisher's own schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_schema_mapping: Option<InputSchemaMapping>,
     pub disable_local_auth: bool,
-    /// The profile with the retry rules of its deliveries.
     pub delivery_profile: ProfileName,
-    /// Whether publishes that are repeated under their key are recognised; `None`: keys are not
-    /// looked at.
+    /// `None` does not look at keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency: Option<Idempotency>,
     pub created_at: Timestamp,
@@ -82,19 +77,18 @@ pub struct Topic {
     /// on.
     #[serde(default)]
     pub etag: Uuid,
-    /// Counts every change of the topic or of one of its event subscriptions: what was read under
-    /// one revision is valid as long as the revision is unchanged.
+    /// Counts every change of the topic or of one of its event subscriptions.
     pub revision: u64,
-    /// The latest changes. Stored in an attribute of their own.
+    /// Stored in a separate attribute.
     #[serde(skip)]
     pub changes: Changes,
 }
 
-/// How a topic heeds the keys of publishes.
+/// How long a topic remembers the keys of publishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Idempotency {
-    /// How long a key is remembered after its publish.
+    /// From the publish.
     pub window_in_seconds: u32,
 }
 
@@ -104,30 +98,30 @@ impl Idempotency {
     }
 }
 
-/// A topic's two access keys, base64, both valid at once so that they can be rotated. They are
-/// stored apart from the topic: only functions that authenticate publishers may read them.
+/// A topic's two access keys, base64, both valid so that they can be rotated. They are stored apart
+/// from the topic: only functions that authenticate publishers may read them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessKeys(pub [Secret; 2]);
 
 impl Topic {
-    /// The resource id, which is also what events of Event Grid's schema carry as `topic`.
+    /// Returns the resource id, which is also `topic` of Event Grid's events.
     pub fn id(&self) -> String {
         id_of(&self.name)
     }
 
-    /// The revision of this topic and its event subscriptions.
+    /// Returns the revision of this topic and its event subscriptions.
     pub fn at(&self) -> Revision {
         Revision { created_at: self.created_at, number: self.revision }
     }
 
-    /// The same topic, one revision later, with its changes.
+    /// Returns the topic one revision later, with its changes.
     #[must_use]
     pub fn next(&self, changes: impl IntoIterator<Item = Change>) -> Self {
         let revision = self.revision + 1;
         Self { revision, changes: self.changes.with(revision, changes), ..self.clone() }
     }
 
-    /// The name of its kind in documents.
+    /// Returns the name of its kind in documents.
     pub fn kind_name(&self) -> &'static str {
         match self.kind {
             Kind::Custom => "custom",
@@ -135,7 +129,7 @@ impl Topic {
         }
     }
 
-    /// The path by which events are published to it.
+    /// Returns the path for publishes.
     pub fn publish_path(&self) -> String {
         match self.kind {
             Kind::Custom => format!("{}/api/events", self.id()),
@@ -144,7 +138,7 @@ impl Topic {
     }
 }
 
-/// The resource id of the topic of that name.
+/// Returns the resource id of a topic's name.
 pub fn id_of(name: &str) -> String {
     format!("/topics/{name}")
 }

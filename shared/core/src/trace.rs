@@ -1,4 +1,4 @@
-//! Trace context: the publisher's trace that an event belongs to, passed on unchanged.
+//! Trace context: the publisher's trace, passed on unchanged.
 //!
 //! Source: W3C, "Trace Context", section 3.2; CloudEvents, "Distributed tracing extension".
 
@@ -9,16 +9,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 /// The HTTP header, and the extension attribute of CloudEvents.
 pub const TRACE_PARENT: &str = "traceparent";
 
-/// Characters of one: `version-trace-parent-flags`, in hexadecimal digits.
+/// `version-trace-parent-flags`, in hexadecimal digits.
 pub const TRACE_PARENT_CHARS: usize = 55;
 
-/// A `traceparent` in the form of version 00, which later versions keep as their beginning; longer
-/// ones are not taken.
+/// A `traceparent` of version 00. Later versions begin with the same form; longer ones are refused.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TraceParent([u8; TRACE_PARENT_CHARS]);
 
 impl TraceParent {
-    /// Parses a traceparent; `None` if malformed. A receiver must not pass a malformed one on.
+    /// Returns `None` if malformed: a receiver must not pass that on.
     pub fn parse(text: &str) -> Option<Self> {
         const DASHES: [usize; 3] = [2, 35, 52];
         let bytes: [u8; TRACE_PARENT_CHARS] = text.as_bytes().try_into().ok()?;

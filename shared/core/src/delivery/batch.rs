@@ -1,8 +1,7 @@
 //! Chooses the deliveries that share a request.
 //!
-//! Batching is optimistic: nothing is held back to fill a request, but deliveries that wait
-//! together are sent together. Source: Event Grid, "Message delivery and retry", section "Output
-//! batching".
+//! Batching is optimistic: deliveries that wait together are sent together, and none waits to
+//! fill a request. Source: Event Grid, "Message delivery and retry", section "Output batching".
 
 use crate::subscription::Batching;
 
@@ -13,11 +12,11 @@ pub struct Load {
     pub bytes: usize,
 }
 
-/// Joins deliveries of one subscription into requests, in order; each request is the list of its
-/// deliveries' positions.
+/// Joins deliveries of one event subscription into requests, in order, and returns the
+/// positions of each request's deliveries.
 ///
-/// No request carries more events than the subscription may receive, nor more bytes than its
-/// target; a delivery larger than the target goes alone.
+/// No request has more events than allowed, nor more bytes than the target; a delivery larger
+/// than the target goes alone.
 pub fn join(loads: &[Load], batching: Batching) -> Vec<Vec<usize>> {
     let mut requests: Vec<(Load, Vec<usize>)> = Vec::new();
     for (position, load) in loads.iter().enumerate() {

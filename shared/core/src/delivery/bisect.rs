@@ -1,16 +1,15 @@
-//! Splits a batch that its endpoint refuses until its bad events stand alone, for event
-//! subscriptions that ask for it.
+//! Splits a refused batch until its bad events stand alone, for event subscriptions that ask
+//! for it.
 //!
-//! A refused request is split in two halves, each is a request of its own, and a half that is
-//! refused is split again. Events that stand alone meet what any refused event meets; the others are
-//! delivered. The largest part is sent first, so that many good events do not wait for a few bad
-//! ones; where many are refused in a row, the smallest, so that some stand alone. Visits take turns
-//! at which half comes first: one that is cut short remembers what was delivered, not what was
-//! refused. With `k` bad events of `n` that takes at most `1 + 2·k·⌈log₂ n⌉` requests.
+//! A refused request is split in two halves, each half is a request, and a refused half is
+//! split again. An event that stands alone is treated like any refused event; the others are
+//! delivered. The largest part is sent first, so that many good events do not wait for a few
+//! bad ones; after many refusals in a row, the smallest, so that some events stand alone.
+//! Visits alternate the half that comes first, because an interrupted visit remembers
+//! deliveries but not refusals. `k` bad events of `n` take at most `1 + 2·k·⌈log₂ n⌉` requests.
 //!
-//! Every request is an attempt of the events in it. What is not separated when the attempts, the
-//! time or the endpoint's patience end goes on together, and is attempted as the delivery's next
-//! attempt.
+//! Every request is an attempt of its events. Events not separated when the attempts, the time
+//! or the endpoint's patience end go on together, in the delivery's next attempt.
 
 use std::ops::Range;
 
@@ -24,33 +23,33 @@ use crate::{
     time::Timestamp,
 };
 
-/// After how many visits in a row with the same outcome a batch is split whose outcome is retried,
-/// and after how many more again: it may be the endpoint that fails, not an event.
+/// A batch whose outcome is retried is split after every so many visits in a row with that
+/// outcome: the endpoint may be at fault, not an event.
 pub const AGAIN: u32 = 3;
 
 /// The most parts that are sent in one visit.
 const PARTS_MAX: usize = 100;
 
-/// A request that was answered.
+/// An answered request.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     pub answer: Answer,
-    /// The attempts that its deliveries have had before it.
+    /// The attempts of its deliveries before it.
     pub made: u32,
-    /// What their states remember of those, for each delivery.
+    /// Those that each delivery's state remembers.
     pub past: &'a [&'a [AttemptRecord]],
 }
 
 /// Events that are sent together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Their places among the events of the whole request.
+    /// Positions among the events of the whole request.
     events: Range<usize>,
-    /// The requests that have carried them, since the batch was sent whole.
+    /// Requests that carried them since the batch was sent whole.
     requests: u32,
 }
 
-/// The answers to a request: one for all, or one for each of its events in their order.
+/// The answers to a request: one for all events, or one for each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answers {
     Whole(Answer),
@@ -61,51 +60,51 @@ pub enum Answers {
 #[derive(Clone, Debug)]
 pub struct Bisection<'r> {
     rules: Rules<'r>,
-    /// The attempts that all of its events have had before.
+    /// Attempts that all of its events had before.
     made: u32,
-    /// Whether a group is split whose outcome is retried.
+    /// Whether groups are split even if their outcome is retried.
     again: bool,
     /// Whether right halves are sent first.
     from_right: bool,
-    /// Halves that are still to be sent.
+    /// Halves still to be sent.
     next: Vec<Group>,
-    /// Halves that were taken to be sent.
+    /// Halves sent.
     taken: usize,
-    /// Refused requests since the last one that was accepted, without the first.
+    /// Refusals since the last accepted request, not counting the first.
     refused_in_row: usize,
     refused_in_row_max: usize,
-    /// After so many, the smallest halves are sent first.
+    /// After so many refusals in a row, the smallest halves are sent first.
     narrows_after: usize,
-    /// Whether nothing more is sent: the endpoint itself has failed.
+    /// Whether the endpoint itself has failed, so that nothing more is sent.
     is_over: bool,
     events: Vec<EventIndex>,
     met: Vec<EventOutcome>,
 }
 
-/// Whether an outcome may be about what is in a request. Every other one is about the endpoint, or
-/// about who asks.
+/// Returns whether an outcome may be caused by a request's events, not by the endpoint or the
+/// caller.
 pub fn is_about_events(outcome: Outcome) -> bool {
     matches!(outcome, Outcome::BadRequest | Outcome::PayloadTooLarge | Outcome::ServerError)
 }
 
-/// How often so many events can be halved.
+/// Returns how often so many events can be halved.
 fn levels(events: usize) -> usize {
     events.next_power_of_two().trailing_zeros() as usize
 }
 
-/// The attempts after which the delivery waited, the last first.
+/// Returns the attempts after which the delivery waited, the last first.
 fn waited(past: &[AttemptRecord]) -> impl Iterator<Item = &AttemptRecord> {
     past.iter().rev().filter(|attempt| attempt.because.is_some())
 }
 
-/// How many visits in a row, this one included, had that outcome. A visit is an attempt after which
-/// the delivery waited.
+/// Counts the visits in a row, this one included, with that outcome. A visit ends with an
+/// attempt after which the delivery waits.
 fn visits(past: &[AttemptRecord], outcome: Outcome) -> u32 {
     1 + waited(past).take_while(|attempt| attempt.outcome == outcome).count() as u32
 }
 
 impl Group {
-    /// How many requests have carried its events, since the batch was sent whole.
+    /// Returns how many requests have carried its events since the batch was sent whole.
     pub fn requests(&self) -> u32 {
         self.requests
     }
@@ -114,8 +113,8 @@ impl Group {
 impl<'r> Bisection<'r> {
     /// Begins to split a request, if that is due.
     ///
-    /// A request that is not retried is split at once. One that is retried is split after every
-    /// third visit with the same outcome in a row.
+    /// A request that is not retried is split at once, one that is retried after every
+    /// third visit in a row with the same outcome.
     pub fn begin(rules: Rules<'r>, events: Vec<EventIndex>, asked: Asked<'_>) -> Option<Self> {
         let Asked { answer, made, past } = asked;
         if events.len() < 2 || !is_about_events(answer.outcome) {
@@ -127,7 +126,7 @@ impl<'r> Bisection<'r> {
             return None;
         }
         let visited = past.iter().map(|past| waited(past).count()).max().unwrap_or(0);
-        // Where every request is refused, one event at least is separated before the most.
+        // Even if every request is refused, at least one event is separated before the limit.
         let narrows_after = 2 * levels(events.len()) + 2;
         let refused_in_row_max = if again { visits as usize } else { 2 * narrows_after };
         let mut bisection = Self {
@@ -148,13 +147,13 @@ impl<'r> Bisection<'r> {
         (!bisection.next.is_empty()).then_some(bisection)
     }
 
-    /// The events of the next request, if another one is to be made.
+    /// Takes the events of the next request, if there is to be one.
     pub fn next_part(&mut self) -> Option<Group> {
         if self.is_over || self.refused_in_row >= self.refused_in_row_max {
             return None;
         }
         let narrows = self.refused_in_row >= self.narrows_after;
-        // Those that were halved as often are as large, or smaller by one.
+        // Groups halved equally often differ in size by one at most.
         let halved = self.next.iter().map(Group::requests);
         let wanted = if narrows { halved.max() } else { halved.min() }?;
         let place = self.next.iter().position(|group| group.requests == wanted)?;
@@ -162,12 +161,11 @@ impl<'r> Bisection<'r> {
         (self.taken <= PARTS_MAX).then(|| self.next.remove(place))
     }
 
-    /// Leaves out the events of these deliveries, which are sent no more. They have met what they have
-    /// met so far; the events beside them go on.
+    /// Removes the events of deliveries that are over. They keep their outcomes; the others go on.
     pub fn leave_out(&mut self, is_over: impl Fn(usize) -> bool) {
         let all = &self.events;
         let going_on = |Group { events, requests }: Group| {
-            // A delivery's events stand together, and so do those between two deliveries.
+            // A delivery's events are consecutive.
             let first = events.start;
             let runs =
                 all[events].chunk_by(|one, next| is_over(one.delivery) == is_over(next.delivery));
@@ -184,12 +182,12 @@ impl<'r> Bisection<'r> {
         self.next = std::mem::take(&mut self.next).into_iter().flat_map(going_on).collect();
     }
 
-    /// The events of a group.
+    /// Returns the events of a group.
     pub fn events(&self, group: &Group) -> &[EventIndex] {
         &self.events[group.events.clone()]
     }
 
-    /// Records the answers to the request of a group, and when that began.
+    /// Records the answers to a group's request, and when it began.
     pub fn note(&mut self, group: Group, answers: &Answers, began_at: Timestamp) {
         let group = Group { requests: group.requests + 1, ..group };
         match answers {
@@ -211,13 +209,13 @@ impl<'r> Bisection<'r> {
         }
     }
 
-    /// Splits a refused group, if it can be split and there are attempts left for its halves.
+    /// Splits a refused group, if that is possible and its halves have attempts left.
     fn refused(&mut self, group: Group, answer: Answer, began_at: Option<Timestamp>) {
         let Group { events, requests } = group.clone();
         let is_separable = events.len() > 1
             && is_about_events(answer.outcome)
             && (self.again || ends(self.rules, answer));
-        // Until a later request says something else about an event, this is what it has met.
+        // This is the outcome of its events until a later request answers for them.
         self.all_met(&group, answer, began_at, is_separable);
         if is_separable && self.made + requests < self.rules.policy.max_attempts {
             let middle = events.start + events.len().div_ceil(2);
@@ -253,7 +251,7 @@ impl<'r> Bisection<'r> {
         self.met[place] = EventOutcome { event, answer, requests, last_at, is_separable };
     }
 
-    /// What the events of each of so many deliveries have met.
+    /// Returns the outcomes of each delivery's events.
     pub fn into_met(self, deliveries: usize) -> Vec<Vec<EventOutcome>> {
         let mut all = vec![Vec::new(); deliveries];
         self.events.iter().zip(self.met).for_each(|(at, met)| all[at.delivery].push(met));

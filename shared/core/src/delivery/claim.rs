@@ -1,19 +1,19 @@
-//! Claim check: events that are too large for a message are stored in the payload bucket, and the
-//! message only refers to them.
+//! Claim check: events too large for a message are stored in the payload bucket, and the
+//! message refers to them.
 //!
-//! One object belongs to one delivery. It is stored before the message that needs it is sent, and
-//! emptied after the delivery's end: an empty object tells late copies of the message that nothing
-//! is left to do, while a missing one would mean lost events.
+//! Each delivery has one object. It is stored before the message is sent, and emptied after the
+//! delivery's end: an empty object tells late copies of the message that nothing is left to do,
+//! while a missing one means lost events.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-/// What a message says about its events in the payload bucket.
+/// A message's reference to its events in the payload bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Claim {
-    /// How many they are, at least one.
+    /// At least 1.
     pub events: u32,
 }
 
@@ -21,25 +21,24 @@ pub struct Claim {
 #[derive(Debug)]
 pub enum Payload {
     Events(Vec<Box<RawValue>>),
-    /// Empty: the delivery has ended.
+    /// The delivery has ended.
     Ended,
 }
 
 /// The object of a delivery that has ended.
 pub const ENDED: &[u8] = b"";
 
-/// The name of a delivery's object in the payload bucket.
+/// Returns the name of a delivery's object in the payload bucket.
 pub fn key(delivery: Uuid) -> String {
     format!("deliveries/{delivery}")
 }
 
-/// Encodes these events as a JSON array, byte for byte.
+/// Encodes events as a JSON array, byte for byte.
 pub fn encode(events: &[Box<RawValue>]) -> Vec<u8> {
     serde_json::to_vec(events).expect("raw JSON values are JSON")
 }
 
-/// Reads an object.
-/// Fails if the object is neither empty nor a JSON array.
+/// Reads an object. Fails if it is neither empty nor a JSON array.
 pub fn decode(object: &[u8]) -> Result<Payload, serde_json::Error> {
     if object == ENDED {
         return Ok(Payload::Ended);

@@ -25,23 +25,23 @@ use crate::{
 };
 pub use stored::{Labels, Origin};
 
-/// An ended delivery on its way to its dead-letter destination, as it travels in the queue.
+/// An ended delivery as it travels in the dead-letter queue.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ended {
-    /// The delivery, with its final attempts.
+    /// With its final attempts.
     pub delivery: Delivery,
     pub reason: EndReason,
     pub at: Timestamp,
-    /// Where it goes: the subscription's destination at that time.
+    /// The event subscription's destination when it ended.
     pub destination: DeadLetterDestination,
     pub schema: DeliverySchema,
-    /// The topic's mapping, if the events are delivered in the publisher's own schema.
+    /// Set if the events are delivered in the publisher's own schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mapping: Option<InputSchemaMapping>,
-    /// The topic's delivery profile: it sets the form of the record and of the object's name.
+    /// Decides the form of the record and of the object's name.
     pub profile: ProfileName,
-    /// The delivery attributes that the record shows, see [`shown_attributes`].
+    /// See [`shown_attributes`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attributes: Vec<DeliveryAttribute>,
 }
@@ -49,14 +49,14 @@ pub struct Ended {
 /// The size of delivery attributes that a queue message always has room for.
 pub(crate) const ATTRIBUTES_BYTES_ROOMY: usize = 2_048;
 
-/// Up to this size, a delivery fits a queue message together with all delivery attributes there may
-/// be, even if each of their characters is escaped.
+/// A delivery up to this size fits a queue message with the most delivery attributes allowed,
+/// even if each of their characters is escaped.
 const DELIVERY_BYTES_ROOMY: usize = 128 * 1_024;
 const _: () =
     assert!(DELIVERY_BYTES_ROOMY + 2 * ATTRIBUTES_MAX * VALUE_BYTES_MAX < MESSAGE_BYTES_MAX_LOWEST);
 
-/// The delivery attributes that a delivery's records show: only for namespace topics, and without
-/// secrets. They are left out of a delivery so large that they might not fit beside it.
+/// Returns the delivery attributes that dead letters show: only for namespace topics, without
+/// secrets, and only beside a delivery that leaves room for them.
 pub fn shown_attributes(
     delivery: &Delivery,
     subscription: &EventSubscription,
@@ -79,7 +79,7 @@ impl Ended {
         Ok(Self { delivery: ended.delivery.checked()?, ..ended })
     }
 
-    /// The records of its events, as JSON texts. The publisher's own bytes are kept.
+    /// Returns the records of its events as JSON texts that keep the publisher's bytes.
     pub fn records(&self) -> Vec<String> {
         let events = self.delivery.left();
         events.map(|(index, event)| self.record(index, event.get())).collect()
@@ -105,8 +105,8 @@ impl Ended {
         }
     }
 
-    /// An event of the publisher's own schema in Event Grid's envelope. A missing id is derived
-    /// from the delivery's id, so that the same dead letter is the same record.
+    /// Puts an event of the publisher's own schema into Event Grid's envelope. A missing id
+    /// is derived from the delivery's, so that the same dead letter is the same record.
     fn enveloped(&self, index: usize, event: &str) -> String {
         let Delivery { id, publish_time, subscription, .. } = &self.delivery;
         let id = Uuid::from_u128(id.as_u128().wrapping_add(index as u128));
@@ -114,7 +114,6 @@ impl Ended {
         custom::enveloped(event, &topic_id, self.mapping.as_ref(), *publish_time, id)
     }
 
-    /// What became of the event, in the casing of its schema.
     fn basic_members(&self) -> Vec<(String, Value)> {
         let Attempts { made, last_at, last_outcome, last_status, .. } = &self.delivery.attempts;
         let mut members = Vec::new();
@@ -165,7 +164,7 @@ impl Ended {
         Value::Object(properties)
     }
 
-    /// The name and labels of the object that holds the records.
+    /// Returns where the records are stored.
     pub fn folder(&self) -> Folder {
         let (key, destination) = (&self.delivery.subscription, &self.destination);
         let origin = Origin { subscription: key.clone(), schema: self.schema };
@@ -177,8 +176,9 @@ impl Ended {
     }
 }
 
-/// The common prefix of an event subscription's dead letters, without a trailing slash. Event
-/// subscriptions of the same name share it, because it does not name the topic.
+/// Returns the common prefix of an event subscription's dead letters, without a trailing slash.
+/// Under the basic profiles it does not name the topic, so event subscriptions of the same name
+/// share it.
 pub fn folder_path(
     destination: &DeadLetterDestination,
     subscription: &SubscriptionKey,
@@ -193,7 +193,7 @@ pub fn folder_path(
     }
 }
 
-/// The members that say what became of an event, as Event Grid's schema has them.
+/// The members that a record adds to an event, as Event Grid's schema names them.
 const OUTCOME_MEMBERS: [&str; 7] = [
     "deadLetterReason",
     "deliveryAttempts",
@@ -204,14 +204,14 @@ const OUTCOME_MEMBERS: [&str; 7] = [
     stored::REDRIVE_COUNT,
 ];
 
-/// Whether a member of a record says what became of the event. Names in CloudEvents are lower case.
+/// Returns whether a record adds this member. CloudEvents' names are lower case.
 fn is_of_outcome(name: &str, schema: DeliverySchema) -> bool {
     let is_cloud_event = schema == DeliverySchema::CloudEventSchemaV1_0;
     let mut all = OUTCOME_MEMBERS.into_iter();
     all.any(|own| if is_cloud_event { own.to_ascii_lowercase() == name } else { own == name })
 }
 
-/// Appends members to an object's text, and drops its own members for which `is_replaced` is true.
+/// Appends members to an object's text and drops those that `is_replaced`.
 fn with_members(
     object: &str,
     more: &[(String, Value)],
@@ -236,7 +236,6 @@ fn with_members(
     text
 }
 
-/// The reasons of namespace topics are sentences.
 fn sentence(reason: EndReason) -> &'static str {
     match reason {
         EndReason::MaxDeliveryAttemptsExceeded => "Maximum delivery attempts was exceeded.",
@@ -248,18 +247,18 @@ fn sentence(reason: EndReason) -> &'static str {
     }
 }
 
-/// Where the dead letters of one subscription are stored.
+/// Where an event subscription's dead letters are stored.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Folder {
     pub bucket: String,
-    /// The part of the name before the date, without a trailing slash.
+    /// The name's part before the date, without a trailing slash.
     pub path: String,
-    /// The object's labels, see [`Origin`].
+    /// See [`Origin`].
     pub labels: Labels,
 }
 
 impl Folder {
-    /// The name of an object written at `now`: UTC, no zero padding.
+    /// Returns the name of an object written at `now`: UTC, no zero padding.
     pub fn key(&self, now: Timestamp, id: Uuid) -> String {
         let at = now.utc();
         let (year, month, day, hour) = (at.year(), u8::from(at.month()), at.day(), at.hour());
@@ -334,7 +333,7 @@ mod tests {
         assert_eq!(record["customDeliveryProperties"], json!({"X-S": "s", "X-D": "7"}));
         assert!(!serde_json::to_string(&ended).expect("JSON").contains("hush"));
         assert!(shown_attributes(&ended.delivery, &subscription, ProfileName::Basic).is_empty());
-        // A delivery that fills its message has room for few of them.
+        // A delivery that fills its message leaves room for few.
         let large = format!(r#"{{"d":"{}"}}"#, "x".repeat(200_000));
         ended.delivery.events = vec![RawValue::from_string(large).expect("JSON")].into();
         let few = shown_attributes(&ended.delivery, &subscription, namespace);
@@ -434,7 +433,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever members an event has, a record has each once: ours where both have it.
+        /// A record has each member once: ours where the event has it too.
         #[test]
         fn no_record_has_a_member_twice(
             names in prop::collection::btree_set(
@@ -460,7 +459,7 @@ mod tests {
             let record = ended.records().remove(0);
             let found = members(&record).expect("an object");
             let ours: Vec<String> = ended.basic_members().into_iter().map(|(name, _)| name).collect();
-            // What was once said of another delivery of it must not stand beside what is said of this one.
+            // What an earlier record said must not stand beside what this one says.
             let is_ours = |name: &str| is_of_outcome(name, schema);
             prop_assert!(ours.iter().all(|name| is_ours(name)));
             let mut all: Vec<String> = found.iter().map(|(name, _)| name.to_string()).collect();

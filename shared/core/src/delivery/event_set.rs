@@ -1,12 +1,11 @@
-//! A set of events of one delivery, such as those already delivered, for services that answer for
-//! each event.
+//! A set of events of one delivery, for endpoints that answer for each event.
 
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-/// Positions of events in their delivery. As text: hexadecimal digits, the lowest bit of the first
-/// byte for the first event. 500 events take 126 characters.
+/// Positions of events in their delivery. As text, hexadecimal digits: the lowest bit of the
+/// first byte is the first event. 500 events take 126 characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct EventSet(Vec<u8>);

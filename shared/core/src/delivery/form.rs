@@ -1,5 +1,5 @@
-//! The form that a delivery was packed in. An event subscription can change while its deliveries
-//! are under way; what they carry can't, so its form travels with them.
+//! The form that a delivery was packed in. It travels with the delivery, because the event
+//! subscription may change meanwhile.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,8 +13,7 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 pub struct Form {
     pub schema: DeliverySchema,
-    /// Whether the event subscription asked for batches: then a single CloudEvent is sent as a
-    /// batch too.
+    /// If set, even a single CloudEvent is sent as a batch.
     #[serde(default, skip_serializing_if = "is_not")]
     pub batched: bool,
 }
@@ -25,19 +24,18 @@ fn is_not(flag: &bool) -> bool {
 }
 
 impl Form {
-    /// The form in which deliveries of an event subscription are packed now.
+    /// Returns the form in which an event subscription's deliveries are packed now.
     pub fn of(subscription: &EventSubscription) -> Self {
         Self { schema: subscription.delivery_schema, batched: subscription.batching.is_some() }
     }
 
-    /// Whether a body with this many events is an array. Several always are: there is no other way
-    /// to send them together.
+    /// Returns whether a body with this many events is an array. Several always are.
     pub fn is_array(self, events: usize) -> bool {
         self.schema != DeliverySchema::CloudEventSchemaV1_0 || self.batched || events > 1
     }
 
-    /// How many events of this form may share a request. CloudEvents that were packed to go one by
-    /// one never share one, except to a resource that takes each as a message of its own.
+    /// Returns how many events of this form may share a request. CloudEvents packed to go one by
+    /// one never share one, except to a resource that takes each as a separate message.
     pub fn batching(self, subscription: &EventSubscription) -> Batching {
         let each_apart = match &subscription.endpoint {
             Endpoint::WebHook { .. } => false,

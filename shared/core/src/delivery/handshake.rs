@@ -1,8 +1,7 @@
-//! Judges what an endpoint answered when it was asked whether it wants events, and says what was wrong
-//! with an answer that is no consent.
+//! Judges an endpoint's answer to a request for its consent, and says what is wrong with it.
 //!
-//! Nothing of a body is repeated: an endpoint that echoes its request would show the validation URL to
-//! whoever creates the event subscription, and that URL is the proof.
+//! A body is never repeated: an endpoint that echoes its request would show the validation URL,
+//! which is the proof, to whoever creates the event subscription.
 //!
 //! Source: Event Grid, "Endpoint validation with Event Grid event schema" and "with CloudEvents
 //! schema"; CloudEvents, "HTTP 1.1 Web Hooks", section 4.
@@ -25,9 +24,9 @@ const ALLOWED_ORIGIN: &str = "WebHook-Allowed-Origin";
 /// What an answer must contain.
 #[derive(Clone, Copy, Debug)]
 pub enum Proof<'p> {
-    /// This code in the body: the question was an event of Event Grid's schema.
+    /// In the body, after an event of Event Grid's schema.
     Code(&'p str),
-    /// This origin in a header: the question was `OPTIONS`, as for CloudEvents.
+    /// In a header, after `OPTIONS`, as for CloudEvents.
     Origin(&'p str),
 }
 
@@ -43,18 +42,17 @@ pub struct Response<'r> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judgement {
     Consent,
-    /// Neither yes nor no: the endpoint may consent later, by the validation URL.
+    /// The endpoint may still consent, by the validation URL.
     Silence(NoConsent),
     Refusal(NoConsent),
 }
 
-/// Why an answer is no consent: a sentence without a full stop.
+/// Why an answer is not consent: a sentence without a full stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoConsent {
-    /// What the endpoint answered.
     pub received: String,
     pub expected: String,
-    /// What to do, where that does not follow from what was expected.
+    /// What to do, if the expected answer does not say it.
     pub advice: Option<String>,
 }
 
@@ -69,7 +67,7 @@ impl fmt::Display for NoConsent {
     }
 }
 
-/// Judges an answer to a request that was authenticated in that way.
+/// Judges an answer to a request that was authenticated that way.
 pub fn judge(
     proof: Proof<'_>,
     authentication: Option<&Authentication>,
@@ -121,7 +119,7 @@ pub fn expected(proof: Proof<'_>) -> String {
     }
 }
 
-/// What to do about a status, in the words of a test of the endpoint where those hold.
+/// Advises about a status.
 fn advice(
     proof: Proof<'_>,
     status: u16,
@@ -141,8 +139,8 @@ fn advice(
     }
 }
 
-/// The requests per minute that `WebHook-Allowed-Rate` allows. `*`, and anything but a positive
-/// number, means no limit.
+/// Returns the requests per minute that `WebHook-Allowed-Rate` allows; `None` for `*` and
+/// anything but a positive number.
 ///
 /// Source: CloudEvents, "HTTP 1.1 Web Hooks", section 4.2.2.
 pub fn allowed_rate(headers: &HeaderMap) -> Option<NonZeroU32> {
@@ -161,7 +159,7 @@ fn given_code(body: &[u8]) -> Option<String> {
     }
 }
 
-/// Describes how a wrong code differs from the right one, to follow the member's name.
+/// Says how a wrong code differs from the right one.
 fn other_code(given: &str, code: &str) -> &'static str {
     match given.to_ascii_uppercase() {
         upper if upper == code => {
@@ -175,7 +173,6 @@ fn other_code(given: &str, code: &str) -> &'static str {
     }
 }
 
-/// Describes a body without a code.
 fn no_code(response: Response<'_>, code: &str) -> String {
     let Response { headers, body, .. } = response;
     let encoding = header(headers, "Content-Encoding").unwrap_or_default();
@@ -218,7 +215,6 @@ fn not_utf_8(body: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Describes an object that does not have the code as its member.
 fn no_member(members: &Map<String, Value>, has_code: bool) -> String {
     let resembles = |name: &&String| {
         let letters = name.chars().filter(char::is_ascii_alphabetic);
@@ -240,7 +236,7 @@ fn no_member(members: &Map<String, Value>, has_code: bool) -> String {
     }
 }
 
-/// Whether the member is somewhere inside a value, or inside JSON that a string has.
+/// Returns whether the member is inside a value, or inside JSON in a string.
 fn has_member_inside(value: &Value) -> bool {
     match value {
         Value::Object(members) => {
@@ -252,7 +248,6 @@ fn has_member_inside(value: &Value) -> bool {
     }
 }
 
-/// Describes what a successful answer has instead of the header.
 fn no_origin(Response { headers, body, .. }: Response<'_>) -> String {
     let resembles = |name: &&str| name.replace(['-', '_'], "").contains("allowedorigin");
     let like = headers.keys().map(http::HeaderName::as_str).find(resembles);

@@ -1,16 +1,15 @@
 //! Limits how many invocations listen for late responses.
 //!
-//! An invocation that listens holds a slot of its lane and does nothing else. So only part of a
-//! lane may listen at the same time, and only while the lane is quiet: a first attempt is worth
-//! more than a late response. Source: Event Grid, "Message delivery and retry": late responses are
-//! best effort.
+//! An invocation that listens holds a slot of its lane and does nothing else. A first attempt
+//! is worth more, so only part of a lane may listen at once, and only while the lane is quiet.
+//! Source: Event Grid, "Message delivery and retry": late responses are best effort.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::time::Timestamp;
 
-/// A lane with more visible messages than this is not quiet: one invocation does not take them all.
+/// A lane with more visible messages is not quiet: one invocation does not take them all.
 pub const QUIET_VISIBLE_MAX: u64 = 10;
 
 /// The invocations of one queue that listen.
@@ -19,8 +18,8 @@ pub const QUIET_VISIBLE_MAX: u64 = 10;
 pub struct Listeners(Vec<(Uuid, Timestamp)>);
 
 impl Listeners {
-    /// Adds an invocation that listens until then, unless `most` already listen at `now`. Joining
-    /// twice counts once. An expired one does not count, so a crash holds no slot.
+    /// Adds an invocation, unless `most` others listen at `now`. Joining twice counts once.
+    /// An expired listener does not count, so a crash holds no slot.
     #[must_use]
     pub fn join(
         &self,
@@ -43,7 +42,7 @@ impl Listeners {
         Self(self.0.iter().filter(|(other, _)| *other != listener).copied().collect())
     }
 
-    /// When the last of them stops.
+    /// Returns when the last of them stops.
     pub fn until(&self) -> Option<Timestamp> {
         self.0.iter().map(|(_, until)| *until).max()
     }

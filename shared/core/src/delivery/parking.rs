@@ -11,13 +11,13 @@ use crate::{
     time::Timestamp,
 };
 
-/// The longest a message is hidden, counted from when the function was invoked. SQS allows 12 h from
-/// the receive, which can be minutes earlier: a batching window lasts up to 5 min, and the function may
-/// start slowly. Source: SQS developer guide, visibility timeout.
+/// The longest a message is hidden, counted from when the function was invoked. SQS allows 12 h
+/// from the receive, which a batching window and a slow start make minutes earlier. Source: SQS
+/// developer guide, visibility timeout.
 const HIDDEN_MAX: Duration = Duration::from_secs(12 * 60 * 60 - 10 * 60);
 
-/// A message that was received this often is parked, whatever its wait, and comes back as a new
-/// one: at [`POISON_RECEIVES`] SQS would treat it as one that our code can't settle.
+/// A message received this often is parked, whatever its wait, and comes back as a new one: at
+/// [`POISON_RECEIVES`] SQS would treat it as poison.
 pub const RECEIVES_MAX: u32 = 500;
 
 const _: () = assert!(RECEIVES_MAX < POISON_RECEIVES);
@@ -25,7 +25,8 @@ const _: () = assert!(RECEIVES_MAX < POISON_RECEIVES);
 /// The shortest wait that is parked: wake may be busy with earlier minutes.
 const PARKED_MIN: Duration = Duration::from_secs(3 * 60);
 
-/// The part of a wait that may be left when its delivery is received: the smallest wait of queues.
+/// A delivery received this long before it is due waits in the function: queues count whole
+/// seconds.
 pub const LAST_SECOND: Duration = Duration::from_secs(1);
 
 /// Waits from this on are rounded up to whole seconds, which adds a tenth at most.
@@ -34,34 +35,33 @@ const ROUNDED_UP_FROM: Duration = Duration::from_secs(10);
 /// The messages that a standard queue may have in flight. Source: SQS quotas.
 const IN_FLIGHT_QUOTA: u64 = 120_000;
 
-/// The number of messages in flight from which every parkable wait is parked.
+/// With this many messages in flight, every parkable wait is parked.
 pub const IN_FLIGHT_HIGH_WATER: u64 = IN_FLIGHT_QUOTA / 4 * 3;
 
-/// The longest message that is parked as it is, in bytes. The events of a longer one go to the
-/// payload bucket. Few should: what lies there is attempted, leased, limited and dead-lettered by itself.
+/// The longest message that is parked whole, in bytes. The events of a longer one go to the payload
+/// bucket. Few should: such a delivery is attempted, leased, limited and dead-lettered alone.
 pub const BODY_BYTES_MAX: usize = 300 * 1_024;
 
 /// The largest item of DynamoDB, in bytes. Source: DynamoDB developer guide, "Quotas".
 const ITEM_BYTES_MAX: usize = 400 * 1_024;
 const _: () = assert!(BODY_BYTES_MAX < ITEM_BYTES_MAX);
 
-/// How much later than due a parked delivery comes back at most, unless it can't be sent.
+/// The most that a parked delivery may be late, unless it can't be sent.
 pub const PARKED_LATER_MAX: Duration = SPREAD_MAX;
 
-/// How long a delivery that can't be sent when due is parked again at first; each next time is
-/// twice as long, ...
+/// How long a delivery that can't be sent is parked again, at first; doubled each time, ...
 const POSTPONED_FIRST: Duration = Duration::from_secs(5 * 60);
 
 /// ... up to this.
 const POSTPONED_MAX: Duration = Duration::from_secs(60 * 60);
 const _: () = assert!(POSTPONED_FIRST.as_secs() < POSTPONED_MAX.as_secs());
 
-/// The most deliveries of one event subscription that come back per second when their wait ends, as
-/// far as [`spread`] can tell.
+/// The most deliveries of one event subscription that come back per second, as far as
+/// [`spread`] can tell.
 const COME_BACK_PER_S: u64 = 500;
 
-/// The longest spread of the end of a wait: after an outage, nothing waits much longer than the
-/// outage lasted.
+/// The longest spread of the end of a wait, so that nothing waits much longer than an outage
+/// lasted.
 pub const SPREAD_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// A parked delivery.
@@ -70,37 +70,37 @@ pub const SPREAD_MAX: Duration = Duration::from_secs(10 * 60);
 pub struct Parked {
     pub id: Uuid,
     pub due: Timestamp,
-    /// When it was parked. Distinguishes it from one that is parked under the same key later.
+    /// Tells it from one parked later under the same key.
     #[serde(default)]
     pub parked_at: Timestamp,
-    /// The retry queue it goes back to.
+    /// The shard of its retry queue.
     pub shard: usize,
-    /// The fair-queue group it goes back with.
+    /// Its fair-queue group.
     pub group: String,
-    /// How often it could not be sent when due and was parked again.
+    /// How often it could not be sent when due.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub postponed: u32,
-    /// The paused event subscription in whose lot it lies, instead of under its due minute.
+    /// Set if it lies in the lot of a paused event subscription, not under its due minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lot: Option<Uuid>,
-    /// It is no delivery, but the watch over a lot.
+    /// Set if it is not a delivery but the watch over a lot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch: Option<Box<Watch>>,
-    /// Its message. Stored as a separate attribute: inside JSON its quotes would count twice
-    /// against the 400 KB of a DynamoDB item.
+    /// A separate attribute: inside JSON its quotes would count twice against the 400 KB of
+    /// an item.
     #[serde(skip)]
     pub body: String,
 }
 
 impl Parked {
-    /// The minute it is due in, since the Unix epoch; that of its [lot](lot_minute) if it is held.
+    /// Returns its due minute since the Unix epoch, or the minute of its [lot](lot_minute).
     pub fn due_minute(&self) -> i64 {
         self.lot.map_or_else(|| self.due.as_minutes(), lot_minute)
     }
 
-    /// Its place within its minute and partition: its id, and in a lot its due time before that, so
-    /// that what is due first is found first. Copies of one delivery share it, and become one there: two
-    /// runs of wake that met them would otherwise double them each time.
+    /// Returns its key within its minute and partition: its id, in a lot preceded by its
+    /// due time, so that a lot is read in order. Copies of a delivery share the key and
+    /// become one; otherwise two concurrent runs of wake would double them each time.
     pub fn place(&self) -> String {
         match self.lot {
             None => self.id.to_string(),
@@ -108,8 +108,7 @@ impl Parked {
         }
     }
 
-    /// The same, due later because it could not be sent: after 5 minutes, 10, 20, 40, and then
-    /// every hour.
+    /// Postpones a delivery that could not be sent: by 5, 10, 20, 40 minutes, then every hour.
     #[must_use]
     pub fn postponed(self, now: Timestamp) -> Self {
         let wait = POSTPONED_FIRST * (1 << self.postponed.min(4));
@@ -118,49 +117,47 @@ impl Parked {
     }
 }
 
-/// How many bits of its event subscription's uid a lot's minute has: as milliseconds it fits 64.
+/// The bits of a uid that a lot's minute keeps: as milliseconds it must fit 64.
 const LOT_BITS: u32 = 46;
 
-/// The minute under which the deliveries of a paused event subscription lie: one that never comes.
-/// If two event subscriptions share one, each still finds its own.
+/// Returns the minute under which a paused event subscription's deliveries lie: a negative one,
+/// which is never due. If two event subscriptions share it, each still finds its own.
 pub fn lot_minute(uid: Uuid) -> i64 {
     let bits = uid.as_u128() & ((1 << LOT_BITS) - 1);
     -1 - i64::try_from(bits).unwrap_or(0)
 }
 
-/// The event subscription that an item is said to belong to which lies in a lot and can't be read: no
-/// real one, but one whose lot has that minute, so that the item is found and removed. `None` if the
-/// minute is no lot's.
+/// Returns a stand-in for the event subscription of an unreadable item in a lot: a uid whose lot
+/// has that minute, so that the item is found and removed. `None` if the minute is not a lot's.
 pub fn unreadable_lot(minute: i64) -> Option<Uuid> {
     let bits = u128::try_from(minute.checked_neg()?.checked_sub(1)?).ok()?;
     (bits < 1 << LOT_BITS).then_some(Uuid::from_u128(bits))
 }
 
-/// How long a lot is watched after its pause was over, besides the time for which a copy of dispatch
-/// uses configuration that it can't read anew: until no invocation can still believe in the pause. One
-/// ends within 15 minutes.
+/// How long a lot is watched after its pause, in addition to the time for which dispatch may
+/// use configuration that it can't read anew. Afterwards no invocation can still believe in the
+/// pause: one ends within 15 minutes.
 pub const WATCHED_BESIDES: Duration = Duration::from_secs(19 * 60);
 
-/// How far ahead the first watch is parked: wake reads the next minute, too, and never reads it again,
-/// and what parks the watch may take 29 s (the timeout of manage).
+/// How far ahead the first watch is parked: wake also reads the next minute, and only once, and
+/// parking it may take the 29 s that manage has.
 const WATCHED_FROM: Duration = Duration::from_secs(90);
 
-/// The watch over the lot of a paused event subscription. It is parked under the next minute but
-/// one by every run of wake that meets it, so that a lot is found without being looked for.
+/// The watch over the lot of a paused event subscription. Every run of wake that meets it parks
+/// it again, so that lots are found without a search.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Watch {
     pub subscription: SubscriptionKey,
-    /// The event subscription whose lot it is.
     pub uid: Uuid,
-    /// Since when no pause has been seen.
+    /// When wake first saw no pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_since: Option<Timestamp>,
 }
 
 impl Parked {
-    /// The watch over the lot of an event subscription, which wake meets in its next run or the one
-    /// after. Each change of its pauses has a watch with an id of its own.
+    /// Creates a watch, which wake meets in its next run or the one after. Each change of
+    /// the pauses creates one with a new id.
     pub fn watch(subscription: &SubscriptionKey, uid: Uuid, id: Uuid, now: Timestamp) -> Self {
         let watch = Watch { subscription: subscription.clone(), uid, over_since: None };
         Self {
@@ -172,23 +169,23 @@ impl Parked {
             postponed: 0,
             lot: None,
             watch: Some(Box::new(watch)),
-            // An attribute without text is not stored by every table.
+            // Some tables do not store an empty attribute.
             body: "-".to_owned(),
         }
     }
 }
 
-/// When the `count`-th delivery of a lot comes back after a resumption at `from`: as many come back
-/// per second as after an outage.
+/// Returns when the `count`-th delivery of a lot comes back after a resumption at `from`: at
+/// the same rate as after an outage.
 pub fn released_at(from: Timestamp, count: u64) -> Timestamp {
     from + Duration::from_millis(count.saturating_mul(1_000) / COME_BACK_PER_S)
 }
 
-/// The most deliveries of one lot that one run of wake, which is one a minute, sends back.
+/// The most deliveries of one lot that a run of wake sends back; it runs every minute.
 pub const RELEASED_PER_RUN: u64 = COME_BACK_PER_S * 60;
 
-/// The retry queue of a shard, given the number of queues now, which may have been larger when the
-/// delivery was parked. `None` if there are no queues.
+/// Returns the retry queue of a shard, which may have been numbered when there were more
+/// queues. `None` if there are none.
 pub fn queue_now(shard: usize, shards: usize) -> Option<Queue> {
     shard.checked_rem(shards).map(Queue::Retry)
 }
@@ -198,24 +195,23 @@ fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-/// How a wait is held.
+/// Where a wait is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Hidden in the queue; a longer wait continues at the next receipt.
+    /// A longer wait continues at the next receive.
     Hide {
         /// 0 to 42,600.
         seconds: u32,
     },
-    /// Parked in the table until due.
     Park,
 }
 
-/// Whether a wait is hidden or parked.
+/// Chooses whether a wait is hidden or parked.
 ///
 /// Hidden messages count against the 120,000 that a standard queue may have in flight; at that
-/// limit the queue returns nothing at all. So above `limit` in flight, waits longer than 15 minutes
-/// are parked, and from [`IN_FLIGHT_HIGH_WATER`] on every [parkable](is_parkable) wait. A limit of
-/// 0 parks every long wait. A message received [`RECEIVES_MAX`] times is always parked.
+/// limit it returns nothing at all. So above `limit` in flight, waits longer than 15 minutes
+/// are parked, and from [`IN_FLIGHT_HIGH_WATER`] on every [parkable](is_parkable) wait. A limit
+/// of 0 parks every long wait. A message received [`RECEIVES_MAX`] times is always parked.
 pub fn place(
     wait: Duration,
     since_received: Duration,
@@ -231,47 +227,47 @@ pub fn place(
     Place::Hide { seconds: hidden_s(wait, since_received) }
 }
 
-/// Whether a wait is long enough to be parked. For shorter ones the number of messages in flight
-/// does not matter.
+/// Returns whether a wait is long enough to be parked. A shorter one is hidden, however many
+/// messages are in flight.
 pub fn is_parkable(wait: Duration) -> bool {
     wait > PARKED_MIN
 }
 
-/// When a parked delivery comes back that is due at `due`. At least `backlog` deliveries wait with
-/// it: what one outage delayed is [spread](spread), by a `roll` from 0.0 up to 1.0, over a time that is
-/// no longer than the wait itself: the backlog may be another endpoint's.
+/// Returns when a parked delivery comes back. What one outage delayed is [spread](spread), by a
+/// `roll` from 0.0 up to 1.0, but over no longer than the wait itself: the backlog may be
+/// another endpoint's.
 pub fn parked_until(due: Timestamp, now: Timestamp, backlog: u64, roll: f64) -> Timestamp {
     let due = due.max(now + PARKED_MIN);
     due + spread(backlog).min(due.since(now)).mul_f64(roll)
 }
 
-/// The spread of the end of a wait of `backlog` deliveries: 500 come back per second, the last
-/// within [`SPREAD_MAX`]. Each delivery waits for a random part of it in addition.
+/// Returns the spread of the end of a wait of `backlog` deliveries: 500 come back per second,
+/// the last within [`SPREAD_MAX`].
 pub fn spread(backlog: u64) -> Duration {
     Duration::from_millis(backlog.saturating_mul(1_000) / COME_BACK_PER_S).min(SPREAD_MAX)
 }
 
-/// How long a received message can be hidden for a wait: whole seconds, rounded up so that it does
-/// not come back early, within the 12 hours that count from its receipt.
+/// Returns how long to hide a received message: whole seconds, rounded up so that it does not
+/// come back early, within 12 hours of its receive.
 pub fn hidden_s(wait: Duration, since_received: Duration) -> u32 {
     let most = HIDDEN_MAX.saturating_sub(since_received);
     seconds_up(wait.min(most))
 }
 
-/// How long a queue holds a wait for the next attempt, which queues do in whole seconds.
+/// Returns how long a queue holds a wait, in whole seconds.
 ///
-/// A short wait is rounded down, and its last fraction of a second passes in the function: rounded
-/// up, it would skip steps of a dense schedule. A long one is rounded up, which costs nothing.
+/// A short wait is rounded down, and the function waits for the rest: rounded up, it would skip
+/// steps of a dense schedule. A long one is rounded up.
 pub fn queue_wait(wait: Duration) -> Duration {
     if wait < ROUNDED_UP_FROM { Duration::from_secs(wait.as_secs()) } else { wait }
 }
 
-/// Whole seconds, rounded up.
+/// Rounds up to whole seconds.
 pub fn seconds_up(wait: Duration) -> u32 {
     u32::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX)
 }
 
-/// `DelaySeconds` for a wait: the rest of a longer one is hidden on arrival.
+/// Returns `DelaySeconds` for a wait; the rest of a longer one is hidden on arrival.
 pub fn delay_s(wait: Duration) -> u32 {
     seconds_up(wait).min(DELAY_S_MAX)
 }

@@ -1,8 +1,8 @@
-//! The result of an attempt that was answered event by event: delivered events are done, events that
-//! are not retried end for their own reason, and the rest goes on as the delivery.
+//! Splits the events of an attempt that were answered one by one: delivered events are done,
+//! events that are not retried end for their own reason, and the rest goes on as the delivery.
 //!
-//! AWS services answer for each event, webhooks where their event subscription asks for it, and a
-//! batch that was split has had several answers.
+//! AWS services answer for each event, webhooks if their event subscription asks for it, and a
+//! split batch has had several answers.
 
 use super::event_set::EventSet;
 use crate::{
@@ -14,22 +14,22 @@ use crate::{
     time::Timestamp,
 };
 
-/// What one event of a delivery has met.
+/// The outcome of one event of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventOutcome {
     /// Its position in the delivery.
     pub event: usize,
     pub answer: Answer,
-    /// How many requests of the attempt have carried it, 1 or more.
+    /// Requests of this attempt that carried it, at least 1.
     pub requests: u32,
-    /// When the one that was answered so began, if it was not the attempt's first.
+    /// When the answered request began, if it was not the attempt's first.
     pub last_at: Option<Timestamp>,
     /// Whether the answer was to several events that a later attempt can separate.
     pub is_separable: bool,
 }
 
 impl EventOutcome {
-    /// The answer to the only request.
+    /// Records the answer to the attempt's only request.
     pub fn new(event: usize, answer: Answer) -> Self {
         Self { event, answer, requests: 1, last_at: None, is_separable: false }
     }
@@ -42,7 +42,7 @@ pub struct End {
     pub reason: EndReason,
     /// See [`EventOutcome::requests`].
     pub requests: u32,
-    /// See [`EventOutcome::last_at`]. A dead letter tells it.
+    /// See [`EventOutcome::last_at`].
     pub last_at: Option<Timestamp>,
     pub events: EventSet,
 }
@@ -50,13 +50,13 @@ pub struct End {
 /// The events that a delivery goes on with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rest {
-    /// The answer that decides about them.
+    /// The answer that decides.
     pub answer: Answer,
-    /// The most requests that have carried one of them.
+    /// The most requests that carried one of them.
     pub requests: u32,
-    /// See [`EventOutcome::last_at`]; of the answer.
+    /// Of the deciding answer.
     pub last_at: Option<Timestamp>,
-    /// See [`EventOutcome::is_separable`]; of the answer.
+    /// Of the deciding answer.
     pub is_separable: bool,
     pub events: EventSet,
 }
@@ -66,12 +66,12 @@ pub struct Rest {
 pub struct Split {
     pub delivered: EventSet,
     pub ends: Vec<End>,
-    /// `None` if all others are done.
+    /// `None` if no event goes on.
     pub rest: Option<Rest>,
 }
 
 impl Split {
-    /// The events that are done once those in `ends` have ended.
+    /// Returns the events that are done once those in `ends` have ended.
     pub fn done(&self) -> EventSet {
         let mut done = self.delivered.clone();
         self.ends.iter().for_each(|end| done.add_all(&end.events));
@@ -79,7 +79,7 @@ impl Split {
     }
 }
 
-/// Splits an attempt's events by the answer that each got. `made` counts the attempts before.
+/// Splits an attempt's events by their answers. `made` counts the attempts before.
 ///
 /// Retried events go on together, under the answer that asks for the longest wait. If none is
 /// retried, the last group that ends becomes `rest`, so that the delivery ends like any other.
@@ -143,8 +143,8 @@ impl End {
     }
 }
 
-/// The seconds after which an event is retried at the earliest, or why it ends. Of events that have
-/// met the same, some may have had more attempts than others.
+/// Returns the seconds after which an event may be retried, or why it ends. Of events with the
+/// same answer, some may have had more attempts.
 fn follows(rules: Rules<'_>, made: u32, met: &EventOutcome) -> Result<u64, EndReason> {
     let Answer { outcome, status, retry_after } = met.answer;
     let is_spent = made + met.requests >= rules.policy.max_attempts;
@@ -280,13 +280,13 @@ mod tests {
         let ends: Vec<_> = split.ends.into_iter().map(|end| (end.last_at, end.events)).collect();
         assert_eq!(ends, [(at(1), set(&[0, 2]))]);
         assert_eq!(split.rest.map(|rest| (rest.last_at, rest.events)), Some((at(2), set(&[1]))));
-        // What goes on is told of by the request whose answer decides.
+        // The rest takes its times from the request whose answer decides.
         let split = super::split(rules, 0, &[met(0, 503, 1), met(1, 404, 2), met(2, 503, 3)]);
         let rest = split.rest.expect("all go on");
         assert_eq!((rest.answer, rest.last_at, rest.events.len()), (answer(404), at(2), 3));
     }
 
-    /// Events of one batch that were carried by different numbers of requests.
+    /// Events of a batch may have been in different numbers of requests.
     #[test]
     fn attempts_are_spent_event_by_event() {
         let policy = RetryPolicy { max_attempts: 6, ..RetryPolicy::default_of(BASIC) };
@@ -315,7 +315,7 @@ mod tests {
         let rest = split.rest.as_ref().expect("some go on");
         assert_eq!((rest.answer, rest.requests, rest.is_separable), (answer(503), 3, false));
         assert_eq!((rest.events.clone(), all(&split)), (set(&[2, 5]), all_met.len()));
-        // What can still be separated is not ended by an answer to several events.
+        // An answer to several events does not end those that can still be separated.
         let split = super::split(rules, 2, &all_met[2..3]);
         assert!(split.rest.is_some_and(|rest| rest.is_separable));
     }

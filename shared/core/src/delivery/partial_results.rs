@@ -33,11 +33,11 @@ pub const RESULTS_BYTES_MAX: usize = 64 * 1_024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResponseBody {
     pub bytes: Vec<u8>,
-    /// Whether that is all of it: not longer than is read, and there in time.
+    /// Whether nothing is missing: it was neither too long nor too late.
     pub is_whole: bool,
 }
 
-/// What is to happen to an event, the safest last.
+/// What an answer asks for; the safest last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Wish {
     Delivered,
@@ -51,7 +51,7 @@ struct Results<'b> {
     results: Option<&'b RawValue>,
 }
 
-/// A member that is there, even if it is `null`.
+/// Reads a member, even if it is `null`.
 fn present<'b, D: Deserializer<'b>>(member: D) -> Result<Option<&'b RawValue>, D::Error> {
     <&RawValue>::deserialize(member).map(Some)
 }
@@ -78,8 +78,7 @@ impl Named<'_> {
     }
 }
 
-/// The answers to the events of a request that was accepted with this answer and body, in the order
-/// of the events; `None` if all are delivered.
+/// Returns the answers to the events of an accepted request, in order; `None` if all are delivered.
 pub fn read<'e>(
     body: &ResponseBody,
     answer: Answer,
@@ -101,7 +100,7 @@ fn wishes<'e>(
     let bytes = body.bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&body.bytes);
     let begin = bytes.iter().position(|byte| !byte.is_ascii_whitespace());
     let Some(begin) = begin else {
-        // Only a body that is all there is known to be empty.
+        // A body that is not whole may not be empty.
         return (!body.is_whole).then(|| vec![Wish::Retry; events.len()]);
     };
     let all_again = |events: usize| Some(vec![Wish::Retry; events]);
@@ -123,7 +122,7 @@ fn wishes<'e>(
     }
 }
 
-/// Whether bytes are UTF-8 text, as far as they go.
+/// Returns whether bytes are UTF-8 text, even if cut.
 fn is_text(bytes: &[u8]) -> bool {
     let is_utf8 = match std::str::from_utf8(bytes) {
         Ok(_) => true,
@@ -132,13 +131,12 @@ fn is_text(bytes: &[u8]) -> bool {
     is_utf8 && !bytes.first().is_some_and(u8::is_ascii_control)
 }
 
-/// The id of an event, and its source.
+/// An event's id and source.
 type Name<'n> = (Cow<'n, str>, Option<Cow<'n, str>>);
 
-/// The places of events of one id, by their source.
+/// The positions of events with one id, by source.
 type Places<'e> = HashMap<Option<Cow<'e, str>>, Vec<usize>>;
 
-/// Events by what names them.
 struct Index<'e> {
     by_id: HashMap<Cow<'e, str>, Places<'e>>,
     len: usize,
@@ -148,7 +146,7 @@ impl<'e> Index<'e> {
     fn of(events: impl ExactSizeIterator<Item = &'e RawValue>) -> Self {
         let mut index = Self { by_id: HashMap::new(), len: events.len() };
         for (place, event) in events.enumerate() {
-            // An event without an id can't be named, so it counts as the others that are not named.
+            // An event without an id can't be named.
             if let Ok(Named { id, source, .. }) = serde_json::from_str::<Named<'_>>(event.get()) {
                 index.by_id.entry(id).or_default().entry(source).or_default().push(place);
             }
@@ -156,8 +154,8 @@ impl<'e> Index<'e> {
         index
     }
 
-    /// The places that a name is for, of each source apart. Those of several sources may be different
-    /// events.
+    /// Returns the positions that a name matches, for each source: events of different
+    /// sources may differ.
     fn named<'n>(&'n self, (id, source): &'n Name<'n>) -> Vec<&'n [usize]> {
         let Some(all) = self.by_id.get(id) else { return Vec::new() };
         match source {
@@ -167,19 +165,19 @@ impl<'e> Index<'e> {
     }
 }
 
-/// What results say, by what they name.
+/// The wishes of results, by name.
 struct Said<'b> {
     by_name: HashMap<Name<'b>, Wish>,
     names_nothing: bool,
 }
 
 impl<'b> Said<'b> {
-    /// Results of one name are put together first, so that events are visited once for each name and not
-    /// for each result: a response may repeat one as often as it has room for.
+    /// Merges the results of one name first, so that events are visited once for each name:
+    /// a response may repeat a name many times.
     fn by(results: &[&'b RawValue]) -> Self {
         let mut said = Self { by_name: HashMap::new(), names_nothing: false };
         for result in results {
-            // An array of the members' values would be read as well.
+            // serde would also read an array of the members' values.
             let object = Some(result.get()).filter(|json| json.starts_with('{'));
             let Some(Ok(result)) = object.map(serde_json::from_str::<Named<'_>>) else {
                 said.names_nothing = true;

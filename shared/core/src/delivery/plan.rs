@@ -1,8 +1,8 @@
 //! Plans what happens to a received delivery before anything is attempted, as one table.
 //!
-//! dispatch loads the facts, [`plan`] chooses, dispatch carries the plan out. The rows follow the
-//! order of the questions: has it ended, does its event subscription still exist, is it due, is it
-//! still alive, may its endpoint be called at all, and in which lane.
+//! dispatch loads the facts, [`plan`] chooses, dispatch carries the plan out. The rows ask in
+//! order: has it ended, does its event subscription still exist, is it due, is it alive, may
+//! its endpoint be called, and in which lane?
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ use crate::{
 /// Where a delivery was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// The dispatch queue: first attempts, for all endpoints together.
+    /// The dispatch queue.
     First,
-    /// A retry queue: deliveries that failed, waited, or go to a slow endpoint.
+    /// A retry queue.
     Retry,
 }
 
@@ -28,28 +28,24 @@ pub enum Lane {
 #[derive(Clone, Debug)]
 pub struct Facts {
     pub lane: Lane,
-    /// Its stored status, if it has a state.
+    /// `None` without a state.
     pub status: Option<DeliveryStatus>,
-    /// The due time that its message carries.
+    /// As its message says.
     pub due: Option<Timestamp>,
-    /// Whether an operator asked for an attempt now.
     pub resend_requested: bool,
-    /// Its event subscription, read after its receipt; `None` if it was deleted.
+    /// Read after the receive; `None` if deleted.
     pub subscription: Option<SubscriptionFacts>,
 }
 
 /// What is known of a delivery's event subscription and its endpoint.
 #[derive(Clone, Debug)]
 pub struct SubscriptionFacts {
-    /// When the delivery's time-to-live ends.
     pub expires_at: Timestamp,
-    /// Until when it is held, if its event subscription is paused.
+    /// Set if the event subscription is paused.
     pub held_until: Option<Timestamp>,
     /// Until when the endpoint may still consent; `None` if it has consented.
     pub consent_until: Option<Timestamp>,
-    /// Whether the endpoint's health lets the delivery through.
     pub admission: Admission,
-    /// Whether the endpoint is marked as slow.
     pub is_slow: bool,
 }
 
@@ -57,30 +53,30 @@ pub struct SubscriptionFacts {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plan {
     Attempt {
-        /// Whether its endpoint is slow, so that its requests under way are counted.
+        /// Whether its requests under way are counted, because its endpoint is slow.
         leased: bool,
     },
-    /// The endpoint's probe: an attempt, once this health is written under its condition.
+    /// An attempt, once this health has been written conditionally.
     Probe(Box<Health>),
-    /// It waits without an attempt; a second more does not matter.
+    /// Look again, without an attempt, at about this time.
     RecheckAt {
         until: Timestamp,
     },
     Wait {
         due: Timestamp,
     },
-    /// It is held by a pause, until that is resumed or ends by itself, or its life ends.
+    /// Held by a pause, until that or the delivery's life ends.
     Hold {
         until: Timestamp,
     },
-    /// It is due within a second, so it waits in the function.
+    /// Due within a second: the function waits.
     WaitInProcess(Duration),
-    /// It goes to its retry queue now, without an attempt: its endpoint is slow.
+    /// To its retry queue without an attempt: its endpoint is slow.
     MoveLane,
     End(EndReason),
-    /// It is dropped: its event subscription no longer exists.
+    /// The event subscription no longer exists.
     Drop(EndReason),
-    /// Its state's decision is carried out again.
+    /// Carry out the state's decision again.
     Follow(DeliveryStatus),
 }
 
@@ -95,8 +91,8 @@ pub fn plan(facts: Facts, now: Timestamp) -> Plan {
     let due = match facts.status {
         None => facts.due,
         Some(DeliveryStatus::Waiting { due }) if facts.lane == Lane::Retry => Some(due),
-        // Its end was not carried out, or a crash left a first message whose successor may never
-        // have been sent.
+        // Its end was not carried out, or a crash may have left a first message without
+        // a successor.
         Some(status) => return Plan::Follow(status),
     };
     let early = due.map_or(Duration::ZERO, |due| due.since(now));
@@ -110,7 +106,7 @@ pub fn plan(facts: Facts, now: Timestamp) -> Plan {
         return Plan::End(EndReason::TimeToLiveExceeded);
     }
     if let Some(until) = subscription.held_until {
-        // Before all that leads to an attempt, an operator's request for one included.
+        // A pause holds even what an operator asked to resend.
         return Plan::Hold { until };
     }
     if let Some(until) = subscription.consent_until {

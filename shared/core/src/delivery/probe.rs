@@ -1,5 +1,5 @@
-//! Explains what one request to an endpoint came to: which steps it passed, where it failed, and what to
-//! do about that.
+//! Explains the result of one test request to an endpoint: which steps it passed, where it
+//! failed, and what to do.
 
 use std::time::Duration;
 
@@ -11,39 +11,38 @@ use crate::{
     subscription::{Authentication, authentication::token::NoToken},
 };
 
-/// An answer that takes longer than this is worth a word: it comes close to a failure.
+/// A slower answer deserves a warning: it comes close to a failure.
 const SLOW: Duration = Duration::from_secs(10);
 
 /// Where a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// The client's secret or private key is not there, or can't sign.
+    /// The client's secret or private key is missing or unusable.
     Secret,
-    /// An identity of AWS is not named for this host, or AWS gives nothing that proves it.
+    /// The AWS identity is not allowed for this host, or AWS gives no proof of it.
     Identity,
-    /// The token endpoint gave no answer.
     TokenUnreachable,
     TokenRefused,
-    /// The token endpoint's answer has no token that can be used.
+    /// The answer has no usable token.
     TokenUnusable,
-    /// There is no client certificate to show.
+    /// There is no usable client certificate.
     Certificate,
-    /// The endpoint did not take the client certificate.
+    /// The endpoint refused the client certificate.
     CertificateNotTaken,
     /// The host name has no address.
     Name,
-    /// The address guard, or the rules for URLs.
+    /// Refused by the address guard or the rules for URLs.
     Address,
     Connection,
     Tls,
-    /// In TLS: the endpoint wants a client certificate.
+    /// The endpoint wants a client certificate.
     WantsCertificate,
-    /// The request was sent, and no answer came.
+    /// No answer came.
     Answer,
 }
 
 impl Stage {
-    /// Where a request failed that got no token.
+    /// Returns the stage at which getting a token failed.
     pub fn of(error: &NoToken) -> Self {
         match error {
             NoToken::NoSecret(_) | NoToken::NotSigned(_) => Self::Secret,
@@ -128,11 +127,11 @@ impl Stage {
     }
 }
 
-/// What failed on the way to an answer.
+/// What kept a request from an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub stage: Stage,
-    /// How, without secrets.
+    /// Without secrets.
     pub says: String,
 }
 
@@ -141,14 +140,14 @@ impl Failure {
         Self { stage, says: says.into() }
     }
 
-    /// It was at that stage, and had been for so long, when its time was over.
+    /// Describes a stage that was not over in time.
     pub fn under_way(stage: Stage, took: Duration) -> Self {
         let what = if stage == Stage::Answer { "none" } else { "not done" };
         Self::at(stage, format!("{what} within {} s", took.as_secs()))
     }
 }
 
-/// What a request goes through, in this order.
+/// The steps of a request, in order.
 #[derive(
     Clone,
     Copy,
@@ -184,12 +183,12 @@ pub enum StepResult {
     NotReached,
 }
 
-/// A step, its result, and how it failed.
+/// A step, its result, and why it failed.
 pub type Stepped = (Step, StepResult, Option<String>);
 
-/// Explains what a request came to, as steps, and what to do.
+/// Explains an outcome as steps with advice.
 ///
-/// An outcome of which nothing more is known than that there is no answer has no steps.
+/// If all that is known is that no answer came, there are no steps.
 pub fn explain(
     is_tls: bool,
     authentication: Option<&Authentication>,
@@ -229,7 +228,7 @@ pub fn explain(
     (steps.collect(), advice)
 }
 
-/// Whether a step was passed before one that failed. That a certificate can't be shown is found out
+/// Returns whether a step was passed before the failed one. A missing certificate is found
 /// before anything is sent.
 fn came_before(step: Step, failed: Step, failure: Option<&Failure>) -> bool {
     let is_unsent = failure.is_some_and(|failure| failure.stage == Stage::Certificate);
@@ -251,7 +250,7 @@ fn advice(
     )
 }
 
-/// Says what to do about a status that is no success; a request may have been authenticated.
+/// Advises about a status that is not a success.
 pub(super) fn advice_on(
     status: Option<u16>,
     authentication: Option<&Authentication>,
@@ -332,7 +331,7 @@ mod tests {
         Authentication::AwsWebIdentity(WebIdentity { audience: "a".to_owned(), algorithm })
     }
 
-    /// Each step by its first letter, upper-case where it passed, `!` before the one that failed.
+    /// Draws each step as its first letter: upper-case if passed, after `!` if failed.
     fn drawn(steps: &[Stepped]) -> String {
         let draw = |(step, result, _): &Stepped| {
             let name = step.to_string();

@@ -9,13 +9,11 @@ pub enum Queue {
     Dispatch,
     /// Everything after a first failure or deferral, by shard.
     Retry(usize),
-    /// Deliveries that ended undelivered, on their way to the dead-letter destination.
     DeadLetter,
-    /// Pieces of publishes with too many deliveries for their request.
+    /// Pieces of publishes too large to fan out within their request.
     FanOut,
-    /// Jobs that send dead letters again.
     Redrive,
-    /// Messages that our code could not read or settle.
+    /// Messages that could not be read or settled.
     Poison,
 }
 
@@ -36,11 +34,10 @@ impl fmt::Display for Queue {
 /// (`queue_message_bytes_max` in Terraform).
 pub const MESSAGE_BYTES_MAX_LOWEST: usize = 224 * 1_024;
 
-/// The `maxReceiveCount` of the queues: SQS moves a message that was received so often to the poison
-/// queue.
+/// The queues' `maxReceiveCount`: SQS then moves a message to the poison queue.
 pub const POISON_RECEIVES: u32 = 1_000;
 
-/// The longest `DelaySeconds` of SQS.
+/// The longest delay that SQS allows.
 pub const DELAY_S_MAX: u32 = 900;
 
 #[cfg(test)]

@@ -1,33 +1,31 @@
-//! Keeps to the requests per minute that an endpoint allows (`WebHook-Allowed-Rate`), and schedules
-//! the others.
+//! Keeps to the requests per minute that an endpoint allows (`WebHook-Allowed-Rate`).
 //!
-//! Requests are counted by clock minute, across all running copies of dispatch. A request that
-//! finds its minute full gets a later one by its place in line. So a backlog spreads over as many
-//! minutes as it needs, and about as many deliveries wake in a minute as it allows.
+//! Requests are counted by clock minute, across all copies of dispatch. A request that finds
+//! its minute full gets a later one by its place in line. So a backlog takes as many minutes as
+//! it needs, and about as many deliveries wake in a minute as it allows.
 
 use std::{num::NonZeroU32, time::Duration};
 
 use crate::time::Timestamp;
 
-/// Waiting deliveries wake in the first 50 s of their minute: the rest is for queues, which count
-/// in whole seconds, and for functions that must be started.
+/// Waiting deliveries wake in the first 50 s of their minute: queues count whole seconds, and
+/// functions take time to start.
 const SPREAD: Duration = Duration::from_secs(50);
 
-/// No request gets a later minute than this many from now, 7 days: no delivery lives longer.
+/// The farthest minute given: 7 days from now, as no delivery lives longer.
 const MINUTES_MAX: u64 = 7 * 24 * 60;
 
 /// Whether a request may be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateDecision {
-    /// It may be made, in the minute it was counted in.
     Go,
     Wait {
         until: Timestamp,
     },
 }
 
-/// Whether request number `count` (from 1) of `minute` (since the Unix epoch) may be made. `dice`
-/// spreads those that wait.
+/// Decides whether request number `count` (from 1) of `minute` (since the Unix epoch) may be
+/// made. `dice` spreads those that wait.
 pub fn turn(minute: i64, rate: NonZeroU32, count: u64, dice: f64) -> RateDecision {
     let rate = u64::from(rate.get());
     if count <= rate {
@@ -74,8 +72,7 @@ mod tests {
     }
 
     proptest! {
-        /// A backlog that wakes on schedule is gone in as few minutes as the rate allows, and no
-        /// minute has more than its rate.
+        /// A backlog takes as few minutes as the rate allows, and no minute exceeds the rate.
         #[test]
         fn a_backlog_spreads_over_the_minutes_it_needs(
             per_minute in 1_u32..50,

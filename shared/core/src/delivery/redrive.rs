@@ -1,9 +1,8 @@
-//! Redrive: sends dead letters again. A job, its verdict on each letter, and its progress.
+//! Redrive: a job that sends dead letters again, its verdict on each letter, and its progress.
 //!
-//! A job goes through the dead letters of one event subscription twice: first it counts what it
-//! will send, then it sends. Its position is saved after each batch, so a worker that resumes after
-//! an interruption repeats one batch at most. Jobs are kept: what one of them has sent, no later
-//! one sends again unless it is told to.
+//! A job goes through the dead letters of one event subscription twice: it counts, then sends.
+//! Its position is saved after each batch, so an interruption repeats one batch at most. Jobs
+//! are kept: no later job sends what an earlier one has sent, unless told to.
 
 use std::time::Duration;
 
@@ -25,36 +24,35 @@ use crate::{
     time::{Pace, Timestamp},
 };
 
-/// How long a job, and with it the record of what it has sent, is kept after its last change: 400
-/// days.
+/// How long a job, and its record of what it has sent, is kept after its last change.
 pub const KEPT_FOR: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 
-/// How long a job waits before it lists objects. S3 may date an object to the start of its PUT, which
-/// takes up to 5 s: an object that appears later would count as already sent.
+/// How long a job waits before it lists objects. S3 may date an object to the start of its PUT,
+/// which takes up to 5 s: one that appears later would count as already sent.
 const SEEN_AFTER: Duration = Duration::from_secs(5);
 
-/// So many runs of objects that could not be read are kept by a job: it is written after each batch.
+/// How many ranges of unreadable objects a job keeps: it is written after each batch.
 const UNREAD_MAX: usize = 100;
 
-/// Most events of one batch: an interruption may send as many twice.
+/// The most events of one batch: an interruption may send as many twice.
 const BATCH_EVENTS_MAX: u32 = 100;
 
 /// Selects dead letters: those that match every given member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RedriveFilter {
-    /// Written at or after this time.
+    /// Inclusive.
     pub from: Option<Timestamp>,
-    /// Written at or before this time.
+    /// Inclusive.
     pub to: Option<Timestamp>,
-    /// With this reason, as the record says it.
+    /// As the record says it.
     pub reason: Option<String>,
     pub event_type: Option<String>,
     pub event_id: Option<String>,
 }
 
 impl RedriveFilter {
-    /// Whether it selects every dead letter.
+    /// Returns whether it selects every dead letter.
     pub fn is_all(&self) -> bool {
         *self == Self::default()
     }
@@ -63,17 +61,17 @@ impl RedriveFilter {
         Hours::between(self.from, self.to)
     }
 
-    /// Whether it selects unreadable letters: it does unless it depends on a letter's content.
+    /// Returns whether it selects unreadable letters: only if it ignores their content.
     pub fn has_unreadable(&self) -> bool {
         self.reason.is_none() && self.event_type.is_none() && self.event_id.is_none()
     }
 
-    /// Whether it selects objects written at that time.
+    /// Returns whether it selects objects written at that time.
     pub fn has_time(&self, written_at: Timestamp) -> bool {
         self.from.is_none_or(|from| from <= written_at) && self.to.is_none_or(|to| written_at <= to)
     }
 
-    /// Whether it selects a letter of such an object.
+    /// Returns whether it selects a letter of such an object.
     pub fn has(&self, letter: &Letter) -> bool {
         let is = |wanted: &Option<String>, found: &str| {
             wanted.as_deref().is_none_or(|wanted| wanted == found)
@@ -93,42 +91,39 @@ pub enum JobPhase {
     Sending,
 }
 
-/// Whether a job goes on.
+/// The status of a job.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::VariantNames, Serialize, Deserialize,
 )]
 pub enum JobStatus {
     Running,
-    /// An operator has stopped it; it can be resumed where it is.
+    /// Stopped by an operator; can be resumed.
     Canceled,
-    /// It can't go on by itself; it can be resumed where it is.
+    /// Stopped by a problem; can be resumed.
     Failed,
-    /// It has come to its end.
     Completed,
 }
 
-/// What happened to the letters that a job has looked at in its current phase.
+/// Counts the letters that a job has looked at in its current phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
-    /// Sent or, while it counts, to be sent.
+    /// Sent or, in the counting phase, to be sent.
     pub sent: u64,
-    /// Left out: redriven as often as the job allows.
+    /// Left out: redriven too often.
     pub redriven_too_often: u64,
-    /// Left out: an earlier job has sent them there.
+    /// Left out: sent by an earlier job.
     pub sent_before: u64,
-    /// Left out: delivered in another schema than the event subscription's that they would go to.
+    /// Left out: delivered in another schema than the target's.
     pub other_schema: u64,
-    /// Left out: unreadable.
     pub unreadable: u64,
 }
 
-/// The worker of a job, and until when no other may work at it.
+/// The lease of a job's worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Lease {
     pub holder: String,
-    /// It expires if the holder dies.
     pub until: Timestamp,
 }
 
@@ -139,25 +134,23 @@ pub struct Job {
     pub id: Uuid,
     pub subscription: SubscriptionKey,
     pub bucket: String,
-    /// The common prefix of their objects' names, without a trailing slash.
+    /// The common prefix of object names, without a trailing slash.
     pub folder: String,
-    /// Selects among them. What was written after the job began is never included, so a job never
-    /// meets its own events.
+    /// Excludes letters written after the job began, so a job never meets its own events.
     pub wanted: RedriveFilter,
-    /// The event subscription that they go to.
+    /// The target.
     pub to: SubscriptionKey,
-    /// Which creation of it.
     pub to_uid: Uuid,
-    /// The schema in which that one's events are delivered.
+    /// The target's delivery schema.
     pub schema: DeliverySchema,
-    /// The schema of dead letters that do not name theirs; `None` means the same as `schema`.
+    /// The schema of dead letters that do not name theirs; `None` means `schema`.
     #[serde(default)]
     pub source_schema: Option<DeliverySchema>,
-    /// Events per second, at least one.
+    /// At least 1.
     pub events_per_second: u32,
-    /// Letters redriven this often are left out: the loop guard.
+    /// The loop guard: letters redriven this often are left out.
     pub max_redrives: u32,
-    /// Whether it also sends what an earlier job has sent.
+    /// Whether to send what an earlier job has sent.
     pub send_again: bool,
     pub dry_run: bool,
     pub created_at: Timestamp,
@@ -168,13 +161,12 @@ pub struct Job {
     #[serde(default)]
     pub next: Option<Position>,
     pub counts: Counts,
-    /// Objects that it could not read while it sent: runs of them, in their order, each from the
-    /// first to the last. They may be read later, by a key that is enabled again or from an archive.
+    /// Ranges of objects that could not be read while sending, in order, both ends
+    /// included. They may become readable, by a re-enabled key or from an archive.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<(Position, Position)>,
-    /// How many it will send, once counted.
+    /// The number of letters to send, once counted.
     pub total: Option<u64>,
-    /// What keeps it from going on.
     pub problem: Option<String>,
     pub lease: Option<Lease>,
     /// Counts its writes; a write is conditional on the revision it read.
@@ -188,9 +180,9 @@ pub enum Verdict {
     Send,
     NotWanted,
     RedrivenTooOften,
-    /// An earlier job has sent it to the same event subscription.
+    /// Sent to the same target by an earlier job.
     SentBefore,
-    /// Delivered in another schema than it would need now.
+    /// Delivered in another schema than the target's.
     OtherSchema,
 }
 
@@ -210,7 +202,7 @@ impl Job {
         self.created_at + unseen
     }
 
-    /// Decides about a letter; `earlier` are the other jobs of the event subscription.
+    /// Decides about a letter; `earlier` are the event subscription's other jobs.
     pub fn verdict(&self, found: &Found, earlier: &[Job]) -> Verdict {
         let Found { letter, written_at, schema, .. } = found;
         if !self.wanted.has_time(*written_at) || !self.wanted.has(letter) {
@@ -226,7 +218,7 @@ impl Job {
         }
     }
 
-    /// Whether another job has sent that letter to the same event subscription.
+    /// Returns whether another job has sent that letter to the same target.
     fn is_repeated_by(&self, job: &Job, found: &Found) -> bool {
         let is_same_way =
             job.to_uid == self.to_uid && (&job.bucket, &job.folder) == (&self.bucket, &self.folder);
@@ -236,8 +228,8 @@ impl Job {
             && job.verdict(found, &[]) == Verdict::Send
     }
 
-    /// Whether it has sent that letter of this bucket and folder back to its own event
-    /// subscription: a letter sent elsewhere for inspection is still open.
+    /// Returns whether it has sent that letter of this bucket and folder back to its own
+    /// event subscription. A letter sent elsewhere for inspection is still open.
     pub fn has_sent(&self, found: &Found, bucket: &str, folder: &str) -> bool {
         (self.bucket.as_str(), self.folder.as_str()) == (bucket, folder)
             && self.to == self.subscription
@@ -245,7 +237,7 @@ impl Job {
             && self.verdict(found, &[]) == Verdict::Send
     }
 
-    /// Whether it has sent everything it selects up to and including that position.
+    /// Returns whether it has sent everything it selects, up to that position.
     fn has_passed(&self, position: &Position) -> bool {
         let is_before = |next: &Position| position.is_before(next);
         if self.may_be_unread(position) {
@@ -258,8 +250,8 @@ impl Job {
         }
     }
 
-    /// Records that an object could not be read when it was to be sent, and whether the one before it could
-    /// not, either. That it can be read later does not make it sent.
+    /// Records that an object could not be read while sending, and whether it follows the
+    /// last such one. Reading it later does not make it sent.
     pub fn note_unread(&mut self, object: Position, is_next: bool) {
         if self.phase != JobPhase::Sending || self.may_be_unread(&object) {
             return;
@@ -270,8 +262,8 @@ impl Job {
         }
     }
 
-    /// Whether the object at that position may be one that could not be read: beyond those that are
-    /// kept, any may be. Sent twice is better than taken for sent.
+    /// Returns whether the object may be one that could not be read: beyond the recorded
+    /// ranges, any may be. Sending twice is better than not sending.
     fn may_be_unread(&self, position: &Position) -> bool {
         let object = position.at(0);
         let begun = self.unread.partition_point(|(first, _)| !object.is_before(first));
@@ -279,14 +271,14 @@ impl Job {
         run.is_some_and(|(_, last)| begun == UNREAD_MAX || !last.is_before(&object))
     }
 
-    /// Whether it must wait until that other job is over.
+    /// Returns whether it must wait until another job is over.
     pub fn waits_for(&self, other: &Self) -> bool {
         let sends = |job: &Self| job.status == JobStatus::Running && !job.dry_run;
         let turn = |job: &Self| (job.created_at, job.id);
         sends(self) && sends(other) && turn(other) < turn(self)
     }
 
-    /// Records that nothing before that position is left to look at, which may be known already.
+    /// Records that nothing before that position is left to look at.
     pub fn pass_to(&mut self, position: Option<Position>) {
         if let Some(position) = position
             && self.next.is_none_or(|next| next.is_before(&position))
@@ -307,7 +299,7 @@ impl Job {
         }
     }
 
-    /// Records that all letters were looked at: the next phase begins, or the job is over.
+    /// Begins the next phase, or completes the job.
     pub fn end_phase(&mut self) {
         self.next = None;
         self.problem = None;
@@ -325,31 +317,30 @@ impl Job {
         }
     }
 
-    /// Merges what operators changed while this was worked at: the status and the pace. All else
-    /// belongs to the worker. Returns whether the stored job is still this worker's.
+    /// Takes over what operators changed in the stored job: its status and its rate.
+    /// Returns whether the job still belongs to this worker.
     pub fn take_over(&mut self, stored: &Self) -> bool {
         let holder = |job: &Self| job.lease.as_ref().map(|lease| lease.holder.clone());
         let is_own = holder(stored) == holder(self);
         self.revision = stored.revision;
         self.status = stored.status;
-        // An operator may have changed the pace meanwhile.
         self.events_per_second = stored.events_per_second;
         is_own
     }
 
-    /// Most events of one batch: half a second's.
+    /// Returns the most events of one batch: half a second's.
     pub fn batch_events_max(&self) -> usize {
         (self.events_per_second / 2).clamp(1, BATCH_EVENTS_MAX) as usize
     }
 
-    /// How long this many events take at the job's pace.
+    /// Returns how long this many events take at the job's rate.
     pub fn pace(&self, events: usize) -> Duration {
         let events = u32::try_from(events).unwrap_or(u32::MAX);
         Duration::from_secs(1) * events / self.events_per_second.max(1)
     }
 
-    /// The delivery of a letter. Its id derives from the job and the letter's position, so a
-    /// repeated batch makes recognizable duplicates.
+    /// Creates the delivery of a letter. Its id derives from job and position, so that
+    /// receivers recognize the duplicates of a repeated batch.
     pub fn delivery(&self, found: &Found, now: Timestamp) -> Result<Delivery, serde_json::Error> {
         let mut hash = Sha256::new();
         hash.update(self.id.as_bytes());
@@ -371,10 +362,9 @@ impl Job {
     }
 }
 
-/// The version of the message's form.
 const VERSION: u8 = 1;
 
-/// A message of the redrive queue: tells a worker to go on with a job.
+/// A message of the redrive queue: asks a worker to continue a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RedriveMessage {
@@ -392,7 +382,7 @@ impl RedriveMessage {
         serde_json::to_string(self).expect("a redrive message has only string keys")
     }
 
-    /// Parses a message's body; `None` if it is malformed or of another version.
+    /// Reads a message's body; `None` if it is malformed or of another version.
     pub fn decode(text: &str) -> Option<Self> {
         serde_json::from_str::<Self>(text).ok().filter(|tick| tick.v == VERSION)
     }

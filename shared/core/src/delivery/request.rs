@@ -16,29 +16,26 @@ use crate::{
     trace::{TRACE_PARENT, TraceParent},
 };
 
-/// A longer `dataVersion` is not repeated in the request's header, where endpoints would refuse it
-/// for its size. In bytes.
+/// A longer `dataVersion`, in bytes, gets no header: endpoints refuse large ones.
 pub(crate) const DATA_VERSION_BYTES_MAX: usize = 1_024;
 
 /// One request to an endpoint.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The endpoint's URL, query included.
+    /// Query included.
     pub url: Secret,
-    /// Headers in the order they are sent.
+    /// In the order they are sent.
     pub headers: Vec<(&'static str, String)>,
-    /// The user's delivery attributes, sent after them.
+    /// The user's delivery attributes, sent last.
     pub attributes: Vec<(String, Secret)>,
     pub body: Vec<u8>,
-    /// How it proves who sends it, if it does.
     pub authentication: Option<Arc<Authentication>>,
-    /// Whether the body of its accepted response says something about single events.
+    /// Whether the body of an accepted response may answer for single events.
     pub reads_results: bool,
 }
 
-/// Builds the request for deliveries that share it. They have one form and the same number of
-/// attempts, so one `aeg-delivery-count` holds for all. `origin` is what CloudEvents receivers were
-/// asked to consent to, `url` the subscription's endpoint.
+/// Builds the request for deliveries of one form and number of attempts. `origin` is what
+/// CloudEvents receivers were asked to consent to, `url` the endpoint.
 pub fn build(
     subscription: &EventSubscription,
     url: &Secret,
@@ -48,7 +45,7 @@ pub fn build(
     now: Timestamp,
 ) -> Request {
     let deliveries = &in_order(deliveries)[..];
-    // The form is the deliveries' own: the event subscription may ask for another one meanwhile.
+    // The event subscription may ask for another form by now.
     let form = deliveries.first().map(|delivery| delivery.form(subscription));
     let form = form.unwrap_or_else(|| Form::of(subscription));
     let array = form.is_array(deliveries.iter().map(|delivery| delivery.event_count()).sum());
@@ -83,10 +80,11 @@ pub fn build(
     Request { url: url.clone(), headers, attributes, body, authentication, reads_results }
 }
 
-/// The `dataVersion` that goes beside an event, empty if that is too long or has characters
-/// that headers, or attributes of messages, can't have. The event keeps it in any case.
+/// Returns the `dataVersion` for headers and attributes: empty if it is too long or has
+/// characters that they can't carry. The event keeps it in any case.
 ///
-/// Source: RFC 9110, section 5.5; SQS API reference, `SendMessage`, characters of message attributes.
+/// Source: RFC 9110, section 5.5; SQS API reference, `SendMessage`, characters of message
+/// attributes.
 pub(crate) fn data_version_for_headers(data_version: &str) -> &str {
     let is_allowed =
         |character: char| !character.is_control() && !matches!(character, '\u{fffe}' | '\u{ffff}');
@@ -94,25 +92,24 @@ pub(crate) fn data_version_for_headers(data_version: &str) -> &str {
     if fits { data_version } else { "" }
 }
 
-/// Sorts the deliveries of a request, the oldest first: each attempt may receive them in another
-/// order, and the body must stay the same.
+/// Sorts a request's deliveries, the oldest first: attempts receive them in any order, and the
+/// body must stay the same.
 fn in_order<'d>(deliveries: &[&'d Delivery]) -> Vec<&'d Delivery> {
     let mut deliveries = deliveries.to_vec();
     deliveries.sort_by_key(|delivery| (delivery.publish_time, delivery.id));
     deliveries
 }
 
-/// The trace that all deliveries of a request share; one header can't name two.
+/// Returns the trace that all deliveries share; one header can't name two.
 pub(super) fn trace_parent(deliveries: &[&Delivery]) -> Option<TraceParent> {
     let (first, others) = deliveries.split_first()?;
     let same = |other: &&Delivery| other.traceparent == first.traceparent;
     first.traceparent.filter(|_| others.iter().all(same))
 }
 
-/// The request's id for its receiver: the delivery's id or, for several deliveries, a hash of their
-/// ids. So the same deliveries have the same id on every attempt, in whatever order they were
-/// received. A part of a delivery has another id than the whole: a receiver that has taken one half
-/// must not take the other half for a repetition.
+/// Returns the request's id: the delivery's or, for several, a hash of their ids, which does
+/// not depend on their order. A part of a delivery has another id than the whole: a receiver of
+/// one half must not take the other for a repetition.
 fn webhook_id(deliveries: &[&Delivery]) -> String {
     if let [only] = deliveries
         && only.done.is_empty()
@@ -148,7 +145,7 @@ pub(super) fn content_type(schema: DeliverySchema, array: bool) -> &'static str 
     }
 }
 
-/// Joins the events with commas. The payload is copied, never parsed.
+/// Joins the events with commas, without parsing them.
 pub(super) fn body(deliveries: &[&Delivery], array: bool) -> Vec<u8> {
     let events = || deliveries.iter().flat_map(|delivery| delivery.left()).map(|(_, event)| event);
     let bytes: usize = events().map(|event| event.get().len() + 1).sum();
@@ -220,7 +217,7 @@ mod tests {
         assert!(id.parse::<Uuid>().is_ok_and(|id| id != one.id && id != two.id));
         let other = build(&[&one, &delivery(3, "{}")], 0, at(5_000));
         assert_ne!(Some(id), header(&other, "webhook-id"));
-        // Parts of a delivery are no repetitions of each other.
+        // Parts of a delivery do not repeat each other.
         let whole = Delivery { events: [one.events(), two.events()].concat().into(), ..one };
         let part = |event| whole.only(&[event].into_iter().collect());
         let ids = [&whole, &part(0), &part(1)].map(|part| {
@@ -267,7 +264,7 @@ mod tests {
         let both: Vec<_> = deliveries.iter().collect();
         let request = build(&subscription, &url(), &both, 0, "o", Timestamp::from_millis(0));
         assert_eq!(request.attributes, [("X-T".to_owned(), Secret::new("5"))]);
-        // Events that had lain in the payload bucket have them as well.
+        // Claimed events have them too.
         let claimed = delivery(3, r#"{"id":"3"}"#).into_claimed();
         let request = build(&subscription, &url(), &[&claimed], 0, "o", Timestamp::from_millis(0));
         assert_eq!(request.attributes, [("X-Id".to_owned(), Secret::new("3"))]);
@@ -292,7 +289,7 @@ mod tests {
         for others in [[&one, &two], [&one, &none], [&none, &one], [&none, &none]] {
             assert_eq!(built(&subscription, &others), None);
         }
-        // A header of the user's own stands alone.
+        // The user's own header replaces ours.
         let value = AttributeValue::Static { value: "own".to_owned() };
         let own = DeliveryAttribute { name: "TraceParent".to_owned(), value };
         subscription.delivery_attributes = vec![own];
@@ -305,7 +302,7 @@ mod tests {
         EventSubscription { delivery_schema: schema, batching, ..subscription("s") }
     }
 
-    /// Every change of an event subscription under deliveries that are under way.
+    /// An event subscription may change while deliveries are under way.
     #[test]
     fn a_delivery_is_sent_as_what_it_was_packed_as() {
         const GRID: DeliverySchema = DeliverySchema::EventGridSchema;
@@ -332,7 +329,7 @@ mod tests {
             let at = Timestamp::from_millis(1);
             let delivery =
                 Delivery::new(Uuid::nil(), key, Uuid::nil(), at, String::new(), all.collect());
-            // What it was packed as travels in the queue.
+            // The form travels in the queue.
             let delivery = Delivery::decode(&delivery.packed_as(form).encode()).expect("read");
             let now = wanting(is, batching_now);
             let request = build(&now, &url(), &[&delivery], 0, "o", at);

@@ -1,5 +1,5 @@
-//! Checks whether an AWS resource can become an endpoint, by a call that changes nothing, before an
-//! event subscription with it is stored.
+//! Checks whether an AWS resource can become an endpoint, by a call that changes nothing,
+//! before its event subscription is stored.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,8 +11,7 @@ use crate::{
 /// The answer of the resource's service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// The outcome that a delivery would have, as far as the call tells; `Delivered` if nothing is
-    /// in its way.
+    /// The outcome that a delivery would have, as far as the call tells.
     pub outcome: Outcome,
     /// The service's code and message, if it refused.
     pub says: String,
@@ -21,26 +20,25 @@ pub struct Finding {
 /// Why a resource can't become an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// Needs a change first: what was found, and what to do.
+    /// Needs a change: what was found, and what to do.
     Lasting(String),
-    /// Its service did not answer in time: the same request may succeed soon.
+    /// May pass: the service did not answer in time.
     Passing(String),
 }
 
-/// Whether a resource can be checked. `account` is the deployment's own. `DescribeEventBus` only
-/// knows the buses of the caller's account.
+/// Returns whether a resource can be checked from this deployment's `account`.
+/// `DescribeEventBus` only knows the caller's buses.
 ///
 /// Source: EventBridge API reference, `DescribeEventBus`.
 pub fn is_askable(resource: &Resource, account: &str) -> bool {
     resource.kind != ResourceKind::EventBridgeBus || resource.arn.account == account
 }
 
-/// Why a resource can't become an endpoint now; `None` if it can. `account` is the deployment's
-/// own.
+/// Returns why a resource can't become an endpoint now. `account` is the deployment's.
 ///
-/// Only Lambda can be asked for the permission to deliver (`DryRun`). The other services are asked
-/// to describe the resource. The owner of a resource in another account may allow only sending to
-/// it, so there a refused description says nothing.
+/// Only Lambda can be asked for the permission to deliver (`DryRun`); other services are asked
+/// to describe the resource. An owner in another account may allow sending alone, so there a
+/// refused description says nothing.
 pub fn obstacle(resource: &Resource, account: &str, finding: &Finding) -> Option<Obstacle> {
     let is_foreign = resource.arn.account != account;
     let action = resource.kind.rules().check_action;

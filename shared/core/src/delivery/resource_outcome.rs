@@ -13,10 +13,8 @@ use crate::{
 /// A service's refusal of a call or an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
-    /// Its error code, in the spelling of its protocol.
     pub code: String,
     pub message: String,
-    /// The HTTP status, where one came.
     pub status: Option<u16>,
     pub retry_after: Option<Duration>,
 }
@@ -26,12 +24,12 @@ pub struct Refusal {
 pub struct Row {
     /// The service; `None` for all.
     pub kind: Option<ResourceKind>,
-    /// The code, as AWS documents it.
+    /// As AWS documents it.
     pub code: &'static str,
-    /// A lower-case text that the message must contain for the row to apply; may be empty.
+    /// Text, in lower case, that the message must contain; may be empty.
     pub says: &'static str,
     pub outcome: Outcome,
-    /// The row of the status table; `None` means that of its outcome, or of every other failure.
+    /// The row of the status table; `None` for outcomes without one.
     pub status: Option<u16>,
     pub source: &'static str,
 }
@@ -46,7 +44,7 @@ const fn row(
     Row { kind, code, says, outcome, status: status_of(outcome), source }
 }
 
-/// The row of the status table for an outcome.
+/// Returns the row of the status table for an outcome.
 pub const fn status_of(outcome: Outcome) -> Option<u16> {
     match outcome {
         Outcome::Delivered => Some(200),
@@ -92,9 +90,9 @@ use Outcome::{
     PayloadTooLarge, ServerError, SessionQueueNotSupported, TimedOut, Unauthorized,
 };
 
-/// The table; the first matching row counts. Codes are compared without case, dots, prefixes ending
-/// in `#`, `AWS.SimpleQueueService.`, and the suffix `Exception`: services spell theirs differently
-/// from protocol to protocol.
+/// The first matching row counts. Services spell codes differently from protocol to protocol,
+/// so case, dots, prefixes ending in `#`, `AWS.SimpleQueueService.` and the suffix `Exception`
+/// are ignored.
 pub static TABLE: &[Row] = &[
     row(LAMBDA, "TooManyRequestsException", "concurren", Full, THROTTLES),
     row(LAMBDA, "TooManyRequestsException", "", Busy, THROTTLES),
@@ -148,7 +146,7 @@ pub static TABLE: &[Row] = &[
     row(LAMBDA, "UnsupportedMediaTypeException", "", BadRequest, OF_INVOKE),
     row(LAMBDA, "EC2UnexpectedException", "", ServerError, MODEL),
     row(LAMBDA, "ServiceException", "", ServerError, OF_INVOKE),
-    // The function ran and failed; these are Gridpost's own codes for `X-Amz-Function-Error`.
+    // The function ran and failed: Gridpost's own codes for `X-Amz-Function-Error`.
     row(LAMBDA, FUNCTION_ERROR, "sandbox.timedout", TimedOut, OF_INVOKE),
     row(LAMBDA, FUNCTION_ERROR, "task timed out after", TimedOut, TIMED_OUT),
     row(LAMBDA, FUNCTION_ERROR, "", ServerError, OF_INVOKE),
@@ -254,8 +252,8 @@ pub static TABLE: &[Row] = &[
 /// The code of a function's own failure.
 pub const FUNCTION_ERROR: &str = "FunctionError";
 
-/// The answer for a refusal. A code that the table lacks is judged by its HTTP status if that says
-/// who is at fault; otherwise it counts as the service's own failure and is retried.
+/// Returns the answer for a refusal. A code that the table lacks is judged by its HTTP status;
+/// if that does not say who is at fault, it is the service's failure and is retried.
 pub fn answer_of(kind: ResourceKind, refusal: &Refusal) -> Answer {
     let outcome = match row_of(kind, refusal) {
         Some(row) => row.outcome,
@@ -272,7 +270,7 @@ pub fn answer_of(kind: ResourceKind, refusal: &Refusal) -> Answer {
     Answer { outcome, status: status_of(outcome), retry_after: refusal.retry_after }
 }
 
-/// The row that matches a refusal, if any.
+/// Returns the row that matches a refusal.
 pub fn row_of(kind: ResourceKind, refusal: &Refusal) -> Option<&'static Row> {
     let (code, message) = (plain(&refusal.code), refusal.message.to_ascii_lowercase());
     TABLE.iter().find(|row| {

@@ -1,7 +1,7 @@
 //! The calls that carry deliveries to an AWS resource.
 //!
-//! A function gets what a webhook would get, in one invocation. Every other service gets each event
-//! as a message, record or entry of its own, and answers for each.
+//! A function gets one invocation with what a webhook would get. Every other service gets each
+//! event as a message, record or entry, and answers for each.
 
 use std::borrow::Cow;
 
@@ -25,10 +25,10 @@ use crate::{
     trace::{TRACE_PARENT, TraceParent},
 };
 
-/// Message attributes that one message may have. Source: SQS developer guide, "Message attributes".
+/// The most message attributes. Source: SQS developer guide, "Message attributes".
 const MESSAGE_ATTRIBUTES_MAX: usize = 10;
 
-/// The attribute that says in which schema an event is written.
+/// The attribute that names an event's schema.
 pub const SCHEMA: &str = "aeg-delivery-schema";
 
 /// One message, record, entry or invocation.
@@ -40,18 +40,17 @@ pub struct Entry {
     pub body: String,
     /// Message attributes, or a webhook's headers.
     pub attributes: Vec<(String, Secret)>,
-    /// How many attempts its delivery has had: some services take no attributes that say so.
+    /// Some services have no attributes to say so.
     pub attempts_made: u32,
     /// The message group, or the partition key.
     pub key: Option<String>,
     pub bus: Option<BusMembers>,
 }
 
-/// The members of an event bus's entry besides its detail, which is the whole event, so that id,
-/// subject and extensions are kept.
+/// The members of an event bus's entry besides its detail, which is the whole event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusMembers {
-    /// `source` of CloudEvents, `topic` of Event Grid's schema.
+    /// `source`, or `topic`.
     pub source: String,
     /// `type`, or `eventType`.
     pub detail_type: String,
@@ -60,15 +59,15 @@ pub struct BusMembers {
     pub trace_header: Option<String>,
 }
 
-/// The index of one event in the deliveries of a request.
+/// The position of one event in the deliveries of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventIndex {
-    /// The delivery, from 0.
+    /// From 0.
     pub delivery: usize,
     pub event: usize,
 }
 
-/// One call: its entries, and the events that each carries.
+/// One call: its entries, and the events in each.
 #[derive(Clone, Debug, Default)]
 pub struct Call {
     pub entries: Vec<Entry>,
@@ -79,9 +78,9 @@ pub struct Call {
 /// The calls for deliveries that are sent together.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// Calls, each within what the service takes.
+    /// Each within the service's limits.
     pub calls: Vec<Call>,
-    /// Events that the service would refuse, with their answers.
+    /// Events that the service would refuse.
     pub refused: Vec<(EventIndex, Answer)>,
 }
 
@@ -123,7 +122,7 @@ impl Plan {
         self.refused.push((place, Answer { outcome, status, retry_after: None }));
     }
 
-    /// Adds an entry to the last call, or to a new one if it does not fit.
+    /// Adds an entry to the last call or, if it does not fit, to a new one.
     fn add(&mut self, kind: ResourceKind, entry: Entry, places: Vec<EventIndex>) {
         let rules = kind.rules();
         let bytes = entry.bytes(kind);
@@ -146,7 +145,7 @@ impl Plan {
 }
 
 impl Entry {
-    /// Its size within a call, by the service's own counting.
+    /// Returns its size as the service counts it.
     fn bytes(&self, kind: ResourceKind) -> usize {
         const TYPE: usize = "String".len();
         let attributes = self.attributes.iter();
@@ -162,7 +161,6 @@ impl Entry {
     }
 }
 
-/// What a webhook would get: the body, and the headers as attributes.
 fn invocation(
     subscription: &EventSubscription,
     deliveries: &[&Delivery],
@@ -172,7 +170,7 @@ fn invocation(
     let nowhere = Secret::new("");
     let request = request::build(subscription, &nowhere, deliveries, attempts_made, "", now);
     let headers = request.headers.into_iter().filter(|(name, value)| {
-        // No consent to an origin was asked for.
+        // Nobody asked for consent to an origin.
         *name != "origin" && !value.is_empty()
     });
     let headers = headers.map(|(name, value)| (name.to_owned(), Secret::new(value)));
@@ -198,8 +196,8 @@ fn schema_name(schema: DeliverySchema) -> &'static str {
     }
 }
 
-/// Gridpost's own attributes, the most important first: if the user's leave too little room, the
-/// last ones are left out.
+/// Returns Gridpost's own attributes, the most important first: the last ones are left out if
+/// the user's leave too little room.
 fn shared_attributes(
     subscription: &EventSubscription,
     delivery: &Delivery,
@@ -252,7 +250,6 @@ fn entry(
     })
 }
 
-/// The message group or partition key of an event.
 fn key(resource: &Resource, event: &str, id: &str) -> Result<Option<String>, Outcome> {
     match resource.kind {
         ResourceKind::SqsQueue | ResourceKind::SnsTopic => {
@@ -277,7 +274,7 @@ fn key(resource: &Resource, event: &str, id: &str) -> Result<Option<String>, Out
     }
 }
 
-/// The text, number or boolean that a key comes from.
+/// Returns the text, number or boolean that a key comes from.
 fn value(source: &KeySource, event: &str) -> Option<String> {
     let field = match source {
         KeySource::Static { value } => return Some(value.clone()),
@@ -293,7 +290,7 @@ fn value(source: &KeySource, event: &str) -> Option<String> {
     }
 }
 
-/// The members read from an event; a member that is not a string counts as absent.
+/// A member that is not a string counts as absent.
 #[derive(Default, Deserialize)]
 struct Members<'e> {
     #[serde(default, borrow)]
@@ -312,7 +309,7 @@ struct Members<'e> {
     grid_time: Option<Cow<'e, str>>,
 }
 
-/// Events of a publisher's own schema may use these names for other things: then nothing is known.
+/// In a publisher's own schema these names may mean other things: such an event has no members.
 fn read(event: &str) -> Members<'_> {
     serde_json::from_str(event).unwrap_or_default()
 }
@@ -333,7 +330,7 @@ fn bus_members(delivery: &Delivery, event: &str) -> BusMembers {
     }
 }
 
-/// A W3C trace as X-Ray writes it. Source: AWS X-Ray developer guide, "Tracing header".
+/// Writes a W3C trace as X-Ray does. Source: AWS X-Ray developer guide, "Tracing header".
 fn x_ray(trace: TraceParent) -> String {
     let text = trace.to_string();
     let mut parts = text.split('-').skip(1);

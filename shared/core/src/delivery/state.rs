@@ -17,7 +17,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// How long a state outlives its delivery, so that late copies of the message still find it.
+/// How long a state outlives its delivery: late copies of the message must find it.
 const KEPT_FOR: Duration = Duration::from_secs(48 * 60 * 60);
 
 /// The longest that any delivery may live: the namespace profile's time-to-live.
@@ -29,37 +29,33 @@ const LIFE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 pub struct DeliveryState {
     pub id: Uuid,
     pub subscription: SubscriptionKey,
-    /// Which creation of it.
     #[serde(default)]
     pub subscription_uid: Uuid,
     pub publish_time: Timestamp,
-    /// When it was redriven, if it was: its time-to-live starts then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redriven_at: Option<Timestamp>,
-    /// How many of its events are not done.
+    /// Events that are not done.
     #[serde(default)]
     pub events: u32,
-    /// The events that are done: delivered, or ended on their own.
     #[serde(default, skip_serializing_if = "EventSet::is_empty")]
     pub done: EventSet,
     pub attempts: Attempts,
     #[serde(rename = "standing")]
     pub status: DeliveryStatus,
-    /// Its attempts one by one, the last [`PAST_MAX`].
+    /// The last [`PAST_MAX`] attempts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub past: Vec<AttemptRecord>,
-    /// The receipt of its message, if it was hidden for this wait. SQS accepts it until the message
-    /// is received again.
+    /// The receipt of its message while it is hidden. SQS accepts it until the next receive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<String>,
-    /// The latest time at which a copy of its message is known to come back: longer than any wait, if
-    /// it was cut short by a late success or an operator.
+    /// When the last known copy of its message comes back. A late success or an operator
+    /// may end the wait earlier than that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies_until: Option<Timestamp>,
-    /// An operator's request for an attempt now. The next attempt clears it.
+    /// Cleared by the next attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resend: Option<Resend>,
-    /// Counts its writes; a write names the one it has read.
+    /// Counts its writes; a write names the revision that it read.
     #[serde(skip)]
     pub revision: u64,
 }
@@ -70,31 +66,29 @@ pub const PAST_MAX: usize = 30;
 /// The most bytes of failed responses that a state keeps: those of the newest attempts.
 pub const RESPONSES_BYTES_MAX: usize = 4 * RESPONSE_TEXT_BYTES_MAX;
 
-/// A past attempt, in about 35 bytes unless its response is kept: a state is written with every
-/// further failure, and each kilobyte costs money.
+/// A past attempt, in about 35 bytes without a response: a state is written with every failure,
+/// and each kilobyte costs money.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "AttemptForm", into = "AttemptForm")]
 pub struct AttemptRecord {
     pub at: Timestamp,
-    /// How long it took, in milliseconds.
     pub took_ms: u64,
     pub outcome: Outcome,
-    /// The HTTP status, if there was a response.
     pub status: Option<u16>,
-    /// The reason for the wait after it, if another attempt follows.
+    /// The reason for the wait after it, if any.
     pub because: Option<DelayReason>,
-    /// The beginning of its failed response, escaped, if the deployment keeps it.
+    /// The beginning of a failed response, escaped, if the deployment keeps it.
     pub response_text: Option<String>,
-    /// Which of the delivery's events it was for, if the delivery has been attempted in parts.
+    /// Set if the delivery is attempted in parts.
     pub part: Option<PartRecord>,
 }
 
 /// An attempt of some of a delivery's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartRecord(
-    /// Which attempt of these events it was, from 1.
+    /// The number of this attempt of these events, from 1.
     pub u32,
-    /// How many events it was for.
+    /// How many events it carried.
     pub u32,
 );
 
@@ -105,7 +99,7 @@ struct AttemptForm(
     Outcome,
     Option<u16>,
     Option<DelayReason>,
-    /// Empty if this record lacks it and a later member follows.
+    /// An empty string if absent and a later member follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")] Option<PartRecord>,
@@ -128,7 +122,7 @@ impl From<AttemptRecord> for AttemptForm {
 }
 
 impl AttemptRecord {
-    /// The record of an attempt with this answer.
+    /// Records an attempt.
     pub fn of(
         answer: Answer,
         (began_at, ended_at): (Timestamp, Timestamp),
@@ -139,19 +133,19 @@ impl AttemptRecord {
         Self { at: began_at, took_ms, outcome, status, because, response_text: None, part: None }
     }
 
-    /// The same, with the beginning of its response.
+    /// Adds the beginning of its response.
     #[must_use]
     pub fn with_response_text(self, response_text: Option<String>) -> Self {
         Self { response_text, ..self }
     }
 
-    /// The same, of these events only.
+    /// Restricts it to a part of the delivery.
     #[must_use]
     pub fn of_part(self, part: Option<PartRecord>) -> Self {
         Self { part, ..self }
     }
 
-    /// Appends it to the past attempts; the oldest are dropped.
+    /// Appends it to the past attempts and drops the oldest.
     pub fn add_to(self, past: &mut Vec<Self>) {
         if past.len() >= PAST_MAX {
             past.drain(..=past.len() - PAST_MAX);
@@ -167,13 +161,13 @@ impl AttemptRecord {
     }
 }
 
-/// An operator's request for an attempt now.
+/// An operator's request to attempt a delivery now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resend {
     pub at: Timestamp,
-    /// The due time before the request: its message is hidden until about then, unless it was
-    /// reached.
+    /// The due time before the request. Unless it has passed, the message is hidden until
+    /// about then.
     pub was_due: Timestamp,
 }
 
@@ -184,29 +178,29 @@ pub enum DeliveryStatus {
     Waiting {
         due: Timestamp,
     },
-    /// Its end is decided but not yet carried out: nothing is attempted any more.
+    /// Its end is decided but not yet carried out; nothing more is attempted.
     Ending {
         reason: EndReason,
         at: Timestamp,
     },
     /// Dead-lettered or dropped: late copies delete themselves.
     Ended,
-    /// A success: late copies delete themselves.
+    /// Late copies delete themselves.
     Delivered,
 }
 
 impl DeliveryState {
-    /// Its unique sort key in a list of deliveries by publish time: letters, digits and hyphens.
+    /// Returns its sort key in a list of deliveries by publish time: letters, digits and hyphens.
     pub fn place(&self) -> String {
         format!("{:013}-{}", self.publish_time.as_millis(), self.id)
     }
 
-    /// When its time-to-live starts: at the publish, or at its redrive.
+    /// Returns when its time-to-live starts: at the publish, or at its redrive.
     pub fn ttl_starts_at(&self) -> Timestamp {
         self.redriven_at.unwrap_or(self.publish_time)
     }
 
-    /// When the last copy of its message comes back that this state knows of.
+    /// Returns when the last known copy of its message comes back.
     pub fn last_copy_at(&self) -> Option<Timestamp> {
         let due = match self.status {
             DeliveryStatus::Waiting { due } => Some(due),
@@ -215,19 +209,18 @@ impl DeliveryState {
         self.copies_until.max(due).max(self.resend.map(|resend| resend.was_due))
     }
 
-    /// The same delivery, over since `now`: delivered or ended. Its mark outlives the copies of its
-    /// message that are known of.
+    /// Marks it as delivered or ended at `now`. The mark outlives the known copies of its message.
     #[must_use]
     pub fn over(self, status: DeliveryStatus, now: Timestamp) -> Self {
         let copies_until = self.last_copy_at().max(Some(now));
         Self { status, copies_until, ..self }
     }
 
-    /// When the table may delete it: two days after the last moment at which a copy could matter.
+    /// Returns when the table may delete it: two days after a copy could last matter.
     ///
-    /// While a delivery waits for its endpoint, or for the end of a pause that makes it live longer,
-    /// nothing is written for days. Deleted before its time-to-live ends, it would count its attempts
-    /// from zero, and a copy of its message would not know of its end.
+    /// While a delivery waits for its endpoint or for the end of a pause, nothing is
+    /// written for days. If its state were deleted then, its attempts would count from zero
+    /// again, and a copy would not know of its end.
     pub fn forget_at(&self) -> Timestamp {
         let last = match self.status {
             DeliveryStatus::Waiting { due } => due.max(self.ttl_starts_at() + LIFE_MAX + PAUSE_MAX),
@@ -291,15 +284,15 @@ mod tests {
         assert_eq!((state.past.len(), state.receipt, state.resend), (0, None, None));
     }
 
-    /// A state that waits is kept until no attempt can follow, however early its next one is due.
+    /// A waiting state is kept until no attempt can follow, however early the next one is due.
     #[test]
     fn when_a_state_may_be_forgotten() {
         let day = |days: u64| Timestamp::default() + Duration::from_secs(days * 24 * 60 * 60);
         let waits = |days: u64| DeliveryStatus::Waiting { due: day(days) };
         let ends = DeliveryStatus::Ending { reason: EndReason::TimeToLiveExceeded, at: day(4) };
-        // What it is, its first and last attempt, a redrive; when it may go.
+        // Status, first and last attempt, redrive; when it may be deleted.
         let table = [
-            // A time-to-live of 7 days, and pauses of as many, in which it stood still.
+            // A time-to-live of 7 days, and 7 days of pauses.
             ("waits, due soon", waits(1), (Some(1), Some(1)), None, 14 + 2),
             ("waits, due late", waits(18), (Some(1), Some(6)), None, 18 + 2),
             ("waits, and was not attempted", waits(1), (None, None), None, 14 + 2),
@@ -320,7 +313,7 @@ mod tests {
         }
     }
 
-    /// What takes a delivery out of its wait leaves the message that waits: the mark is there for it.
+    /// Ending a wait early leaves the hidden message: the mark must be there when it comes back.
     #[test]
     fn a_mark_outlives_the_copies_of_its_message() {
         let day = |days: u64| Timestamp::default() + Duration::from_secs(days * 24 * 60 * 60);
@@ -330,8 +323,7 @@ mod tests {
         let ended: DeliveryState = serde_json::from_str(json).expect("a state");
         let waits = |days: u64| DeliveryStatus::Waiting { due: day(days) };
         let resend = |was_due| Some(Resend { at: day(0), was_due: day(was_due) });
-        // Its status, an operator's request, a copy that is known of; when it is over and when the mark
-        // may go.
+        // Status, resend, known copy; when it is over, and when the mark may be deleted.
         let table = [
             (waits(5), None, None, 0, 5 + 2),
             (waits(5), None, None, 6, 6 + 2),

@@ -7,7 +7,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// Characters that an ARN may have. Source: IAM API reference, `arnType`.
+/// Source: IAM API reference, `arnType`.
 const CHARS_MAX: usize = 2_048;
 
 /// The name of one AWS resource: `arn:partition:service:region:account:resource`.
@@ -21,7 +21,7 @@ pub struct Arn {
     /// Such as `eu-central-1`.
     pub region: String,
     pub account: String,
-    /// The service's own part; it may have colons.
+    /// May have colons.
     pub resource: String,
 }
 
@@ -76,9 +76,9 @@ impl fmt::Display for Arn {
 /// The AWS resources that a deployment may deliver to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowedResources {
-    /// The deployment's own region, where all of them must be; empty if that is not checked.
+    /// The only region allowed, the deployment's; empty if not checked.
     pub region: String,
-    /// Their ARNs; `*` matches any characters.
+    /// `*` matches any characters.
     pub patterns: ArnPatterns,
 }
 
@@ -90,13 +90,13 @@ pub struct ArnPatterns {
 }
 
 impl ArnPatterns {
-    /// An empty list that no setting could change; `because` says why and what to do instead, as in
-    /// "which … can't deliver to".
+    /// Creates an empty list that no setting can change; `because` says why and what to do
+    /// instead, as in "which … can't deliver to".
     pub fn nothing(because: &'static str) -> Self {
         Self { patterns: Vec::new(), because: Some(because) }
     }
 
-    /// Why the list is empty, if not by a setting.
+    /// Returns why the list is empty, unless by a setting.
     pub fn because(&self) -> Option<&'static str> {
         self.because
     }
@@ -126,7 +126,7 @@ impl fmt::Display for ArnPatterns {
     }
 }
 
-/// Whether a text matches a pattern, part by part between its stars.
+/// Matches a text part by part between a pattern's stars.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else {

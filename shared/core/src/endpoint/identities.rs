@@ -1,10 +1,9 @@
-//! The identities of AWS that requests to endpoints may prove, and to whom.
+//! The AWS identities that requests to endpoints may prove, and to whom.
 //!
-//! Who may write event subscriptions has none of these identities. Without this rule, a URL of such
-//! an author's own would get requests in the deployment's name: the author chooses path, query,
-//! headers and, by publishing, the body, so a signature for a host such as a database's would do
-//! there whatever the author wants. A token could be kept by its receiver and shown to others. So
-//! both go to hosts alone that the operator has named, by https.
+//! Authors of event subscriptions do not have these identities. They choose a request's URL,
+//! query, headers and, by publishing, its body: a signature for a database's host would let
+//! them do there what they want, and a receiver could show a token to others. So both go only
+//! to hosts that the operator has named, by https.
 
 use std::{collections::BTreeMap, str::FromStr};
 
@@ -12,17 +11,18 @@ use serde::Deserialize;
 
 use super::secrets::named_host;
 
-/// The identities that a deployment lets event subscriptions prove.
+/// The identities that event subscriptions of a deployment may prove.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Identities {
-    /// The hosts that the function itself may sign requests to; `*` is any host, here and below.
+    /// Hosts that requests by the function's identity may be signed for; `*` is any host,
+    /// here and below.
     #[serde(default)]
     pub own: Vec<String>,
-    /// By the ARN of a role: the hosts that requests may be signed to with it.
+    /// Hosts by the ARN of the role that may sign.
     #[serde(default)]
     pub roles: BTreeMap<String, Vec<String>>,
-    /// By audience: the hosts that may be sent a token for it, or what it is exchanged for.
+    /// Hosts by the audience of tokens, which may be sent the token or what it is exchanged for.
     #[serde(default)]
     pub audiences: BTreeMap<String, Vec<String>>,
 }
@@ -81,7 +81,7 @@ pub enum IdentityRefused {
 }
 
 impl Identities {
-    /// Checks that the function itself may sign requests to that URL.
+    /// Checks that the function's identity may sign requests to that URL.
     pub fn check_own(&self, url: &str) -> Result<(), IdentityRefused> {
         named_host(&self.own, url).map_err(IdentityRefused::Own)
     }
@@ -99,16 +99,17 @@ impl Identities {
     }
 }
 
-/// The hosts that are named for one; `*` is any that is not named by itself.
+/// Returns the hosts of a name; `*` stands for names that are missing.
 fn of<'n>(named: &'n BTreeMap<String, Vec<String>>, name: &str) -> Option<&'n Vec<String>> {
     named.get(name).or_else(|| named.get("*"))
 }
 
-/// The service and the region that a host of AWS shows.
+/// Returns the service and region in a host of AWS.
 ///
-/// Source: API Gateway developer guide, "Invoke REST APIs" (`id.execute-api.region.amazonaws.com`,
-/// `….execute-api.region.vpce.amazonaws.com`, `id.execute-api.region.on.aws` with dual stack); Lambda
-/// developer guide, "Function URLs" (`id.lambda-url.region.on.aws`).
+/// Source: API Gateway developer guide, "Invoke REST APIs"
+/// (`id.execute-api.region.amazonaws.com`, `….execute-api.region.vpce.amazonaws.com`,
+/// `id.execute-api.region.on.aws` with dual stack); Lambda developer guide, "Function URLs"
+/// (`id.lambda-url.region.on.aws`).
 pub fn of_host(url: &str) -> Option<(&'static str, String)> {
     const SERVICES: [(&str, &str); 2] = [("execute-api", "execute-api"), ("lambda-url", "lambda")];
     const ENDS: [&str; 4] =

@@ -1,25 +1,25 @@
 //! The secrets that requests to endpoints may use, and where they may be sent.
 //!
-//! Who may write event subscriptions may not read these secrets. Without this rule, a token URL of
-//! such an author's own would be sent them.
+//! Authors of event subscriptions may not read these secrets: without this rule, they could
+//! have them sent to a token URL that they own.
 
 use std::{collections::BTreeMap, str::FromStr};
 
 use serde::Deserialize;
 
-/// The host of Entra ID's tokens.
+/// Where Entra ID issues tokens.
 pub const ENTRA_HOST: &str = "login.microsoftonline.com";
 
-/// The secrets that a deployment lets event subscriptions use without having them.
+/// The secrets that event subscriptions of a deployment may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClientSecrets {
-    /// By name: the hosts of token URLs that may be sent it, and of endpoints that may be shown it. `*` is any host, and as a name any
-    /// secret that is not named by itself.
+    /// By secret: hosts of token URLs that may be sent it, and of endpoints that may be
+    /// shown it. `*` is any host and, as a name, any secret that is missing here.
     #[serde(default)]
     pub hosts: BTreeMap<String, Vec<String>>,
-    /// The client of Entra ID that asks for tokens where an event subscription names only tenant
-    /// and application, as Event Grid's own do.
+    /// The client of Entra ID for event subscriptions that, as Event Grid's, only name
+    /// tenant and application.
     #[serde(default)]
     pub entra: Option<EntraClient>,
 }
@@ -67,11 +67,11 @@ impl ClientSecrets {
     }
 }
 
-/// Checks that a URL's host is one of these, and returns the host if it is not.
+/// Checks that a URL's host is one of these; otherwise returns the host.
 pub(super) fn named_host(hosts: &[String], url: &str) -> Result<(), String> {
     let url = url::Url::parse(url).ok();
     let host = url.as_ref().and_then(url::Url::host_str).unwrap_or_default();
-    // A host that is named gets the secret by TLS alone; `gridpost dev` names all hosts.
+    // A named host gets the secret only by TLS. `gridpost dev` names all hosts.
     let is_tls = url.as_ref().is_some_and(|url| url.scheme() == "https");
     match hosts.iter().any(|may| may == "*" || (is_tls && may.eq_ignore_ascii_case(host))) {
         true => Ok(()),

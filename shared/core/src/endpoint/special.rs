@@ -1,7 +1,7 @@
-//! Which addresses belong to the public internet.
+//! Decides which addresses belong to the public internet.
 //!
-//! Source: IANA IPv4 and IPv6 Special-Purpose Address Registries. An IPv6 address that carries an
-//! IPv4 address is public only if that one is: gateways unpack it. A network's own translation
+//! Source: IANA IPv4 and IPv6 Special-Purpose Address Registries. An IPv6 address that carries
+//! an IPv4 address is public only if that is: gateways unpack it. A network's own translation
 //! prefix (RFC 6052, section 2.2) and 6rd can't be told from any other prefix.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,7 +10,7 @@ pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => match translated_v4(address) {
-            // The packets go to the IPv4 address: only that one counts.
+            // The packets go to the IPv4 address: only that counts.
             Some(inner) => is_public_v4(inner),
             // The packets cross an IPv6 network first: every address counts.
             None => {
@@ -44,10 +44,10 @@ fn v4(high: u16, low: u16) -> Ipv4Addr {
     Ipv4Addr::from_bits((u32::from(high) << 16) | u32::from(low))
 }
 
-/// The IPv4 address that an IPv6 address spells in another way.
+/// Returns the IPv4 address that an IPv6 address stands for.
 fn translated_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     match address.segments() {
-        // Unspecified and loopback, which look like compatible addresses.
+        // Unspecified and loopback look like compatible addresses.
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => None,
         // Compatible (RFC 4291, 2.5.5.1) and mapped (2.5.5.2).
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low] => Some(v4(high, low)),
@@ -59,8 +59,8 @@ fn translated_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// The IPv4 addresses that traffic to an IPv6 address may be tunnelled to. There may be two: its
-/// network by 6to4, its interface by ISATAP.
+/// Returns the IPv4 addresses that traffic to an IPv6 address may be tunnelled to: its network
+/// by 6to4, its interface by ISATAP.
 fn tunnelled_v4(address: Ipv6Addr) -> [Option<Ipv4Addr>; 2] {
     let segments = address.segments();
     let by_network = match segments {

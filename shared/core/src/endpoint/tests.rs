@@ -8,12 +8,11 @@ fn naming(networks: &str) -> Allowed {
     Allowed { networks: networks.parse().expect("networks"), ..Allowed::default() }
 }
 
-/// What a deployment without settings allows is tests/conformance/endpoint_urls.json; this is what
-/// a setting changes.
+/// For the defaults see tests/conformance/endpoint_urls.json.
 #[test]
 fn named_networks_are_called_and_no_others() {
     let table: [(&str, bool); 16] = [
-        // (URL, allowed where 127.0.0.0/8 and ::1 are named)
+        // URL; allowed if 127.0.0.0/8 and ::1 are named.
         ("https://example.com/hook?code=1", true),
         ("http://example.com/", true), // if it resolves into a named network
         ("http://93.184.215.14/", false),
@@ -34,7 +33,7 @@ fn named_networks_are_called_and_no_others() {
     for (text, want) in table {
         assert_eq!(check_url(text, &naming("127.0.0.0/8, ::1/128")).is_ok(), want, "{text}");
     }
-    // All of IPv6 is not all of IPv4 in disguise.
+    // Naming all of IPv6 does not name mapped IPv4 addresses.
     assert!(check_url("https://[::ffff:169.254.169.254]/", &naming("::/0")).is_err());
 }
 
@@ -60,7 +59,7 @@ fn ports_are_read_from_text() {
     }
 }
 
-/// The ranges of IANA's registry that are not public, each as its first and last address.
+/// IANA's ranges that are not public: first and last addresses.
 const SPECIAL_V4: [[&str; 2]; 15] = [
     ["0.0.0.0", "0.255.255.255"],
     ["10.0.0.0", "10.255.255.255"],
@@ -112,7 +111,7 @@ fn special_v4() -> impl Strategy<Value = Ipv4Addr> {
         .prop_map(Ipv4Addr::from_bits)
 }
 
-/// Every form in which an IPv6 address embeds an IPv4 address. `around` fills the free bits.
+/// All forms of an IPv4 address in an IPv6 address. `around` fills the free bits.
 fn carriers(inner: Ipv4Addr, around: u128) -> Vec<(&'static str, Ipv6Addr)> {
     let bits = u128::from(inner.to_bits());
     let global = (around >> 64 << 64) & !(0b111 << 125) | (1 << 125);

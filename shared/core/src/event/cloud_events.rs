@@ -1,7 +1,7 @@
-//! CloudEvents 1.0 in JSON, one by itself or a batch; [`binary`] turns the third form into the first.
+//! CloudEvents 1.0 in JSON, alone or in a batch; [`binary`] rewrites the third form.
 //!
 //! Source: CloudEvents 1.0.2, "Core specification" and "JSON event format". Its naming convention
-//! says that names "SHOULD NOT exceed 20 characters": longer ones are sent, and taken.
+//! says that names "SHOULD NOT exceed 20 characters": longer ones are sent, and accepted.
 
 pub mod binary;
 
@@ -20,14 +20,13 @@ use crate::trace::{TRACE_PARENT, TraceParent};
 
 const NO_NAME: &str = "can't be an extension attribute: names are of a-z and 0-9 alone";
 
-/// Reads the body of a publish in CloudEvents 1.0: an event, or an array of events. Both are
-/// accepted under either content type, because the Azure SDKs send both ways.
-/// The first event that is refused fails the whole body.
+/// Reads a publish in CloudEvents 1.0: an event, or an array of events, under either content type,
+/// because the Azure SDKs send both ways. The first refused event fails the whole body.
 pub fn parse(body: &[u8]) -> Result<Vec<ParsedEvent<'_>>, ParseError> {
     parse_up_to(body, EVENTS_MAX)
 }
 
-/// The same, for at most `events_max` events.
+/// Reads at most `events_max` events.
 pub fn parse_up_to(body: &[u8], events_max: usize) -> Result<Vec<ParsedEvent<'_>>, ParseError> {
     reader::read(body, Shape::ArrayOrObject, events_max, event)
 }
@@ -90,7 +89,7 @@ fn check_extension(name: &str, value: &RawValue) -> Result<(), Violation> {
             Err(Violation::new(name, "must be a string, a whole number, a boolean or null"))
         }
         Some(b'"') => check_characters(name, &string(value, name)?),
-        // An integer of CloudEvents is written without fraction and exponent.
+        // CloudEvents' integers have neither fraction nor exponent.
         Some(b'-' | b'0'..=b'9') if value.get().parse::<i32>().is_err() => {
             let rule = "must be a whole number from -2147483648 to 2147483647, or a string";
             Err(Violation::new(name, rule))
@@ -99,7 +98,7 @@ fn check_extension(name: &str, value: &RawValue) -> Result<(), Violation> {
     }
 }
 
-/// Whether attributes may have a character.
+/// Returns whether attributes may have a character.
 pub(crate) fn is_for_attributes(character: char) -> bool {
     let code = u32::from(character);
     let is_none = matches!(code, 0xfdd0..=0xfdef) || code & 0xfffe == 0xfffe;
@@ -115,14 +114,14 @@ fn check_characters(name: &str, text: &str) -> Result<(), Violation> {
     Ok(())
 }
 
-/// The text of an attribute, which must not be empty.
+/// Returns the text of an attribute, which must not be empty.
 fn attribute<'a>(value: &'a RawValue, name: &str) -> Result<Cow<'a, str>, Violation> {
     let text = filled_string(value, name)?;
     check_characters(name, &text).map(|()| text)
 }
 
-/// Source: RFC 2045, section 5.1, and RFC 2046: a type and a subtype, both tokens. Parameters are
-/// left to the receiver.
+/// Checks a type and a subtype, both tokens; parameters are left to the receiver. Source: RFC 2045,
+/// section 5.1, and RFC 2046.
 fn check_media_type(value: Option<&RawValue>) -> Result<(), Violation> {
     const NAME: &str = "datacontenttype";
     let Some(text) = optional(value, NAME)? else { return Ok(()) };
@@ -137,13 +136,13 @@ fn check_media_type(value: Option<&RawValue>) -> Result<(), Violation> {
     }
 }
 
-/// The trace that an extension attribute names: a string without escapes.
+/// Reads the trace of an extension attribute: a string without escapes.
 fn trace_parent(value: &RawValue) -> Option<TraceParent> {
     TraceParent::parse(value.get().strip_prefix('"')?.strip_suffix('"')?)
 }
 
-/// An event of another schema is refused for the first of its members that no attribute can be called:
-/// then the schema is the cause.
+/// Blames the first member whose name no attribute can have, if there is one: then the event is
+/// probably of another schema.
 fn with_cause(found: Violation, text: &str) -> Violation {
     let is_cloud_event = || {
         let members = reader::members(text).unwrap_or_default();
@@ -182,7 +181,7 @@ fn event(object: Object<'_>) -> Result<ParsedEvent<'_>, Violation> {
     })
 }
 
-/// An optional attribute; null counts as absent.
+/// Treats null as absent.
 fn unless_null(value: Option<&RawValue>) -> Option<&RawValue> {
     value.filter(|value| value.get() != "null")
 }

@@ -23,10 +23,9 @@ pub struct Stamps<'s> {
     pub id: &'s mut dyn FnMut() -> Uuid,
 }
 
-/// Reads the body of a publish to the topic with that id and mapping: an object or an array of
-/// objects, of any members.
-/// The first event that lacks a mapped member without a default, or has it in an unusable form,
-/// fails the whole body.
+/// Reads a publish to the topic with that id and mapping: an object or an array of objects. The
+/// first event fails the whole body that has a mapped member in an unusable form, or lacks one
+/// without a default.
 pub fn parse<'a>(
     body: &'a [u8],
     topic_id: &'a str,
@@ -79,7 +78,8 @@ fn event<'a>(
     })
 }
 
-/// A member of the envelope that may have a default; `unmapped` is its value without a mapping.
+/// Returns a member of the envelope that may have a default; `unmapped` is its value without a
+/// mapping.
 fn field<'a>(
     object: &Object<'a>,
     field: &Field,
@@ -103,7 +103,8 @@ fn field<'a>(
     }
 }
 
-/// The text of a top-level member. Null counts as absent; numbers and booleans keep their spelling.
+/// Returns the text of a top-level member. Null counts as absent; numbers and booleans keep their
+/// spelling.
 fn member<'a>(object: &Object<'a>, name: &str) -> Result<Option<Cow<'a, str>>, Violation> {
     let mut named = object.members.iter().filter(|(given, _)| given == name);
     let Some((_, value)) = named.next() else { return Ok(None) };
@@ -126,12 +127,12 @@ fn text<'a>(value: &'a RawValue, name: &str) -> Result<Option<Cow<'a, str>>, Vio
     }
 }
 
-/// The event in Event Grid's schema: the envelope by the mapping, the event itself as data.
+/// Writes the event in Event Grid's schema: a mapped envelope, the event as data.
 pub(super) fn to_event_grid(event: &ParsedEvent<'_>, event_time: &str) -> String {
     format!("{}{}}}", envelope(event, event_time), event.text)
 }
 
-/// Event Grid's envelope, up to the value of `data`.
+/// Writes Event Grid's envelope, up to the value of `data`.
 fn envelope(event: &ParsedEvent<'_>, event_time: &str) -> String {
     format!(
         concat!(
@@ -147,7 +148,7 @@ fn envelope(event: &ParsedEvent<'_>, event_time: &str) -> String {
     )
 }
 
-/// The event as a CloudEvent: as Event Grid's envelope becomes one, the event itself as data.
+/// Writes the event as a CloudEvent: a converted envelope, the event as data.
 pub(super) fn to_cloud_event(event: &ParsedEvent<'_>, event_time: &str) -> String {
     let subject = match &*event.subject {
         "" => String::new(),
@@ -164,9 +165,8 @@ pub(super) fn to_cloud_event(event: &ParsedEvent<'_>, event_time: &str) -> Strin
     )
 }
 
-/// The envelope of an event that was accepted earlier, with the event itself as data, for a dead
-/// letter. If the mapping has changed since and no longer fits, the envelope is that of an unmapped
-/// event.
+/// Puts an event that was accepted earlier into the envelope of a dead letter. If the mapping has
+/// changed since and no longer fits, the envelope is that of an unmapped event.
 pub fn enveloped(
     text: &str,
     topic_id: &str,

@@ -6,16 +6,16 @@ use std::borrow::Cow;
 
 use ::time::{Date, Duration, Month};
 
-/// Whether a text is a date-time of RFC 3339.
+/// Returns whether a text is a date-time of RFC 3339.
 pub(super) fn is_rfc_3339(text: &str) -> bool {
     zone_of(text) == Some(Zone::Full)
 }
 
 /// Converts a date-time to RFC 3339 form.
 ///
-/// Besides RFC 3339 it accepts the two forms that publishers of Event Grid's schema send: an offset
-/// without colon (`+0000`: `date +%Y-%m-%dT%H:%M:%S%z`, as in Event Grid's own shell examples) and
-/// no offset at all (.NET's unspecified kind), which means UTC.
+/// It also accepts what publishers of Event Grid's schema send: an offset without colon (`+0000`:
+/// `date +%Y-%m-%dT%H:%M:%S%z`, as in Event Grid's shell examples), and no offset (.NET's
+/// unspecified kind), which means UTC.
 pub(crate) fn to_rfc_3339(text: &str) -> Option<Cow<'_, str>> {
     match zone_of(text)? {
         Zone::Full => Some(Cow::Borrowed(text)),
@@ -27,7 +27,7 @@ pub(crate) fn to_rfc_3339(text: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// How a date-time ends.
+/// The end of a date-time.
 #[derive(PartialEq, Eq)]
 enum Zone {
     Full,
@@ -35,7 +35,7 @@ enum Zone {
     Missing,
 }
 
-/// The zone of a date-time whose other parts are valid.
+/// Returns the zone of a valid date-time.
 fn zone_of(text: &str) -> Option<Zone> {
     let bytes = text.as_bytes();
     let (date_time, rest) = bytes.split_at_checked(19)?;
@@ -60,21 +60,21 @@ fn zone_of(text: &str) -> Option<Zone> {
     fits.then_some(zone)
 }
 
-/// The minutes of a day. A leap second is the last of the last minute of a month, in UTC.
+/// The minutes of a day. A leap second ends the last minute of a month, in UTC.
 const DAY: i32 = minutes_of_day(24, 0);
 
 const fn minutes_of_day(hours: u16, minutes: u16) -> i32 {
     hours as i32 * 60 + minutes as i32
 }
 
-/// What follows the fraction of a second, if there is one.
+/// Returns the text after the fraction of a second.
 fn fraction(rest: &[u8]) -> Option<&[u8]> {
     let Some(digits) = rest.strip_prefix(b".") else { return Some(rest) };
     let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
     if count == 0 { None } else { Some(&digits[count..]) }
 }
 
-/// The zone and its offset from UTC in minutes.
+/// Reads the zone and its offset from UTC in minutes.
 fn zone(text: &[u8]) -> Option<(Zone, i32)> {
     let offset = |sign: u8, hours: &[u8], minutes: &[u8]| {
         let hours = number(hours).filter(|hours| *hours <= 23)?;

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::name;
 
-/// The data for stamping and conversion that [`ParsedEvent`] lacks.
+/// What [`ParsedEvent`] lacks for stamps and conversion.
 #[derive(Debug)]
 pub(super) struct Envelope<'a> {
     event_type: &'a RawValue,
@@ -28,11 +28,9 @@ pub(super) struct Envelope<'a> {
     data_version_given: bool,
 }
 
-/// Reads the body of a publish to the topic with that id: always an array.
-///
-/// It is strict, as Event Grid is: an unknown member is refused, so that a publisher's misspelling
-/// is never lost silently.
-/// The first event that is refused fails the whole body.
+/// Reads a publish to the topic with that id: always an array. As in Event Grid, an unknown member
+/// is refused, so that a misspelling is never lost silently. The first refused event fails the
+/// whole body.
 pub fn parse<'a>(body: &'a [u8], topic_id: &'a str) -> Result<Vec<ParsedEvent<'a>>, ParseError> {
     reader::read(body, Shape::Array, EVENTS_MAX, |object| event(object, topic_id))
 }
@@ -70,7 +68,7 @@ impl<'a> Members<'a> {
     }
 
     /// Treats optional members that are null as absent, as serializers mean them. Returns whether
-    /// there are any.
+    /// there were any.
     fn leave_out_nulls(&mut self) -> bool {
         let mut any = false;
         for place in [&mut self.topic, &mut self.data_version, &mut self.metadata_version] {
@@ -79,8 +77,8 @@ impl<'a> Members<'a> {
         any
     }
 
-    /// Reads the id. One that is a number is taken as its text, all digits kept. Source: Event Grid,
-    /// "Send custom events to web endpoint using PowerShell", whose script sends `Get-Random`'s.
+    /// Reads the id. A number is taken as its text, with all digits. Source: Event Grid, "Send
+    /// custom events to web endpoint using PowerShell", whose script sends `Get-Random`'s.
     fn id(&self) -> Result<Cow<'a, str>, Violation> {
         let id = required(self.id, "id")?;
         if is_number(id) { Ok(Cow::Borrowed(id.get())) } else { filled_string(id, "id") }
@@ -91,11 +89,10 @@ fn is_number(value: &RawValue) -> bool {
     matches!(value.get().as_bytes(), [b'-' | b'0'..=b'9', ..])
 }
 
-/// Optional members, for which null means absent.
 const NULLABLE: [&str; 3] = ["topic", "dataVersion", "metadataVersion"];
 
-/// An event's text without the nulls that leave a member out, its id a string, its topic as it was
-/// created.
+/// Rewrites an event's text: without nulls, with a string as id, and with the topic's name as it
+/// was created.
 fn rewritten(text: &str, topic_id: &str) -> String {
     let members = reader::members(text).unwrap_or_default();
     let is_left_out =
@@ -147,10 +144,9 @@ fn event<'a>(object: Object<'a>, topic_id: &'a str) -> Result<ParsedEvent<'a>, V
     })
 }
 
-/// The only metadata version there is.
 const METADATA_VERSION: &str = "1";
 
-/// Reads a member that the service stamps: if it is given, it must equal the stamp, in any spelling.
+/// Reads a member that the service stamps: it must equal the stamp, in any case.
 fn must_equal<'a>(
     value: Option<&'a RawValue>,
     member: &str,
@@ -174,9 +170,9 @@ fn time(value: &RawValue) -> Result<Cow<'_, str>, Violation> {
     })
 }
 
-/// The publisher's text, with missing stamps appended.
+/// Appends missing stamps to the publisher's text.
 pub(super) fn stamped(event: &ParsedEvent<'_>, envelope: &Envelope<'_>) -> String {
-    // It has members, so what follows its brace begins with a comma.
+    // It has members, so a comma follows.
     let mut text = event.text.to_string();
     assert_eq!(text.pop(), Some('}'), "an object ends with a brace");
     if !envelope.topic_given {

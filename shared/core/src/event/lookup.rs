@@ -1,7 +1,5 @@
-//! Finds values at paths of an event in one walk over its text.
-//!
-//! The text is the publisher's own and was checked to be JSON. Only requested members are looked
-//! at; everything else is skipped without parsing, recursion or allocation.
+//! Finds values at paths of an event in one walk over its text, which was checked to be JSON.
+//! Everything else is skipped without parsing, recursion or allocation.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, ops::Range};
 
@@ -13,7 +11,7 @@ use serde::{
 /// The requested paths, as a tree: an event is walked once for all of them.
 #[derive(Clone, Debug)]
 pub struct Paths {
-    /// Parents come before their children; the event itself is the first.
+    /// Parents come before their children; the first node is the event.
     nodes: Vec<Node>,
 }
 
@@ -28,7 +26,7 @@ struct Node {
 pub struct PathId(usize);
 
 impl PathId {
-    /// Its position among all nodes; the event itself is 0.
+    /// Returns its position among all nodes; the event is 0.
     pub fn index(self) -> usize {
         self.0
     }
@@ -38,7 +36,7 @@ const ROOT: usize = 0;
 
 #[cfg(test)]
 thread_local! {
-    /// The number of walks that this thread, and so this test, has made.
+    /// Counts the walks of this thread, and so of a test.
     pub(crate) static WALKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
@@ -63,7 +61,7 @@ impl Paths {
         PathId(node)
     }
 
-    /// The number of nodes, including those on the way to others.
+    /// Counts the nodes, including those on the way to others.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -78,7 +76,7 @@ impl Paths {
         WALKS.set(WALKS.get() + 1);
         let spots = vec![Spot::default(); self.len()];
         let mut walk = Walk { paths: self, cursor: Cursor { text, at: 0 }, spots, visits: 0 };
-        // A text that is not JSON after all has no values.
+        // Malformed text has no values.
         let _ended = walk.value(ROOT, 0);
         let mut values: Vec<Option<&str>> = vec![None; self.len()];
         for (node, spot) in walk.spots.iter().enumerate() {
@@ -99,14 +97,13 @@ pub struct Found<'t> {
 }
 
 impl<'t> Found<'t> {
-    /// The JSON text of the value at that path, if the event has one.
+    /// Returns the JSON text at that path.
     pub fn at(&self, place: PathId) -> Option<&'t str> {
         self.values.get(place.0).copied().flatten()
     }
 }
 
-/// What was found for a node: its position, in which visit of the node, and in which visit of its
-/// parent.
+/// What was found for a node: its position, the visit of the node, and the visit of its parent.
 #[derive(Clone, Debug, Default)]
 struct Spot {
     range: Option<Range<usize>>,
@@ -118,7 +115,7 @@ struct Walk<'p, 't> {
     paths: &'p Paths,
     cursor: Cursor<'t>,
     spots: Vec<Spot>,
-    /// The number of visited values.
+    /// Values visited.
     visits: usize,
 }
 
@@ -232,7 +229,7 @@ impl<'t> Cursor<'t> {
     }
 }
 
-/// The elements of an array, each as its JSON text; empty for any other value.
+/// Returns the JSON texts of an array's elements; none for another value.
 pub fn elements(array: &str) -> impl Iterator<Item = &str> {
     let mut cursor = Cursor { text: array, at: 0 };
     let mut separator = b'[';
@@ -248,7 +245,7 @@ pub fn elements(array: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Decodes a JSON string. Half of a surrogate pair, which is not a character, becomes U+FFFD.
+/// Decodes a JSON string. Half of a surrogate pair becomes U+FFFD.
 pub fn text_of(json_string: &str) -> Cow<'_, str> {
     let inner = json_string.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     match inner {
@@ -260,7 +257,7 @@ pub fn text_of(json_string: &str) -> Cow<'_, str> {
     }
 }
 
-/// A string that may have half of a surrogate pair, which serde's own strings refuse.
+/// A string that may have half of a surrogate pair, which serde's strings refuse.
 struct Lossy(String);
 
 impl<'de> Deserialize<'de> for Lossy {

@@ -1,4 +1,4 @@
-//! Input schema mappings: the sources of Event Grid's envelope members in a publisher's own schema.
+//! Input schema mappings: the sources of Event Grid's envelope in a publisher's own schema.
 //!
 //! Source: Event Grid, "Map custom fields to Event Grid schema"; resource model,
 //! `JsonInputSchemaMapping`.
@@ -7,43 +7,43 @@ use super::notation::path_notation;
 use crate::text::quoted;
 use serde::{Deserialize, Serialize};
 
-/// The event type if the mapping gives none.
+/// The event type if a mapping gives none.
 pub const EVENT_TYPE_DEFAULT: &str = "CustomEvent";
 
 /// The sources of the envelope's members. An unmapped member gets the service's value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct InputSchemaMapping {
-    /// The member with the id; without one, an id is generated.
+    /// The member with the id; `None` generates one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The member with the topic; without one, it is the topic's id.
+    /// The member with the topic; `None` means the topic's id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
-    /// The member with the time; without one, it is the time of the publish.
+    /// The member with the time; `None` means the time of the publish.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event_time: Option<String>,
-    /// The event type, else [`EVENT_TYPE_DEFAULT`].
+    /// By default [`EVENT_TYPE_DEFAULT`].
     #[serde(skip_serializing_if = "Field::is_unmapped")]
     pub event_type: Field,
-    /// The subject, else an empty one.
+    /// By default empty.
     #[serde(skip_serializing_if = "Field::is_unmapped")]
     pub subject: Field,
-    /// The data version, else an empty one.
+    /// By default empty.
     #[serde(skip_serializing_if = "Field::is_unmapped")]
     pub data_version: Field,
 }
 
 impl InputSchemaMapping {
-    /// The type of all events, if no member of theirs gives it.
+    /// Returns the type of all events, if it does not depend on them.
     pub fn only_event_type(&self) -> Option<&str> {
         let Field { source_field, default_value } = &self.event_type;
         let default = default_value.as_deref().unwrap_or(EVENT_TYPE_DEFAULT);
         source_field.is_none().then_some(default)
     }
 
-    /// Lists source fields that find nothing, unless a publisher's member has such a name after all:
-    /// the name of the envelope's member, what is given, and why.
+    /// Warns of source fields that look like paths and so find nothing: names the envelope's
+    /// member, the field, and why.
     pub fn warnings(&self) -> Vec<String> {
         let Self { id, topic, event_time, event_type, subject, data_version } = self;
         let all = [
@@ -75,10 +75,10 @@ impl InputSchemaMapping {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Field {
-    /// The member of the publisher's event that it comes from.
+    /// The member of the publisher's event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_field: Option<String>,
-    /// Its value if the event does not have that member.
+    /// Its value without that member.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_value: Option<String>,
 }

@@ -1,7 +1,7 @@
-//! Recognises paths that are written as other products write them.
+//! Recognizes paths written as in other products.
 
-/// Says what is wrong with a path into an event that is written in another notation: JSONPath, JSON
-/// Pointer, a template, an index. `None` for names with dots between them.
+/// Says which other notation a path is written in: JSONPath, JSON Pointer, a template, an index.
+/// `None` for names with dots between them.
 pub fn path_notation(path: &str) -> Option<String> {
     if path.trim() != path {
         return Some("the space at its ends counts as part of a name".to_owned());
@@ -28,7 +28,7 @@ pub fn path_notation(path: &str) -> Option<String> {
     }
 }
 
-/// The same with `['name']` as `.name`, and without indexes.
+/// Writes `['name']` as `.name`, and drops indexes.
 fn without_brackets(path: &str) -> String {
     let mut plain = String::with_capacity(path.len());
     let mut rest = path;

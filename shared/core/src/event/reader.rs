@@ -10,21 +10,20 @@ use serde_json::value::RawValue;
 
 use super::{ParseError, Violation};
 
-/// The accepted shapes of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     Array,
-    /// An array of events, or one event by itself.
+    /// An array of events, or a single event.
     ArrayOrObject,
 }
 
-/// One event: its text, and its members with their names' escapes resolved.
+/// One event: its text, and its members, their names unescaped.
 pub(super) struct Object<'a> {
     pub(super) text: &'a str,
     pub(super) members: Vec<(Cow<'a, str>, &'a RawValue)>,
 }
 
-/// Reads every event of a body in order. Stops at the first that is refused, or after `events_max`.
+/// Reads the events of a body in order, until one is refused or there are more than `events_max`.
 pub(super) fn read<'a, T>(
     body: &'a [u8],
     shape: Shape,
@@ -53,12 +52,12 @@ pub(super) fn read<'a, T>(
     }
 }
 
-/// The text of a JSON string; `None` for another value and for half of a surrogate pair.
+/// Returns the text of a JSON string; `None` for another value and for half of a surrogate pair.
 pub(crate) fn string(value: &RawValue) -> Option<Cow<'_, str>> {
     serde_json::from_str::<Text<'_>>(value.get()).ok().map(|text| text.0)
 }
 
-/// A string that is borrowed where it has no escapes.
+/// Borrowed if it has no escapes.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -86,7 +85,7 @@ impl<'a> Cursor<'a> {
         Ok(Self { text, at })
     }
 
-    /// Moves to the next byte that is not whitespace, and returns it.
+    /// Moves to the next byte that is not whitespace.
     fn peek(&mut self) -> Option<u8> {
         let rest = &self.text.as_bytes()[self.at..];
         let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
@@ -94,7 +93,7 @@ impl<'a> Cursor<'a> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// Reads the array at the cursor, calling `next` for each element.
+    /// Calls `next` for each element of the array at the cursor.
     fn array(
         &mut self,
         next: &mut impl FnMut(&mut Self) -> Result<(), ParseError>,
@@ -117,7 +116,6 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads the object at the cursor.
     fn object(&mut self, index: usize) -> Result<Object<'a>, ParseError> {
         match self.peek() {
             Some(b'{') => {}
@@ -125,7 +123,7 @@ impl<'a> Cursor<'a> {
             found => return Err(ParseError::NotAnObject { index, found: name(found) }),
         }
         let rest = &self.text[self.at..];
-        // A stream, because it stops after the object and knows where that is.
+        // A stream stops after the object and knows where.
         let mut stream = serde_json::Deserializer::from_str(rest).into_iter::<Members<'a>>();
         match stream.next() {
             Some(Ok(Members(members))) => {
@@ -161,15 +159,15 @@ fn name(first: Option<u8>) -> &'static str {
     }
 }
 
-/// The members of a JSON object in order. A value's text is part of the object's.
+/// Returns an object's members in order. A value's text is a slice of the object's.
 pub(crate) fn members(object: &str) -> Result<Vec<Member<'_>>, serde_json::Error> {
     serde_json::from_str::<Members<'_>>(object).map(|members| members.0)
 }
 
-/// The name and the value of an object's member.
+/// The name and value of an object's member.
 pub(crate) type Member<'a> = (Cow<'a, str>, &'a RawValue);
 
-/// The members of one object in their order, duplicates included.
+/// In order, with duplicates.
 struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Members<'de> {

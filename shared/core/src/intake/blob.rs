@@ -1,4 +1,4 @@
-//! Objects of S3 as Event Grid's events about blobs, for handlers that were written for those.
+//! Writes objects of S3 as Event Grid's events about blobs, for handlers made for those.
 //!
 //! Source: Event Grid, "Azure Blob Storage as an Event Grid source": the members of
 //! `Microsoft.Storage.BlobCreated` and `BlobDeleted`.
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{Data, Event, attribute, id_from};
 
-/// What a URL's path may have as it is (RFC 3986, unreserved, and the slashes of keys).
+/// All but RFC 3986's unreserved characters and the slashes of keys.
 const IN_PATHS: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
@@ -18,7 +18,7 @@ const IN_PATHS: &AsciiSet =
 /// them with zeros on the right; Azure's have 32 characters.
 const SEQUENCER_CHARS: usize = 32;
 
-/// S3 does not say an object's media type. This one says that it is not known (RFC 9110, 8.3).
+/// The unknown media type (RFC 9110, 8.3): S3 does not name an object's.
 const CONTENT_TYPE: &str = "application/octet-stream";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(super) enum Happened {
     Deleted,
 }
 
-/// The operation that Azure's storage would have been asked for.
+/// The equivalent operation of Azure's storage.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) enum Api {
     PutBlob,
@@ -36,7 +36,7 @@ pub(super) enum Api {
     DeleteBlob,
 }
 
-/// What S3 says of an object.
+/// An object of S3.
 pub(super) struct Blob<'m> {
     pub(super) happened: Happened,
     pub(super) api: Api,
@@ -44,7 +44,7 @@ pub(super) struct Blob<'m> {
     /// May be empty.
     pub(super) bucket_arn: &'m str,
     pub(super) region: &'m str,
-    /// Without its encoding.
+    /// Decoded.
     pub(super) key: &'m str,
     pub(super) size: Option<u64>,
     pub(super) etag: &'m str,
@@ -54,7 +54,7 @@ pub(super) struct Blob<'m> {
     pub(super) host_id: &'m str,
 }
 
-/// The data, in the order of Event Grid's documentation.
+/// In the order of Event Grid's documentation.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct BlobData<'b> {
@@ -118,7 +118,7 @@ impl Blob<'_> {
         }
     }
 
-    /// Where the object is, in the form with the bucket as host.
+    /// Returns the object's URL with the bucket in the host.
     fn url(&self) -> String {
         let suffix = match self.partition() {
             "aws-cn" => "amazonaws.com.cn",

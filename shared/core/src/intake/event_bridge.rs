@@ -34,7 +34,6 @@ struct Envelope<'m> {
     detail: &'m RawValue,
 }
 
-/// The detail of S3's events about objects.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct Detail<'m> {
@@ -51,7 +50,7 @@ struct Detail<'m> {
 }
 
 impl Detail<'_> {
-    /// A version was taken away for good. The blob may still be there, in another version.
+    /// Returns whether one version was deleted for good: the blob may still exist in another.
     fn is_of_a_version(&self) -> bool {
         let version = self.object.version_id.as_deref().unwrap_or_default();
         self.deletion_type.as_deref() == Some("Permanently Deleted") && !version.is_empty()
@@ -80,7 +79,7 @@ struct Object<'m> {
     version_id: Option<Cow<'m, str>>,
 }
 
-/// The event in an event of EventBridge: the whole of it is the data, as targets of rules get it.
+/// Turns an event of EventBridge into an event whose data is all of it, as targets of rules get it.
 pub(super) fn event<'m>(text: &Cow<'m, str>, blobs: bool) -> Result<Event<'m>, Unmappable> {
     match text {
         Cow::Borrowed(text) => read(text, blobs),

@@ -1,6 +1,7 @@
-//! The message inside what SQS hands over: the body itself, or what SNS wraps.
+//! Takes messages out of what SQS delivers: the body, or what SNS wraps.
 //!
-//! Source: Amazon SNS developer guide, "Amazon SNS message formats": the notification in Amazon SQS.
+//! Source: Amazon SNS developer guide, "Amazon SNS message formats": the notification in Amazon
+//! SQS.
 
 use std::borrow::Cow;
 
@@ -14,11 +15,10 @@ use super::{
     Content as Form, Data, Envelope, Event, Message, Source, Unmappable, attribute, object,
 };
 
-/// The type of messages that were published to a topic.
 const NOTIFICATION: &str = "Notification";
 
-/// What is in an SNS notification of what events need. Its signature is not checked: the queue's
-/// policy lets the topic alone send.
+/// The needed part of an SNS notification. Its signature is not checked: the queue's policy admits
+/// the topic alone.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Notification<'m> {
@@ -36,7 +36,6 @@ struct Notification<'m> {
     subject: Option<Cow<'m, str>>,
 }
 
-/// A message without its envelope.
 pub(super) struct Content<'m> {
     id: Cow<'m, str>,
     source: Cow<'m, str>,
@@ -60,7 +59,8 @@ pub(super) fn content<'m>(
         }),
         Envelope::Sns => {
             let found: Notification<'m> = object(message.body, "a notification of SNS")?;
-            // A topic of another account asks for a confirmation here, and only the message says where.
+            // A topic of another account asks for a confirmation here, and only the message says
+            // where.
             if let Some(kind) = found.kind.filter(|kind| kind != NOTIFICATION) {
                 return Err(Unmappable::OtherThanNotification { kind: quoted(&kind) });
             }
@@ -76,7 +76,7 @@ pub(super) fn content<'m>(
 }
 
 impl<'m> Content<'m> {
-    /// The event whose data is the message.
+    /// Makes an event with the message as data.
     pub(super) fn into_event(self, source: &'m Source) -> Result<Event<'m>, Unmappable> {
         Ok(Event {
             data: data(self.text, source.content)?,
@@ -107,7 +107,7 @@ fn is_json(text: &str) -> bool {
     serde_json::from_str::<&RawValue>(text).is_ok()
 }
 
-/// The text of a JSON value, without the white space around it.
+/// Returns a JSON value without the white space around it.
 fn raw(text: Cow<'_, str>) -> Cow<'_, RawValue> {
     match text {
         Cow::Borrowed(text) => Cow::Borrowed(serde_json::from_str(text).expect("it is JSON")),

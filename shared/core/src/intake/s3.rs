@@ -1,7 +1,7 @@
-//! S3's own notifications.
+//! S3's notifications.
 //!
-//! Source: Amazon S3 user guide, "Event message structure"; the attributes are those of the
-//! CloudEvents adapter for AWS S3, but for the id: its parts are the same for all objects that one
+//! Source: Amazon S3 user guide, "Event message structure". The attributes are those of the
+//! CloudEvents adapter for AWS S3 except the id, whose parts are the same for all objects that one
 //! request deletes.
 
 use std::borrow::Cow;
@@ -19,7 +19,7 @@ use super::{
 const WHAT: &str = "a notification of S3";
 const RECORD: &str = "a record of a notification of S3";
 
-/// What S3 sends when a notification is set up.
+/// Sent when a notification is set up.
 const TEST_EVENT: &str = "s3:TestEvent";
 
 #[derive(Deserialize)]
@@ -87,7 +87,7 @@ struct Object<'m> {
     sequencer: Option<Cow<'m, str>>,
 }
 
-/// The events of a notification, one for each record; `None` for S3's test event.
+/// Returns an event for each record; `None` for S3's test event.
 pub(super) fn events<'m>(
     text: &Cow<'m, str>,
     blobs: bool,
@@ -159,16 +159,16 @@ fn text<'t>(text: &'t Option<Cow<'_, str>>) -> &'t str {
     text.as_deref().unwrap_or_default()
 }
 
-/// A key without its encoding; as it came where it does not decode to text.
+/// Decodes a key; one that does not decode to text stays as it came.
 fn decoded(key: &str) -> String {
     let spaces = key.replace('+', " ");
     percent_decode_str(&spaces).decode_utf8().map_or_else(|_| key.to_owned(), Cow::into_owned)
 }
 
-/// What an event means for a blob; `None` for those that have no counterpart.
+/// Returns what an event means for a blob, if it has a counterpart.
 ///
-/// `:Delete` with a version takes that version away for good. The blob may still be there, in another
-/// version; what hides it is a delete marker, which has a name of its own.
+/// `:Delete` with a version deletes that version. The blob may still exist in another; what hides
+/// it is a delete marker, whose event has another name.
 fn meaning(name: &str, version: &str) -> Option<(Happened, Api)> {
     Some(match name {
         "ObjectCreated:Copy" => (Happened::Created, Api::CopyBlob),

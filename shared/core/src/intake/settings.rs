@@ -1,4 +1,4 @@
-//! What a source is, as Terraform says it.
+//! Sources, as Terraform describes them.
 
 use std::str::FromStr;
 
@@ -8,14 +8,13 @@ use serde::Deserialize;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Source {
-    /// Its name in the deployment, for logs.
+    /// For logs.
     pub name: String,
     pub topic: String,
-    /// The queue that its messages come from.
     pub queue_arn: String,
-    /// `source` of events that have none of their own.
+    /// For events that have none.
     pub source: String,
-    /// `type` of events that have none of their own.
+    /// For events that have none.
     pub event_type: String,
     pub envelope: Envelope,
     pub carries: Carries,
@@ -24,36 +23,36 @@ pub struct Source {
     pub blobs: bool,
 }
 
-/// What is around a message.
+/// What wraps a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Envelope {
     None,
-    /// SNS's, as without raw message delivery.
+    /// SNS without raw message delivery.
     Sns,
 }
 
-/// What a message is.
+/// What a message contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Carries {
-    /// An application's own message: the data of one event.
+    /// An application's message: the data of one event.
     Messages,
     EventBridge,
     S3,
 }
 
-/// How the data of an application's message is written.
+/// The format of an application's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Content {
-    /// JSON if it is JSON, otherwise text.
+    /// JSON if possible, otherwise text.
     Auto,
     Text,
     Base64,
 }
 
-/// A text that is no source.
+/// Not a source.
 #[derive(Debug, thiserror::Error)]
 #[error("it is no source as infra/modules/aws-source writes it: {0}")]
 pub struct SourceError(serde_json::Error);

@@ -36,7 +36,7 @@ fn message(body: &str) -> Message<'_> {
     Message { id: "a4b1cd8f-1f6f-4d6f-b0a3-5f1b2c3d4e5f", body, sent_at: SENT_AT }
 }
 
-/// The body of a publish, as JSON; or what is said.
+/// Returns the body of a publish, or the error.
 pub(super) fn written(source: &Source, text: &str, schema: InputSchema) -> Result<Value, String> {
     let said = |error: Unmappable| crate::error::chain(&error);
     let message = message(text);
@@ -49,7 +49,7 @@ pub(super) fn written(source: &Source, text: &str, schema: InputSchema) -> Resul
     }
 }
 
-/// The one event of a message for a topic of CloudEvents.
+/// Maps a message with one event for a topic of CloudEvents.
 pub(super) fn cloud_event(source: &Source, text: &str) -> Value {
     let mut all = written(source, text, InputSchema::CloudEventSchemaV1_0).expect("an event");
     assert_eq!(all.as_array().map(Vec::len), Some(1), "{all}");
@@ -129,7 +129,7 @@ fn ids_of_notifications_tell_events_apart_and_know_them_again() {
         cloud_event(&source, &S3_PUT.replace(from, to))["id"].as_str().map(str::to_owned)
     };
     let first = id("127.0.0.1", "127.0.0.1");
-    // What may differ between two deliveries of the same event, and what may not.
+    // Some parts may differ between deliveries of the same event.
     assert_eq!(id("127.0.0.1", "10.0.0.1"), first);
     for (from, to) in [
         ("C3D13FE58DE4C810", "C3D13FE58DE4C811"),
@@ -144,7 +144,7 @@ fn ids_of_notifications_tell_events_apart_and_know_them_again() {
     }
 }
 
-/// Bodies of queues that AWS's client filled through an emulator (botocore, PutEvents, PutObject,
+/// Bodies that AWS's client sent to an emulator's queues (botocore, PutEvents, PutObject,
 /// DeleteObject, Publish, SendMessage).
 #[test]
 fn recorded_messages_are_mapped() {
@@ -173,9 +173,9 @@ fn keys_are_decoded() {
         ("my+photos/red+flower.jpg", "my photos/red flower.jpg"),
         ("a%2Bb%25c", "a+b%c"),
         ("%C3%A4%E6%BC%A2", "ä漢"),
-        // What attributes may not have stays encoded.
+        // Characters that attributes may not have stay encoded.
         ("line%0Abreak%00", "line%0Abreak%00"),
-        // What is no text stays as it came.
+        // Bytes that are not text stay as they came.
         ("%FF%FE+x", "%FF%FE+x"),
         ("50%", "50%"),
     ];
@@ -200,7 +200,7 @@ fn s3s_test_event_is_no_event() {
     assert_eq!(found, Ok(Value::Null));
 }
 
-/// The message alone says where a subscription is confirmed: it is kept.
+/// It has to be kept: nothing else says where to confirm a subscription.
 #[test]
 fn what_sns_sends_besides_notifications_is_no_event() {
     let source = source(Envelope::Sns, Carries::Messages, false);
@@ -250,7 +250,7 @@ fn content_table() {
     use Content::{Auto, Base64, Text};
     let (json, text, bytes) =
         ("application/json", "text/plain; charset=utf-8", "application/octet-stream");
-    // (content, body, media type, data, data_base64)
+    // Content, body, media type, data, data_base64.
     let table = [
         (Auto, r#" {"a":[1]} "#, json, json!({"a": [1]}), Value::Null),
         (Auto, "[1,2]", json, json!([1, 2]), Value::Null),
@@ -381,7 +381,7 @@ fn several_records_are_several_events() {
         assert_eq!(found.as_array().map(Vec::len), Some(2), "{found}");
         assert_ne!(found[0]["id"], found[1]["id"]);
     }
-    // One that can't be read leaves none of them.
+    // One unreadable record spoils all.
     both["Records"][1] = json!({});
     let source = source(Envelope::None, Carries::S3, true);
     let said = written(&source, &both.to_string(), InputSchema::CloudEventSchemaV1_0);

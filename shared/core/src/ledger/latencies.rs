@@ -1,5 +1,5 @@
-//! The time from publish to delivery, in a few buckets: small enough for every line of the ledger,
-//! and they can be summed, which percentiles can't.
+//! The time from publish to delivery, in buckets: few enough for every line of the ledger, and
+//! summable, as percentiles are not.
 
 use std::fmt;
 
@@ -9,27 +9,27 @@ use serde::{
     ser::SerializeMap,
 };
 
-/// The upper bounds of the buckets, in milliseconds and inclusive; one more bucket takes what is
-/// longer. They are dense for first attempts, sparse for retries.
+/// Inclusive upper bounds of the buckets in milliseconds, dense for first attempts, sparse for
+/// retries. One more bucket follows.
 pub const BOUNDS_MS: [u64; 11] =
     [25, 50, 100, 250, 500, 1_000, 2_500, 10_000, 60_000, 600_000, 3_600_000];
 
-/// The name of the bucket above all bounds.
+/// The bucket above all bounds.
 const ABOVE: &str = "more";
 
-/// Delivered events by how long they took.
+/// Counts of delivered events by how long they took.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latencies {
-    /// By bucket; the last one is above all bounds.
+    /// The last one is above all bounds.
     counts: [u64; BOUNDS_MS.len() + 1],
 }
 
 /// A percentile, as far as the buckets tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Latency {
-    /// At most this many milliseconds.
+    /// In milliseconds.
     AtMost(u64),
-    /// Longer than the highest bound.
+    /// In milliseconds: the highest bound.
     Above(u64),
 }
 
@@ -50,8 +50,8 @@ impl Latencies {
         self.counts.iter().copied().fold(0, u64::saturating_add)
     }
 
-    /// The time that at least `percent` (1 to 100) of the events did not exceed; `None` without
-    /// events.
+    /// Returns the time that at least `percent` (1 to 100) of the events did not exceed; `None`
+    /// without events.
     pub fn percentile(&self, percent: u32) -> Option<Latency> {
         let wanted = (u128::from(self.events()) * u128::from(percent)).div_ceil(100).max(1);
         let mut sum = 0_u128;
@@ -67,7 +67,7 @@ impl Latencies {
     }
 }
 
-/// The buckets that are not empty, by their bounds: `{"50":3,"more":1}`.
+/// Writes the buckets that are not empty by their bounds: `{"50":3,"more":1}`.
 impl Serialize for Latencies {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut buckets = serializer.serialize_map(None)?;
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn percentiles_are_the_bounds_that_take_their_share() {
         let ten_and_one = [(20, 10), (700, 1)];
-        // what took how long and how often, the percentile, what it is told as
+        // Counts, percent, percentile.
         let table: [(Counts<'_>, u32, &str); 12] = [
             (&[(0, 1)], 50, "<= 25 ms"),
             (&[(25, 1)], 50, "<= 25 ms"),

@@ -13,24 +13,24 @@ use crate::{
     topic::{AccessKeys, Topic},
 };
 
-/// The header, and the query parameter, that carry an access key.
+/// The header and the query parameter of an access key.
 pub const KEY: &str = "aeg-sas-key";
 
-/// The header that carries a SAS token.
+/// The header of a SAS token.
 pub const TOKEN: &str = "aeg-sas-token";
 
 /// The parts of a request that authentication needs.
 #[derive(Clone, Copy, Debug)]
 pub struct AccessRequest<'a> {
     pub headers: &'a HeaderMap,
-    /// Its query, raw, without its question mark.
+    /// Raw, without its question mark.
     pub query: &'a str,
     pub path: &'a str,
-    /// What it publishes to: `/topics/orders/api/events`, `/topics/orders:publish`.
+    /// `/topics/orders/api/events` or `/topics/orders:publish`.
     pub resource: &'a str,
 }
 
-/// A request's credentials: an access key or a SAS token that is at least well-formed.
+/// A well-formed access key or SAS token.
 pub struct Credentials(Presented);
 
 enum Presented {
@@ -38,13 +38,12 @@ enum Presented {
     Token(String),
 }
 
-/// An access key is 44 characters; what is much longer can't be one.
+/// An access key has 44 characters; a much longer text can't be one.
 const KEY_BYTES_MAX: usize = 256;
 
 impl Credentials {
-    /// The credentials of a request, before anything is known of its topic. A request without
-    /// credentials, or with some that can't be any topic's, is refused here at the cost of no read.
-    /// Errors never repeat a key or a signature.
+    /// Reads a request's credentials. Missing or malformed ones are refused before the
+    /// topic is read. Errors never repeat a key or a signature.
     pub fn of(asked: &AccessRequest<'_>) -> Result<Self, PublishError> {
         Ok(Self(match credentials(asked)? {
             Given::Key(key) => {
@@ -68,12 +67,11 @@ impl Credentials {
 ///
 /// A key comes in `aeg-sas-key`, in `Authorization: SharedAccessKey` or, if no header has
 /// credentials, in the query; a token in `aeg-sas-token` or `Authorization: SharedAccessSignature`.
-/// Duplicate credentials are refused, so that there is never a doubt about which ones count. All
-/// comparisons take constant time.
+/// Duplicate credentials are refused, so that it is always clear which ones count. All comparisons
+/// take constant time, and errors never repeat a key or a signature.
 ///
 /// Source: Event Grid, "Authenticate publishing clients with access keys and shared access
 /// signatures".
-/// Errors never repeat a key or a signature.
 pub fn authenticate(
     topic: &Topic,
     keys: &AccessKeys,
@@ -84,7 +82,7 @@ pub fn authenticate(
     if topic.disable_local_auth {
         return Err(PublishError::LocalAuthDisabled);
     }
-    // Both keys are compared whatever the first says, so that time does not tell which one matched.
+    // Both keys are always compared, so that time does not tell which one matched.
     let AccessKeys([first, second]) = keys;
     match shown {
         Presented::Key(given) => {
@@ -103,7 +101,6 @@ pub fn authenticate(
     }
 }
 
-/// The credentials that a request gives.
 enum Given {
     Key(Vec<u8>),
     Token(Vec<u8>),
@@ -133,8 +130,8 @@ fn credentials(asked: &AccessRequest<'_>) -> Result<Given, PublishError> {
     }
 }
 
-/// The value of a header; an empty one counts as absent. API Gateway joins a header's values with
-/// commas, which neither keys nor tokens have.
+/// Returns a header's value; an empty one counts as absent. API Gateway joins several values
+/// with commas, which neither keys nor tokens have.
 fn header(headers: &HeaderMap, name: &'static str) -> Result<Option<Vec<u8>>, PublishError> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -144,8 +141,7 @@ fn header(headers: &HeaderMap, name: &'static str) -> Result<Option<Vec<u8>>, Pu
     Ok(Some(value.as_bytes().to_vec()).filter(|value| !value.is_empty()))
 }
 
-/// Credentials in the header `Authorization`, if it has one of Event Grid's schemes. Another scheme
-/// may be a proxy's.
+/// Reads credentials in `Authorization`. A scheme that is not Event Grid's may be a proxy's.
 fn authorization(headers: &HeaderMap) -> Result<Option<Given>, PublishError> {
     let Some(first) = headers.get(AUTHORIZATION) else { return Ok(None) };
     let bytes = first.as_bytes();
@@ -160,8 +156,8 @@ fn authorization(headers: &HeaderMap) -> Result<Option<Given>, PublishError> {
     Ok(Some(credentials(value.trim_ascii().to_vec())))
 }
 
-/// A query parameter; an empty one counts as absent. A plus sign is kept: it is a digit of base64,
-/// which has no spaces.
+/// Returns a query parameter; an empty one counts as absent. A plus sign stays: base64 has it
+/// as a digit, and no spaces.
 fn parameter(query: &str, name: &'static str) -> Result<Option<Vec<u8>>, PublishError> {
     let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let mut named = pairs.filter(|(key, _)| percent_decode_str(key).eq(name.bytes()));

@@ -7,10 +7,10 @@ use serde_json::json;
 use super::{BODY_BYTES_MAX, idempotency::KEY_CHARS_MAX, sas::TokenError};
 use crate::event::ParseError;
 
-/// Why a publish request was refused. None of it is delivered, except with [`Self::Unavailable`].
+/// Why a publish request was refused. Nothing is delivered, except with [`Self::Unavailable`].
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
-    /// Status 404: the path or the method is no publish.
+    /// Status 404: no publish has this path or method.
     #[error(
         "nothing is served here; publish with POST to /topics/<topic>/api/events, or to \
          /topics/<topic>:publish for a namespace topic"
@@ -41,7 +41,7 @@ pub enum PublishError {
     /// Status 401.
     #[error("the access key is not one of the topic's two; ask for them with listKeys")]
     KeyRefused,
-    /// Status 401: the deployment has an authorizer, and it did not see the request.
+    /// Status 401: the request bypassed the deployment's authorizer.
     #[error(
         "publishers are authorized by API Gateway here, and this request did not pass its \
          authorizer; the deployment's publish routes have lost it: apply its Terraform again"
@@ -53,22 +53,22 @@ pub enum PublishError {
          set its disableLocalAuth to false, or publish to a deployment with an authorizer"
     )]
     LocalAuthDisabled,
-    /// Status 404: a namespace topic has another path than a custom one.
+    /// Status 404: the path is for the other kind of topic.
     #[error("the topic is of kind '{kind}'; publish to it with POST to {path}")]
     OtherPath {
-        /// The topic's kind, as documents name it.
+        /// As documents name it.
         kind: &'static str,
         path: String,
     },
-    /// Status 413: over the limit, so none of the body was parsed.
+    /// Status 413; none of the body was parsed.
     #[error("the body has {size_bytes} bytes; at most {BODY_BYTES_MAX} are taken")]
     BodyTooLarge { size_bytes: usize },
     /// Status 400: the content type belongs to another schema than the topic's.
     #[error("the topic takes {takes}, the request is '{given}'")]
     ContentType {
-        /// The request's, without parameters; may be empty.
+        /// Without parameters; may be empty.
         given: String,
-        /// What the topic's input schema takes.
+        /// The content type for the topic's input schema.
         takes: &'static str,
     },
     /// Status 400: the body is compressed.
@@ -77,10 +77,10 @@ pub enum PublishError {
     /// Status 400: the body, or one of its events, breaks a rule.
     #[error(transparent)]
     Body(#[from] ParseError),
-    /// Status 400: API Gateway says that the body is base64.
+    /// Status 400: API Gateway claims that the body is base64.
     #[error("the body is not the base64 that it is marked as")]
     NotBase64,
-    /// Status 400: the topic heeds keys, and this one breaks a rule.
+    /// Status 400: the idempotency key breaks a rule.
     #[error(
         "the key in the header {header} can't be used; send 1 to {KEY_CHARS_MAX} printable ASCII \
          characters"
@@ -92,15 +92,14 @@ pub enum PublishError {
          publish, and the same one only to repeat it"
     )]
     KeyReused,
-    /// Status 503: a publish with the same key is under way, or was and has died. 503 because Azure's
-    /// SDKs retry it; they don't retry 409, and that for Python doesn't retry 408 either.
+    /// Status 503: a publish with the same key is under way, or has died. Azure's SDKs
+    /// retry 503, but not 409, nor 408 in Python.
     #[error(
         "a publish with the same idempotency key is under way; send it again, and it is answered as \
          that one is"
     )]
     UnderWay { retry_after_s: u32 },
-    /// Status 503: a call of a port failed. Some deliveries may have been made; the publisher's retry
-    /// duplicates them.
+    /// Status 503: a port failed. Some deliveries may have been made, and a retry duplicates them.
     #[error("the events could not be stored for delivery; send them again")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),
 }
@@ -110,7 +109,7 @@ impl PublishError {
         self.kind().0
     }
 
-    /// The status by Event Grid's name.
+    /// Returns Event Grid's name of the status.
     pub fn code(&self) -> &'static str {
         self.kind().1
     }
@@ -119,7 +118,7 @@ impl PublishError {
         self.kind().2
     }
 
-    /// After how many seconds a retry is worthwhile, if at all. Only such answers may carry
+    /// Returns after how many seconds to retry, if that makes sense. Other answers must not carry
     /// `Retry-After`: the Azure SDK for Python repeats every request whose answer has it.
     pub fn retry_after_s(&self) -> Option<u32> {
         match self {
@@ -129,10 +128,8 @@ impl PublishError {
         }
     }
 
-    /// The body of the answer.
-    ///
-    /// Source: Event Grid, "Publish events to custom topics with access keys", and bodies seen in
-    /// the wild; `code` is the status by name.
+    /// Writes the body of the answer. Source: Event Grid, "Publish events to custom topics
+    /// with access keys", and observed bodies; `code` is the name of the status.
     pub fn to_json(&self) -> String {
         let message = self.to_string();
         let details = json!([{"code": self.detail(), "message": message}]);

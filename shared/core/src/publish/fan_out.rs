@@ -1,10 +1,9 @@
-//! Large fan-outs: a publish with more deliveries than its request has time for is stored, and its
-//! deliveries are made piece by piece from the fan-out queue.
+//! Large fan-outs: a publish with more deliveries than its request has time for is stored, and
+//! its deliveries are made piece by piece from the fan-out queue.
 //!
-//! The stored object holds the decision made when the publish was accepted: the events as they are
-//! delivered, and their recipients. So nothing is read or matched a second time, and later changes
-//! of event subscriptions have no effect; dispatch drops deliveries of deleted ones. No endpoint
-//! and no secret is stored.
+//! The stored object holds the decision made at the publish: the events as they are delivered, and
+//! their recipients. So nothing is matched a second time, and later changes of event subscriptions
+//! have no effect; dispatch drops deliveries of deleted ones. Endpoints and secrets are not stored.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -25,18 +24,18 @@ use crate::{
 
 const VERSION: u8 = 1;
 
-/// Most deliveries of a piece. One invocation makes them in a few seconds, and repeats at most this
-/// many if it dies.
+/// The most deliveries of a piece. One invocation makes them in a few seconds, and repeats at
+/// most this many if it dies.
 pub const PIECE_DELIVERIES_MAX: usize = 5_000;
 
-/// Most bytes of a piece's messages, unless it is a single larger delivery.
+/// The most bytes of a piece's messages, unless it is a single larger delivery.
 const PIECE_BYTES_MAX: usize = 32 * 1_048_576;
 
 /// Some of the deliveries of a stored publish, as a message of the fan-out queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
     v: u8,
-    /// What it is stored as.
+    /// The id of the stored publish.
     pub publish: Uuid,
     #[serde(with = "pair")]
     from: Start,
@@ -44,7 +43,7 @@ pub struct Piece {
     to: Start,
 }
 
-/// A start as a pair of numbers: 2 to 10 bytes, without names.
+/// Writes a start as a pair of numbers: 2 to 10 bytes, without names.
 mod pair {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -68,7 +67,7 @@ pub enum DecodeError {
     /// Written by a newer Gridpost.
     #[error("it has version {0}, which this function does not read")]
     Version(u8),
-    /// An event subscription is to get an event that is missing.
+    /// An event subscription has an event that is missing.
     #[error("event subscription {0} gets events that are not stored")]
     Events(SubscriptionKey),
 }
@@ -89,7 +88,7 @@ impl Piece {
         packed.unsent_from(self.from).take_while(|one| one.place < self.to).collect()
     }
 
-    /// The number of events in its deliveries, by event subscription.
+    /// Counts the events of its deliveries, by event subscription.
     pub fn events<'p>(&self, packed: &'p Packed<'_>) -> BTreeMap<&'p SubscriptionKey, u64> {
         let mut events = BTreeMap::new();
         for one in self.unsent(packed) {
@@ -98,14 +97,14 @@ impl Piece {
         events
     }
 
-    /// The rest of it, from that start on.
+    /// Returns what is left of it from a start on.
     #[must_use]
     pub fn rest(&self, from: Start) -> Self {
         Self { from, ..*self }
     }
 }
 
-/// Splits the deliveries of a publish, stored as `publish`, into pieces of at most `deliveries_max`.
+/// Splits a stored publish into pieces of at most `deliveries_max`.
 pub fn cut(packed: &Packed<'_>, publish: Uuid, deliveries_max: usize) -> Vec<Piece> {
     let end = Start { recipient: packed.recipients.len(), event: 0 };
     let mut pieces: Vec<Piece> = Vec::new();
@@ -124,8 +123,8 @@ pub fn cut(packed: &Packed<'_>, publish: Uuid, deliveries_max: usize) -> Vec<Pie
     pieces
 }
 
-/// The name of a stored publish in the payload bucket. Gridpost never deletes it: a message may
-/// need it until the message expires, and the bucket's age limit removes older objects.
+/// Names a stored publish in the payload bucket. Gridpost never deletes it: a message may need
+/// it until it expires, and the bucket's age limit removes older objects.
 pub fn key(publish: Uuid) -> String {
     format!("publishes/{publish}")
 }
@@ -179,7 +178,7 @@ impl<'s> StoredEvent<'s> {
     }
 }
 
-/// The form in which a publish is stored.
+/// Writes a publish for the payload bucket.
 pub fn encode(packed: &Packed<'_>) -> Vec<u8> {
     let recipient = |recipient: &Recipient<'_>| StoredRecipient {
         subscription: recipient.key.clone().into_owned(),
@@ -241,14 +240,14 @@ pub fn decode(object: &[u8], message_bytes_max: usize) -> Result<Packed<'static>
     Ok(Packed::new(acceptance, recipients, bodies, message_bytes_max))
 }
 
-/// Ascending positions as bits, the lowest of a byte first.
+/// Writes ascending positions as bits, the lowest of a byte first.
 fn bits(positions: &[usize]) -> Vec<u8> {
     let mut bits = vec![0; positions.last().map_or(0, |last| last / 8 + 1)];
     positions.iter().for_each(|position| bits[position / 8] |= 1 << (position % 8));
     bits
 }
 
-/// The positions of bits in base64.
+/// Reads positions from bits in base64.
 fn positions(bits: &str) -> Option<Vec<usize>> {
     let bits = STANDARD.decode(bits).ok()?;
     let set = |position: &usize| bits[position / 8] & (1 << (position % 8)) != 0;

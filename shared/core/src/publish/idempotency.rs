@@ -1,11 +1,10 @@
-//! Idempotent publish, where a topic asks for it: a request that is repeated under its key is
-//! answered as the first one was, and makes no second delivery.
+//! Idempotent publish, for topics that ask for it: a request repeated under its key gets the
+//! first answer, and makes no second delivery.
 //!
-//! A record under the key is written before anything is enqueued, and says that the publish has
-//! *begun*; once all is enqueued it is *done*. A request that meets a record which is done is
-//! answered; one that meets a fresh one waits. After a crash it is unknown what was enqueued: once the
-//! lease of the record has passed, a repetition does all of the work again, with the same ids of
-//! deliveries. So a crash may leave a duplicate, and never a loss.
+//! A record under the key says *begun* before anything is enqueued, and *done* after everything
+//! is. A repetition of a done publish is answered; one of a fresh publish waits. After a crash
+//! it is unknown what was enqueued: once the record's lease is over, a repetition does all of
+//! the work again, with the same ids of deliveries. So a crash may duplicate, but not lose.
 
 use std::time::Duration;
 
@@ -22,48 +21,46 @@ use crate::{
     topic::{Revision, Topic},
 };
 
-/// The headers that a key may be in; the first that a request has counts. Azure's SDKs send the
-/// second with every request, and repeat it when they retry.
+/// The headers of a key; the first that is present counts. Azure's SDKs send the second with
+/// every request, and repeat it when they retry.
 pub const KEY_HEADERS: [&str; 2] = ["idempotency-key", "x-ms-client-request-id"];
 
-/// Most characters of a key.
 pub const KEY_CHARS_MAX: usize = 256;
 
-/// How long a publish may be under way before it counts as dead: ingest is stopped after 29 s, and
-/// the rest is for clocks that differ.
+/// After this, a publish counts as dead: ingest is stopped after 29 s, and clocks differ.
 pub const LEASE: Duration = Duration::from_secs(35);
 
-/// A publish usually takes less than this: until then it is worth asking again in a second. After
-/// that it is probably dead, and a repetition is told to wait for the end of its lease. So the three
-/// repetitions of an Azure SDK reach past the lease.
+/// Most publishes take less than this; until then, repetitions may ask again in a second. A
+/// longer one is probably dead, and repetitions are told to wait for the end of its lease, so
+/// that the three of an Azure SDK reach past it.
 const USUAL: Duration = Duration::from_secs(2);
 
-/// A publish with a key, to a topic that heeds keys.
+/// A publish with a key, to a topic that remembers keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keyed {
     key: RecordKey,
-    /// What was sent, as a hash.
+    /// A hash.
     content: String,
-    /// How long a record is heeded.
+    /// How long a record is valid.
     window: Duration,
 }
 
-/// The name of a record: a hash of topic and key. Hashes are spread over all partitions of a table,
-/// and tell nothing of the key.
+/// The name of a record: a hash of topic and key. It spreads records over all partitions of a
+/// table, and does not reveal the key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordKey(String);
 
-/// What is stored of a publish under its key.
+/// What is stored under a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// From which the ids of its deliveries are derived, whichever request makes them.
+    /// The ids of its deliveries derive from this.
     pub publish: Uuid,
     /// The request that wrote it last.
     pub by: Uuid,
-    /// What was sent, as a hash.
+    /// A hash.
     pub content: String,
-    /// Until when it is heeded.
+    /// How long it is valid.
     pub until: Timestamp,
     pub standing: Standing,
     /// Counts its writes; stored beside it.
@@ -75,7 +72,7 @@ pub struct Record {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Standing {
-    /// Under way. After the end of its lease it is dead, or was given up.
+    /// Dead or given up after the end of its lease.
     Begun { lease_until: Timestamp },
     /// All of its deliveries are in the queue.
     Done,
@@ -84,11 +81,11 @@ pub enum Standing {
 /// What a request with a key does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Write this record, and enqueue once it is written.
+    /// Write this record, then enqueue.
     Begin(Record),
-    /// Its own record is written: enqueue.
+    /// The record is already written: enqueue.
     Begun(Record),
-    /// Nothing: it was done before.
+    /// Nothing.
     Repeated,
 }
 
@@ -99,9 +96,9 @@ impl RecordKey {
 }
 
 impl Keyed {
-    /// The key of a request, and what is sent under it; `None` where the topic heeds no keys, or the
-    /// request has none.
-    /// Refuses an unusable key: ignoring it would break the publisher's guarantee without a word.
+    /// Returns a request's key and content; `None` if the topic does not remember keys, or
+    /// there is none. An unusable key is refused, because ignoring it would silently break
+    /// the publisher's guarantee.
     pub fn of(
         topic: &Topic,
         headers: &HeaderMap,
@@ -132,13 +129,13 @@ impl Keyed {
         &self.key
     }
 
-    /// The id of an event that came without one: the same whenever the request is repeated.
+    /// Returns the id of an event that has none: the same for every repetition.
     pub fn event_id(&self, number: u64) -> Uuid {
         id([self.key.0.as_bytes(), self.content.as_bytes(), &number.to_be_bytes()])
     }
 
-    /// What request `by` does, if that is stored under its key.
-    /// Fails for other content under the same key, and while another request with it is under way.
+    /// Decides what request `by` does, given the stored record. Fails for other content
+    /// under the same key, and while another request with it is under way.
     pub fn next(
         &self,
         stored: Option<&Record>,
@@ -165,7 +162,7 @@ impl Keyed {
         }
         match stored.standing {
             Standing::Done => Ok(Next::Repeated),
-            // Its write was answered by an error, and yet took effect.
+            // Its write took effect despite an error.
             Standing::Begun { .. } if stored.by == by => Ok(Next::Begun(stored.clone())),
             Standing::Begun { lease_until } if lease_until > now => {
                 let left = pace.to_real(lease_until.since(now));
@@ -177,23 +174,23 @@ impl Keyed {
 }
 
 impl Record {
-    /// The same, once all is enqueued.
+    /// Marks the publish as done, once all is enqueued.
     #[must_use]
     pub fn done(self) -> Self {
         Self { standing: Standing::Done, ..self }
     }
 
-    /// The same where enqueuing failed: the next request need not wait for the lease.
+    /// Ends the lease of a publish that failed, so that a repetition need not wait.
     #[must_use]
     pub fn given_up(self, now: Timestamp) -> Self {
         Self { standing: Standing::Begun { lease_until: now }, ..self }
     }
 
-    /// The id from which those of its deliveries are derived.
+    /// Returns the id from which those of its deliveries derive.
     ///
-    /// It is another one under another revision of the topic, where a delivery of the same place may
-    /// have other events: one that has ended would end those. And in another hour, because the ledger
-    /// is kept by hours.
+    /// It depends on the topic's revision: under another one, a delivery in the same place
+    /// may have other events, and must not end with the first. It depends on the hour
+    /// because the ledger does.
     pub fn publish_id(&self, revision: Revision, at: Timestamp) -> Uuid {
         let (created_at, number) = (revision.created_at.as_millis(), revision.number);
         let hour = at.hour().as_millis();
@@ -202,7 +199,7 @@ impl Record {
     }
 }
 
-/// Returns how long a repetition is told to wait, in seconds, given what is left of the lease.
+/// Returns how many seconds a repetition has to wait, by what is left of the lease.
 fn wait_s(left: Duration) -> u32 {
     if left > LEASE.saturating_sub(USUAL) {
         return 1;
@@ -211,8 +208,8 @@ fn wait_s(left: Duration) -> u32 {
     whole.saturating_add(u32::from(left.subsec_nanos() > 0)).max(1)
 }
 
-/// What was sent: the body and, of a binary `CloudEvent`, the attributes. Other headers may differ
-/// between the tries of one send.
+/// Hashes the body and, of a binary `CloudEvent`, the attributes. Other headers may differ
+/// between repetitions.
 fn content(headers: &HeaderMap, body: &[u8]) -> String {
     let mut attributes: Vec<(&HeaderName, &HeaderValue)> =
         headers.iter().filter(|(name, _)| name.as_str().starts_with("ce-")).collect();
@@ -227,7 +224,7 @@ fn content(headers: &HeaderMap, body: &[u8]) -> String {
     hash(parts.chain([body]))
 }
 
-/// Each part with its length, so that no two lists of parts are the same text.
+/// Hashes each part with its length, so that different lists of parts have different hashes.
 fn digest<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {

@@ -13,19 +13,19 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Match {
     pub subscription: Arc<EventSubscription>,
-    /// Their positions in the request, ascending, at least one.
+    /// Positions in the request, ascending, at least one.
     pub events: Vec<usize>,
 }
 
 /// The result of matching a publish.
 #[derive(Clone, Debug)]
 pub struct Matched {
-    /// The matches, by event subscription.
+    /// By event subscription.
     pub matches: Vec<Match>,
     pub unmatched: usize,
 }
 
-/// The event subscriptions of a topic, their filters compiled.
+/// A topic's event subscriptions with their compiled filters.
 #[derive(Debug)]
 pub struct Matcher {
     subscriptions: Vec<Arc<EventSubscription>>,
@@ -33,7 +33,7 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// Compiles the filters of a topic's event subscriptions. `schema` and `mapping` are the topic's.
+    /// Compiles the filters of event subscriptions. `schema` and `mapping` are the topic's.
     pub fn new(
         schema: InputSchema,
         mapping: Option<&InputSchemaMapping>,
@@ -44,8 +44,8 @@ impl Matcher {
         Self { filters, subscriptions: subscriptions.to_vec() }
     }
 
-    /// Finds the events that each event subscription of the topic matches. One that has expired, or
-    /// whose endpoint was not validated, matches none.
+    /// Finds the events that each event subscription matches. An expired one matches none,
+    /// nor one whose endpoint was not validated.
     pub fn match_events(&self, events: &[ParsedEvent<'_>], now: Timestamp) -> Matched {
         let active: Vec<_> =
             self.subscriptions.iter().map(|subscription| is_active(subscription, now)).collect();

@@ -19,33 +19,30 @@ use crate::{
     trace::{TRACE_PARENT_CHARS, TraceParent},
 };
 
-/// The room that a queue message keeps for what a delivery gains on its way: the snapshot of its
-/// attempts, and the envelope of a dead letter with its destination.
+/// Room in a queue message for what a delivery gains on its way: its attempts, and the envelope
+/// of a dead letter with its destination.
 pub const HEADROOM_BYTES: usize = 4_096;
 const _: () = assert!(ATTRIBUTES_BYTES_ROOMY < HEADROOM_BYTES);
 
 /// The data that all deliveries of one publish share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acceptance {
-    /// The publish's id, from which its deliveries' ids are derived.
+    /// The deliveries' ids derive from it.
     pub id: Uuid,
     pub time: Timestamp,
-    /// The topic's revision under which its events were matched.
     pub revision: Revision,
-    /// The trace that its request names.
+    /// The request's trace.
     pub trace_parent: Option<TraceParent>,
 }
 
-/// An event subscription that gets events of a publish, as far as packing needs it.
+/// An event subscription that gets events of a publish.
 #[derive(Clone, Debug)]
 pub struct Recipient<'m> {
     pub key: Cow<'m, SubscriptionKey>,
-    /// Which creation of it.
     pub uid: Uuid,
-    /// How many events one request may carry.
     pub batching: Batching,
     pub form: Form,
-    /// The positions of its events in the request, ascending, at least one.
+    /// Positions in the request, ascending, at least one.
     pub events: Cow<'m, [usize]>,
 }
 
@@ -62,32 +59,32 @@ impl<'m> Recipient<'m> {
     }
 }
 
-/// Where a one begins.
+/// Where an unsent delivery begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Start {
-    /// The recipient, from 0.
+    /// From 0.
     pub recipient: usize,
-    /// The index among the recipient's events, from 0.
+    /// Among the recipient's events, from 0.
     pub event: usize,
 }
 
-/// A delivery before it is made.
+/// A delivery that is not made yet.
 #[derive(Clone, Copy, Debug)]
 pub struct UnsentDelivery<'p> {
     pub recipient: &'p Recipient<'p>,
     pub place: Start,
-    /// Its events' positions in the request, at least one.
+    /// Positions in the request, at least one.
     pub events: &'p [usize],
-    /// The size of its events with the envelope, whether they travel in its queue form or apart.
+    /// The size of its queue form with all events, claimed or not.
     pub encoded_bytes: usize,
-    /// Whether its events are too large for a queue message and go through the payload bucket.
+    /// Whether its events are too large for a queue message.
     pub claimed: bool,
     publish: Uuid,
 }
 
 impl UnsentDelivery<'_> {
-    /// The delivery's id, derived from the publish, the event subscription and the events, so that
-    /// a publish that is packed again makes recognizable duplicates.
+    /// Returns the delivery's id, which derives from the publish, the event subscription
+    /// and the events: packing a publish again makes recognizable duplicates.
     pub fn id(&self) -> Uuid {
         let ends = [self.events.first(), self.events.last()];
         let ends = ends.map(|position| position.copied().unwrap_or_default() as u64);
@@ -101,8 +98,8 @@ impl UnsentDelivery<'_> {
     }
 }
 
-/// All deliveries of one publish. They are made and written one by one, so that a publish to
-/// hundreds of event subscriptions is never in memory hundreds of times.
+/// All deliveries of one publish. They are made one by one, so that a publish to hundreds of
+/// event subscriptions never takes hundreds of times its memory.
 #[derive(Debug)]
 pub struct Packed<'m> {
     pub(super) acceptance: Acceptance,
@@ -110,12 +107,12 @@ pub struct Packed<'m> {
     pub(super) event_grid: Vec<Body>,
     pub(super) cloud_events: Vec<Body>,
     pub(super) custom: Vec<Body>,
-    /// A queue form larger than this goes through the payload bucket.
+    /// A larger queue form is claimed.
     limit_bytes: usize,
 }
 
 impl<'m> Packed<'m> {
-    /// Event bodies and their recipients; no queue message may exceed `message_bytes_max`.
+    /// Packs bodies for recipients; no queue message may exceed `message_bytes_max`.
     pub(super) fn new(
         acceptance: Acceptance,
         recipients: Vec<Recipient<'m>>,
@@ -136,17 +133,17 @@ impl<'m> Packed<'m> {
         self.acceptance
     }
 
-    /// The topic's name; empty if there are no recipients.
+    /// Returns the topic's name; empty without recipients.
     pub fn topic(&self) -> &str {
         self.recipients.first().map_or("", |recipient| recipient.key.topic.as_str())
     }
 
-    /// All unsent, by event subscription, in the order of the request.
+    /// Returns all deliveries, by event subscription, in the order of the request.
     pub fn unsent(&self) -> impl Iterator<Item = UnsentDelivery<'_>> {
         self.unsent_from(Start { recipient: 0, event: 0 })
     }
 
-    /// The same from a start on, at which a one must begin.
+    /// Returns the deliveries from a start on.
     pub fn unsent_from(&self, from: Start) -> impl Iterator<Item = UnsentDelivery<'_>> {
         let recipients = self.recipients.iter().enumerate().skip(from.recipient);
         recipients.flat_map(move |(number, recipient)| {
@@ -161,8 +158,8 @@ impl<'m> Packed<'m> {
         })
     }
 
-    /// All unsent, if neither their number nor the total size of their queue forms exceeds these
-    /// limits.
+    /// Returns all deliveries if neither their number nor the size of their queue forms
+    /// exceeds these limits.
     pub fn at_most(&self, deliveries: usize, bytes: usize) -> Option<Vec<UnsentDelivery<'_>>> {
         let mut all = Vec::new();
         let mut sum_bytes = 0;
@@ -176,7 +173,7 @@ impl<'m> Packed<'m> {
         Some(all)
     }
 
-    /// The delivery of a one: the same at every call.
+    /// Makes a delivery: the same at every call.
     pub fn delivery(&self, one: &UnsentDelivery<'_>) -> Delivery {
         let bodies = self.bodies(one.recipient.form.schema);
         let event = |position: &usize| {
@@ -187,7 +184,7 @@ impl<'m> Packed<'m> {
         if one.claimed { delivery.into_claimed() } else { delivery }
     }
 
-    /// The queue form of [`Self::delivery`]. Events in it are copied once and not parsed.
+    /// Writes the queue form of [`Self::delivery`]. Events are copied once and not parsed.
     pub fn encode(&self, one: &UnsentDelivery<'_>) -> String {
         if one.claimed {
             return self.delivery(one).encode();
@@ -214,8 +211,8 @@ impl<'m> Packed<'m> {
         .traced(self.trace_parent(one))
     }
 
-    /// The trace of a delivery: the request's or, without one, the trace that all of its events
-    /// name.
+    /// Returns a delivery's trace: the request's or, without one, the one that all of its
+    /// events name.
     fn trace_parent(&self, one: &UnsentDelivery<'_>) -> Option<TraceParent> {
         let bodies = self.bodies(one.recipient.form.schema);
         let mut named = one.events.iter().map(|position| bodies[*position].trace_parent);
@@ -240,11 +237,11 @@ pub(super) struct Body {
     pub(super) text: String,
     /// For the request's header; empty for CloudEvents.
     pub(super) data_version: String,
-    /// The trace that it names itself.
+    /// The event's own.
     pub(super) trace_parent: Option<TraceParent>,
-    /// The size of the text in a queue message.
+    /// In a queue message.
     encoded_bytes: usize,
-    /// The size of the data version in it, if the event is the first one.
+    /// In a queue message whose first event it is.
     data_version_bytes: usize,
 }
 
@@ -266,11 +263,10 @@ impl Body {
 
 /// Packs matched events into deliveries, in the order of the request.
 ///
-/// A delivery never carries more events than its subscription's `maxEventsPerBatch`. It fills up to
-/// the preferred size (the bytes of the request's body: events, commas and brackets), unless a
-/// single event is larger. Its queue form never exceeds `message_bytes_max` less
-/// [`HEADROOM_BYTES`]: an event that does not fit by itself is claimed, see
-/// [`claim`](crate::delivery::claim).
+/// A delivery never has more events than its event subscription's `maxEventsPerBatch`. It fills
+/// up to the preferred size (of events, commas and brackets), unless a single event is larger.
+/// Its queue form never exceeds `message_bytes_max` less [`HEADROOM_BYTES`]: a larger event is
+/// claimed, see [`claim`](crate::delivery::claim).
 pub fn pack<'m>(
     matches: &'m [Match],
     events: &[ParsedEvent<'_>],
@@ -282,7 +278,7 @@ pub fn pack<'m>(
     Packed::new(acceptance, recipients, bodies, message_bytes_max)
 }
 
-/// The events in a schema, if a subscription asks for it.
+/// Writes the events in a schema, if an event subscription asks for it.
 fn bodies(matches: &[Match], events: &[ParsedEvent<'_>], schema: DeliverySchema) -> Vec<Body> {
     if !matches.iter().any(|wanted| wanted.subscription.delivery_schema == schema) {
         return Vec::new();
@@ -297,7 +293,7 @@ fn bodies(matches: &[Match], events: &[ParsedEvent<'_>], schema: DeliverySchema)
     events.iter().map(body).collect()
 }
 
-/// The size of a delivery's queue form without its events and their data version.
+/// Returns the size of a queue form without events and data version.
 fn envelope_bytes(recipient: &Recipient<'_>, acceptance: Acceptance) -> usize {
     let (key, uid) = (recipient.key.clone().into_owned(), recipient.uid);
     let empty = Delivery::new(Uuid::nil(), key, uid, acceptance.time, String::new(), Vec::new());
@@ -305,7 +301,7 @@ fn envelope_bytes(recipient: &Recipient<'_>, acceptance: Acceptance) -> usize {
     empty.encode().len() + r#","events":[]"#.len()
 }
 
-/// The size of a data version in a delivery's queue form.
+/// Returns the size of a data version in a queue form.
 fn data_version_bytes(data_version: &str) -> usize {
     if data_version.is_empty() {
         return 0;
@@ -314,7 +310,7 @@ fn data_version_bytes(data_version: &str) -> usize {
     r#""dataVersion":,"#.len() + queue_text_bytes(&json)
 }
 
-/// The size of a trace in a delivery's queue form.
+/// The size of a trace in a queue form.
 const TRACE_BYTES: usize = r#","traceparent":"""#.len() + TRACE_PARENT_CHARS;
 
 /// The deliveries of one event subscription.
@@ -329,7 +325,7 @@ struct Parcels<'p> {
 impl<'p> Iterator for Parcels<'p> {
     type Item = UnsentDelivery<'p>;
 
-    /// One event and those after it that fit. An event too large for a queue message goes alone.
+    /// Takes an event and those after it that fit. One too large for a queue message goes alone.
     fn next(&mut self) -> Option<UnsentDelivery<'p>> {
         const COMMA: usize = 1;
         const BRACKETS: usize = 2;

@@ -1,8 +1,8 @@
 //! SAS tokens: `r=<resource>&e=<expiry>&s=<signature>`, each value percent-encoded.
 //!
-//! A publisher signs the first two members, as they are encoded, with one of the topic's keys. The
-//! signature is verified over the text as it came: encoders differ (`%2f` or `%2F`, `+` or `%20`),
-//! so decoding and encoding again would break it.
+//! A publisher signs the first two members, as they are encoded, with one of the topic's keys.
+//! The signature is verified over the text as it came: encoders differ (`%2f` or `%2F`, `+` or
+//! `%20`), so decoding and encoding again would break it.
 //!
 //! Source: Event Grid, "Authenticate publishing clients with access keys and shared access
 //! signatures", and the tokens that Azure's SDKs make (`tests/conformance/sas_tokens.json`).
@@ -16,7 +16,7 @@ use sha2::Sha256;
 
 use crate::{event::date_time, text::quoted, time::Timestamp};
 
-/// A token, read but not verified. It never prints.
+/// A token that is read but not verified. It never prints.
 pub struct Token<'a> {
     signed: &'a str,
     signature: Vec<u8>,
@@ -33,28 +33,23 @@ impl fmt::Debug for Token<'_> {
 /// Why a token was refused. No variant repeats the signature.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// It can't be read.
     #[error(
         "the SAS token {0}; a token is r=<resource URL>&e=<expiry>&s=<signature>, each value \
          percent-encoded"
     )]
     Malformed(&'static str),
-    /// The expiry's format is unknown.
     #[error(
         "the SAS token's expiry {0} is no date and time; write it in UTC, such as \
          2030-01-01T00:00:00Z, '2030-01-01 00:00:00+00:00' or '1/1/2030 12:00:00 AM'"
     )]
     Expiry(String),
-    /// None of the topic's keys made the signature.
     #[error(
         "the SAS token's signature was made with none of the topic's two keys, or the token was \
          changed since"
     )]
     Signature,
-    /// It was good until then.
     #[error("the SAS token expired at {0}; make a new one")]
     Expired(Timestamp),
-    /// It is for something else.
     #[error(
         "the SAS token is for {given}, and this request is for {asked}; its resource must be that \
          URL or the beginning of it"
@@ -80,8 +75,8 @@ impl<'a> Token<'a> {
         }
         let resource = percent_decode_str(resource).decode_utf8();
         let resource = resource.map_err(|_| Malformed("has a resource that is not UTF-8"))?;
-        // Form encoders write a space as a plus sign. No time format has a plus sign that its
-        // encoder would have left as it is.
+        // Form encoders write a space as a plus sign. In times, encoders never leave a
+        // plus sign as it is.
         let expiry = expiry.replace('+', " ");
         let expiry = percent_decode_str(&expiry).decode_utf8_lossy();
         let signature: Vec<u8> = percent_decode_str(signature).collect();
@@ -96,21 +91,20 @@ impl<'a> Token<'a> {
         })
     }
 
-    /// Whether it was signed with that key, compared in constant time.
+    /// Returns whether it was signed with that key, in constant time.
     pub fn is_signed_with(&self, key: &str) -> bool {
         let Ok(key) = STANDARD.decode(key) else { return false };
         let Ok(mac) = Hmac::<Sha256>::new_from_slice(&key) else { return false };
         mac.chain_update(self.signed).verify_slice(&self.signature).is_ok()
     }
 
-    /// Checks that it has not expired, and that it is for this resource: the path of the publish
-    /// API (`/topics/orders/api/events`), or the path as requested, which may begin with a stage or
-    /// a proxy's prefix.
+    /// Checks that it has not expired, and that it is for this resource: the path of the
+    /// publish API (`/topics/orders/api/events`), or the requested path, which may begin
+    /// with a stage or a proxy's prefix.
     ///
-    /// A token is good for everything whose URL begins with its resource, in whole segments. Scheme
-    /// and host are not compared: one deployment has several names (its own, custom domains,
-    /// proxies), and the key belongs to one topic anyway. Nor is the query: SDKs add one that is
-    /// not the request's.
+    /// A token is good for every URL that begins with its resource, in whole segments. Scheme and
+    /// host are not compared: a deployment has several (custom domains, proxies), and the key
+    /// belongs to one topic anyway. Nor is the query: SDKs add one that differs from the request's.
     pub fn check(&self, resource: &str, path: &str, now: Timestamp) -> Result<(), TokenError> {
         if self.expires_at <= now {
             return Err(TokenError::Expired(self.expires_at));
@@ -128,15 +122,15 @@ impl<'a> Token<'a> {
     }
 }
 
-/// Whether a path begins with these whole segments, in any case, as topics' names are found. The
-/// colon of `:publish` also ends one.
+/// Returns whether a path begins with these whole segments, in any case, as in names of topics.
+/// The colon of `:publish` also ends a segment.
 fn begins(path: &str, head: &str) -> bool {
     let Some((start, rest)) = path.split_at_checked(head.len()) else { return false };
     start.eq_ignore_ascii_case(head) && (rest.is_empty() || rest.starts_with(['/', ':']))
 }
 
-/// The time of an expiry, UTC unless it says otherwise: as Python writes it (with a space or a `T`,
-/// with or without offset), or as JavaScript's SDK and .NET do in American English.
+/// Reads an expiry, UTC by default: as Python writes it (with a space or a `T`, with or without
+/// offset), or as JavaScript's SDK and .NET do in American English.
 fn time_of(text: &str) -> Option<Timestamp> {
     if text.contains('/') {
         return american(text);
@@ -145,9 +139,9 @@ fn time_of(text: &str) -> Option<Timestamp> {
     Timestamp::parse_rfc_3339(&date_time::to_rfc_3339(&format!("{date}T{time}"))?)
 }
 
-/// `1/31/2030 12:00:00 AM`, as .NET writes a `DateTime`, or `1/31/2030 12:00:00 AM +00:00`, as it
-/// writes a `DateTimeOffset`. With newer locale data there is a narrow no-break space before `AM`, or no
-/// space at all. Java may write it in lower case.
+/// Reads `1/31/2030 12:00:00 AM`, .NET's `DateTime`, or `1/31/2030 12:00:00 AM +00:00`, its
+/// `DateTimeOffset`. Newer locale data has a narrow no-break space before `AM`, or none at all.
+/// Java may write it in lower case.
 fn american(text: &str) -> Option<Timestamp> {
     let text = text.replace(['\u{202f}', '\u{a0}'], " ");
     let (date, rest) = text.split_once(' ')?;
@@ -172,7 +166,7 @@ fn american(text: &str) -> Option<Timestamp> {
     Timestamp::parse_rfc_3339(&text)
 }
 
-/// Three numbers of at most four digits.
+/// Reads three numbers of at most four digits.
 fn numbers(text: &str, between: char) -> Option<[u16; 3]> {
     let number = |text: &str| {
         let digits =
@@ -184,8 +178,7 @@ fn numbers(text: &str, between: char) -> Option<[u16; 3]> {
     all.next().is_none().then_some(three)
 }
 
-/// Makes a token for a resource, valid until then, as the SDK for Python does. `None` if the key is
-/// not base64.
+/// Makes a token as the SDK for Python does. `None` if the key is not base64.
 pub fn sign(resource: &str, expires_at: Timestamp, key: &str) -> Option<String> {
     let encoded = |text: &str| {
         percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()

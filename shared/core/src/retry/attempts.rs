@@ -10,15 +10,14 @@ use crate::time::Timestamp;
 #[serde(rename_all = "camelCase", default)]
 pub struct Attempts {
     pub made: u32,
-    /// When the first one began: the schedule's offsets count from here.
+    /// The schedule's offsets count from here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_at: Option<Timestamp>,
-    /// The outcome of the last one, or `Probation` if it was refused one.
+    /// `Probation` if it was refused an attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_outcome: Option<Outcome>,
-    /// The last HTTP status, if there was a response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_status: Option<u16>,
 }
@@ -28,7 +27,7 @@ impl Attempts {
         *self == Self::default()
     }
 
-    /// With one more attempt that began at `at` and had this outcome.
+    /// Adds an attempt that began at `at`.
     #[must_use]
     pub fn with(&self, at: Timestamp, outcome: Outcome, status: Option<u16>) -> Self {
         Self {
@@ -40,8 +39,8 @@ impl Attempts {
         }
     }
 
-    /// With one more attempt, whose last request began at `last_at`. `requests` counts those that
-    /// carried the events in question, 1 or more: each is an attempt.
+    /// Adds an attempt whose last request began at `last_at`. `requests` counts the
+    /// requests that carried the events, at least 1: each counts as an attempt.
     #[must_use]
     pub fn with_requests(
         &self,

@@ -1,11 +1,11 @@
 //! Decides whether an endpoint may be called at all: probation, delayed delivery, and what ends
 //! them.
 //!
-//! Two waits are separate: *probation* follows a failed attempt with certain outcomes; *delayed
-//! delivery* follows ten failures in a row and grows with every failed probe. Nothing is attempted
-//! before both are over; then one delivery probes. [`admit`] decides about one delivery;
-//! [`after_failure`], [`after_success`] and [`evidence`] compute the next health. All functions are
-//! pure: the health is kept in a table and written conditionally.
+//! *Probation* follows a failed attempt with certain outcomes; *delayed delivery* follows ten
+//! failures in a row and grows with every failed probe. Nothing is attempted before both are
+//! over; then one delivery probes. [`admit`] decides about one delivery; [`after_failure`],
+//! [`after_success`] and [`evidence`] compute the next health, which is kept in a table and
+//! written conditionally.
 
 mod change;
 
@@ -29,7 +29,7 @@ pub use change::{
     evidence,
 };
 
-/// What happens to an event that comes during a probation caused by a client error.
+/// What happens to events that come during a probation caused by a client error.
 #[derive(
     Clone,
     Copy,
@@ -43,55 +43,54 @@ pub use change::{
     strum::VariantNames,
 )]
 pub enum ProbationPolicy {
-    /// It ends at once if the profile does not retry that error.
+    /// They end at once if the profile does not retry that error.
     #[default]
     EventGrid,
     Delay,
 }
 
-/// Failures in a row that make an endpoint unhealthy.
+/// Failures in a row that begin delayed delivery.
 pub const UNHEALTHY_AFTER: u32 = 10;
 
 /// The waits of delayed delivery, in seconds: the next one after every failed probe; the last
 /// repeats.
 pub const DELAYED_WAITS_S: [u32; 6] = [60, 300, 600, 1_800, 3_600, 10_800];
 
-/// The minimum wait after a failed probe.
 pub const FAILED_PROBE_WAIT: Duration = Duration::from_secs(10);
 
-/// How long a claimed probe may take before another delivery may probe.
+/// When another delivery may probe, if nothing is heard of a claimed probe.
 const PROBE_LEASE: Duration = Duration::from_secs(60);
 const _: () = assert!(PROBE_LEASE.as_secs() > RESPONSE_WAIT.as_secs());
 
-/// Deliveries that find a probe under way come back after this: half the time that an endpoint
-/// which never answers needs to fail it, so that few come back twice.
+/// When deliveries come back that find a probe under way: half the time after which an endpoint
+/// that never answers fails it, so that few come back twice.
 const PROBED_LOOK_AGAIN: Duration = Duration::from_secs(20);
 const _: () = assert!(2 * PROBED_LOOK_AGAIN.as_secs() > RESPONSE_WAIT.as_secs());
 
-/// The end of a wait is spread over at least this time: the size of the backlog is known late.
+/// The shortest spread of the end of a wait: the size of the backlog is known late.
 const SPREAD_MIN: Duration = Duration::from_secs(3);
 
-/// In its first seconds, the first delayed wait may still be lifted by a copy of dispatch that has
-/// seen a success: see [`evidence`]. Deliveries that come then return soon.
+/// In its first seconds, a copy of dispatch that has seen a success may lift the first delayed
+/// wait (see [`evidence`]). Deliveries that come then return soon, ...
 const LIFTED_WITHIN: Duration = Duration::from_secs(2);
 
-/// How much later they return, at least; up to twice that.
+/// ... after at least this, and up to twice as much.
 const LIFTED_LOOK_AGAIN: Duration = Duration::from_secs(2);
 
-/// After a recovery, each copy of dispatch admits 1, 2, 4, … deliveries in each second; after this
-/// many seconds there is no limit.
+/// After a recovery, each copy of dispatch admits 1, 2, 4, … deliveries per second, and after
+/// this many seconds any number.
 const ADMISSION_DOUBLINGS: u64 = 10;
 
-/// Deliveries that a recovery does not admit yet come back after this, and at the latest in its
-/// last limited second.
+/// When deliveries come back that a recovery does not admit yet; at the latest in its last
+/// limited second.
 const LIMITED_LOOK_AGAIN: Duration = Duration::from_secs(2);
 
-/// How long each outcome puts a subscription on probation.
+/// How long each outcome puts an event subscription on probation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Durations(BTreeMap<Outcome, u32>);
 
 impl Default for Durations {
-    /// Event Grid's: "Message delivery and retry", section "Probation".
+    /// Source: Event Grid, "Message delivery and retry", section "Probation".
     fn default() -> Self {
         Self(BTreeMap::from([
             (Outcome::Busy, 10),
@@ -109,40 +108,37 @@ impl Default for Durations {
 }
 
 impl Durations {
-    /// The defaults, overridden by a deployment's own durations in seconds; 0 means no probation.
+    /// Overrides durations, in seconds; 0 means no probation.
     #[must_use]
     pub fn with(mut self, own: BTreeMap<Outcome, u32>) -> Self {
         self.0.extend(own);
         self
     }
 
-    /// How long that outcome puts a subscription on probation; `None` if it does not.
+    /// Returns how long an outcome puts an event subscription on probation, if at all.
     pub fn of(&self, outcome: Outcome) -> Option<Duration> {
         let seconds = self.0.get(&outcome).copied().filter(|seconds| *seconds > 0);
         seconds.map(|seconds| Duration::from_secs(u64::from(seconds)))
     }
 }
 
-/// The health of one subscription's endpoint. The default is healthy.
+/// The health of one event subscription's endpoint. The default is healthy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Health {
-    /// Failed attempts since the last success.
     pub row: Row,
-    /// Probation, in force or to be ended by a probe.
+    /// In force, or to be ended by a probe.
     pub probation: Option<Probation>,
-    /// Delayed delivery, in force or to be ended by a probe.
+    /// In force, or to be ended by a probe.
     pub delayed: Option<Delayed>,
     pub probe: Option<Probe>,
-    /// When a success last ended a wait.
     pub recovered: Option<Recovery>,
-    /// A success that a copy of dispatch has shared with the others while attempts fail beside it.
-    /// Successes are not written while nothing fails, so there may be later ones.
+    /// A success that a copy of dispatch has shared while attempts fail. Successes are not
+    /// written while nothing fails, so there may be later ones.
     pub last_success_at: Option<Timestamp>,
-    /// Whether the endpoint is slow, and how many requests it may have under way then.
     pub slow: Slowness,
-    /// The last counted failed request, by its first delivery and its start, so that a repeated
-    /// write counts once.
+    /// The last counted failed request, by its first delivery and its start, so that a
+    /// repeated write counts once.
     pub counted: Option<(Uuid, Timestamp)>,
     /// Counts its writes; a write is conditional on the revision it read.
     #[serde(skip)]
@@ -153,12 +149,12 @@ pub struct Health {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Row {
-    /// Their number; from [`UNHEALTHY_AFTER`] on only failed probes are counted.
+    /// From [`UNHEALTHY_AFTER`] on, only failed probes are counted.
     pub failures: u32,
     /// When the first of them ended.
     pub since: Option<Timestamp>,
-    /// When a failure last ended, in this row or an earlier one; up to a minute late while failures
-    /// change nothing else.
+    /// When the last failure ended, in this row or before it. Up to a minute old while
+    /// failures change nothing else.
     pub last_at: Option<Timestamp>,
 }
 
@@ -169,7 +165,6 @@ pub struct Probation {
     pub since: Timestamp,
     pub until: Timestamp,
     pub outcome: Outcome,
-    /// The HTTP status that caused it, where one came.
     pub status: Option<u16>,
 }
 
@@ -181,9 +176,9 @@ pub struct Delayed {
     pub step: u32,
     pub since: Timestamp,
     pub until: Timestamp,
-    /// The outcome of the last failure before it.
+    /// Of the last failure before it.
     pub outcome: Outcome,
-    /// Its HTTP status, where one came.
+    /// Of the last failure before it.
     pub status: Option<u16>,
 }
 
@@ -208,9 +203,7 @@ pub struct Recovery {
 /// The cause of a wait, of either kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// The outcome of the attempt that caused it.
     pub outcome: Outcome,
-    /// Its HTTP status, where one came.
     pub status: Option<u16>,
 }
 
@@ -218,34 +211,30 @@ pub struct Cause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HealthState {
     Healthy,
-    /// A success has ended a wait, and waiting deliveries are admitted gradually.
+    /// A success has ended a wait; waiting deliveries are admitted gradually.
     Recovering {
         since: Timestamp,
         /// When all waiting deliveries should have come back.
         until: Timestamp,
     },
-    /// Nothing is attempted, because of the outcome of one attempt.
     Probation(Probation),
-    /// Nothing is attempted, because too many attempts have failed in a row; there may also be a
-    /// probation.
+    /// There may be a probation, too.
     DelayedDelivery(Delayed),
-    /// Both waits are over: the next delivery that is due probes.
+    /// The next delivery that is due probes.
     AwaitingProbe {
         since: Timestamp,
     },
-    /// One delivery probes, the others wait.
     Probing(Probe),
 }
 
-/// The state of a health, in the words of the resource API.
+/// The state of a health, in the resource API's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     Healthy,
-    /// A success has just ended a wait: attempts are admitted, twice as many each second.
     Recovering,
-    /// A failed attempt has put the event subscription on probation, which no probe has ended.
+    /// Lasts until a probe has ended it.
     Probation,
-    /// Ten failures in a row, or failed probes since, delay delivery.
+    /// Lasts until a probe has ended it.
     DelayedDelivery,
 }
 
@@ -253,31 +242,31 @@ pub enum Condition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     Attempted,
-    /// It waits, or is the probe when both waits are over.
+    /// It waits, or probes when both waits are over.
     Waits,
     /// It ends at once, with outcome `Probation`.
     Ends,
 }
 
 impl Health {
-    /// Whether attempts are held back, by a wait in force or one that a probe must end.
+    /// Returns whether attempts are held back, by a wait in force or one that a probe must end.
     pub fn is_waiting(&self) -> bool {
         self.until().is_some()
     }
 
-    /// When the later of the two waits ends, or ended.
+    /// Returns when the later of the two waits ends, or ended.
     pub fn until(&self) -> Option<Timestamp> {
         let probation = self.probation.map(|wait| wait.until);
         probation.max(self.delayed.map(|wait| wait.until))
     }
 
-    /// When the earlier of the two waits began.
+    /// Returns when the earlier of the two waits began.
     pub fn since(&self) -> Option<Timestamp> {
         let waits = [self.probation.map(|wait| wait.since), self.delayed.map(|wait| wait.since)];
         waits.into_iter().flatten().min()
     }
 
-    /// The cause of the wait that ends later.
+    /// Returns the cause of the wait that ends later.
     pub fn cause(&self) -> Option<Cause> {
         let probation = self
             .probation
@@ -288,13 +277,13 @@ impl Health {
         probation.into_iter().chain(delayed).max_by_key(|(until, _)| *until).map(|(_, cause)| cause)
     }
 
-    /// Whether one of its waits began at `at`.
+    /// Returns whether one of its waits began at `at`.
     pub fn began_waiting_at(&self, at: Timestamp) -> bool {
         self.probation.is_some_and(|wait| wait.since == at)
             || self.delayed.is_some_and(|wait| wait.since == at)
     }
 
-    /// The latest time that it mentions; `None` if it mentions no time.
+    /// Returns the latest time in it, if there is any.
     pub fn last_change_at(&self) -> Option<Timestamp> {
         let seen = self.row.last_at.max(self.last_success_at);
         let recovered = self.recovered.map(|recovery| recovery.until());
@@ -319,8 +308,7 @@ impl Health {
         }
     }
 
-    /// Its state at `now`, in the words of the resource API: a wait is named until a probe has
-    /// ended it.
+    /// Returns its state in the resource API's words: a wait is named until a probe has ended it.
     pub fn condition(&self, now: Timestamp) -> Condition {
         match self.state(now) {
             HealthState::Healthy => Condition::Healthy,
@@ -330,7 +318,7 @@ impl Health {
         }
     }
 
-    /// What happens to an event that comes at `now`.
+    /// Returns what happens to an event that comes at `now`.
     pub fn effect(&self, rules: Rules<'_>, policy: ProbationPolicy, now: Timestamp) -> Effect {
         match self.is_waiting() {
             false => Effect::Attempted,
@@ -339,7 +327,7 @@ impl Health {
         }
     }
 
-    /// The health without anything that holds back attempts; `None` if nothing does.
+    /// Removes everything that holds back attempts; `None` if nothing does.
     pub fn reset(&self, now: Timestamp) -> Option<Self> {
         let in_the_way = self.is_waiting() || self.row.failures > 0 || self.slow.is_slow(now);
         in_the_way.then(|| {
@@ -349,22 +337,22 @@ impl Health {
         })
     }
 
-    /// A spread, at most as long as the endpoint has been in trouble when its wait is over: what waits
-    /// for it has come in that time, and need not come back more slowly. The backlog that a spread is
-    /// from counts all event subscriptions of a retry queue, and may be another endpoint's.
+    /// Limits a spread to the time for which the endpoint will have been in trouble: its
+    /// deliveries came in that time, and may come back as fast. The backlog counts a whole
+    /// retry queue, and may be another endpoint's.
     fn bounded(&self, spread: Duration, now: Timestamp) -> Duration {
         let first = self.row.since.into_iter().chain(self.since()).min();
         let over = self.until().max(Some(now));
         first.zip(over).map_or(spread, |(first, over)| spread.min(over.since(first)))
     }
 
-    /// When the later of its waits began.
+    /// Returns when the later of its waits began.
     fn waits_since(&self) -> Option<Timestamp> {
         let (probation, delayed) = (self.probation, self.delayed);
         probation.map(|wait| wait.since).max(delayed.map(|wait| wait.since))
     }
 
-    /// The health without its waits and its row of failures.
+    /// Removes its waits and its row of failures.
     fn opened(&self) -> Self {
         Self {
             row: Row { last_at: self.row.last_at, ..Row::default() },
@@ -375,8 +363,8 @@ impl Health {
         }
     }
 
-    /// Whether events that come now end: only during a probation whose cause is a client error that
-    /// is not retried, and unless the event subscription has asked to wait.
+    /// Returns whether events that come now end: only during a probation by a client error
+    /// that is not retried, and only if the event subscription has not asked to wait.
     fn ends_what_comes(&self, rules: Rules<'_>, policy: ProbationPolicy, now: Timestamp) -> bool {
         let Some(wait) = self.probation.filter(|wait| now < wait.until) else { return false };
         policy == ProbationPolicy::EventGrid
@@ -389,32 +377,33 @@ impl Health {
 }
 
 impl Recovery {
-    /// When all waiting deliveries should have come back, and nothing limits attempts any more.
+    /// Returns when all waiting deliveries should have come back, and attempts are no
+    /// longer limited.
     fn until(&self) -> Timestamp {
         self.at + self.over.max(Duration::from_secs(ADMISSION_DOUBLINGS))
     }
 }
 
-/// A delivery that asks to be attempted, with everything but the health that the answer depends on.
+/// What [`admit`] needs to know besides the health.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionRequest {
     pub delivery: Uuid,
     pub now: Timestamp,
-    /// The pace of the clock that `now` is from.
+    /// Of the clock that `now` is from.
     pub pace: Pace,
-    /// How many deliveries this copy of dispatch has admitted for the subscription in this second.
+    /// Deliveries that this copy of dispatch has admitted for the event subscription in
+    /// this second.
     pub admitted: u64,
-    /// The spread of the end of a wait, by the size of the backlog: see
-    /// `delivery::parking::spread`. May be zero while the health [does not
-    /// wait](Health::is_waiting).
+    /// The spread for the size of the backlog: see `delivery::parking::spread`. May be zero
+    /// while the health does not [wait](Health::is_waiting).
     pub spread: Duration,
-    /// A draw from 0 up to 1, which spreads those that wait.
+    /// A draw from 0 up to 1.
     pub dice: f64,
 }
 
 impl AdmissionRequest {
-    /// A random moment of the spread. Later ones are likelier: so a backlog that grows during the
-    /// wait comes back at about the same pace from the first second of the spread to its last.
+    /// Draws a moment of the spread. Later ones are likelier: a backlog that grows during
+    /// the wait then comes back at about the same rate throughout.
     fn moment(&self, health: &Health) -> Duration {
         let spread = health.bounded(self.spread, self.now).max(SPREAD_MIN);
         spread.mul_f64(self.dice.clamp(0.0, 1.0).sqrt())
@@ -425,9 +414,9 @@ impl AdmissionRequest {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Admission {
     Attempt,
-    /// It may be attempted as the probe, once this health has been written under its condition.
+    /// It may be attempted as the probe, once this health has been written conditionally.
     Probe(Box<Health>),
-    /// It waits. This is no attempt.
+    /// Not an attempt.
     Wait {
         until: Timestamp,
     },
@@ -451,7 +440,7 @@ pub fn admit(
         };
     }
     match health.probe {
-        // A second copy of the probing delivery waits too: one request probes, not two.
+        // A second copy of the probing delivery waits too: only one request probes.
         Some(probe) if now < probe.lease_until => Admission::Wait {
             until: now + asking.pace.to_clock(PROBED_LOOK_AGAIN) + asking.moment(health),
         },
@@ -463,7 +452,7 @@ pub fn admit(
     }
 }
 
-/// When a delivery comes back that finds the endpoint waiting until `until`.
+/// Returns when a delivery comes back that finds the endpoint waiting until `until`.
 fn look_again(health: &Health, until: Timestamp, asking: AdmissionRequest) -> Timestamp {
     let end = until + asking.moment(health);
     let on_probation = health.probation.is_some_and(|wait| asking.now < wait.until);
@@ -488,7 +477,7 @@ fn admit_after_recovery(health: &Health, asking: AdmissionRequest) -> Admission 
     Admission::Wait { until }
 }
 
-/// How many deliveries are admitted per second, by the time since a recovery.
+/// Returns how many deliveries are admitted per second.
 fn admission_limit(since_recovery: Duration) -> u64 {
     let seconds = since_recovery.as_secs();
     if seconds >= ADMISSION_DOUBLINGS { u64::MAX } else { 1 << seconds }

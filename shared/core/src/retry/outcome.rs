@@ -32,7 +32,7 @@ pub const LATE_RESPONSE_WAIT: Duration = Duration::from_secs(180);
 )]
 pub enum Outcome {
     Delivered,
-    /// 400 or 414: the request itself is refused.
+    /// 400 or 414.
     BadRequest,
     /// 401.
     Unauthorized,
@@ -40,7 +40,7 @@ pub enum Outcome {
     Forbidden,
     /// 404 or 410.
     NotFound,
-    /// No response head within 30 s, or 408 or 504.
+    /// No response head within 30 s, 408 or 504.
     TimedOut,
     /// 413.
     PayloadTooLarge,
@@ -51,17 +51,15 @@ pub enum Outcome {
     Full,
     /// Connect, TLS, reset, or something that is not HTTP.
     SocketError,
-    /// The host name was not found.
     ResolutionError,
     /// A FIFO destination without a message group.
     SessionQueueNotSupported,
-    /// A function that can't be invoked.
     InvalidFunctionDestination,
-    /// Not attempted: the request could not be authenticated, for there is no token for it.
+    /// Not attempted: there is no token for the request.
     EndpointAuthenticationFailed,
-    /// The endpoint has accepted its request, and asks for this event again.
+    /// The endpoint accepted the request but asks for this event again.
     EventFailed,
-    /// The endpoint has accepted its request, and refuses this event for good.
+    /// The endpoint accepted the request but refuses this event for good.
     EventRejected,
     /// Not attempted: the event subscription is on probation.
     Probation,
@@ -69,20 +67,20 @@ pub enum Outcome {
     Canceled,
     /// Given up by Gridpost.
     Aborted,
-    /// Every other failure.
     ServerError,
 }
 
 impl Outcome {
-    /// Whether the endpoint has accepted the request, whatever it says about the event.
+    /// Returns whether the endpoint accepted the request, whatever it said about the event.
     pub fn is_accepted(self) -> bool {
         matches!(self, Self::Delivered | Self::EventFailed | Self::EventRejected)
     }
 
-    /// Every outcome, in the order of the specification's table; ours before the last ones.
+    /// All outcomes, in the order of Event Grid's table; ours come before the last ones.
     pub const ALL: &[Self] = Self::VARIANTS;
 
-    /// The outcome of a webhook's HTTP status. Success is exactly 200 to 204; redirects fail.
+    /// Returns the outcome of a webhook's HTTP status. Success is exactly 200 to 204;
+    /// redirects fail.
     pub fn of_status(status: u16) -> Self {
         match status {
             200..=204 => Self::Delivered,
@@ -119,25 +117,24 @@ pub struct UnknownOutcome(String);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub outcome: Outcome,
-    /// The HTTP status, if there was a response.
     pub status: Option<u16>,
-    /// What `Retry-After` asked for, counted from the response.
+    /// `Retry-After`, counted from the response.
     pub retry_after: Option<Duration>,
 }
 
 impl Answer {
-    /// An HTTP response with that status.
+    /// Creates the answer for an HTTP response.
     pub fn of_status(status: u16, retry_after: Option<Duration>) -> Self {
         Self { outcome: Outcome::of_status(status), status: Some(status), retry_after }
     }
 
-    /// No response came; `outcome` says why.
+    /// Creates the answer for a missing response.
     pub const fn without_status(outcome: Outcome) -> Self {
         Self { outcome, status: None, retry_after: None }
     }
 }
 
-/// Reads `Retry-After`: seconds, or an HTTP date. Anything else asks for nothing.
+/// Reads `Retry-After`: seconds, or an HTTP date. Anything else counts as absent.
 ///
 /// Source: RFC 9110, section 10.2.3.
 pub fn parse_retry_after(value: &str, now: Timestamp) -> Option<Duration> {

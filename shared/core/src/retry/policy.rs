@@ -9,25 +9,24 @@ use super::{
     profile::{DEFAULT_MIN_S, EndpointKind, ProfileName, Rule},
 };
 
-/// When to retry, and when to end. Ranges are checked where documents are read.
+/// When to retry, and when to end. Readers of documents check the ranges.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RetryPolicy {
-    /// Attempts, the first included: 1 to the profile's most.
+    /// The first included: 1 to the profile's most.
     pub max_attempts: u32,
-    /// Minutes since the publish after which nothing is attempted: 1 to the profile's most.
+    /// From the publish: 1 to the profile's most.
     pub time_to_live_minutes: u32,
-    /// The subscription's own schedule: offsets from the first attempt in seconds, 1 to 30 of them,
-    /// rising, at least 1 s, none beyond time-to-live. After the last, its last gap repeats.
+    /// Overrides the profile's schedule: 1 to 30 rising offsets from the first attempt in seconds,
+    /// at least 1 s, none beyond time-to-live. After the last, its last gap repeats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule_s: Option<Vec<u32>>,
-    /// The subscription's own rows, which precede the profile's.
     #[serde(default, skip_serializing_if = "StatusRules::is_empty")]
     pub status_rules: StatusRules,
 }
 
 impl RetryPolicy {
-    /// The defaults of a profile: its most attempts and longest time-to-live.
+    /// Returns the defaults of a profile: its most attempts and longest time-to-live.
     pub fn default_of(profile: ProfileName) -> Self {
         let profile = profile.profile();
         Self {
@@ -38,10 +37,10 @@ impl RetryPolicy {
         }
     }
 
-    /// What follows a failure: the subscription's own row, or else the profile's.
+    /// Returns what follows a failure: the event subscription's row, or else the profile's.
     ///
-    /// A schedule of its own overrides the profile's minimum wait of 10 s, because it says how soon
-    /// to come back; longer minimums stay.
+    /// The event subscription's schedule overrides the profile's minimum wait of 10 s,
+    /// because it says how soon to come back; longer minimums stay.
     pub fn rule(
         &self,
         profile: ProfileName,
@@ -49,7 +48,7 @@ impl RetryPolicy {
         status: Option<u16>,
         outcome: Outcome,
     ) -> Rule {
-        // The endpoint has decided about this event; the status is its whole request's.
+        // The endpoint has decided about this event; the status is that of the whole request.
         let status = match outcome {
             Outcome::EventRejected => return Rule::End,
             Outcome::EventFailed => None,
@@ -66,7 +65,7 @@ impl RetryPolicy {
         }
     }
 
-    /// The first step later than `elapsed_s` seconds after the first attempt.
+    /// Returns the first step later than `elapsed_s` seconds after the first attempt.
     pub fn step_after(&self, profile: ProfileName, elapsed_s: f64) -> u64 {
         let profile = profile.profile();
         let (steps, gap) = match &self.schedule_s {
@@ -83,7 +82,6 @@ impl RetryPolicy {
     }
 }
 
-/// The gap that repeats after the last step of a subscription's own schedule.
 fn last_gap(steps: &[u32]) -> u32 {
     match steps {
         [] => 1,
@@ -92,7 +90,7 @@ fn last_gap(steps: &[u32]) -> u32 {
     }
 }
 
-/// A subscription's own rows of the status table.
+/// An event subscription's rows of the status table, which precede the profile's.
 ///
 /// The most specific row wins: a status (`404`), then a class (`5xx`), then an outcome
 /// (`SocketError`).
@@ -100,13 +98,12 @@ fn last_gap(steps: &[u32]) -> u32 {
 #[serde(rename_all = "camelCase", default)]
 pub struct StatusRules {
     pub statuses: BTreeMap<u16, Rule>,
-    /// Rows for a class of statuses, by its first digit.
+    /// By the status' first digit.
     pub classes: BTreeMap<u8, Rule>,
     pub outcomes: BTreeMap<Outcome, Rule>,
 }
 
 impl StatusRules {
-    /// Whether the subscription has no rows of its own.
     pub fn is_empty(&self) -> bool {
         self.statuses.is_empty() && self.classes.is_empty() && self.outcomes.is_empty()
     }

@@ -1,8 +1,8 @@
 //! Delivery profiles: the status tables and schedules of Event Grid's editions, as data.
 //!
-//! No other code depends on single statuses. Source: Event Grid, "Message delivery and retry" in
-//! its editions for the basic tier (today's and 2021's) and for namespace topics; where an edition
-//! contradicts itself, the stricter list for webhooks and the status table for resources hold.
+//! Source: Event Grid, "Message delivery and retry" in its editions for the basic tier (today's
+//! and 2021's) and for namespace topics. Where an edition contradicts itself, the stricter list
+//! holds for webhooks and the status table for resources.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +31,7 @@ pub enum ProfileName {
     Namespace,
 }
 
-/// Which column of the status table applies.
+/// A column of the status table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EndpointKind {
@@ -42,34 +42,33 @@ pub enum EndpointKind {
 /// What follows a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Rule {
-    /// Not retried: dead-lettered at once, or dropped.
+    /// Dead-lettered at once, or dropped.
     End,
-    /// Retried, but no sooner than `min_s` after the attempt ended.
+    /// No sooner than `min_s` after the attempt ended.
     Retry { min_s: u32 },
 }
 
-/// The key of a row of the status table.
+/// A key of the status table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Row {
-    /// An HTTP status. Asked first.
     Status(u16),
-    /// An outcome. Asked only where no status came back.
+    /// Applies if there was no status.
     Outcome(Outcome),
 }
 
 /// One edition's rules.
 #[derive(Debug)]
 pub struct Profile {
-    /// Steps as offsets from the first attempt, in seconds, rising.
+    /// Rising offsets from the first attempt, in seconds.
     pub schedule_s: &'static [u32],
-    /// The interval of further steps after the last one, in seconds.
+    /// The interval after the last step, in seconds.
     pub then_every_s: u32,
-    /// Rows for webhooks; what no row names is retried after [`DEFAULT_MIN_S`].
+    /// Failures without a row are retried after [`DEFAULT_MIN_S`].
     pub webhook: &'static [(Row, Rule)],
     pub resource: &'static [(Row, Rule)],
-    /// Most attempts a subscription may ask for, and the default.
+    /// The most attempts an event subscription may ask for, and the default.
     pub attempts_max: u32,
-    /// Longest time-to-live in minutes a subscription may ask for, and the default.
+    /// The longest time-to-live an event subscription may ask for, and the default.
     pub time_to_live_minutes_max: u32,
 }
 
@@ -190,7 +189,7 @@ impl ProfileName {
 }
 
 impl Profile {
-    /// What follows a failure with that status (if any) and outcome.
+    /// Returns what follows a failure with that status, if any, and outcome.
     pub fn rule(&self, kind: EndpointKind, status: Option<u16>, outcome: Outcome) -> Rule {
         let row = status.map_or(Row::Outcome(outcome), Row::Status);
         let rows = match kind {

@@ -5,12 +5,13 @@ use std::str::FromStr;
 /// The most bytes of a response that a deployment may keep with an attempt.
 pub const RESPONSE_TEXT_BYTES_MAX: usize = 1_024;
 
-/// How many bytes of a failed response are kept: 0 to [`RESPONSE_TEXT_BYTES_MAX`]; by default none.
+/// How many bytes of a failed response are kept: 0 to [`RESPONSE_TEXT_BYTES_MAX`]; by default
+/// 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResponseBytes(usize);
 
 impl ResponseBytes {
-    /// The most that may be kept.
+    /// The largest value.
     pub const MAX: Self = Self(RESPONSE_TEXT_BYTES_MAX);
 
     pub fn get(self) -> usize {
@@ -32,13 +33,13 @@ impl FromStr for ResponseBytes {
     }
 }
 
-/// The beginning of a response's body as text of at most `most` bytes, escapes included; `None` if
-/// nothing is left of it.
+/// Returns the beginning of a response's body as text of at most `most` bytes, escapes
+/// included; `None` if nothing is left of it.
 ///
-/// Line ends, other control characters, backslashes and invisible characters (such as marks that
-/// reverse the direction of text) are escaped as in Rust: the text is one line, and can't imitate
-/// another. Each run of bytes that are not UTF-8 becomes one `U+FFFD`; a character cut by the end
-/// of `body` is left out.
+/// Line ends, other control characters, backslashes and invisible characters (such as marks
+/// that reverse the direction of text) are escaped as in Rust: the text is one line, and can't
+/// imitate another. Each run of bytes that are not UTF-8 becomes one `U+FFFD`; a character cut
+/// by the end of `body` is left out.
 pub fn response_text(body: &[u8], most: ResponseBytes) -> Option<String> {
     let mut text = String::new();
     let mut chunks = body.utf8_chunks().peekable();
@@ -58,7 +59,7 @@ pub fn response_text(body: &[u8], most: ResponseBytes) -> Option<String> {
 
 fn escaped(character: char) -> String {
     match character {
-        // Bodies are JSON more often than not, and quotation marks do no harm.
+        // Bodies are often JSON, and quotation marks do no harm.
         '"' | '\'' => character.to_string(),
         other => other.escape_debug().to_string(),
     }
@@ -82,7 +83,7 @@ mod tests {
             (b"C:\\n", 100, Some(r"C:\\n")),
             ("a\u{202e}b\u{2028}c\u{85}".as_bytes(), 100, Some(r"a\u{202e}b\u{2028}c\u{85}")),
             (b"a\xff\xfeb", 100, Some("a\u{fffd}\u{fffd}b")),
-            // Cut within a character, and within an escape.
+            // Cut inside a character, and inside an escape.
             ("ö".as_bytes().split_at(1).0, 100, None),
             ("aö".as_bytes(), 2, Some("a")),
             (b"ab\n", 3, Some("ab")),

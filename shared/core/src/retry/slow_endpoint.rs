@@ -1,14 +1,14 @@
 //! Slow endpoints: detects them, and limits the requests that each may have under way.
 //!
-//! A first attempt holds a slot that others need, so an endpoint whose requests stay unanswered is
-//! *marked* slow while they are still under way: copies of dispatch [`vote`]. While it is marked,
-//! its deliveries go to their retry queue without an attempt. There each invocation takes a lease
-//! for its requests ([`take`]) and returns it with what it has learned ([`give_back`]): the bound
-//! grows with each answer and halves when none comes, and the mark ends when hardly any answer is
-//! slow. Slowness is not a failure: nothing here counts as an attempt.
+//! A first attempt holds a slot that others need, so an endpoint whose requests stay unanswered
+//! is *marked* slow while they are still under way: copies of dispatch [`vote`]. While it is
+//! marked, its deliveries go to their retry queue without an attempt. There each invocation
+//! [takes](take) a lease for its requests and [gives it back](give_back) with what it has
+//! learned: the bound grows with each answer and halves when none comes, and the mark ends when
+//! hardly any answer is slow. Slowness is not a failure: nothing here counts as an attempt.
 //!
-//! All of it is part of the endpoint's health and is written conditionally. Only slow endpoints
-//! cost these writes.
+//! All of it is part of the endpoint's health and is written conditionally, for slow endpoints
+//! alone.
 
 use std::time::Duration;
 
@@ -18,19 +18,19 @@ use uuid::Uuid;
 use super::outcome::RESPONSE_WAIT;
 use crate::time::{Pace, Timestamp};
 
-/// How long a lease lasts if it is not returned, as after a crash: the time for a response, and 50
-/// s, which is more than fetching the events (15 s), a rate slot (6 s), a token (15 s) and connecting
-/// (12 s) take.
+/// How long a lease lasts if it is not given back, as after a crash: the time for a response,
+/// and 50 s, more than it takes to fetch the events (15 s), get a rate slot (6 s) and a token
+/// (15 s) and connect (12 s).
 pub const LEASE: Duration = RESPONSE_WAIT.saturating_add(Duration::from_secs(50));
 
-/// How long a request must be unanswered to count twice as slow: so an unknown endpoint that hangs
-/// is marked by a single request, and one with few events does not hold an invocation for each.
+/// A request unanswered for this long counts twice: an unknown endpoint that hangs is marked by
+/// a single request, and one with few events does not hold an invocation for each.
 pub const HANGS_AFTER: Duration = Duration::from_secs(5);
 
-/// The fewest answers that say anything about their endpoint.
+/// The fewest answers that say anything about an endpoint.
 const ANSWERS_MIN: u32 = 20;
 
-/// At this number of answers, the older half is dropped.
+/// At this number, all counts of answers are halved.
 const ANSWERS_MAX: u32 = 2 * ANSWERS_MIN;
 
 /// A mark ends when less than one answer in this many is slow.
@@ -42,28 +42,27 @@ pub const LOOK_AGAIN_MIN: Duration = Duration::from_secs(2);
 /// The longest wait of a delivery beyond the bound, ...
 pub const LOOK_AGAIN_MAX: Duration = Duration::from_secs(60);
 
-/// ... and where its retry queue is nearly full: long enough to be parked.
-/// Otherwise an endpoint that is slower than its events come, and never fails, would fill the queue.
+/// ... and if its retry queue is nearly full, long enough to be parked. Otherwise an endpoint
+/// slower than its events come, which never fails, would fill the queue.
 const LOOK_AGAIN_MAX_NEARLY_FULL: Duration = Duration::from_secs(10 * 60);
 
-/// A delivery waits at most this long, or as long as it has waited before: the backlog may be another
-/// endpoint's, whose queue it shares.
+/// A delivery waits no longer than this or its age: the backlog may be another endpoint's in
+/// the same queue.
 const LOOK_AGAIN_YOUNG: Duration = Duration::from_secs(10);
 
-/// The assumed time of an answer while none has come.
+/// The assumed time of an answer before the first.
 const ANSWER_GUESSED: Duration = Duration::from_secs(5);
 
-/// A new answer has this weight, as one part in so many, in the average time of an answer.
+/// The average time of an answer is over about this many.
 const AVERAGED_OVER: u32 = 20;
 
 /// The settings of a deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowEndpointSettings {
-    /// How long a request must be unanswered to count as slow.
+    /// How long a request is unanswered before it counts as slow.
     pub slow_after: Duration,
     /// How long a mark lasts unless it is renewed.
     pub mark: Duration,
-    /// How long a lease for requests under way lasts.
     pub lease: Duration,
     /// The window in which votes are added up.
     pub window: Duration,
@@ -73,11 +72,10 @@ pub struct SlowEndpointSettings {
     pub first_budget: u32,
     /// The votes that mark any endpoint.
     pub budget_max: u32,
-    /// The bound of requests under way to an endpoint that is marked for the first time.
+    /// The bound of an endpoint that is marked for the first time.
     pub first_bound: u32,
-    /// The lowest bound of requests under way to a marked endpoint; at least 1.
+    /// At least 1.
     pub bound_min: u32,
-    /// The highest.
     pub bound_max: u32,
 }
 
@@ -99,7 +97,7 @@ impl Default for SlowEndpointSettings {
 }
 
 impl SlowEndpointSettings {
-    /// Scales the durations that are about requests to a clock of that pace.
+    /// Scales the durations that depend on requests to a clock of that pace.
     #[must_use]
     pub fn at_pace(self, pace: Pace) -> Self {
         let [lease, mark, window, halved_every] =
@@ -108,19 +106,18 @@ impl SlowEndpointSettings {
     }
 }
 
-/// What is known of an endpoint's slowness; by default nothing.
+/// What is known of an endpoint's slowness.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Slowness {
     /// Slow first attempts in the window that began at `votes_since`.
     pub votes: u32,
-    /// When the window's first vote was cast.
     pub votes_since: Option<Timestamp>,
     /// The votes that mark it; `None` means the initial number.
     pub budget: Option<u32>,
-    /// Until when it is marked, unless the mark is renewed.
+    /// The end of the mark, unless it is renewed.
     pub marked_until: Option<Timestamp>,
-    /// The bound on requests under way while it is marked; `None` means the initial bound.
+    /// The bound on requests under way while marked; `None` means the initial bound.
     pub bound: Option<u32>,
     pub leases: Vec<Lease>,
     /// Its last answers while it was marked.
@@ -135,7 +132,7 @@ pub struct Slowness {
 pub struct Lease {
     pub holder: Uuid,
     pub requests: u32,
-    /// When they stop counting, whatever happened to the invocation.
+    /// When they stop counting, even if the invocation has died.
     pub until: Timestamp,
 }
 
@@ -143,11 +140,10 @@ pub struct Lease {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AnswerCounts {
-    /// Those that came in time.
     pub fast: u32,
-    /// Those that were slow, and requests that had no response at all.
+    /// Missing responses included.
     pub slow: u32,
-    /// The average time of one, in milliseconds; `None` before the first.
+    /// The average, in milliseconds; `None` before the first answer.
     pub took_ms: Option<u32>,
 }
 
@@ -156,60 +152,59 @@ pub struct AnswerCounts {
 pub struct SlowEndpointReport {
     /// Responses within [`SlowEndpointSettings::slow_after`], whatever their status.
     pub fast: u32,
-    /// Later ones, whatever their status.
+    /// Later responses, whatever their status.
     pub slow: u32,
-    /// Requests that had no response in 30 s.
+    /// Requests without a response in 30 s.
     pub silent: u32,
     /// The total time of all of these.
     pub took: Duration,
-    /// Requests of the invocation that are still under way: this part of its lease is kept. 0
-    /// returns all of it, including any unused part.
+    /// Requests still under way: the invocation keeps this part of its lease.
     pub under_way: u32,
 }
 
 impl Slowness {
-    /// Whether it is marked slow at `now`. A mark lasts while requests of the slow lane are under
-    /// way: their end may be 30 s away, and says more than the time that has passed.
+    /// Returns whether it is marked slow. A mark also lasts while requests of the slow lane
+    /// are under way: their answers say more than the time that has passed.
     pub fn is_slow(&self, now: Timestamp) -> bool {
         self.marked_until.is_some_and(|until| now < until || self.under_way(now) > 0)
     }
 
-    /// How many requests may be under way to it while it is marked.
+    /// Returns how many requests may be under way to it while it is marked.
     pub fn bound(&self, settings: &SlowEndpointSettings) -> u32 {
         self.bound.unwrap_or(settings.first_bound).clamp(settings.bound_min, settings.bound_max)
     }
 
-    /// The votes that mark it.
+    /// Returns the votes that mark it.
     pub fn budget(&self, settings: &SlowEndpointSettings) -> u32 {
         self.budget
             .unwrap_or(settings.first_budget)
             .clamp(settings.first_budget, settings.budget_max)
     }
 
-    /// How many requests are under way to it at `now`, as far as leases tell.
+    /// Returns how many requests are under way to it, as far as leases tell.
     pub fn under_way(&self, now: Timestamp) -> u32 {
         let live = self.leases.iter().filter(|lease| now < lease.until);
         live.fold(0, |sum, lease| sum.saturating_add(lease.requests))
     }
 
-    /// How many more requests may begin at `now`.
+    /// Returns how many more requests may begin.
     pub fn free(&self, now: Timestamp, settings: &SlowEndpointSettings) -> u32 {
         self.bound(settings).saturating_sub(self.under_way(now))
     }
 
-    /// How many requests that invocation holds a lease for at `now`.
+    /// Returns for how many requests that invocation holds a lease.
     pub fn held_by(&self, holder: Uuid, now: Timestamp) -> u32 {
         let own = self.leases.iter().find(|lease| lease.holder == holder && now < lease.until);
         own.map_or(0, |lease| lease.requests)
     }
 
-    /// The latest time that it mentions; `None` if it mentions no time.
+    /// Returns the latest time in it, if there is any.
     pub fn last_change_at(&self) -> Option<Timestamp> {
         let lease = self.leases.iter().map(|lease| lease.until).max();
         self.votes_since.max(self.marked_until).max(self.halved_at).max(lease)
     }
 
-    /// Without its mark and votes, as after an operator's reset. Leases and what was learned stay.
+    /// Removes its mark and votes. Leases stay, and what was learned.
     #[must_use]
     pub fn unmarked(&self) -> Self {
         let answers = AnswerCounts { took_ms: self.answers.took_ms, ..AnswerCounts::default() };
@@ -222,9 +217,8 @@ impl Slowness {
     }
 }
 
-/// Votes for `requests` first attempts that have just become slow: unanswered for
-/// [`SlowEndpointSettings::slow_after`]. `None` if there is nothing to write: there are none, or the
-/// endpoint is already marked.
+/// Votes for `requests` first attempts that have just become slow. Returns `None` if there is
+/// nothing to write: there are none, or the endpoint is already marked.
 pub fn vote(
     slow: &Slowness,
     requests: u32,
@@ -243,12 +237,12 @@ pub fn vote(
     Some(Slowness { marked_until: Some(now + settings.mark), ..slow.unmarked() })
 }
 
-/// Lets an invocation have up to `wanted` requests under way to a slow endpoint. Returns the number
-/// granted. The invocation's earlier lease is replaced: it asks for all that it wants, again if a
-/// write may not have taken effect. The mark is renewed in its second half, even if nothing is
-/// granted: deliveries waiting for their turn are no sign that the endpoint has become fast.
+/// Leases up to `wanted` requests under way to an invocation, and returns how many. This
+/// replaces the invocation's earlier lease, so a write whose result is unknown can be repeated.
+/// A mark is renewed in its second half even if nothing is granted: waiting deliveries do not
+/// mean that the endpoint has become fast.
 ///
-/// If nothing is granted and the mark is young, there is nothing to write: the value is the same.
+/// If the value is unchanged, there is nothing to write.
 pub fn take(
     slow: &Slowness,
     holder: Uuid,
@@ -276,10 +270,10 @@ fn renewed(slow: &Slowness, now: Timestamp, settings: &SlowEndpointSettings) -> 
     Slowness { marked_until: marked_until.or(slow.marked_until), ..slow.clone() }
 }
 
-/// Takes back what an invocation no longer needs of its lease, and learns from its answers: each
-/// allows one more request under way, silence halves the bound. Once hardly any answer is slow, the
-/// mark ends; from then on it takes twice as many votes to mark the endpoint, so that an
-/// occasionally slow one is left alone until requests hang again.
+/// Takes back what an invocation no longer needs of its lease, and learns from its answers:
+/// each allows one more request under way, silence halves the bound. Once hardly any answer is
+/// slow, the mark ends, and marking the endpoint again takes twice as many votes: an
+/// occasionally slow one is then left alone until requests hang again.
 pub fn give_back(
     slow: &Slowness,
     holder: Uuid,
@@ -306,7 +300,7 @@ pub fn give_back(
     if answered.slow + answered.silent > 0 { renewed(&next, now, settings) } else { next }
 }
 
-/// Updates bound, budget and the endpoint's pace by its answers.
+/// Updates bound, budget and the average time of an answer.
 fn learned(
     slow: &Slowness,
     answered: SlowEndpointReport,
@@ -357,18 +351,18 @@ impl AnswerCounts {
 /// A delivery beyond the bound of its slow endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct BeyondBound {
-    /// About how many messages its retry queue has.
+    /// Estimated messages in its retry queue.
     pub backlog: u64,
-    /// Whether nearly as many of them are in flight as may be.
+    /// Whether the retry queue has nearly as many messages in flight as it may.
     pub is_nearly_full: bool,
-    /// How long ago it was published.
+    /// Since its publish.
     pub age: Duration,
     /// A draw from 0 up to 1.
     pub dice: f64,
 }
 
-/// When a delivery beyond the bound of its slow endpoint comes back. In the time of one answer, about
-/// as many come back as the bound admits: it stays used, and few are received in vain.
+/// Returns when a delivery beyond the bound comes back. In the time of one answer, about as
+/// many come back as the bound admits: it stays used, and few are received in vain.
 pub fn look_again(
     slow: &Slowness,
     beyond: BeyondBound,

@@ -1,5 +1,5 @@
-//! Simulates one delivery to an endpoint with known answers: what a retry policy leads to, before
-//! it is saved. It uses the same decisions as dispatch.
+//! Simulates one delivery to an endpoint with known answers, by dispatch's own decisions: shows
+//! what a retry policy leads to before it is saved.
 
 use std::time::Duration;
 
@@ -23,26 +23,24 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Question<'a> {
     pub rules: Rules<'a>,
-    /// What happens if it comes during a probation caused by a client error.
     pub probation_policy: ProbationPolicy,
-    /// How long outcomes put the subscription on probation.
     pub durations: &'a Durations,
-    /// The endpoint's answers, in order; the last one repeats. An attempt takes no time, a missing
-    /// response 30 s.
+    /// The endpoint's answers, in order; the last one repeats. A missing response takes 30
+    /// s, any other no time.
     pub answers: &'a [Answer],
-    /// A draw from 0 up to 1 for each wait's jitter; 0 is none.
+    /// A draw from 0 up to 1 for each wait's jitter.
     pub dice: f64,
 }
 
 /// One attempt of the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// Its number, from 1.
+    /// From 1.
     pub number: u32,
-    /// When it begins, counted from the publish.
+    /// Since the publish.
     pub at: Duration,
     pub answer: Answer,
-    /// The reason for the wait before it; `None` for the first one.
+    /// The reason for the wait before it, if any.
     pub because: Option<DelayReason>,
 }
 
@@ -57,12 +55,12 @@ pub enum End {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeline {
     pub attempts: Vec<Attempt>,
-    /// When it ends, counted from the publish.
+    /// Since the publish.
     pub ends_at: Duration,
     pub end: End,
 }
 
-/// Simulates a single delivery to a healthy endpoint, published now.
+/// Simulates a delivery to a healthy endpoint.
 pub fn play(question: &Question<'_>) -> Timeline {
     let start = Timestamp::default();
     let id = Uuid::nil();
@@ -126,7 +124,7 @@ pub fn play(question: &Question<'_>) -> Timeline {
     Timeline { attempts: made, ends_at: now.since(start), end }
 }
 
-/// The answer to the attempt at that position. Without any, the endpoint accepts.
+/// Returns the answer to the attempt at that position. Without any, the endpoint accepts.
 fn answer(answers: &[Answer], position: usize) -> Answer {
     let answer = answers.get(position).or(answers.last());
     answer.copied().unwrap_or(Answer::of_status(200, None))

@@ -1,4 +1,4 @@
-//! Delivery attributes: headers of the user's own on every request to the endpoint.
+//! Delivery attributes: the user's own headers on every request to the endpoint.
 //!
 //! Source: Event Grid, "Custom delivery properties".
 
@@ -11,17 +11,17 @@ use crate::{
     secret::Secret,
 };
 
-/// Most delivery attributes of one event subscription. Source: as above.
+/// The most delivery attributes of one event subscription. Source: as above.
 pub const ATTRIBUTES_MAX: usize = 10;
 
-/// Most bytes of a value. Source: as above.
+/// The most bytes of a value. Source: as above.
 pub const VALUE_BYTES_MAX: usize = 4_096;
 
-/// A header of the user's own.
+/// One delivery attribute.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeliveryAttribute {
-    /// The header's name, as the user wrote it.
+    /// As the user wrote it.
     pub name: String,
     pub value: AttributeValue,
 }
@@ -33,11 +33,11 @@ pub enum AttributeValue {
     Static {
         value: String,
     },
-    /// The same on every request, and never shown by a read.
+    /// Never shown by a read.
     Secret {
         value: Secret,
     },
-    /// The value at a path of the delivered event.
+    /// A value of the delivered event.
     Dynamic {
         /// Names of members with dots between them, such as `data.key`.
         source_field: String,
@@ -45,17 +45,17 @@ pub enum AttributeValue {
 }
 
 impl DeliveryAttribute {
-    /// Whether a read may show its value, and a dead letter may carry it.
+    /// Returns whether reads and dead letters must not show the value.
     pub fn is_secret(&self) -> bool {
         matches!(self.value, AttributeValue::Secret { .. })
     }
 }
 
-/// The headers of a request that carries these events, each as the JSON that is sent.
+/// Returns the headers of a request that carries these events, given as JSON.
 ///
 /// A header applies to its whole request: if the events of a batch give a dynamic attribute
-/// different values, none, or one that no header can carry, the request goes without it. Events are
-/// parsed only if there is a dynamic attribute.
+/// different values, none, or one that no header can carry, the request goes without it. Events
+/// are parsed only if there is a dynamic attribute.
 pub fn headers<'e>(
     attributes: &[DeliveryAttribute],
     events: impl Iterator<Item = &'e str> + Clone,
@@ -72,7 +72,7 @@ pub fn headers<'e>(
     attributes.iter().filter_map(header).collect()
 }
 
-/// The headers that are the same on every request, used to ask an endpoint for its consent.
+/// Returns the headers that do not depend on events, for a request for consent.
 pub fn fixed_headers(attributes: &[DeliveryAttribute]) -> Vec<(String, Secret)> {
     let is_fixed =
         |attribute: &&DeliveryAttribute| !matches!(attribute.value, AttributeValue::Dynamic { .. });
@@ -80,14 +80,14 @@ pub fn fixed_headers(attributes: &[DeliveryAttribute]) -> Vec<(String, Secret)> 
     headers(&fixed, std::iter::empty())
 }
 
-/// The attributes shown in an event's dead letter: names and values, without secrets.
+/// Returns the attributes for an event's dead letter: names and values, without secrets.
 pub fn shown_values(attributes: &[DeliveryAttribute], event: &str) -> BTreeMap<String, String> {
     let shown: Vec<_> = attributes.iter().filter(|one| !one.is_secret()).cloned().collect();
     let headers = headers(&shown, std::iter::once(event)).into_iter();
     headers.map(|(name, value)| (name, value.expose().to_owned())).collect()
 }
 
-/// The values of dynamic attributes that all events agree on, by the attributes' names.
+/// Returns the values of dynamic attributes that all events agree on, by name.
 fn dynamic_values<'a, 'e>(
     attributes: &'a [DeliveryAttribute],
     mut events: impl Iterator<Item = &'e str>,
@@ -122,8 +122,8 @@ fn dynamic_values<'a, 'e>(
     values
 }
 
-/// The text of a string, number or boolean, if a header can carry it. Spaces and tabs at its ends are not
-/// part of a header's value, and whoever reads it drops them (RFC 9110, section 5.5).
+/// Returns the text of a string, number or boolean if a header can carry it. Spaces and tabs at
+/// its ends would be lost (RFC 9110, section 5.5).
 fn header_value(json: &str) -> Option<String> {
     let text = match json.as_bytes().first()? {
         b'"' => text_of(json).into_owned(),
@@ -134,7 +134,8 @@ fn header_value(json: &str) -> Option<String> {
     (value.len() <= VALUE_BYTES_MAX && is_header_value(value)).then(|| value.to_owned())
 }
 
-/// Whether a header can carry a text: printable ASCII, spaces and tabs, none of these at its ends.
+/// Returns whether a header can carry a text: printable ASCII, spaces and tabs, but not at its
+/// ends.
 pub fn is_header_value(text: &str) -> bool {
     let legal = |byte: u8| matches!(byte, b' '..=b'~' | b'\t');
     text.bytes().all(legal) && text.trim() == text

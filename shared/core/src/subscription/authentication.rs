@@ -1,7 +1,6 @@
 //! How requests prove to an endpoint who sends them.
 //!
-//! [`token`] has the request for a token and what its answer means. Who keeps tokens is
-//! `gridpost_ports::authentication`.
+//! [`token`] asks for tokens and reads the answers; `gridpost_ports::authentication` keeps them.
 //!
 //! Source: RFC 6749, section 4.4; Event Grid, "Secure WebHook delivery with Microsoft Entra ID".
 
@@ -26,11 +25,11 @@ use crate::{
 pub enum Authentication {
     /// By a token that a client asks for.
     ClientCredentials(ClientCredentials),
-    /// By a signature of AWS's Signature Version 4.
+    /// By AWS's Signature Version 4.
     AwsSigV4(SigV4),
     /// By a token that AWS signs.
     AwsWebIdentity(WebIdentity),
-    /// By the certificate that its connections show.
+    /// By the certificate of the TLS connection.
     ClientCertificate(ClientCertificate),
 }
 
@@ -46,7 +45,7 @@ pub struct ClientCredentials {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all_fields = "camelCase")]
 pub enum Grant {
-    /// Of any OAuth 2.0 server.
+    /// From any OAuth 2.0 server.
     #[serde(rename = "OAuth2ClientCredentials")]
     OAuth2 {
         token_url: String,
@@ -57,37 +56,37 @@ pub enum Grant {
         #[serde(default)]
         sent_by: SentBy,
     },
-    /// Of Entra ID, for an application of that tenant.
+    /// From Entra ID, for an application of that tenant.
     EntraId { tenant: String, application: String },
 }
 
-/// How a token request says who asks. Source: RFC 6749, section 2.3.1; OpenID Connect Core 1.0,
-/// section 9.
+/// How a token request authenticates its client. Source: RFC 6749, section 2.3.1; OpenID
+/// Connect Core 1.0, section 9.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all_fields = "camelCase")]
 pub enum SentBy {
-    /// In its body.
+    /// In the body.
     #[default]
     Post,
     /// In `Authorization: Basic`.
     Basic,
-    /// By an [assertion], which the client's private key signs: its secret is that key.
+    /// By an [assertion] signed with the client's private key, which is its secret.
     PrivateKeyJwt {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key_id: Option<String>,
-        /// Whom the assertion is for; the token URL if it is left out.
+        /// `None` means the token URL.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         audience: Option<String>,
     },
 }
 
-/// Who asks.
+/// The client that asks for tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all_fields = "camelCase")]
 pub enum Client {
-    /// A client of the event subscription's own.
+    /// A client of this event subscription.
     Own { id: String, secret: ClientSecret },
-    /// The deployment's own client of Entra ID: see [`ClientSecrets::entra`].
+    /// The deployment's client of Entra ID: see [`ClientSecrets::entra`].
     Deployment,
 }
 
@@ -95,23 +94,23 @@ pub enum Client {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all_fields = "camelCase")]
 pub enum ClientSecret {
-    /// Stored with the event subscription, and never shown by a read.
+    /// Never shown by a read.
     Inline { value: Secret },
-    /// Kept elsewhere, under this name: the ARN of a secret of Secrets Manager or of a parameter.
+    /// The ARN of a secret of Secrets Manager or of a parameter.
     Reference { name: String },
-    /// None: a token that AWS signs says who the client is.
+    /// A token that AWS signs takes the secret's place.
     AwsWebIdentity(WebIdentity),
 }
 
 impl Authentication {
-    /// Whether requests carry it as `Authorization`.
+    /// Returns whether requests carry it in `Authorization`.
     pub fn sends_header(&self) -> bool {
         !matches!(self, Self::ClientCertificate(_))
     }
 }
 
 impl Grant {
-    /// Where tokens are asked for.
+    /// Returns the URL that tokens are asked from.
     pub fn token_url(&self) -> String {
         match self {
             Self::OAuth2 { token_url, .. } => token_url.clone(),
@@ -123,8 +122,9 @@ impl Grant {
 }
 
 impl Grant {
-    /// Whom assertions are for, if not the token URL. An assertion by a key that an event subscription
-    /// only names is for hosts alone that are named for the key: others would take it as well.
+    /// Returns the audience of assertions if it is not the token URL. If an event
+    /// subscription only names the key, it must be a host that is named for the key: others
+    /// would accept the assertion too.
     pub fn assertion_audience(&self) -> Option<&str> {
         match self {
             Self::OAuth2 { sent_by: SentBy::PrivateKeyJwt { audience, .. }, .. } => {
@@ -136,8 +136,8 @@ impl Grant {
 }
 
 impl ClientCredentials {
-    /// Who asks: the client's id, and its secret or where that is.
-    /// It may be refused: settings may have changed since the event subscription was written.
+    /// Returns the client's id and secret. It may be refused, because settings may have
+    /// changed since the event subscription was written.
     pub fn client(&self, secrets: &ClientSecrets) -> Result<(String, ClientSecret), SecretRefused> {
         match &self.client {
             Client::Deployment => {

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use super::Batching;
 use crate::endpoint::arn::Arn;
 
-/// Which kind of AWS resource an endpoint is.
 #[derive(
     Clone,
     Copy,
@@ -32,19 +31,19 @@ pub enum ResourceKind {
     EventBridgeBus,
 }
 
-/// The properties of a kind.
+/// The properties of a kind of resource.
 #[derive(Debug)]
 pub struct KindRules {
     pub service: &'static str,
     /// The prefix of the last part of its ARNs.
     pub resource_prefix: &'static str,
     pub arn_form: &'static str,
-    /// The IAM action needed to check it before an event subscription is stored.
+    /// The IAM action for the check before an event subscription is stored.
     pub check_action: &'static str,
     pub call_entries_max: u32,
-    /// Most bytes of all entries of one call, attributes included.
+    /// The most bytes of all entries of one call, attributes included.
     pub call_bytes_max: usize,
-    /// Most delivery attributes; 0 if the service has no place for them.
+    /// The most delivery attributes; 0 if the service has no place for them.
     pub attributes_max: usize,
     /// Whether there are FIFO variants, with message groups.
     pub has_groups: bool,
@@ -52,12 +51,12 @@ pub struct KindRules {
 
 const MIB: usize = 1_048_576;
 
-/// SQS messages have ten attributes at most, and four of Gridpost's own describe the body. Source:
+/// SQS messages have ten attributes at most, and four of Gridpost's describe the body. Source:
 /// SQS developer guide, "Message attributes"; SNS delivers raw to SQS under the same limit.
 const MESSAGE_ATTRIBUTES_MAX: usize = 6;
 
 impl ResourceKind {
-    /// Every kind, by its name in documents.
+    /// All kinds, with their names in documents.
     pub const ALL: [(&'static str, Self); 5] = [
         ("EventBridgeBus", Self::EventBridgeBus),
         ("KinesisStream", Self::KinesisStream),
@@ -66,7 +65,7 @@ impl ResourceKind {
         ("SqsQueue", Self::SqsQueue),
     ];
 
-    /// The kind of that name in documents, in any case.
+    /// Finds a kind by its name in documents, in any case.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
@@ -139,7 +138,6 @@ impl ResourceKind {
         }
     }
 
-    /// Whether an ARN is one of that kind.
     pub fn is_of(self, arn: &Arn) -> bool {
         let rules = self.rules();
         let Some(name) = arn.resource.strip_prefix(rules.resource_prefix) else { return false };
@@ -156,7 +154,7 @@ pub enum KeySource {
     Static {
         value: String,
     },
-    /// The value at a path of the delivered event.
+    /// A value of the delivered event.
     Dynamic {
         /// Names of members with dots between them, such as `data.key`.
         source_field: String,
@@ -169,21 +167,21 @@ pub enum KeySource {
 pub struct Resource {
     pub kind: ResourceKind,
     pub arn: Arn,
-    /// The message group of queues and topics: required for FIFO, optional for others.
+    /// Required for FIFO queues and topics, optional for others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_group_id: Option<KeySource>,
-    /// The partition key of a stream's records; without one it is the event's id.
+    /// Of a stream's records; `None` means the event's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition_key: Option<KeySource>,
 }
 
 impl Resource {
-    /// Whether it keeps the order of a message group.
+    /// Returns whether it keeps the order of a message group.
     pub fn is_fifo(&self) -> bool {
         self.kind.rules().has_groups && self.arn.resource.ends_with(".fifo")
     }
 
-    /// How many events one delivery carries, if the service and not the user decides.
+    /// Returns how many events one delivery carries, if the service decides that.
     pub fn own_batching(&self) -> Option<Batching> {
         let rules = self.kind.rules();
         let preferred = rules.call_bytes_max / 1_024;
@@ -195,13 +193,15 @@ impl Resource {
     }
 }
 
-/// Characters of a message group. Source: SQS and SNS API references, `MessageGroupId`.
+/// The most characters of a message group. Source: SQS and SNS API references,
+/// `MessageGroupId`.
 pub const GROUP_CHARS_MAX: usize = 128;
 
-/// Characters of a partition key. Source: Kinesis API reference, `PutRecordsRequestEntry`.
+/// The most characters of a partition key. Source: Kinesis API reference,
+/// `PutRecordsRequestEntry`.
 pub const PARTITION_KEY_CHARS_MAX: usize = 256;
 
-/// Whether SQS, SNS and Kinesis accept a text as group or key.
+/// Returns whether SQS, SNS and Kinesis accept a text as group or key.
 pub fn is_key(text: &str, chars_max: usize) -> bool {
     (1..=chars_max).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

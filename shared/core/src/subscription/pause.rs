@@ -1,9 +1,8 @@
 //! Pauses of an event subscription: matching goes on, nothing is attempted, deliveries are held.
 //!
-//! A pause ends when it is resumed, or by itself at its [limit](Pause::until): what is held must not
-//! outlive the payloads and tables that hold it. Whether time-to-live runs during a pause is said
-//! when it begins. Where it stands still, every delivery's deadline moves by the part of the pause
-//! that it lived through.
+//! A pause ends when it is resumed, or at its [limit](Pause::until), because held deliveries
+//! must not outlive the payloads and tables that hold them. If time-to-live stands still during
+//! the pause, every delivery's deadline moves by the part of the pause that it lived through.
 
 use std::time::Duration;
 
@@ -11,18 +10,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
-/// The longest pause, and the most that pauses together add to one delivery's life: payloads are
-/// kept for 30 days, of which 7 are the longest time-to-live and 14 a queue's retention.
+/// The longest pause, and the most that pauses add to one delivery's life: payloads are kept
+/// for 30 days, of which 7 are the longest time-to-live and 14 a queue's retention.
 pub const PAUSE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// A pause in which time-to-live stands still is refused if less than this is left of
-/// [`PAUSE_MAX`].
+/// A pause that stops time-to-live is refused if less of [`PAUSE_MAX`] is left.
 const PAUSE_MIN: Duration = Duration::from_secs(60);
 
 /// The longest time-to-live of an event, and room for clocks that differ.
 const LIFE_MAX: Duration = Duration::from_secs((7 * 24 + 1) * 60 * 60);
 
-/// How many past pauses are remembered.
+/// The most past pauses remembered.
 pub const SPANS_MAX: usize = 32;
 
 /// A pause that was asked for and not yet resumed.
@@ -30,9 +28,9 @@ pub const SPANS_MAX: usize = 32;
 #[serde(rename_all = "camelCase")]
 pub struct Pause {
     pub since: Timestamp,
-    /// When it ends by itself.
+    /// When it ends if it is not resumed.
     pub until: Timestamp,
-    /// Who asked for it, as far as the API knows: the ARN of an IAM principal.
+    /// The ARN of the IAM principal who asked for it, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     pub time_to_live_runs: bool,
@@ -54,56 +52,53 @@ impl Span {
 /// Why a pause is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is paused already, with the other answer about time-to-live.
+    /// It is already paused, with time-to-live treated differently.
     Otherwise(Pause),
-    /// Earlier pauses have used up what they may add to a delivery's life.
+    /// Earlier pauses have used up [`PAUSE_MAX`].
     UsedUp,
 }
 
-/// The pause of an event subscription, and those before it that some delivery may have lived
-/// through.
+/// The pauses of an event subscription that some delivery may have lived through.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pauses {
-    /// The last one, until it is resumed. [`Self::current`] is what holds: it may have ended.
+    /// The last one, until it is resumed; it may have ended: see [`Self::current`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     open: Option<Pause>,
-    /// Those in which time-to-live stood still, the oldest first. They don't overlap.
+    /// Times in which time-to-live stood still, the oldest first, without overlaps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     stopped: Vec<Span>,
-    /// When the last one was resumed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     resumed_at: Option<Timestamp>,
 }
 
 impl Pauses {
-    /// The pause that is not resumed, whether or not it has ended by itself.
+    /// Returns the pause that is not resumed, even if it has ended by itself.
     pub fn open(&self) -> Option<&Pause> {
         self.open.as_ref()
     }
 
-    /// The pauses in which time-to-live stood still and that are over, the oldest first.
+    /// Returns the past pauses that stopped time-to-live, the oldest first.
     pub fn stopped(&self) -> &[Span] {
         &self.stopped
     }
 
-    /// Whether it was never paused.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The pause that holds now.
+    /// Returns the pause in force.
     pub fn current(&self, now: Timestamp) -> Option<&Pause> {
         self.open.as_ref().filter(|pause| now < pause.until)
     }
 
-    /// As it is now: a pause that is over by itself has ended.
+    /// Ends a pause that has reached its limit.
     #[must_use]
     pub fn as_of(&self, now: Timestamp) -> Self {
         if self.current(now).is_some() { self.clone() } else { self.resumed(now) }
     }
 
-    /// When the last pause ended, if one did.
+    /// Returns when the last pause ended.
     pub fn ended_at(&self, now: Timestamp) -> Option<Timestamp> {
         match &self.open {
             Some(pause) if now < pause.until => None,
@@ -112,7 +107,7 @@ impl Pauses {
         }
     }
 
-    /// Paused from `now` on. One that is already paused in that way stays as it is.
+    /// Pauses from `now` on. An equal pause stays as it is.
     pub fn paused(
         &self,
         time_to_live_runs: bool,
@@ -136,8 +131,7 @@ impl Pauses {
         Ok(next)
     }
 
-    /// Resumed at `now`, or earlier if the pause had already ended by itself. Without a pause, only
-    /// what no delivery needs any more is forgotten.
+    /// Ends the pause at `now`, or when it ended by itself. Also forgets what no delivery needs.
     #[must_use]
     pub fn resumed(&self, now: Timestamp) -> Self {
         let mut next = self.clone();
@@ -152,9 +146,9 @@ impl Pauses {
         next
     }
 
-    /// Forgets pauses that only deliveries have lived through whose time-to-live is over, and joins
-    /// the nearest two while there are too many: the time between them then counts as paused, so
-    /// that a deadline may come later than told, and never earlier.
+    /// Forgets pauses older than any delivery, and joins the nearest two while there are
+    /// too many. The time between them then counts as paused, so a deadline may come later
+    /// than announced, but never earlier.
     fn forget(&mut self, now: Timestamp) {
         let is_needed = |span: &Span| self.expires_at(span.until, LIFE_MAX) > now;
         let needed: Vec<_> = self.stopped.iter().copied().filter(is_needed).collect();
@@ -167,8 +161,8 @@ impl Pauses {
         }
     }
 
-    /// When a life ends that began at `start` and is `life` long without pauses. A pause that still
-    /// holds counts up to its limit: resumed earlier, it moves the deadline by less.
+    /// Returns when a life ends that began at `start` and is `life` long without pauses. A pause in
+    /// force counts up to its limit: resumed earlier, it moves the deadline by less.
     pub fn expires_at(&self, start: Timestamp, life: Duration) -> Timestamp {
         let open = self.open.as_ref().filter(|pause| !pause.time_to_live_runs);
         let open = open.map(|pause| Span { from: pause.since, until: pause.until });

@@ -1,6 +1,7 @@
-//! Signs requests, so that an endpoint can tell that they are ours.
+//! Signs requests, so that an endpoint can tell who sends them.
 //!
-//! Source: Standard Webhooks specification 1.0, <https://www.standardwebhooks.com>, "Signature scheme".
+//! Source: Standard Webhooks specification 1.0, <https://www.standardwebhooks.com>, "Signature
+//! scheme".
 
 use std::time::Duration;
 
@@ -11,16 +12,16 @@ use sha2::Sha256;
 
 use crate::{secret::Secret, time::Timestamp};
 
-/// The prefix of secrets. Source: as above, "Signing secret".
+/// Source: as above, "Signing secret".
 const PREFIX: &str = "whsec_";
 
-/// How long a replaced secret stays valid by default: a day.
+/// How long a replaced secret stays valid by default.
 pub const OVERLAP_DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The longest that a replaced secret may stay valid: a week.
+/// The longest that a replaced secret may stay valid.
 pub const OVERLAP_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// The secrets with which an event subscription's requests are signed.
+/// The secrets that sign an event subscription's requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Signing {
@@ -31,22 +32,21 @@ pub struct Signing {
     pub previous: Option<Previous>,
 }
 
-/// A secret that was replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Previous {
     pub secret: Secret,
-    /// Requests are signed with it too until then.
+    /// Until then, requests are also signed with it.
     pub valid_until: Timestamp,
 }
 
 impl Signing {
-    /// With a new secret of these unguessable bytes.
+    /// Creates a secret of these unguessable bytes.
     pub fn new(key: [u8; 32]) -> Self {
         Self { secret: Secret::new(format!("{PREFIX}{}", STANDARD.encode(key))), previous: None }
     }
 
-    /// With a new secret; the current one stays valid until then, and the one before it is dropped.
+    /// Replaces the secret. The current one stays valid until then, the one before it is dropped.
     #[must_use]
     pub fn rotated(&self, key: [u8; 32], valid_until: Timestamp) -> Self {
         let previous = Previous { secret: self.secret.clone(), valid_until };
@@ -62,7 +62,7 @@ impl Signing {
         ]
     }
 
-    /// `webhook-signature` of a request: one signature for each valid secret, the newest first.
+    /// Returns `webhook-signature`: one signature for each valid secret, the newest first.
     pub fn signatures(&self, id: &str, now: Timestamp, body: &[u8]) -> String {
         let previous = self.previous.iter().filter(|previous| now < previous.valid_until);
         let secrets = std::iter::once(&self.secret).chain(previous.map(|one| &one.secret));
@@ -72,12 +72,12 @@ impl Signing {
     }
 }
 
-/// `webhook-timestamp`: seconds since the Unix epoch.
+/// Returns `webhook-timestamp`: seconds since the Unix epoch.
 pub fn seconds(now: Timestamp) -> i64 {
     now.as_millis().div_euclid(1_000)
 }
 
-/// One signature; `None` if the secret is malformed.
+/// Returns `None` if the secret is malformed.
 fn sign(secret: &Secret, id: &str, seconds: i64, body: &[u8]) -> Option<String> {
     let key = STANDARD.decode(secret.expose().strip_prefix(PREFIX)?).ok()?;
     let mut mac = Hmac::<Sha256>::new_from_slice(&key).ok()?;

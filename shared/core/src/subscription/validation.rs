@@ -1,4 +1,4 @@
-//! Consent that an endpoint gives outside of its answer to the handshake.
+//! An endpoint's later consent, by the validation URL.
 
 use std::time::Duration;
 
@@ -9,15 +9,14 @@ use subtle::ConstantTimeEq;
 use super::{EventSubscription, ProvisioningState};
 use crate::{secret::Secret, time::Timestamp};
 
-/// How long the validation URL can be used. Source: Event Grid, "Endpoint validation with Event Grid
-/// event schema".
+/// How long the validation URL can be used. Source: Event Grid, "Endpoint validation with Event
+/// Grid event schema".
 pub const VALID_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// How often waiting deliveries check whether the endpoint has consented meanwhile.
+/// How often waiting deliveries check for consent.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
-/// How often they check after the time for consent has passed: only a new change can make events
-/// flow.
+/// How often they check when the time for consent is over and only a change can help.
 const ASK_SELDOM: Duration = Duration::from_secs(10 * 60);
 
 /// The validation URL that was given to the endpoint.
@@ -26,32 +25,31 @@ const ASK_SELDOM: Duration = Duration::from_secs(10 * 60);
 pub struct Validation {
     /// The secret part of the URL.
     pub token: Secret,
-    /// When the URL expires.
     pub until: Timestamp,
-    /// Why the endpoint's answer was no consent, without secrets.
+    /// Why the endpoint's answer was not consent, without secrets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 impl Validation {
-    /// A token of 32 random bytes.
+    /// Makes a token of random bytes.
     pub fn token_of(random: [u8; 32]) -> Secret {
         Secret::new(BASE64_URL_SAFE_NO_PAD.encode(random))
     }
 
-    /// Whether a text could be a token at all, checked before any store is read.
+    /// Returns whether a text could be a token, without reading a store.
     pub fn is_token(given: &str) -> bool {
         BASE64_URL_SAFE_NO_PAD.decode(given).is_ok_and(|random| random.len() == 32)
     }
 
-    /// Whether this is the token, compared in constant time.
+    /// Compares a token in constant time.
     pub fn has_token(&self, given: &str) -> bool {
         bool::from(self.token.expose().as_bytes().ct_eq(given.as_bytes()))
     }
 }
 
 impl EventSubscription {
-    /// Whether events flow at that time. A validation that was not completed in time has failed.
+    /// Returns whether events flow. A validation that was not completed in time has failed.
     pub fn state(&self, now: Timestamp) -> ProvisioningState {
         let is_open = self.validation.as_ref().is_some_and(|validation| now < validation.until);
         match self.provisioning_state {
@@ -60,8 +58,8 @@ impl EventSubscription {
         }
     }
 
-    /// Until when a delivery under way must wait, because the endpoint has not consented to the
-    /// current settings. `None` if it need not.
+    /// Returns until when deliveries wait for the endpoint to consent to the current
+    /// settings, if they do.
     pub fn waits_for_consent(&self, now: Timestamp) -> Option<Timestamp> {
         match self.state(now) {
             ProvisioningState::Succeeded => None,

@@ -1,8 +1,8 @@
 //! The latest changes of a topic, stored with its revision.
 //!
-//! A cached topic that is a few changes behind reads only what these changed, not all of up to 500
-//! event subscriptions. And a reader that comes while a change is being written can tell whether
-//! its result includes that change: DynamoDB shows the items of a transaction one after the other.
+//! A cached topic that is a few changes old only reads what these changed, not all of up to 500
+//! event subscriptions. And a concurrent reader can tell whether its result includes a change:
+//! DynamoDB shows the items of a transaction one after the other.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::name;
 
-/// Most changes kept. A name has at most 64 characters, so that they and a topic's document usually
+/// The most changes kept. With names of up to 64 characters, they and a topic's document usually
 /// fit one read unit of 4 KB.
 const CHANGES_MAX: usize = 16;
 
@@ -18,22 +18,20 @@ const CHANGES_MAX: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Change {
-    /// The event subscription of that name was created or changed.
+    /// Created or changed.
     Written(String),
-    /// The event subscription of that name was deleted.
     Deleted(String),
-    /// The topic's access keys were written.
     Keys,
 }
 
-/// What the latest changes of a topic wrote or deleted besides the topic itself.
+/// What the latest changes wrote or deleted besides the topic itself.
 ///
-/// A change of more than [`CHANGES_MAX`] event subscriptions is dropped together with all earlier
-/// ones: a cached topic that is older reads everything.
+/// A change of more than [`CHANGES_MAX`] event subscriptions is dropped with all earlier ones: a
+/// cached topic that is older reads everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Changes {
-    /// Each with the number of the revision it made, the oldest first.
+    /// Each with the number of its revision, the oldest first.
     latest: VecDeque<(u64, Change)>,
     /// All changes with greater numbers are known.
     after: u64,
@@ -47,12 +45,12 @@ pub struct ChangesSince<'c> {
 }
 
 impl Change {
-    /// Returns the change that creates or changes the event subscription of that name.
+    /// Records that an event subscription was created or changed.
     pub fn written(name: &str) -> Self {
         Self::Written(name::folded(name))
     }
 
-    /// Returns the change that deletes it.
+    /// Records that an event subscription was deleted.
     pub fn deleted(name: &str) -> Self {
         Self::Deleted(name::folded(name))
     }
@@ -73,8 +71,7 @@ impl Changes {
         next
     }
 
-    /// The changes after revision `number` of the same creation; `None` if they are no longer
-    /// known.
+    /// Returns the changes after revision `number` of the same creation, if they are known.
     pub fn since(&self, number: u64) -> Option<ChangesSince<'_>> {
         if number < self.after {
             return None;
@@ -91,8 +88,8 @@ impl Changes {
         Some(since)
     }
 
-    /// Whether the event subscriptions that were read include these changes. `among` says which
-    /// names were read; `found` returns the revision at which a name was written, if it was found.
+    /// Returns whether what was read includes these changes. `among` says which names were read;
+    /// `found` returns the revision at which a name was written, if it exists.
     pub fn are_in(
         &self,
         among: impl Fn(&str) -> bool,
@@ -110,7 +107,7 @@ impl Changes {
         })
     }
 
-    /// Whether access keys that were written at that revision include these changes.
+    /// Returns whether access keys of that revision include these changes.
     pub fn are_in_keys(&self, revision: u64) -> bool {
         let mut keys = self.latest.iter().filter(|(_, change)| *change == Change::Keys);
         keys.all(|(number, _)| revision >= *number)
@@ -178,7 +175,7 @@ mod tests {
     fn what_was_read_too_early_is_told_by_its_revisions() {
         let changes = Changes::default().with(7, [written("a")]).with(8, [deleted("b")]);
         let again = changes.with(9, [deleted("a")]).with(10, [written("b")]);
-        // (changes; the revisions of a and b as found; whether the changes are in them)
+        // Changes; the revisions of a and b as found; whether the changes are in them.
         let table = [
             (&changes, Some(7), None, true),
             (&changes, Some(12), None, true),

@@ -4,11 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
-/// A state of a topic and its event subscriptions: when the topic was created, and how many changes
-/// there were since. Numbers compare only within one creation, because a recreated topic counts
-/// from the start; a later creation is newer.
+/// A state of a topic and its event subscriptions: the topic's creation, and the number of changes
+/// since. Numbers only compare within one creation; a later creation is newer.
 ///
-/// It is stored as a pair, `[1795248000123, 7]`. The default is older than any that is stored.
+/// It is stored as a pair, `[1795248000123, 7]`. The default is older than any stored one.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

@@ -27,14 +27,13 @@ fn events(count: usize) -> Vec<EventIndex> {
     (0..count).map(|event| EventIndex { delivery: 0, event }).collect()
 }
 
-/// Attempts that had those statuses, each of them a visit.
+/// Attempts with those statuses, each of them a visit.
 fn past(statuses: &[u16]) -> Vec<AttemptRecord> {
     let at = Timestamp::default();
     let wait = Some(DelayReason::Schedule);
     statuses.iter().map(|status| AttemptRecord::of(answer(*status), (at, at), wait)).collect()
 }
 
-/// Which refusals are split, and when.
 #[test]
 fn what_is_split() {
     type Row<'a> = (&'a str, u16, usize, u32, &'a [u16], bool);
@@ -63,19 +62,18 @@ fn what_is_split() {
         let begun = Bisection::begin(rules(&policy), events(count), asked);
         assert_eq!(begun.is_some(), want, "{row}");
     }
-    // All of a request's deliveries must have met it so often.
+    // Every delivery of the request must have had it so often.
     let (often, once) = (past(&[500, 500]), past(&[]));
     let asked = Asked { answer: answer(500), made: 2, past: &[&often, &once] };
     assert!(Bisection::begin(rules(&policy), events(4), asked).is_none());
-    // Requests for a part are no visits.
+    // Requests for parts are not visits.
     let mut parts = past(&[500, 500]);
     parts[1].because = None;
     let asked = Asked { answer: answer(500), made: 2, past: &[&parts] };
     assert!(Bisection::begin(rules(&policy), events(4), asked).is_none());
 }
 
-/// Sends to an endpoint that refuses bad events. Returns what was met and the requests, the first
-/// included.
+/// Sends to an endpoint that refuses bad events. Returns outcomes and requests, the first included.
 fn run(
     policy: &RetryPolicy,
     count: usize,
@@ -104,7 +102,7 @@ fn refusing(bad: &BTreeSet<usize>, status: u16) -> impl FnMut(&[usize], usize) -
     }
 }
 
-/// The events of one delivery of three are left out: those before and after it are sent apart.
+/// The events of one delivery of three are removed; the others are sent apart.
 #[test]
 fn what_is_left_out_is_sent_no_more() {
     let policy = RetryPolicy::default_of(BASIC);
@@ -126,7 +124,7 @@ fn what_is_left_out_is_sent_no_more() {
     let outcomes =
         |met: &[EventOutcome]| met.iter().map(|met| met.answer.status).collect::<Vec<_>>();
     assert_eq!((outcomes(&met[0]), outcomes(&met[2])), (vec![Some(200); 3], vec![Some(200); 2]));
-    // They were never separated: another attempt may, or their time is over then.
+    // Never separated, so that another attempt may follow.
     assert_eq!(outcomes(&met[1]), [Some(400); 3]);
     assert!(met[1].iter().all(|met| met.is_separable && met.requests == 1));
 }
@@ -148,7 +146,7 @@ fn one_bad_event_costs_twice_the_logarithm() {
     }
 }
 
-/// An endpoint that fails altogether is not called for each event, and none of them ends for it.
+/// A failing endpoint is not called for each event, and ends none.
 #[test]
 fn an_endpoint_that_fails_is_left_alone() {
     let policy = RetryPolicy::default_of(BASIC);
@@ -157,7 +155,7 @@ fn an_endpoint_that_fails_is_left_alone() {
     assert_eq!(requests, 4, "as many more as have failed before");
     let split = partial::split(rules(&policy), 2, &met);
     assert_eq!(split.rest.expect("all").events.len(), 1_000);
-    // It refuses the first, and is then busy.
+    // It refuses the first request, and is then busy.
     let (met, requests) = run(&policy, 8, (0, &[]), |_, request| {
         Answers::Whole(answer(if request == 1 { 400 } else { 503 }))
     });
@@ -167,7 +165,7 @@ fn an_endpoint_that_fails_is_left_alone() {
     assert_eq!((rest.events.len(), rest.answer, split.ends.len()), (8, answer(503), 0));
 }
 
-/// One that refuses every event ends some in each visit.
+/// Each visit ends some events.
 #[test]
 fn an_endpoint_that_refuses_all_ends_some_in_each_visit() {
     let policy = RetryPolicy::default_of(BASIC);
@@ -180,8 +178,8 @@ fn an_endpoint_that_refuses_all_ends_some_in_each_visit() {
     }
 }
 
-/// Visits an endpoint until every event is delivered or has ended, and is cut short after so many
-/// parts of each visit. Returns the events that were delivered.
+/// Visits an endpoint until every event is delivered or ended; each visit stops after so many
+/// parts. Returns the delivered events.
 fn visited(count: usize, bad: &BTreeSet<usize>, parts_max: usize) -> BTreeSet<usize> {
     let policy = RetryPolicy::default_of(BASIC);
     let (mut left, mut delivered) = ((0..count).collect::<Vec<_>>(), BTreeSet::new());
@@ -213,7 +211,7 @@ fn visited(count: usize, bad: &BTreeSet<usize>, parts_max: usize) -> BTreeSet<us
     }
 }
 
-/// Each visit to a slow endpoint is cut short after one part.
+/// Each visit stops after one part.
 #[test]
 fn a_slow_endpoint_gets_all_good_events() {
     for count in [2, 3, 50, 100] {
@@ -224,7 +222,7 @@ fn a_slow_endpoint_gets_all_good_events() {
     }
 }
 
-/// Bad events that come together take nothing from the good ones elsewhere in the batch.
+/// Bad events that come together do not delay good ones elsewhere in the batch.
 #[test]
 fn good_events_do_not_wait_for_bad_ones() {
     for bad_too in 0..50 {
@@ -242,7 +240,7 @@ fn a_visit_has_a_most_of_parts() {
     assert!(requests <= 1 + PARTS_MAX, "{requests}");
 }
 
-/// With few attempts, what is not separated ends together when they are spent.
+/// With few attempts, events not separated in time end together.
 #[test]
 fn attempts_are_never_exceeded() {
     let policy = RetryPolicy { max_attempts: 3, ..RetryPolicy::default_of(BASIC) };
@@ -254,7 +252,7 @@ fn attempts_are_never_exceeded() {
     assert_eq!((rest.events.len(), rest.requests, split.delivered.len()), (2, 3, 6));
 }
 
-/// A half that is accepted may name events of its own.
+/// An accepted half may name events.
 #[test]
 fn a_half_may_have_partial_results() {
     let policy = RetryPolicy::default_of(BASIC);
@@ -272,7 +270,7 @@ fn a_half_may_have_partial_results() {
 }
 
 proptest! {
-    /// Each bad event ends alone, each good one is delivered, once, within the bound.
+    /// Each bad event ends alone and each good one is delivered once, within the bound.
     #[test]
     fn every_event_ends_once(
         count in 2usize..600,
@@ -307,7 +305,7 @@ proptest! {
         prop_assert!(met.iter().all(|met| met.requests as usize <= 1 + levels(count)));
     }
 
-    /// Whatever an endpoint answers, every event has met something, within its attempts.
+    /// Whatever an endpoint answers, every event has an outcome, within its attempts.
     #[test]
     fn no_event_is_forgotten(
         count in 2usize..40,

@@ -7,21 +7,21 @@ use uuid::Uuid;
 
 use crate::time::Timestamp;
 
-/// A dead letter's position among those of its event subscription: its object, and its index in it.
-/// As text, its id: `2026-11-21-8-{uuid}-0`.
+/// A dead letter's position among those of its event subscription: its object, and its index
+/// there. As text, its id: `2026-11-21-8-{uuid}-0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Position {
-    /// Year, month, day and hour (UTC) in which the object was written.
+    /// Year, month, day and hour (UTC) of the write.
     hour: [u16; 4],
     object: Uuid,
-    /// The record's position in the object, from 0.
+    /// From 0.
     pub index: usize,
 }
 
 impl Position {
-    /// The first dead letter of the named object; `None` if the name is not that of a dead-letter
-    /// object in this folder.
+    /// Returns the first position in an object; `None` if the name is not that of a
+    /// dead-letter object in this folder.
     pub fn first_of(folder: &str, name: &str) -> Option<Self> {
         let rest = name.strip_prefix(folder)?.strip_prefix('/')?.strip_suffix(".json")?;
         let parts: Vec<_> = rest.split('/').collect();
@@ -30,7 +30,7 @@ impl Position {
         (position.name(folder) == name).then_some(position)
     }
 
-    /// The same object, at that index.
+    /// Returns another position in the same object.
     #[must_use]
     pub fn at(self, index: usize) -> Self {
         Self { index, ..self }
@@ -40,8 +40,8 @@ impl Position {
         format!("{}.json", self.before(folder))
     }
 
-    /// A text that sorts before the object's name and after all earlier names: listing after it
-    /// begins with this object.
+    /// Returns a text that sorts before the object's name and after all earlier names: a
+    /// listing that starts after it begins with this object.
     pub fn before(&self, folder: &str) -> String {
         let [year, month, day, hour] = self.hour;
         format!("{folder}/{year}/{month}/{day}/{hour}/{}", self.object)
@@ -55,7 +55,7 @@ impl Position {
         (position.to_string() == id).then_some(position)
     }
 
-    /// Whether it comes before another position in listing order.
+    /// Returns whether it precedes another position in listing order.
     pub fn is_before(&self, other: &Self) -> bool {
         (self.name(""), self.index) < (other.name(""), other.index)
     }
@@ -95,9 +95,8 @@ pub struct Hours {
 }
 
 impl Hours {
-    /// The hours in which an object was written between these times. An object may be written a
-    /// moment after its name was made, and by a clock a moment behind the one of its name, so one hour
-    /// more is looked at on either side.
+    /// Returns the hours of objects written between these times. Clocks differ, and an object may
+    /// be written a moment after its name was made: one hour more is included at either end.
     pub fn between(from: Option<Timestamp>, to: Option<Timestamp>) -> Self {
         const HOUR_MS: i64 = 3_600_000;
         let from = from.map_or(Timestamp::from_millis(0), |from| {
@@ -109,8 +108,8 @@ impl Hours {
         Self { first: parts(from), last: parts(to) }
     }
 
-    /// `None` for an object of these hours. Otherwise the text after which the next of them may
-    /// come: all names up to it belong to other years, months, days or hours.
+    /// Returns `None` for an object of these hours. Otherwise returns the text up to which
+    /// all names belong to other hours.
     pub fn pass_over(&self, folder: &str, position: &Position) -> Option<String> {
         let is_out = |parts: &usize| {
             let of = &position.hour[..*parts];
@@ -118,12 +117,11 @@ impl Hours {
         };
         let parts = (1..=4).find(is_out)?;
         let out: Vec<_> = position.hour[..parts].iter().map(u16::to_string).collect();
-        // '0' is the character after '/': everything that begins with this path and a slash sorts
-        // before it.
+        // '0' follows '/': everything under this path sorts before it.
         Some(format!("{folder}/{}0", out.join("/")))
     }
 
-    /// The common prefix of the names of all objects of these hours.
+    /// Returns the common prefix of all object names of these hours.
     pub fn prefix(&self, folder: &str) -> String {
         let same = self.first.iter().zip(&self.last).take_while(|(first, last)| first == last);
         let same: String = same.map(|(part, _)| format!("{part}/")).collect();

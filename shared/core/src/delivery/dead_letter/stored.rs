@@ -1,8 +1,8 @@
 //! Reads dead letters from the bucket, event by event.
 //!
 //! A record is the event with our members at its end, or with the event inside
-//! ([`Ended::records`](super::Ended::records)). The event is extracted as it was delivered, byte
-//! for byte but for white space before its last brace; numbers keep their digits.
+//! ([`Ended::records`](super::Ended::records)). The event comes back byte for byte, but for
+//! white space before its last brace; numbers keep their digits.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -15,21 +15,20 @@ use crate::{
     trace::{TRACE_PARENT, TraceParent},
 };
 
-/// The member that says how often a record's event was redriven; left out if never.
+/// The member that counts an event's redrives; absent if 0.
 pub const REDRIVE_COUNT: &str = "redriveCount";
 
-/// The first of the members that a record adds to an event.
 const FIRST_MEMBER: &str = "deadLetterReason";
 
 const TOPIC_LABEL: &str = "gridpost-topic";
 const SUBSCRIPTION_LABEL: &str = "gridpost-event-subscription";
 const SCHEMA_LABEL: &str = "gridpost-delivery-schema";
 
-/// Names and values that an object carries beside its content (metadata of S3).
+/// Names and values of an object's metadata in S3.
 pub type Labels = Vec<(&'static str, String)>;
 
-/// The topic and event subscription of an object's dead letters. For topics of kind `custom`, its
-/// name does not say that.
+/// Identifies an object's event subscription. In topics of kind `custom`, the object's name
+/// does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     pub subscription: SubscriptionKey,
@@ -37,7 +36,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The labels that say so.
+    /// Returns the labels of an object.
     pub fn labels(&self) -> Labels {
         let schema = format!("{:?}", self.schema);
         vec![
@@ -47,7 +46,7 @@ impl Origin {
         ]
     }
 
-    /// Reads labels; `None` if they are not ours.
+    /// Reads labels; `None` if they are not Gridpost's.
     pub fn of(label: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let (topic, name) = (label(TOPIC_LABEL)?, label(SUBSCRIPTION_LABEL)?);
         let all = [
@@ -64,29 +63,27 @@ impl Origin {
 /// One dead letter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Letter {
-    /// The event as it was delivered, a JSON text.
+    /// As it was delivered, a JSON text.
     pub event: String,
-    /// The event's id; empty if its schema has none.
+    /// Empty if its schema has none.
     pub event_id: String,
-    /// The event's type; empty if its schema has none.
+    /// Empty if its schema has none.
     pub event_type: String,
     /// For the request's header; empty for CloudEvents.
     pub data_version: String,
-    /// The trace that the event names; only CloudEvents can.
+    /// Only CloudEvents have one.
     pub trace_parent: Option<TraceParent>,
-    /// Why it ended, as the record says it.
+    /// As the record says it.
     pub reason: String,
     pub attempts: u32,
     pub last_outcome: Option<String>,
-    /// The HTTP status of the last attempt, if recorded.
     pub last_status: Option<u16>,
     pub published_at: Timestamp,
     pub last_attempt_at: Option<Timestamp>,
-    /// How often it was redriven before.
     pub redriven: u32,
 }
 
-/// The members of a record. The records of both profiles name them alike but for the case.
+/// The members of a record of either profile.
 #[derive(Debug, Default)]
 struct RawLetter {
     reason: String,
@@ -99,7 +96,7 @@ struct RawLetter {
 }
 
 impl RawLetter {
-    /// Takes one member, in any case. Returns whether it is one of ours.
+    /// Takes one member, in any case. Returns whether it is known.
     fn take(&mut self, name: &str, value: &RawValue) -> bool {
         let text = || string_of(value).map(|text| text.into_owned());
         let number = || value.get().parse::<u32>().ok();
@@ -120,7 +117,7 @@ impl RawLetter {
     }
 }
 
-/// A record of the namespace form; its other members are not needed.
+/// A record of the namespace form.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Wrapped<'r> {
@@ -130,8 +127,8 @@ struct Wrapped<'r> {
     event: &'r RawValue,
 }
 
-/// Reads an object's records in order; a record that can't be read says why. `schema` is the one in
-/// which their events were delivered.
+/// Reads an object's records in order, whose events were delivered in that schema. A record
+/// that can't be read says why.
 pub fn letters(
     object: &[u8],
     schema: DeliverySchema,
@@ -152,7 +149,7 @@ fn letter(record: &str, schema: DeliverySchema) -> Result<Letter, String> {
         return whole(said, event.to_owned(), &inner, schema);
     }
     let all = members(record).map_err(not_a_letter)?;
-    // An event may have a member of that name too: ours come after it.
+    // The event may have a member of that name too: ours come after it.
     let first = all.iter().rposition(|(name, _)| name.eq_ignore_ascii_case(FIRST_MEMBER));
     let first = first.ok_or_else(|| format!("it has no member {FIRST_MEMBER}"))?;
     let (own, ours) = all.split_at(first);
@@ -176,10 +173,10 @@ fn not_a_letter(error: serde_json::Error) -> String {
     format!("it is not a dead-letter record: {error}")
 }
 
-/// The text of an object up to the end of these first members.
+/// Returns the text of an object up to the end of its first members.
 fn up_to<'o>(object: &'o str, first: &[Member<'_>]) -> &'o str {
     let Some((_, last)) = first.last() else { return "{" };
-    // The value is a part of the object's text.
+    // The value is a slice of the object's text.
     let end = last.get().as_ptr() as usize + last.get().len() - object.as_ptr() as usize;
     &object[..end]
 }
@@ -254,7 +251,7 @@ mod tests {
         }
     }
 
-    /// The event as it comes back from its dead letter.
+    /// Reads the event back from its dead letter.
     fn back(ended: &Ended) -> Letter {
         let object = format!("[{}]", ended.records().join(","));
         let mut letters = letters(object.as_bytes(), ended.schema).expect("an array");
@@ -288,7 +285,7 @@ mod tests {
                 let named = [&letter.event_id, &letter.event_type, &letter.data_version];
                 let named = named.map(String::as_str).join(" ");
                 assert!(!letter.data_version.contains(char::is_control), "{row}");
-                // An event of the publisher's own schema is given an id in its envelope.
+                // An event of the publisher's own schema gets an id in its envelope.
                 assert!(named.ends_with(want), "{row}: {named}");
                 assert_eq!(letter.trace_parent.is_some(), event.contains("traceparent"), "{row}");
                 assert_eq!((letter.redriven, letter.attempts), (times, 1), "{row}");

@@ -6,7 +6,6 @@ const CODE: &str = "ABCDEF01-2345-6789-ABCD-EF0123456789";
 
 const ORIGIN: &str = "eventgrid.azure.net";
 
-/// A header's name and value.
 type Header = (&'static str, &'static str);
 
 fn answer(proof: Proof<'_>, status: u16, headers: &[Header], body: &[u8]) -> Judgement {
@@ -26,7 +25,7 @@ fn assert_judged(judged: Judgement, want: (char, &str), row: &str) {
     assert_eq!(got, want.0, "{row}: {why}");
     assert!(why.contains(want.1), "{row}: {why}");
     assert!(got == '+' || why.contains("; expected status 2"), "{row}: {why}");
-    // Neither what was asked for nor the validation URL, where the endpoint sends them back.
+    // Neither the code nor the validation URL, even if the endpoint sends them back.
     assert!(!why.contains(CODE) && !why.contains("token"), "{row}: {why}");
     assert!(!why.ends_with('.'), "{row}: {why}");
 }
@@ -42,7 +41,7 @@ fn bodies_are_judged_and_what_is_wrong_is_named() {
     let form = serde_json::json!({ echoed.as_str(): "" }).to_string();
     let with = |body: &str| body.replace("CODE", CODE).into_bytes();
     let lower = right.replace(CODE, &CODE.to_lowercase());
-    // Body, judgement, what is told.
+    // Body, judgement, text.
     let table: Vec<(Vec<u8>, char, &str)> = vec![
         (right.clone().into_bytes(), '+', ""),
         (with(r#" {"a": [1], "validationResponse": "CODE"} "#), '+', ""),
@@ -52,7 +51,7 @@ fn bodies_are_judged_and_what_is_wrong_is_named() {
         (with(r#"{"validationCode": "CODE"}"#), '?', "the code, but not as the member"),
         (with(r#"{"data": {"validationResponse": "CODE"}}"#), '?', "inside of another member"),
         (
-            // An API Gateway without proxy integration sends a Lambda function's whole reply on.
+            // An API Gateway without proxy integration passes on a Lambda function's whole reply.
             with(r#"{"statusCode": 200, "body": "{\"validationResponse\": \"CODE\"}"}"#),
             '?',
             "inside of another member",
@@ -102,7 +101,7 @@ fn a_body_whose_encoding_nobody_asked_for_is_named() {
 fn statuses_say_what_is_to_be_done() {
     let right = format!("{{\"validationResponse\": \"{CODE}\"}}");
     let header: Header = ("webhook-allowed-origin", "*");
-    // Status, what is told of Event Grid's handshake, of CloudEvents'; nothing where it is consent.
+    // Status; text of Event Grid's handshake, of CloudEvents'; none for consent.
     let table = [
         (201, "status 201; expected", ""),
         (202, "status 202; expected", ""),
@@ -132,7 +131,7 @@ fn statuses_say_what_is_to_be_done() {
 
 #[test]
 fn headers_are_judged_and_what_is_wrong_is_named() {
-    // Headers, body, judgement, what is told.
+    // Headers, body, judgement, text.
     let table: [(&[Header], &str, char, &str); 11] = [
         (&[("webhook-allowed-origin", "eventgrid.azure.net")], "", '+', ""),
         (&[("webhook-allowed-origin", " * ")], "", '+', ""),

@@ -22,7 +22,7 @@ fn read_all(body: &str, is_whole: bool, events: &[Box<RawValue>]) -> String {
     answers.iter().map(letter).collect()
 }
 
-/// What each body means for events 1, 2, 3 of source `a`, 3 of source `b`, and 4 twice.
+/// The events are 1, 2, 3 of source `a`, 3 of source `b`, and 4 twice.
 #[test]
 fn body_table() {
     let events = [
@@ -130,7 +130,7 @@ fn body_table() {
     }
 }
 
-/// Whatever they are: what is said to be compressed is not even read.
+/// A compressed body is not even read.
 #[test]
 fn bytes_that_are_no_text_ask_for_a_retry() {
     let event = raw(r#"{"id":"1"}"#);
@@ -154,8 +154,7 @@ fn the_status_and_the_wait_that_was_asked_for_are_kept() {
     assert_eq!(answers, Some(vec![want]));
 }
 
-/// Counts, not times: of as many results as a response could name, and events of one id, each event is
-/// visited twice at most, by its id and by its id and source.
+/// With as many results as fit, each event is visited twice at most: by id, and by id and source.
 #[test]
 fn events_are_visited_once_for_each_name() {
     const EVENTS: usize = 5_000;
@@ -179,7 +178,7 @@ fn events_are_visited_once_for_each_name() {
 }
 
 proptest! {
-    /// Whatever a body says, an event ends only by a result that names it.
+    /// Whatever a body says, only a result that names an event ends it.
     #[test]
     fn no_event_ends_unnamed(body in ".{0,60}|\\{\"results\":.{0,60}\\}", is_whole: bool) {
         let events = [r#"{"id":"seven"}"#, r#"{"id":"eight"}"#].map(raw);

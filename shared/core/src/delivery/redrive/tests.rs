@@ -151,7 +151,7 @@ fn what_could_not_be_read_was_not_sent() {
     assert_eq!(told, [true, true, false, false, false, true, false, true]);
     let text = serde_json::to_string(&job).expect("JSON");
     assert_eq!(serde_json::from_str::<Job>(&text).expect("a job"), job);
-    // Two runs are there; what comes behind all that are kept may be unread, each of it.
+    // Two ranges are recorded; everything after the last that fits may be unread.
     let last = 10 + 2 * (UNREAD_MAX as u128 - 2);
     for number in (12..=last + 40).step_by(2) {
         job.note_unread(object(number), false);
@@ -190,7 +190,7 @@ fn a_redriven_delivery_is_fresh_and_has_the_events_own_data() {
     assert!(delivery.attempts.is_empty() && delivery.due.is_none());
     let read = Delivery::decode(&delivery.encode()).expect("a delivery");
     assert_eq!((read.redriven, read.id), (delivery.redriven, delivery.id));
-    // The same letter of the same job, whenever: the same delivery.
+    // The same letter and job always give the same delivery.
     let id = |job: Job, index| {
         job.delivery(&super::Found { position: position(index), ..found.clone() }, NOW)
             .expect("JSON")

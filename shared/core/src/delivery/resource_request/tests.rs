@@ -74,7 +74,7 @@ fn each_event_is_a_message_with_what_it_is_told_by() {
         value("aeg-delivery-schema").map(|(_, value)| value.expose()),
         Some("EventGridSchema")
     );
-    // Ten are all that a message has room for.
+    // A message has room for ten.
     let plan = planned(&queue(), 6, &[&one]);
     assert_eq!(names(&plan.calls[0].entries[0]).len(), 10);
     assert!(names(&plan.calls[0].entries[0]).contains(&"aeg-delivery-count"));
@@ -105,7 +105,7 @@ fn calls_keep_to_what_the_service_takes() {
 /// Both services refuse a call whole, so an event that grows would end its neighbours.
 #[test]
 fn what_a_queue_and_a_topic_get_is_counted_as_it_is_sent() {
-    // 3 bytes a character in the event, 6 in what is sent.
+    // 3 bytes a character in the event, 6 as sent.
     let event = |characters: usize| format!(r#"{{"id":"{}"}}"#, "\u{ffff}".repeat(characters));
     let (topic, stream) = (ResourceKind::SnsTopic, ResourceKind::KinesisStream);
     let table = [

@@ -3,8 +3,8 @@
 //! The event is rewritten in structured form and then read like any other. JSON data stay as they
 //! were sent; text becomes a JSON string, anything else base64.
 //!
-//! Source: CloudEvents 1.0.2, "HTTP protocol binding", section 3.1, and "JSON event format", section
-//! 3.1; Event Grid, "CloudEvents support in Azure Event Grid namespaces".
+//! Source: CloudEvents 1.0.2, "HTTP protocol binding", section 3.1, and "JSON event format",
+//! section 3.1; Event Grid, "CloudEvents support in Azure Event Grid namespaces".
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue, header::CONTENT_TYPE};
@@ -13,19 +13,17 @@ use serde_json::value::RawValue;
 
 use crate::event::{ParseError, json_string};
 
-/// The prefix of attribute headers.
 const PREFIX: &str = "ce-";
 
 const REQUIRED: [&str; 4] = ["ce-specversion", "ce-id", "ce-source", "ce-type"];
 
-/// Whether a request has an event's attributes in its headers.
+/// Returns whether a request has an event's attributes in its headers.
 pub fn is_binary(headers: &HeaderMap) -> bool {
     headers.keys().any(|name| name.as_str().starts_with(PREFIX))
 }
 
-/// The structured form of the event.
-/// Fails for a header or data that can't be part of a CloudEvent. The rules of attributes are
-/// checked when the structured form is read.
+/// Rewrites an event in structured form, which is checked when it is read. Fails for a header or
+/// data that can't be part of a CloudEvent.
 pub fn to_structured(headers: &HeaderMap, body: &[u8]) -> Result<String, ParseError> {
     for name in REQUIRED {
         if !headers.contains_key(name) {
@@ -47,7 +45,7 @@ pub fn to_structured(headers: &HeaderMap, body: &[u8]) -> Result<String, ParseEr
         text.push_str(&format!(r#""datacontenttype":{},"#, json_string(content_type)));
     }
     push_data(&mut text, content_type, body)?;
-    // The required attributes were written, each followed by a comma.
+    // Each required attribute was followed by a comma.
     if text.ends_with(',') {
         text.pop();
     }
@@ -55,8 +53,7 @@ pub fn to_structured(headers: &HeaderMap, body: &[u8]) -> Result<String, ParseEr
     Ok(text)
 }
 
-/// Returns the value of a header that has one, if there is one.
-/// Fails if it is given twice.
+/// Returns a header's value; an empty one counts as absent. Fails if it is given twice.
 pub(crate) fn only<'h>(
     headers: &'h HeaderMap,
     name: &str,
@@ -68,7 +65,7 @@ pub(crate) fn only<'h>(
     }
 }
 
-/// The value of an attribute, without quotes around it and percent-decoded once.
+/// Returns an attribute's value, without quotes around it and percent-decoded once.
 fn attribute_of(name: &HeaderName, value: &HeaderValue) -> Result<String, ParseError> {
     match name.as_str() {
         "ce-datacontenttype" => {
@@ -96,11 +93,11 @@ fn unescaped(inside: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// How data are written in the structured form.
+/// How the structured form holds data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Json,
-    /// As JSON if they are JSON: clients that take JSON for granted send no content type.
+    /// As JSON if possible: clients that take JSON for granted send no content type.
     Unnamed,
     Text,
     Bytes,
@@ -236,7 +233,6 @@ mod tests {
         assert!(text.contains(r#""myext":"7""#) && !text.contains("other"), "{text}");
     }
 
-    /// The rules of attributes apply to headers too.
     #[test]
     fn what_no_attribute_may_have_is_refused_by_header_too() {
         for (header, want) in [

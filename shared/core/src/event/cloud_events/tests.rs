@@ -6,7 +6,7 @@ use crate::{
     publish::PublishError,
 };
 
-/// The least that a CloudEvent must have.
+/// The smallest CloudEvent.
 const LEAST: &str = r#""id":"1","source":"/s","type":"T","specversion":"1.0""#;
 
 fn refusal(body: &[u8]) -> String {
@@ -39,7 +39,7 @@ fn bodies_that_are_refused() {
     assert!(refusal(b"\xfe").contains("not UTF-8 from byte 0 on"));
 }
 
-/// Each row is an event's members; the refusal names the index, the member and the rule.
+/// Each row is an event's members; the refusal names index, member and rule.
 #[test]
 fn members_that_are_refused() {
     let with = |member: &str| format!("{LEAST},{member}");

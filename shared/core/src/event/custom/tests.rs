@@ -140,7 +140,7 @@ fn an_envelope_can_be_made_again_later() {
     };
     let mapped = data(r#"{"key":"1","kind":"K","path":"p"}"#, &mapping());
     assert_eq!(mapped, (json!("1"), json!("K"), json!({"key": "1", "kind": "K", "path": "p"})));
-    // The mapping has gained a member that this event does not have.
+    // The mapping has since gained a member that this event lacks.
     let outgrown = data(r#"{"kind":"K"}"#, &mapping());
     assert_eq!(outgrown, (json!(id.to_string()), json!("CustomEvent"), json!({"kind": "K"})));
 }
@@ -168,7 +168,7 @@ proptest! {
             prop_assert!(forms[0].contains(&text));
             if schema == DeliverySchema::CloudEventSchemaV1_0 {
                 let again = crate::event::cloud_events::parse(forms[0].as_bytes());
-                // Event Grid's own envelope may have what no CloudEvent has.
+                // Event Grid's envelope may have characters that CloudEvents forbid.
                 let texts = [&key, &kind, &path, &area];
                 if texts.iter().all(|text| text.chars().all(is_for_attributes)) {
                     prop_assert!(again.is_ok(), "{:?}", again);

@@ -12,7 +12,7 @@ use crate::{
 
 const TOPIC_ID: &str = "/topics/orders";
 
-/// The least that an event must have.
+/// The smallest event.
 const LEAST: &str = r#""id":"1","subject":"s","eventType":"T","eventTime":"2026-01-02T03:04:05Z""#;
 
 fn refusal(body: &[u8]) -> String {
@@ -76,7 +76,7 @@ fn punctuation_between_events() {
     }
 }
 
-/// Each row is an event's members; the refusal names index 1, the member and the rule.
+/// Each row is an event's members; the refusal names index 1, member and rule.
 #[test]
 fn members_that_are_refused() {
     let table = [
@@ -203,7 +203,7 @@ fn an_event_becomes_a_cloud_event() {
     }
 }
 
-/// A serializer that writes absent members as null means that they are left out.
+/// Serializers write absent members as null.
 #[test]
 fn nulls_leave_members_out() {
     let stamps = r#""topic":"/topics/orders","dataVersion":"","metadataVersion":"1""#;
@@ -313,7 +313,7 @@ proptest! {
         prop_assert_eq!(&read["type"], &json!(event_type));
         prop_assert_eq!(read.get("data"), data.as_ref());
         let again = crate::event::cloud_events::parse(converted.as_bytes());
-        // Event Grid's own schema may have what no CloudEvent has.
+        // Event Grid's envelope may have characters that CloudEvents forbid.
         let texts = [Some(&id), Some(&subject), Some(&event_type), data_version.as_ref()];
         if texts.into_iter().flatten().all(|text| text.chars().all(is_for_attributes)) {
             prop_assert!(again.is_ok(), "{again:?}");

@@ -9,7 +9,6 @@ fn blobs(carries: Carries) -> Source {
     source(Envelope::None, carries, true)
 }
 
-/// A notification of another event and key.
 fn s3(name: &str, key: &str) -> String {
     S3_PUT.replace("ObjectCreated:Put", name).replace("HappyFace.jpg", key)
 }
@@ -74,7 +73,7 @@ fn event_names_table() {
     }
 }
 
-/// Version: whether the record names one.
+/// Whether the record names a version.
 #[test]
 fn a_version_that_is_deleted_is_no_deleted_blob() {
     let table = [
@@ -176,7 +175,7 @@ fn objects_that_event_bridge_tells_of_are_blobs_too() {
     let other = |from: &str, to: &str| {
         event_grid(&blobs(Carries::EventBridge), &EVENT_BRIDGE_S3.replace(from, to))
     };
-    // Their keys are not encoded.
+    // EventBridge's keys are not encoded.
     let plus = other("example-key", "a+b%20c");
     assert_eq!(
         plus["subject"],
@@ -188,7 +187,7 @@ fn objects_that_event_bridge_tells_of_are_blobs_too() {
     let deleted = other("Object Created", "Object Deleted");
     assert_eq!(deleted["eventType"], "Microsoft.Storage.BlobDeleted");
     assert_eq!(deleted["data"]["api"], "DeleteBlob");
-    // Other services' events, and S3's others, stay what they are.
+    // Other events stay what they are.
     assert_eq!(other("aws.s3", "my.app")["eventType"], "Object Created");
     let restored = other("Object Created", "Object Restore Completed");
     let whole: Value = serde_json::from_str(EVENT_BRIDGE_S3).expect("JSON");

@@ -1,4 +1,4 @@
-//! Any text, and samples that were damaged.
+//! Random text and damaged samples.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::{
     topic::Topic,
 };
 
-/// The events as a publish to a topic of that schema would be read.
+/// Reads a publish of these events to a topic of that schema.
 fn read(body: &str, schema: InputSchema) -> Result<usize, PublishError> {
     let topic = Topic { input_schema: schema, ..fixtures::topic() };
     let stamps = Stamps { now: SENT_AT, id: &mut Uuid::nil };
@@ -25,7 +25,7 @@ const SCHEMAS: [InputSchema; 3] = [
     InputSchema::CustomEventSchema,
 ];
 
-/// Whatever comes, what is mapped is JSON, and is read or refused as a publish is.
+/// What is mapped is JSON, and is read or refused as a publish is.
 fn holds(source: &Source, text: &str) {
     let message = message(text);
     let Ok(Mapped::Events(events)) = map(source, &message) else { return };
@@ -46,7 +46,7 @@ fn sources() -> impl Strategy<Value = Source> {
         .prop_map(|(envelope, carries, blobs)| source(envelope, carries, blobs))
 }
 
-/// Samples of which a part was replaced by something else.
+/// Samples with one part replaced.
 fn damaged() -> impl Strategy<Value = String> {
     let samples = [S3_PUT, S3_TEST_EVENT, EVENT_BRIDGE_S3, EVENT_BRIDGE_EC2, SNS];
     (prop::sample::select(samples.to_vec()), any::<prop::sample::Index>(), 0usize..40, ".{0,12}")

@@ -27,7 +27,7 @@ fn acceptance() -> Acceptance {
     }
 }
 
-/// A body with events of types `T0`, `T1`, `T2`, `T0`…
+/// Events have the types `T0`, `T1`, `T2`, `T0`…
 fn body(events: usize, data_bytes: usize) -> String {
     let event = |index: usize| {
         json!({
@@ -39,7 +39,7 @@ fn body(events: usize, data_bytes: usize) -> String {
     Value::from_iter((0..events).map(event)).to_string()
 }
 
-/// Matches of that many subscriptions, which differ in all that packing looks at.
+/// Event subscriptions that differ in everything that packing looks at.
 fn matches(subscriptions: usize, body: &str) -> Vec<Match> {
     let of = |number: usize| {
         let batching = Batching { max_events: 1 + number as u32, preferred_kilobytes: 1 };
@@ -68,7 +68,7 @@ fn packed<'m>(matches: &'m [Match], body: &str, message_bytes_max: usize) -> Pac
     pack(matches, &events, acceptance(), message_bytes_max)
 }
 
-/// What is sent, by id.
+/// Maps ids to encoded deliveries.
 fn sent(packed: &Packed<'_>, unsent: &[UnsentDelivery<'_>]) -> Vec<(Uuid, String, Vec<String>)> {
     let one = |one: &UnsentDelivery<'_>| {
         let delivery = packed.delivery(one);
@@ -101,7 +101,7 @@ proptest! {
             prop_assert_eq!(piece.publish, acceptance().id);
             let unsent = piece.unsent(&stored);
             prop_assert!((1..=deliveries_max).contains(&unsent.len()));
-            // Wherever a piece is interrupted, its rest is what is missing.
+            // After an interruption anywhere, the rest is exactly what is missing.
             for (number, one) in unsent.iter().enumerate() {
                 let rest = piece.rest(one.place).unsent(&stored);
                 prop_assert_eq!(sent(&stored, &rest), sent(&stored, &unsent[number..]));

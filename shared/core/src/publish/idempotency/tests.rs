@@ -31,7 +31,6 @@ fn by(number: u128) -> Uuid {
     Uuid::from_u128(number)
 }
 
-/// The record that request 1 wrote at the beginning.
 fn begun() -> Record {
     match one().next(None, by(1), NOW, Pace::REAL) {
         Ok(Next::Begin(record)) => Record { revision: 1, ..record },
@@ -111,7 +110,7 @@ fn what_follows_is_a_table() {
     let given_up = begun.clone().given_up(after(500));
     let lease = u64::try_from(LEASE.as_millis()).expect("short");
     let window = u64::from(WINDOW_S) * 1_000;
-    // (who, what is stored, when, by which request; what follows)
+    // Who, stored record, time, by which request; result.
     let table = [
         ("done", one(), &done, 1, 2, "repeated"),
         ("done, at the end of the window", one(), &done, window - 1, 2, "repeated"),
@@ -197,22 +196,21 @@ fn ids_are_the_same_while_nothing_has_changed() {
     assert_ne!(events[0], events[1]);
 }
 
-/// What a copy of ingest does, one step at a time.
+/// A step of a copy of ingest.
 #[derive(Clone, Copy, Debug)]
 enum Act {
-    /// Looks what to do, and writes it if nothing came between.
+    /// Decides, and writes if nothing came in between.
     Ask {
         by: u128,
     },
-    /// A copy that has begun enqueues.
+    /// Enqueues, if it has begun.
     Enqueue {
         by: u128,
     },
-    /// The same copy records that.
+    /// Records that.
     Finish {
         by: u128,
     },
-    /// A copy dies.
     Die {
         by: u128,
     },
@@ -232,8 +230,8 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 proptest! {
-    /// Whatever copies do in whatever order: what is answered was enqueued before, and it is enqueued
-    /// a second time only after a lease or the window has passed.
+    /// In any order of steps, a publish is answered only after it was enqueued, and
+    /// enqueued again only after a lease or the window has passed.
     #[test]
     fn what_is_answered_was_enqueued(acts in prop::collection::vec(act(), 1..60)) {
         let (keyed, mut now) = (one(), NOW);

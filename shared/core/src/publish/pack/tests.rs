@@ -15,10 +15,10 @@ use crate::{
 
 const TOPIC_ID: &str = "/topics/t";
 
-/// A queue message that no test here fills.
+/// A limit that no test here reaches.
 const ROOMY: usize = 1_048_576;
 
-/// A publish body with one event for each of the data texts, `dataVersion` given.
+/// A publish body with one event for each data text.
 fn body(data: &[String], data_version: &str) -> String {
     let event = |(index, data): (usize, &String)| {
         json!({
@@ -232,7 +232,7 @@ fn a_long_data_version_stays_out_of_the_header() {
     assert!(delivery(&longer).events()[0].get().contains(&longer));
 }
 
-/// SQS and SNS would refuse the message for its attribute, and the event would end undelivered.
+/// SQS and SNS would refuse the attribute, and the event would end undelivered.
 #[test]
 fn a_data_version_that_no_header_takes_stays_in_the_event() {
     for (text, want) in [
@@ -256,7 +256,7 @@ fn a_data_version_that_no_header_takes_stays_in_the_event() {
     }
 }
 
-/// Text that takes more bytes in JSON, and more still in a queue message.
+/// Text that grows in JSON, and again in a queue message.
 fn text() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         Just("x"),
@@ -322,7 +322,6 @@ proptest! {
     }
 }
 
-/// A trace that no other number has.
 fn trace(number: u8) -> TraceParent {
     let text = format!("00-0af7651916cd43dd8448eb211c80319c-b7ad6b71692033{number:02x}-01");
     TraceParent::parse(&text).expect("a trace")
@@ -338,7 +337,7 @@ fn trace_table() {
         event
     };
     let (none, one, two) = (None, Some(trace(1)), Some(trace(2)));
-    // What the request names, what its events name, what the delivery has.
+    // Request's trace, events' traces, delivery's trace.
     let table = [
         ("nobody names one", none, vec![none, none], none),
         ("the request", one, vec![none, none], one),

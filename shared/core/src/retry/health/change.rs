@@ -10,33 +10,32 @@ use super::{
 };
 use crate::{retry::outcome::Answer, time::Timestamp};
 
-/// Successes of other copies of dispatch are known to about a second: failures within this time
-/// after a known success do not lengthen the row.
+/// Successes of other copies of dispatch are known to about a second: failures this soon after
+/// a known success do not lengthen the row.
 const AS_FAR_AS_KNOWN: Duration = Duration::from_secs(1);
 
-/// While some attempts fail and others succeed, the shared time of a success is rewritten at this
-/// age.
+/// How old the shared time of a success is before it is rewritten, while attempts fail and succeed.
 const SUCCESS_TOLD_AFTER: Duration = Duration::from_millis(600);
 const _: () = assert!(SUCCESS_TOLD_AFTER.as_millis() < AS_FAR_AS_KNOWN.as_millis());
 
 /// How long a copy of dispatch goes on sharing its successes after the last failure it has seen.
 const TOLD_AFTER_FAILURE: Duration = Duration::from_secs(5);
 
-/// A wait that would grow by less is left as it is: the write would change next to nothing.
+/// A wait that would grow by less is left as it is, to save a write.
 const EXTENDED_BY_MIN: Duration = Duration::from_secs(1);
 
-/// A failure that changes nothing else is recorded if the last recorded one is this old.
+/// How old the last recorded failure is before one that changes nothing else is recorded.
 const FAILURE_NOTED_AFTER: Duration = Duration::from_secs(60);
 
 /// A failed attempt, as the health sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct FailedAttempt {
-    /// The delivery, or the first of those that went out together: one request fails once.
+    /// The first of those sent together: one request fails once.
     pub delivery: Uuid,
     pub began_at: Timestamp,
     pub ended_at: Timestamp,
     pub answer: Answer,
-    /// The last success this copy of dispatch has seen from the endpoint. Successes are not written
+    /// The last success that this copy of dispatch has seen. Successes are not written
     /// while nothing fails, so the failure reports them.
     pub last_success_at: Option<Timestamp>,
 }
@@ -46,21 +45,19 @@ pub struct FailedAttempt {
 pub struct SuccessfulAttempt {
     pub began_at: Timestamp,
     pub ended_at: Timestamp,
-    /// Whether an operator asked for it, whatever the health.
+    /// Whether an operator asked for it.
     pub asked_for: bool,
 }
 
-/// What a copy of dispatch has itself seen of an endpoint.
+/// What a copy of dispatch has seen of an endpoint in its own attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SeenAttempts {
-    /// When an attempt of its own last succeeded.
     pub last_success_at: Option<Timestamp>,
-    /// When an attempt of its own last failed.
     pub last_failure_at: Option<Timestamp>,
 }
 
-/// The health after several failed attempts, in the order in which they ended; `None` if there is
-/// nothing to write. Attempts that an earlier, repeated write has counted are not counted again.
+/// Returns the health after several failed attempts, in the order of their ends; `None` if
+/// there is nothing to write. Attempts counted by an earlier write are not counted again.
 pub fn after_failures(
     health: &Health,
     durations: &Durations,
@@ -75,8 +72,8 @@ pub fn after_failures(
     })
 }
 
-/// The health after a failed attempt; `None` if there is nothing to write: this attempt was already
-/// counted, or it was under way when the endpoint was found unhealthy and lengthens no wait.
+/// Returns the health after a failed attempt; `None` if there is nothing to write: the attempt
+/// was counted before, or it was under way when a wait began and lengthens none.
 pub fn after_failure(
     health: &Health,
     durations: &Durations,
@@ -89,8 +86,8 @@ pub fn after_failure(
     // Only an attempt that began after both waits were over is a probe.
     let probed = health.until().is_some_and(|until| failed.began_at >= until);
     let row = row_after(health, failed, probed);
-    // The waits are over, and a probe is under way: it alone decides. A request from before would make
-    // its success one of a wait, and leave its claim to keep all others waiting.
+    // A probe is under way, and it alone decides. A late failure must neither turn the
+    // probe's success into one of a wait, nor keep its claim and so all others waiting.
     let probing = !probed
         && health.until().is_some_and(|until| failed.ended_at >= until)
         && health.probe.is_some_and(|probe| failed.ended_at < probe.lease_until);
@@ -124,8 +121,8 @@ fn known_success(health: &Health, failed: FailedAttempt) -> Option<Timestamp> {
     health.last_success_at.max(failed.last_success_at)
 }
 
-/// The row of failures. A success in between breaks it, as far as it is known, and it goes on to
-/// [`UNHEALTHY_AFTER`]; then probes alone are counted.
+/// Returns the row of failures. A known success in between breaks it; it grows to
+/// [`UNHEALTHY_AFTER`], and then by probes alone.
 fn row_after(health: &Health, failed: FailedAttempt, probed: bool) -> Row {
     let success = known_success(health, failed);
     let mut row = health.row;
@@ -161,8 +158,8 @@ fn delayed_wait(step: u32) -> Duration {
     Duration::from_secs(u64::from(DELAYED_WAITS_S[index]))
 }
 
-/// Probation after a failed attempt. A failed probe never opens the gate: if neither its outcome
-/// nor delayed delivery asks for a wait, it waits all the same.
+/// Returns the probation after a failed attempt. A failed probe always waits, even if neither
+/// its outcome nor delayed delivery asks for that.
 fn probation_after(
     health: &Health,
     durations: &Durations,
@@ -182,14 +179,14 @@ fn probation_after(
     }
 }
 
-/// The health after a success; `None` if there is nothing to write, as on the happy path. `spread`
-/// is the time over which waiting deliveries come back (see `delivery::parking::spread`); it only
-/// matters while the health [waits](Health::is_waiting).
+/// Returns the health after a success; `None` if there is nothing to write, as usual. `spread`
+/// is the time over which waiting deliveries come back (see `delivery::parking::spread`); it
+/// only matters while the health [waits](Health::is_waiting).
 ///
 /// A probe, which began when both waits were over, ends them, and so does an attempt that an
-/// operator asked for meanwhile. An attempt that was under way when a wait began, or that a copy of
-/// dispatch made before it knew of the wait, does not. But it is a success: it breaks the row of
-/// failures, and lifts a first delayed wait that such a row has caused.
+/// operator asked for. An attempt that began earlier, or before its copy of dispatch knew of
+/// the wait, ends none; but its success breaks the row of failures, and lifts a first delayed
+/// wait that the row has caused.
 pub fn after_success(
     health: &Health,
     success: SuccessfulAttempt,
@@ -205,13 +202,13 @@ pub fn after_success(
     broken_by(health, ended_at)
 }
 
-/// The health that a copy of dispatch has read, with what it has seen itself; `None` if it has
-/// nothing new to share.
+/// Adds what a copy of dispatch has seen to the health it has read; `None` if there is nothing
+/// new to share.
 ///
-/// Successes are not written while nothing fails, so one copy may count ten failures in a row while
-/// the others see successes. Each copy calls this at every read: a success of its own breaks a row
-/// that others have counted, and lifts the first delayed wait that this row has caused. While some attempts
-/// fail and others succeed, it shares a success with the others, at most twice a second.
+/// Successes are not written while nothing fails, so one copy may count ten failures in a row
+/// while others see successes. Each copy calls this at every read: its success breaks a row
+/// that others have counted, and lifts the first delayed wait that the row has caused. While
+/// attempts fail and succeed, it shares a success at most twice a second.
 pub fn evidence(health: &Health, seen: SeenAttempts, now: Timestamp) -> Option<Health> {
     let success = seen.last_success_at?;
     let broken = broken_by(health, success);
@@ -224,8 +221,8 @@ pub fn evidence(health: &Health, seen: SeenAttempts, now: Timestamp) -> Option<H
         .then(|| Health { last_success_at: Some(success), ..health.clone() })
 }
 
-/// The health after a success at that time has broken the row of failures; `None` if it breaks
-/// none. A failed probe outweighs an earlier success.
+/// Returns the health after a success has broken the row of failures; `None` if it breaks none.
+/// A failed probe outweighs an earlier success.
 fn broken_by(health: &Health, success: Timestamp) -> Option<Health> {
     let in_row = health.row.since.is_some_and(|since| success >= since);
     if !in_row || health.delayed.is_some_and(|wait| wait.step > 1) {

@@ -12,7 +12,6 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp::default() + Duration::from_secs(seconds)
 }
 
-/// A failure of a delivery of its own, that took no time.
 fn failed(number: u128, seconds: u64, answer: Answer) -> FailedAttempt {
     let (began_at, ended_at) = (at(seconds), at(seconds));
     let delivery = Uuid::from_u128(number);
@@ -40,7 +39,7 @@ fn status(status: u16) -> Answer {
     Answer::of_status(status, None)
 }
 
-/// So many failures with that status, one a second from 0 on.
+/// Failures with that status, one a second from 0 on.
 fn failures(count: u64, code: u16) -> Health {
     (0..count).fold(Health::default(), |health, second| {
         after(&health, failed(u128::from(second), second, status(code)))
@@ -73,7 +72,7 @@ fn wait_until(seconds: u64) -> Admission {
     Admission::Wait { until: at(seconds) }
 }
 
-/// `Retry-After` is heard for the delivery whose attempt was answered with it.
+/// `Retry-After` only counts for the delivery that got it.
 #[test]
 fn retry_after_does_not_lengthen_a_probation() {
     for (code, until_s) in [(429, 10), (503, 10), (404, 300)] {
@@ -115,7 +114,7 @@ fn ten_failures_in_a_row_delay_delivery_and_failed_probes_lengthen_it() {
     }
 }
 
-/// Ten failures of 401 begin delayed delivery. It goes on after the five minutes of probation, and
+/// Ten failures of 401 begin delayed delivery. It outlasts the probation of five minutes, and
 /// ends no event.
 #[test]
 fn only_probation_ends_events_and_only_until_its_own_end() {
@@ -277,7 +276,7 @@ fn evidence_table() {
     let told = Health { last_success_at: Some(at(20)), ..Health::default() };
     let first = failures(10, 500);
     let second = after(&first, failed(70, 70, status(500)));
-    // What is written: the failures in a row that are left, whether it waits, the success.
+    // Result: the failures in a row, whether it waits, the success.
     let table = [
         ("nothing seen", &row, seen(None, Some(2)), None),
         ("a success in the row", &row, seen(Some(1), None), Some((0, false, 1))),
@@ -349,7 +348,7 @@ fn one_delivery_probes_when_a_wait_ends() {
     assert!(matches!(admitted(&claimed, 70, 2), Admission::Probe(_)), "its lease is over");
 }
 
-/// A request from before the wait fails while the probe is under way. What the probe finds decides.
+/// A request from before the wait fails during the probe: the probe decides.
 #[test]
 fn a_late_failure_does_not_take_the_probe_its_result() {
     let waiting = after(&Health::default(), failed(2, 1, status(503)));
@@ -364,7 +363,7 @@ fn a_late_failure_does_not_take_the_probe_its_result() {
     let probe = FailedAttempt { began_at: at(11), ..failed(3, 13, status(503)) };
     let again = after(&health, probe);
     assert_eq!((again.until(), again.probe), (Some(at(23)), None), "the next one soon");
-    // Without a probe, or behind its claim, it lengthens the wait as ever.
+    // Without a probe, or after its claim, it lengthens the wait.
     let extended = change(&waiting, late).expect("a change");
     assert_eq!(extended.until(), Some(at(22)));
     let behind = FailedAttempt { began_at: at(0), ..failed(1, 72, status(503)) };
@@ -390,7 +389,7 @@ fn what_waits_comes_back_spread_by_the_backlog() {
         ("many", &gone, asked(0, 200, 0.25), 400_000),
         ("many, late", &gone, asked(0, 200, 1.0), 500_000),
         ("many, while one probes", &probed, asked(310, 200, 0.25), 430_000),
-        // Many may be another endpoint's, whose queue it shares.
+        // Many of them may be another endpoint's in the same queue.
         ("no longer than the wait", &busy, asked(0, 600, 1.0), 20_000),
         ("no longer than a long wait", &gone, asked(0, 600, 1.0), 600_000),
         ("no longer than a wait whose probe lasts", &probed, asked(310, 600, 1.0), 640_000),
@@ -401,8 +400,8 @@ fn what_waits_comes_back_spread_by_the_backlog() {
     }
 }
 
-/// 540,000 deliveries come one after the other in an outage, and each is spread by the backlog that
-/// it finds: no second brings back much more than 1,000.
+/// 540,000 deliveries fail one after the other in an outage, and each is spread by the backlog
+/// at that time: no second brings back much more than 1,000.
 #[test]
 fn a_growing_backlog_comes_back_evenly() {
     let mut seconds = vec![0_u32; 1_200];
@@ -455,16 +454,15 @@ fn a_success_ends_both_waits_and_admission_doubles() {
 #[test]
 fn a_success_that_began_before_a_wait_was_over_does_not_end_it() {
     let busy = after(&Health::default(), failed(1, 5, status(429)));
-    // Neither one that was under way when it began, nor one of a copy that had not heard of it.
+    // Neither an attempt under way when the wait began, nor one of a copy that had not heard of it.
     for began_s in [4, 5, 14] {
         let row = success(&busy, began_s, 16).map(|health| (health.row.failures, health.probation));
         assert_eq!(row, Some((0, busy.probation)), "the row is broken, the wait goes on");
     }
     assert_eq!(success(&busy, 15, 16).map(|health| health.until()), Some(None));
-    // One that was asked for was meant to find out.
+    // An attempt that an operator asked for probes.
     let asked = |began_s| succeeded(&busy, began_s, 16, true).map(|health| health.until());
     assert_eq!((asked(4), asked(5)), (Some(busy.until()), Some(None)));
-    // A first delayed wait comes of a row without success, and this is one.
     let first = failures(10, 500);
     let lifted = success(&first, 4, 12).expect("a change");
     assert_eq!((lifted.delayed, lifted.row.failures, lifted.recovered), (None, 0, None));

@@ -52,7 +52,7 @@ fn the_defaults_are_those_of_the_tests() {
 fn vote_table() {
     let voted = Slowness { votes: 1, votes_since: Some(at(5)), ..Slowness::default() };
     let patient = Slowness { budget: Some(8), ..voted.clone() };
-    // Until when it is marked, and the votes that are known.
+    // Result: the end of the mark, and the known votes.
     let table = [
         ("none", &Slowness::default(), 0, 6, None),
         ("one is not enough", &Slowness::default(), 1, 6, Some((None, 1))),
@@ -206,7 +206,7 @@ fn slow_answers_renew_the_mark_in_its_second_half() {
     }
 }
 
-/// An endpoint of which one answer in a hundred is slow, at 100 requests a second.
+/// One answer in a hundred is slow, at 100 requests a second.
 #[test]
 fn what_is_slow_now_and_then_is_soon_left_in_the_first_lane() {
     let (mut slow, mut marks) = (Slowness::default(), 0);
@@ -243,7 +243,7 @@ fn what_is_beyond_the_bound_comes_back_when_it_may_have_its_turn() {
         ("late", took(Some(20_000), 50), 50, false, 3_600, 1.0, 30_000),
         ("at least", took(Some(1_000), 50), 10, false, 3_600, 0.0, 2_000),
         ("at most", took(Some(20_000), 50), 10_000, false, 3_600, 0.9, 60_000),
-        // The queue may be full of another endpoint's.
+        // The queue may be full of another endpoint's deliveries.
         ("young", took(Some(20_000), 50), 150_000, true, 3, 0.9, 10_000),
         ("as long as before", took(Some(20_000), 50), 150_000, true, 25, 0.9, 25_000),
         ("nearly full", took(Some(20_000), 1_000), 95_000, true, 3_600, 0.5, 600_000),
@@ -309,8 +309,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever copies of dispatch do, and however often: leases stay within the bound that they
-    /// were granted under, and bound and budget within their limits.
+    /// Whatever copies of dispatch do, leases stay within the bound under which they were
+    /// granted, and bound and budget within their limits.
     #[test]
     fn leases_never_exceed_the_bound(steps in prop::collection::vec(step(), 1..200)) {
         let (mut slow, mut now_s) = (marked(10), 0);

@@ -1,6 +1,8 @@
-//! What a client signs to prove who it is to a token endpoint, instead of a secret: `private_key_jwt`.
+//! What a client signs, instead of a secret, to prove who it is to a token endpoint:
+//! `private_key_jwt`.
 //!
-//! Source: OpenID Connect Core 1.0, section 9; RFC 7523, sections 2.2 and 3; RFC 7515, section 3.
+//! Source: OpenID Connect Core 1.0, section 9; RFC 7523, sections 2.2 and 3; RFC 7515, section
+//! 3.
 
 use std::time::Duration;
 
@@ -10,10 +12,10 @@ use uuid::Uuid;
 
 use crate::{secret::Secret, time::Timestamp};
 
-/// How long an assertion holds. It is used at once, and never kept: the rest is for clocks that differ.
+/// How long an assertion is valid. It is used at once: the rest is for clocks that differ.
 pub const LIFE: Duration = Duration::from_secs(120);
 
-/// How an assertion is signed: by the kind of the key. Source: RFC 7518, section 3.1.
+/// A signature algorithm, by the kind of the key. Source: RFC 7518, section 3.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     /// RSA, PKCS #1 v1.5 with SHA-256.
@@ -31,19 +33,19 @@ impl Algorithm {
     }
 }
 
-/// What one assertion says.
+/// The claims of an assertion.
 #[derive(Clone, Copy, Debug)]
 pub struct Assertion<'a> {
     pub client_id: &'a str,
     pub key_id: Option<&'a str>,
     pub audience: &'a str,
-    /// No other assertion has it.
+    /// Unique.
     pub id: Uuid,
     pub now: Timestamp,
 }
 
 impl Assertion<'_> {
-    /// The text that is signed.
+    /// Returns the text to sign.
     pub fn unsigned(&self, algorithm: Algorithm) -> String {
         let mut header = Map::new();
         header.insert("alg".to_owned(), json!(algorithm.name()));
@@ -61,7 +63,7 @@ impl Assertion<'_> {
     }
 }
 
-/// The assertion, with its signature.
+/// Joins the text and its signature.
 pub fn signed(unsigned: &str, signature: &[u8]) -> Secret {
     Secret::new(format!("{unsigned}.{}", URL_SAFE_NO_PAD.encode(signature)))
 }

@@ -10,19 +10,18 @@ use crate::endpoint::{
     secrets::ENTRA_HOST,
 };
 
-/// The service that signs for API Gateway.
+/// The signing name of API Gateway.
 pub const EXECUTE_API: &str = "execute-api";
 
-/// The service that signs for function URLs.
+/// The signing name of function URLs.
 pub const LAMBDA: &str = "lambda";
 
-/// The audience that Entra ID asks for where a token is exchanged. Source: Microsoft Entra ID,
-/// "Workload identity federation", `audiences`.
+/// The audience of tokens exchanged at Entra ID. Source: Microsoft Entra ID, "Workload identity
+/// federation", `audiences`.
 pub const ENTRA_AUDIENCE: &str = "api://AzureADTokenExchange";
 
-/// Where Entra ID exchanges tokens: everywhere, in the US government's clouds, and in China.
-///
-/// Source: Microsoft identity platform, "National clouds".
+/// Entra ID's hosts: everywhere, in the US government's clouds, and in China. Source: Microsoft
+/// identity platform, "National clouds".
 const ENTRA_HOSTS: [&str; 4] = [
     ENTRA_HOST,
     "login.microsoftonline.us",
@@ -34,27 +33,26 @@ const ENTRA_HOSTS: [&str; 4] = [
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SigV4 {
-    /// The name that the signature is for, such as `execute-api`.
+    /// The signing name, such as `execute-api`.
     pub service: String,
-    /// `None`: the host's own.
+    /// `None` means the host's region.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// The role that signs; `None`: the function's own.
+    /// `None` means the function's role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
 }
 
-/// A token that AWS signs, which says who the function is.
+/// A token that AWS signs, which proves the function's identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WebIdentity {
-    /// Whom the token is for.
     pub audience: String,
     #[serde(default)]
     pub algorithm: SigningAlgorithm,
 }
 
-/// How a token is signed. Source: STS API reference, `GetWebIdentityToken`.
+/// The algorithm of a token's signature. Source: STS API reference, `GetWebIdentityToken`.
 #[derive(
     Clone,
     Copy,
@@ -69,14 +67,14 @@ pub struct WebIdentity {
     strum::VariantNames,
 )]
 pub enum SigningAlgorithm {
-    /// What Entra ID takes.
+    /// The one that Entra ID accepts.
     #[default]
     RS256,
     ES384,
 }
 
 impl SigningAlgorithm {
-    /// Its name for STS and in documents.
+    /// Returns its name for STS and in documents.
     pub fn name(self) -> &'static str {
         match self {
             Self::RS256 => "RS256",
@@ -86,21 +84,21 @@ impl SigningAlgorithm {
 }
 
 impl SigV4 {
-    /// The region to sign for.
+    /// Returns the region to sign for.
     pub fn region(&self, url: &str) -> Option<Cow<'_, str>> {
         let own = self.region.as_deref().map(Cow::Borrowed);
         own.or_else(|| of_host(url).map(|(_, region)| Cow::Owned(region)))
     }
 
-    /// Checks that the deployment lets requests to that URL be signed so.
+    /// Checks that the deployment allows such a signature for that URL.
     pub fn check(&self, url: &str, named: &Identities) -> Result<(), IdentityRefused> {
         match &self.role {
             Some(role) => named.check_role(role, url)?,
             None => {
                 named.check_own(url)?;
                 let is_function = of_host(url).is_some_and(|(service, _)| service == LAMBDA);
-                // A signature is good for its service alone, so that none of the function's own
-                // queues and tables takes one, even where an operator names their hosts.
+                // A signature is only good for its service: none of the function's own queues and
+                // tables accepts it, even if an operator names their hosts.
                 if self.service != EXECUTE_API && !(self.service == LAMBDA && is_function) {
                     return Err(IdentityRefused::OwnService);
                 }
@@ -111,10 +109,10 @@ impl SigV4 {
 }
 
 impl WebIdentity {
-    /// Checks that a token for this audience may itself go to an endpoint at that URL.
+    /// Checks that a token for this audience may be sent to an endpoint at that URL.
     pub fn check_bearer(&self, url: &str, named: &Identities) -> Result<(), IdentityRefused> {
-        // Its receiver could exchange it as well. The hosts of this audience are named for what it is
-        // exchanged for.
+        // Its receiver could exchange it. The hosts of this audience are named as
+        // receivers of the exchanged tokens.
         if self.is_for_entra() {
             return Err(IdentityRefused::Exchanged);
         }
@@ -136,7 +134,7 @@ impl WebIdentity {
         named.check_audience(&self.audience, token_url)
     }
 
-    /// Whether Entra ID exchanges its tokens. Clouds of their own have the audience with another end.
+    /// Returns whether Entra ID exchanges its tokens. Separate clouds add a suffix to the audience.
     fn is_for_entra(&self) -> bool {
         let start = self.audience.get(..ENTRA_AUDIENCE.len());
         start.is_some_and(|start| start.eq_ignore_ascii_case(ENTRA_AUDIENCE))
@@ -144,7 +142,7 @@ impl WebIdentity {
 }
 
 impl ClientCredentials {
-    /// The identity that proves who the client is, if it does so by a token of AWS.
+    /// Returns the AWS identity that proves who the client is, if any.
     pub fn web_identity(&self) -> Option<&WebIdentity> {
         match &self.client {
             Client::Own { secret: ClientSecret::AwsWebIdentity(identity), .. } => Some(identity),
@@ -154,15 +152,15 @@ impl ClientCredentials {
 }
 
 impl Authentication {
-    /// Checks that the deployment lets requests to that URL prove an identity of AWS, if they do.
-    /// Settings may have changed since the event subscription was written.
+    /// Checks that the deployment allows the proof of an AWS identity to that URL. Settings
+    /// may have changed since the event subscription was written.
     pub fn check(&self, url: &str, named: &Identities) -> Result<(), IdentityRefused> {
         match self {
             Self::ClientCertificate(_) => Ok(()),
             Self::AwsSigV4(by) => by.check(url, named),
             Self::AwsWebIdentity(identity) => identity.check_bearer(url, named),
             Self::ClientCredentials(by) => match by.web_identity() {
-                // What the token is exchanged for proves the identity as well as the token itself.
+                // The exchanged token proves the identity as well.
                 Some(identity) => {
                     identity.check_exchange(&by.grant.token_url(), named)?;
                     named.check_audience(&identity.audience, url)
@@ -205,7 +203,7 @@ mod tests {
             ("lambda", None, None, FUNCTION, Ok(())),
             ("execute-api", Some("eu-north-1"), None, OTHER, Ok(())),
             ("execute-api", None, None, OTHER, Err(Region)),
-            // Even where an operator has named such a host.
+            // Even if an operator has named such a host.
             ("dynamodb", Some("eu-north-1"), None, TABLES, Err(OwnService)),
             ("lambda", Some("eu-north-1"), None, OTHER, Err(OwnService)),
             ("sts", None, None, API, Err(OwnService)),
@@ -260,13 +258,13 @@ mod tests {
         let table = [
             (bearer("own"), OTHER, Ok(())),
             (bearer("own"), "https://evil.example/", host("evil.example")),
-            // Its receiver could exchange it, which the hosts are not named for.
+            // Its receiver could exchange it.
             (bearer(ENTRA_AUDIENCE), OTHER, Err(IdentityRefused::Exchanged)),
             (bearer(ENTRA_AUDIENCE), login, Err(IdentityRefused::Exchanged)),
             (bearer("api://AzureADTokenExchangeUSGov"), OTHER, Err(IdentityRefused::Exchanged)),
             (bearer("other"), OTHER, Err(IdentityRefused::Audience)),
             (entra(ENTRA_AUDIENCE), OTHER, Ok(())),
-            // Nor may another token endpoint get it, even one on a host that is named.
+            // Another token endpoint must not get it, even on a named host.
             (at(OTHER, ENTRA_AUDIENCE), OTHER, Err(IdentityRefused::Exchanged)),
             (at("https://login.microsoftonline.com/t", ENTRA_AUDIENCE), OTHER, Ok(())),
             (at(OTHER, "own"), OTHER, Ok(())),

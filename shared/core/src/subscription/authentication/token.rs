@@ -1,5 +1,5 @@
-//! The request for a token, and what its answer means. Token endpoints are as untrusted as
-//! endpoints: whatever they say is bounded, and nothing of it reaches a header or a log unchecked.
+//! The request for a token, and its answer. Token endpoints are untrusted: what they say is
+//! bounded and checked before it reaches a header or a log.
 
 use std::time::Duration;
 
@@ -10,30 +10,30 @@ use url::form_urlencoded::{Serializer, byte_serialize};
 use super::{Grant, SentBy};
 use crate::{endpoint::identities::IdentityRefused, secret::Secret, time::Timestamp};
 
-/// Most bytes of a token: servers take headers of 8 to 16 KiB.
+/// The most bytes of a token: servers take headers of 8 to 16 KiB.
 pub const TOKEN_BYTES_MAX: usize = 8 * 1_024;
 
-/// How long a token is kept whose server does not say how long it lives.
+/// How long a token is kept if its server does not say how long it lives.
 const LIFE_DEFAULT: Duration = Duration::from_secs(5 * 60);
 
-/// The longest that a token is kept, whatever its server says.
+/// The longest that a token is kept.
 const LIFE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long before its end a token is no longer used: clocks differ, and requests take time. Tokens
-/// that live shortly are used for three quarters of their life.
+/// How long before its end a token is no longer used: clocks differ, and requests take time.
+/// Short-lived tokens are used for three quarters of their life.
 const MARGIN_MAX: Duration = Duration::from_secs(60);
 
 /// Source: RFC 7523, section 2.2.
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
-/// Most characters of an error's code that are repeated.
+/// The most characters of an error's code that are repeated.
 const ERROR_CHARS_MAX: usize = 40;
 
 /// A request for a token: `POST`, with a form as its body.
 #[derive(Clone, Debug)]
 pub struct TokenRequest {
     pub url: Secret,
-    /// `Authorization`, if the client's secret goes there.
+    /// Set if the client's secret goes there.
     pub authorization: Option<Secret>,
     pub body: Secret,
 }
@@ -42,11 +42,11 @@ pub struct TokenRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Proof {
     Secret(Secret),
-    /// A signed token that says so. Source: RFC 7523, section 2.2.
+    /// Source: RFC 7523, section 2.2.
     Assertion(Secret),
 }
 
-/// Builds the request of that client.
+/// Builds a client's request.
 pub fn request(grant: &Grant, client_id: &str, proof: &Proof) -> TokenRequest {
     let mut form = Serializer::new(String::new());
     form.append_pair("grant_type", "client_credentials");
@@ -97,10 +97,9 @@ pub struct Token {
 }
 
 impl Token {
-    /// A token that lives so long from now on.
-    /// Fails if a request can't carry it.
+    /// Creates a token that lives for that long. Fails if a request can't carry it.
     pub fn new(value: &str, life: Duration, now: Timestamp) -> Result<Self, &'static str> {
-        // Anything else would change the request that carries it.
+        // Other characters would change the request that carries it.
         if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err("it has characters that no token has");
         }
@@ -112,64 +111,59 @@ impl Token {
         Ok(Self { value: Secret::new(value), fetched_at: now, use_until, ends_at })
     }
 
-    /// The token itself.
     pub fn value(&self) -> &Secret {
         &self.value
     }
 
-    /// The value of `Authorization`.
+    /// Returns the value of `Authorization`.
     pub fn header(&self) -> Secret {
         Secret::new(format!("Bearer {}", self.value.expose()))
     }
 
-    /// Whether a request may be sent with it.
+    /// Returns whether a request may be sent with it.
     pub fn is_fresh(&self, now: Timestamp) -> bool {
         now < self.use_until
     }
 
-    /// Whether a request may be sent with it where there is no newer one: half of the margin is left for
-    /// clocks that differ.
+    /// Returns whether a request may be sent with it if there is no newer one: half of the
+    /// margin is left.
     pub fn is_valid(&self, now: Timestamp) -> bool {
         now < self.ends_at
     }
 }
 
-/// Why there is no token. The texts have nothing of the token endpoint's own but a checked error
-/// code.
+/// Why there is no token. All that the texts repeat of an answer is a checked error code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoToken {
-    /// The client's secret can't be had.
     #[error("the client secret can't be read: {0}")]
     NoSecret(String),
-    /// The client's private key can't sign; the text says why, without it.
+    /// Says why, without the key.
     #[error("the client's private key {0}")]
     NotSigned(String),
-    /// No answer; the text says why, without secrets.
+    /// Says why, without secrets.
     #[error("the token endpoint gave no answer: {0}")]
     NoAnswer(String),
-    /// An answer other than success.
     #[error("the token endpoint answered {status}{}", .error.as_ref().map(|code| format!(" ({code})")).unwrap_or_default())]
     Refused { status: u16, error: Option<String> },
-    /// Success without a token that can be used.
+    /// A success without a usable token.
     #[error("the token endpoint answered {status} without a usable token: {why}")]
     Unusable { status: u16, why: &'static str },
-    /// The endpoint refused a token so late that no new one was asked for.
+    /// The endpoint refused a token too late to ask for a new one.
     #[error("the endpoint refused the token after {} s, too late to try again with a new one", .0.as_secs())]
     RefusedLate(Duration),
-    /// The endpoint refused a token, and no other is to be had.
+    /// The endpoint refused a token, and there is no other.
     #[error("the endpoint refused the token, and no other one could be had")]
     NoOther,
-    /// The deployment no longer lets the event subscription prove that identity there.
+    /// The deployment no longer allows that identity there.
     #[error("{0}")]
     NotNamed(IdentityRefused),
-    /// AWS gave no credentials or no token, or nothing can be signed. The text says why.
+    /// No credentials, no token, or no signature; the text says why.
     #[error("{0}")]
     Aws(String),
 }
 
-/// Reads the token endpoint's answer.
-///
-/// Source: RFC 6749, sections 5.1 and 5.2; RFC 6750, section 2.1.
+/// Reads the token endpoint's answer. Source: RFC 6749, sections 5.1 and 5.2; RFC 6750, section
+/// 2.1.
 pub fn read(status: u16, body: &[u8], now: Timestamp) -> Result<Token, NoToken> {
     let answer = serde_json::from_slice::<Value>(body).unwrap_or_default();
     if status != 200 {
@@ -190,7 +184,7 @@ pub fn read(status: u16, body: &[u8], now: Timestamp) -> Result<Token, NoToken> 
     Token::new(token, life(answer.get("expires_in")), now).or_else(unusable)
 }
 
-/// How long a token lives: seconds as a number or, as Entra ID once had it, in a string.
+/// Reads a token's life: seconds as a number or, as Entra ID once had it, in a string.
 fn life(given: Option<&Value>) -> Duration {
     let seconds = match given {
         Some(Value::Number(number)) => number.as_f64(),
@@ -201,7 +195,7 @@ fn life(given: Option<&Value>) -> Duration {
     Duration::from_secs_f64(seconds.clamp(0.0, LIFE_MAX.as_secs_f64()))
 }
 
-/// A code such as `invalid_client`, if it is one.
+/// Returns a code such as `invalid_client` if it is well-formed.
 fn error_code(given: &str) -> Option<String> {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     let is_code = (1..=ERROR_CHARS_MAX).contains(&given.len()) && given.bytes().all(legal);

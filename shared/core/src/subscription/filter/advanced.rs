@@ -8,65 +8,53 @@ use std::{cmp::Ordering, fmt, num::ParseFloatError, str::FromStr};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Most advanced filters of one event subscription. Source: as above, "Limitations".
+/// The most advanced filters of one event subscription. Source: as above, "Limitations".
 pub const FILTERS_MAX: usize = 25;
 
-/// Most values of all advanced filters of one event subscription together. Source: the same.
+/// The most values of all of them together. Source: the same.
 pub const VALUES_MAX: usize = 25;
 
-/// Most characters of a string value. Source: the same.
+/// The most characters of a string value. Source: the same.
 pub const VALUE_CHARS_MAX: usize = 512;
 
-/// Most characters of a key. Event Grid names no limit.
+/// The most characters of a key. Event Grid names no limit.
 pub const KEY_CHARS_MAX: usize = 512;
 
 /// A condition on one value of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdvancedFilter {
-    /// The path of the value: names of members with dots between them, such as `subject` or
-    /// `data.order.total`.
+    /// Names of members with dots between them, such as `data.order.total`.
     pub key: String,
     pub operator: Operator,
 }
 
-/// A condition on a value. Several values of one operator are alternatives; with `Not`, none may
-/// hold.
+/// A condition on a value. It holds for one of several values; with `Not`, for none of them.
 #[derive(
     Clone, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames, Serialize, Deserialize,
 )]
 #[serde(tag = "operatorType", content = "values")]
 pub enum Operator {
-    /// Equal to one of the numbers.
     NumberIn(Vec<Number>),
-    /// Equal to none of the numbers.
     NumberNotIn(Vec<Number>),
-    /// Below.
     NumberLessThan(Number),
-    /// Below or equal.
     NumberLessThanOrEquals(Number),
-    /// Above.
     NumberGreaterThan(Number),
-    /// Above or equal.
     NumberGreaterThanOrEquals(Number),
-    /// In one of the ranges, both ends included.
+    /// Both ends included.
     NumberInRange(Vec<(Number, Number)>),
-    /// In none of the ranges.
+    /// Both ends included.
     NumberNotInRange(Vec<(Number, Number)>),
     BoolEquals(bool),
-    /// Equal to one of the strings, in any case.
+    /// In any case.
     StringIn(Vec<String>),
-    /// Equal to none of the strings, in any case.
+    /// In any case.
     StringNotIn(Vec<String>),
     StringBeginsWith(Vec<String>),
-    /// Begins with none of the strings.
     StringNotBeginsWith(Vec<String>),
     StringEndsWith(Vec<String>),
-    /// Ends with none of the strings.
     StringNotEndsWith(Vec<String>),
     StringContains(Vec<String>),
-    /// Contains none of the strings.
     StringNotContains(Vec<String>),
-    /// Is null, or is not there.
     IsNullOrUndefined,
     IsNotNull,
 }
@@ -76,7 +64,7 @@ impl Operator {
         self.into()
     }
 
-    /// How many values count towards the limit: a range is one.
+    /// Counts the values towards the limit: a range is one.
     pub fn values(&self) -> usize {
         match self {
             Self::NumberIn(values) | Self::NumberNotIn(values) => values.len(),
@@ -98,11 +86,11 @@ impl Operator {
         }
     }
 
-    /// Whether it matches a missing or null key.
+    /// Returns whether it matches a missing or null key.
     ///
-    /// Source: as above, which lists `NumberNotIn` and `StringNotIn` as matched, the other negative
-    /// string operators as not matched, and does not mention `NumberNotInRange`: it follows
-    /// `NumberNotIn`, which it generalizes.
+    /// Source: as above, which lists `NumberNotIn` and `StringNotIn` as matched, the other
+    /// negative string operators as not matched, and does not mention `NumberNotInRange`:
+    /// it follows `NumberNotIn`, which it generalizes.
     pub fn wants_missing(&self) -> bool {
         matches!(
             self,
@@ -114,18 +102,16 @@ impl Operator {
     }
 }
 
-/// A finite number of a filter, with the order of numbers.
-///
-/// It is stored as text, so that it keeps every bit.
+/// A finite number of a filter. It is stored as text, so that it keeps every bit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Number(f64);
 
 impl Number {
-    /// Whole numbers up to here are written without fraction: beyond it, `f64` has gaps.
+    /// Up to here, whole numbers are written without fraction: beyond, `f64` has gaps.
     const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
-    /// `None` if it is not finite.
+    /// Returns `None` for an infinite number and NaN.
     pub fn new(number: f64) -> Option<Self> {
         // Adding zero turns -0.0 into 0.0.
         number.is_finite().then_some(Self(number + 0.0))

@@ -1,9 +1,8 @@
 //! The filters of a topic, compiled together.
 //!
-//! Event types are indexed, so that an event is only tested by filters that include its type. The
-//! keys of all advanced filters are one set: an event's text is walked once, at the first advanced
-//! filter that needs it, and each value is prepared once (numbers parsed, strings folded and
-//! hashed).
+//! Event types are indexed, so that an event is only tested by filters that include its type.
+//! The keys of all advanced filters are one set: an event's text is walked once, when first
+//! needed, and each value is prepared once (numbers parsed, strings folded and hashed).
 
 use std::{cell::OnceCell, collections::HashMap};
 
@@ -25,29 +24,27 @@ pub struct Filters {
     filters: Vec<Compiled>,
     /// Filters without event types, ascending.
     of_all_types: Vec<usize>,
-    /// Filters that include an event type, ascending.
+    /// Filters by event type, ascending.
     by_type: HashMap<String, Vec<usize>>,
 }
 
-/// A part of a filter that refuses an event.
+/// Why a filter refuses an event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Refusal<'f> {
-    /// Its event type is not among those included.
     EventType,
     SubjectBeginsWith,
     SubjectEndsWith,
-    /// An advanced filter does not hold.
     Advanced {
-        /// Which, counted from 0.
+        /// From 0.
         index: usize,
         filter: &'f AdvancedFilter,
-        /// The JSON text of the value that was found.
+        /// The JSON text of the value, if there is one.
         found: Option<String>,
     },
 }
 
 impl Filters {
-    /// Compiles the filters of a topic that takes events in that schema, with that mapping.
+    /// Compiles the filters of a topic with that schema and mapping.
     pub fn compile<'f>(
         schema: InputSchema,
         mapping: Option<&InputSchemaMapping>,
@@ -84,8 +81,8 @@ impl Filters {
         }
     }
 
-    /// The parts of a filter that refuse an event; empty if it matches. `filter` must be the one
-    /// that was compiled at that position.
+    /// Returns all reasons why a filter refuses an event; empty if it matches. `filter`
+    /// must be the one compiled at that position.
     pub fn refusals<'f>(
         &self,
         position: usize,
@@ -111,7 +108,7 @@ impl Filters {
     }
 }
 
-/// An event, with what filters have computed about it so far.
+/// An event, and what filters have computed about it.
 struct Evaluation<'a> {
     keys: &'a Keys,
     event: &'a ParsedEvent<'a>,
@@ -136,12 +133,12 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// One filter, without its event types.
+/// A filter without its event types.
 #[derive(Debug)]
 struct Compiled {
-    /// Case-folded, unless case matters.
+    /// Folded, unless case matters.
     subject_begins_with: String,
-    /// Case-folded, unless case matters.
+    /// Folded, unless case matters.
     subject_ends_with: String,
     is_subject_case_sensitive: bool,
     looks_into_arrays: bool,
@@ -181,11 +178,10 @@ impl Compiled {
     }
 }
 
-/// An advanced filter.
 #[derive(Debug)]
 struct Test {
     place: PathId,
-    /// Holds if the predicate does not.
+    /// Negates the predicate.
     is_negative: bool,
     wants_missing: bool,
     predicate: Predicate,
@@ -195,15 +191,14 @@ struct Test {
 #[derive(Debug)]
 enum Predicate {
     Number(Vec<f64>),
-    /// In one of the ranges; both ends may be excluded.
+    /// Their ends may be excluded.
     Ranges(Vec<Range>),
     Bool(bool),
-    /// One of the strings, by hash.
     Text(Vec<Text>),
     Beginning(Vec<String>),
     End(Vec<String>),
     Part(Vec<Part>),
-    /// Anything at all.
+    /// Any value.
     There,
 }
 
@@ -211,7 +206,6 @@ enum Predicate {
 struct Range {
     from: f64,
     to: f64,
-    /// Whether the ends are included.
     is_closed: bool,
 }
 
@@ -267,7 +261,7 @@ impl Test {
 }
 
 impl Predicate {
-    /// Whether the value, or any element of it, matches; `None` if all of it is of another type.
+    /// Returns whether the value, or any element, matches; `None` if it has another type.
     fn finds(&self, value: &Value) -> Option<bool> {
         let in_texts = |holds: &dyn Fn(&Text) -> bool| {
             (!value.texts.is_empty()).then(|| value.texts.iter().any(holds))

@@ -9,7 +9,7 @@ use crate::{
     topic::InputSchema,
 };
 
-/// What a publish pays for filters: one walk over the text of an event, or none.
+/// Filters walk an event's text once or not at all.
 #[test]
 fn filters_cost_one_walk_over_an_event_however_many_there_are() {
     let types = |name: &str| Filter {

@@ -17,19 +17,18 @@ use crate::{
     topic::InputSchema,
 };
 
-/// The keys of a topic's filters.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     schema: InputSchema,
     paths: Paths,
-    /// The keys whose values are stamped on events that lack them, and those that a mapping gives.
+    /// Keys whose values come from stamps or a mapping if the event lacks them.
     stamps: Vec<(PathId, Stamp)>,
-    /// What a mapping of a publisher's own schema gives.
+    /// Members that a mapping gives.
     mapped: Vec<(&'static str, Stamp)>,
-    /// Keys within `data` of a publisher's own schema, which is the event itself, and where they are
-    /// there.
+    /// Keys within `data` of a publisher's own schema, which is the event itself, and their
+    /// places there.
     inside: Vec<(PathId, PathId)>,
-    /// Attributes of CloudEvents, which count as text even if they are written as numbers.
+    /// CloudEvents' attributes, which count as text even if written as numbers.
     attributes: BTreeSet<PathId>,
 }
 
@@ -51,28 +50,25 @@ const STAMPS: [(&str, Stamp); 3] = [
     ("metadataVersion", Stamp::MetadataVersion),
 ];
 
-/// The envelope of Event Grid's schema. Documents write its names in any case.
+/// The envelope of Event Grid's schema.
 const EVENT_GRID: [&str; 8] =
     ["id", "topic", "subject", "eventType", "eventTime", "data", "dataVersion", "metadataVersion"];
 
-/// A value of an event, for a filter.
 #[derive(Debug, Default)]
 pub(super) struct Value {
     pub(super) kind: Kind,
-    /// Its numbers, ascending: itself, or an array's elements.
+    /// Ascending: the value itself, or an array's elements.
     pub(super) numbers: Vec<f64>,
-    /// Its strings, by hash: itself, or an array's elements.
+    /// The value itself, or an array's elements.
     pub(super) texts: Vec<Text>,
-    /// Whether it is, or contains, `false`, and `true`.
+    /// Whether it is, or contains, `false` and `true`.
     pub(super) bools: [bool; 2],
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Not there, or null.
     #[default]
     Missing,
-    /// A number, a string, a boolean.
     Scalar,
     Array,
     EmptyArray,
@@ -96,8 +92,7 @@ impl Text {
     }
 }
 
-/// An approximate set of a text's byte pairs: a text can't contain another one that has a pair it
-/// lacks.
+/// An approximate set of a text's byte pairs: a text can't contain one with a pair that it lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Pairs([u64; 4]);
 
@@ -127,9 +122,8 @@ impl Keys {
     /// Registers a key.
     ///
     /// The envelope's names match in any case: Event Grid's documentation writes `Subject` and
-    /// `subject`, and CloudEvents has only lower-case names. Names within `data`, and all names of
-    /// a publisher's own schema, are exact. For that, the envelope's names are those that the mapping has,
-    /// and `data` is the event.
+    /// `subject`. Names within `data`, and all names of a publisher's own schema, are exact; there,
+    /// the envelope's names are those that the mapping has, and `data` is the event.
     pub(super) fn place(&mut self, key: &str) -> PathId {
         let (first, rest) = key.split_once('.').map_or((key, None), |(a, b)| (a, Some(b)));
         let first = self.envelope_name(first);
@@ -182,7 +176,7 @@ impl Keys {
     }
 }
 
-/// The members of the envelope that a mapping has.
+/// Returns the envelope's members that a mapping gives.
 fn mapped(mapping: &InputSchemaMapping) -> Vec<(&'static str, Stamp)> {
     let InputSchemaMapping { id, topic, event_time, event_type, subject, data_version } = mapping;
     let all = [
@@ -209,14 +203,14 @@ impl Values<'_> {
         self.cells[place.index()].get_or_init(|| self.read(place))
     }
 
-    /// The JSON text of the value at a path, for people.
+    /// Returns the JSON text of a value, for people.
     pub(super) fn shown(&self, place: PathId) -> Option<String> {
         let stamp = || self.stamp(place).map(|text| serde_json::Value::from(text).to_string());
         self.found(place).map(str::to_owned).or_else(stamp)
     }
 
-    /// The JSON text that stands there. A null for which a stamp is delivered is left out, and so is what
-    /// has the name of a mapped member.
+    /// Returns the JSON text at a path. A null that a stamp replaces counts as missing, and
+    /// so does a member with the name of a mapped one.
     fn found(&self, place: PathId) -> Option<&str> {
         if self.keys.schema == InputSchema::CustomEventSchema && self.stamp(place).is_some() {
             return None;
@@ -264,8 +258,8 @@ impl Values<'_> {
             Some(b'n') | None => Kind::Missing,
             Some(_) => {
                 value.add(json);
-                // An extension attribute is a string by CloudEvents' own rules; publishers that
-                // write it as a number or boolean mean its text.
+                // CloudEvents' extension attributes are strings; publishers that
+                // write one as a number or boolean mean its text.
                 if self.keys.attributes.contains(&place) && value.texts.is_empty() {
                     value.texts.push(Text::new(json));
                 }
@@ -290,8 +284,8 @@ impl Value {
     }
 }
 
-/// Parses a number as documents do, so that the same digits are the same number. One out of range
-/// becomes the largest or smallest finite number.
+/// Parses a number as documents do, so that the same digits are the same number. One out of
+/// range becomes the largest or smallest finite number.
 fn number(json: &str) -> f64 {
     let number: f64 = serde_json::from_str(json).or_else(|_| json.parse()).unwrap_or_default();
     number.clamp(f64::MIN, f64::MAX) + 0.0

@@ -14,7 +14,7 @@ fn minutes(count: u64) -> Duration {
     Duration::from_secs(count * MINUTE)
 }
 
-/// Paused and resumed at these minutes, with time-to-live running or not.
+/// Pauses with their start and end in minutes, with time-to-live running or not.
 fn pauses(all: &[(i64, i64, bool)]) -> Pauses {
     all.iter().fold(Pauses::default(), |pauses, (from, until, runs)| {
         pauses.paused(*runs, None, at(*from)).expect("it may be").resumed(at(*until))
@@ -95,7 +95,7 @@ fn too_many_are_joined_where_they_are_nearest() {
     assert!(end >= at(10_000 + exact) && end <= at(10_000 + exact + 8 * 6), "{end}");
 }
 
-/// Minute by minute: a minute that is no pause's uses one minute of life up.
+/// Counts minute by minute: a paused minute uses up no life.
 fn walked(all: &[(i64, i64, bool)], start: i64, life: i64) -> i64 {
     let (mut now, mut left) = (start, life);
     while left > 0 {
@@ -108,7 +108,7 @@ fn walked(all: &[(i64, i64, bool)], start: i64, life: i64) -> i64 {
 }
 
 proptest! {
-    /// The deadline is where a clock ends that stands still during the pauses.
+    /// The deadline is that of a clock that stands still during pauses.
     #[test]
     fn the_deadline_is_a_clock_that_stands_still(
         gaps in proptest::collection::vec((1_i64..90, 0_i64..200, any::<bool>()), 0..12),
@@ -125,8 +125,7 @@ proptest! {
         prop_assert_eq!(told, at(walked(&all, start, life)));
     }
 
-    /// Nothing that is still alive notices that old pauses were forgotten or joined, but by a life
-    /// that is longer.
+    /// Forgetting or joining old pauses can only lengthen a life.
     #[test]
     fn what_is_forgotten_is_not_missed(
         gaps in proptest::collection::vec((1_i64..3_000, 1_i64..2_000), 1..60),

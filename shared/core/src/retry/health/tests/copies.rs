@@ -5,7 +5,6 @@ use super::*;
 /// How long a read of the health is used.
 const KEPT_FOR_MS: i64 = 1_250;
 
-/// The knowledge of one copy.
 #[derive(Clone, Default)]
 struct Copy {
     read_at: Option<i64>,
@@ -13,15 +12,15 @@ struct Copy {
     seen: SeenAttempts,
 }
 
-/// The stored health, its copies, and numbers that follow each other without order.
-struct World {
+/// The stored health, its copies, and a generator of random numbers.
+struct Fleet {
     stored: Health,
     copies: Vec<Copy>,
     number: u64,
     writes: u32,
 }
 
-impl World {
+impl Fleet {
     fn of(copies: usize) -> Self {
         let copies = vec![Copy::default(); copies];
         Self { stored: Health::default(), copies, number: 1, writes: 0 }
@@ -44,8 +43,8 @@ impl World {
         self.copies[copy].health = self.stored.clone();
     }
 
-    /// The health that a copy uses at that millisecond. An old one is read again, and the copy
-    /// shares what it has seen.
+    /// Returns the health that a copy uses. An old one is read again, and the copy shares
+    /// what it has seen.
     fn look(&mut self, copy: usize, now_ms: i64) -> Health {
         if self.copies[copy].read_at.is_none_or(|at| now_ms >= at + KEPT_FOR_MS) {
             (self.copies[copy].read_at, self.copies[copy].health) =
@@ -56,7 +55,7 @@ impl World {
         self.copies[copy].health.clone()
     }
 
-    /// A delivery comes to a copy at that millisecond. Returns whether it was attempted.
+    /// Sends a delivery to a copy. Returns whether it was attempted.
     fn deliver(&mut self, delivery: u64, now_ms: i64, fails: bool) -> bool {
         let copy = self.draw() as usize % self.copies.len();
         let now = Timestamp::from_millis(now_ms);
@@ -85,42 +84,42 @@ impl World {
 #[test]
 fn failures_beside_successes_of_other_copies_do_not_delay_delivery() {
     for copies in [1, 10, 100, 1_000] {
-        let mut world = World::of(copies);
+        let mut fleet = Fleet::of(copies);
         let (mut waited_ms, mut last_wait) = (0, 0);
         for now_ms in 0..60_000 {
-            let fails = world.draw().is_multiple_of(5);
-            world.deliver(now_ms as u64, now_ms, fails);
-            if world.stored.is_waiting() {
+            let fails = fleet.draw().is_multiple_of(5);
+            fleet.deliver(now_ms as u64, now_ms, fails);
+            if fleet.stored.is_waiting() {
                 (waited_ms, last_wait) = (waited_ms + 1, now_ms);
             }
         }
         assert!(waited_ms <= 2_000, "{copies} copies: it waited {waited_ms} ms");
         assert!(last_wait <= 4_000, "{copies} copies: it waited once more at {last_wait} ms");
-        assert!(world.writes < 300, "{copies} copies: {} writes in a minute", world.writes);
+        assert!(fleet.writes < 300, "{copies} copies: {} writes in a minute", fleet.writes);
     }
 }
 
-/// Where nothing succeeds, ten failures delay delivery at once, however many copies see them.
+/// Without successes, ten failures delay delivery at once, however many copies see them.
 #[test]
 fn ten_failures_without_a_success_delay_delivery_at_once() {
     for copies in [1, 100] {
-        let mut world = World::of(copies);
+        let mut fleet = Fleet::of(copies);
         let attempted =
-            (0..10).filter(|number| world.deliver(*number, *number as i64, true)).count();
-        assert_eq!((attempted, world.stored.is_waiting()), (10, true), "{copies} copies");
+            (0..10).filter(|number| fleet.deliver(*number, *number as i64, true)).count();
+        assert_eq!((attempted, fleet.stored.is_waiting()), (10, true), "{copies} copies");
     }
 }
 
-/// An endpoint that fails from some moment on is found out within two seconds.
+/// An endpoint that begins to fail is detected within two seconds.
 #[test]
 fn successes_of_before_do_not_keep_an_endpoint_healthy() {
     for copies in [1, 10, 100, 1_000] {
-        let mut world = World::of(copies);
+        let mut fleet = Fleet::of(copies);
         for now_ms in 0..30_000 {
-            let fails = now_ms >= 10_000 || world.draw().is_multiple_of(5);
-            world.deliver(now_ms as u64, now_ms, fails);
+            let fails = now_ms >= 10_000 || fleet.draw().is_multiple_of(5);
+            fleet.deliver(now_ms as u64, now_ms, fails);
             if now_ms >= 12_000 {
-                assert!(world.stored.is_waiting(), "{copies} copies, at {now_ms} ms");
+                assert!(fleet.stored.is_waiting(), "{copies} copies, at {now_ms} ms");
             }
         }
     }
