@@ -14,22 +14,21 @@ use crate::{
 
 pub(crate) struct Page {
     pub(crate) cursor: PartitionCursor,
-    /// How many were sent, and parked again.
     pub(crate) done: Woken,
-    /// Where the cursor goes on, if it does.
+    /// The cursor of the next page, if there is one.
     pub(crate) rest: Option<PartitionCursor>,
-    /// Whether nothing of the cursor is left, where it does not go on.
+    /// Whether the last page leaves nothing of the cursor.
     pub(crate) is_whole: bool,
     /// Why this run gives the cursor up.
     pub(crate) failed: Option<PortError>,
-    /// Whether it failed before anything of it was sent: reading it again makes no duplicates.
+    /// Whether it failed before anything was sent: reading it again makes no duplicates.
     pub(crate) is_unread: bool,
-    /// The lots that are to be emptied as far as their pauses allow.
+    /// The lots to empty as far as their pauses allow.
     pub(crate) lots: Vec<Lot>,
 }
 
-/// Sends the next page of a cursor. What is refused stays parked until its minute `is_past`; then
-/// it is parked again, because the next minutes must not wait for it.
+/// Sends the next page of a cursor. A refused delivery stays parked; once its minute `is_past`, it
+/// is parked again, so that the next minutes do not wait for it.
 pub(crate) async fn send(
     context: &Context,
     kept: &Mutex<Kept>,
@@ -51,7 +50,7 @@ pub(crate) async fn send(
         let (lot, moved) = lot::meet(context, kept, watch, this_minute).await;
         lots.extend(lot);
         if let Err(error) = moved {
-            // The watch is where it was, and the next run meets it.
+            // The watch is where it was, and the next run finds it.
             return Page { lots, ..Page::failed(cursor, Woken::default(), error) };
         }
     }
@@ -69,7 +68,7 @@ pub(crate) async fn send(
     let mut done = Woken { sent: sent.len(), postponed: 0 };
     let removed = if sent.is_empty() { Ok(()) } else { context.due.remove_all(&sent).await };
     if let Err(error) = removed {
-        // The next run sends them again. Going on here would only add more of them.
+        // The next run sends them again. Another page would only add more duplicates.
         return Page { lots, ..Page::failed(cursor, done, error) };
     }
     for (parked, reason) in postponed {
@@ -92,7 +91,7 @@ impl Page {
     }
 }
 
-/// Parks a delivery again that can't be sent. A crash in between leaves it twice: a duplicate.
+/// Parks a delivery that can't be sent again. A crash in between leaves it twice: a duplicate.
 async fn postpone(context: &Context, parked: Parked, reason: &str) -> Result<(), PortError> {
     let later = parked.clone().postponed(context.clock.now());
     context.parking.park(&later).await?;
