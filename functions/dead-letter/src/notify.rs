@@ -52,9 +52,9 @@ pub struct Written<'w> {
     pub ended: &'w [&'w Ended],
 }
 
-/// Tells of an object, where somebody is to be told. Events are made with the same ids every time.
+/// Publishes an event about an object, if a notifier is set. A repetition sends the same ids.
 /// After an error, the caller must send it again.
-pub async fn tell(context: &Context, written: Written<'_>) -> Result<(), PortError> {
+pub async fn notify(context: &Context, written: Written<'_>) -> Result<(), PortError> {
     let Some(notifier) = &context.notifier else { return Ok(()) };
     let Some(first) = written.ended.first() else { return Ok(()) };
     // Dead letters of these notifications cause no further ones: that would never end.

@@ -28,7 +28,7 @@ use uuid::Uuid;
 
 use self::{
     cursors::{PartitionCursor, PartitionCursors},
-    lot::{Kept, Lot},
+    lot::{Lot, ParkedWatches},
     page::Page,
 };
 
@@ -101,7 +101,7 @@ pub async fn wake(context: &Context, until: Timestamp) -> Result<Woken, PortErro
         watched: BTreeSet::new(),
         lots: VecDeque::new(),
     };
-    let kept = Mutex::new(Kept::default());
+    let kept = Mutex::new(ParkedWatches::default());
     let mut cursors = PartitionCursors::new(from, this_minute + 1);
     let (mut pages, mut lots) = (FuturesUnordered::new(), FuturesUnordered::new());
     loop {

@@ -64,13 +64,13 @@ pub(crate) struct Lot {
 
 /// The watches that this run has parked for the next one.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct ParkedWatches {
     watches: BTreeSet<Uuid>,
     /// Event subscriptions that are paused and have a watch.
     paused: BTreeSet<Uuid>,
 }
 
-impl Kept {
+impl ParkedWatches {
     /// Whether another watch makes this one redundant.
     fn has(&self, watch: Uuid, of: Uuid) -> bool {
         self.watches.contains(&watch) || self.paused.contains(&of)
@@ -82,9 +82,9 @@ impl Kept {
 /// not take so many writes, and copies would multiply from run to run.
 /// During a pause, one watch serves all changes of pauses.
 /// After an error, the watch is where it was. Its lot may be emptied all the same.
-pub(crate) async fn meet(
+pub(crate) async fn follow_watch(
     context: &Context,
-    kept: &Mutex<Kept>,
+    kept: &Mutex<ParkedWatches>,
     parked: Parked,
     this_minute: i64,
 ) -> (Option<Lot>, Result<(), PortError>) {
@@ -99,7 +99,7 @@ pub(crate) async fn meet(
     let is_kept = all_kept().has(parked.id, uid);
     let mut lot = None;
     if !is_kept {
-        match keep(context, watch, Parked { due, ..parked.clone() }).await {
+        match park_watch(context, watch, Parked { due, ..parked.clone() }).await {
             Ok(found) => lot = Some(found),
             Err(error) => return (None, Err(error)),
         }
@@ -114,7 +114,7 @@ pub(crate) async fn meet(
 }
 
 /// Parks a watch with what is known of its pause.
-async fn keep(context: &Context, mut watch: Box<Watch>, next: Parked) -> Result<Lot, PortError> {
+async fn park_watch(context: &Context, mut watch: Box<Watch>, next: Parked) -> Result<Lot, PortError> {
     let now = context.clock.now();
     let uid = watch.uid;
     let read = context.subscriptions.subscription(&watch.subscription).await;

@@ -8,7 +8,7 @@ use gridpost_ports::PortError;
 use crate::{
     Context, Woken,
     cursors::PartitionCursor,
-    lot::{self, Kept, Lot},
+    lot::{self, Lot, ParkedWatches},
     send::{SendResult, SendTimes, fit_all, send_all},
 };
 
@@ -31,7 +31,7 @@ pub(crate) struct Page {
 /// is parked again, so that the next minutes do not wait for it.
 pub(crate) async fn send(
     context: &Context,
-    kept: &Mutex<Kept>,
+    kept: &Mutex<ParkedWatches>,
     cursor: PartitionCursor,
     (is_past, this_minute): (bool, i64),
     until: Timestamp,
@@ -47,7 +47,7 @@ pub(crate) async fn send(
         page.due.into_iter().partition(|parked| parked.watch.is_some());
     let mut lots = Vec::new();
     for watch in watches {
-        let (lot, moved) = lot::meet(context, kept, watch, this_minute).await;
+        let (lot, moved) = lot::follow_watch(context, kept, watch, this_minute).await;
         lots.extend(lot);
         if let Err(error) = moved {
             // The watch is where it was, and the next run finds it.
