@@ -1,6 +1,5 @@
-//! The second step: a group's event subscription and the states of its
-//! deliveries. The endpoint's health comes from the cache in [`health`](crate::health), when there
-//! is something to plan.
+//! The second step: loads a group's event subscription and the states of its deliveries. The
+//! endpoint's health comes later, from the cache in [`health`](crate::health).
 
 use futures::future::{join, join_all};
 use gridpost_core::delivery::{queue::Queue, state::DeliveryState};
@@ -13,16 +12,14 @@ use crate::{
 
 /// A group with everything that was read for it.
 pub struct Loaded {
-    /// Its topic and event subscription; `None` if they were deleted.
+    /// `None` if the event subscription was deleted.
     pub owner: Option<Owner>,
-    /// Its deliveries, each with its state.
     pub received: Vec<Received>,
     /// Deliveries whose state could not be read.
     pub failed: Vec<(Record, Settled)>,
 }
 
-/// Loads what is known of at least one delivery of one event subscription.
-/// If the configuration can't be read, nothing is known of any of them.
+/// Loads a group. Fails if the configuration can't be read.
 pub async fn load(context: &Context, group: Vec<Received>) -> Result<Loaded, PortError> {
     let (owner, states) = {
         let states = join_all(group.iter().map(|received| state(context, received)));
@@ -39,8 +36,8 @@ pub async fn load(context: &Context, group: Vec<Received>) -> Result<Loaded, Por
     Ok(loaded)
 }
 
-/// The state of a delivery, if it may have one: at its first receipt from the dispatch queue it has
-/// none, because nothing was attempted before.
+/// Reads the state of a delivery, unless this is its first receipt from the dispatch queue: nothing
+/// was attempted before.
 async fn state(context: &Context, received: &Received) -> Result<Option<DeliveryState>, PortError> {
     let Received { record, delivery, .. } = received;
     if record.queue == Queue::Dispatch && record.receive_count <= 1 {
@@ -49,7 +46,7 @@ async fn state(context: &Context, received: &Received) -> Result<Option<Delivery
     context.states.load(delivery.id).await
 }
 
-/// The event subscription of a group, read no earlier than its newest delivery was received.
+/// Reads the event subscription of a group, no earlier than its newest delivery was received.
 async fn owner(context: &Context, group: &[Received]) -> Result<Option<Owner>, PortError> {
     let newest = group.iter().map(|received| received.delivery.revision).max();
     let received_at = group.iter().map(|received| received.record.received_at).max();
