@@ -18,10 +18,7 @@ use gridpost_core::{
         state::PartRecord,
     },
     error::chain,
-    retry::{
-        health::SuccessfulAttempt,
-        outcome::RESPONSE_WAIT,
-    },
+    retry::{health::SuccessfulAttempt, outcome::RESPONSE_WAIT},
     subscription::Endpoint,
     time::Timestamp,
 };

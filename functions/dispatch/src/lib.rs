@@ -21,6 +21,8 @@ pub mod attempt_log;
 pub mod bisect;
 pub mod count;
 pub mod decide;
+#[cfg(test)]
+mod fixture_for_tests;
 pub mod group;
 pub mod handler;
 pub mod health;
@@ -37,8 +39,6 @@ pub mod resources;
 pub mod response;
 pub mod settle;
 pub mod slow_endpoint;
-#[cfg(test)]
-mod world_for_tests;
 
 use std::sync::Arc;
 

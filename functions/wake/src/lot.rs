@@ -114,7 +114,11 @@ pub(crate) async fn follow_watch(
 }
 
 /// Parks a watch with what is known of its pause.
-async fn park_watch(context: &Context, mut watch: Box<Watch>, next: Parked) -> Result<Lot, PortError> {
+async fn park_watch(
+    context: &Context,
+    mut watch: Box<Watch>,
+    next: Parked,
+) -> Result<Lot, PortError> {
     let now = context.clock.now();
     let uid = watch.uid;
     let read = context.subscriptions.subscription(&watch.subscription).await;

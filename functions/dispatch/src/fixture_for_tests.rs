@@ -42,7 +42,7 @@ pub(crate) const NOW: Timestamp = Timestamp::from_millis(100 * 60_000 + 15_000);
 
 /// A deployment whose endpoint answers at once, by default with 200. Calls that count requests are
 /// numbered, and fail as the injector's plan says.
-pub(crate) struct World {
+pub(crate) struct Fixture {
     pub(crate) deployment: Deployment,
     pub(crate) subscription: EventSubscription,
     pub(crate) status: u16,
@@ -110,8 +110,8 @@ fn subscription(rate: Option<u32>) -> EventSubscription {
     }
 }
 
-impl World {
-    /// A world whose endpoint allows `rate` requests a minute.
+impl Fixture {
+    /// A fixture whose endpoint allows `rate` requests a minute.
     pub(crate) fn new(rate: Option<u32>) -> Self {
         Self {
             // The second retry queue is one to which nothing is sent any more.

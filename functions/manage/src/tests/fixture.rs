@@ -1,4 +1,4 @@
-//! The function with its world.
+//! The function with its fixture.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,16 +23,16 @@ use crate::{Authorization, Context, Reply, Request, Settings, answer};
 /// How long the data plane keeps configuration in memory.
 pub(super) const KEPT_FOR: Duration = Duration::from_secs(2);
 
-/// The function with its world, at first at [`NOW`]. Every call through a port is numbered, from 1 for
+/// The function with its fixture, at first at [`NOW`]. Every call through a port is numbered, from 1 for
 /// the next one.
-pub(super) struct World {
+pub(super) struct Fixture {
     pub(super) context: Context,
     pub(super) deployment: Deployment,
     /// Where dead letters are, and the jobs that send them again.
     pub(super) letters: Deployment,
 }
 
-impl World {
+impl Fixture {
     pub(super) fn new() -> Self {
         let queues = QueueSettings { retry_shards: 4, ..QueueSettings::CALM };
         let deployment = Deployment::with_queues(NOW, queues);
@@ -88,11 +88,11 @@ impl World {
 
     /// With the topic `demo` and its event subscription `s-1`. It is still [`NOW`].
     pub(super) async fn with_subscription() -> Self {
-        let mut world = Self::new();
-        assert_eq!(world.prepare("PUT /topics/demo", json!({})).await.status, 201);
+        let mut fixture = Self::new();
+        assert_eq!(fixture.prepare("PUT /topics/demo", json!({})).await.status, 201);
         let document = webhook("https://e.example/hook?code=hush");
-        assert_eq!(world.prepare(S1, document).await.status, 201);
-        world
+        assert_eq!(fixture.prepare(S1, document).await.status, 201);
+        fixture
     }
 
     /// As [`Self::send`], but a change takes no time.
