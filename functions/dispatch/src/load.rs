@@ -76,7 +76,7 @@ mod tests {
         handler::handle,
     };
 
-    /// Lets a copy of dispatch, whose memory it has, receive new deliveries. Returns how many it keeps.
+    /// Lets the same copy of dispatch receive new deliveries. Returns how many it keeps.
     async fn receive(
         context: &Context,
         fixture: &Fixture,
@@ -108,8 +108,8 @@ mod tests {
         fixture.deployment.tables.stored_topics()[0].at()
     }
 
-    /// The event subscription was paused between their publishes, which this copy has not read yet. What
-    /// serves the newest delivery serves those before it, too.
+    /// The event subscription was paused between their publishes, which this copy has not read yet. The
+    /// newest delivery's configuration serves the older ones, too.
     #[tokio::test(start_paused = true)]
     async fn deliveries_of_several_revisions_go_by_the_newest() {
         let fixture = Fixture::new(None);

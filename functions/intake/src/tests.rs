@@ -26,8 +26,7 @@ use super::*;
 /// 2026-11-21T08:00:00.123Z
 const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_123);
 
-/// Intake in a deployment: its calls of the configuration, and what it sends and stores, fail by the
-/// plan that a test was begun with, counted together.
+/// Intake in a deployment. Its calls fail by the test's plan, numbered together.
 struct Fixture {
     context: Context,
     deployment: Deployment,
@@ -85,7 +84,7 @@ impl Fixture {
         Self { context: context(&deployment, carries), deployment }
     }
 
-    /// What the next copy of the function takes over, without faults.
+    /// Starts the next copy of the function, without faults.
     fn begun_again(mut self) -> Self {
         *self.deployment.injector.plan() = Plan::default();
         self.deployment.instance = Arc::default();
@@ -106,7 +105,6 @@ impl Fixture {
         self.deployment.queues.sent_to(queue).into_iter().map(body).collect()
     }
 
-    /// The events that were sent on.
     fn events(&self) -> Vec<Value> {
         self.deliveries().iter().flat_map(events_of).collect()
     }
@@ -308,14 +306,13 @@ fn batch() -> [String; 4] {
     [object("a"), large, test, "rubbish".to_owned()]
 }
 
-/// What becomes of the batch where calls fail by that plan; with the messages that are kept, it comes
-/// again without faults.
+/// Takes the batch while calls fail by that plan, then the kept messages again without faults.
 async fn after(plan: Plan) -> (Vec<Value>, Vec<String>) {
     let mut fixture = Fixture::new(Carries::S3, plan);
     fixture.context.source.blobs = false;
     let texts = batch();
     let texts: Vec<_> = texts.iter().map(String::as_str).collect();
-    // One that died is begun again with all of them: SQS kept them.
+    // After a crash, SQS has kept all of them.
     let kept = tokio::time::timeout(Duration::from_secs(600), fixture.take(&texts)).await;
     let kept = kept.unwrap_or_else(|_| (0..texts.len()).map(|index| format!("m{index}")).collect());
     let fixture = fixture.begun_again();

@@ -34,7 +34,6 @@ use tokio::time::Instant;
 use self::fixture::{Fixture, KEPT_FOR, create, touch};
 use crate::{Reply, TRIES_MAX};
 
-/// When the tests happen.
 const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_000);
 
 const S1: &str = "PUT /topics/demo/eventSubscriptions/s-1";

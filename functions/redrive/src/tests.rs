@@ -1,5 +1,4 @@
-//! A fixture in which the worker dies before or after each of its effects, or a call of it fails, and
-//! another one goes on.
+//! Workers that die before or after each effect, or whose calls fail, and others that continue.
 
 use std::collections::BTreeSet;
 
@@ -28,15 +27,13 @@ const START: Timestamp = Timestamp::from_millis(1_795_248_000_000);
 
 const PUBLISHED: Timestamp = Timestamp::from_millis(1_795_240_000_000);
 
-/// The time of an invocation.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 const BUCKET: &str = "b";
 
 const JOB: Uuid = Uuid::from_u128(1);
 
-/// A fixture with so many dead letters, five to an object and two objects to a page, and a job that sends
-/// them.
+/// A deployment with so many dead letters, five to an object and two objects to a page, and a job.
 async fn fixture(letters: usize) -> Deployment {
     let fixture = Deployment::at(START);
     fixture.buckets.settings().page_max = 2;
@@ -78,7 +75,7 @@ async fn fixture(letters: usize) -> Deployment {
     fixture
 }
 
-/// Stores an object whose labels say that it is of an event subscription `s` of that topic, if of any.
+/// Stores an object labelled with the event subscription `s` of that topic, if any.
 fn put(fixture: &Deployment, number: usize, records: &[String], topic: Option<&str>) {
     let origin = topic.map(|topic| Origin {
         subscription: SubscriptionKey { topic: topic.to_owned(), name: "s".to_owned() },
@@ -122,7 +119,7 @@ fn insert(fixture: &Deployment, job: Job) {
     fixture.tables.with_redrives(|jobs| jobs.insert(job.id, job));
 }
 
-/// Sends the message that has the job worked at.
+/// Sends the job's message.
 async fn tick(fixture: &Deployment) {
     let (body, group) = (RedriveMessage::of(&job(fixture)).encode(), "t/s".to_owned());
     let sent =
@@ -130,13 +127,13 @@ async fn tick(fixture: &Deployment) {
     assert!(sent.iter().all(Result::is_ok), "{sent:?}");
 }
 
-/// One invocation with the job's message, once that is visible; whether SQS keeps it.
+/// Invokes the function with the job's message, once visible. Returns whether SQS keeps it.
 async fn invoked(fixture: &Deployment) -> bool {
     let received = fixture.queues.receive(Queue::Redrive, 1).await.remove(0);
     invoked_with(fixture, &context(fixture), received).await
 }
 
-/// The same with that message. An invocation that dies takes its timeout.
+/// The same with a given message. An invocation that dies takes its timeout.
 async fn invoked_with(fixture: &Deployment, context: &Context, received: Received) -> bool {
     let deadline = fixture.clock.now() + TIMEOUT;
     let work = work(context, vec![received.record(Queue::Redrive)], deadline);
@@ -165,7 +162,6 @@ async fn worked(fixture: &Deployment) {
     panic!("the job turns in circles: {:?}", job(fixture));
 }
 
-/// The deliveries that were sent.
 fn sent(fixture: &Deployment) -> Vec<Delivery> {
     let sent = fixture.queues.sent().into_iter().filter(|(queue, _)| *queue != Queue::Redrive);
     let delivery = |(queue, message): (Queue, Outgoing)| {
@@ -175,7 +171,6 @@ fn sent(fixture: &Deployment) -> Vec<Delivery> {
     sent.map(delivery).collect()
 }
 
-/// How many were counted.
 fn counted(fixture: &Deployment) -> u64 {
     let mut counts = fixture.meter.counts();
     counts.retain(|count| count.metric != metric::KEPT_COUNT);
@@ -186,13 +181,11 @@ fn counted(fixture: &Deployment) -> u64 {
     counts.iter().map(|count| count.by).sum()
 }
 
-/// How often the job's message came back after a failure.
 fn kept(fixture: &Deployment) -> usize {
     let counts = fixture.meter.counts();
     counts.iter().filter(|count| count.to_string() == "KeptCount  1").count()
 }
 
-/// For how many seconds the job's message was hidden last.
 fn hidden(fixture: &Deployment) -> Option<u32> {
     fixture.queues.hidden().last().map(|(_, _, seconds)| *seconds)
 }
@@ -225,8 +218,8 @@ async fn every_letter_is_sent_once_at_the_jobs_pace() {
     assert_eq!(fixture.buckets.calls(DELETE), Vec::<String>::new(), "dead letters stay");
 }
 
-/// The heart of it: whatever call fails or is the last one of its process, everything is sent, and
-/// what is sent twice is of one batch and has the same delivery id.
+/// Whatever call fails or kills the process, everything is sent, and duplicates are of one batch and
+/// have the same delivery ids.
 #[tokio::test(start_paused = true)]
 async fn whatever_fails_all_is_sent_and_one_batch_at_most_twice() {
     let calm = fixture(23).await;
@@ -255,8 +248,7 @@ async fn whatever_fails_all_is_sent_and_one_batch_at_most_twice() {
     }
 }
 
-/// However often calls fail, what was found before one of them is sent and noted: a batch does not need
-/// all its reads to succeed in a row.
+/// Letters found before a failed read are sent and noted: a batch need not succeed as a whole.
 #[tokio::test(start_paused = true)]
 async fn what_was_found_before_a_read_that_fails_is_sent() {
     let fixture = fixture(23).await;
@@ -272,7 +264,7 @@ async fn what_was_found_before_a_read_that_fails_is_sent() {
     assert_eq!(ids(&fixture), (0..23).collect::<Vec<_>>(), "and nothing twice");
 }
 
-/// What a job could not read may be read later: it was not sent by that job.
+/// A later job may read what an earlier one could not.
 #[tokio::test(start_paused = true)]
 async fn what_could_not_be_read_is_sent_by_a_later_job() {
     let fixture = fixture(8).await;
@@ -295,7 +287,7 @@ async fn what_could_not_be_read_is_sent_by_a_later_job() {
     assert_eq!(ids(&fixture), [5, 6, 7, 0, 1, 2, 3, 4], "each once");
 }
 
-/// An operator stops the job or has it go on, unless it is over.
+/// An operator cancels or resumes the job, unless it is completed.
 fn set(tables: &Tables, status: JobStatus) {
     tables.with_redrives(|jobs| {
         let job = jobs.get_mut(&JOB).expect("there");
@@ -305,7 +297,7 @@ fn set(tables: &Tables, status: JobStatus) {
     });
 }
 
-/// Interrupted by an operator at any moment and resumed, nothing is sent twice at all.
+/// Canceled at any call and resumed, nothing is sent twice.
 #[tokio::test(start_paused = true)]
 async fn canceled_and_resumed_nothing_is_sent_twice() {
     let calm = fixture(23).await;
@@ -377,8 +369,7 @@ async fn a_job_whose_target_is_gone_fails_and_says_so() {
     }
 }
 
-/// A bucket that is gone at any moment and comes back: the job says so, and what was read and not sent
-/// is sent when it is resumed.
+/// The bucket disappears at any call and returns: the job says so, and sends the rest when resumed.
 #[tokio::test(start_paused = true)]
 async fn a_bucket_that_is_gone_for_a_while_loses_nothing() {
     let calm = fixture(23).await;
@@ -410,8 +401,7 @@ async fn a_bucket_that_is_gone_for_a_while_loses_nothing() {
     assert!(failed > 40, "{failed} met no bucket");
 }
 
-/// Event subscriptions of the same name share a folder: those of others take longer than an
-/// invocation has.
+/// Event subscriptions of one name share a folder: reading the others' takes more than an invocation.
 #[tokio::test(start_paused = true)]
 async fn a_crowded_folder_lets_no_job_turn_in_circles() {
     let fixture = fixture(23).await;
@@ -428,7 +418,6 @@ async fn a_crowded_folder_lets_no_job_turn_in_circles() {
     assert_eq!(ids(&fixture).into_iter().collect::<BTreeSet<_>>(), own);
 }
 
-/// The ids of the event subscription's own letters.
 fn ids_in(fixture: &Deployment) -> BTreeSet<u64> {
     let objects = fixture.buckets.objects(BUCKET).into_values();
     let is_own = |origin: &Origin| origin.subscription.topic == "t";
@@ -470,7 +459,7 @@ async fn events_too_large_for_a_message_are_stored_first() {
     }
 }
 
-/// A newer version may have sent it, and runs again after a rollback; else it is poison.
+/// A newer version may have sent it, and return after a rollback; otherwise it is poison.
 #[tokio::test(start_paused = true)]
 async fn a_message_that_this_version_does_not_read_is_kept() {
     let fixture = fixture(3).await;
@@ -489,7 +478,7 @@ async fn a_message_that_this_version_does_not_read_is_kept() {
     assert!(sent(&fixture).is_empty());
 }
 
-/// Lambda stops what sends itself on 16 times: a bucket that is refused may be for weeks.
+/// Lambda stops a loop after 16 sends, and a bucket may refuse for weeks.
 #[tokio::test(start_paused = true)]
 async fn a_job_that_can_t_work_outlasts_weeks() {
     let fixture = fixture(3).await;
@@ -501,7 +490,7 @@ async fn a_job_that_can_t_work_outlasts_weeks() {
         assert_eq!(hidden(&fixture), Some(want), "received {count} times");
     }
     assert_eq!(kept(&fixture), 3, "the first time it came up to the letter");
-    // One that got on is not held up by how long it has worked.
+    // A job that made progress waits the least, however often its message was received.
     insert(&fixture, Job { phase: JobPhase::Sending, next: None, total: Some(3), ..job(&fixture) });
     put(&fixture, 1, &[record("9", 0)], Some("t"));
     fixture.buckets.settings().unreadable = [name(1)].into();

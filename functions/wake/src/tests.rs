@@ -49,7 +49,7 @@ fn parked(id: u128, minute: i64, shard: usize, body: String) -> Parked {
     }
 }
 
-/// The message of a delivery with one event of about so many bytes.
+/// A delivery's message with one event of about so many bytes.
 fn message(id: u128, bytes: usize) -> String {
     let event = RawValue::from_string(format!(r#"{{"data":"{}"}}"#, "x".repeat(bytes)));
     Delivery::new(
@@ -63,7 +63,7 @@ fn message(id: u128, bytes: usize) -> String {
     .encode()
 }
 
-/// A deployment in minute [`NOW`], of which wake had sent everything up to `noted`.
+/// A deployment in minute [`NOW`] whose wake cursor is `noted`.
 struct Fixture {
     deployment: Deployment,
 }
@@ -83,7 +83,7 @@ impl Fixture {
         Self { deployment }
     }
 
-    /// Its calls to the parking lot and the queues go wrong by these plans.
+    /// Calls to the parking lot and the queues fail by these plans.
     fn context(&self, parking: Plan, sending: Plan) -> Context {
         let here = &self.deployment;
         let tables = here.apart(&here.tables, parking);
@@ -123,7 +123,7 @@ fn noted_in(tables: &dyn WakeCursor) -> i64 {
     noted.expect("readable").expect("a minute")
 }
 
-/// In a long way to go there is always a read that fails: it must not be what every run begins with.
+/// With many minutes to catch up on, some read always fails: not every run may begin with it.
 #[tokio::test(start_paused = true)]
 async fn a_read_that_fails_is_made_again_by_the_same_run() {
     let fixture = Fixture::new(100, vec![parked(1, 101, 0, "{}".to_owned())]).await;
@@ -261,7 +261,7 @@ async fn what_was_sent_and_not_removed_is_sent_once_more() {
     assert_eq!((fixture.noted(), fixture.left(), fixture.sent_to(0)), (NOW + 1, 0, 2));
 }
 
-/// What is under way has perhaps been sent: given up, it would be sent again.
+/// Calls under way may have sent deliveries: given up, they would be sent again.
 #[tokio::test(start_paused = true)]
 async fn a_cursor_that_can_not_be_noted_gives_up_nothing() {
     let due = (101..=104).flat_map(|minute| {

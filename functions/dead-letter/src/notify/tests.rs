@@ -23,7 +23,7 @@ const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_000);
 
 const TOPIC_NAME: &str = "dead-letters";
 
-/// A deployment that has that topic, or has not, and other topics whose events everybody wants.
+/// A deployment with or without that topic, and with other topics that deliver all events.
 fn fixture(topic: Option<Topic>, subscriptions: Vec<EventSubscription>) -> Deployment {
     let fixture = Deployment::at(NOW);
     for name in ["shop", "other"] {
@@ -38,7 +38,7 @@ fn fixture(topic: Option<Topic>, subscriptions: Vec<EventSubscription>) -> Deplo
     fixture
 }
 
-/// The same with a topic whose events one event subscription wants, all of them.
+/// The same with a topic that delivers all events to one event subscription.
 fn fixture_with_topic() -> Deployment {
     let all = subscription("all", DeliverySchema::EventGridSchema, "");
     fixture(Some(topic(InputSchema::EventGridSchema)), vec![all])
@@ -57,7 +57,6 @@ fn subscription(name: &str, schema: DeliverySchema, ends_with: &str) -> EventSub
     }
 }
 
-/// An ended delivery of an event subscription, as a record.
 fn record(id: u128, topic: &str, name: &str, reason: EndReason) -> Record {
     let event = RawValue::from_string(format!(r#"{{"id":"{id}"}}"#)).expect("JSON");
     let key = SubscriptionKey { topic: topic.to_owned(), name: name.to_owned() };
@@ -108,7 +107,7 @@ fn context(fixture: &Deployment) -> Context {
     }
 }
 
-/// A newer version has sent it: nothing of it is written, and it stays whole.
+/// A newer version has sent it: it is moved unchanged.
 #[tokio::test(start_paused = true)]
 async fn a_message_of_a_newer_version_goes_to_the_poison_queue() {
     let fixture = fixture_with_topic();
@@ -122,13 +121,12 @@ async fn a_message_of_a_newer_version_goes_to_the_poison_queue() {
     assert!(stored(&fixture).is_empty());
 }
 
-/// The names of objects that were stored, in order.
 fn stored(fixture: &Deployment) -> Vec<String> {
     fixture.buckets.calls(PUT)
 }
 
-/// A name can be a batch's alone, since a batch is one object: what comes again among others is in a second
-/// one, and its event then has two dead letters.
+/// A batch is one object: a record that comes again in another batch is in a second object, and its
+/// event has two dead letters.
 #[tokio::test(start_paused = true)]
 async fn a_batch_that_comes_again_makes_the_same_object_and_a_part_of_it_another() {
     let fixture = fixture_with_topic();
@@ -144,7 +142,6 @@ async fn a_batch_that_comes_again_makes_the_same_object_and_a_part_of_it_another
     assert_ne!(first, part);
 }
 
-/// The deliveries that were sent, in order.
 fn sent(fixture: &Deployment) -> Vec<Delivery> {
     let delivery = |(queue, message): (Queue, Outgoing)| {
         assert_eq!(queue, Queue::Dispatch);
@@ -153,7 +150,6 @@ fn sent(fixture: &Deployment) -> Vec<Delivery> {
     fixture.queues.sent().into_iter().map(delivery).collect()
 }
 
-/// For how many seconds records were hidden.
 fn hidden(fixture: &Deployment) -> Vec<u32> {
     let hidden = fixture.queues.hidden();
     let receipts: BTreeSet<_> = hidden.iter().map(|(_, receipt, _)| receipt.as_str()).collect();
@@ -172,7 +168,7 @@ fn counted(fixture: &Deployment, metric: &str) -> u64 {
     of_it.filter(|count| count.published_at.is_some()).map(|count| count.by).sum()
 }
 
-/// How many records came back, by the counter without dimensions that the alarm looks at.
+/// Kept records by the counter without dimensions, which the alarm reads.
 fn counted_kept(fixture: &Deployment) -> u64 {
     let mut counts = fixture.meter.counts();
     counts.retain(|count| count.metric == metric::KEPT_COUNT && count.dimensions.is_empty());
@@ -288,8 +284,7 @@ async fn a_topic_that_can_t_be_told_holds_up_nothing() {
     }
 }
 
-/// A topic that delivers to large queues today may have been one of small ones, and the reverse: what no
-/// message can carry is stored before the message that refers to it is sent.
+/// The limit of messages may have changed: events too large for one are stored before it is sent.
 #[tokio::test(start_paused = true)]
 async fn what_no_message_can_carry_is_stored_before_it_is_told() {
     for (calls_max, told) in [(None, true), (Some(1), false)] {
@@ -312,7 +307,7 @@ async fn what_no_message_can_carry_is_stored_before_it_is_told() {
     }
 }
 
-/// A bucket that does not exist is not waited for: each drop is counted, and logged with its events.
+/// Without a bucket, events are dropped at once; each drop is counted, and logged with its events.
 #[tokio::test(start_paused = true)]
 async fn what_has_no_bucket_is_counted_and_logged_as_dropped() {
     logs::watch();
@@ -336,7 +331,7 @@ async fn what_has_no_bucket_is_counted_and_logged_as_dropped() {
     }
 }
 
-/// What comes hours late, after an outage of this function, is not dropped at the first error.
+/// Events that come hours late, after an outage of this function, are not dropped at the first error.
 #[tokio::test(start_paused = true)]
 async fn what_is_old_already_is_tried_more_than_once() {
     for (receive_count, kept, dropped) in [(1, 4, 0), (3, 4, 0), (4, 0, 4)] {
@@ -370,8 +365,8 @@ async fn small_dead_letters_do_not_wait_for_large_ones() {
     assert!(of("shipping").is_some() && of("shipping") < of("billing"), "{stored:?}");
 }
 
-/// Its events lie in the payload bucket. They stay there until they are stored as dead letters, and a
-/// second copy of the message finds that they were: it stores nothing, and drops nothing.
+/// Its events stay in the payload bucket until they are stored as dead letters. A second copy of the
+/// message then stores and drops nothing.
 #[tokio::test(start_paused = true)]
 async fn a_large_delivery_is_stored_once_and_let_go_when_it_is() {
     let fixture = fixture(None, Vec::new());

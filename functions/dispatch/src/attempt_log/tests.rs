@@ -11,14 +11,13 @@ use uuid::Uuid;
 use super::*;
 use crate::fixture_for_tests::{Fixture, NOW, delivery};
 
-/// What dispatch logs while it handles a delivery from that queue.
+/// Dispatch's log lines for a delivery.
 async fn logged(fixture: Fixture, of: &Delivery, queue: Queue) -> Vec<Value> {
     logs::take();
     fixture.receive(queue, std::slice::from_ref(of)).await;
     logs::take()
 }
 
-/// A fixture whose endpoint answers with that status.
 fn fixture(status: u16) -> Fixture {
     let mut fixture = Fixture::new(None);
     fixture.status = status;

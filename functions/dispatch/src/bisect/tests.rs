@@ -21,14 +21,14 @@ use uuid::Uuid;
 use super::*;
 use crate::fixture_for_tests::{Fixture, NOW, deliveries, delivery};
 
-/// Of the ids 1 to 98, these are the bad ones for an endpoint that picks one in that many.
+/// The bad ids of 1 to 98 for an endpoint that refuses one in 53.
 const ONE_IN_53: &[u128] = &[4];
 
 const BISECTS: BatchFailure = BatchFailure { bisects: true, reads_results: false };
 
 const READS: BatchFailure = BatchFailure { bisects: false, reads_results: true };
 
-/// A fixture whose endpoint refuses event 4 of those up to 9.
+/// Its endpoint refuses event 4 of 1 to 9.
 fn picky(status: u16, batch_failure: BatchFailure) -> Fixture {
     let mut fixture = Fixture::new(None);
     fixture.subscription.batching = Some(Batching { max_events: 100, preferred_kilobytes: 64 });
@@ -39,7 +39,6 @@ fn picky(status: u16, batch_failure: BatchFailure) -> Fixture {
     fixture
 }
 
-/// One delivery of those events.
 fn batch(number: u128, ids: std::ops::RangeInclusive<u128>) -> Delivery {
     let one = delivery(number);
     let events = ids.map(|id| delivery(id).events()[0].clone()).collect::<Vec<Box<RawValue>>>();
@@ -59,7 +58,7 @@ fn made(fixture: &Fixture) -> Vec<Request> {
     fixture.deployment.history.lock().expect("no panic while held").requests.clone()
 }
 
-/// The ids of events that were accepted, in order.
+/// The ids of accepted events, in order.
 fn accepted(fixture: &Fixture) -> Vec<String> {
     let mut all: Vec<_> = made(fixture)
         .iter()

@@ -21,7 +21,7 @@ impl Fixture {
         Self { deployment, subscription, deliveries: AtomicU64::default() }
     }
 
-    /// A fixture whose calls take up to 20 ms.
+    /// Its calls take up to 20 ms.
     fn with_latency() -> Self {
         let fixture = Self::new();
         fixture.deployment.injector.plan().latency_max = Duration::from_millis(20);
@@ -44,7 +44,7 @@ impl Fixture {
         EndpointHealths::load(&*self.deployment.tables, key, uid).await.expect("readable")
     }
 
-    /// A failure of another delivery each time.
+    /// A failure of a new delivery each time.
     fn failed(&self, outcome: Outcome, ended_at: Timestamp) -> FailedAttempt {
         let number = self.deliveries.fetch_add(1, Ordering::Relaxed);
         FailedAttempt {

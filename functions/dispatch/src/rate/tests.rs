@@ -29,14 +29,14 @@ impl Fixture {
         self
     }
 
-    /// A wait of the endpoint is over, and no probe has been made yet.
+    /// The endpoint's probation is over, and no probe has been made yet.
     async fn waits_for_a_probe(self) -> Self {
         let (since, until) = (Timestamp::from_millis(0), NOW);
         self.waits(Probation { since, until, outcome: Outcome::ServerError, status: Some(500) })
             .await
     }
 
-    /// So many requests of this minute have been counted.
+    /// Sets the count of requests in this minute.
     fn counted(self, count: u64) -> Self {
         let mut history = self.deployment.history.lock().expect("no panic while held");
         history.counts.insert((self.subscription.uid, 100), count);
@@ -53,7 +53,7 @@ impl Fixture {
         history.counts.iter().map(of_minute).collect()
     }
 
-    /// When what went to a retry queue is due, in seconds from the beginning of minute 100.
+    /// Due times of deliveries in the retry queue, in seconds from the beginning of minute 100.
     fn waits_until_s(&self) -> Vec<i64> {
         let due = |(queue, message): (Queue, Outgoing)| {
             assert_eq!(queue, Queue::Retry(0));

@@ -25,7 +25,6 @@ fn without_states(status: u16) -> Fixture {
     fixture
 }
 
-/// What was sent to a queue.
 fn sent_to(fixture: &Fixture, queue: Queue) -> Vec<String> {
     let sent = fixture.deployment.queues.sent().into_iter();
     sent.filter(|(to, _)| *to == queue).map(|(_, message)| message.body).collect()
@@ -43,7 +42,7 @@ async fn a_message_carries_on_what_could_not_be_written() {
     assert!(next.due.is_some_and(|due| due.since(NOW).as_secs() >= 30), "{:?}", next.due);
 }
 
-/// A newer version has sent it: nothing of it is attempted, and it stays whole.
+/// A newer version has sent it: it is moved unchanged.
 #[tokio::test(start_paused = true)]
 async fn a_message_of_a_newer_version_goes_to_the_poison_queue() {
     let fixture = Fixture::new(None);

@@ -176,7 +176,7 @@ fn stored() -> Stored {
     }
 }
 
-/// A body with so many events, whose data are so many bytes.
+/// A body with so many events of so many bytes of data.
 fn events(count: usize, data_bytes: usize) -> String {
     let event = |index: usize| {
         json!({
@@ -201,7 +201,7 @@ fn request(body: &str) -> Request {
     request
 }
 
-/// The same with another header, or without it where the value is empty.
+/// Sets a header, or removes it if the value is empty.
 fn with(mut request: Request, header: &'static str, value: &'static str) -> Request {
     request.headers.remove(header);
     if !value.is_empty() {
@@ -210,7 +210,6 @@ fn with(mut request: Request, header: &'static str, value: &'static str) -> Requ
     request
 }
 
-/// The same to another path.
 fn to(path: &str, request: Request) -> Request {
     Request { path: path.to_owned(), ..request }
 }

@@ -119,7 +119,7 @@ async fn one_is_shown_with_its_event() {
     assert_eq!((missing.status, code(&missing)), (404, "ResourceNotFound"));
 }
 
-/// Whatever a publish of 1 MiB has become, Lambda takes the answer, of 6,291,556 bytes at most.
+/// Lambda takes the answer, of 6,291,556 bytes at most, for any publish of 1 MiB.
 #[tokio::test(start_paused = true)]
 async fn an_event_is_shown_whole_unless_it_is_too_large_for_an_answer() {
     let fixture = filled().await;
@@ -178,7 +178,7 @@ async fn mixed() -> Fixture {
     fixture
 }
 
-/// Whichever call fails, what is gone was told, and the same request goes on.
+/// Whichever call fails, the answer reports what was deleted, and the same request continues.
 #[tokio::test(start_paused = true)]
 async fn a_purge_that_fails_midway_tells_what_it_has_deleted() {
     let input = json!({"eventType": "A"});
@@ -209,7 +209,7 @@ async fn a_purge_that_fails_midway_tells_what_it_has_deleted() {
     }
 }
 
-/// A failure that stays is the answer of the next request: who follows does not do so for ever.
+/// A lasting failure is the next request's answer: following the links ends.
 #[tokio::test(start_paused = true)]
 async fn a_purge_that_goes_on_failing_says_so() {
     let fixture = mixed().await;
@@ -223,7 +223,7 @@ async fn a_purge_that_goes_on_failing_says_so() {
     assert_eq!((second.status, code(&second)), (503, "ServiceUnavailable"));
 }
 
-/// Has a redrive send every dead letter written an hour ago or earlier, and come to its end.
+/// Runs a redrive of every dead letter written an hour ago or earlier.
 async fn redriven(fixture: &Fixture) {
     let before = super::NOW.as_millis() - 3_600_000;
     let to = gridpost_core::time::Timestamp::from_millis(before).to_iso_8601();

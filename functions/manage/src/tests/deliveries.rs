@@ -24,7 +24,6 @@ use super::{Fixture, NOW, body, code, key, poison};
 
 const LIST: &str = "GET /topics/demo/eventSubscriptions/s-1/deliveries";
 
-/// A delivery of `s-1`, published so many seconds ago.
 fn state(fixture: &Fixture, id: u128, seconds_ago: i64, status: DeliveryStatus) -> DeliveryState {
     DeliveryState {
         id: Uuid::from_u128(id),
@@ -44,7 +43,7 @@ fn state(fixture: &Fixture, id: u128, seconds_ago: i64, status: DeliveryStatus) 
     }
 }
 
-/// One that waits for its third attempt.
+/// A delivery that waits for its third attempt.
 pub(super) fn waiting(fixture: &Fixture, id: u128) -> DeliveryState {
     let due = NOW + Duration::from_secs(3_600);
     let mut state = state(fixture, id, 60, DeliveryStatus::Waiting { due });
@@ -358,7 +357,6 @@ async fn a_resend_that_reaches_nothing_says_when_it_comes() {
     let shown = list(&fixture, &one(7)).await;
     assert_eq!(shown["next"]["because"], "Resend");
     super::openapi::assert_valid("DeliveryShown", &shown);
-    // What has ended is not attempted again.
     let mut ended = waiting(&fixture, 8);
     ended.status = DeliveryStatus::Ended;
     fixture.put_state(ended);
@@ -378,7 +376,7 @@ async fn a_resend_that_stops_halfway_loses_nothing() {
         assert_eq!(fixture.call(&resend(7)).await.status, 503, "{calls}");
         assert_eq!(fixture.parked(), 1, "{calls}: it is removed last");
         assert_eq!(fixture.sent().len(), usize::from(calls == 7), "{calls}");
-        // Asked for again, it goes on.
+        // A second request continues.
         fixture.fails_after(None);
         let reply = fixture.call(&resend(7)).await;
         assert_eq!((reply.status, &body(&reply)["result"]), (200, &json!("Sent")), "{calls}");

@@ -1,4 +1,4 @@
-//! What comes by API Gateway is carried out as the route that it was let through to, or not at all.
+//! A request runs as the route that API Gateway has authorised, or not at all.
 
 use gridpost_runtime::gateway;
 use gridpost_testkit::logs;

@@ -67,7 +67,7 @@ async fn another_spelling_is_no_other_topic_or_event_subscription() {
     assert_eq!(names(&fixture.call(&format!("GET {next}")).await), ["Billing"]);
 }
 
-/// Every route that names an event subscription finds it, and what it does is done to that one.
+/// Every route that names an event subscription works on that one.
 #[tokio::test(start_paused = true)]
 async fn every_route_finds_names_in_any_spelling() {
     let fixture = fixture().await;

@@ -25,14 +25,12 @@ use super::{Fixture, S1, S1_GET, body, code, webhook};
 use crate::{Reply, routes};
 
 const DOCUMENT: &str = include_str!("../../../../docs/openapi.json");
-/// Where it is.
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
 /// With this variable, the test writes the document.
 const WRITE: &str = "GRIDPOST_WRITE_OPENAPI";
 const MANAGE_API: &str = include_str!("../../../../infra/manage_api.tf");
 const PUBLISH_API: &str = include_str!("../../../../infra/publish_api.tf");
 
-/// A header's name and value.
 type Header = (&'static str, &'static str);
 
 const METHODS: [&str; 5] = ["get", "put", "post", "patch", "delete"];
@@ -82,7 +80,7 @@ pub(super) fn assert_valid(name: &str, value: &Value) {
     assert!(again.is_none_or(|again| again == *value), "{name}: {value}");
 }
 
-/// What becomes of an answer that a client reads and writes.
+/// Reads and writes an answer as a client.
 fn read_and_written(name: &str, value: &Value) -> Option<Value> {
     fn of<T: Serialize + DeserializeOwned>(value: &Value) -> Value {
         json!(T::deserialize(value).expect("the type of an answer"))
@@ -318,7 +316,7 @@ fn it_is_what_the_routes_say() {
     );
 }
 
-/// What IAM is not asked about is so by Terraform and by the handler.
+/// Terraform and the handler agree on the routes without IAM.
 #[test]
 fn the_same_routes_are_open() {
     let open = MANAGE_API.split_once("validation_routes = toset([").expect("open routes").1;
@@ -381,7 +379,7 @@ fn every_reference_leads_somewhere() {
     kinds.for_each(|name| drop(schema(name)));
 }
 
-/// What is sent and answered, as the document says it.
+/// Requests and answers have the document's form.
 #[tokio::test(start_paused = true)]
 async fn documents_have_the_form_that_it_says() {
     let fixture = Fixture::with_subscription().await;

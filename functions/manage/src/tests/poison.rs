@@ -137,7 +137,7 @@ async fn poison_is_listed_with_where_it_came_from_and_without_what_it_carries() 
     assert_eq!(body(&listed)["approximateCount"], 4);
     assert_eq!(body(&listed)["isComplete"], true);
     assert!(!body(&listed).to_string().contains("confidential"));
-    // All of it is there for the next look.
+    // All of it is visible again.
     assert_eq!(fixture.lying().len(), 4);
     let two = fixture.call("GET /poison?$top=2").await;
     assert_eq!(
@@ -206,7 +206,7 @@ async fn messages_go_back_to_where_they_belong() {
     assert_eq!(sent, want);
 }
 
-/// Sent first, removed afterwards: wherever it stops, the message is in one of the two queues.
+/// Wherever it stops, the message is in one of the two queues.
 #[tokio::test(start_paused = true)]
 async fn a_resend_that_stops_halfway_loses_nothing() {
     // Received, sent, and sent once more where that failed; then removed.
@@ -227,7 +227,7 @@ async fn a_resend_that_stops_halfway_loses_nothing() {
     }
 }
 
-/// What was handled is gone: an error in place of the answer would hide what became of it.
+/// An error in place of the answer would hide what was handled.
 #[tokio::test(start_paused = true)]
 async fn a_look_that_fails_behind_what_was_handled_does_not_hide_it() {
     // Ten are received, each with so many calls; then the next are asked for.
@@ -252,8 +252,7 @@ async fn a_look_that_fails_behind_what_was_handled_does_not_hide_it() {
     }
 }
 
-/// Looks at the fixture just before each call: whether everything that was counted until then was
-/// written out.
+/// Checks before each call that all counts so far were flushed.
 fn watch(fixture: &Fixture) -> Arc<Mutex<Vec<bool>>> {
     let seen = Arc::<Mutex<Vec<bool>>>::default();
     for call in 1..=50 {
@@ -341,7 +340,7 @@ fn body_of(reply: &super::Reply) -> u64 {
     body(reply)["value"][0]["droppedEvents"].as_u64().expect("a number")
 }
 
-/// A message in the poison queue may be older than what became of some of its events.
+/// A message in the poison queue may not know that some of its events are done.
 #[tokio::test(start_paused = true)]
 async fn what_is_done_with_is_not_dropped_once_more() {
     let fixture = Fixture::new();
@@ -383,7 +382,7 @@ async fn what_is_about_to_end_is_not_purged_but_sent_back() {
     assert_eq!(body(&resent)["value"][0]["result"], "Resent");
 }
 
-/// Counted and written first, removed afterwards: nothing is gone that was not counted.
+/// Nothing is removed before it was counted.
 #[tokio::test(start_paused = true)]
 async fn a_purge_that_stops_halfway_counts_rather_twice_than_never() {
     // Received, its state read, removed, its state written.

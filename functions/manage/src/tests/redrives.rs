@@ -92,7 +92,7 @@ async fn events_go_to_another_event_subscription_that_is_there() {
     assert_eq!(job.subscription, key("demo", "s-1"));
 }
 
-/// The lists beside it choose by their query: passed over here, it would send everything.
+/// Lists filter by their query: ignored here, a filter would send everything.
 #[tokio::test(start_paused = true)]
 async fn a_choice_in_the_query_is_refused() {
     let fixture = filled().await;
@@ -121,7 +121,7 @@ async fn two_jobs_do_not_run_at_once_and_dry_runs_do_not_matter() {
     assert_eq!(fixture.send(&redrive, json!({"dryRun": true})).await.status, 201);
     let purge = fixture.send(&format!("POST {S}/deadLetters:purge"), json!({"all": true})).await;
     assert_eq!(purge.status, 409, "{purge:?}");
-    // Its message may have been lost: each one who asks sends another.
+    // Its message may have been lost: each request sends another.
     let of_first = |tick: &&RedriveMessage| tick.redrive.to_string() == id;
     assert_eq!(ticks(&fixture).iter().filter(of_first).count(), 2);
 }
@@ -160,7 +160,7 @@ async fn a_job_is_stopped_and_goes_on() {
     assert_eq!(ticks(&fixture).len(), 1);
     let resumed = fixture.call(&format!("{one}/resume")).await;
     assert_eq!((resumed.status, &body(&resumed)["status"]), (200, &json!("Running")));
-    // One that seems to run, but whose message got lost, gets another.
+    // A running job whose message was lost gets another.
     let faster = fixture.send(&format!("{one}/resume"), json!({"eventsPerSecond": 7})).await;
     assert_eq!((faster.status, &body(&faster)["eventsPerSecond"]), (200, &json!(7)));
     assert_eq!(ticks(&fixture).len(), 3);
@@ -212,7 +212,7 @@ async fn jobs_are_listed_in_pages_the_newest_first() {
     assert_eq!(found, want);
 }
 
-/// Jobs go 400 days after their last change: the one that a page ended with, too.
+/// Jobs are deleted 400 days after their last change, even the last one of a page.
 #[tokio::test(start_paused = true)]
 async fn a_page_goes_on_behind_a_job_that_is_gone() {
     let fixture = filled().await;

@@ -153,7 +153,7 @@ async fn an_event_subscription_that_was_created_meanwhile_is_not_deleted() {
     assert_eq!(fixture.subscription_uid("s-1"), Some(new), "the new one stays");
 }
 
-/// Behind its check, others change the topic: the deletion was asked for of what it was before.
+/// Others change the topic after the check: the deletion must not hit the changed topic.
 #[tokio::test(start_paused = true)]
 async fn a_topic_that_was_changed_meanwhile_is_not_deleted() {
     let fixture = Fixture::with_subscription().await;
@@ -171,7 +171,7 @@ async fn a_topic_that_was_changed_meanwhile_is_not_deleted() {
     assert!(fixture.topic("demo").is_some() && fixture.subscription_uid("s-1").is_some());
 }
 
-/// Behind the first round, which deletes the event subscriptions, others delete the topic and create
+/// After the first round, which deletes the event subscriptions, others delete the topic and create
 /// one of the same name.
 #[tokio::test(start_paused = true)]
 async fn a_topic_that_was_created_meanwhile_is_not_deleted() {

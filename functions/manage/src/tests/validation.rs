@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::{Fixture, S1, S1_DELETE, S1_GET, body, code, message, webhook};
 
-/// With an event subscription that waits for its validation; the URL's path and query.
+/// Creates an event subscription that waits for its validation. Returns the URL's path and query.
 async fn waiting(schema: &str) -> (Fixture, String) {
     let fixture = Fixture::new();
     assert_eq!(fixture.send("PUT /topics/demo", json!({})).await.status, 201);
@@ -151,7 +151,7 @@ async fn a_validation_url_that_is_none_says_nothing() {
     assert_eq!(fixture.call(&format!("GET {url}")).await.status, 403);
 }
 
-/// The route is open to all: what opens nothing costs next to nothing.
+/// The route is open to all: a request without a valid token must be cheap.
 #[tokio::test(start_paused = true)]
 async fn a_validation_url_that_is_none_costs_little() {
     let (fixture, url) = waiting("EventGridSchema").await;

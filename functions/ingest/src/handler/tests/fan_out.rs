@@ -10,7 +10,6 @@ use uuid::Uuid;
 
 use super::*;
 
-/// When an invocation that begins now ends.
 const DEADLINE: Timestamp = Timestamp::from_millis(NOW.as_millis() + 29_000);
 
 /// Three event subscriptions of the topic `orders`, one of which takes batches of ten.
@@ -40,7 +39,6 @@ fn failing_fixture(inline_fan_out: usize, stores: Plan, sends: Plan) -> Fixture 
 }
 
 impl Fixture {
-    /// What expand needs, of the same fixture.
     fn expander(&self) -> expander::Context {
         let Context { clock, sender, payloads, meter, .. } = &self.context;
         expander::Context {
@@ -52,12 +50,12 @@ impl Fixture {
         }
     }
 
-    /// The pieces in the fan-out queue, in the order in which they were sent, handed over.
+    /// Receives the pieces in the fan-out queue, in the order sent.
     fn pieces(&self) -> Vec<Received> {
         self.deployment.queues.hand_all(Queue::FanOut)
     }
 
-    /// Expands these pieces; answers the places of those that are kept.
+    /// Expands pieces. Returns the positions of those that are kept.
     async fn expand(&self, pieces: &[Received], deadline: Timestamp) -> Vec<usize> {
         let sent = self.deployment.queues.sent_to(Queue::FanOut);
         assert!(sent.iter().all(|message| message.group == "orders"));
@@ -67,8 +65,7 @@ impl Fixture {
         kept.iter().map(|id| place(id).expect("it was handed over")).collect()
     }
 
-    /// Expands everything in the fan-out queue and deletes what is not kept; answers the places of what
-    /// is.
+    /// Expands everything in the fan-out queue and deletes what is not kept. Returns the kept positions.
     async fn expand_all(&self, deadline: Timestamp) -> Vec<usize> {
         let pieces = self.pieces();
         let kept = self.expand(&pieces, deadline).await;
@@ -78,7 +75,6 @@ impl Fixture {
         kept
     }
 
-    /// How many publishes are stored.
     fn stored(&self) -> usize {
         let history = self.deployment.history.lock().expect("no panic while held");
         assert!(history.payloads.is_empty(), "each event fits into a message");
@@ -100,7 +96,6 @@ impl Fixture {
     }
 }
 
-/// Each of so many events, for each of the three.
 fn all(events: usize) -> BTreeSet<(String, String)> {
     let of = |name: usize| (0..events).map(move |id| (format!("s{name}"), id.to_string()));
     (1..=3).flat_map(of).collect()
@@ -200,7 +195,7 @@ async fn what_an_invocation_has_no_time_for_is_passed_on() {
     assert_eq!((events.len(), events.into_iter().collect()), (3_000, all(1_000)));
 }
 
-/// The waves before it are not made again: a message of its own comes for the rest.
+/// A message for the rest is sent, so earlier waves are not repeated.
 #[tokio::test(start_paused = true)]
 async fn a_wave_that_can_not_be_sent_repeats_no_wave_before_it() {
     let mut fixture = fixture(0);

@@ -1,4 +1,4 @@
-//! What of the configuration a publish reads.
+//! Reads of configuration by publishes.
 
 use std::time::Duration;
 
@@ -24,12 +24,12 @@ async fn what_opens_no_topic_reads_none() {
         assert_eq!(fixture.publish(&request).await.status().as_u16(), 401, "{}", request.path);
         assert_eq!(tables.injector.made(), 0, "{}", request.path);
     }
-    // A name that is unknown is asked for once in a while.
+    // Unknown names are cached, too.
     for _ in 0..100 {
         assert_eq!(fixture.publish(&to("unknown")).await.status().as_u16(), 404);
     }
     assert_eq!(tables.injector.made(), 1);
-    // The topic, and what hangs on it; its keys are read elsewhere here.
+    // The topic and its event subscriptions; its keys are read elsewhere here.
     for _ in 0..100 {
         assert_eq!(fixture.publish(&to("orders")).await.status().as_u16(), 200);
     }

@@ -28,7 +28,7 @@ async fn refusals() {
     };
     let table = [
         (404, "NotFound/RouteNotFound", "nothing is served", to("/topics/orders", good())),
-        // What encodes a question mark must not have its key logged.
+        // A key after an encoded question mark must not be logged.
         (
             404,
             "NotFound/RouteNotFound",
@@ -64,7 +64,7 @@ async fn refusals() {
             "disabled",
             to("/topics/closed/api/events", good()),
         ),
-        // Whoever may not publish learns nothing of what else is wrong.
+        // Without valid credentials, other problems are not reported.
         (401, "Unauthorized/KeyRefused", "", with(request("[{"), "aeg-sas-key", "no")),
         (401, "Unauthorized/KeyRefused", "", with(request(&too_large), "aeg-sas-key", "no")),
         (
@@ -132,8 +132,7 @@ async fn refusals() {
     }
 }
 
-/// A request of `refused_publishes.json` as API Gateway hands it over: what a row does not say is
-/// that of a publish that is accepted.
+/// API Gateway's event for a row of `refused_publishes.json`, with the defaults of a good publish.
 fn gateway_event(row: &Value) -> Value {
     let text = |name: &str| row[name].as_str();
     let to = text("to").unwrap_or("orders");
@@ -202,7 +201,7 @@ async fn a_body_that_is_no_base64_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn every_request_of_the_table_is_refused_and_leaves_nothing_behind() {
-    // But for what a row says, its request would have been accepted.
+    // The defaults of rows are accepted.
     for to in ["orders", "own", "clouds", "spaces"] {
         let (fixture, response) = publish_row(&json!({"to": to})).await;
         assert_eq!((response.status().as_u16(), fixture.call_sizes()), (200, vec![1]), "{to}");
@@ -248,7 +247,7 @@ async fn who_may_publish_is_read_from_the_request_that_the_gateway_sends() {
     let lambda = json!({"lambda": {"iam": true, "jwt": "x"}});
     let passed = [Value::Null, json!({}), lambda, json!({"iam": null, "jwt": null}), iam, jwt];
     let table = [
-        // Keys are asked for, whatever else has let it through.
+        // Keys are required, whatever the authorizer.
         ("KEYS", [401, 401, 401, 401, 401, 401]),
         ("AWS_IAM", [401, 401, 401, 401, 200, 401]),
         ("JWT", [401, 401, 401, 401, 401, 200]),

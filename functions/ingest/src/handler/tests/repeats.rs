@@ -14,7 +14,7 @@ use super::*;
 
 const KEY: &str = "idempotency-key";
 
-/// Topics that heed keys for five minutes.
+/// Topics that keep idempotency keys for five minutes.
 fn heeding() -> Stored {
     let Stored { mut topics, subscriptions } = stored();
     for topic in &mut topics {
@@ -23,7 +23,7 @@ fn heeding() -> Stored {
     Stored { topics, subscriptions }
 }
 
-/// Where writes of records fail, and sends.
+/// Writes of records and sends fail by these plans.
 fn failing(records: Plan, sends: Plan) -> Fixture {
     let mut fixture = Fixture::failing(heeding(), Plan::default(), sends);
     fixture.context.records = fixture.deployment.apart(&fixture.deployment.tables, records);
@@ -43,7 +43,7 @@ async fn pass(time: Duration) {
 }
 
 impl Fixture {
-    /// What is answered, with how long to wait if that is said.
+    /// Returns the status and `Retry-After`.
     async fn answer(&self, request: &Request) -> (u16, Option<String>) {
         let response = self.publish(request).await;
         let wait = response.headers().get("retry-after").and_then(|wait| wait.to_str().ok());
