@@ -44,7 +44,6 @@ pub struct Notifier {
 /// An object that was written.
 #[derive(Clone, Copy, Debug)]
 pub struct Written<'w> {
-    /// The object's id, also the event's.
     pub id: Uuid,
     pub folder: &'w Folder,
     pub key: &'w str,

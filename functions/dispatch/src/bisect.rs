@@ -78,7 +78,6 @@ pub fn begin<'h>(deliveries: &'h [LoadedDelivery], response: &Response) -> Optio
     Bisection::begin(first.rules(), places.collect(), asked)
 }
 
-/// The results of the requests so far.
 struct Run {
     /// The requests that carried some of each delivery's events.
     tries: Vec<Vec<Try>>,

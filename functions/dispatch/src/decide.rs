@@ -32,7 +32,6 @@ pub struct Verdict {
     pub requests: u32,
     /// When the request with that answer began, if it was not the attempt's first.
     pub last_at: Option<Timestamp>,
-    /// The requests of the attempt, if there were several.
     pub tries: Vec<Try>,
     pub next_step: NextStep,
 }

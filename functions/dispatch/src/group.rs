@@ -130,7 +130,6 @@ async fn with_events_left(
     left
 }
 
-/// Deliveries by their plans.
 #[derive(Default)]
 struct Sorted {
     admitted: Admitted,

@@ -104,7 +104,6 @@ async fn one_group(context: &Context, group: Vec<Received>, report: &Report<'_>)
     }
 }
 
-/// Settled records that SQS may delete.
 #[derive(Default)]
 struct Deletable {
     ids: HashSet<Arc<str>>,

@@ -31,7 +31,6 @@ const KEPT_FOR: Duration = Duration::from_millis(1_250);
 /// The fraction by which each cache time is shortened at random, so that copies do not stay in step.
 const KEPT_LESS: f64 = 0.2;
 
-/// How often a conditional write is tried.
 const WRITES_MAX: u32 = 8;
 
 /// How long a write that lost a race waits at most before the next try; it doubles each time.

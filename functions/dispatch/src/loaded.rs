@@ -42,7 +42,6 @@ pub struct LoadedDelivery {
     pub status: Option<DeliveryStatus>,
     /// The revision of its stored state; 0 without one.
     pub revision: u64,
-    /// The attempts in its state.
     pub past: Vec<AttemptRecord>,
     /// When the last known copy of its message comes back.
     pub copies_until: Option<Timestamp>,

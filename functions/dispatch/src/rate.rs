@@ -34,7 +34,6 @@ pub struct Rates {
 
 #[derive(Default)]
 struct Entry {
-    /// Requests of this copy without a number yet.
     asking: AtomicU64,
     taken: tokio::sync::Mutex<Taken>,
 }

@@ -63,7 +63,6 @@ async fn free_requests(
     join_all(requests.map(|deliveries| request(context, deliveries, Permit::Free, report))).await
 }
 
-/// The attempts that need more than a request.
 async fn rare_attempts(
     context: &Context,
     fetched: Vec<LoadedDelivery>,
@@ -126,9 +125,7 @@ async fn leased_requests(
     made
 }
 
-/// What lets a request begin.
 enum Permit<'l> {
-    /// The endpoint seems healthy.
     Free,
     Lease(&'l Lease<'l>),
     /// The probe, whose claim is still to be written.
@@ -185,7 +182,7 @@ fn join(deliveries: Vec<LoadedDelivery>) -> Vec<Vec<LoadedDelivery>> {
         .collect()
 }
 
-/// Makes one request and settles its deliveries. A panic fails only these.
+/// A panic fails only these deliveries.
 async fn request(
     context: &Context,
     deliveries: Vec<LoadedDelivery>,

@@ -50,7 +50,6 @@ impl AttemptResult {
 
 /// The result of one request.
 pub struct Response {
-    /// When the request began and ended.
     pub times: (Timestamp, Timestamp),
     /// One result per delivery, in the order of the request.
     pub results: Vec<AttemptResult>,

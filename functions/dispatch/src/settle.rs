@@ -46,7 +46,6 @@ const _: () = assert!(RESENT_MAX < LAMBDA_LOOP_SENDS);
 /// Parts of a batch that end concurrently: each may be a message of the largest size.
 const ENDS_AT_ONCE: usize = 10;
 
-/// How often a conditional write of a state is tried.
 const WRITES_MAX: u32 = 3;
 
 /// Settles a delivery that its first attempt delivered, without a write or a wait. Returns `None`,

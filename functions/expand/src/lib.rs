@@ -112,7 +112,6 @@ async fn expand_piece(
     Ok(())
 }
 
-/// Moves a record that this code can't expand to the poison queue.
 async fn poison<T>(
     context: &Context,
     record: &Record,

@@ -105,7 +105,6 @@ pub async fn send<T>(
     failed_again.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
 }
 
-/// Returns the items that may not have been sent.
 async fn send_once<T>(
     sender: &dyn QueueSender,
     queue: Queue,

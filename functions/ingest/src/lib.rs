@@ -57,7 +57,6 @@ pub struct Context {
     pub sender: Arc<dyn QueueSender>,
     /// Stores events that are too large for a queue message, and large fan-outs.
     pub payloads: Arc<dyn Payloads>,
-    /// Publishes by idempotency key.
     pub records: Arc<dyn PublishRecords>,
     pub meter: Arc<dyn Meter>,
     /// Whether the duration of publishes is a metric.

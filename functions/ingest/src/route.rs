@@ -53,7 +53,6 @@ impl Route {
     }
 }
 
-/// A colon and its encodings.
 const COLONS: [&str; 3] = [":", "%3A", "%3a"];
 
 fn is_segment(text: &str) -> bool {

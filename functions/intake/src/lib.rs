@@ -116,7 +116,6 @@ const PANICKED: &str = "a bug in Gridpost";
 
 const PUBLISHING: &str = "publishing messages";
 
-/// A message whose events the topic takes.
 struct Taken<'m> {
     message: &'m SourceMessage,
     events: Vec<ParsedEvent<'m>>,

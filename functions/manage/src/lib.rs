@@ -74,7 +74,6 @@ pub struct Settings {
     pub configuration_kept_for: Duration,
     /// The same for dispatch, perhaps longer.
     pub dispatch_keeps_configuration: Duration,
-    /// The deployment's AWS account.
     pub account: String,
     /// How many retry queues there are, 1 to 32.
     pub retry_shards: usize,
@@ -109,10 +108,8 @@ impl FromStr for Authorization {
     }
 }
 
-/// How often a change is tried if others write meanwhile.
 const TRIES_MAX: u32 = 20;
 
-/// The longest wait before the next try, in milliseconds.
 const BACK_OFF_MS_MAX: f64 = 150.0;
 
 impl Context {

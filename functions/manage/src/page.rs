@@ -26,7 +26,6 @@ const TOP_NAME: &str = "$top";
 const TOKEN_NAME: &str = "$skiptoken";
 const VERSION_NAME: &str = "api-version";
 
-/// The version prefix of tokens.
 const TOKEN_FORM: &str = "1:";
 
 /// The parameters of a list's query.
@@ -41,7 +40,6 @@ pub(crate) struct Form {
 const BY_NAME: Form = Form { filters: &[], is_token: Some(is_name) };
 
 impl Form {
-    /// What a refusal says of an unknown parameter.
     fn rule(&self) -> String {
         let token = self.is_token.map(|_| TOKEN_NAME);
         let others = std::iter::once(TOP_NAME).chain(token).chain(self.filters.iter().copied());

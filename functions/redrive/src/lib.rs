@@ -29,7 +29,6 @@ use uuid::Uuid;
 /// How long a batch takes at most, including the retry: none begins that could not be finished.
 const BATCH_WAIT: Duration = Duration::from_secs(10);
 
-/// How long a lease outlasts its invocation.
 const LEASE_SLACK: Duration = Duration::from_secs(2);
 
 /// How often the position of a job is written, so that its progress can be watched.
@@ -47,7 +46,6 @@ const _: () = assert!(RECEIVES_MAX < POISON_RECEIVES);
 /// How long a message that this version can't read is hidden: a newer one may run again soon.
 const UNREADABLE_WAIT_S: u32 = 60;
 
-/// How often a conditional write is tried.
 const TRIES_MAX: u32 = 5;
 
 /// The ports of redrive.
@@ -89,12 +87,10 @@ impl From<BucketError> for Stop {
     }
 }
 
-/// What follows for a job's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NextStep {
-    /// The job ended or was stopped.
     Done,
-    /// Continue after so many seconds.
+    /// Seconds to wait.
     GoOn(u32),
     /// Another job or worker has its turn: ask again.
     Waits,
@@ -183,7 +179,7 @@ async fn run_job(
     }
 }
 
-/// Leases the job. Without the lease, returns what follows.
+/// Leases the job, or returns what follows without the lease.
 async fn take(
     context: &Context,
     tick: &RedriveMessage,

@@ -13,7 +13,6 @@ pub(crate) struct PartitionCursor {
     /// Since the Unix epoch.
     pub(crate) minute: i64,
     pub(crate) partition: u32,
-    /// The last item of the previous page.
     pub(crate) after: Option<String>,
     /// Whether everything before was sent or parked again.
     pub(crate) is_whole: bool,
@@ -55,7 +54,6 @@ impl PartitionCursors {
         self.waiting.pop_front()
     }
 
-    /// Puts a cursor back that has another page.
     pub(crate) fn put_back(&mut self, cursor: PartitionCursor) {
         self.waiting.push_back(cursor);
     }
@@ -70,7 +68,6 @@ impl PartitionCursors {
         }
     }
 
-    /// The first minute that may still hold deliveries.
     pub(crate) fn first_unfinished(&self) -> i64 {
         self.unfinished.keys().next().copied().unwrap_or(self.next)
     }

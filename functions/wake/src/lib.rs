@@ -50,7 +50,6 @@ pub struct Context {
 /// The deployment's settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How many retry queues there are now.
     pub retry_shards: usize,
     pub queue_message_bytes_max: usize,
     /// How long dispatch may use cached configuration.

@@ -34,7 +34,6 @@ pub(crate) const REMOVED_WITHIN: Duration = Duration::from_secs(10);
 /// How long a page may begin calls that send: it needs time to remove what was sent.
 const SENT_WITHIN: Duration = Duration::from_secs(3);
 
-/// How long calls that send are waited for.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(6);
 
 /// How long after its timeout a removal may still take effect.
@@ -54,11 +53,9 @@ pub(crate) struct Lot {
     is_closed: bool,
     /// The partitions still to read, each with the last item read.
     cursors: VecDeque<(u32, Option<String>)>,
-    /// How many were sent in this run.
     pub(crate) sent: u64,
     /// Whether the partitions read so far are empty now.
     is_empty: bool,
-    /// Why this run gave up a partition.
     failed: Option<PortError>,
 }
 
@@ -113,7 +110,6 @@ pub(crate) async fn follow_watch(
     (lot, if is_moved { context.parking.remove(&parked).await } else { Ok(()) })
 }
 
-/// Parks a watch with what is known of its pause.
 async fn park_watch(
     context: &Context,
     mut watch: Box<Watch>,

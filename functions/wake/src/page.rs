@@ -19,11 +19,9 @@ pub(crate) struct Page {
     pub(crate) rest: Option<PartitionCursor>,
     /// Whether the last page leaves nothing of the cursor.
     pub(crate) is_whole: bool,
-    /// Why this run gives the cursor up.
     pub(crate) failed: Option<PortError>,
     /// Whether it failed before anything was sent: reading it again makes no duplicates.
     pub(crate) is_unread: bool,
-    /// The lots to empty as far as their pauses allow.
     pub(crate) lots: Vec<Lot>,
 }
 
@@ -91,7 +89,7 @@ impl Page {
     }
 }
 
-/// Parks a delivery that can't be sent again. A crash in between leaves it twice: a duplicate.
+/// Parks an unsendable delivery again. A crash in between leaves it twice: a duplicate.
 async fn postpone(context: &Context, parked: Parked, reason: &str) -> Result<(), PortError> {
     let later = parked.clone().postponed(context.clock.now());
     context.parking.park(&later).await?;

@@ -26,7 +26,6 @@ pub(crate) enum SendResult {
     Sent(Parked),
     /// A later try would fail too.
     Stuck(Parked, String),
-    /// Not sent this time.
     Kept(Parked, Option<String>),
 }
 

@@ -28,7 +28,6 @@ use crate::{
 const PART_BYTES_MAX: usize = 128 * 1_024;
 const _: () = assert!(PART_BYTES_MAX + HEADROOM_BYTES < MESSAGE_BYTES_MAX_LOWEST);
 
-/// Carries out an end that is recorded in the state.
 pub(super) async fn carry_out(
     context: &Context,
     loaded: LoadedDelivery,
@@ -168,7 +167,6 @@ pub async fn drop_delivery(
     Disposition::Delete
 }
 
-/// Counts and logs events that end without a dead letter.
 async fn drop_events(context: &Context, delivery: &Delivery, reason: EndReason) {
     let events = delivery.event_count() as u64;
     count::dropped(context, &delivery.subscription, delivery.publish_time, reason, events);

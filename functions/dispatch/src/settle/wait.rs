@@ -146,7 +146,6 @@ fn end_of(loaded: &LoadedDelivery, wait: Wait, now: Timestamp) -> (Option<Timest
     }
 }
 
-/// Makes the message that carries a delivery on.
 async fn successor(
     context: &Context,
     loaded: &LoadedDelivery,

@@ -411,7 +411,6 @@ async fn ask_for_consent(
     }
 }
 
-/// Event Grid's message.
 fn not_validated(endpoint: impl Display, why: impl Display) -> String {
     format!(
         "The attempt to validate the provided endpoint {endpoint} failed: {why}. Nothing was stored."

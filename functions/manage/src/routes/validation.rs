@@ -23,7 +23,6 @@ const LOOKS: u32 = 3;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(400);
 
-/// Completes the validation whose token the query has.
 pub(super) async fn complete(context: &Context, key: &SubscriptionKey, sent: &Sent) -> Answer {
     let token = form_urlencoded::parse(sent.query.as_bytes())
         .find_map(|(name, value)| (name == "token").then(|| value.into_owned()))
