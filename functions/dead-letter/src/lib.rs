@@ -1,8 +1,8 @@
 //! dead-letter: writes ended deliveries to their dead-letter destinations.
 //!
-//! dispatch sends what ended into the dead-letter queue with a delay (five minutes), so that what
-//! ended together arrives together; [`gather`] makes one object of what shares a subscription, and
-//! [`notify`] tells of it.
+//! dispatch sends them through the dead-letter queue with a delay (five minutes), so that those that
+//! ended together arrive together. [`gather`] writes one object per subscription, and [`notify`]
+//! publishes an event about it.
 
 pub mod notify;
 
@@ -33,41 +33,35 @@ use gridpost_ports::{
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use self::notify::{Written, tell};
+use self::notify::{Written, notify};
 
-/// How long a refused record is hidden, by how often it was received: 10 s, 1 min, then 5 min.
-///
+/// How long a refused record is hidden, by how often it was received.
 /// Source: Event Grid, "Dead lettering for event subscriptions to namespace topics".
 const REFUSED_WAITS_S: [u32; 3] = [10, 60, 300];
 
-/// A record is not given up before it was received so often, however old its events are.
+/// The fewest receives before a record is given up, however old its events are.
 const RECEIVES_MIN: u32 = 4;
 
-/// Waits before somebody who could not be told is told again.
-const TELL_AGAIN_AFTER: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
+/// Waits before a notification that failed is sent again.
+const NOTIFY_AGAIN_AFTER: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
 
-/// What dead-letter needs of the world, made once for the life of the function.
+/// The ports of dead-letter.
 pub struct Context {
     pub clock: Arc<dyn Clock>,
-    /// Puts messages into the poison queue.
     pub sender: Arc<dyn QueueSender>,
-    /// Hides messages whose destination refuses.
     pub receiver: Arc<dyn QueueReceiver>,
-    /// Where objects are stored.
     pub bucket: Arc<dyn Bucket>,
-    /// Events that are too large for a message.
+    /// Holds events that are too large for a message.
     pub payloads: Arc<dyn Payloads>,
     pub meter: Arc<dyn Meter>,
-    /// Tells of what is written, where somebody is to be told.
     pub notifier: Option<notify::Notifier>,
-    /// From when a delivery ended until it is dropped because its destination refuses. Event Grid:
-    /// 4 hours.
+    /// How long after its end a delivery is dropped if its destination refuses. Event Grid: 4 hours.
     pub give_up_after: Duration,
 }
 
-/// Stores the records' dead letters and answers which records SQS keeps, by message id.
+/// Stores the records' dead letters. Returns the ids of the messages that SQS keeps.
 ///
-/// A record is let go only when its object is stored, or its events were dropped and counted.
+/// SQS deletes a record only if its object is stored, or its events were dropped and counted.
 pub async fn gather(context: &Context, records: Vec<Record>) -> Vec<String> {
     let (mut kept, mut claimed) = (Vec::new(), Vec::new());
     let mut folders: BTreeMap<Folder, Vec<(Record, Ended)>> = BTreeMap::new();
@@ -82,10 +76,9 @@ pub async fn gather(context: &Context, records: Vec<Record>) -> Vec<String> {
     }
     let stored = folders.into_iter().map(|(folder, ended)| store(context, folder, ended));
     kept.extend(join_all(stored).await.into_iter().flatten());
-    // Behind the others, which would wait for them; and one after the other: a hundred of these would not
-    // fit the function's memory.
-    // What is known is counted before: S3 may hang until the function's time is up.
+    // Count before more calls of S3, which may hang until the function's time is up.
     note_kept(context, &again, &kept);
+    // One after the other: a hundred of these would not fit the function's memory.
     for (record, ended) in claimed {
         let more = store_claimed(context, record, ended).await;
         note_kept(context, &again, &more);
@@ -94,7 +87,7 @@ pub async fn gather(context: &Context, records: Vec<Record>) -> Vec<String> {
     kept
 }
 
-/// Counts records that come back and have come back before: a single failure happens.
+/// Counts records that come back and have come back before: one failure is normal.
 fn note_kept(context: &Context, again: &BTreeSet<String>, kept: &[String]) {
     let count = kept.iter().filter(|id| again.contains(*id)).count();
     if count > 0 {
@@ -103,8 +96,8 @@ fn note_kept(context: &Context, again: &BTreeSet<String>, kept: &[String]) {
     }
 }
 
-/// Stores the dead letters of one delivery whose events lie in the payload bucket, and lets them go
-/// there; answers whether the record is kept.
+/// Stores the dead letters of one delivery whose events are in the payload bucket, and releases
+/// those. Returns the message's id if SQS keeps it.
 async fn store_claimed(context: &Context, record: Record, mut ended: Ended) -> Vec<String> {
     let id = ended.delivery.id;
     match take(context, &ended).await {
@@ -116,7 +109,7 @@ async fn store_claimed(context: &Context, record: Record, mut ended: Ended) -> V
             }
             kept
         }
-        // A second copy: the first one has been stored, or dropped and counted.
+        // A second copy: the first one was stored, or dropped and counted.
         Ok(Some(Payload::Ended)) => Vec::new(),
         Ok(None) => {
             drop_events(context, &ended, "PayloadMissing");
@@ -125,7 +118,7 @@ async fn store_claimed(context: &Context, record: Record, mut ended: Ended) -> V
         Err(error) => {
             tracing::warn!(delivery.id = %id, error = %chain(&error), "a payload could not be read");
             let now = context.clock.now();
-            // Where it is given up its payload stays until the bucket's age limit: it was not read.
+            // If it is given up, its unread payload stays until the bucket's age limit.
             refused(context, (record, ended), now).await.into_iter().collect()
         }
     }
@@ -137,8 +130,8 @@ async fn take(context: &Context, ended: &Ended) -> Result<Option<Payload>, PortE
     payload.map_err(|error| PortError::new("reading a payload", error))
 }
 
-/// Best effort: what stays is removed by the bucket's age limit. The end is counted first: nobody counts
-/// what is let go already.
+/// Releases the events of a delivery. Best effort: the bucket's age limit removes what stays. The end
+/// is counted first, because nothing counts events that are already released.
 async fn release(context: &Context, delivery: Uuid) {
     context.meter.flush(context.clock.now());
     let released = context.payloads.put(&claim::key(delivery), claim::ENDED.to_vec()).await;
@@ -147,19 +140,19 @@ async fn release(context: &Context, delivery: Uuid) {
     }
 }
 
-/// Tells of an object, and tries that again in place: records that are kept for it come back among others,
-/// and are written once more in another object.
-async fn tell_at_last(context: &Context, written: Written<'_>) -> Result<(), PortError> {
-    for wait in TELL_AGAIN_AFTER {
-        match tell(context, written).await {
+/// Publishes the notification, with retries here: records that are kept for it come back among
+/// others, and are then written again in another object.
+async fn notify_with_retries(context: &Context, written: Written<'_>) -> Result<(), PortError> {
+    for wait in NOTIFY_AGAIN_AFTER {
+        match notify(context, written).await {
             Ok(()) => return Ok(()),
             Err(_) => tokio::time::sleep(wait).await,
         }
     }
-    tell(context, written).await
+    notify(context, written).await
 }
 
-/// Stores one folder's dead letters as one object; answers which records are kept.
+/// Stores one folder's dead letters as one object. Returns the ids of the messages that SQS keeps.
 async fn store(context: &Context, folder: Folder, ended: Vec<(Record, Ended)>) -> Vec<String> {
     let now = context.clock.now();
     let id = object_id(&ended);
@@ -171,7 +164,7 @@ async fn store(context: &Context, folder: Folder, ended: Vec<(Record, Ended)>) -
         Ok(()) => {
             let all: Vec<_> = ended.iter().map(|(_, ended)| ended).collect();
             let written = Written { id, folder: &folder, key: &key, ended: &all };
-            if let Err(error) = tell_at_last(context, written).await {
+            if let Err(error) = notify_with_retries(context, written).await {
                 let (bucket, error) = (&folder.bucket, chain(&error));
                 let is_old = |(_, ended): &(Record, Ended)| is_given_up(context, ended, now);
                 if !ended.iter().all(is_old) {
@@ -211,13 +204,13 @@ async fn store(context: &Context, folder: Folder, ended: Vec<(Record, Ended)>) -
     }
 }
 
-/// Keeps a record whose destination refuses, until it has refused for too long.
+/// Keeps a record whose destination refuses, or drops its events after too long.
 async fn refused(
     context: &Context,
     (record, ended): (Record, Ended),
     now: Timestamp,
 ) -> Option<String> {
-    // What comes late, after an outage of this function, is tried as well, and more than once.
+    // Events that come late, after an outage of this function, are tried too, and more than once.
     if record.receive_count >= RECEIVES_MIN && is_given_up(context, &ended, now) {
         drop_events(context, &ended, "DeadLetterDestinationUnavailable");
         return None;
@@ -226,12 +219,11 @@ async fn refused(
     Some(record.message_id.to_string())
 }
 
-/// Whether an ended delivery has been tried for too long.
 fn is_given_up(context: &Context, ended: &Ended, now: Timestamp) -> bool {
     now.since(ended.at) >= context.give_up_after
 }
 
-/// Keeps records whose object is to be told of later; it is written again then, under its name.
+/// Keeps records whose notification failed: their object is then written again, under the same name.
 async fn hide_all(context: &Context, ended: Vec<(Record, Ended)>, now: Timestamp) -> Vec<String> {
     let hidden = ended.iter().map(|(record, ended)| hide(context, record, ended, now));
     join_all(hidden).await;
@@ -249,8 +241,8 @@ async fn hide(context: &Context, record: &Record, ended: &Ended, now: Timestamp)
     }
 }
 
-/// How long a refused record waits. The last wait is long enough that giving up comes before SQS takes
-/// the record for one that our code can't settle.
+/// How long a refused record waits. The last wait is long enough that the record is given up before
+/// SQS moves it to the poison queue.
 fn refused_wait(receives: u32, give_up_after: Duration) -> Duration {
     let index = usize::try_from(receives.max(1) - 1).unwrap_or(usize::MAX);
     let last = REFUSED_WAITS_S.len() - 1;
@@ -258,8 +250,8 @@ fn refused_wait(receives: u32, give_up_after: Duration) -> Duration {
     if index < last { wait } else { wait.max(give_up_after / RECEIVES_MAX) }
 }
 
-/// The same deliveries make the same object: a batch that is handed over twice is stored once. Parts of
-/// one delivery that ended apart are told by what else of it was done with.
+/// The id of the object, the same for the same deliveries: a batch that is received twice is stored
+/// once. Parts of one delivery that ended apart differ in the events that were done before.
 fn object_id(ended: &[(Record, Ended)]) -> Uuid {
     let part = |(_, ended): &(Record, Ended)| {
         (ended.delivery.id, String::from(ended.delivery.done.clone()))
@@ -297,7 +289,7 @@ fn count(context: &Context, metric: &'static str, reason: (&'static str, &str), 
     context.meter.count_events(metric, &[reason, topic, name], delivery.publish_time, events);
 }
 
-/// Moves a record that this code can't read to the poison queue; `Some` if that failed.
+/// Moves an undecodable record to the poison queue. Returns its message's id if that failed.
 async fn poison(context: &Context, record: Record, error: &DecodeError) -> Option<String> {
     tracing::error!(
         message.id = %record.message_id,

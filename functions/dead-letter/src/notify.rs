@@ -1,5 +1,4 @@
-//! Tells of written dead letters: an event for each object, published to a topic of the deployment
-//! that its operators chose.
+//! Publishes an event for each object of dead letters, to a topic that the operators chose.
 
 use std::{
     collections::BTreeMap,
@@ -33,35 +32,31 @@ pub const EVENT_TYPE: &str = "Gridpost.DeadLettersWritten";
 
 const DATA_VERSION: &str = "1";
 
-/// Publishes to the topic that is told.
+/// The topic of the notifications, and how to publish to it.
 pub struct Notifier {
     pub topic: String,
-    /// Topics and event subscriptions.
     pub configuration: ConfigurationCache,
-    /// The largest message that the queues take, in bytes.
     pub queue_message_bytes_max: usize,
-    /// Whether it was said that the topic can't be told: once is enough.
+    /// Whether the log says already that the topic can't be used.
     pub has_complained: AtomicBool,
 }
 
 /// An object that was written.
 #[derive(Clone, Copy, Debug)]
 pub struct Written<'w> {
-    /// Its own id, which names the event too.
     pub id: Uuid,
-    /// Its bucket and labels.
     pub folder: &'w Folder,
     pub key: &'w str,
-    /// What is in it, at least one.
+    /// The deliveries in it, at least one.
     pub ended: &'w [&'w Ended],
 }
 
-/// Tells of an object, where somebody is to be told. Events are made with the same ids every time.
+/// Publishes an event about an object, if a notifier is set. A repetition sends the same ids.
 /// After an error, the caller must send it again.
-pub async fn tell(context: &Context, written: Written<'_>) -> Result<(), PortError> {
+pub async fn notify(context: &Context, written: Written<'_>) -> Result<(), PortError> {
     let Some(notifier) = &context.notifier else { return Ok(()) };
     let Some(first) = written.ended.first() else { return Ok(()) };
-    // What can't be delivered of these events tells of itself to nobody: else it would never end.
+    // Dead letters of these notifications cause no further ones: that would never end.
     if name::is_same(&first.delivery.subscription.topic, &notifier.topic) {
         return Ok(());
     }

@@ -1,7 +1,6 @@
 //! Between plan and attempt: acquires what an attempt needs besides permission. That is its events,
 //! if they are too large for a message; a slot, if its endpoint limits requests per minute; and the
-//! probe, which only one delivery may be. The probe is claimed last, because a claim makes every
-//! other delivery wait.
+//! probe, claimed last because the claim makes every other delivery wait.
 
 use gridpost_core::{
     delivery::{plan::Plan, rate::RateDecision, state::DeliveryStatus},
@@ -13,13 +12,13 @@ use gridpost_ports::PortError;
 use crate::{
     Context,
     loaded::{Disposition, LoadedDelivery},
-    payload::{self, Found},
+    payload::{self, Fetched},
     planned::plan_one,
     rate,
     settle::{self, Wait},
 };
 
-/// The result of asking for something that an attempt needs.
+/// The result of acquiring something for an attempt.
 pub enum Acquired<T> {
     InHand(T),
     Settled(Disposition),
@@ -40,9 +39,9 @@ pub async fn events(
         return Ok(Acquired::Wait(Box::new(loaded), Wait::RecheckAt(until)));
     }
     Ok(match payload::take(context, &mut loaded.delivery).await? {
-        Found::InHand => Acquired::InHand(loaded),
-        Found::Ended => Acquired::Settled(Disposition::Delete),
-        Found::Missing => {
+        Fetched::InHand => Acquired::InHand(loaded),
+        Fetched::Ended => Acquired::Settled(Disposition::Delete),
+        Fetched::Missing => {
             let state = (loaded.revision > 0).then(|| loaded.state(DeliveryStatus::Ended));
             let reason = EndReason::PayloadMissing;
             let disposition = settle::drop_delivery(context, &loaded.delivery, state, reason).await;

@@ -22,8 +22,8 @@ use crate::{
     slow_endpoint::{Lease, watched},
 };
 
-/// How long connecting and settling take at most, besides the wait for a response: no request is
-/// started that could not be finished.
+/// The longest time for connecting and settling, besides the wait for a response: no request starts
+/// that could not be finished.
 pub const BESIDES_RESPONSE: Duration = Duration::from_secs(12);
 
 /// Sends one request, and records how fast it was answered.
@@ -48,7 +48,7 @@ pub async fn send(
     sent
 }
 
-/// Makes the request for deliveries of one event subscription that have had equally many attempts.
+/// Makes the request. The deliveries have had equally many attempts.
 async fn attempt(
     context: &Context,
     deliveries: &[LoadedDelivery],
@@ -74,7 +74,7 @@ async fn post(
     let (subscription, made_before) = (deliveries[0].subscription(), messages[0].attempts.made);
     let (origin, now) = (&context.settings.origin, context.clock.machine());
     let request = request::build(subscription, url, &messages, made_before, origin, now);
-    // What a late response would say about single events is not read, so none is listened for.
+    // Results of single events in a late response are not read: do not listen for one.
     let is_heard_late = !request.reads_results;
     let (answer, response_text, late) = match context.client.attempt(request).await {
         Attempted::Answered { answer, response_text, body } => {
@@ -93,7 +93,7 @@ async fn post(
     (vec![AttemptResult::Whole(answer); deliveries.len()], response_text, late)
 }
 
-/// What the body of an accepted response says about the events of its request, if anything.
+/// Reads the results of single events from an accepted response, if it has any.
 fn results(
     deliveries: &[LoadedDelivery],
     answer: Answer,

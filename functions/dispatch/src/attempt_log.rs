@@ -97,7 +97,6 @@ pub fn part(deliveries: &[LoadedDelivery], Try { answer, times, .. }: Try) {
     );
 }
 
-/// Milliseconds that an attempt took.
 pub fn duration_ms(began_at: Timestamp, ended_at: Timestamp) -> u64 {
     u64::try_from(ended_at.since(began_at).as_millis()).unwrap_or(u64::MAX)
 }

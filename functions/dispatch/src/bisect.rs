@@ -1,11 +1,10 @@
 //! Splits a batch that its endpoint refused, until its bad events stand alone. The core's
-//! [`bisect`](gridpost_core::delivery::bisect) says what is sent next; this sends it.
+//! [`bisect`](gridpost_core::delivery::bisect) decides what is sent next.
 //!
 //! The parts are sent one after the other within this invocation, so that the delivery's message
-//! stays as it is and its state is written once. For the endpoint's health the batch is one run of
-//! attempts: a part that is accepted shows that the endpoint works, and what was refused before it
-//! was refused for its events. Of a batch whose bad events are refused in many parts, it counts one
-//! failure.
+//! does not change and its state is written once. An accepted part shows that the endpoint works,
+//! and that the parts before it were refused for their events. A batch counts at most one failure
+//! in the endpoint's health.
 
 use std::time::Duration;
 
@@ -19,10 +18,7 @@ use gridpost_core::{
         state::PartRecord,
     },
     error::chain,
-    retry::{
-        health::SuccessfulAttempt,
-        outcome::{Answer, RESPONSE_WAIT},
-    },
+    retry::{health::SuccessfulAttempt, outcome::RESPONSE_WAIT},
     subscription::Endpoint,
     time::Timestamp,
 };
@@ -39,17 +35,17 @@ use crate::{
     slow_endpoint::Lease,
 };
 
-/// How long after the first part another one may still be sent: others wait for this invocation's
-/// place, and the event subscription may have changed.
+/// How long after the first part another one may begin: other deliveries wait for this invocation,
+/// and the event subscription may have changed.
 const BISECTS_FOR: Duration = Duration::from_secs(10);
 
-/// The same of first attempts, beside which those of all other endpoints wait for a place.
+/// The same for first attempts, which share invocations with all other endpoints.
 const FIRST_BISECTS_FOR: Duration = Duration::from_secs(2);
 
-/// How long after a response its endpoint's health is written, nearly always.
+/// The usual time from a response until its endpoint's health is written.
 const NOTED_WITHIN: Duration = Duration::from_secs(3);
 
-/// So many parts are sent even after that time: a slow endpoint gets on, too.
+/// The fewest parts sent, even after that time, so that slow endpoints make progress.
 const PARTS_LEAST: u32 = 2;
 
 /// The deliveries of a refused request.
@@ -57,7 +53,7 @@ pub struct Batch<'b> {
     pub context: &'b Context,
     pub deliveries: &'b [LoadedDelivery],
     pub lease: Option<&'b Lease<'b>>,
-    /// Until when its lease or its claim of the probe holds: afterwards others take its place.
+    /// When its lease or its claim of the probe expires.
     pub held_until: Option<Timestamp>,
     pub deadline: Timestamp,
 }
@@ -82,7 +78,6 @@ pub fn begin<'h>(deliveries: &'h [LoadedDelivery], response: &Response) -> Optio
     Bisection::begin(first.rules(), places.collect(), asked)
 }
 
-/// What the requests so far have come to.
 struct Run {
     /// The requests that carried some of each delivery's events.
     tries: Vec<Vec<Try>>,
@@ -93,8 +88,7 @@ struct Run {
 }
 
 impl Batch<'_> {
-    /// Sends the parts of a refused request. Returns what its deliveries have met, and until when
-    /// the endpoint waits.
+    /// Sends the parts of a refused request. Returns the results, and until when the endpoint waits.
     pub async fn bisect(
         &self,
         mut bisection: Bisection<'_>,
@@ -121,7 +115,7 @@ impl Batch<'_> {
         let longest = if is_first { FIRST_BISECTS_FOR } else { BISECTS_FOR };
         let mut parts = 0;
         loop {
-            // The time-to-live of one delivery may end before that of those beside it.
+            // The time-to-live of one delivery may end before the others'.
             let now = self.context.clock.now();
             bisection.leave_out(|delivery| now >= self.deliveries[delivery].expires_at());
             let Some(group) = bisection.next_part() else { break };
@@ -135,7 +129,7 @@ impl Batch<'_> {
             bisection.note(group, &answers, began_at);
         }
         let mut not_before = None;
-        // A failure that is the endpoint's own says more about it than what it refused before.
+        // The endpoint's own failure says more about it than a refusal of events.
         let own = run.failed.iter().rev().find(|made| !is_about_events(made.answer.outcome));
         if let Some(Try { answer, times, .. }) = own.or(run.failed.first()) {
             not_before =
@@ -151,7 +145,7 @@ impl Batch<'_> {
         (response, not_before)
     }
 
-    /// Whether another part may be sent: there is time for it, and the endpoint's rate allows it.
+    /// Whether there is time for another part, and the endpoint's rate allows it.
     async fn may_go_on(&self) -> bool {
         let (context, subscription) = (self.context, self.deliveries[0].subscription());
         let is_authenticated = subscription.authentication.is_some();
@@ -174,7 +168,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Sends one part. Returns what it was answered, and when its request began.
+    /// Sends one part. Returns the answers, and when its request began.
     async fn part(
         &self,
         run: &mut Run,
@@ -209,13 +203,14 @@ impl Batch<'_> {
         let is_whole = |result: &AttemptResult| matches!(result, AttemptResult::Whole(_));
         let answers = match response.results.iter().all(is_whole) {
             true => Answers::Whole(answer),
-            false => Answers::Each(all_answers(&response)),
+            false => {
+                Answers::Each(response.results.iter().flat_map(AttemptResult::answers).collect())
+            }
         };
         self.note(run, made, response.response_text, accepted.is_some()).await;
         (answers, made.times.0)
     }
 
-    /// Notes what a part's answer says about the endpoint.
     async fn note(
         &self,
         run: &mut Run,
@@ -242,11 +237,6 @@ impl Batch<'_> {
 
 fn count_of(events: usize) -> u32 {
     u32::try_from(events).unwrap_or(u32::MAX)
-}
-
-/// The answers to all events of a request, in their order.
-fn all_answers(response: &Response) -> Vec<Answer> {
-    response.results.iter().flat_map(AttemptResult::answers).collect()
 }
 
 #[cfg(test)]

@@ -23,16 +23,15 @@ use crate::{
 pub struct Verdict {
     /// Events that were delivered while others failed.
     pub delivered: EventSet,
-    /// How one of those was answered.
+    /// The answer for one of those.
     pub accepted: Option<Answer>,
     /// Events that end before the rest.
     pub ends: Vec<End>,
     pub answer: Answer,
-    /// The most requests of the attempt that have carried an event of the rest.
+    /// The most requests of the attempt that carried an event of the rest.
     pub requests: u32,
-    /// When the request that was answered so began, if it was not the attempt's first.
+    /// When the request with that answer began, if it was not the attempt's first.
     pub last_at: Option<Timestamp>,
-    /// The requests of the attempt, if it has had several.
     pub tries: Vec<Try>,
     pub next_step: NextStep,
 }
@@ -85,7 +84,6 @@ pub fn decide(
     }
 }
 
-/// The answer of an endpoint that took every event.
 fn all_delivered(met: &[EventOutcome]) -> Answer {
     let status = status_of(Outcome::Delivered);
     let of_service = Answer { status, ..Answer::without_status(Outcome::Delivered) };

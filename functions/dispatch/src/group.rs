@@ -1,8 +1,8 @@
-//! Takes the deliveries of one event subscription through five of the six steps: load, plan, attempt,
-//! decide, settle. Each step has a module of its own.
+//! Takes the deliveries of one event subscription through five of the six steps: load, plan,
+//! attempt, decide, settle.
 //!
-//! Nearly all deliveries succeed at their first attempt. What only the others need is boxed,
-//! because a future is as large as its largest branch and is copied whole.
+//! Nearly all deliveries succeed at their first attempt. Futures that only the others need are
+//! boxed, because a future is as large as its largest branch and is copied whole.
 
 use std::time::Duration;
 
@@ -109,7 +109,7 @@ fn wave<'a>(
     .boxed()
 }
 
-/// Settles deliveries whose events copies of one message have all delivered, each copy a part.
+/// Settles deliveries whose events were all delivered, in parts, by copies of one message.
 async fn with_events_left(
     context: &Context,
     deliveries: Vec<LoadedDelivery>,
@@ -130,7 +130,6 @@ async fn with_events_left(
     left
 }
 
-/// Deliveries by what their plan asks for.
 #[derive(Default)]
 struct Sorted {
     admitted: Admitted,

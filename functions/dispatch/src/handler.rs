@@ -1,5 +1,5 @@
-//! Handles one SQS batch: splits it into groups of deliveries, one per event subscription, which is the
-//! first step, and lets each group take the others. Returns the ids of the messages that SQS keeps.
+//! The first step: splits an SQS batch into groups, one per event subscription, which take the other
+//! steps.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -29,7 +29,7 @@ use crate::{
     settle,
 };
 
-/// The time kept free for the end of an invocation after it has stopped listening.
+/// The time kept free at the end of an invocation that listens.
 const END_WAIT: Duration = Duration::from_secs(5);
 
 /// If other records of the batch take longer than this, settled records are deleted right away:
@@ -38,14 +38,14 @@ const DELETE_AFTER: Duration = Duration::from_secs(1);
 
 /// Settles every record. Returns the ids of the messages that SQS keeps.
 ///
-/// Lambda deletes each record that the reply does not name. So a record is left out only if its
-/// delivery has ended or its successor is stored elsewhere; a retry that was hidden until it is due
-/// is named. A failure of one record does not affect the others.
+/// Lambda deletes each record that the reply does not name. So the reply omits a record only if its
+/// delivery has ended or its successor is stored elsewhere; it names hidden retries. A failure of
+/// one record does not affect the others.
 pub async fn handle(context: &Context, records: Vec<Record>, deadline: Timestamp) -> Vec<String> {
     let queue = records.first().map(|record| record.queue);
     let all: Vec<_> = records.iter().map(|record| Arc::clone(&record.message_id)).collect();
-    let (gone, settled) = mpsc::unbounded_channel();
-    let report = Report { context, gone, deadline };
+    let (deletable, settled) = mpsc::unbounded_channel();
+    let report = Report { context, deletable, deadline };
     let work = async {
         let report = report;
         let Batch { groups, poisoned } = receive(context, records).await;
@@ -53,25 +53,24 @@ pub async fn handle(context: &Context, records: Vec<Record>, deadline: Timestamp
         let works = groups.into_iter().map(|group| one_group(context, group, &report));
         join_all(works).await.into_iter().flatten().collect::<Vec<_>>()
     };
-    let (late, mut gone) = join(work, collect(context, settled)).await;
+    let (late, mut deletable) = join(work, collect(context, settled)).await;
     if let Some(queue) = queue.filter(|_| !late.is_empty()) {
-        gone.delete(context).await;
+        deletable.delete(context).await;
         // Flush the counts of failures too: listening takes long.
         context.meter.flush(context.clock.now());
         let deadline = context.clock.after(context.clock.left(deadline).saturating_sub(END_WAIT));
         late_response::listen_all(context, queue, late, deadline).boxed().await;
     }
-    let kept = all.iter().filter(|id| !gone.ids.contains(*id));
+    let kept = all.iter().filter(|id| !deletable.ids.contains(*id));
     kept.map(ToString::to_string).collect()
 }
 
-/// A batch, decoded.
 #[derive(Default)]
 struct Batch {
-    /// One group per event subscription, deliveries in the order they came. A group shares what is
-    /// loaded, and may share a request. Groups are independent of each other.
+    /// One group per event subscription, in the order received. A group shares what is loaded, and
+    /// may share a request. Groups are independent of each other.
     groups: Vec<Vec<Received>>,
-    /// Records that could not be decoded. They are settled: they went to the poison queue.
+    /// Undecodable records, moved to the poison queue.
     poisoned: Vec<(Record, Settled)>,
 }
 
@@ -105,31 +104,30 @@ async fn one_group(context: &Context, group: Vec<Received>, report: &Report<'_>)
     }
 }
 
-/// Settled records that SQS may delete.
 #[derive(Default)]
-struct Gone {
+struct Deletable {
     ids: HashSet<Arc<str>>,
     not_deleted: Vec<Record>,
 }
 
 /// Collects settled records until all are settled. Deletes them early if that takes long.
-async fn collect(context: &Context, mut settled: UnboundedReceiver<Record>) -> Gone {
-    let mut gone = Gone::default();
+async fn collect(context: &Context, mut settled: UnboundedReceiver<Record>) -> Deletable {
+    let mut deletable = Deletable::default();
     loop {
         match tokio::time::timeout(DELETE_AFTER, settled.recv()).await {
             Ok(Some(record)) => {
-                gone.ids.insert(Arc::clone(&record.message_id));
-                gone.not_deleted.push(record);
+                deletable.ids.insert(Arc::clone(&record.message_id));
+                deletable.not_deleted.push(record);
             }
-            Ok(None) => return gone,
-            Err(_) => gone.delete(context).boxed().await,
+            Ok(None) => return deletable,
+            Err(_) => deletable.delete(context).boxed().await,
         }
     }
 }
 
-impl Gone {
-    /// Deletes what was collected. Its metrics are flushed first, because deleted records never
-    /// come back to be counted.
+impl Deletable {
+    /// Deletes the records. Flushes their metrics first: deleted records never come back to be
+    /// counted.
     async fn delete(&mut self, context: &Context) {
         if self.not_deleted.is_empty() {
             return;

@@ -25,14 +25,12 @@ use uuid::Uuid;
 
 use crate::Context;
 
-/// How long a cached health is used before it is read again, at most.
+/// How long a health is cached at most.
 const KEPT_FOR: Duration = Duration::from_millis(1_250);
 
-/// Copies that read at the same moment must not stay in step: each cache time is shortened by up to
-/// a fifth.
+/// The fraction by which each cache time is shortened at random, so that copies do not stay in step.
 const KEPT_LESS: f64 = 0.2;
 
-/// How often a conditional write is tried when other copies write too.
 const WRITES_MAX: u32 = 8;
 
 /// How long a write that lost a race waits at most before the next try; it doubles each time.
@@ -48,7 +46,6 @@ pub struct HealthCache {
     entries: Mutex<HashMap<Uuid, Arc<Entry>>>,
 }
 
-/// The cache entry of one endpoint.
 #[derive(Default)]
 struct Entry {
     known: Mutex<Known>,
@@ -104,12 +101,12 @@ impl HealthCache {
         }
     }
 
-    /// The last known health, however old.
+    /// The last known health, of any age.
     pub fn known(&self, subscription: &EventSubscription) -> Health {
         self.entry(subscription).known().health.clone()
     }
 
-    /// Whether the endpoint was waiting when its health was last known, however long ago.
+    /// Whether the endpoint was waiting when its health was last read.
     fn is_waiting(&self, subscription: &EventSubscription) -> bool {
         self.entry(subscription).known().health.is_waiting()
     }
@@ -124,9 +121,8 @@ impl HealthCache {
         self.save(&self.entry(subscription), subscription, now, health).await
     }
 
-    /// Records a success. Nothing is read while the cached health is valid, and nothing is written
-    /// unless the success ends something in it. `spread` comes from [`spread`].
-    /// It also fails when others wrote first every time.
+    /// Records a success. Reads only if the cached health is old, and writes only if the success
+    /// changes it. `spread` comes from [`spread`].
     pub async fn note_success(
         &self,
         subscription: &EventSubscription,
@@ -147,9 +143,8 @@ impl HealthCache {
         Ok(())
     }
 
-    /// Records a failed attempt and returns the health in force. Failures of this copy that wait
-    /// for the same endpoint are recorded together, in one write.
-    /// It also fails when others wrote first every time.
+    /// Records a failed attempt and returns the health in force. Concurrent failures of this copy at
+    /// the same endpoint share one write.
     pub async fn note_failure(
         &self,
         subscription: &EventSubscription,
@@ -169,7 +164,7 @@ impl HealthCache {
         let change = |health: &Health| after_failures(health, durations, &together);
         let changed = self.change_in_turn(&entry, subscription, now, change).await;
         if changed.is_err() {
-            // This write failed; each of the other failures still tries for itself.
+            // Each of the other failures still tries its own write.
             let request = |it: &FailedAttempt| (it.delivery, it.began_at);
             let others = together.iter().filter(|other| request(other) != request(&failed));
             entry.failures().extend(others.copied());
@@ -178,8 +173,7 @@ impl HealthCache {
     }
 
     /// Votes that this many first attempts have just become slow. Returns whether the endpoint is
-    /// marked, and stops once another copy has marked it.
-    /// It also fails when others wrote first every time.
+    /// marked as slow, by this copy or another.
     pub async fn vote(
         &self,
         subscription: &EventSubscription,
@@ -195,7 +189,7 @@ impl HealthCache {
     }
 
     /// Takes a lease for up to `wanted` requests to a slow endpoint. Returns the number granted.
-    /// It also fails when others wrote first every time. No request may begin then.
+    /// After an error no request may begin.
     pub async fn take(
         &self,
         subscription: &EventSubscription,
@@ -209,8 +203,7 @@ impl HealthCache {
         Ok(health.slow.held_by(holder, now))
     }
 
-    /// Returns a lease, or a part of it, with what was learned. If that can't be written, the lease
-    /// expires by itself.
+    /// Returns a lease, or a part of it, with what was learned. If the write fails, it expires.
     pub async fn give_back(
         &self,
         subscription: &EventSubscription,
@@ -234,7 +227,6 @@ impl HealthCache {
         if second == now.as_seconds() { count } else { 0 }
     }
 
-    /// Records one more admitted delivery.
     pub fn note_admitted(&self, subscription: &EventSubscription, now: Timestamp) {
         let entry = self.entry(subscription);
         let mut known = entry.known();
@@ -243,8 +235,9 @@ impl HealthCache {
         known.admitted = (now.as_seconds(), count + 1);
     }
 
-    /// Changes a health by `change`, which is called again if another copy has written meanwhile.
-    /// It returns `None` if there is nothing to write. Returns the health in force.
+    /// Changes a health by `change`, which returns `None` if there is nothing to write. Tries again
+    /// if another copy has written meanwhile, and fails if that happens each time. Returns the
+    /// health in force.
     async fn change(
         &self,
         subscription: &EventSubscription,
@@ -278,8 +271,7 @@ impl HealthCache {
         Err(PortError::new("writing an endpoint's health", "others wrote at the same time"))
     }
 
-    /// Reads a health and adds what this copy knows better. If that can't be written, the next read
-    /// tries again.
+    /// Reads a health and adds this copy's newer results. If the write fails, the next read retries.
     async fn read_and_tell(
         &self,
         entry: &Entry,
@@ -365,8 +357,8 @@ fn with_lane(health: &Health, change: impl Fn(&Slowness) -> Slowness) -> Option<
     (slow != health.slow).then(|| Health { slow, ..health.clone() })
 }
 
-/// How long the end of this endpoint's wait is spread, by the backlog of its retry queue; zero,
-/// without a call, if it is not known to wait.
+/// Returns how long the end of this endpoint's wait is spread, by the backlog of its retry queue.
+/// Makes no call unless the endpoint is known to wait.
 pub async fn spread(
     context: &Context,
     subscription: &EventSubscription,

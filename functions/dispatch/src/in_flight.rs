@@ -7,8 +7,8 @@ use gridpost_core::{delivery::queue::Queue, error::chain, time::Timestamp};
 use gridpost_ports::QueueReceiver;
 use tokio::{sync::Mutex, time::Instant};
 
-/// How long a sample is used. SQS's own count lags by as much, and one copy of the function hides a
-/// few thousand messages in that time at most.
+/// How long a sample is used. SQS's count lags by as much, and one copy of the function hides at most
+/// a few thousand messages in that time.
 const KEPT_FOR: Duration = Duration::from_secs(5);
 
 /// The latest sample of each kind for each retry queue.
@@ -28,8 +28,8 @@ impl InFlight {
         Self { receiver, samples: Mutex::default() }
     }
 
-    /// About how many messages of a queue are in flight. If SQS does not say, the last sample: a
-    /// queue that is near its limit must not be taken for an empty one.
+    /// About how many messages of a queue are in flight. If SQS does not answer, returns the last
+    /// sample: a queue near its limit must not be taken for an empty one.
     pub async fn of(&self, queue: Queue, now: Timestamp) -> u64 {
         self.sample(Counted::InFlight, queue, now).await
     }

@@ -1,5 +1,5 @@
-//! Responses that come after 30 s. The delivery is queued for retry by then, and a late success
-//! takes it out again, as far as that is possible.
+//! Listens for responses after 30 s. The delivery is queued for retry by then, and a late success
+//! takes it out again if possible.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,19 +30,16 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// A request whose response is still listened for.
 pub struct Late {
-    /// Resolves to the late answer, or to `None` when none came in time.
     answer: LateAnswer,
-    /// The deliveries it was made for that will be attempted again, with their events' ids for the
-    /// log.
+    /// Its deliveries that will be attempted again, with their events' ids for the log.
     deliveries: Vec<(Uuid, String)>,
     subscription: Arc<EventSubscription>,
     began_at: Timestamp,
-    /// When the next attempt of the last of them is due: a later answer is too late.
+    /// When the last of their next attempts is due: a later answer is too late.
     until: Timestamp,
 }
 
 impl Late {
-    /// A request that timed out.
     pub fn new(
         answer: LateAnswer,
         subscription: Arc<EventSubscription>,
@@ -51,8 +48,7 @@ impl Late {
         Self { answer, deliveries: Vec::new(), subscription, began_at, until: ended_at }
     }
 
-    /// Adds a delivery that will be attempted again then. For deliveries that end, nothing is
-    /// listened for.
+    /// Adds a delivery whose next attempt is due at `due`.
     pub fn of(&mut self, delivery: &Delivery, due: Timestamp) {
         self.deliveries.push((delivery.id, delivery.event_ids()));
         self.until = self.until.max(due);
@@ -88,8 +84,7 @@ pub async fn listen_all(context: &Context, queue: Queue, late: Vec<Late>, deadli
     let over = fills(context, listener);
     pin_mut!(all, over);
     if let Either::Right(((), all)) = select(all, over).await {
-        // What has arrived is recorded to the end: a success recorded by half would be counted
-        // twice.
+        // Finish recording what has arrived: a half-recorded success would be counted twice.
         let _ = stop.send(true);
         all.await;
     }
@@ -113,7 +108,7 @@ async fn joins(context: &Context, listener: Listener, now: Timestamp) -> bool {
     })
 }
 
-/// Whether a lane has slots to spare. If SQS does not say, it has none.
+/// Whether a lane has slots to spare. If SQS does not answer, it has none.
 async fn is_quiet(context: &Context, queue: Queue) -> bool {
     let visible = context.receiver.visible(queue).await;
     visible.is_ok_and(|visible| visible <= QUIET_VISIBLE_MAX)

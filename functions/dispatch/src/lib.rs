@@ -8,13 +8,12 @@
 //! and sends deliveries on. [`group`] takes the deliveries of one event subscription through the steps,
 //! [`requests`] those that share a request. The steps pass [`loaded`]'s data on.
 //!
-//! Beside them: [`bisect`] splits a batch that was refused, where that is asked for, [`acquire`]
-//! gets what an attempt needs besides permission, [`health`] caches endpoints' health, [`lane`]
-//! keeps slow endpoints from holding what others need, [`rate`] enforces the rates that endpoints
-//! allow, [`late_response`] listens for responses after 30 s, [`payload`] fetches what was too
-//! large for a message, [`in_flight`] samples how full the queues are, and [`attempt_log`] and
-//! [`count`] report. [`resources`] makes attempts at AWS resources through a port: the clients are
-//! in `gridpost_aws::resources`.
+//! [`bisect`] splits refused batches, [`acquire`] gets what an attempt needs besides permission,
+//! [`health`] caches endpoints' health, [`slow_endpoint`] bounds the slots of slow endpoints,
+//! [`rate`] enforces the rates that endpoints allow, [`late_response`] listens for responses after
+//! 30 s, [`payload`] fetches events that are too large for a message, [`in_flight`] samples how full
+//! the queues are, and [`attempt_log`] and [`count`] report. [`resources`] makes attempts at AWS
+//! resources through a port, whose clients are in `gridpost_aws::resources`.
 
 pub mod acquire;
 pub mod attempt;
@@ -22,6 +21,8 @@ pub mod attempt_log;
 pub mod bisect;
 pub mod count;
 pub mod decide;
+#[cfg(test)]
+mod fixture_for_tests;
 pub mod group;
 pub mod handler;
 pub mod health;
@@ -38,8 +39,6 @@ pub mod resources;
 pub mod response;
 pub mod settle;
 pub mod slow_endpoint;
-#[cfg(test)]
-mod world_for_tests;
 
 use std::sync::Arc;
 
@@ -60,14 +59,12 @@ pub struct Context {
     pub sender: Arc<dyn QueueSender>,
     pub receiver: Arc<dyn QueueReceiver>,
     pub states: Arc<dyn DeliveryStates>,
-    /// How many messages wait in the retry queues.
     pub in_flight: InFlight,
-    /// Long waits above the in-flight limit.
+    /// Holds long waits above the in-flight limit.
     pub parking: Arc<dyn ParkingLot>,
-    /// Events that are too large for a message.
+    /// Holds events that are too large for a message.
     pub payloads: Arc<dyn Payloads>,
     pub healths: HealthCache,
-    /// Counts requests to endpoints that limit them per minute.
     pub rates: Rates,
     pub configuration: ConfigurationCache,
     pub listeners: Arc<dyn LateListeners>,
@@ -80,7 +77,7 @@ pub struct Context {
 /// The deployment's settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How long outcomes put a subscription on probation.
+    /// How long outcomes put an endpoint on probation.
     pub probation: Durations,
     /// How many retry queues there are, 1 to 32.
     pub retry_shards: usize,
@@ -93,7 +90,6 @@ pub struct Settings {
     /// The number of messages in flight in a retry queue above which long waits are parked: 0 to
     /// 120,000.
     pub retry_in_flight_limit: u64,
-    /// The largest message that the queues take, in bytes.
     pub queue_message_bytes_max: usize,
     /// How long an ended delivery waits for others to share its object: 0 to 900 seconds.
     pub dead_letter_delay_s: u32,

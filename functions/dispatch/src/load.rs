@@ -1,6 +1,5 @@
-//! The second step: a group's event subscription and the states of its
-//! deliveries. The endpoint's health comes from the cache in [`health`](crate::health), when there
-//! is something to plan.
+//! The second step: loads a group's event subscription and the states of its deliveries. The
+//! endpoint's health comes later, from the cache in [`health`](crate::health).
 
 use futures::future::{join, join_all};
 use gridpost_core::delivery::{queue::Queue, state::DeliveryState};
@@ -13,16 +12,14 @@ use crate::{
 
 /// A group with everything that was read for it.
 pub struct Loaded {
-    /// Its topic and event subscription; `None` if they were deleted.
+    /// `None` if the event subscription was deleted.
     pub owner: Option<Owner>,
-    /// Its deliveries, each with its state.
     pub received: Vec<Received>,
     /// Deliveries whose state could not be read.
     pub failed: Vec<(Record, Settled)>,
 }
 
-/// Loads what is known of at least one delivery of one event subscription.
-/// If the configuration can't be read, nothing is known of any of them.
+/// Loads a group. Fails if the configuration can't be read.
 pub async fn load(context: &Context, group: Vec<Received>) -> Result<Loaded, PortError> {
     let (owner, states) = {
         let states = join_all(group.iter().map(|received| state(context, received)));
@@ -39,8 +36,8 @@ pub async fn load(context: &Context, group: Vec<Received>) -> Result<Loaded, Por
     Ok(loaded)
 }
 
-/// The state of a delivery, if it may have one: at its first receipt from the dispatch queue it has
-/// none, because nothing was attempted before.
+/// Reads the state of a delivery, unless this is its first receipt from the dispatch queue: nothing
+/// was attempted before.
 async fn state(context: &Context, received: &Received) -> Result<Option<DeliveryState>, PortError> {
     let Received { record, delivery, .. } = received;
     if record.queue == Queue::Dispatch && record.receive_count <= 1 {
@@ -49,7 +46,7 @@ async fn state(context: &Context, received: &Received) -> Result<Option<Delivery
     context.states.load(delivery.id).await
 }
 
-/// The event subscription of a group, read no earlier than its newest delivery was received.
+/// Reads the event subscription of a group, no earlier than its newest delivery was received.
 async fn owner(context: &Context, group: &[Received]) -> Result<Option<Owner>, PortError> {
     let newest = group.iter().map(|received| received.delivery.revision).max();
     let received_at = group.iter().map(|received| received.record.received_at).max();
@@ -75,18 +72,18 @@ mod tests {
 
     use crate::{
         Context,
+        fixture_for_tests::{Fixture, NOW, delivery},
         handler::handle,
-        world_for_tests::{NOW, World, delivery},
     };
 
-    /// Lets a copy of dispatch, whose memory it has, receive new deliveries. Returns how many it keeps.
+    /// Lets the same copy of dispatch receive new deliveries. Returns how many it keeps.
     async fn receive(
         context: &Context,
-        world: &World,
+        fixture: &Fixture,
         deliveries: &[Delivery],
         receive_count: u32,
     ) -> usize {
-        let queues = &world.deployment.queues;
+        let queues = &fixture.deployment.queues;
         let record = |delivery: &Delivery| Record {
             receive_count,
             ..queues.hand(Queue::Dispatch, delivery.encode()).record(Queue::Dispatch)
@@ -99,43 +96,43 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn from_its_second_receipt_on_a_message_may_have_a_state() {
         for (receive_count, requests) in [(1, 2), (2, 1), (3, 1)] {
-            let mut world = World::new(None);
-            world.status = 500;
-            assert!(world.receive(Queue::Dispatch, &[delivery(7)]).await.is_empty());
-            let kept = receive(&world.context(), &world, &[delivery(7)], receive_count).await;
-            assert_eq!((kept, world.requests()), (0, requests), "receipt {receive_count}");
+            let mut fixture = Fixture::new(None);
+            fixture.status = 500;
+            assert!(fixture.receive(Queue::Dispatch, &[delivery(7)]).await.is_empty());
+            let kept = receive(&fixture.context(), &fixture, &[delivery(7)], receive_count).await;
+            assert_eq!((kept, fixture.requests()), (0, requests), "receipt {receive_count}");
         }
     }
 
-    fn revision(world: &World) -> Revision {
-        world.deployment.tables.stored_topics()[0].at()
+    fn revision(fixture: &Fixture) -> Revision {
+        fixture.deployment.tables.stored_topics()[0].at()
     }
 
-    /// The event subscription was paused between their publishes, which this copy has not read yet. What
-    /// serves the newest delivery serves those before it, too.
+    /// The event subscription was paused between their publishes, which this copy has not read yet. The
+    /// newest delivery's configuration serves the older ones, too.
     #[tokio::test(start_paused = true)]
     async fn deliveries_of_several_revisions_go_by_the_newest() {
-        let world = World::new(None);
-        world.receive(Queue::Dispatch, &[delivery(1)]).await;
+        let fixture = Fixture::new(None);
+        fixture.receive(Queue::Dispatch, &[delivery(1)]).await;
         let of = |number, revision| {
             let mut one = delivery(number);
             one.revision = revision;
             one
         };
-        let (context, before) = (world.context(), revision(&world));
-        assert_eq!(receive(&context, &world, &[of(2, before)], 1).await, 0);
-        assert_eq!(world.requests(), 2, "this copy has it in memory");
+        let (context, before) = (fixture.context(), revision(&fixture));
+        assert_eq!(receive(&context, &fixture, &[of(2, before)], 1).await, 0);
+        assert_eq!(fixture.requests(), 2, "this copy has it in memory");
         let since = Timestamp::from_millis(NOW.as_millis() - 60_000);
-        world.deployment.tables.change(&world.subscription.key, |subscription| {
+        fixture.deployment.tables.change(&fixture.subscription.key, |subscription| {
             subscription.pauses =
                 subscription.pauses.paused(false, None, since).expect("it may be");
         });
-        let after = revision(&world);
+        let after = revision(&fixture);
         assert!(after > before);
         for order in [[(3, before), (4, after)], [(6, after), (5, before)]] {
             let both = order.map(|(number, revision)| of(number, revision));
-            assert_eq!(receive(&context, &world, &both, 1).await, 0);
-            assert_eq!(world.requests(), 2, "both are held");
+            assert_eq!(receive(&context, &fixture, &both, 1).await, 0);
+            assert_eq!(fixture.requests(), 2, "both are held");
         }
     }
 }

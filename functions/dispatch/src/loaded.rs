@@ -1,5 +1,5 @@
-//! A received delivery with everything that decisions about it need, and what becomes of its record. Data
-//! only.
+//! A received delivery with everything that decisions about it need, and what SQS does with its
+//! record. Data only.
 
 use std::sync::Arc;
 
@@ -42,15 +42,14 @@ pub struct LoadedDelivery {
     pub status: Option<DeliveryStatus>,
     /// The revision of its stored state; 0 without one.
     pub revision: u64,
-    /// The attempts that its state remembers.
     pub past: Vec<AttemptRecord>,
-    /// When the last copy of its message comes back that its state knows of.
+    /// When the last known copy of its message comes back.
     pub copies_until: Option<Timestamp>,
     /// An operator's request for an attempt now, whatever its endpoint's health.
     pub resend: Option<Resend>,
-    /// Whether its state was written while it was in hand: by an operator, or by another copy.
+    /// Whether an operator or another copy wrote its state meanwhile.
     pub is_contended: bool,
-    /// When it took a slot of its endpoint's rate, if it has one.
+    /// When it took a slot of its endpoint's rate, if there is one.
     pub slot_at: Option<Timestamp>,
 }
 
@@ -59,7 +58,7 @@ pub struct LoadedDelivery {
 pub enum Disposition {
     /// SQS may delete it: its delivery has ended, or its successor is stored elsewhere.
     Delete,
-    /// SQS keeps it: it was hidden until it is due, or it comes back by itself.
+    /// SQS keeps it: it is hidden until it is due, or comes back by itself.
     Keep,
 }
 
@@ -67,12 +66,7 @@ pub enum Disposition {
 pub type Settled = Result<Disposition, PortError>;
 
 impl Received {
-    /// The lane it was received from.
-    pub fn lane(&self) -> Lane {
-        lane_of(&self.record)
-    }
-
-    /// With its topic and event subscription.
+    /// Adds its topic and event subscription.
     pub fn of(self, owner: &Owner) -> LoadedDelivery {
         let Self { record, delivery, state } = self;
         let mut loaded = LoadedDelivery {
@@ -94,7 +88,6 @@ impl Received {
     }
 }
 
-/// The lane that a record was received from.
 pub fn lane_of(record: &Record) -> Lane {
     if record.queue == Queue::Dispatch { Lane::First } else { Lane::Retry }
 }
@@ -104,7 +97,6 @@ impl LoadedDelivery {
         &self.owner.subscription
     }
 
-    /// The lane it was received from.
     pub fn lane(&self) -> Lane {
         lane_of(&self.record)
     }
@@ -117,7 +109,6 @@ impl LoadedDelivery {
         self.subscription().time_to_live_ends(self.delivery.ttl_starts_at())
     }
 
-    /// What the plan needs to know.
     pub fn facts(&self, admission: Admission, is_slow: bool, now: Timestamp) -> Facts {
         let expires_at = self.expires_at();
         Facts {
@@ -157,16 +148,16 @@ impl LoadedDelivery {
         }
     }
 
-    /// The receipt that reaches its message while it is hidden. A delivery from the dispatch queue
-    /// waits as another message, which was not received yet.
+    /// The receipt of its hidden message. A delivery from the dispatch queue waits as another message,
+    /// which was not received yet.
     fn receipt(&self, status: DeliveryStatus) -> Option<String> {
         let is_hidden =
             matches!(status, DeliveryStatus::Waiting { .. }) && self.lane() == Lane::Retry;
         is_hidden.then(|| self.record.receipt.to_string())
     }
 
-    /// Merges a stored state. If the last state could not be written, the message knows of more
-    /// attempts and of the next one's time: then the state's wait is over.
+    /// Merges a stored state. If the last write failed, the message has more attempts and the due
+    /// time: then the state's wait is over.
     pub fn merge_state(&mut self, state: &DeliveryState) {
         let is_behind = state.attempts.made < self.delivery.attempts.made
             && matches!(state.status, DeliveryStatus::Waiting { .. });
@@ -178,13 +169,13 @@ impl LoadedDelivery {
         catch_up(&mut self.delivery, state);
     }
 
-    /// What this copy writes although another writer has stored a state meanwhile; `None` if that
-    /// one holds.
+    /// Returns what this copy writes over a state that another writer has stored meanwhile, or
+    /// `None` if that one holds.
     ///
-    /// An operator may have asked for an attempt while this one was under way. The write includes
-    /// this attempt all the same, or the endpoint would get one more than it may; the requested
-    /// attempt comes next. If this attempt was the requested one, it answers the request, though
-    /// the attempt beside it has been recorded first.
+    /// An operator may have requested an attempt during this one. The write still includes this
+    /// attempt, or the endpoint would get one too many; the requested attempt comes next. If this
+    /// attempt was the requested one, it answers the request, even if another copy's concurrent
+    /// attempt was recorded first.
     pub fn state_over(
         &mut self,
         stored: &DeliveryState,
@@ -198,7 +189,7 @@ impl LoadedDelivery {
         if !is_asked || (is_behind && !is_answered) {
             return None;
         }
-        // What the other copy has delivered or ended stays done, however many attempts this one had.
+        // Events that the other copy has delivered or ended stay done, whatever this one's attempts.
         self.delivery.done.add_all(&stored.done);
         if is_behind {
             self.add_to(stored);
@@ -230,7 +221,6 @@ impl LoadedDelivery {
     }
 }
 
-/// The rules that deliveries of an event subscription are under.
 pub fn rules(owner: &Owner) -> Rules<'_> {
     Rules {
         profile: owner.topic.topic.delivery_profile,
@@ -247,7 +237,7 @@ pub fn catch_up(delivery: &mut Delivery, state: &DeliveryState) {
     }
 }
 
-/// Copies without the bodies, enough to settle them.
+/// Copies records without their bodies, enough to settle them.
 pub fn without_bodies<'r>(records: impl Iterator<Item = &'r Record>) -> Vec<Record> {
     records.map(Record::without_body).collect()
 }

@@ -1,5 +1,5 @@
-//! Events that are too large for a message: fetched from the payload bucket before an attempt, and
-//! released when their delivery has ended.
+//! Fetches events that are too large for a message from the payload bucket before an attempt, and
+//! releases them when their delivery has ended.
 
 use gridpost_core::{
     delivery::{
@@ -12,9 +12,9 @@ use gridpost_ports::PortError;
 
 use crate::Context;
 
-/// What the payload bucket has of a delivery's events.
+/// The result of fetching a delivery's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum Fetched {
     InHand,
     /// The delivery has ended; this is a late copy of its message.
     Ended,
@@ -22,20 +22,20 @@ pub enum Found {
     Missing,
 }
 
-/// Fetches a delivery's events.
-pub async fn take(context: &Context, delivery: &mut Delivery) -> Result<Found, PortError> {
+/// Fetches a delivery's events, unless its message has them.
+pub async fn take(context: &Context, delivery: &mut Delivery) -> Result<Fetched, PortError> {
     if !delivery.is_claimed() {
-        return Ok(Found::InHand);
+        return Ok(Fetched::InHand);
     }
     let Some(object) = context.payloads.get(&claim::key(delivery.id)).await? else {
-        return Ok(Found::Missing);
+        return Ok(Fetched::Missing);
     };
     match claim::decode(&object).map_err(|error| PortError::new("reading a payload", error))? {
         Payload::Events(events) => {
             delivery.claim(events);
-            Ok(Found::InHand)
+            Ok(Fetched::InHand)
         }
-        Payload::Ended => Ok(Found::Ended),
+        Payload::Ended => Ok(Fetched::Ended),
     }
 }
 
@@ -48,8 +48,8 @@ pub async fn set_apart(context: &Context, delivery: Delivery) -> Result<Delivery
     Ok(delivery.into_claimed())
 }
 
-/// The text of a message that carries a delivery. Events that do not fit are set apart: since they were
-/// packed, the limit may have been lowered.
+/// Encodes a delivery as a message. Sets events apart that do not fit: the limit may have been
+/// lowered since they were packed.
 pub async fn fitting(context: &Context, delivery: Delivery) -> Result<String, PortError> {
     let body = delivery.encode();
     if body.len() <= context.settings.queue_message_bytes_max {
@@ -58,9 +58,9 @@ pub async fn fitting(context: &Context, delivery: Delivery) -> Result<String, Po
     Ok(set_apart(context, delivery).await?.encode())
 }
 
-/// Releases the events of an ended delivery. Best effort: the bucket's age limit removes what
-/// stays, and a late copy of the message makes a duplicate. The end is counted first, because
-/// nothing counts events that are already released.
+/// Releases the events of an ended delivery. Best effort: the bucket's age limit removes what stays,
+/// and a late copy of the message makes a duplicate. The end is counted first, because nothing counts
+/// events that are already released.
 pub async fn release(context: &Context, delivery: &Delivery) {
     if !delivery.is_claimed() {
         return;

@@ -21,7 +21,7 @@ use crate::{
     slow_endpoint,
 };
 
-/// The plans for deliveries of one event subscription.
+/// Plans for deliveries of one event subscription.
 pub async fn plan_all(
     context: &Context,
     owner: &Owner,
@@ -59,7 +59,6 @@ fn plan_for(context: &Context, loaded: &LoadedDelivery, health: &Health, spread:
     plan(loaded.facts(admission, health.slow.is_slow(now), now), now)
 }
 
-/// The plan for one delivery by what is known now.
 pub async fn plan_one(context: &Context, loaded: &LoadedDelivery) -> Result<Plan, PortError> {
     let now = context.clock.now();
     let health = context.healths.look(loaded.subscription(), now).await?;
@@ -67,7 +66,7 @@ pub async fn plan_one(context: &Context, loaded: &LoadedDelivery) -> Result<Plan
     Ok(plan_for(context, loaded, &health, spread))
 }
 
-/// Carries out plans that ask for no attempt.
+/// Carries out all plans but attempts.
 pub async fn carry_out_all(
     context: &Context,
     others: Vec<(LoadedDelivery, Plan)>,
@@ -106,7 +105,7 @@ async fn wait_of(context: &Context, loaded: &LoadedDelivery, plan: &Plan) -> Opt
     }
 }
 
-/// Carries out a plan that asks for no attempt.
+/// Carries out any plan but an attempt.
 pub async fn carry_out(
     context: &Context,
     mut loaded: LoadedDelivery,

@@ -19,25 +19,21 @@ use uuid::Uuid;
 
 use crate::Context;
 
-/// Beyond this many event subscriptions, those without waiting requests are removed.
+/// Above this many event subscriptions, those without waiting requests are removed.
 const ENTRIES_MAX: usize = 1_000;
 
 /// Numbers requests to endpoints with a rate, across all copies of dispatch.
 ///
-/// A minute's counter is one item of a table, which takes about 1,000 writes a second. So requests
-/// of this copy that ask at the same time share one write, and once its minute is full a copy
-/// writes nothing more for those that must wait.
-///
+/// A minute's counter is one item of a table, which takes about 1,000 writes a second. So concurrent
+/// requests of this copy share one write, and once the minute is full it writes nothing more.
 /// Source of the limit: DynamoDB developer guide, "Partition throughput limits".
 pub struct Rates {
     table: Arc<dyn RequestRates>,
     entries: Mutex<HashMap<Uuid, Arc<Entry>>>,
 }
 
-/// The numbers of one event subscription.
 #[derive(Default)]
 struct Entry {
-    /// Requests of this copy that have asked and are not numbered yet.
     asking: AtomicU64,
     taken: tokio::sync::Mutex<Taken>,
 }
@@ -55,8 +51,8 @@ impl Rates {
         Self { table, entries: Mutex::default() }
     }
 
-    /// The number of one more request in that minute. Once the minute is full it is approximate: it
-    /// includes this copy's other requests, and not those of other copies.
+    /// Returns the number of one more request in that minute. Once the minute is full it is
+    /// approximate: it ignores requests of other copies.
     async fn number(&self, uid: Uuid, minute: i64, rate: NonZeroU32) -> Result<u64, PortError> {
         let entry = self.entry(uid);
         entry.asking.fetch_add(1, Ordering::Relaxed);
@@ -104,7 +100,7 @@ pub async fn turn(
         let minute = now.as_minutes();
         let count = context.rates.number(subscription.uid, minute, rate).await?;
         now = context.clock.now();
-        // A slot is good in its own minute alone.
+        // A slot is valid in its minute only.
         if now.as_minutes() == minute {
             return Ok(rate::turn(minute, rate, count, context.dice.roll()));
         }

@@ -12,11 +12,11 @@ use crate::{
     settle,
 };
 
-/// Takes the steps' reports about records.
+/// Collects the results of records.
 pub struct Report<'c> {
     pub context: &'c Context,
     /// Receives the records that SQS may delete.
-    pub gone: UnboundedSender<Record>,
+    pub deletable: UnboundedSender<Record>,
     pub deadline: Timestamp,
 }
 
@@ -31,7 +31,7 @@ impl Report<'_> {
         for (record, settled) in settled {
             match settled {
                 // The receiver lives as long as the batch.
-                Ok(Disposition::Delete) => drop(self.gone.send(record)),
+                Ok(Disposition::Delete) => drop(self.deletable.send(record)),
                 Ok(Disposition::Keep) => {}
                 Err(error) => failed.push((record, error)),
             }

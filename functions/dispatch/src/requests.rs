@@ -1,5 +1,4 @@
-//! Groups deliveries into requests, gets what lets each begin, and settles its result. The parts
-//! have their own modules: acquire, attempt, decide, settle.
+//! Groups deliveries into requests, and takes each through acquire, attempt, decide and settle.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -33,17 +32,16 @@ use crate::{
 /// Deliveries that may be attempted.
 #[derive(Default)]
 pub struct Admitted {
-    /// Deliveries that need nothing but their request.
+    /// Deliveries that need neither a lease nor a claim.
     pub plain: Vec<LoadedDelivery>,
     pub leased: Vec<LoadedDelivery>,
-    /// Probes, each with its claim.
     pub probes: Vec<(LoadedDelivery, Box<Health>)>,
 }
 
 /// Makes the attempts, all requests concurrently.
 pub async fn attempts(context: &Context, admitted: Admitted, report: &Report<'_>) -> Vec<Late> {
     let Admitted { plain, leased, probes } = admitted;
-    // Deliveries with their events in the message do not wait for those that are fetched.
+    // Deliveries with their events in the message do not wait for fetched ones.
     let (fetched, ready): (Vec<_>, _) =
         plain.into_iter().partition(|loaded| loaded.delivery.is_claimed());
     let rare = async {
@@ -56,7 +54,6 @@ pub async fn attempts(context: &Context, admitted: Admitted, report: &Report<'_>
     ready.into_iter().chain(rare).flatten().collect()
 }
 
-/// Makes requests to an endpoint that is healthy, as far as is known. The events are loaded.
 async fn free_requests(
     context: &Context,
     deliveries: Vec<LoadedDelivery>,
@@ -66,7 +63,6 @@ async fn free_requests(
     join_all(requests.map(|deliveries| request(context, deliveries, Permit::Free, report))).await
 }
 
-/// The attempts that need more than a request.
 async fn rare_attempts(
     context: &Context,
     fetched: Vec<LoadedDelivery>,
@@ -93,7 +89,7 @@ async fn leased_requests(
     deliveries: Vec<LoadedDelivery>,
     report: &Report<'_>,
 ) -> Vec<Option<Late>> {
-    // The lease comes first: what is not granted fetches nothing and takes no rate slot.
+    // The lease comes first: deliveries without one fetch nothing and take no rate slot.
     let (fetched, ready): (Vec<_>, _) =
         deliveries.into_iter().partition(|loaded| loaded.delivery.is_claimed());
     let mut granted = requests(ready);
@@ -129,17 +125,14 @@ async fn leased_requests(
     made
 }
 
-/// What lets a request begin.
 enum Permit<'l> {
-    /// The endpoint is healthy, as far as is known.
     Free,
-    /// One of the requests that may be under way to a slow endpoint.
     Lease(&'l Lease<'l>),
-    /// The probe, once its claim is written.
+    /// The probe, whose claim is still to be written.
     Claim(Box<Health>),
 }
 
-/// Loads the events of deliveries. Deliveries without events in the end are settled.
+/// Loads the events of deliveries. Settles deliveries without events.
 async fn with_events(
     context: &Context,
     deliveries: Vec<LoadedDelivery>,
@@ -163,7 +156,7 @@ async fn with_events(
     ready
 }
 
-/// Groups deliveries that may share a request: those of one form with equally many attempts.
+/// Groups deliveries of one form with equally many attempts, which may share a request.
 fn requests(deliveries: Vec<LoadedDelivery>) -> Vec<Vec<LoadedDelivery>> {
     let mut groups: BTreeMap<(u32, Form), Vec<LoadedDelivery>> = BTreeMap::new();
     for loaded in deliveries {
@@ -189,7 +182,7 @@ fn join(deliveries: Vec<LoadedDelivery>) -> Vec<Vec<LoadedDelivery>> {
         .collect()
 }
 
-/// Makes one request and settles its deliveries. A panic fails only these.
+/// A panic fails only these deliveries.
 async fn request(
     context: &Context,
     deliveries: Vec<LoadedDelivery>,
@@ -283,7 +276,6 @@ async fn send_and_settle(
     Ok((settled, late.filter(Late::is_awaited)))
 }
 
-/// Holds deliveries without a slot until about when they may have one.
 async fn held(
     context: &Context,
     deliveries: Vec<LoadedDelivery>,

@@ -1,8 +1,8 @@
 //! Attempts at AWS resources, which answer for each event.
 //!
-//! Delivered events are done, and so are events that ended for their own reason; the rest go on.
-//! The order of effects allows repetition but no loss: dead letters are sent and deliveries counted
-//! first, then the state records what is done, and the successor comes last.
+//! Events that were delivered, or ended for their own reason, are done; the rest goes on. The order
+//! of effects allows repetition but no loss: dead letters and counts first, then the state, and the
+//! successor last.
 
 use async_trait::async_trait;
 use futures::future::join_all;
@@ -26,8 +26,8 @@ pub struct NoResources;
 
 #[async_trait]
 impl ResourceClient for NoResources {
-    /// An event subscription outlives the setting that allowed it: its events wait for the setting
-    /// to return, as for any disabled resource.
+    /// Events of an event subscription from before the setting changed wait for it to return, as for
+    /// any disabled resource.
     async fn send(&self, resource: &Resource, entries: Vec<Entry>) -> Vec<Answer> {
         tracing::warn!(
             resource = %resource.arn,
@@ -42,7 +42,7 @@ impl ResourceClient for NoResources {
     }
 }
 
-/// Makes the calls for deliveries of one event subscription that have had equally many attempts.
+/// Makes the calls for deliveries that have had equally many attempts.
 pub(crate) async fn attempt(
     context: &Context,
     deliveries: &[LoadedDelivery],
@@ -63,8 +63,7 @@ pub(crate) async fn attempt(
     results.into_iter().map(AttemptResult::Each).collect()
 }
 
-/// Makes one call. An answer that does not come in time counts as no answer: these services have no
-/// late ones.
+/// Makes one call. These services send no late answers.
 async fn send(context: &Context, resource: &Resource, call: Call) -> Vec<(EventIndex, Answer)> {
     let entries = call.entries.len();
     let sent = tokio::time::timeout(RESPONSE_WAIT, context.resources.send(resource, call.entries));

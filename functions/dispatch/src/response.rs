@@ -1,4 +1,4 @@
-//! What requests have come to: the answers of their deliveries. Data only.
+//! The results of requests. Data only.
 
 use futures::future::BoxFuture;
 use gridpost_core::{
@@ -14,7 +14,7 @@ pub enum AttemptResult {
     Whole(Answer),
     /// One answer per event: AWS services answer for each event, and webhooks may.
     Each(Vec<EventOutcome>),
-    /// What the events have met in a batch that was split.
+    /// The answers in a batch that was split.
     Parts(Box<Parts>),
 }
 
@@ -32,7 +32,7 @@ pub struct Try {
     pub answer: Answer,
     /// When it began and ended.
     pub times: (Timestamp, Timestamp),
-    /// Which attempt it was of the events in it, and how many of the delivery's those were.
+    /// The number of the attempt for its events, and how many of the delivery's events it carried.
     pub part: PartRecord,
 }
 
@@ -50,7 +50,6 @@ impl AttemptResult {
 
 /// The result of one request.
 pub struct Response {
-    /// When the request began and ended.
     pub times: (Timestamp, Timestamp),
     /// One result per delivery, in the order of the request.
     pub results: Vec<AttemptResult>,

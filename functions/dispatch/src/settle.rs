@@ -1,9 +1,9 @@
-//! The last step, which alone writes states and sends deliveries on: carries out the decision in an order that can make a
-//! duplicate but never a loss. The state comes first, then the successor (a message, a hidden
-//! message, a parked delivery, a dead letter), and the record itself is deleted last.
+//! The last step, which alone writes states and sends deliveries on: carries out the decision in an
+//! order that can duplicate but never lose. The state comes first, then the successor (a message, a
+//! hidden message, a parked delivery, a dead letter), and the record is deleted last.
 //!
-//! If the state can't be written, the message itself carries what is known, or the end is carried
-//! out at once: a failed write never causes an attempt before the next one is due.
+//! If the state can't be written, the message carries it, or the end is carried out at once: a
+//! failed write never causes an attempt before the next one is due.
 
 mod end;
 mod endpoint;
@@ -35,7 +35,7 @@ pub use end::drop_delivery;
 pub use endpoint::{note_failure, note_response, note_success};
 pub use wait::{Wait, wait_all};
 
-/// How many messages may carry on a delivery whose state can't be written.
+/// How many successors may carry a delivery whose state can't be written.
 const RESENT_MAX: u8 = 8;
 
 /// The number of sends after which Lambda stops a recursive loop. Source: Lambda developer guide,
@@ -43,14 +43,13 @@ const RESENT_MAX: u8 = 8;
 const LAMBDA_LOOP_SENDS: u8 = 16;
 const _: () = assert!(RESENT_MAX < LAMBDA_LOOP_SENDS);
 
-/// Parts of a batch that are ended at the same time: each may be a message of a queue's largest size.
+/// Parts of a batch that end concurrently: each may be a message of the largest size.
 const ENDS_AT_ONCE: usize = 10;
 
-/// How often a write is tried if others have written the state meanwhile.
 const WRITES_MAX: u32 = 3;
 
-/// Settles a delivery whose first attempt delivered it: this writes nothing and waits for nothing.
-/// Returns `None`, with no effect, for every other delivery.
+/// Settles a delivery that its first attempt delivered, without a write or a wait. Returns `None`,
+/// with no effect, for every other delivery.
 pub fn at_once(
     context: &Context,
     loaded: &LoadedDelivery,
@@ -93,7 +92,7 @@ pub async fn settle(
     let Verdict { delivered, accepted, ends, mut answer, mut requests, .. } = verdict;
     let Verdict { mut last_at, tries, mut next_step, .. } = verdict;
     let times = *times;
-    // What comes after parts says which attempt it is of which events, too.
+    // Attempts after a split record their events, too.
     let is_part = loaded.past.iter().any(|past| past.part.is_some());
     let events = u32::try_from(loaded.delivery.event_count()).unwrap_or(u32::MAX);
     let whole = PartRecord(loaded.delivery.attempts.made + 1, events);
@@ -109,15 +108,15 @@ pub async fn settle(
             loaded.delivery.done.add_all(&part.events);
             continue;
         };
-        // It stays in the delivery, and what this attempt delivered is still recorded.
+        // The part stays in the delivery; what this attempt delivered is still recorded.
         let (id, error) = (loaded.delivery.id, chain(&error));
         tracing::warn!(delivery.id = %id, %error, "failed to end some events; they go on with the rest");
         if next_step == NextStep::Delivered {
-            // There is no rest: the delivery ends for the reason of this part.
+            // Nothing else is left: the delivery ends for the reason of this part.
             next_step = NextStep::End(part.reason);
             (answer, requests, last_at) = (part.answer, part.requests, part.last_at);
         }
-        // Its events had that many requests: fewer would let them have more than their retry policy allows.
+        // Its events had that many requests: fewer would exceed their retry policy.
         requests = requests.max(part.requests);
     }
     if let Some(accepted) = accepted {
@@ -167,7 +166,7 @@ pub(crate) async fn delivered(context: &Context, loaded: LoadedDelivery) -> Sett
             Ok(Marked::Delivered) => {}
             // Its dead letter may still need the payload, and counts.
             Ok(Marked::HasEnded) => return Ok(Disposition::Delete),
-            // Only late copies of the message would read the mark: worth one try, not a failure.
+            // Only late copies of the message read the mark.
             Err(error) => {
                 let (id, error) = (delivery.id, chain(&error));
                 tracing::warn!(delivery.id = %id, %error, "failed to record a success");
@@ -178,24 +177,23 @@ pub(crate) async fn delivered(context: &Context, loaded: LoadedDelivery) -> Sett
     Ok(Disposition::Delete)
 }
 
-/// What became of a success.
+/// The result of recording a success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marked {
-    /// The delivery counts as delivered.
     Delivered,
-    /// It had ended undelivered, and counts so.
+    /// The delivery had ended undelivered before, and counts so.
     HasEnded,
 }
 
-/// Marks a delivery that has failed before as delivered, and counts it. One that has ended meanwhile
-/// stays as it is: a late success may meet an attempt in hand, and one of them counts.
+/// Marks a delivery that has failed before as delivered, and counts it. If it has ended meanwhile, it
+/// stays so: only one of a late success and a concurrent attempt counts.
 ///
-/// It is counted first. A crash before the mark means that it is delivered and counted again; in
-/// the reverse order it would never be counted.
-/// After an error, the delivery is delivered and counted all the same.
+/// It is counted first: after a crash before the mark it is delivered and counted again; in the
+/// reverse order it would never be counted.
+/// After an error, the delivery is still delivered and counted.
 pub async fn mark_delivered(context: &Context, known: &DeliveryState) -> Result<Marked, PortError> {
     let mut counted = false;
-    for _ in 0..3 {
+    for _ in 0..WRITES_MAX {
         let stored = context.states.load(known.id).await;
         match stored.as_ref().ok().and_then(Option::as_ref).map(|state| state.status) {
             Some(DeliveryStatus::Ending { .. } | DeliveryStatus::Ended) if !counted => {
@@ -223,7 +221,7 @@ pub async fn mark_delivered(context: &Context, known: &DeliveryState) -> Result<
     Err(PortError::new("recording a success", "others wrote at the same time"))
 }
 
-/// Settles a failed delivery that is to be attempted again. Its attempts count the failed one.
+/// Settles a failed delivery that is attempted again. Its attempts include the failed one.
 async fn retry(context: &Context, mut loaded: LoadedDelivery, due: Timestamp) -> Settled {
     let status = DeliveryStatus::Waiting { due };
     match write(context, &mut loaded, status).await {
@@ -254,8 +252,8 @@ pub async fn end(context: &Context, mut loaded: LoadedDelivery, reason: EndReaso
     }
 }
 
-/// Writes what follows a failed attempt. Returns the status then in force, or `None` if another
-/// copy has written first. A request of an operator that is still to be answered is then in hand.
+/// Writes what follows a failed attempt. Returns the status in force, or `None` if another copy has
+/// written first. Sets `resend` if an operator's request is still unanswered.
 async fn write(
     context: &Context,
     loaded: &mut LoadedDelivery,
@@ -297,8 +295,8 @@ async fn follow_stored(context: &Context, mut loaded: LoadedDelivery) -> Settled
     apply(context, loaded, state.status).await
 }
 
-/// Carries out what a stored state says. A state proves what was decided, not that it was done, so
-/// it is done again.
+/// Carries out a stored state, again if need be: a state proves what was decided, not that it was
+/// done.
 pub async fn apply(context: &Context, loaded: LoadedDelivery, status: DeliveryStatus) -> Settled {
     match status {
         DeliveryStatus::Delivered | DeliveryStatus::Ended => {
@@ -312,13 +310,13 @@ pub async fn apply(context: &Context, loaded: LoadedDelivery, status: DeliverySt
 /// Settles a late copy of a delivery that was delivered or has ended.
 pub async fn forget(context: &Context, delivery: &Delivery, status: DeliveryStatus) -> Settled {
     if status == DeliveryStatus::Delivered {
-        // The late success that ended it had no message, and could not release the payload.
+        // A late success has no message, and can't release the payload.
         payload::release(context, delivery).await;
     }
     Ok(Disposition::Delete)
 }
 
-/// Hides a record that could not be settled for a short time, longer each time.
+/// Hides a record that could not be settled, for longer each time.
 pub async fn retry_soon(context: &Context, record: &Record) {
     let seconds = (5 * record.receive_count).clamp(5, 120);
     if let Err(error) = context.receiver.hide(record.queue, &record.receipt, seconds).await {

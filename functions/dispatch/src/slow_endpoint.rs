@@ -1,4 +1,4 @@
-//! Slow endpoints: reported while a request is under way, and counted in their own lane.
+//! Marks slow endpoints while a request is under way, and bounds their requests by leases.
 
 use std::{
     pin::Pin,
@@ -31,13 +31,12 @@ use crate::{
     settle::Wait,
 };
 
-/// How often an invocation returns the part of a lease that it no longer needs.
+/// How often an invocation returns unneeded parts of a lease.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
-/// Makes a request that holds no lease. If it is unanswered after
-/// [`slow_after`](gridpost_core::retry::slow_endpoint::SlowEndpointSettings::slow_after), its endpoint gets a vote
-/// for being slow while the request goes on: its end, up to 30 s later, would be too late for the
-/// others. After [`HANGS_AFTER`] it gets another.
+/// Makes a request without a lease. If it is unanswered after the setting `slow_after`, votes that
+/// its endpoint is slow while the request goes on: its end, up to 30 s later, would be too late for
+/// the others. Votes again after [`HANGS_AFTER`].
 pub async fn watched<T>(
     context: &Context,
     subscription: &EventSubscription,
@@ -81,7 +80,7 @@ pub struct Lease<'c> {
 
 impl<'c> Lease<'c> {
     /// Takes a lease for up to `wanted` requests. Returns it with the number granted.
-    /// If the lease can't be written, no request may begin.
+    /// After an error no request may begin.
     pub async fn take(
         context: &'c Context,
         subscription: &Arc<EventSubscription>,
@@ -98,7 +97,7 @@ impl<'c> Lease<'c> {
         Ok((lease, granted as usize))
     }
 
-    /// Until when it holds. What it learns is written before, and does not prolong it.
+    /// When the lease expires. Reports do not prolong it.
     pub fn until(&self) -> Timestamp {
         self.until
     }
@@ -118,13 +117,13 @@ impl<'c> Lease<'c> {
         }
     }
 
-    /// Records that a request is over, or was not made.
+    /// Records that a request ended, or was not made.
     pub fn end_one(&self) {
         let mut learned = self.learned.lock().expect("no panic while held");
         learned.under_way = learned.under_way.saturating_sub(1);
     }
 
-    /// Makes the requests, and meanwhile returns what is no longer needed: others wait for it.
+    /// Makes the requests, and meanwhile returns unneeded parts of the lease, for which others wait.
     pub async fn kept_up<T>(&self, requests: impl Future<Output = T>) -> T {
         let over = Notify::new();
         let requests = async {
@@ -132,7 +131,7 @@ impl<'c> Lease<'c> {
             over.notify_one();
             made
         };
-        // Never dropped during a write: what it reports would be lost.
+        // Never dropped during a write: the report would be lost.
         let telling = async {
             while tokio::time::timeout(TOLD_EVERY, over.notified()).await.is_err() {
                 if self.has_news() {
@@ -145,7 +144,7 @@ impl<'c> Lease<'c> {
         made
     }
 
-    /// Returns what is no longer needed, with what was learned since the last time.
+    /// Returns unneeded parts, with what was learned since the last time.
     async fn tell(&self) {
         let learned = {
             let mut learned = self.learned.lock().expect("no panic while held");
@@ -166,8 +165,7 @@ impl<'c> Lease<'c> {
     }
 }
 
-/// How long a first attempt to a slow endpoint waits: it moves to the slow lane, and comes back no
-/// earlier than it may begin there.
+/// Moves a first attempt to the slow lane. Returns how long it waits there before it may begin.
 pub async fn to_slow_lane(context: &Context, loaded: &LoadedDelivery) -> Wait {
     let (slow, now) = (context.healths.known(loaded.subscription()).slow, context.clock.now());
     if slow.free(now, &context.settings.lanes) > 0 {
@@ -176,12 +174,12 @@ pub async fn to_slow_lane(context: &Context, loaded: &LoadedDelivery) -> Wait {
     look_again(context, loaded).await
 }
 
-/// How long a delivery waits if its slow endpoint has no room for it.
+/// Returns how long a delivery waits if its slow endpoint has no room for it.
 pub async fn look_again(context: &Context, loaded: &LoadedDelivery) -> Wait {
     let (slow, now) = (context.healths.known(loaded.subscription()).slow, context.clock.now());
     let queue = loaded.delivery.retry_queue(context.settings.retry_shards);
     let backlog = context.in_flight.backlog(queue, now).await;
-    // No more can be in flight than there are.
+    // The backlog, already sampled, includes messages in flight.
     let is_nearly_full = backlog >= IN_FLIGHT_HIGH_WATER
         && context.in_flight.of(queue, now).await >= IN_FLIGHT_HIGH_WATER;
     let (age, dice) = (now.since(loaded.delivery.publish_time), context.dice.roll());

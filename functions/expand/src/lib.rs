@@ -1,8 +1,7 @@
 //! expand: makes the deliveries of stored publishes, piece by piece.
 //!
-//! ingest stores a publish that makes more deliveries than a request has time for, and sends a message
-//! for each piece of it. What is stored is what was decided, so nothing is parsed, matched or looked up
-//! here. Deliveries are sent as ingest sends them, by [`gridpost_ingest::enqueue`].
+//! ingest stores a publish that makes more deliveries than a request has time for, and sends a
+//! message for each piece. The stored publish is matched already, so expand only sends.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,34 +18,31 @@ use gridpost_core::{
 use gridpost_ingest::enqueue::{DeliverySink, enqueue_wave, send, send_pieces, waves};
 use gridpost_ports::{Clock, Meter, Outgoing, Payloads, PortError, QueueSender, Record};
 
-/// What the calls of SQS for one wave take at most, their repetition included: none is begun that could not
-/// be finished.
+/// How long the SQS calls for one wave take at most, including the retry: no wave begins that could
+/// not be finished.
 const WAVE_WAIT: Duration = Duration::from_secs(13);
 
-/// What expand needs of the world, made once for the life of the function.
+/// The ports of expand.
 pub struct Context {
     pub clock: Arc<dyn Clock>,
-    /// Puts deliveries into the dispatch queue, and what an invocation has no time for back into the
-    /// fan-out queue.
     pub sender: Arc<dyn QueueSender>,
-    /// Holds the publishes, and takes events that are too large for a message.
+    /// Holds the stored publishes, and events that are too large for a message.
     pub payloads: Arc<dyn Payloads>,
     pub meter: Arc<dyn Meter>,
-    /// The largest message that the queues take, in bytes: 262,144 to 1,048,576.
+    /// 262,144 to 1,048,576.
     pub queue_message_bytes_max: usize,
 }
 
 impl Context {
-    /// Where deliveries go.
     fn sink(&self) -> DeliverySink<'_> {
         DeliverySink { sender: &*self.sender, payloads: &*self.payloads }
     }
 }
 
-/// Makes the deliveries of each record's piece and answers which records SQS keeps, by message id.
+/// Sends the deliveries of each record's piece. Returns the ids of the messages that SQS keeps.
 ///
-/// A record is let go when all of its deliveries are in the dispatch queue, or a message for those
-/// that are not. So a crash repeats some of a piece; their ids are the same then.
+/// SQS deletes a record once all of its deliveries are in the dispatch queue, or a new message
+/// stands for the rest. A crash before that sends some of them again, with the same ids.
 pub async fn expand(context: &Context, records: Vec<Record>, deadline: Timestamp) -> Vec<String> {
     let mut kept = Vec::new();
     for record in records {
@@ -61,7 +57,7 @@ pub async fn expand(context: &Context, records: Vec<Record>, deadline: Timestamp
                 error = %chain(&error),
                 "a piece of a publish was not expanded and comes back",
             );
-            // A single failure happens.
+            // One failure is normal.
             if record.receive_count > 1 {
                 context.meter.count(metric::KEPT_COUNT, &[], 1);
             }
@@ -71,7 +67,7 @@ pub async fn expand(context: &Context, records: Vec<Record>, deadline: Timestamp
     kept
 }
 
-/// A record's piece and publish; `None` where no repetition would help.
+/// Reads a record's piece and publish. Returns `None` if retrying can't help.
 async fn take(
     context: &Context,
     record: &Record,
@@ -99,16 +95,15 @@ async fn expand_piece(
     let rest = |wave: &[UnsentDelivery<'_>]| vec![piece.rest(wave[0].place)];
     for (number, wave) in waves(&unsent).into_iter().enumerate() {
         let left = context.clock.left(deadline);
-        // The first one always: else a slow day would let a piece turn in circles.
+        // Always send the first wave: otherwise a slow run could requeue the piece forever.
         if number > 0 && left < WAVE_WAIT {
             return send_pieces(context.sink(), packed.topic(), rest(wave)).await;
         }
-        let sent = enqueue_wave(context.sink(), packed, wave).await;
-        match sent {
+        match enqueue_wave(context.sink(), packed, wave).await {
             Ok(()) => {}
             Err(error) if number == 0 => return Err(error),
             Err(error) => {
-                // The waves before are not made again: a message of its own comes back for the rest.
+                // A message for the rest alone: the waves before it are not sent again.
                 tracing::warn!(error = %chain(&error), "the rest of a piece is put off");
                 return send_pieces(context.sink(), packed.topic(), rest(wave)).await;
             }
@@ -117,7 +112,6 @@ async fn expand_piece(
     Ok(())
 }
 
-/// Moves a record that this code can't expand to the poison queue.
 async fn poison<T>(
     context: &Context,
     record: &Record,

@@ -1,4 +1,4 @@
-//! Puts deliveries of a publish into the dispatch queue, and pieces of one into the fan-out queue.
+//! Sends deliveries of a publish to the dispatch queue, and pieces of one to the fan-out queue.
 
 use futures::future::join_all;
 use gridpost_core::{
@@ -10,24 +10,23 @@ use gridpost_core::{
 };
 use gridpost_ports::{Outgoing, Payloads, PortError, QueueSender};
 
-/// Most deliveries that are sent at once: fifty batch requests of SQS.
-const WAVE_PARCELS_MAX: usize = 500;
+/// The most deliveries sent at once: fifty batch requests of SQS.
+const WAVE_DELIVERIES_MAX: usize = 500;
 
-/// Most bytes that are sent at once, but for one delivery that is larger: what bounds the memory of
-/// a publish to hundreds of subscriptions.
+/// The most bytes sent at once, except for one larger delivery: bounds the memory of a publish to
+/// hundreds of subscriptions.
 const WAVE_BYTES_MAX: usize = 8 * 1_048_576;
 
-/// Where deliveries go.
+/// The ports that send deliveries.
 #[derive(Clone, Copy)]
 pub struct DeliverySink<'o> {
     pub sender: &'o dyn QueueSender,
-    /// Takes what is too large for a message.
+    /// Stores events that are too large for a message.
     pub payloads: &'o dyn Payloads,
 }
 
-/// Sends every delivery, each failed one once more.
-/// After an error, other deliveries have been sent, and nothing takes them back: the publisher's
-/// retry makes them duplicates, which are allowed; losses are not.
+/// Sends every delivery, failed ones once more.
+/// After an error, other deliveries may have been sent: the publisher's retry duplicates them.
 pub async fn enqueue(
     sink: DeliverySink<'_>,
     packed: &Packed<'_>,
@@ -54,7 +53,7 @@ pub async fn enqueue_wave(
     send(sink.sender, Queue::Dispatch, wave.iter().collect(), message).await
 }
 
-/// Sends pieces of a stored publish to the fan-out queue. Topics are its fair-queue groups.
+/// Sends pieces of a stored publish to the fan-out queue, whose fair-queue groups are topics.
 pub async fn send_pieces(
     sink: DeliverySink<'_>,
     topic: &str,
@@ -65,7 +64,7 @@ pub async fn send_pieces(
     send(sink.sender, Queue::FanOut, pieces, message).await
 }
 
-/// Stores the events that are too large for a message, before any message asks for them.
+/// Stores the events that are too large for a message, before any message refers to them.
 async fn store(
     payloads: &dyn Payloads,
     packed: &Packed<'_>,
@@ -78,7 +77,7 @@ async fn store(
     join_all(stored).await.into_iter().collect()
 }
 
-/// Stores an object; a call that fails is made once more.
+/// Stores an object. Retries a failed call once.
 pub async fn put(payloads: &dyn Payloads, key: &str, object: Vec<u8>) -> Result<(), PortError> {
     match payloads.put(key, object.clone()).await {
         Ok(()) => Ok(()),
@@ -89,7 +88,7 @@ pub async fn put(payloads: &dyn Payloads, key: &str, object: Vec<u8>) -> Result<
     }
 }
 
-/// Sends a message for each of the items; those that failed once more.
+/// Sends a message for each item, failed ones once more.
 /// After an error, the other messages have been sent.
 pub async fn send<T>(
     sender: &dyn QueueSender,
@@ -106,7 +105,6 @@ pub async fn send<T>(
     failed_again.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
 }
 
-/// Answers those that may not have been sent.
 async fn send_once<T>(
     sender: &dyn QueueSender,
     queue: Queue,
@@ -123,7 +121,7 @@ async fn send_once<T>(
     items.into_iter().filter_map(failure).collect()
 }
 
-/// Cuts unsent, in order, into what is sent at once.
+/// Splits deliveries, in order, into those that are sent at once.
 pub fn waves<'w, 'p>(unsent: &'w [UnsentDelivery<'p>]) -> Vec<&'w [UnsentDelivery<'p>]> {
     let mut waves = Vec::new();
     let mut rest = unsent;
@@ -133,7 +131,7 @@ pub fn waves<'w, 'p>(unsent: &'w [UnsentDelivery<'p>]) -> Vec<&'w [UnsentDeliver
             bytes += one.encoded_bytes;
             bytes <= WAVE_BYTES_MAX
         };
-        let count = rest.iter().take(WAVE_PARCELS_MAX).take_while(fits).count().max(1);
+        let count = rest.iter().take(WAVE_DELIVERIES_MAX).take_while(fits).count().max(1);
         let (wave, after) = rest.split_at(count);
         waves.push(wave);
         rest = after;

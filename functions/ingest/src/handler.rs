@@ -1,4 +1,4 @@
-//! A publish request in, an answer out.
+//! Answers publish requests.
 
 use std::sync::Arc;
 
@@ -25,7 +25,8 @@ use crate::{
     route::{Route, is_topic_name},
 };
 
-/// Answers a publish: 200 once every delivery is in the queue, or all that they are made of is stored, else Event Grid's error. A request that is refused has left nothing behind.
+/// Answers a publish: 200 once every delivery is in the queue or the publish is stored, otherwise
+/// Event Grid's error. A refused request leaves nothing behind.
 pub async fn handle(context: &Context, request: &Request) -> Response<String> {
     match accept(context, request).await {
         Ok(kind) => accepted(kind),
@@ -37,7 +38,7 @@ pub async fn handle(context: &Context, request: &Request) -> Response<String> {
     }
 }
 
-/// The answer's document for a request whose body can't be decoded.
+/// Returns the error document for a request whose body is not Base64.
 pub fn not_base64() -> String {
     PublishError::NotBase64.to_json()
 }
@@ -60,7 +61,7 @@ async fn accept(context: &Context, request: &Request) -> Result<Kind, PublishErr
     let (own_id, trace_parent) = (context.dice.id(), trace_parent(request));
     let revision = topic.at();
     let mut acceptance = Acceptance { id: own_id, time: publish_time, revision, trace_parent };
-    // Only now that it will not be refused: what is refused leaves no record.
+    // Only now that it will not be refused: a refused publish leaves no record.
     let begun = match &keyed {
         None => None,
         Some(keyed) => match idempotency::begin(context, keyed, own_id).await? {
@@ -96,7 +97,7 @@ fn trace_parent(request: &Request) -> Option<TraceParent> {
     TraceParent::parse(only.to_str().ok()?)
 }
 
-/// The topic, if the request may publish to it. None of the body has been looked at then.
+/// Returns the topic, if the request may publish to it. Does not look at the body.
 async fn admit(context: &Context, request: &Request) -> Result<Arc<TopicSnapshot>, PublishError> {
     let route = Route::of(request.method.as_str(), &request.path)
         .filter(|route| route.is_matched_by(request.route.as_deref()))
@@ -106,11 +107,10 @@ async fn admit(context: &Context, request: &Request) -> Result<Arc<TopicSnapshot
     }
     let Request { headers, query, path, .. } = request;
     let asked = AccessRequest { headers, query, path, resource: &route.resource() };
-    // What opens no topic costs no read of one.
+    // Reject bad credentials before reading the topic.
     let shown = match context.authorization {
         Authorization::Keys => Some(Credentials::of(&asked)?),
-        // API Gateway lets nobody else through. Should its route ever lose its authorizer, the
-        // topics stay closed.
+        // API Gateway stops all others; if its route ever loses its authorizer, topics stay closed.
         Authorization::Gateway(authorizer) if request.authorizer == Some(authorizer) => None,
         Authorization::Gateway(_) => return Err(PublishError::AuthorizerPassedBy),
     };
@@ -135,7 +135,7 @@ async fn admit(context: &Context, request: &Request) -> Result<Arc<TopicSnapshot
     }
 }
 
-/// 200 and, for a namespace topic, an empty object: its SDK for Python reads the body as JSON.
+/// Returns 200 and, for a namespace topic, an empty object: its SDK for Python reads it as JSON.
 fn accepted(kind: Kind) -> Response<String> {
     match kind {
         Kind::Custom => Response::default(),
@@ -166,7 +166,8 @@ fn refuse(request: &Request, error: &PublishError) -> Response<String> {
     response
 }
 
-/// As much of a path as our routes have: behind an encoded question mark there may be a key.
+/// Cuts a path at the first character that no route has: after an encoded question mark there may be
+/// a key.
 fn loggable(path: &str) -> &str {
     let is_of_routes = |byte: u8| byte.is_ascii_alphanumeric() || b"/:-".contains(&byte);
     let end = path.bytes().position(|byte| !is_of_routes(byte)).unwrap_or(path.len());

@@ -1,4 +1,4 @@
-//! Publishes that come with a key, to topics that heed keys.
+//! Publishes with an idempotency key, to topics that use keys.
 
 use gridpost_core::publish::{
     PublishError,
@@ -9,13 +9,12 @@ use uuid::Uuid;
 
 use crate::Context;
 
-/// How often a copy looks again because another one has written meanwhile.
+/// How often a conditional write is tried if another copy has written first.
 const LOOKS_MAX: u32 = 4;
 
-/// Takes a publish under its key, before anything of it is enqueued; `None` where it was done
-/// before, and is to be answered as it was then.
-/// It also fails when the table failed twice: the publisher asked for no second delivery, and sends
-/// the publish again.
+/// Records a publish under its key before it is enqueued. Returns `None` if it was done before, and
+/// is only to be answered.
+/// Fails if the table fails twice: the publisher asked for no duplicates, and can retry.
 pub(crate) async fn begin(
     context: &Context,
     keyed: &Keyed,
@@ -44,15 +43,14 @@ pub(crate) async fn begin(
     Err(PublishError::UnderWay { retry_after_s: 1 })
 }
 
-/// Records how it went. What can't be recorded is left to the lease: a repetition may then make
-/// duplicates. It is no reason to refuse a publish whose deliveries are all in the queue.
+/// Records the result. If that fails, the lease expires, and a repetition may make duplicates: that
+/// is no reason to refuse a publish whose deliveries are all in the queue.
 pub(crate) async fn end(context: &Context, keyed: &Keyed, begun: Record, is_done: bool) {
     let now = context.clock.now();
     let record = if is_done { begun.done() } else { begun.given_up(now) };
     match save(context, keyed, &record).await {
-        Ok(Kept::Written) => {}
-        // Its own write, whose answer was lost; or another copy has it, because the lease was over.
-        Ok(Kept::Other(_)) => {}
+        // `Other`: its own write, whose answer was lost, or another copy's after the lease.
+        Ok(Kept::Written | Kept::Other(_)) => {}
         Err(error) => tracing::warn!(
             %error,
             is_done,
@@ -61,7 +59,7 @@ pub(crate) async fn end(context: &Context, keyed: &Keyed, begun: Record, is_done
     }
 }
 
-/// A call that fails is made once more.
+/// Saves the record. Retries a failed call once.
 async fn save(context: &Context, keyed: &Keyed, record: &Record) -> Result<Kept, PortError> {
     match context.records.save(keyed.key(), record).await {
         Ok(kept) => Ok(kept),

@@ -1,12 +1,9 @@
 //! ingest: accepts published events.
 //!
-//! How a request flows: [`route`] finds the topic's name, [`handler`] lets the core authenticate, read
-//! and match, and [`publish`] packs and puts the deliveries into the dispatch queue by [`enqueue`], as
-//! expand does. It reads configuration and writes one queue and, for what is too large for a message,
-//! one bucket; the publisher gets 200 only when every delivery is in the queue.
-//!
-//! A publish with too many deliveries for a request is stored instead; expand makes the
-//! deliveries then.
+//! [`route`] finds the topic's name, [`handler`] lets the core authenticate, read and match, and
+//! [`publish`] packs the deliveries and sends them to the dispatch queue by [`enqueue`]. Events too
+//! large for a message go to a bucket. The publisher gets 200 only once every delivery is in the
+//! queue, or, if they are too many for a request, once the publish is stored for expand.
 
 pub mod enqueue;
 pub mod handler;
@@ -24,17 +21,17 @@ use gridpost_ports::{
 use enqueue::DeliverySink;
 use publish::SendLimits;
 
-/// Who may publish, as the deployment says.
+/// Who may publish.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Authorization {
-    /// Whoever has one of the topic's keys, or a SAS token made with one.
+    /// Holders of one of the topic's keys, or of a SAS token made with one.
     #[default]
     Keys,
-    /// Whom API Gateway's authorizer has let through. Keys are not looked at.
+    /// Publishers that API Gateway's authorizer accepts. Keys are ignored.
     Gateway(Authorizer),
 }
 
-/// A text that names no way to authorize publishers.
+/// An unknown authorization setting.
 #[derive(Debug, thiserror::Error)]
 #[error("is none of KEYS, AWS_IAM and JWT")]
 pub struct AuthorizationError;
@@ -52,35 +49,28 @@ impl FromStr for Authorization {
     }
 }
 
-/// What ingest needs of the world, made once for the life of the function.
+/// The ports and settings of ingest.
 pub struct Context {
     pub clock: Arc<dyn Clock>,
-    /// Randomness.
     pub dice: Arc<dyn Dice>,
-    /// Topics and event subscriptions.
     pub configuration: ConfigurationCache,
-    /// Puts deliveries into the dispatch queue, and what makes them into the fan-out queue.
     pub sender: Arc<dyn QueueSender>,
-    /// Keeps events that are too large for a queue message, and large fan-outs.
+    /// Stores events that are too large for a queue message, and large fan-outs.
     pub payloads: Arc<dyn Payloads>,
-    /// What was published under which key. Not asked for topics that heed no keys.
     pub records: Arc<dyn PublishRecords>,
     pub meter: Arc<dyn Meter>,
     /// Whether the duration of publishes is a metric.
     pub latency_metrics: bool,
-    /// Who may publish.
     pub authorization: Authorization,
-    /// The largest message that the queues take, in bytes: 262,144 to 1,048,576.
+    /// 262,144 to 1,048,576.
     pub queue_message_bytes_max: usize,
-    /// Most deliveries of a publish that its request enqueues: 0 to 100,000. What makes more is
-    /// stored first.
+    /// The most deliveries that a request enqueues, 0 to 100,000: a larger fan-out is stored first.
     pub inline_fan_out: usize,
-    /// Most deliveries that one message of the fan-out queue stands for, at least 1.
+    /// The most deliveries that one message of the fan-out queue stands for, at least 1.
     pub piece_deliveries_max: usize,
 }
 
 impl Context {
-    /// How deliveries go.
     fn limits(&self) -> SendLimits<'_> {
         SendLimits {
             sink: DeliverySink { sender: &*self.sender, payloads: &*self.payloads },

@@ -1,5 +1,4 @@
-//! What becomes of events that were read and matched: deliveries in the dispatch queue, and counts.
-//! ingest and intake share it.
+//! Sends matched events to the dispatch queue and counts them, for ingest and intake.
 
 use gridpost_core::{
     event::ParsedEvent,
@@ -16,25 +15,24 @@ use uuid::Uuid;
 
 use crate::enqueue::{DeliverySink, enqueue, put, send_pieces};
 
-/// Most bytes of the messages that a request itself sends. It has 29 s, and a function of the
-/// default size sends tens of megabytes in a second at best.
+/// The most bytes that a request sends. It has 29 s, and a function of the default size sends tens
+/// of megabytes in a second at best.
 pub const INLINE_BYTES_MAX: usize = 64 * 1_048_576;
 
-/// How deliveries of a publish are sent.
+/// Where deliveries of a publish are sent, and how many at once.
 #[derive(Clone, Copy)]
 pub struct SendLimits<'w> {
     pub sink: DeliverySink<'w>,
-    /// The largest message that the queues take, in bytes: 262,144 to 1,048,576.
     pub queue_message_bytes_max: usize,
-    /// Most deliveries that are enqueued at once. What makes more is stored first.
+    /// The most deliveries that are enqueued at once: a larger fan-out is stored first.
     pub inline_fan_out: usize,
-    /// Most deliveries that one message of the fan-out queue stands for, at least 1.
+    /// The most deliveries that one message of the fan-out queue stands for, at least 1.
     pub piece_deliveries_max: usize,
 }
 
-/// Packs and sends what matched: every delivery is in the dispatch queue then, or, where there are too
-/// many, all that they are made of is stored under `own_id`, which no other publish has.
-/// After an error, some deliveries may have been sent; what is repeated makes duplicates.
+/// Packs matched events and sends their deliveries to the dispatch queue. If they are too many,
+/// stores the publish under `own_id`, which no other publish has.
+/// After an error, some deliveries may have been sent; a repetition duplicates them.
 pub async fn send(
     limits: SendLimits<'_>,
     matched: &Matched,
@@ -49,8 +47,8 @@ pub async fn send(
     }
 }
 
-/// Stores the publish under that id, which no other request has, and sends a message for each of its pieces. A crash leaves an object that
-/// nobody asks for, or pieces of a publish that was not confirmed.
+/// Stores the publish and sends a message for each of its pieces. A crash leaves an unused object,
+/// or pieces of a publish that was not confirmed.
 async fn store(
     limits: SendLimits<'_>,
     packed: &Packed<'_>,
@@ -63,7 +61,7 @@ async fn store(
     send_pieces(limits.sink, topic, pieces).await
 }
 
-/// Counts a publish whose deliveries were sent: the ledger's lines of what came in.
+/// Counts a publish whose deliveries were sent.
 pub fn count(meter: &dyn Meter, topic: &str, at: Timestamp, events: usize, matched: &Matched) {
     let add = |metric, dimensions: &[(&'static str, &str)], count: usize| {
         if count > 0 {

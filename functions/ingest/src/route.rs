@@ -1,26 +1,20 @@
-//! Which topic a request is for.
+//! Finds the topic that a request is for.
 
-/// Where a publish goes.
+/// The route of a publish. The topic's name is unchecked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
     /// `POST /topics/{topic}/api/events`.
-    Custom {
-        /// The topic's name as it was given; it may be none that a topic can have.
-        topic: String,
-    },
+    Custom { topic: String },
     /// `POST /topics/{topic}:publish`.
-    Namespace {
-        /// The topic's name as it was given.
-        topic: String,
-    },
+    Namespace { topic: String },
 }
 
 impl Route {
-    /// The route of a request; `None` where nothing is served.
+    /// Returns the route of a request, or `None` for any other path.
     ///
-    /// A path is taken as it is: what API Gateway's authorizer was asked for is this path, and an
-    /// IAM policy that names topics would miss another spelling of it. So nothing may stand before
-    /// `/topics`, and but for the colon of `:publish` nothing is decoded.
+    /// The path must be exact: API Gateway's authorizer has checked this path, and an IAM policy
+    /// that names topics would miss another spelling. So nothing may stand before `/topics`, and
+    /// nothing is decoded but the colon of `:publish`.
     pub fn of(method: &str, path: &str) -> Option<Self> {
         if method != "POST" {
             return None;
@@ -34,7 +28,7 @@ impl Route {
         is_segment(topic).then(|| Self::Namespace { topic: topic.to_owned() })
     }
 
-    /// Whether it is the route that API Gateway matched, where there is one.
+    /// Whether API Gateway, if there is one, matched the same route.
     pub fn is_matched_by(&self, route: Option<&str>) -> bool {
         let own = match self {
             Self::Custom { .. } => "POST /topics/{topic}/api/events",
@@ -43,7 +37,7 @@ impl Route {
         route.is_none_or(|route| route == own)
     }
 
-    /// Its path.
+    /// The path.
     pub fn resource(&self) -> String {
         match self {
             Self::Custom { topic } => format!("/topics/{topic}/api/events"),
@@ -59,14 +53,13 @@ impl Route {
     }
 }
 
-/// A colon, and how it may be encoded.
 const COLONS: [&str; 3] = [":", "%3A", "%3a"];
 
 fn is_segment(text: &str) -> bool {
     !text.contains('/')
 }
 
-/// Whether a topic can have that name: 3 to 50 of `[A-Za-z0-9-]`. No other is looked up.
+/// Whether a topic can have that name: 3 to 50 of `[A-Za-z0-9-]`.
 pub fn is_topic_name(name: &str) -> bool {
     (3..=50).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')

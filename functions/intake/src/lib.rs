@@ -1,14 +1,13 @@
-//! intake: takes messages of a source's queue (an EventBridge rule, a bucket, an SNS topic, an SQS
-//! queue) into a topic.
+//! intake: publishes messages of a source's queue (an EventBridge rule, a bucket, an SNS topic, an
+//! SQS queue) to a topic.
 //!
-//! The way of a batch: the core maps each message to events, which are read as those of any publish to
-//! the topic are; what can't be mapped or read goes to the source's poison queue, by itself. All others
-//! of the batch are one publish, which [`publish`] matches, packs and sends as ingest's. Only then is a
-//! message let go: a crash repeats it, with the same ids of events.
+//! The core maps each message to events and reads them like any publish. Messages that can't be
+//! mapped or read go to the source's poison queue. The rest of the batch is one publish, which
+//! [`publish`] sends. SQS deletes a message only then: a crash repeats it, with the same event ids.
 //!
-//! A bug that panics at one message keeps that message back, and takes in the others.
+//! If the code panics at one message, that message is kept, and the others are published.
 //!
-//! What a message says decides nothing but the events' content: the topic and the mapping are the
+//! A message decides nothing but the events' content: the topic and the mapping are the
 //! [`Source`]'s, which Terraform sets.
 //!
 //! [`publish`]: gridpost_ingest::publish
@@ -39,37 +38,32 @@ use uuid::Uuid;
 
 use refuse::{Refusal, refuse};
 
-/// What intake needs of the world, made once for the life of the function.
+/// The ports and settings of intake.
 pub struct Context {
-    /// Where its messages come from and what becomes of them.
     pub source: Source,
     pub clock: Arc<dyn Clock>,
-    /// Randomness.
     pub dice: Arc<dyn Dice>,
-    /// Topics and event subscriptions.
     pub configuration: ConfigurationCache,
-    /// Puts deliveries into the dispatch queue, what makes them into the fan-out queue, and refused
-    /// messages into the poison queue, which is the source's own.
+    /// Its poison queue is the source's.
     pub sender: Arc<dyn QueueSender>,
-    /// Keeps events that are too large for a queue message, and large fan-outs.
+    /// Stores events that are too large for a queue message, and large fan-outs.
     pub payloads: Arc<dyn Payloads>,
     pub meter: Arc<dyn Meter>,
-    /// The largest message that the queues take, in bytes: 262,144 to 1,048,576.
+    /// 262,144 to 1,048,576.
     pub queue_message_bytes_max: usize,
-    /// Most deliveries of a batch that are enqueued at once. What makes more is stored first.
+    /// The most deliveries of a batch that are enqueued at once: a larger fan-out is stored first.
     pub inline_fan_out: usize,
-    /// Most deliveries that one message of the fan-out queue stands for, at least 1.
+    /// The most deliveries that one message of the fan-out queue stands for, at least 1.
     pub piece_deliveries_max: usize,
 }
 
 impl Context {
-    /// Counts a message that comes back. An alarm of its own looks at it: SQS does not tell the age of
-    /// messages that it has handed over several times.
+    /// Counts a message that comes back, for an alarm: SQS does not report the age of messages that
+    /// were received several times.
     fn count_kept(&self) {
         self.meter.count(metric::SOURCE_KEPT_COUNT, &[("Source", &*self.source.name)], 1);
     }
 
-    /// How deliveries go.
     fn limits(&self) -> SendLimits<'_> {
         SendLimits {
             sink: DeliverySink { sender: &*self.sender, payloads: &*self.payloads },
@@ -80,10 +74,10 @@ impl Context {
     }
 }
 
-/// Takes messages into the source's topic and answers which of them SQS keeps, by message id.
+/// Publishes messages to the source's topic. Returns the ids of those that SQS keeps.
 ///
-/// A message is let go when every delivery of its events is in the dispatch queue or stored for expand,
-/// or the message itself is in the poison queue. A topic that can't be read keeps them all.
+/// SQS deletes a message once all deliveries of its events are in the dispatch queue or stored for
+/// expand, or the message is in the poison queue. If the topic can't be read, SQS keeps them all.
 pub async fn take(context: &Context, messages: Vec<SourceMessage>) -> Vec<String> {
     let topic = &context.source.topic;
     let snapshot = match context.configuration.topic(topic).await {
@@ -118,22 +112,20 @@ pub async fn take(context: &Context, messages: Vec<SourceMessage>) -> Vec<String
     kept
 }
 
-/// Why a message comes back at which the code panics.
 const PANICKED: &str = "a bug in Gridpost";
 
 const PUBLISHING: &str = "publishing messages";
 
-/// A message whose events the topic takes.
 struct Taken<'m> {
     message: &'m SourceMessage,
     events: Vec<ParsedEvent<'m>>,
 }
 
-/// A message as the body of a publish.
+/// A message in the topic's schema, as the body of a publish.
 struct Body<'m> {
     message: &'m SourceMessage,
     text: String,
-    /// For topics whose events have no ids, one for each event.
+    /// One for each event, for topics whose events have no ids.
     ids: Vec<Uuid>,
 }
 
@@ -154,7 +146,7 @@ impl Body<'_> {
     }
 }
 
-/// The message in the topic's schema, unless it holds no event.
+/// Maps a message to the topic's schema. Returns `None` if it holds no event.
 fn map<'m>(
     context: &Context,
     message: &'m SourceMessage,
@@ -172,10 +164,8 @@ fn map<'m>(
     Ok(Some(Body { message, text, ids }))
 }
 
-/// Publishes the events of all messages at once; answers which messages are kept because that failed.
-///
-/// If the code panics at one of them, each is published by itself. Deliveries that were sent before
-/// are repeated then.
+/// Publishes the events of all messages at once. Returns the ids of messages that SQS keeps because
+/// that failed. After a panic, publishes each message separately, which repeats sent deliveries.
 async fn publish_all(
     context: &Context,
     snapshot: &TopicSnapshot,
@@ -203,7 +193,7 @@ async fn publish_all(
     kept
 }
 
-/// Publishes events of messages; answers which messages are kept because that failed.
+/// Publishes events of messages. Returns the ids of messages that SQS keeps because that failed.
 async fn publish(
     context: &Context,
     snapshot: &TopicSnapshot,
@@ -215,8 +205,8 @@ async fn publish(
         return Vec::new();
     }
     let matched = snapshot.matcher().match_events(events, now);
-    // Of this time alone: SQS may hand messages over again in another order, or to another filter, and
-    // a delivery whose id has ended is let go unread and uncounted. Events are known by their own ids.
+    // A new id each time: SQS may return the messages in another batch, matched by another filter,
+    // and a delivery whose id has ended would be dropped uncounted. Events keep their ids.
     let id = context.dice.id();
     let acceptance =
         Acceptance { id, time: now, revision: snapshot.topic.at(), trace_parent: None };
@@ -231,7 +221,7 @@ async fn publish(
     }
 }
 
-/// The ids of messages that come back.
+/// Logs and counts messages that come back. Returns their ids.
 fn keep<'m>(
     context: &Context,
     messages: impl IntoIterator<Item = &'m SourceMessage>,

@@ -1,4 +1,4 @@
-//! Messages that no repetition would take in.
+//! Moves messages for which a retry can't help to the source's poison queue.
 
 use gridpost_core::{
     delivery::queue::Queue, error::chain, intake::Unmappable, metric, publish::PublishError,
@@ -7,22 +7,16 @@ use gridpost_ports::{Outgoing, SourceMessage};
 
 use crate::Context;
 
-/// The fair-queue group of refused messages: their queue has no others.
-const GROUP: &str = "refused";
-
-/// Why a message is not taken in.
+/// Why a message is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// It does not have its source's form.
     #[error(transparent)]
     Unmappable(Unmappable),
-    /// The topic does not take its events.
     #[error(transparent)]
     Publish(PublishError),
 }
 
 impl Refusal {
-    /// The dimension of the count.
     fn reason(&self) -> &'static str {
         match self {
             Self::Unmappable(_) => "Unmappable",
@@ -31,11 +25,11 @@ impl Refusal {
     }
 }
 
-/// Moves messages as they came to the source's poison queue, from where they can be sent back; answers
-/// which are kept because they could not be moved.
+/// Moves messages unchanged to the source's poison queue, from where they can be sent back. Returns
+/// the ids of those that could not be moved.
 ///
-/// That queue is the source's own, not the deployment's: what lies there is read as Gridpost's messages
-/// when an operator sends it back, and these texts are strangers'.
+/// The deployment's poison queue would be wrong: an operator may send its messages back, which are
+/// then read as Gridpost's own, and these texts are untrusted.
 pub(crate) async fn refuse<'m>(
     context: &Context,
     refused: impl Iterator<Item = (&'m SourceMessage, Refusal)>,
@@ -46,7 +40,7 @@ pub(crate) async fn refuse<'m>(
     }
     let message = |(message, _): &(&SourceMessage, Refusal)| Outgoing {
         body: message.body.clone(),
-        group: GROUP.to_owned(),
+        group: "refused".to_owned(),
         delay_s: 0,
     };
     let outgoing = refused.iter().map(message).collect();

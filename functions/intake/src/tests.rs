@@ -26,9 +26,8 @@ use super::*;
 /// 2026-11-21T08:00:00.123Z
 const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_123);
 
-/// Intake in a deployment: its calls of the configuration, and what it sends and stores, fail by the
-/// plan that a test was begun with, counted together.
-struct World {
+/// Intake in a deployment. Its calls fail by the test's plan, numbered together.
+struct Fixture {
     context: Context,
     deployment: Deployment,
 }
@@ -56,7 +55,7 @@ fn subscription(name: &str) -> EventSubscription {
     }
 }
 
-impl World {
+impl Fixture {
     fn new(carries: Carries, plan: Plan) -> Self {
         let topic = Topic {
             name: "orders".to_owned(),
@@ -85,7 +84,7 @@ impl World {
         Self { context: context(&deployment, carries), deployment }
     }
 
-    /// What the next copy of the function takes over, without faults.
+    /// Starts the next copy of the function, without faults.
     fn begun_again(mut self) -> Self {
         *self.deployment.injector.plan() = Plan::default();
         self.deployment.instance = Arc::default();
@@ -106,7 +105,6 @@ impl World {
         self.deployment.queues.sent_to(queue).into_iter().map(body).collect()
     }
 
-    /// The events that were sent on.
     fn events(&self) -> Vec<Value> {
         self.deliveries().iter().flat_map(events_of).collect()
     }
@@ -167,16 +165,16 @@ fn object(key: &str) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_is_one_publish_and_counted_as_one() {
-    let world = World::new(Carries::Messages, Plan::default());
-    let kept = world.take(&[r#"{"n":1}"#, "two", "[3]"]).await;
+    let fixture = Fixture::new(Carries::Messages, Plan::default());
+    let kept = fixture.take(&[r#"{"n":1}"#, "two", "[3]"]).await;
     assert_eq!(kept, [""; 0]);
-    let events = world.events();
+    let events = fixture.events();
     let ids: Vec<_> = events.iter().map(|event| event["id"].as_str().expect("an id")).collect();
     assert_eq!(ids, ["m0", "m1", "m2"]);
     assert_eq!(events[0]["data"], json!({"n": 1}));
-    assert!(world.deliveries().iter().all(|delivery| delivery.publish_time == NOW));
+    assert!(fixture.deliveries().iter().all(|delivery| delivery.publish_time == NOW));
     assert_eq!(
-        world.counts(),
+        fixture.counts(),
         [
             "MatchedEventCount Topic=orders,EventSubscriptionName=all 3",
             "PublishSuccessCount Topic=orders 3",
@@ -195,9 +193,9 @@ async fn topics_of_every_schema_and_kind_take_them() {
     ] {
         let name = "orders".to_owned();
         let topic = Topic { name, kind, input_schema, ..fixtures::topic() };
-        let world = World::of(Some(topic), Carries::S3, Plan::default());
-        assert_eq!(world.take(&[&object("a"), &object("b")]).await, [""; 0]);
-        let events = world.events();
+        let fixture = Fixture::of(Some(topic), Carries::S3, Plan::default());
+        assert_eq!(fixture.take(&[&object("a"), &object("b")]).await, [""; 0]);
+        let events = fixture.events();
         let type_member = if input_schema == EventGridSchema { "eventType" } else { "type" };
         for (event, key) in events.iter().zip(["a", "b"]) {
             let data = if input_schema == CustomEventSchema { event } else { &event["data"] };
@@ -212,11 +210,12 @@ async fn topics_of_every_schema_and_kind_take_them() {
 
 #[tokio::test(start_paused = true)]
 async fn the_same_messages_again_are_recognisable() {
-    let world = World::new(Carries::S3, Plan::default());
+    let fixture = Fixture::new(Carries::S3, Plan::default());
     for _ in 0..2 {
-        assert_eq!(world.take(&[&object("a"), &object("b")]).await, [""; 0]);
+        assert_eq!(fixture.take(&[&object("a"), &object("b")]).await, [""; 0]);
     }
-    let [first, second] = &world.deliveries().chunks(2).map(<[_]>::to_vec).collect::<Vec<_>>()[..]
+    let [first, second] =
+        &fixture.deliveries().chunks(2).map(<[_]>::to_vec).collect::<Vec<_>>()[..]
     else {
         panic!("two each")
     };
@@ -230,15 +229,15 @@ async fn the_same_messages_again_are_recognisable() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_can_not_be_mapped_goes_to_the_poison_queue_alone_and_as_it_came() {
-    let world = World::new(Carries::S3, Plan::default());
+    let fixture = Fixture::new(Carries::S3, Plan::default());
     let confidential = r#"{"Records":[{"eventSource":"confidential"}]}"#;
     let typed = object("c").replace("\"size\":5", "\"size\":\"confidential\"");
-    let kept = world.take(&[&object("a"), confidential, &typed, &object("b")]).await;
+    let kept = fixture.take(&[&object("a"), confidential, &typed, &object("b")]).await;
     assert_eq!(kept, [""; 0]);
-    assert_eq!(world.sent(Queue::Poison), [confidential, &typed]);
-    assert_eq!(world.events().len(), 2);
+    assert_eq!(fixture.sent(Queue::Poison), [confidential, &typed]);
+    assert_eq!(fixture.events().len(), 2);
     assert_eq!(
-        world.counts(),
+        fixture.counts(),
         [
             "MatchedEventCount Topic=orders,EventSubscriptionName=all 2",
             "PublishSuccessCount Topic=orders 2",
@@ -267,36 +266,36 @@ async fn what_the_topic_refuses_is_kept_in_the_poison_queue_with_its_reason() {
         (Carries::EventBridge, event_bridge("a\nb", "2026-01-02T03:04:05Z"), "InputJsonInvalid"),
     ];
     for (carries, text, reason) in table {
-        let world = World::new(carries, Plan::default());
-        assert_eq!(world.take(&[&text]).await, [""; 0], "{reason}");
-        assert_eq!(world.sent(Queue::Poison).len(), 1, "{reason}");
-        assert_eq!(world.sent(Queue::Dispatch), [""; 0], "{reason}");
-        assert_eq!(world.counts(), [format!("SourceRefusedCount Reason={reason} 1")]);
+        let fixture = Fixture::new(carries, Plan::default());
+        assert_eq!(fixture.take(&[&text]).await, [""; 0], "{reason}");
+        assert_eq!(fixture.sent(Queue::Poison).len(), 1, "{reason}");
+        assert_eq!(fixture.sent(Queue::Dispatch), [""; 0], "{reason}");
+        assert_eq!(fixture.counts(), [format!("SourceRefusedCount Reason={reason} 1")]);
     }
-    let world = World::of(None, Carries::Messages, Plan::default());
-    assert_eq!(world.take(&["a", "b"]).await, [""; 0]);
-    assert_eq!(world.sent(Queue::Poison), ["a", "b"]);
-    assert_eq!(world.counts(), ["SourceRefusedCount Reason=TopicNotFound 1"; 2]);
+    let fixture = Fixture::of(None, Carries::Messages, Plan::default());
+    assert_eq!(fixture.take(&["a", "b"]).await, [""; 0]);
+    assert_eq!(fixture.sent(Queue::Poison), ["a", "b"]);
+    assert_eq!(fixture.counts(), ["SourceRefusedCount Reason=TopicNotFound 1"; 2]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn s3s_test_event_is_let_go_and_counted() {
-    let world = World::new(Carries::S3, Plan::default());
+    let fixture = Fixture::new(Carries::S3, Plan::default());
     let test = r#"{"Service":"Amazon S3","Event":"s3:TestEvent","Bucket":"b"}"#;
-    assert_eq!(world.take(&[test]).await, [""; 0]);
-    assert_eq!(world.sent(Queue::Poison), [""; 0]);
-    assert_eq!(world.counts(), ["SourceIgnoredCount  1"]);
+    assert_eq!(fixture.take(&[test]).await, [""; 0]);
+    assert_eq!(fixture.sent(Queue::Poison), [""; 0]);
+    assert_eq!(fixture.counts(), ["SourceIgnoredCount  1"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_large_event_goes_by_the_payload_bucket_and_a_large_batch_by_expand() {
-    let world = World::new(Carries::Messages, Plan::default());
-    assert_eq!(world.take(&[&"x".repeat(500_000)]).await, [""; 0]);
-    assert!(world.deliveries()[0].events().is_empty(), "claimed");
-    let mut world = World::new(Carries::Messages, Plan::default());
-    world.context.inline_fan_out = 1;
-    assert_eq!(world.take(&["a", "b"]).await, [""; 0]);
-    assert_eq!((world.sent(Queue::Dispatch).len(), world.sent(Queue::FanOut).len()), (0, 1));
+    let fixture = Fixture::new(Carries::Messages, Plan::default());
+    assert_eq!(fixture.take(&[&"x".repeat(500_000)]).await, [""; 0]);
+    assert!(fixture.deliveries()[0].events().is_empty(), "claimed");
+    let mut fixture = Fixture::new(Carries::Messages, Plan::default());
+    fixture.context.inline_fan_out = 1;
+    assert_eq!(fixture.take(&["a", "b"]).await, [""; 0]);
+    assert_eq!((fixture.sent(Queue::Dispatch).len(), fixture.sent(Queue::FanOut).len()), (0, 1));
 }
 
 /// The bodies of a batch of all kinds: two events, one of them large, S3's test, one unmappable.
@@ -307,33 +306,32 @@ fn batch() -> [String; 4] {
     [object("a"), large, test, "rubbish".to_owned()]
 }
 
-/// What becomes of the batch where calls fail by that plan; with the messages that are kept, it comes
-/// again without faults.
+/// Takes the batch while calls fail by that plan, then the kept messages again without faults.
 async fn after(plan: Plan) -> (Vec<Value>, Vec<String>) {
-    let mut world = World::new(Carries::S3, plan);
-    world.context.source.blobs = false;
+    let mut fixture = Fixture::new(Carries::S3, plan);
+    fixture.context.source.blobs = false;
     let texts = batch();
     let texts: Vec<_> = texts.iter().map(String::as_str).collect();
-    // One that died is begun again with all of them: SQS kept them.
-    let kept = tokio::time::timeout(Duration::from_secs(600), world.take(&texts)).await;
+    // After a crash, SQS has kept all of them.
+    let kept = tokio::time::timeout(Duration::from_secs(600), fixture.take(&texts)).await;
     let kept = kept.unwrap_or_else(|_| (0..texts.len()).map(|index| format!("m{index}")).collect());
-    let world = world.begun_again();
+    let fixture = fixture.begun_again();
     let again = messages(&texts).into_iter();
     let again: Vec<_> =
         again.filter(|message| kept.contains(&message.message_id.to_string())).collect();
-    assert_eq!(take(&world.context, again).await, [""; 0], "without faults all is taken");
+    assert_eq!(take(&fixture.context, again).await, [""; 0], "without faults all is taken");
     let mut events = Vec::new();
-    for delivery in world.deliveries() {
+    for delivery in fixture.deliveries() {
         events.extend(match delivery.events().is_empty() {
             false => events_of(&delivery),
-            true => stored(&world, &delivery).await,
+            true => stored(&fixture, &delivery).await,
         });
     }
-    (events, world.sent(Queue::Poison))
+    (events, fixture.sent(Queue::Poison))
 }
 
-async fn stored(world: &World, delivery: &Delivery) -> Vec<Value> {
-    let object = world.context.payloads.get(&claim::key(delivery.id)).await.expect("readable");
+async fn stored(fixture: &Fixture, delivery: &Delivery) -> Vec<Value> {
+    let object = fixture.context.payloads.get(&claim::key(delivery.id)).await.expect("readable");
     let object = object.expect("stored before it is sent");
     let Payload::Events(events) = claim::decode(&object).expect("events") else { panic!("ended") };
     events.iter().map(|event| serde_json::from_str(event.get()).expect("JSON")).collect()
@@ -371,10 +369,10 @@ async fn any_fault_at_any_call_repeats_and_loses_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_topic_that_can_not_be_read_keeps_every_message() {
-    let world = World::new(Carries::Messages, Plan { calls_max: Some(0), ..Plan::default() });
-    assert_eq!(world.take(&["a", "b"]).await, ["m0", "m1"]);
-    assert_eq!(world.counts(), ["SourceKeptCount Source=uploads 1"; 2]);
-    assert_eq!(world.sent(Queue::Poison), [""; 0]);
+    let fixture = Fixture::new(Carries::Messages, Plan { calls_max: Some(0), ..Plan::default() });
+    assert_eq!(fixture.take(&["a", "b"]).await, ["m0", "m1"]);
+    assert_eq!(fixture.counts(), ["SourceKeptCount Source=uploads 1"; 2]);
+    assert_eq!(fixture.sent(Queue::Poison), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -382,10 +380,10 @@ async fn messages_that_come_back_are_counted() {
     // Whatever call is the last that succeeds: the topic can't be read, or the poison queue takes nothing.
     let mut kept_with_topic = 0;
     for calls in 0..6 {
-        let world = World::new(Carries::S3, Plan { calls_max: Some(calls), ..Plan::default() });
-        let kept = world.take(&["rubbish", &object("a")]).await;
+        let fixture = Fixture::new(Carries::S3, Plan { calls_max: Some(calls), ..Plan::default() });
+        let kept = fixture.take(&["rubbish", &object("a")]).await;
         let count = "SourceKeptCount Source=uploads 1";
-        let counted = world.counts().iter().filter(|found| **found == count).count();
+        let counted = fixture.counts().iter().filter(|found| **found == count).count();
         assert_eq!(counted, kept.len(), "after {calls} calls");
         kept_with_topic += usize::from(kept == ["m0"]);
     }
@@ -422,16 +420,16 @@ async fn a_message_at_which_the_code_panics_comes_back_alone() {
     let test = r#"{"Event":"s3:TestEvent"}"#;
     let texts = [object("a"), object("a bug"), test.to_owned(), object("b"), "rubbish".to_owned()];
     let texts: Vec<_> = texts.iter().map(String::as_str).collect();
-    let mut world = World::new(Carries::S3, Plan::default());
-    world.context.source.blobs = false;
-    let broken = Arc::new(Broken(Arc::clone(&world.context.sender)));
-    world.context.sender = Arc::clone(&broken) as _;
-    world.context.meter = broken;
-    let mut kept = world.take(&texts).await;
+    let mut fixture = Fixture::new(Carries::S3, Plan::default());
+    fixture.context.source.blobs = false;
+    let broken = Arc::new(Broken(Arc::clone(&fixture.context.sender)));
+    fixture.context.sender = Arc::clone(&broken) as _;
+    fixture.context.meter = broken;
+    let mut kept = fixture.take(&texts).await;
     kept.sort();
     assert_eq!(kept, ["m1", "m2"]);
     let keys: BTreeSet<_> =
-        world.events().iter().map(|event| event["subject"].to_string()).collect();
+        fixture.events().iter().map(|event| event["subject"].to_string()).collect();
     assert_eq!(keys, ["\"a\"".to_owned(), "\"b\"".to_owned()].into());
-    assert_eq!(world.sent(Queue::Poison), ["rubbish"]);
+    assert_eq!(fixture.sent(Queue::Poison), ["rubbish"]);
 }

@@ -1,6 +1,6 @@
-//! Asks an endpoint to prove that it wants our events, before any are sent to it.
+//! Asks an endpoint for its consent to events, before any are sent to it.
 //!
-//! Two ways, by the schema of delivery:
+//! The delivery schema decides how:
 //!
 //! | schema | we send | the endpoint consents by |
 //! |---|---|---|
@@ -34,38 +34,34 @@ use gridpost_ports::{HandshakeClient, HandshakeError, HandshakeRequest, Handshak
 /// The longest that an answer may take. Source: Event Grid, as above.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// An endpoint that has not answered after this part of the time is asked once more, and whichever
-/// answer comes first counts: an endpoint that starts slowly may answer the second question first.
+/// The fraction of the time after which the endpoint is asked once more, and the first answer counts:
+/// an endpoint that starts slowly may answer the second question first.
 const ASK_AGAIN_AFTER: f64 = 0.6;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Handshake {
-    /// The event subscription that is made or changed.
     pub key: SubscriptionKey,
     pub url: Secret,
-    /// The user's delivery attributes: an endpoint may refuse requests without them.
+    /// The delivery attributes: an endpoint may refuse requests without them.
     pub attributes: Vec<(String, Secret)>,
-    /// How its requests are authenticated.
     pub authentication: Option<Arc<Authentication>>,
-    /// The secrets that sign it, as they will sign deliveries, and when that is.
+    /// The secrets that sign deliveries, and the time of the signature.
     pub signing: Option<(Signing, Timestamp)>,
     pub question: Question,
     /// How long the whole answer may take, at most [`WAIT_MAX`].
     pub wait: Duration,
 }
 
-/// What the endpoint is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
     EventGrid {
-        /// The code, which is the event's id too.
+        /// Also the event's id.
         code: Uuid,
         asked_at: Timestamp,
         /// The URL for a later consent; `None` for namespace topics.
         validation_url: Option<Secret>,
     },
     CloudEvents {
-        /// What tells it from others.
         id: Uuid,
         /// The deployment's name as a sender.
         origin: String,
@@ -119,10 +115,10 @@ impl Question {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Consent {
     Given {
-        /// Requests in a minute that it allows; `None`: any number.
+        /// Requests per minute that it allows; `None`: any number.
         allowed_rate: Option<NonZeroU32>,
     },
-    /// It may consent later, by the validation URL; the text says why its answer was no consent.
+    /// It may consent later, by the validation URL. Says why its answer was no consent.
     Later(String),
 }
 
@@ -131,7 +127,6 @@ pub(crate) enum Consent {
 pub(crate) enum Refused {
     #[error("it gave no answer ({failure}); expected {expected}")]
     NoResponse { failure: HandshakeError, expected: String },
-    /// A response without consent.
     #[error("{0}")]
     NoConsent(NoConsent),
 }

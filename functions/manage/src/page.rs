@@ -15,35 +15,31 @@ use url::form_urlencoded::{self, Serializer};
 
 use crate::Reply;
 
-/// Resources in one page, the most by default. Source of the range: Event Grid's list operations,
-/// `$top`.
+/// Resources in one page; the default is the most. Source: Event Grid's list operations, `$top`.
 const TOP: RangeInclusive<usize> = 1..=100;
 
-/// Bytes of a page's documents: a function can't answer more than 6 MB, and resources may take so
-/// much that fewer than [`TOP`] fit. Source: AWS Lambda, "Quotas".
+/// The most bytes of a page's documents: a function's answer has 6 MB at most, so that fewer large
+/// resources than [`TOP`] may fit. Source: AWS Lambda, "Quotas".
 const BYTES_MAX: usize = 4 * 1024 * 1024;
 
 const TOP_NAME: &str = "$top";
 const TOKEN_NAME: &str = "$skiptoken";
 const VERSION_NAME: &str = "api-version";
 
-/// Stands before the rest of a token, so that another form can follow.
 const TOKEN_FORM: &str = "1:";
 
-/// What the query of a list may have.
+/// The parameters of a list's query.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Form {
-    /// Parameters that choose, each the name of a resource.
     pub(crate) filters: &'static [&'static str],
-    /// Whether a text is what this list puts into tokens; without it there is no further page.
+    /// Whether a text is from this list's tokens; `None` if the list has one page.
     pub(crate) is_token: Option<fn(&str) -> bool>,
 }
 
-/// Topics and event subscriptions, by name.
+/// Lists of topics and event subscriptions, by name.
 const BY_NAME: Form = Form { filters: &[], is_token: Some(is_name) };
 
 impl Form {
-    /// What a refusal says of a parameter that is none.
     fn rule(&self) -> String {
         let token = self.is_token.map(|_| TOKEN_NAME);
         let others = std::iter::once(TOP_NAME).chain(token).chain(self.filters.iter().copied());
@@ -52,14 +48,13 @@ impl Form {
     }
 }
 
-/// Which part of a list is asked for.
+/// The requested part of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Page {
     top: Option<usize>,
     version: Option<String>,
-    /// Where the page before ended: for lists by name, its last name.
+    /// Where the previous page ended: for lists by name, its last name.
     pub(crate) after: Option<String>,
-    /// By which names to choose, by parameter.
     filters: BTreeMap<&'static str, String>,
 }
 
@@ -104,8 +99,8 @@ impl Page {
         problems.or(Some(page)).map_err(Reply::from_query)
     }
 
-    /// Checks the query of a request that chooses by its body alone: a parameter that is passed over would
-    /// have it do more than was meant.
+    /// Refuses all parameters of a request that filters by its body: an ignored one would make the
+    /// request do more than was meant.
     /// Fails with 400, naming each unknown parameter.
     pub(crate) fn check_none(query: &str) -> Result<(), Reply> {
         let mut problems = Problems::default();
@@ -120,25 +115,23 @@ impl Page {
         problems.or(Some(())).map_err(Reply::from_query)
     }
 
-    /// The name to choose by, where that parameter was given.
     pub(crate) fn filter(&self, name: &str) -> Option<&str> {
         self.filters.get(name).map(String::as_str)
     }
 
-    /// Resources on the page.
     pub(crate) fn most(&self) -> usize {
         self.top.unwrap_or(*TOP.end())
     }
 
-    /// Makes a list of the page. `found` are the names and documents behind [`Self::after`], one more
-    /// than [`Self::most`] where there are so many. `url` is that of the list.
+    /// Makes a list of the page. `found` are the names and documents after [`Self::after`], one more
+    /// than [`Self::most`] if there are so many. `url` is the list's.
     pub(crate) fn write<T: Serialize>(&self, url: &str, mut found: Vec<(&str, T)>) -> List<T> {
         let mut bytes = 0;
         let fit = found.iter().take(self.most()).take_while(|(_, document)| {
             bytes += serde_json::to_vec(document).map_or(0, |json| json.len());
             bytes <= BYTES_MAX
         });
-        // One always does: a document has a few hundred kilobytes at most.
+        // One always fits: a document has a few hundred kilobytes at most.
         let count = fit.count().max(1);
         let is_last = found.len() <= count;
         found.truncate(count);
@@ -147,7 +140,7 @@ impl Page {
         List { value: found.into_iter().map(|(_, document)| document).collect(), next_link }
     }
 
-    /// The URL of the next page of the list at `url`, which begins behind `last`.
+    /// The URL of the next page of the list at `url`, which begins after `last`.
     pub(crate) fn next_link(&self, url: &str, last: &str) -> String {
         let mut query = Serializer::new(String::new());
         if let Some(version) = &self.version {

@@ -1,6 +1,4 @@
-//! `If-Match` and `If-None-Match`: a change names what it was decided on.
-//!
-//! Source: RFC 9110, sections 13.1.1 and 13.1.2.
+//! `If-Match` and `If-None-Match`. Source: RFC 9110, sections 13.1.1 and 13.1.2.
 
 use gridpost_api::{document::quoted, error::ErrorCode};
 use http::HeaderMap;
@@ -8,29 +6,27 @@ use uuid::Uuid;
 
 use crate::Reply;
 
-/// What must hold of a resource before it is changed.
+/// The conditions of a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Precondition {
     if_match: Option<Tags>,
     if_none_match: Option<Tags>,
 }
 
-/// The value of one of the headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Tags {
-    /// `*`: whatever there is.
+    /// `*`.
     Any,
-    /// Strong entity tags without their quotes. A weak one never matches, so it is left out.
+    /// Strong entity tags without their quotes. Weak ones never match and are left out.
     Of(Vec<String>),
 }
 
-/// An entity tag as it is answered and asked for, quotes included.
+/// An entity tag in a header, quotes included.
 pub(crate) fn etag(tag: Uuid) -> String {
     format!("\"{}\"", tag.simple())
 }
 
 impl Precondition {
-    /// Reads the headers.
     /// Fails with 400 if a header is neither `*` nor a list of entity tags.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Reply> {
         let read = |name: &'static str| {
@@ -46,8 +42,7 @@ impl Precondition {
         Ok(Self { if_match: read("if-match")?, if_none_match: read("if-none-match")? })
     }
 
-    /// Checks it against the tag of what there is.
-    /// Fails with 412 if the precondition does not hold.
+    /// Fails with 412 if the precondition does not hold for the existing tag.
     pub(crate) fn check(&self, existing: Option<Uuid>) -> Result<(), Reply> {
         let tag = existing.map(|tag| tag.simple().to_string());
         let among = |tags: &Tags| match (tags, &tag) {
@@ -75,8 +70,8 @@ impl Precondition {
     }
 }
 
-/// Reads `*`, or entity tags with commas between them. The tags that this API gives out have no
-/// commas, so a foreign one that has is refused.
+/// Reads `*`, or entity tags separated by commas. This API's tags contain no commas, so a foreign tag
+/// with one is refused.
 fn tags(value: &str) -> Option<Tags> {
     if value.trim() == "*" {
         return Some(Tags::Any);

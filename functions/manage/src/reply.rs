@@ -1,4 +1,4 @@
-//! What the resource API answers. Errors have Event Grid's shape.
+//! Answers of the resource API. Errors have Event Grid's shape.
 
 use std::fmt::Display;
 
@@ -26,7 +26,6 @@ use crate::precondition::etag;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     pub status: u16,
-    /// The document; none with 204.
     pub body: Option<Value>,
     pub headers: Vec<(HeaderName, String)>,
 }
@@ -37,7 +36,7 @@ impl Reply {
         Self { status, body: serde_json::to_value(document).ok(), headers: Vec::new() }
     }
 
-    /// Reads what the router has answered.
+    /// Reads the router's answer.
     pub(crate) fn of(response: &http::Response<Bytes>) -> Self {
         let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
         let headers = response.headers().iter();
@@ -48,17 +47,15 @@ impl Reply {
         }
     }
 
-    /// 200.
     pub(crate) fn ok(document: impl Serialize) -> Self {
         Self::new(200, document)
     }
 
-    /// 201: what was written is new.
     pub(crate) fn created(document: impl Serialize) -> Self {
         Self::new(201, document)
     }
 
-    /// With the entity tag of what is answered.
+    /// Adds the resource's entity tag.
     #[must_use]
     pub(crate) fn tagged(mut self, tag: Uuid) -> Self {
         self.headers.push((ETAG, etag(tag)));
@@ -75,7 +72,6 @@ impl Reply {
         Self { status: 204, body: None, headers: Vec::new() }
     }
 
-    /// An error without details.
     pub(crate) fn error(status: u16, code: impl Display, message: impl Into<String>) -> Self {
         Self::new(status, Error::new(code, message))
     }
@@ -87,18 +83,15 @@ impl Reply {
         reply
     }
 
-    /// 404 for a topic.
     pub(crate) fn no_topic(name: &str) -> Self {
         Self::error(404, ErrorCode::ResourceNotFound, format!("There is no topic '{name}'."))
     }
 
-    /// 404 for an event subscription.
     pub(crate) fn no_subscription(topic: &str, name: &str) -> Self {
         let message = format!("The topic '{topic}' has no event subscription '{name}'.");
         Self::error(404, ErrorCode::ResourceNotFound, message)
     }
 
-    /// 404 for a delivery.
     pub(crate) fn no_delivery(id: &str) -> Self {
         let message = format!(
             "The event subscription has no delivery {} that has failed: it succeeded at once, has \
@@ -108,7 +101,6 @@ impl Reply {
         Self::error(404, ErrorCode::ResourceNotFound, message)
     }
 
-    /// 409: a delivery that waits for nothing any more.
     pub(crate) fn not_waiting(id: Uuid) -> Self {
         let message = format!(
             "The delivery '{id}' does not wait for an attempt: it has ended, or is about to. A dead \
@@ -117,7 +109,7 @@ impl Reply {
         Self::error(409, ErrorCode::Conflict, message)
     }
 
-    /// 403: a validation URL that is none. It does not say what exists.
+    /// Refuses a validation URL without saying what exists.
     pub(crate) fn no_validation() -> Self {
         let message = "This validation URL is none that is open: it was cut off, or the event \
                        subscription has been changed or deleted since. Change or create the event \
@@ -125,8 +117,7 @@ impl Reply {
         Self::error(403, ErrorCode::Forbidden, message)
     }
 
-    /// 403: API Gateway matched another route than the path names here. What it matched is the
-    /// caller's own request, and no secret.
+    /// 403: API Gateway matched another route than axum. The caller may know both.
     pub(crate) fn other_route(asked: &str, matched: Option<&str>) -> Self {
         let matched = matched.map_or_else(|| "none".to_owned(), quoted);
         let message = format!(
@@ -136,14 +127,12 @@ impl Reply {
         Self::error(403, ErrorCode::Forbidden, message)
     }
 
-    /// 403: no IAM principal has signed the request.
     pub(crate) fn unsigned() -> Self {
         let message = "The request was not signed by an IAM identity (Signature Version 4), which \
                        API Gateway asks for on every route but the validation URL.";
         Self::error(403, ErrorCode::Forbidden, message)
     }
 
-    /// 410: the ten minutes are over.
     pub(crate) fn validation_over() -> Self {
         let message = "This validation URL was open for 10 minutes, and they are over. Change or \
                        create the event subscription again, and use the URL that the endpoint gets \
@@ -151,7 +140,6 @@ impl Reply {
         Self::error(410, ErrorCode::ValidationExpired, message)
     }
 
-    /// 404 for a path that no route has.
     pub(crate) fn no_route(path: &str) -> Self {
         let path: String = path.chars().take(200).collect();
         let message = format!(
@@ -161,7 +149,6 @@ impl Reply {
         Self::error(404, ErrorCode::ResourceNotFound, message)
     }
 
-    /// 405.
     pub(crate) fn not_allowed(method: &Method, allowed: &[Method]) -> Self {
         let allowed: Vec<_> = allowed.iter().map(Method::as_str).collect();
         let allowed = allowed.join(", ");
@@ -171,7 +158,6 @@ impl Reply {
         reply
     }
 
-    /// 400: problems of the query, not of a document.
     pub(crate) fn from_query(problems: Problems) -> Self {
         Self::listing(&problems, "query")
     }
@@ -190,7 +176,6 @@ impl Reply {
         Self::new(400, refusal)
     }
 
-    /// 415.
     pub(crate) fn not_json(given: &str) -> Self {
         let message = format!(
             "The content type must be application/json (charset utf-8, the default), but is {}.",
@@ -199,7 +184,6 @@ impl Reply {
         Self::error(415, ErrorCode::UnsupportedMediaType, message)
     }
 
-    /// 413: the request is within its limits, but its answer is not.
     pub(crate) fn answer_too_large(bytes: usize) -> Self {
         let message = format!(
             "The answer takes {bytes} bytes, and AWS Lambda gives out 6 MB at most. Ask for less at once."
@@ -207,18 +191,16 @@ impl Reply {
         Self::error(413, ErrorCode::RequestEntityTooLarge, message)
     }
 
-    /// 409: what exists does not go with the request. `target` is the path of the member.
+    /// 409: the request conflicts with what exists. `target` is the path of the member.
     pub(crate) fn conflict(target: &str, message: impl Into<String>) -> Self {
         Self::new(409, Error::conflict(target, message))
     }
 
-    /// 409: other changes came in between, each time.
     pub(crate) fn too_many_changes() -> Self {
         let message = "The topic kept being changed by others; nothing was written. Try again.";
         Self::error(409, ErrorCode::Conflict, message)
     }
 
-    /// 409: attempts change the health all the time.
     pub(crate) fn health_keeps_changing() -> Self {
         let message = "The endpoint's health kept being changed by attempts; nothing was written. \
                        Try again.";
@@ -226,13 +208,13 @@ impl Reply {
     }
 }
 
-/// The document for a request whose body can't be decoded.
+/// Returns the error document for a request whose body is not Base64.
 pub fn not_base64() -> String {
     let message = "The body is not the base64 that it is marked as.";
     serde_json::to_string(&Error::new(ErrorCode::InvalidJson, message)).unwrap_or_default()
 }
 
-/// Keys and URLs must not stay in anybody's cache.
+/// Forbids caches: answers may contain keys and URLs.
 impl IntoResponse for Reply {
     fn into_response(self) -> Response {
         let mut response = Response::new(Body::empty());
@@ -275,7 +257,7 @@ impl From<NotJson> for Reply {
     }
 }
 
-/// 409 for a bucket that is not there, else as for other calls.
+/// 409 for a missing bucket, otherwise as for other calls.
 impl From<BucketError> for Reply {
     fn from(error: BucketError) -> Self {
         match error {
@@ -288,8 +270,7 @@ impl From<BucketError> for Reply {
     }
 }
 
-/// 503: worth another try, for every method here may be repeated. What exactly failed is the
-/// operator's business and goes to the log.
+/// 503: every method here may be retried. Details go to the log only.
 impl From<PortError> for Reply {
     fn from(error: PortError) -> Self {
         tracing::warn!(error = %error, "a call was not answered: {error}");

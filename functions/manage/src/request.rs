@@ -1,4 +1,4 @@
-//! A request as axum takes it, with what the gate must know besides: the path as API Gateway had it.
+//! Converts requests for axum, with what the gate needs besides: the path as API Gateway had it.
 
 use axum::body::Body;
 use gridpost_core::gateway::{Authorizer, Request};
@@ -7,7 +7,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use crate::Reply;
 
-/// What the path of a URI has not, but a path that API Gateway has decoded may have.
+/// Characters that a path decoded by API Gateway may have, but a URI's may not.
 const NOT_IN_PATHS: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -22,36 +22,35 @@ const NOT_IN_PATHS: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// The same for its query.
+/// The same for queries.
 const NOT_IN_QUERIES: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>').add(b'`').add(b'{').add(b'}');
 
-/// What the router must know of a request beside what HTTP says.
+/// How a request arrived.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arrival {
-    /// The path as it came. That of the URI is the same, but for what no URI may have: a name that is
-    /// decoded once more here could lead elsewhere than API Gateway believes.
+    /// The path as it came. The URI's differs in the characters that no URI may have: decoding a name
+    /// again could lead to another route than API Gateway has authorised.
     pub(crate) path: String,
     /// The route that API Gateway matched.
     pub(crate) route: Option<String>,
-    /// Which authorizer of API Gateway's has let it through.
+    /// The authorizer of API Gateway that accepted it.
     pub(crate) authorizer: Option<Authorizer>,
     /// The ARN of the IAM principal that signed it.
     pub(crate) caller: Option<String>,
-    /// Whether it came by no API at all, but from a principal that may invoke the function.
+    /// Whether the function was invoked directly, by a principal that may.
     pub(crate) is_invocation: bool,
 }
 
 impl Arrival {
-    /// What was said of a request. One of which nothing was said came by no API Gateway.
+    /// Reads a request's arrival. Without one, it did not come through API Gateway.
     pub(crate) fn of<B>(request: &http::Request<B>) -> Self {
         let plain = || Self { path: request.uri().path().to_owned(), ..Self::default() };
         request.extensions().get().cloned().unwrap_or_else(plain)
     }
 }
 
-/// A request as axum takes it.
-/// Fails with 404 if no URI has such a path.
+/// Converts a request for axum. Fails with 404 if no URI has such a path.
 pub(crate) fn into_http(request: Request) -> Result<http::Request<Body>, Reply> {
     let Request { method, path, query, headers, body, route, authorizer, caller } = request;
     let uri = uri(&path, &query).ok_or_else(|| Reply::no_route(&path))?;
@@ -64,7 +63,7 @@ pub(crate) fn into_http(request: Request) -> Result<http::Request<Body>, Reply> 
     Ok(request)
 }
 
-/// A path and a query as a URI: what it may not have is encoded, and nothing is decoded.
+/// Makes a URI. Encodes what a URI may not have, and decodes nothing.
 fn uri(path: &str, query: &str) -> Option<Uri> {
     let mut text = utf8_percent_encode(path, NOT_IN_PATHS).to_string();
     if !query.is_empty() {

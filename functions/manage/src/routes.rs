@@ -1,5 +1,4 @@
-//! What becomes of requests: `api` tells the routes, `router` sends requests to them through the `gate`, and
-//! each resource has a file.
+//! Serves requests: `api` declares the routes, and `router` sends requests to them through the `gate`.
 
 mod api;
 mod dead_letters;
@@ -35,20 +34,17 @@ pub use self::router::{answer, respond};
 pub(crate) use self::router::{carry_out, check_subscription};
 use crate::{Context, Reply};
 
-/// What a route answers: a refusal is a reply too, so that `?` can leave with it.
+/// A route's answer. A refusal is a reply, too, so that `?` returns it.
 type Answer = Result<Reply, Reply>;
 
-/// What a resource is to become.
 #[derive(Clone, Copy, Debug)]
 enum Change<'a> {
-    /// What this document says.
     Put(&'a Value),
-    /// What it is, but for what this patch names.
     Patch(&'a Value),
 }
 
-/// What is stored, if the write `own` stored it, although it seemed to meet another: a call that is
-/// repeated because its answer was lost meets itself. `own` says whether it was a creation, too.
+/// Returns the stored resource if the write `own` stored it, although it seemed to conflict: a retried
+/// call whose answer was lost conflicts with itself. Also returns whether it was a creation.
 fn stored_by<'s, T>(
     own: &Option<(bool, Uuid)>,
     stored: Option<&'s T>,
@@ -77,13 +73,13 @@ fn first_state(delivery: &Delivery, status: DeliveryStatus) -> DeliveryState {
     }
 }
 
-/// The retry queue of a parked delivery, now.
+/// The present retry queue of a parked delivery.
 fn retry_queue(context: &Context, parked: &Parked) -> Result<Queue, PortError> {
     let none = || PortError::new("sending a parked delivery", "there is no retry queue");
     parking::queue_now(parked.shard, context.settings.retry_shards).ok_or_else(none)
 }
 
-/// Sends one message; a failure is tried once more, which may send it twice.
+/// Sends one message. Retries a failure once, which may send it twice.
 async fn send_back(context: &Context, queue: Queue, message: Outgoing) -> Result<(), PortError> {
     let mut sent = context.sender.send(queue, vec![message.clone()]).await.pop();
     if !matches!(sent, Some(Ok(()))) {

@@ -1,9 +1,8 @@
-//! Event subscriptions as code. The module `infra/modules/event-subscription` invokes manage itself,
-//! with a payload of its own instead of a request of API Gateway: whoever may invoke the function
-//! may do what the resource API does.
+//! Event subscriptions as code. The module `infra/modules/event-subscription` invokes manage
+//! directly: whoever may invoke the function may do what the resource API does.
 //!
-//! `validate` is asked at plan and finds what `write` would refuse, but asks no endpoint and stores
-//! nothing. `write` is a PUT and `remove` a DELETE: each goes the way of such a request.
+//! `validate` runs at plan and finds what `write` would refuse, but asks no endpoint and stores
+//! nothing. `write` is a PUT and `remove` a DELETE.
 
 use gridpost_api::{
     document::{self, Code, Problems},
@@ -16,13 +15,13 @@ use utoipa::ToSchema;
 
 use crate::{Context, Reply, Request, routes};
 
-/// The member that tells such a payload from a request, which has none of that name.
+/// The member that only such a payload has.
 const OPERATION: &str = "terraform";
 
-/// The member that Terraform adds to an invocation which follows the life of a resource.
+/// The member that Terraform adds with `lifecycle_scope = "CRUD"`.
 const LIFE: &str = "tf";
 
-/// Why nothing was done: every problem with its path, in one line, for Terraform shows it as it is.
+/// Why nothing was done: every problem with its path, in one line, as Terraform shows it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Refused(String);
@@ -74,7 +73,7 @@ pub fn is_invocation(event: &Value) -> bool {
     event.get(OPERATION).is_some()
 }
 
-/// Does what Terraform asks. No answer holds a secret: Terraform keeps it in its state.
+/// Does what Terraform asks. Answers contain no secrets: Terraform keeps them in its state.
 /// An error fails the invocation, and with it `terraform apply`.
 pub async fn answer(context: &Context, event: &Value) -> Result<Value, Refused> {
     let invocation = read(event).map_err(|problems| Refused(explain(&problems.into())))?;
@@ -108,7 +107,7 @@ pub async fn answer(context: &Context, event: &Value) -> Result<Value, Refused> 
             let request = Request::new(Method::DELETE, path, Vec::new());
             let reply = routes::carry_out(context, request).await;
             match reply.status {
-                // With its topic it is gone as well.
+                // 404: the topic was deleted, and the event subscription with it.
                 200..300 | 404 => Ok(json!({})),
                 _ => Err(refused(&reply)),
             }

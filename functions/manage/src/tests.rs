@@ -4,6 +4,7 @@ mod answers;
 mod changes;
 mod dead_letters;
 mod deliveries;
+mod fixture;
 mod gate;
 mod health;
 mod letters;
@@ -21,7 +22,6 @@ mod signatures;
 mod terraform;
 mod trial;
 mod validation;
-mod world;
 
 use std::time::Duration;
 
@@ -31,10 +31,9 @@ use http::{Method, header::RETRY_AFTER};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use self::world::{KEPT_FOR, World, create, touch};
+use self::fixture::{Fixture, KEPT_FOR, create, touch};
 use crate::{Reply, TRIES_MAX};
 
-/// When the tests happen.
 const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_000);
 
 const S1: &str = "PUT /topics/demo/eventSubscriptions/s-1";
@@ -64,8 +63,8 @@ fn code(reply: &Reply) -> &str {
 
 #[tokio::test(start_paused = true)]
 async fn a_topic_lives_and_goes() {
-    let world = World::new();
-    let created = world.call("PUT /topics/demo").await;
+    let fixture = Fixture::new();
+    let created = fixture.call("PUT /topics/demo").await;
     let want = json!({
         "id": "/topics/demo", "name": "demo", "type": "Gridpost/topics", "kind": "custom",
         "properties": {
@@ -75,42 +74,42 @@ async fn a_topic_lives_and_goes() {
         },
     });
     assert_eq!((created.status, body(&created)), (201, &want));
-    assert_eq!(world.call("GET /topics/demo").await, Reply { status: 200, ..created.clone() });
-    assert_eq!(body(&world.call("GET /topics").await), &json!({"value": [want]}));
+    assert_eq!(fixture.call("GET /topics/demo").await, Reply { status: 200, ..created.clone() });
+    assert_eq!(body(&fixture.call("GET /topics").await), &json!({"value": [want]}));
 
-    let keys = body(&world.call("POST /topics/demo/listKeys").await).clone();
+    let keys = body(&fixture.call("POST /topics/demo/listKeys").await).clone();
     assert_eq!(keys["key1"].as_str().map(str::len), Some(44), "32 bytes in base64");
     assert_ne!(keys["key1"], keys["key2"]);
 
     let mut changed = want.clone();
     changed["properties"]["disableLocalAuth"] = json!(true);
     changed["properties"]["deliveryProfile"] = json!("basic2021");
-    let replaced = world.send("PUT /topics/demo", changed.clone()).await;
+    let replaced = fixture.send("PUT /topics/demo", changed.clone()).await;
     assert_eq!((replaced.status, body(&replaced)), (200, &changed));
-    assert_eq!(body(&world.call("POST /topics/demo/listKeys").await), &keys, "keys stay");
+    assert_eq!(body(&fixture.call("POST /topics/demo/listKeys").await), &keys, "keys stay");
 
-    assert_eq!(world.call("DELETE /topics/demo").await.status, 200);
-    assert_eq!(world.call("DELETE /topics/demo").await.status, 204);
-    assert_eq!(world.call("GET /topics/demo").await.status, 404);
+    assert_eq!(fixture.call("DELETE /topics/demo").await.status, 200);
+    assert_eq!(fixture.call("DELETE /topics/demo").await.status, 204);
+    assert_eq!(fixture.call("GET /topics/demo").await.status, 404);
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_key_is_replaced_and_the_other_stays() {
-    let world = World::with_subscription().await;
-    let before = body(&world.call("POST /topics/demo/listKeys").await).clone();
-    let reply = world.send("POST /topics/demo/regenerateKey", json!({"keyName": "key2"})).await;
+    let fixture = Fixture::with_subscription().await;
+    let before = body(&fixture.call("POST /topics/demo/listKeys").await).clone();
+    let reply = fixture.send("POST /topics/demo/regenerateKey", json!({"keyName": "key2"})).await;
     assert_eq!(reply.status, 200);
     assert_eq!(body(&reply)["key1"], before["key1"]);
     assert_ne!(body(&reply)["key2"], before["key2"]);
-    assert_eq!(world.call("POST /topics/demo/listKeys").await, reply);
-    let refused = world.send("POST /topics/demo/regenerateKey", json!({"keyName": "k"})).await;
+    assert_eq!(fixture.call("POST /topics/demo/listKeys").await, reply);
+    let refused = fixture.send("POST /topics/demo/regenerateKey", json!({"keyName": "k"})).await;
     assert_eq!(refused.status, 400);
     assert!(message(&refused).contains("keyName must be 'key1' or 'key2'"), "{refused:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_hangs_on_a_topic_limits_its_changes() {
-    let world = World::with_subscription().await;
+    let fixture = Fixture::with_subscription().await;
     let table = [
         (json!({"kind": "namespace"}), "kind", "The kind of a topic can't change"),
         (
@@ -125,89 +124,89 @@ async fn what_hangs_on_a_topic_limits_its_changes() {
              subscriptions ask for more, first s-1",
         ),
     ];
-    let before = world.topic("demo");
+    let before = fixture.topic("demo");
     for (document, target, rule) in table {
-        let refused = world.send("PUT /topics/demo", document).await;
+        let refused = fixture.send("PUT /topics/demo", document).await;
         assert_eq!((refused.status, code(&refused)), (409, "Conflict"));
         assert_eq!(body(&refused)["error"]["details"][0]["target"], target);
         assert!(message(&refused).contains(rule), "{refused:?}");
     }
-    assert_eq!(world.topic("demo"), before, "nothing was stored");
+    assert_eq!(fixture.topic("demo"), before, "nothing was stored");
     // A policy within the other profile's ranges is no obstacle.
     let mut document = webhook("https://e.example/hook?code=hush");
     document["properties"]["retryPolicy"] = json!({"maxDeliveryAttempts": 10});
-    assert_eq!(world.send(S1, document).await.status, 200);
+    assert_eq!(fixture.send(S1, document).await.status, 200);
     let profile = json!({"properties": {"deliveryProfile": "namespace"}});
-    assert_eq!(world.send("PUT /topics/demo", profile).await.status, 200);
-    let read = world.call(S1_GET).await;
+    assert_eq!(fixture.send("PUT /topics/demo", profile).await.status, 200);
+    let read = fixture.call(S1_GET).await;
     let policy = json!({"maxDeliveryCount": 10, "eventTimeToLive": "P1D"});
     assert_eq!(body(&read)["properties"]["retryPolicy"], policy);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_event_subscription_lives_and_goes() {
-    let world = World::with_subscription().await;
-    let uid = world.subscription_uid("s-1");
-    assert_eq!(world.asked(), 1);
-    let read = world.call(S1_GET).await;
+    let fixture = Fixture::with_subscription().await;
+    let uid = fixture.subscription_uid("s-1");
+    assert_eq!(fixture.asked(), 1);
+    let read = fixture.call(S1_GET).await;
     assert_eq!(read.status, 200);
     assert_eq!(body(&read)["id"], "/topics/demo/eventSubscriptions/s-1");
     let destination = &body(&read)["properties"]["destination"]["properties"];
     assert_eq!(destination["endpointBaseUrl"], "https://e.example/hook");
     assert!(!body(&read).to_string().contains("hush"));
-    let list = world.call("GET /topics/demo/eventSubscriptions").await;
+    let list = fixture.call("GET /topics/demo/eventSubscriptions").await;
     assert_eq!(body(&list), &json!({"value": [body(&read)]}));
-    let full = world.call("POST /topics/demo/eventSubscriptions/s-1/getFullUrl").await;
+    let full = fixture.call("POST /topics/demo/eventSubscriptions/s-1/getFullUrl").await;
     assert_eq!(body(&full), &json!({"endpointUrl": "https://e.example/hook?code=hush"}));
 
     // Written back as it was read, it stays what it is, and nobody is asked again.
-    let replaced = world.send(S1, body(&read).clone()).await;
+    let replaced = fixture.send(S1, body(&read).clone()).await;
     assert_eq!(replaced, read);
-    assert_eq!((world.asked(), world.subscription_uid("s-1")), (1, uid));
+    assert_eq!((fixture.asked(), fixture.subscription_uid("s-1")), (1, uid));
     // Another URL, if only in its query, must consent. Another schema is another event subscription.
-    assert_eq!(world.send(S1, webhook("https://e.example/hook?code=2")).await.status, 200);
-    assert_eq!((world.asked(), world.subscription_uid("s-1")), (2, uid));
+    assert_eq!(fixture.send(S1, webhook("https://e.example/hook?code=2")).await.status, 200);
+    assert_eq!((fixture.asked(), fixture.subscription_uid("s-1")), (2, uid));
     let mut cloud_events = webhook("https://e.example/hook?code=2");
     cloud_events["properties"]["eventDeliverySchema"] = json!("CloudEventSchemaV1_0");
-    assert_eq!(world.send(S1, cloud_events.clone()).await.status, 400);
+    assert_eq!(fixture.send(S1, cloud_events.clone()).await.status, 400);
     let s2 = "PUT /topics/demo/eventSubscriptions/s-2";
-    assert_eq!(world.send(s2, cloud_events).await.status, 201);
-    let asked = world.last_asked();
+    assert_eq!(fixture.send(s2, cloud_events).await.status, 201);
+    let asked = fixture.last_asked();
     assert_eq!(asked.method, Method::OPTIONS);
     assert_eq!(asked.headers[0], ("webhook-request-origin", "eventgrid.azure.net".to_owned()));
 
-    assert_eq!(world.call(S1_DELETE).await.status, 200);
-    assert_eq!(world.call(S1_DELETE).await.status, 204);
-    assert_eq!(world.call(S1_GET).await.status, 404);
-    assert_eq!(world.send(S1, webhook("https://e.example/hook?code=hush")).await.status, 201);
-    assert_ne!(world.subscription_uid("s-1"), uid, "created again, it is another one");
+    assert_eq!(fixture.call(S1_DELETE).await.status, 200);
+    assert_eq!(fixture.call(S1_DELETE).await.status, 204);
+    assert_eq!(fixture.call(S1_GET).await.status, 404);
+    assert_eq!(fixture.send(S1, webhook("https://e.example/hook?code=hush")).await.status, 201);
+    assert_ne!(fixture.subscription_uid("s-1"), uid, "created again, it is another one");
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_consent_nothing_is_stored() {
-    let world = World::with_subscription().await;
-    world.consent(ConsentAnswer::Denies);
-    let before = body(&world.call(S1_GET).await).clone();
+    let fixture = Fixture::with_subscription().await;
+    fixture.consent(ConsentAnswer::Denies);
+    let before = body(&fixture.call(S1_GET).await).clone();
     let s2 = "PUT /topics/demo/eventSubscriptions/s-2";
     for line in [S1, s2] {
-        let refused = world.send(line, webhook("https://other.example/h?code=hush")).await;
+        let refused = fixture.send(line, webhook("https://other.example/h?code=hush")).await;
         assert_eq!((refused.status, code(&refused)), (400, "Endpoint validation"));
         let want = "The attempt to validate the provided endpoint https://other.example/h failed: \
                     it answered status 404; expected status 200 with the body";
         assert!(message(&refused).starts_with(want), "{refused:?}");
         assert!(!message(&refused).contains("hush"));
     }
-    assert_eq!(body(&world.call(S1_GET).await), &before);
-    assert_eq!(world.subscription_uid("s-2"), None);
+    assert_eq!(body(&fixture.call(S1_GET).await), &before);
+    assert_eq!(fixture.subscription_uid("s-2"), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_document_asks_nobody_and_stores_nothing() {
-    let world = World::with_subscription().await;
-    let (asked, revision) = (world.asked(), world.topic("demo").map(|topic| topic.revision));
+    let fixture = Fixture::with_subscription().await;
+    let (asked, revision) = (fixture.asked(), fixture.topic("demo").map(|topic| topic.revision));
     let mut document = webhook("https://10.0.0.1/?code=hush");
     document["properties"]["retryPolicy"] = json!({"maxDeliveryAttempts": 31, "x": 1});
-    let refused = world.send(S1, document).await;
+    let refused = fixture.send(S1, document).await;
     assert_eq!((refused.status, code(&refused)), (400, "InvalidRequest"));
     let details = body(&refused)["error"]["details"].as_array().expect("details").clone();
     let targets: Vec<_> = details.iter().filter_map(|detail| detail["target"].as_str()).collect();
@@ -218,15 +217,15 @@ async fn a_refused_document_asks_nobody_and_stores_nothing() {
     ];
     assert_eq!(targets, want);
     assert!(!body(&refused).to_string().contains("hush"));
-    assert_eq!(world.asked(), asked);
-    assert_eq!(world.topic("demo").map(|topic| topic.revision), revision);
+    assert_eq!(fixture.asked(), asked);
+    assert_eq!(fixture.topic("demo").map(|topic| topic.revision), revision);
     // Where the deployment names the network, plain http to it is fine.
-    assert_eq!(world.send(S1, webhook("http://127.0.0.1:9000/hook")).await.status, 200);
+    assert_eq!(fixture.send(S1, webhook("http://127.0.0.1:9000/hook")).await.status, 200);
 }
 
 #[tokio::test(start_paused = true)]
 async fn requests_that_lead_nowhere() {
-    let world = World::with_subscription().await;
+    let fixture = Fixture::with_subscription().await;
     let table = [
         ("GET /", 404, "ResourceNotFound", "There is nothing at '/'"),
         ("GET /topics/", 404, "ResourceNotFound", "There is nothing at"),
@@ -271,7 +270,7 @@ async fn requests_that_lead_nowhere() {
         ("GET /parked:release", 405, "MethodNotAllowed", "allowed are POST"),
     ];
     for (line, status, want_code, rule) in table {
-        let reply = world.call(line).await;
+        let reply = fixture.call(line).await;
         assert_eq!((reply.status, code(&reply)), (status, want_code), "{line}");
         assert!(message(&reply).contains(rule), "{line}: {}", message(&reply));
         let allow = reply.headers.iter().any(|(name, _)| *name == "allow");
@@ -281,7 +280,7 @@ async fn requests_that_lead_nowhere() {
 
 #[tokio::test(start_paused = true)]
 async fn bodies_that_are_no_documents() {
-    let world = World::with_subscription().await;
+    let fixture = Fixture::with_subscription().await;
     let table = [
         (b"{".to_vec(), 400, "InvalidJson", "EOF while parsing an object at line 1 column 1"),
         (b"{\"a\":1,\"a\":2}".to_vec(), 400, "InvalidJson", "member \"a\" stands twice"),
@@ -290,7 +289,7 @@ async fn bodies_that_are_no_documents() {
         (vec![b' '; 262_145], 413, "RequestEntityTooLarge", "262145 bytes, over the limit"),
     ];
     for (bytes, status, want_code, rule) in table {
-        let reply = world.send_bytes(S1, bytes).await;
+        let reply = fixture.send_bytes(S1, bytes).await;
         assert_eq!((reply.status, code(&reply)), (status, want_code));
         assert!(message(&reply).contains(rule), "{}", message(&reply));
     }
@@ -298,7 +297,7 @@ async fn bodies_that_are_no_documents() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_is_answered_when_the_data_plane_has_seen_it() {
-    let world = World::with_subscription().await;
+    let fixture = Fixture::with_subscription().await;
     let url = webhook("https://e.example/hook?code=hush");
     let table = [
         ("GET /topics/demo", json!({}), false),
@@ -318,7 +317,7 @@ async fn a_change_is_answered_when_the_data_plane_has_seen_it() {
     ];
     for (line, document, waits) in table {
         let began = Instant::now();
-        world.send(line, document).await;
+        fixture.send(line, document).await;
         let want = if waits { KEPT_FOR } else { Duration::ZERO };
         assert_eq!(began.elapsed().as_secs(), want.as_secs(), "{line}");
     }
@@ -328,100 +327,100 @@ async fn a_change_is_answered_when_the_data_plane_has_seen_it() {
 async fn changes_that_meet_are_decided_anew() {
     // Behind both reads and the question.
     const SAVE: u64 = 4;
-    let world = World::with_subscription().await;
-    let uid = world.subscription_uid("s-1");
+    let fixture = Fixture::with_subscription().await;
+    let uid = fixture.subscription_uid("s-1");
     // Other settings of somebody else's are not lost, and the endpoint is asked once.
-    let (asked, made) = (world.asked(), world.made());
-    world.interfere(SAVE, touch);
-    assert_eq!(world.send(S1, webhook("https://e.example/2")).await.status, 200);
-    assert_eq!((world.asked() - asked, world.subscription_uid("s-1")), (1, uid));
-    assert_eq!(world.made() - made, SAVE + 3, "the write met another");
+    let (asked, made) = (fixture.asked(), fixture.made());
+    fixture.interfere(SAVE, touch);
+    assert_eq!(fixture.send(S1, webhook("https://e.example/2")).await.status, 200);
+    assert_eq!((fixture.asked() - asked, fixture.subscription_uid("s-1")), (1, uid));
+    assert_eq!(fixture.made() - made, SAVE + 3, "the write met another");
     // Deleted meanwhile: it is created anew, under another identity.
-    world.interfere(SAVE, |tables| {
+    fixture.interfere(SAVE, |tables| {
         tables.configure(tables.stored_topics().remove(0), Vec::new());
     });
-    assert_eq!(world.send(S1, webhook("https://e.example/4")).await.status, 201);
-    assert_ne!(world.subscription_uid("s-1"), uid);
+    assert_eq!(fixture.send(S1, webhook("https://e.example/4")).await.status, 201);
+    assert_ne!(fixture.subscription_uid("s-1"), uid);
     // The topic is gone: nothing can be stored under it.
-    world.interfere(SAVE, |tables| tables.forget_topic("demo"));
-    assert_eq!(world.send(S1, webhook("https://e.example/3")).await.status, 404);
-    assert_eq!(world.subscription_uid("s-1"), None);
+    fixture.interfere(SAVE, |tables| tables.forget_topic("demo"));
+    assert_eq!(fixture.send(S1, webhook("https://e.example/3")).await.status, 404);
+    assert_eq!(fixture.subscription_uid("s-1"), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn endless_changes_of_others_end_in_a_conflict() {
-    let world = World::with_subscription().await;
+    let fixture = Fixture::with_subscription().await;
     // The calls of each try, and those of the first one alone: the endpoint is asked once.
     let table =
         [("PUT /topics/demo", 2, 0), (S1, 3, 1), (S1_DELETE, 3, 0), ("DELETE /topics/demo", 3, 0)];
     for (line, of_each, of_first) in table {
-        let made = world.made();
-        (1..=200).for_each(|call| world.interfere(call, touch));
+        let made = fixture.made();
+        (1..=200).for_each(|call| fixture.interfere(call, touch));
         let document = match line {
             S1 => webhook("https://e.example/hook?code=2"),
             _ => json!({"properties": {"disableLocalAuth": true}}),
         };
-        let reply = world.send(line, document).await;
+        let reply = fixture.send(line, document).await;
         assert_eq!((reply.status, code(&reply)), (409, "Conflict"), "{line}");
         assert!(message(&reply).contains("nothing was written"), "{line}");
         let want = u64::from(TRIES_MAX) * of_each + of_first;
-        assert_eq!(world.made() - made, want, "{line}: so often, and no more");
+        assert_eq!(fixture.made() - made, want, "{line}: so often, and no more");
     }
-    assert!(world.subscription_uid("s-1").is_some());
+    assert!(fixture.subscription_uid("s-1").is_some());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_topic_goes_with_all_its_event_subscriptions_even_after_a_crash() {
-    let world = World::with_subscription().await;
+    let fixture = Fixture::with_subscription().await;
     let many = (0..249).map(|index| format!("many-{index:03}"));
-    world.fill(many.chain(["s-1".to_owned()]));
-    let tables = &world.deployment.tables;
+    fixture.fill(many.chain(["s-1".to_owned()]));
+    let tables = &fixture.deployment.tables;
     let mut elsewhere = tables.stored_subscriptions().remove(0);
     elsewhere.key = key("other", "s-1");
-    let other = Topic { name: "other".to_owned(), ..world.topic("demo").expect("demo") };
+    let other = Topic { name: "other".to_owned(), ..fixture.topic("demo").expect("demo") };
     tables.configure(other, vec![elsewhere]);
     // Dies after the first 99 are gone.
-    world.fails_after(Some(4));
-    let died = world.call("DELETE /topics/demo").await;
+    fixture.fails_after(Some(4));
+    let died = fixture.call("DELETE /topics/demo").await;
     assert_eq!((died.status, code(&died)), (503, "ServiceUnavailable"));
     assert!(died.headers.contains(&(RETRY_AFTER, "1".to_owned())));
     assert_eq!(tables.stored_subscriptions().len(), 251 - 99);
-    assert!(world.topic("demo").is_some(), "the topic goes last");
-    world.fails_after(None);
+    assert!(fixture.topic("demo").is_some(), "the topic goes last");
+    fixture.fails_after(None);
     // One that is created meanwhile goes too: just before the first are deleted, and just before the
     // topic is.
-    let made = world.made();
+    let made = fixture.made();
     for (call, name) in [(3, "new-1"), (12, "new-2")] {
-        world.interfere(call, move |tables| create(tables, name));
+        fixture.interfere(call, move |tables| create(tables, name));
     }
-    assert_eq!(world.call("DELETE /topics/demo").await.status, 200);
+    assert_eq!(fixture.call("DELETE /topics/demo").await.status, 200);
     let left = tables.stored_subscriptions();
     let left: Vec<_> = left.into_iter().map(|subscription| subscription.key).collect();
     assert_eq!(left, [key("other", "s-1")]);
-    assert_eq!(world.topic("demo"), None);
+    assert_eq!(fixture.topic("demo"), None);
     // Two writes met others; two deleted the rest, one what was new, one the topic.
-    assert_eq!(world.made() - made, 3 * (2 + 2 + 1 + 1));
+    assert_eq!(fixture.made() - made, 3 * (2 + 2 + 1 + 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_topic_takes_500_event_subscriptions() {
-    let world = World::with_subscription().await;
+    let fixture = Fixture::with_subscription().await;
     let many = (0..499).map(|index| format!("many-{index:03}"));
-    world.fill(many.chain(["s-1".to_owned()]));
+    fixture.fill(many.chain(["s-1".to_owned()]));
     let one_more = "PUT /topics/demo/eventSubscriptions/one-more";
-    let refused = world.send(one_more, webhook("https://e.example/")).await;
+    let refused = fixture.send(one_more, webhook("https://e.example/")).await;
     assert_eq!(refused.status, 409);
     assert!(message(&refused).contains("has 500 event subscriptions, the most"), "{refused:?}");
-    assert_eq!(world.send(S1, webhook("https://e.example/")).await.status, 200);
+    assert_eq!(fixture.send(S1, webhook("https://e.example/")).await.status, 200);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_table_that_fails_is_unavailable() {
-    let world = World::with_subscription().await;
+    let fixture = Fixture::with_subscription().await;
     // The third call is the question, whose failure is the endpoint's.
     for (calls, want) in [(0, 503), (1, 503), (2, 400), (3, 503), (4, 200)] {
-        world.fails_after(Some(calls));
-        let reply = world.send(S1, webhook("https://e.example/hook?code=2")).await;
+        fixture.fails_after(Some(calls));
+        let reply = fixture.send(S1, webhook("https://e.example/hook?code=2")).await;
         assert_eq!(reply.status, want, "after {calls} calls");
         match want {
             503 => assert_eq!(message(&reply), "a call failed. Try again."),
@@ -434,7 +433,7 @@ async fn a_table_that_fails_is_unavailable() {
 #[tokio::test(start_paused = true)]
 async fn sample_events_are_tested_against_a_document_or_an_event_subscription() {
     const TEST: &str = "POST /topics/demo/eventSubscriptions:test";
-    let world = World::with_subscription().await;
+    let fixture = Fixture::with_subscription().await;
     let event = |subject: &str| json!({"id": "1", "eventType": "T", "subject": subject, "eventTime": "2026-01-02T03:04:05Z"});
     let events = json!([event("/a"), event("/b")]);
     let verdicts = |reply: Reply| -> Vec<bool> {
@@ -442,10 +441,10 @@ async fn sample_events_are_tested_against_a_document_or_an_event_subscription() 
         let value = body["value"].as_array().expect("verdicts");
         value.iter().map(|verdict| verdict["matches"] == true).collect()
     };
-    let named = world.send(TEST, json!({"name": "s-1", "events": events})).await;
+    let named = fixture.send(TEST, json!({"name": "s-1", "events": events})).await;
     assert_eq!((named.status, verdicts(named)), (200, vec![true, true]));
     let filter = json!({"filter": {"subjectEndsWith": "B"}});
-    let document = world.send(TEST, json!({"properties": filter, "events": events})).await;
+    let document = fixture.send(TEST, json!({"properties": filter, "events": events})).await;
     assert_eq!((document.status, verdicts(document)), (200, vec![false, true]));
     for (line, document, status) in [
         (TEST, json!({"name": "s-2", "events": events}), 404),
@@ -458,55 +457,56 @@ async fn sample_events_are_tested_against_a_document_or_an_event_subscription() 
         ),
         ("GET /topics/demo/eventSubscriptions:test", json!({}), 405),
     ] {
-        assert_eq!(world.send(line, document.clone()).await.status, status, "{line} {document}");
+        assert_eq!(fixture.send(line, document.clone()).await.status, status, "{line} {document}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn secrets_have_routes_of_their_own() {
-    let world = World::with_subscription().await;
+    let fixture = Fixture::with_subscription().await;
     let route = |action: &str| format!("POST /topics/demo/eventSubscriptions/s-1/{action}");
-    assert_eq!(world.call(&route("getSigningSecrets")).await.status, 409);
-    assert_eq!(world.call(&route("rotateSigningSecret")).await.status, 409);
+    assert_eq!(fixture.call(&route("getSigningSecrets")).await.status, 409);
+    assert_eq!(fixture.call(&route("rotateSigningSecret")).await.status, 409);
     let mut document = webhook("https://e.example/hook?code=hush");
     document["properties"]["signing"] = json!({"scheme": "StandardWebhooks"});
     document["properties"]["destination"]["properties"]["deliveryAttributeMappings"] = json!([
         {"name": "Authorization", "type": "Static", "properties": {"value": "tell no one", "isSecret": true}},
     ]);
-    let replaced = world.send(S1, document).await;
+    let replaced = fixture.send(S1, document).await;
     assert_eq!(replaced.status, 200);
     assert!(!replaced.body.expect("a document").to_string().contains("tell no one"));
-    let attributes = world.call(&route("getDeliveryAttributes")).await.body.expect("a document");
+    let attributes = fixture.call(&route("getDeliveryAttributes")).await.body.expect("a document");
     assert_eq!(attributes["value"][0]["properties"]["value"], "tell no one");
-    let first = world.call(&route("getSigningSecrets")).await.body.expect("a document");
+    let first = fixture.call(&route("getSigningSecrets")).await.body.expect("a document");
     assert!(first["secret"].as_str().is_some_and(|secret| secret.starts_with("whsec_")));
     assert_eq!(first["previousSecret"], Value::Null);
-    let rotated = world.send(&route("rotateSigningSecret"), json!({"overlapInSeconds": 60})).await;
+    let rotated =
+        fixture.send(&route("rotateSigningSecret"), json!({"overlapInSeconds": 60})).await;
     let rotated = rotated.body.expect("a document");
     assert_eq!(rotated["previousSecret"], first["secret"]);
     assert_ne!(rotated["secret"], first["secret"]);
-    assert_eq!(world.call(&route("getSigningSecrets")).await.body, Some(rotated));
+    assert_eq!(fixture.call(&route("getSigningSecrets")).await.body, Some(rotated));
 }
 
 /// Every copy of ingest and dispatch keeps all of it in memory.
 #[tokio::test(start_paused = true)]
 async fn the_configuration_of_a_topic_is_bounded() {
     const BYTES_MAX: usize = 8 * 1_024 * 1_024;
-    let mut world = World::with_subscription().await;
+    let mut fixture = Fixture::with_subscription().await;
     let types: Vec<_> = (0..250).map(|number| format!("{number:03}{}", "x".repeat(500))).collect();
     let mut large = webhook("https://e.example/hook?code=hush");
     large["properties"]["filter"] = json!({"includedEventTypes": types});
-    assert_eq!(world.prepare(S1, large.clone()).await.status, 200);
-    let bytes = |world: &World| -> Vec<usize> {
-        let all = world.deployment.tables.stored_subscriptions();
+    assert_eq!(fixture.prepare(S1, large.clone()).await.status, 200);
+    let bytes = |fixture: &Fixture| -> Vec<usize> {
+        let all = fixture.deployment.tables.stored_subscriptions();
         all.iter().map(|one| serde_json::to_vec(one).expect("JSON").len()).collect()
     };
-    let one = bytes(&world)[0];
-    world.fill((2..BYTES_MAX / one).map(|number| format!("large-{number}")));
+    let one = bytes(&fixture)[0];
+    fixture.fill((2..BYTES_MAX / one).map(|number| format!("large-{number}")));
     let put = |name: &str| format!("PUT /topics/demo/eventSubscriptions/{name}");
     let mut refused = None;
     for number in 0..4 {
-        let reply = world.prepare(&put(&format!("more-{number}")), large.clone()).await;
+        let reply = fixture.prepare(&put(&format!("more-{number}")), large.clone()).await;
         if reply.status != 201 {
             refused = Some(reply);
             break;
@@ -515,18 +515,18 @@ async fn the_configuration_of_a_topic_is_bounded() {
     let refused = refused.expect("one of them is too much");
     assert_eq!((refused.status, code(&refused)), (409, "Conflict"), "{refused:?}");
     assert!(message(&refused).contains("more than the 8388608"), "{refused:?}");
-    let sum = bytes(&world).iter().sum::<usize>();
+    let sum = bytes(&fixture).iter().sum::<usize>();
     assert!((BYTES_MAX - 2 * one..=BYTES_MAX).contains(&sum), "{sum}");
     // A small one always fits, and so does a smaller one in the place of a large one.
     let small = webhook("https://e.example/small");
-    assert_eq!(world.prepare(&put("small"), small.clone()).await.status, 201);
-    assert_eq!(world.prepare(&put("large-2"), small).await.status, 200);
+    assert_eq!(fixture.prepare(&put("small"), small.clone()).await.status, 201);
+    assert_eq!(fixture.prepare(&put("large-2"), small).await.status, 200);
 }
 
 /// Whatever a publish takes or refuses, so do a test of a filter and an explanation.
 #[tokio::test(start_paused = true)]
 async fn samples_are_read_as_a_publish_reads_them() {
-    let world = World::with_subscription().await;
+    let fixture = Fixture::with_subscription().await;
     let event = |more: &str| {
         format!(
             r#"{{"id":"1","subject":"s","eventType":"T","eventTime":"2026-01-02T03:04:05Z"{more}}}"#
@@ -555,15 +555,15 @@ async fn samples_are_read_as_a_publish_reads_them() {
         ];
         for (route, document) in tests {
             let line = format!("POST /topics/demo/{route}");
-            let reply = world.send_bytes(&line, document.into_bytes()).await;
+            let reply = fixture.send_bytes(&line, document.into_bytes()).await;
             assert_eq!(reply.status, status, "{row}, {route}: {:?}", reply.body);
         }
     }
     for document in [r#"{"name":"s-1","events":null}"#, r#"{"name":"s-1"}"#, "", "[]", "{"] {
         let line = "POST /topics/demo/eventSubscriptions:test";
-        let reply = world.send_bytes(line, document.as_bytes().to_vec()).await;
+        let reply = fixture.send_bytes(line, document.as_bytes().to_vec()).await;
         assert_eq!(reply.status, 400, "{document}");
     }
-    let reply = world.call("POST /topics/demo/explain").await;
+    let reply = fixture.call("POST /topics/demo/explain").await;
     assert_eq!(reply.status, 400, "{reply:?}");
 }

@@ -1,5 +1,4 @@
-//! What more than one program needs: wires up and runs dispatch, which has a program with AWS resources as
-//! endpoints and one without. Reads settings, builds the ports, and translates Lambda's events and replies.
+//! Wires up and runs dispatch, which has a program with AWS resources as endpoints and one without.
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,10 +36,10 @@ use gridpost_webhook::{
 use lambda_runtime::Error;
 use serde::{Deserialize, Serialize};
 
-/// How long a check of a resource may wait for its service: a user waits for the answer.
+/// How long a check of a resource may wait for its service, while a user waits.
 const CHECK_WAIT: Duration = Duration::from_secs(8);
 
-/// Runs dispatch. `resources` makes the client that delivers to AWS resources.
+/// Runs dispatch. `resources` makes the client for AWS resources.
 pub async fn run_dispatch(
     resources: impl FnOnce(&Clients) -> Arc<dyn ResourceClient>,
 ) -> Result<(), Error> {
@@ -138,8 +137,7 @@ fn settings(retry_shards: usize) -> Result<Settings, SettingError> {
     })
 }
 
-/// What the function is invoked with: by the mapping of a queue, or by manage, which wants a resource to
-/// be checked. No mapping says such a thing.
+/// The function's input: messages from a queue, or a resource that manage wants to be checked.
 #[derive(Deserialize)]
 struct Event {
     #[serde(default, rename = "Records")]

@@ -1,9 +1,8 @@
-//! redrive: works at redrive jobs, by which dead letters become deliveries again.
+//! redrive: runs redrive jobs, which make deliveries of dead letters.
 //!
-//! A job is worked at by whoever holds its lease. Each batch is sent first, and then the job's place is
-//! written, under the condition that nobody else has written it: whoever goes on after a crash repeats
-//! one batch at most, with the same ids. The job's message is never sent on but hidden, for Lambda stops
-//! what sends itself round.
+//! Only the lease holder runs a job. It sends a batch, then writes the job's position on condition
+//! that nobody else has: a crash repeats at most one batch, with the same ids. The job's message is
+//! hidden and not sent again, because Lambda stops recursive loops.
 
 use std::{collections::BTreeSet, ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -27,61 +26,54 @@ use gridpost_ports::{
 use tokio::time::sleep;
 use uuid::Uuid;
 
-/// What a batch takes at most, its repetition included: none is begun that could not be finished.
+/// How long a batch takes at most, including the retry: none begins that could not be finished.
 const BATCH_WAIT: Duration = Duration::from_secs(10);
 
-/// How long a lease outlasts the invocation that it is for.
 const LEASE_SLACK: Duration = Duration::from_secs(2);
 
-/// How often the place of a job that counts is noted: who looks on sees it grow.
+/// How often the position of a job is written, so that its progress can be watched.
 const NOTED_EVERY: Duration = Duration::from_secs(2);
 
-/// How long a job waits that could do nothing: as many seconds as its message was received, in these
-/// bounds. Lambda stops a message's successors at the sixteenth, so that one must last. A job that got on
-/// waits the least.
+/// Bounds of how many seconds a job waits if it could do nothing: one for each receive of its
+/// message, which is not replaced because Lambda stops a loop at the sixteenth. A job that made
+/// progress waits the least.
 const FAILED_WAIT_S: RangeInclusive<u32> = 10..=300;
 
-/// A message that was received so often is replaced by a new one before SQS takes it for poison.
+/// After so many receives a message is replaced, before SQS takes it for poison.
 const RECEIVES_MAX: u32 = 900;
 const _: () = assert!(RECEIVES_MAX < POISON_RECEIVES);
 
-/// How long a message is hidden that this version does not read: another one may run again soon.
+/// How long a message that this version can't read is hidden: a newer one may run again soon.
 const UNREADABLE_WAIT_S: u32 = 60;
 
-/// How often a write that meets another is tried.
 const TRIES_MAX: u32 = 5;
 
-/// What redriving needs of the world.
+/// The ports of redrive.
 pub struct Context {
     pub clock: Arc<dyn Clock>,
-    /// Puts deliveries into the dispatch queue.
     pub sender: Arc<dyn QueueSender>,
-    /// Hides the message of a job that is to go on later.
     pub receiver: Arc<dyn QueueReceiver>,
     pub letters: Arc<dyn DeadLetters>,
     pub redrives: Arc<dyn Redrives>,
-    /// Says whether the event subscription that events go to is still there.
     pub configuration: Arc<dyn Configuration>,
-    /// Events that are too large for a message.
+    /// Stores events that are too large for a message.
     pub payloads: Arc<dyn Payloads>,
     pub meter: Arc<dyn Meter>,
-    /// The largest message that the queues take, in bytes.
     pub queue_message_bytes_max: usize,
 }
 
 /// Why a job does not go on here.
 #[derive(Debug, thiserror::Error)]
 enum Stop {
-    /// A call failed: it goes on in a moment.
+    /// A call failed: try again soon.
     #[error(transparent)]
     Failed(#[from] PortError),
-    /// The bucket is gone, or the event subscription: somebody must look.
+    /// The bucket or the event subscription was deleted: an operator must act.
     #[error("{0}")]
     Hopeless(String),
-    /// Another job of the event subscription began before it and is not over.
+    /// An earlier job of the event subscription still runs.
     #[error("it waits for the redrive {0}")]
     Waits(Uuid),
-    /// Somebody else works at it.
     #[error("somebody else works at it")]
     Lost,
 }
@@ -95,16 +87,14 @@ impl From<BucketError> for Stop {
     }
 }
 
-/// What follows for a job's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NextStep {
-    /// The job is over, or stopped: nothing.
     Done,
-    /// It goes on after so many seconds.
+    /// Seconds to wait.
     GoOn(u32),
-    /// It is another's turn, a job's or a worker's: it asks again.
+    /// Another job or worker has its turn: ask again.
     Waits,
-    /// It could do nothing, and is tried again.
+    /// Nothing could be done: try again.
     Failed,
 }
 
@@ -112,15 +102,15 @@ fn failed_wait_s(receive_count: u32) -> u32 {
     receive_count.clamp(*FAILED_WAIT_S.start(), *FAILED_WAIT_S.end())
 }
 
-/// Works at the jobs of these records until the deadline, and answers which records SQS keeps.
+/// Runs the jobs of these records until the deadline. Returns the ids of the messages that SQS keeps.
 ///
-/// One that can't be read is kept: a newer version may have sent it, which comes back after a rollback.
-/// Received too often, SQS moves it to the poison queue.
+/// It keeps unreadable messages: a newer version may have sent them and return after a rollback.
+/// After too many receives, SQS moves them to the poison queue.
 pub async fn work(context: &Context, records: Vec<Record>, deadline: Timestamp) -> Vec<String> {
     let mut kept = Vec::new();
     for record in records {
         let then = match RedriveMessage::decode(&record.body) {
-            // Before the work, which may be what kills the function each time.
+            // Before the work, which may kill the function each time.
             Some(_) if replaced(context, &record).await => continue,
             Some(tick) => run_job(context, &record, &tick, deadline).await,
             None => {
@@ -152,7 +142,7 @@ pub async fn work(context: &Context, records: Vec<Record>, deadline: Timestamp) 
     kept
 }
 
-/// Sends a new message in the place of one that was received too often.
+/// Replaces a message that was received too often. Returns whether it did.
 async fn replaced(context: &Context, record: &Record) -> bool {
     if record.receive_count < RECEIVES_MAX {
         return false;
@@ -163,7 +153,6 @@ async fn replaced(context: &Context, record: &Record) -> bool {
     sent.into_iter().all(|sent| sent.is_ok())
 }
 
-/// Takes the lease of a job, works at it, and gives the lease back.
 async fn run_job(
     context: &Context,
     record: &Record,
@@ -190,7 +179,7 @@ async fn run_job(
     }
 }
 
-/// The job with its lease, or what follows where it is not to be had.
+/// Leases the job, or returns what follows without the lease.
 async fn take(
     context: &Context,
     tick: &RedriveMessage,
@@ -207,7 +196,7 @@ async fn take(
     }
     let begins_at = job.begins_at(context.clock.pace());
     if now < begins_at {
-        // On a fast clock this is longer than the longest message delay.
+        // With a fast clock the wait may exceed the longest message delay.
         return Ok(Err(NextStep::GoOn(parking::delay_s(begins_at.since(now)))));
     }
     if let Some(lease) = job.lease.as_ref().filter(|lease| lease.until > now) {
@@ -222,24 +211,22 @@ async fn take(
     })
 }
 
-/// Someone who works at a job.
 struct Worker<'w> {
     context: &'w Context,
     job: Job,
     deadline: Timestamp,
     noted_at: Timestamp,
-    /// Whether S3 does not give out the object that was looked at last.
+    /// Whether S3 refused to return the previous object.
     is_behind_sealed: bool,
-    /// The revision of the topic that events go to, read before their event subscription was found.
+    /// The target topic's revision, read before its event subscription.
     revision: Revision,
 }
 
 impl Worker<'_> {
-    /// Goes on until the job is over or stopped, or the time is up.
     async fn run(&mut self) -> Result<(), Stop> {
         self.check_target().await?;
         let jobs = self.context.redrives.jobs(&self.job.subscription).await?;
-        // Two at once would each send what the other one has not sent yet.
+        // Two jobs at once would send the same dead letters.
         if let Some(first) = jobs.iter().find(|other| self.job.waits_for(other)) {
             return Err(Stop::Waits(first.id));
         }
@@ -256,7 +243,7 @@ impl Worker<'_> {
         self.context.clock.left(self.deadline) >= BATCH_WAIT
     }
 
-    /// Events for an event subscription that is gone would be dropped; their dead letters stay.
+    /// Stops the job if its target event subscription was deleted: dispatch would drop the events.
     async fn check_target(&mut self) -> Result<(), Stop> {
         let (Job { to, to_uid, .. }, configuration) = (&self.job, &self.context.configuration);
         let gone = || Stop::Hopeless(format!("the event subscription {to} was deleted since"));
@@ -270,9 +257,9 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Goes through the letters from the job's place on; answers whether it came to their end. It looks at
-    /// the time after each look, be there letters of the job or only others, and notes how far it has come
-    /// at the end of it: neither a slow day nor a crowded folder lets a job turn in circles.
+    /// Walks the dead letters from the job's position. Returns whether it reached the end. It checks
+    /// the time after each read, even of letters that are not the job's, and writes the position
+    /// before it stops: otherwise a slow run or a crowded folder could repeat forever.
     async fn run_phase(&mut self, jobs: &[Job]) -> Result<bool, Stop> {
         let context = self.context;
         let Job { subscription, bucket, folder, schema, source_schema, wanted, .. } =
@@ -291,7 +278,7 @@ impl Worker<'_> {
                     self.job.pass_to(walk.reached());
                     match looked {
                         Ok(is_more) => is_over = !is_more,
-                        // Else a job would need a batch's calls to succeed in a row.
+                        // Otherwise the job advances only if all calls of a batch succeed.
                         Err(error) => {
                             self.send(batch).await?;
                             self.note().await?;
@@ -322,7 +309,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Counts a letter; answers its delivery where one is to be sent now.
+    /// Counts a dead letter. Returns its delivery if one is to be sent now.
     fn look_at(&mut self, item: &Item, jobs: &[Job]) -> Option<Delivery> {
         self.job.next = Some(item.next());
         let now = self.context.clock.now();
@@ -353,7 +340,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Sends a batch, each failed delivery once more, and counts what was sent.
+    /// Sends a batch, failed deliveries once more, and counts what was sent.
     async fn send(&self, batch: Vec<Delivery>) -> Result<(), Stop> {
         let mut left = Vec::new();
         for delivery in batch {
@@ -377,8 +364,8 @@ impl Worker<'_> {
                 None => true,
             });
             if left.is_empty() {
-                // What was sent is counted before the position is written: a function that dies behind
-                // that repeats nothing, and its counts would be missing.
+                // Count before the position is written: after a crash behind that, nothing is
+                // repeated and the counts would be missing.
                 self.context.meter.flush(self.context.clock.now());
                 return Ok(());
             }
@@ -390,8 +377,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Writes how far the job has come. Whether it goes on is somebody else's to say: that is taken
-    /// over where it was written meanwhile.
+    /// Writes the job's position. Takes over a status that an operator has written meanwhile.
     async fn note(&mut self) -> Result<(), Stop> {
         let now = self.context.clock.now();
         (self.job.updated_at, self.noted_at) = (now, now);
@@ -413,7 +399,7 @@ impl Worker<'_> {
         Err(PortError::new("writing a redrive", "others wrote at the same time").into())
     }
 
-    /// Ends the work: the lease is given back, and what kept the job from going on is written.
+    /// Returns the lease and writes why the job could not continue.
     async fn give_back(mut self, stopped: Result<(), Stop>) -> NextStep {
         let id = self.job.id;
         let then = match stopped {
@@ -423,7 +409,7 @@ impl Worker<'_> {
                 tracing::info!(redrive = %id, ?status, sent = counts.sent, "redrive ended");
                 NextStep::Done
             }
-            // What the batch in hand had come to is not known: the job goes on where it was noted.
+            // The result of the current batch is unknown: the job continues from its stored position.
             Err(Stop::Lost) => return NextStep::Waits,
             Err(Stop::Hopeless(why)) => {
                 tracing::error!(redrive = %id, why, "a redrive can't go on; resume it when that is mended");
@@ -448,8 +434,8 @@ impl Worker<'_> {
         then
     }
 
-    /// Writes a problem into the job as it is stored, and what follows from it, and gives the lease back
-    /// there. Where that can't be written, the message stays and it is found again.
+    /// Writes a problem and the status into the stored job, and returns the lease. If the write
+    /// fails, the message stays and the problem is found again.
     async fn note_problem(&self, problem: String, status: JobStatus) -> NextStep {
         let own = self.job.lease.as_ref().map(|lease| &lease.holder);
         let stored = self.context.redrives.job(&self.job.subscription, self.job.id).await;
@@ -469,7 +455,7 @@ impl Worker<'_> {
     }
 }
 
-/// The message of a delivery; events that are too large for it are stored before.
+/// Encodes a delivery as a message. Stores events that are too large for it first.
 async fn outgoing(context: &Context, delivery: &Delivery) -> Result<Outgoing, PortError> {
     let group = delivery.subscription.to_string();
     let body = delivery.encode();

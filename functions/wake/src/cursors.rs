@@ -4,24 +4,23 @@ use std::collections::{BTreeMap, VecDeque};
 
 use gridpost_ports::PARKED_PARTITIONS;
 
-/// The most minutes open at the same time: after an outage of wake there may be thousands.
+/// The most minutes read concurrently: after an outage of wake there may be thousands.
 const OPEN_MINUTES_MAX: usize = 60;
 
-/// One partition of a minute's parked deliveries, as far as it has been read.
+/// The position in one partition of a minute's parked deliveries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PartitionCursor {
-    /// The minute, since the Unix epoch.
+    /// Since the Unix epoch.
     pub(crate) minute: i64,
     pub(crate) partition: u32,
-    /// The last one of the previous page.
     pub(crate) after: Option<String>,
-    /// Whether everything up to there was sent or parked again.
+    /// Whether everything before was sent or parked again.
     pub(crate) is_whole: bool,
     /// How often this run failed to read its next page.
     pub(crate) reads: u32,
 }
 
-/// The cursors of a run: the oldest minutes first, and each gets a page before one gets its second.
+/// The cursors of a run: the oldest minutes first, one page each in turn.
 #[derive(Debug)]
 pub(crate) struct PartitionCursors {
     waiting: VecDeque<PartitionCursor>,
@@ -33,12 +32,11 @@ pub(crate) struct PartitionCursors {
 }
 
 impl PartitionCursors {
-    /// Those of the minutes from one to another.
     pub(crate) fn new(from: i64, last: i64) -> Self {
         Self { waiting: VecDeque::new(), unfinished: BTreeMap::new(), next: from, last }
     }
 
-    /// The one whose turn it is; `None` when all are finished or in hand.
+    /// Takes the next cursor. Returns `None` if all are finished or being read.
     pub(crate) fn next(&mut self) -> Option<PartitionCursor> {
         while self.next <= self.last && self.unfinished.len() < OPEN_MINUTES_MAX {
             let minute = self.next;
@@ -56,12 +54,11 @@ impl PartitionCursors {
         self.waiting.pop_front()
     }
 
-    /// Puts one back whose next page is still to be read.
     pub(crate) fn put_back(&mut self, cursor: PartitionCursor) {
         self.waiting.push_back(cursor);
     }
 
-    /// A cursor of that minute has been read to its end, and nothing of it is left.
+    /// Records that a cursor of that minute has nothing left.
     pub(crate) fn finish(&mut self, minute: i64) {
         if let Some(left) = self.unfinished.get_mut(&minute) {
             *left -= 1;
@@ -71,7 +68,6 @@ impl PartitionCursors {
         }
     }
 
-    /// The first minute that may still hold deliveries.
     pub(crate) fn first_unfinished(&self) -> i64 {
         self.unfinished.keys().next().copied().unwrap_or(self.next)
     }

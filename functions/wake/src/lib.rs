@@ -1,7 +1,7 @@
 //! wake: sends parked deliveries that are due soon back to their retry queue, once a minute.
 //!
-//! It holds one page per partition in memory, for a few partitions, and stops in time: the next run
-//! does the rest. What can't be sent is parked again, so that no minute waits for it for ever.
+//! It keeps one page of a few partitions in memory, and stops in time: the next run does the rest.
+//! It parks what can't be sent again, so that no minute waits for it forever.
 
 mod cursors;
 mod lot;
@@ -28,23 +28,21 @@ use uuid::Uuid;
 
 use self::{
     cursors::{PartitionCursor, PartitionCursors},
-    lot::{Kept, Lot},
+    lot::{Lot, ParkedWatches},
     page::Page,
 };
 
 /// The ports of wake.
 pub struct Context {
     pub clock: Arc<dyn Clock>,
-    /// Puts messages into the retry queues.
     pub sender: Arc<dyn QueueSender>,
     pub parking: Arc<dyn ParkingLot>,
     pub due: Arc<dyn DueDeliveries>,
     pub cursor: Arc<dyn WakeCursor>,
-    /// The event subscriptions, of which only paused ones are read.
+    /// Read for paused event subscriptions only.
     pub subscriptions: Arc<dyn SubscriptionStore>,
     /// Stores the events of messages that no longer fit a queue.
     pub payloads: Arc<dyn Payloads>,
-    /// Counts what could not be sent.
     pub meter: Arc<dyn Meter>,
     pub settings: Settings,
 }
@@ -52,13 +50,11 @@ pub struct Context {
 /// The deployment's settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How many retry queues there are now.
     pub retry_shards: usize,
-    /// The most bytes of a message that the queues take now.
     pub queue_message_bytes_max: usize,
-    /// How long dispatch may work by configuration that it has in memory.
+    /// How long dispatch may use cached configuration.
     pub configuration_kept_for: Duration,
-    /// How long dispatch may go on with it where the table can't be read.
+    /// How long dispatch may use it if the table can't be read.
     pub configuration_stale_for: Duration,
 }
 
@@ -71,28 +67,27 @@ pub struct Woken {
     pub postponed: usize,
 }
 
-/// How far back the first run looks: deliveries parked longer ago do not exist then.
+/// How far back the first run looks: nothing was parked before.
 const FIRST_LOOK_BACK_MINUTES: i64 = 60;
 
-/// Pages in memory at the same time, of at most 1 MB each: with the copies that the SDK makes of
-/// one, the function's 256 MB hold three times as many.
+/// Pages in memory at the same time, of at most 1 MB each. With the SDK's copies, the function's
+/// 256 MB hold three times as many.
 const PAGES_AT_ONCE: usize = 8;
 
-/// Lots that have their turn at the same time, a page of each in memory.
+/// Lots drained concurrently; one page of each is in memory.
 const LOTS_AT_ONCE: usize = 4;
 
-/// How often a run tries to read a partition of a minute. A partition that stays unread holds back
-/// the cursor, and with many minutes to make up for there is always one.
+/// How often a run tries to read a partition of a minute. An unread one holds back the cursor, and
+/// with many minutes to catch up on, some read always fails.
 const READS_MAX: u32 = 3;
 
 /// Sends every parked delivery that is due by the end of the next minute back to its retry queue,
 /// with the rest of its wait as delay, and then removes it. A crash in between sends it again: a
-/// duplicate, never a loss. Minutes that an earlier run did not finish, or that no run has seen,
-/// are caught up on, the oldest first, one page each in turn. From `until` on, no new page is
-/// begun; the pages under way take as long as their calls.
+/// duplicate, never a loss. It catches up on unfinished and missed minutes, the oldest first, one
+/// page each in turn. After `until` it begins no page.
 ///
-/// Among them it meets the watches over the lots of paused event subscriptions, and empties those
-/// whose pause is over beside the pages that follow.
+/// When it finds a watch of a paused event subscription whose pause is over, it empties the lot
+/// concurrently with the following pages.
 /// After an error, what could be read was sent, and the next run begins where this one failed.
 pub async fn wake(context: &Context, until: Timestamp) -> Result<Woken, PortError> {
     let this_minute = context.clock.now().as_minutes();
@@ -102,10 +97,10 @@ pub async fn wake(context: &Context, until: Timestamp) -> Result<Woken, PortErro
         noted: from,
         woken: Woken::default(),
         failed: None,
-        met: BTreeSet::new(),
+        watched: BTreeSet::new(),
         lots: VecDeque::new(),
     };
-    let kept = Mutex::new(Kept::default());
+    let kept = Mutex::new(ParkedWatches::default());
     let mut cursors = PartitionCursors::new(from, this_minute + 1);
     let (mut pages, mut lots) = (FuturesUnordered::new(), FuturesUnordered::new());
     loop {
@@ -127,14 +122,13 @@ pub async fn wake(context: &Context, until: Timestamp) -> Result<Woken, PortErro
         }
         let come = cursors.first_unfinished().min(this_minute);
         if come > run.noted {
-            // A later run does not begin here again if this one dies. In a quiet minute the write
-            // is left out: there is one minute to finish, and its end is written below. A failure
-            // ends nothing: what is under way has perhaps been sent and is still to be removed.
+            // If this run dies, the next one begins here. In a quiet minute only the write below is
+            // made. A failure does not end the run: what was sent must still be removed.
             run.noted = come;
             if let Err(error) = context.cursor.save(come).await {
                 tracing::warn!(error = %chain(&error), "how far this run has come was not noted");
                 run.failed.get_or_insert(error);
-                // More tries would hold up the pages: the one at the end follows anyway.
+                // Retries would hold up the pages; the last write follows anyway.
                 run.noted = this_minute;
             }
         }
@@ -154,9 +148,9 @@ struct Run {
     noted: i64,
     woken: Woken,
     failed: Option<PortError>,
-    /// The event subscriptions whose watches were met: each change of a pause has one.
-    met: BTreeSet<Uuid>,
-    /// Their lots, as far as they are still to be emptied.
+    /// The event subscriptions whose watches were found: each change of a pause has one.
+    watched: BTreeSet<Uuid>,
+    /// Their lots that are not empty yet.
     lots: VecDeque<Lot>,
 }
 
@@ -173,8 +167,8 @@ impl Run {
     }
 
     fn count(&mut self, cursors: &mut PartitionCursors, page: Page) {
-        let met = &mut self.met;
-        self.lots.extend(page.lots.into_iter().filter(|lot| met.insert(lot.uid)));
+        let watched = &mut self.watched;
+        self.lots.extend(page.lots.into_iter().filter(|lot| watched.insert(lot.uid)));
         self.woken.sent += page.done.sent;
         self.woken.postponed += page.done.postponed;
         if page.is_unread && page.cursor.reads + 1 < READS_MAX {

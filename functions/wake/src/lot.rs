@@ -1,8 +1,8 @@
-//! Lots: the held deliveries of paused event subscriptions, and the watches by which they are found.
+//! Lots: the held deliveries of paused event subscriptions, and the watches that find them.
 //!
-//! A watch is parked like a delivery, under the next minute but one of each run that meets it, so
-//! that runs without a pause look for nothing. It stays for a while after the pause was over: a copy
-//! of dispatch that has not heard of that may still hold deliveries.
+//! A watch is parked like a delivery, and each run that finds it parks it two minutes ahead: runs
+//! without a pause search nothing. It outlasts the pause for a while, because a copy of dispatch
+//! with old configuration may still hold deliveries.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -24,67 +24,64 @@ use crate::{
     send::{SendResult, SendTimes, fit_all, send_all},
 };
 
-/// How far ahead of its due time a delivery leaves its lot, as parked ones leave their minutes.
+/// How long before its due time a delivery leaves its lot.
 const AHEAD: Duration = Duration::from_secs(60);
 
-/// What leaves a lot comes after this time at the earliest, and is removed before or stays: dispatch may
-/// hold it again under the same key, and that must not be what is removed.
+/// The shortest delay of a sent delivery, which must be removed from its lot before: afterwards
+/// dispatch may hold it again under the same key, and that must stay.
 pub(crate) const REMOVED_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long a page may begin calls that send, so that time is left to remove what was sent.
+/// How long a page may begin calls that send: it needs time to remove what was sent.
 const SENT_WITHIN: Duration = Duration::from_secs(3);
 
-/// How long calls that send are waited for.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(6);
 
-/// How much later than it is given up a removal may still take effect.
+/// How long after its timeout a removal may still take effect.
 const GIVEN_UP_FOR: Duration = Duration::from_secs(1);
 
-/// A lot whose watch was met, what may leave it now, and how far this run has come with it.
+/// A lot whose watch was found, what may leave it now, and this run's progress.
 pub(crate) struct Lot {
     pub(crate) uid: Uuid,
-    /// The watch, where it is parked now.
+    /// The watch as it is parked now.
     watch: Parked,
-    /// When the first of all may be attempted; `None` while the pause lasts, where only those leave
-    /// whose time is over.
+    /// When the first delivery may be attempted. `None` during the pause, when only expired ones
+    /// leave.
     from: Option<Timestamp>,
-    /// When the pause ends by itself, while it lasts: what waits for that leaves with `from`.
+    /// When the pause in force ends by itself: deliveries due then leave with `from`.
     paused_until: Option<Timestamp>,
-    /// Whether nothing can come into it any more.
+    /// Whether no delivery can be added any more.
     is_closed: bool,
-    /// Its partitions that are still to be read, each after the last one that was.
+    /// The partitions still to read, each with the last item read.
     cursors: VecDeque<(u32, Option<String>)>,
-    /// How many have left in this run.
     pub(crate) sent: u64,
-    /// Whether nothing was left of what has been read.
+    /// Whether the partitions read so far are empty now.
     is_empty: bool,
-    /// Why a partition was given up for this run.
     failed: Option<PortError>,
 }
 
-/// What this run has parked for the next one.
+/// The watches that this run has parked for the next one.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct ParkedWatches {
     watches: BTreeSet<Uuid>,
     /// Event subscriptions that are paused and have a watch.
     paused: BTreeSet<Uuid>,
 }
 
-impl Kept {
-    /// Whether another watch makes this one needless.
+impl ParkedWatches {
+    /// Whether another watch makes this one redundant.
     fn has(&self, watch: Uuid, of: Uuid) -> bool {
         self.watches.contains(&watch) || self.paused.contains(&of)
     }
 }
 
-/// Reads whether the pause still holds, and parks the watch for the next run. A crash or a failure in
-/// between leaves it twice. Only one of the copies is parked: all have the same place, and its partition
-/// may not take so many writes. A run that did not bring them together would leave more to the next.
-/// While a pause lasts, one watch serves all changes of pauses.
-/// After an error, the watch is still where it was. Its lot may be emptied all the same.
-pub(crate) async fn meet(
+/// Reads whether the pause still holds, and parks the watch for the next run. A crash or a failure
+/// in between leaves two copies. Only one copy is parked: all have the same key, whose partition may
+/// not take so many writes, and copies would multiply from run to run.
+/// During a pause, one watch serves all changes of pauses.
+/// After an error, the watch is where it was. Its lot may be emptied all the same.
+pub(crate) async fn follow_watch(
     context: &Context,
-    kept: &Mutex<Kept>,
+    kept: &Mutex<ParkedWatches>,
     parked: Parked,
     this_minute: i64,
 ) -> (Option<Lot>, Result<(), PortError>) {
@@ -92,18 +89,18 @@ pub(crate) async fn meet(
         let error = PortError::new("reading a lot's watch", "it watches nothing");
         return (None, Err(error));
     };
-    // No run reads so far ahead: this one does not meet it again.
+    // No run reads so far ahead: this one does not find it again.
     let due = Timestamp::from_millis((this_minute + 2) * 60_000);
     let uid = watch.uid;
     let all_kept = || kept.lock().unwrap_or_else(PoisonError::into_inner);
     let is_kept = all_kept().has(parked.id, uid);
     let mut lot = None;
     if !is_kept {
-        match keep(context, watch, Parked { due, ..parked.clone() }).await {
+        match park_watch(context, watch, Parked { due, ..parked.clone() }).await {
             Ok(found) => lot = Some(found),
             Err(error) => return (None, Err(error)),
         }
-        // Only now: a run before may still be removing what it has parked here.
+        // Only after parking: an earlier run may still be removing the copy that it parked here.
         all_kept().watches.insert(parked.id);
         if lot.as_ref().is_some_and(|lot| lot.paused_until.is_some()) {
             all_kept().paused.insert(uid);
@@ -113,19 +110,22 @@ pub(crate) async fn meet(
     (lot, if is_moved { context.parking.remove(&parked).await } else { Ok(()) })
 }
 
-/// Parks a watch there, with what is known now of its pause.
-async fn keep(context: &Context, mut watch: Box<Watch>, next: Parked) -> Result<Lot, PortError> {
+async fn park_watch(
+    context: &Context,
+    mut watch: Box<Watch>,
+    next: Parked,
+) -> Result<Lot, PortError> {
     let now = context.clock.now();
     let uid = watch.uid;
     let read = context.subscriptions.subscription(&watch.subscription).await;
     let is_known = read.is_ok();
     let stored = read.unwrap_or_else(|error| {
-        // As if the pause lasted: other deliveries of this page do not wait for it.
+        // Continue as if the pause lasted: other deliveries of this page do not wait for it.
         let (subscription, error) = (&watch.subscription, chain(&error));
         tracing::warn!(%subscription, %error, "not known whether it is paused");
         None
     });
-    // Another one of that name has lots of its own.
+    // A new event subscription of the same name has another lot.
     let stored = stored.filter(|stored| stored.uid == uid);
     let pause = stored.as_ref().and_then(|stored| stored.pauses.current(now));
     let (is_paused, paused_until) = (!is_known || pause.is_some(), pause.map(|pause| pause.until));
@@ -136,7 +136,7 @@ async fn keep(context: &Context, mut watch: Box<Watch>, next: Parked) -> Result<
     let watched_for = pace.to_clock(context.settings.configuration_stale_for + WATCHED_BESIDES);
     let is_over = |since: Timestamp| now.since(since) >= watched_for;
     let is_closed = is_known && watch.over_since.is_some_and(is_over);
-    // Copies of dispatch that have not heard of it would hold again what comes before.
+    // Copies of dispatch with old configuration would hold earlier deliveries again.
     let (ended_at, soonest) = (
         stored.and_then(|stored| stored.pauses.ended_at(now)),
         now + pace.to_clock(REMOVED_WITHIN),
@@ -151,17 +151,17 @@ async fn keep(context: &Context, mut watch: Box<Watch>, next: Parked) -> Result<
     Ok(Lot { uid, watch: next, from, paused_until, is_closed, cursors, sent, is_empty, failed })
 }
 
-/// Sends a page of what may leave a lot back to its retry queue: those first that are due first, so
-/// many per second as after an outage, and so many in a run. Returns the lot if there is more of it:
-/// other lots have their turn first, so that a large one holds up none.
-/// After an error, what was sent and could not be removed is sent again by the next run. The other
-/// partitions were emptied.
+/// Sends a page of a lot back to its retry queue, in order of due times, with limits per second and
+/// per run. Returns the lot, and whether it has another page: other lots have their turn first, so
+/// that a large one holds up none.
+/// After an error, the next run sends again what was sent but not removed. The other partitions were
+/// emptied.
 pub(crate) async fn take_turn(
     context: &Context,
     mut lot: Lot,
     until: Timestamp,
 ) -> Result<(Lot, bool), PortError> {
-    // What ends during a pause leaves however many there are.
+    // There is no limit for what ends during a pause.
     let is_enough = lot.from.is_some() && lot.sent >= RELEASED_PER_RUN;
     if is_enough || context.clock.now() >= until {
         lot.is_empty &= lot.cursors.is_empty();
@@ -180,8 +180,7 @@ pub(crate) async fn take_turn(
     lot.failed.take().map_or(Ok((lot, false)), Err)
 }
 
-/// The end of a run's work on a lot. Its watch is removed once nothing is left and nothing can come
-/// any more.
+/// Ends a run's work on a lot. Removes its watch once it is empty and closed.
 async fn close(context: &Context, lot: &Lot) -> Result<(), PortError> {
     if lot.sent > 0 {
         let (subscription, sent) = (&lot.watch.group, lot.sent);
@@ -202,7 +201,7 @@ async fn send_page(
     let minute = parking::lot_minute(lot.uid);
     let soon = context.clock.now() + AHEAD;
     if lot.from.is_none() {
-        // While the pause lasts, nearly always nothing leaves: one small read tells.
+        // During a pause a delivery rarely leaves: one small read says whether one does.
         let first = context.due.first_due_in(minute, partition).await?;
         if first.is_none_or(|due| due > soon) {
             lot.is_empty &= first.is_none();
@@ -220,15 +219,15 @@ async fn send_page(
     let (gone, is_whole) = release(context, lot, leaving, lot.sent, until).await?;
     lot.sent += gone;
     lot.is_empty &= is_whole;
-    // While the pause lasts, the first that stays is before all others that do.
+    // During a pause, no delivery after the first one that stays may leave.
     if let Some(next) = page.next.filter(|_| staying.is_empty()) {
         lot.cursors.push_back((partition, Some(next)));
     }
     Ok(())
 }
 
-/// Sends deliveries of a lot, spread behind the `before` that went in this run. Returns how many went
-/// and whether none is left.
+/// Sends deliveries of a lot, spread behind the `before` that this run has sent. Returns how many
+/// were sent and whether none is left.
 async fn release(
     context: &Context,
     lot: &Lot,
@@ -236,8 +235,8 @@ async fn release(
     before: u64,
     until: Timestamp,
 ) -> Result<(u64, bool), PortError> {
-    // Where each lies, for its removal: what is sent says when it comes.
-    // One may lie there twice, held by two pauses.
+    // The due time by which each is stored, for its removal: the sent message has another one. A
+    // delivery may be stored twice, held by two pauses.
     let mut places: BTreeMap<_, Vec<_>> = BTreeMap::new();
     let (fitted, refused) = fit_all(context, leaving, until).await;
     let now = context.clock.now();
@@ -245,7 +244,7 @@ async fn release(
     let soonest = now + pace.to_clock(REMOVED_WITHIN);
     let spread = fitted.into_iter().zip(before..).map(|((queue, held), count)| {
         places.entry((held.id, held.parked_at)).or_default().push(held.due);
-        // Where nothing is known of the pause, all that waits for its end may have one due time.
+        // If the pause is unknown, all deliveries that wait for its end may have one due time.
         let due = parking::released_at(lot.from.unwrap_or(held.due).max(soonest), count);
         (queue, Parked { due, ..held })
     });
@@ -288,8 +287,8 @@ async fn release(
     Ok((sent.len() as u64, is_whole))
 }
 
-/// Removes what was sent and comes at `soonest`. What can't be removed before stays, and is sent again
-/// by the next run: a duplicate.
+/// Removes what was sent, before it is received at `soonest`. What can't be removed in time stays,
+/// and the next run sends it again: a duplicate.
 async fn remove_before(
     context: &Context,
     sent: &[Parked],

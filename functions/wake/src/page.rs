@@ -8,31 +8,28 @@ use gridpost_ports::PortError;
 use crate::{
     Context, Woken,
     cursors::PartitionCursor,
-    lot::{self, Kept, Lot},
+    lot::{self, Lot, ParkedWatches},
     send::{SendResult, SendTimes, fit_all, send_all},
 };
 
 pub(crate) struct Page {
     pub(crate) cursor: PartitionCursor,
-    /// How many were sent, and parked again.
     pub(crate) done: Woken,
-    /// Where the cursor goes on, if it does.
+    /// The cursor of the next page, if there is one.
     pub(crate) rest: Option<PartitionCursor>,
-    /// Whether nothing of the cursor is left, where it does not go on.
+    /// Whether the last page leaves nothing of the cursor.
     pub(crate) is_whole: bool,
-    /// Why this run gives the cursor up.
     pub(crate) failed: Option<PortError>,
-    /// Whether it failed before anything of it was sent: reading it again makes no duplicates.
+    /// Whether it failed before anything was sent: reading it again makes no duplicates.
     pub(crate) is_unread: bool,
-    /// The lots that are to be emptied as far as their pauses allow.
     pub(crate) lots: Vec<Lot>,
 }
 
-/// Sends the next page of a cursor. What is refused stays parked until its minute `is_past`; then
-/// it is parked again, because the next minutes must not wait for it.
+/// Sends the next page of a cursor. A refused delivery stays parked; once its minute `is_past`, it
+/// is parked again, so that the next minutes do not wait for it.
 pub(crate) async fn send(
     context: &Context,
-    kept: &Mutex<Kept>,
+    kept: &Mutex<ParkedWatches>,
     cursor: PartitionCursor,
     (is_past, this_minute): (bool, i64),
     until: Timestamp,
@@ -48,10 +45,10 @@ pub(crate) async fn send(
         page.due.into_iter().partition(|parked| parked.watch.is_some());
     let mut lots = Vec::new();
     for watch in watches {
-        let (lot, moved) = lot::meet(context, kept, watch, this_minute).await;
+        let (lot, moved) = lot::follow_watch(context, kept, watch, this_minute).await;
         lots.extend(lot);
         if let Err(error) = moved {
-            // The watch is where it was, and the next run meets it.
+            // The watch is where it was, and the next run finds it.
             return Page { lots, ..Page::failed(cursor, Woken::default(), error) };
         }
     }
@@ -69,7 +66,7 @@ pub(crate) async fn send(
     let mut done = Woken { sent: sent.len(), postponed: 0 };
     let removed = if sent.is_empty() { Ok(()) } else { context.due.remove_all(&sent).await };
     if let Err(error) = removed {
-        // The next run sends them again. Going on here would only add more of them.
+        // The next run sends them again. Another page would only add more duplicates.
         return Page { lots, ..Page::failed(cursor, done, error) };
     }
     for (parked, reason) in postponed {
@@ -92,7 +89,7 @@ impl Page {
     }
 }
 
-/// Parks a delivery again that can't be sent. A crash in between leaves it twice: a duplicate.
+/// Parks an unsendable delivery again. A crash in between leaves it twice: a duplicate.
 async fn postpone(context: &Context, parked: Parked, reason: &str) -> Result<(), PortError> {
     let later = parked.clone().postponed(context.clock.now());
     context.parking.park(&later).await?;

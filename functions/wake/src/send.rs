@@ -1,5 +1,4 @@
-//! Sends parked deliveries back to their retry queues, in the form that those take now. What was sent is
-//! still to be removed.
+//! Sends parked deliveries back to their retry queues. The caller removes what was sent.
 
 use std::collections::BTreeMap;
 
@@ -20,19 +19,17 @@ use crate::Context;
 /// The most messages of one SQS call.
 const BATCH: usize = 10;
 
-/// Calls of one page that are under way together.
+/// Concurrent calls of one page.
 const CALLS_AT_ONCE: usize = 4;
 
 pub(crate) enum SendResult {
     Sent(Parked),
-    /// It can't be sent, and a later try would fail too.
+    /// A later try would fail too.
     Stuck(Parked, String),
-    /// It was not sent this time.
     Kept(Parked, Option<String>),
 }
 
-/// Brings deliveries into the form that their queues take now. Returns them with their queues, and
-/// those that can't be sent.
+/// Fits deliveries to the present queues. Returns them with their queues, and those that can't be sent.
 pub(crate) async fn fit_all(
     context: &Context,
     due: Vec<Parked>,
@@ -48,11 +45,11 @@ pub(crate) async fn fit_all(
     (fitted, refused)
 }
 
-/// When calls that send may begin, and when they are given up.
+/// When calls may begin, and when they are given up.
 #[derive(Clone, Copy)]
 pub(crate) struct SendTimes {
     pub(crate) begin_until: Timestamp,
-    /// `None` for as long as calls take.
+    /// `None`: never.
     pub(crate) answered_until: Option<Timestamp>,
 }
 
@@ -84,8 +81,8 @@ pub(crate) async fn send_all(
     results
 }
 
-/// The delivery in the form that its queue takes now: there may be fewer queues, and shorter
-/// messages, than when it was parked.
+/// Fits a delivery to its present queue: there may be fewer queues, and shorter messages, than when
+/// it was parked.
 async fn fitting(
     context: &Context,
     parked: Parked,
@@ -135,7 +132,7 @@ async fn send_batch(
     let call = context.sender.send(queue, messages.collect());
     let answers = match times.answered_until {
         None => call.await,
-        // It may have been sent: it stays, and a duplicate follows at worst.
+        // It may have been sent: it stays, at worst as a duplicate.
         Some(at) => tokio::time::timeout(context.clock.left(at), call).await.unwrap_or_default(),
     };
     let mut answers = answers.into_iter();

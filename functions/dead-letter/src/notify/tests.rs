@@ -23,25 +23,25 @@ const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_000);
 
 const TOPIC_NAME: &str = "dead-letters";
 
-/// A deployment that has that topic, or has not, and other topics whose events everybody wants.
-fn world(topic: Option<Topic>, subscriptions: Vec<EventSubscription>) -> Deployment {
-    let world = Deployment::at(NOW);
+/// A deployment with or without that topic, and with other topics that deliver all events.
+fn fixture(topic: Option<Topic>, subscriptions: Vec<EventSubscription>) -> Deployment {
+    let fixture = Deployment::at(NOW);
     for name in ["shop", "other"] {
         let all = fixtures::subscription("all");
         let key = SubscriptionKey { topic: name.to_owned(), ..all.key.clone() };
         let topic = Topic { name: name.to_owned(), ..fixtures::topic() };
-        world.tables.configure(topic, vec![EventSubscription { key, ..all }]);
+        fixture.tables.configure(topic, vec![EventSubscription { key, ..all }]);
     }
     if let Some(topic) = topic {
-        world.tables.configure(topic, subscriptions);
+        fixture.tables.configure(topic, subscriptions);
     }
-    world
+    fixture
 }
 
-/// The same with a topic whose events one event subscription wants, all of them.
-fn told_world() -> Deployment {
+/// The same with a topic that delivers all events to one event subscription.
+fn fixture_with_topic() -> Deployment {
     let all = subscription("all", DeliverySchema::EventGridSchema, "");
-    world(Some(topic(InputSchema::EventGridSchema)), vec![all])
+    fixture(Some(topic(InputSchema::EventGridSchema)), vec![all])
 }
 
 fn topic(input_schema: InputSchema) -> Topic {
@@ -57,7 +57,6 @@ fn subscription(name: &str, schema: DeliverySchema, ends_with: &str) -> EventSub
     }
 }
 
-/// An ended delivery of an event subscription, as a record.
 fn record(id: u128, topic: &str, name: &str, reason: EndReason) -> Record {
     let event = RawValue::from_string(format!(r#"{{"id":"{id}"}}"#)).expect("JSON");
     let key = SubscriptionKey { topic: topic.to_owned(), name: name.to_owned() };
@@ -84,21 +83,21 @@ fn record(id: u128, topic: &str, name: &str, reason: EndReason) -> Record {
     }
 }
 
-fn context(world: &Deployment) -> Context {
-    let configuration: Arc<dyn Configuration> = Arc::clone(&world.tables) as _;
+fn context(fixture: &Deployment) -> Context {
+    let configuration: Arc<dyn Configuration> = Arc::clone(&fixture.tables) as _;
     Context {
-        clock: Arc::clone(&world.clock) as _,
-        sender: world.of(&world.queues),
-        receiver: world.of(&world.queues),
-        bucket: Arc::clone(&world.buckets) as _,
-        payloads: world.of(&world.payloads),
-        meter: Arc::clone(&world.meter) as _,
+        clock: Arc::clone(&fixture.clock) as _,
+        sender: fixture.of(&fixture.queues),
+        receiver: fixture.of(&fixture.queues),
+        bucket: Arc::clone(&fixture.buckets) as _,
+        payloads: fixture.of(&fixture.payloads),
+        meter: Arc::clone(&fixture.meter) as _,
         notifier: Some(Notifier {
             topic: TOPIC_NAME.to_owned(),
             configuration: ConfigurationCache::new(
                 configuration,
-                Arc::clone(&world.clock) as _,
-                Arc::clone(&world.dice) as _,
+                Arc::clone(&fixture.clock) as _,
+                Arc::clone(&fixture.dice) as _,
                 Limits::default(),
             ),
             queue_message_bytes_max: 262_144,
@@ -108,53 +107,51 @@ fn context(world: &Deployment) -> Context {
     }
 }
 
-/// A newer version has sent it: nothing of it is written, and it stays whole.
+/// A newer version has sent it: it is moved unchanged.
 #[tokio::test(start_paused = true)]
 async fn a_message_of_a_newer_version_goes_to_the_poison_queue() {
-    let world = told_world();
+    let fixture = fixture_with_topic();
     let mut newer = record(1, "shop", "all", EndReason::TimeToLiveExceeded);
     newer.body = newer.body.replace("\"v\":1", "\"v\":9");
     let body = newer.body.clone();
-    assert!(gather(&context(&world), vec![newer]).await.is_empty(), "it is moved");
-    let moved: Vec<_> = world.queues.sent_to(Queue::Poison).into_iter().map(|it| it.body).collect();
+    assert!(gather(&context(&fixture), vec![newer]).await.is_empty(), "it is moved");
+    let moved: Vec<_> =
+        fixture.queues.sent_to(Queue::Poison).into_iter().map(|it| it.body).collect();
     assert_eq!(moved, [body]);
-    assert!(stored(&world).is_empty());
+    assert!(stored(&fixture).is_empty());
 }
 
-/// The names of objects that were stored, in order.
-fn stored(world: &Deployment) -> Vec<String> {
-    world.buckets.calls(PUT)
+fn stored(fixture: &Deployment) -> Vec<String> {
+    fixture.buckets.calls(PUT)
 }
 
-/// A name can be a batch's alone, since a batch is one object: what comes again among others is in a second
-/// one, and its event then has two dead letters.
+/// A batch is one object: a record that comes again in another batch is in a second object, and its
+/// event has two dead letters.
 #[tokio::test(start_paused = true)]
 async fn a_batch_that_comes_again_makes_the_same_object_and_a_part_of_it_another() {
-    let world = told_world();
+    let fixture = fixture_with_topic();
     let of = |ids: &[u128]| -> Vec<Record> {
         ids.iter().map(|id| record(*id, "shop", "all", EndReason::TimeToLiveExceeded)).collect()
     };
     for ids in [&[1, 2][..], &[2, 1], &[2], &[2]] {
-        assert!(gather(&context(&world), of(ids)).await.is_empty(), "it is written");
+        assert!(gather(&context(&fixture), of(ids)).await.is_empty(), "it is written");
     }
-    let names = stored(&world);
+    let names = stored(&fixture);
     let [first, again, part, part_again] = &names[..] else { panic!("{names:?}") };
     assert_eq!((first, part), (again, part_again));
     assert_ne!(first, part);
 }
 
-/// The deliveries that were sent, in order.
-fn sent(world: &Deployment) -> Vec<Delivery> {
+fn sent(fixture: &Deployment) -> Vec<Delivery> {
     let delivery = |(queue, message): (Queue, Outgoing)| {
         assert_eq!(queue, Queue::Dispatch);
         Delivery::decode(&message.body).expect("a delivery")
     };
-    world.queues.sent().into_iter().map(delivery).collect()
+    fixture.queues.sent().into_iter().map(delivery).collect()
 }
 
-/// For how many seconds records were hidden.
-fn hidden(world: &Deployment) -> Vec<u32> {
-    let hidden = world.queues.hidden();
+fn hidden(fixture: &Deployment) -> Vec<u32> {
+    let hidden = fixture.queues.hidden();
     let receipts: BTreeSet<_> = hidden.iter().map(|(_, receipt, _)| receipt.as_str()).collect();
     assert_eq!(receipts.len(), hidden.len(), "each record is hidden once");
     for (queue, receipt, _) in &hidden {
@@ -163,17 +160,17 @@ fn hidden(world: &Deployment) -> Vec<u32> {
     hidden.into_iter().map(|(_, _, seconds)| seconds).collect()
 }
 
-fn counted(world: &Deployment, metric: &str) -> u64 {
-    let counts = world.meter.counts();
+fn counted(fixture: &Deployment, metric: &str) -> u64 {
+    let counts = fixture.meter.counts();
     assert!(counts.iter().all(|count| !count.is_duration), "of functions that serve events");
     let of_it = counts.iter().filter(|count| count.metric == metric);
     // Those of the ledger.
     of_it.filter(|count| count.published_at.is_some()).map(|count| count.by).sum()
 }
 
-/// How many records came back, by the counter without dimensions that the alarm looks at.
-fn counted_kept(world: &Deployment) -> u64 {
-    let mut counts = world.meter.counts();
+/// Kept records by the counter without dimensions, which the alarm reads.
+fn counted_kept(fixture: &Deployment) -> u64 {
+    let mut counts = fixture.meter.counts();
     counts.retain(|count| count.metric == metric::KEPT_COUNT && count.dimensions.is_empty());
     counts.iter().map(|count| count.by).sum()
 }
@@ -202,13 +199,13 @@ async fn an_object_is_told_of_with_what_is_in_it() {
     ] {
         let shop = subscription("of-shop", delivered, "/topics/shop/eventSubscriptions/billing");
         let all = vec![shop, subscription("nobody", delivered, "x")];
-        let world = world(Some(topic(input)), all);
-        assert!(gather(&context(&world), three()).await.is_empty());
-        let stored = stored(&world);
+        let fixture = fixture(Some(topic(input)), all);
+        assert!(gather(&context(&fixture), three()).await.is_empty());
+        let stored = stored(&fixture);
         assert_eq!(stored.len(), 2, "one for each event subscription");
-        let sent = sent(&world);
+        let sent = sent(&fixture);
         assert_eq!(sent.len(), 1, "{input:?}: whoever wants it");
-        assert_eq!(world.injector.made(), 1, "Lambda deletes, and nothing is large");
+        assert_eq!(fixture.injector.made(), 1, "Lambda deletes, and nothing is large");
         let event = event_of(&sent[0]);
         let (kind, source) = match delivered {
             CloudEventSchemaV1_0 => ("type", "source"),
@@ -225,83 +222,82 @@ async fn an_object_is_told_of_with_what_is_in_it() {
         assert_eq!(event["data"], data);
         assert!(stored.iter().any(|name| event["data"]["objectName"] == json!(name)));
         // Two were published, one of them was wanted.
-        assert_eq!(counted(&world, metric::PUBLISH_SUCCESS_COUNT), 2);
-        assert_eq!(counted(&world, metric::UNMATCHED_EVENT_COUNT), 1);
-        assert_eq!(counted(&world, metric::MATCHED_EVENT_COUNT), 1);
+        assert_eq!(counted(&fixture, metric::PUBLISH_SUCCESS_COUNT), 2);
+        assert_eq!(counted(&fixture, metric::UNMATCHED_EVENT_COUNT), 1);
+        assert_eq!(counted(&fixture, metric::MATCHED_EVENT_COUNT), 1);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn its_own_dead_letters_raise_no_more() {
     for name in [TOPIC_NAME.to_owned(), TOPIC_NAME.to_ascii_uppercase()] {
-        let world = told_world();
+        let fixture = fixture_with_topic();
         let own = record(1, &name, "all", EndReason::TimeToLiveExceeded);
-        assert!(gather(&context(&world), vec![own]).await.is_empty());
-        assert_eq!(stored(&world).len(), 1);
-        assert!(sent(&world).is_empty(), "{name}");
+        assert!(gather(&context(&fixture), vec![own]).await.is_empty());
+        assert_eq!(stored(&fixture).len(), 1);
+        assert!(sent(&fixture).is_empty(), "{name}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_not_told_is_told_again_as_the_same() {
-    let world = told_world();
-    let context = context(&world);
+    let fixture = fixture_with_topic();
+    let context = context(&fixture);
     let some = || three()[..3].to_vec();
     // It is tried three times to tell; records are hidden then.
-    world.injector.plan().calls = (1..=3).map(|number| (number, Fault::FailsBefore)).collect();
+    fixture.injector.plan().calls = (1..=3).map(|number| (number, Fault::FailsBefore)).collect();
     assert_eq!(gather(&context, some()).await.len(), 3, "they come back");
-    assert_eq!(hidden(&world), [10, 10, 10]);
-    assert_eq!(counted(&world, metric::DEAD_LETTERED_COUNT), 0, "not counted yet");
-    assert_eq!(counted_kept(&world), 0, "a single failure happens");
+    assert_eq!(hidden(&fixture), [10, 10, 10]);
+    assert_eq!(counted(&fixture, metric::DEAD_LETTERED_COUNT), 0, "not counted yet");
+    assert_eq!(counted_kept(&fixture), 0, "a single failure happens");
     assert!(gather(&context, some()).await.is_empty());
     tokio::time::advance(Duration::from_secs(60)).await;
     assert!(gather(&context, some()).await.is_empty());
-    let stored = stored(&world);
+    let stored = stored(&fixture);
     assert!(stored.len() == 3 && stored.iter().all(|name| *name == stored[0]), "{stored:?}");
-    let sent = sent(&world);
+    let sent = sent(&fixture);
     assert!(sent.len() == 2 && sent[0].id == sent[1].id, "{sent:?}");
     assert_eq!(event_of(&sent[0])["id"], event_of(&sent[1])["id"]);
-    assert_eq!(counted(&world, metric::DEAD_LETTERED_COUNT), 6);
-    assert_eq!(world.injector.made(), 3 + 3 + 2, "nothing else is asked for");
+    assert_eq!(counted(&fixture, metric::DEAD_LETTERED_COUNT), 6);
+    assert_eq!(fixture.injector.made(), 3 + 3 + 2, "nothing else is asked for");
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_hours_in_vain_the_dead_letters_count_all_the_same() {
-    let world = told_world();
-    world.injector.plan().calls_max = Some(0);
-    let context = Context { give_up_after: Duration::ZERO, ..context(&world) };
+    let fixture = fixture_with_topic();
+    fixture.injector.plan().calls_max = Some(0);
+    let context = Context { give_up_after: Duration::ZERO, ..context(&fixture) };
     assert!(gather(&context, three()).await.is_empty());
-    assert_eq!(counted(&world, metric::DEAD_LETTERED_COUNT), 4);
-    assert_eq!(counted(&world, metric::DROPPED_EVENT_COUNT), 0, "they are stored");
+    assert_eq!(counted(&fixture, metric::DEAD_LETTERED_COUNT), 4);
+    assert_eq!(counted(&fixture, metric::DROPPED_EVENT_COUNT), 0, "they are stored");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_topic_that_can_t_be_told_holds_up_nothing() {
     for topic in [None, Some(topic(InputSchema::CustomEventSchema))] {
-        let world = world(topic, Vec::new());
-        let context = context(&world);
+        let fixture = fixture(topic, Vec::new());
+        let context = context(&fixture);
         assert!(gather(&context, three()).await.is_empty());
         let notifier = context.notifier.expect("there");
         assert!(notifier.has_complained.load(Ordering::Relaxed), "it is said once");
-        assert_eq!((stored(&world).len(), sent(&world).len()), (2, 0));
+        assert_eq!((stored(&fixture).len(), sent(&fixture).len()), (2, 0));
     }
 }
 
-/// A topic that delivers to large queues today may have been one of small ones, and the reverse: what no
-/// message can carry is stored before the message that refers to it is sent.
+/// The limit of messages may have changed: events too large for one are stored before it is sent.
 #[tokio::test(start_paused = true)]
 async fn what_no_message_can_carry_is_stored_before_it_is_told() {
     for (calls_max, told) in [(None, true), (Some(1), false)] {
-        let world = told_world();
-        world.injector.plan().calls_max = calls_max;
-        let mut context = context(&world);
+        let fixture = fixture_with_topic();
+        fixture.injector.plan().calls_max = calls_max;
+        let mut context = context(&fixture);
         context.notifier.as_mut().expect("there").queue_message_bytes_max = 100;
         assert_eq!(gather(&context, three()[..3].to_vec()).await.is_empty(), told, "{calls_max:?}");
-        let sent = sent(&world);
+        let sent = sent(&fixture);
         assert_eq!(sent.len(), usize::from(told), "{calls_max:?}: sent once it is stored");
         for delivery in sent {
             assert!(delivery.is_claimed(), "{delivery:?}");
-            let object = world.payloads.get(&claim::key(delivery.id)).await.expect("readable");
+            let object = fixture.payloads.get(&claim::key(delivery.id)).await.expect("readable");
             let Ok(claim::Payload::Events(events)) = claim::decode(&object.expect("stored")) else {
                 panic!("its events are in the payload bucket");
             };
@@ -311,21 +307,21 @@ async fn what_no_message_can_carry_is_stored_before_it_is_told() {
     }
 }
 
-/// A bucket that does not exist is not waited for: each drop is counted, and logged with its events.
+/// Without a bucket, events are dropped at once; each drop is counted, and logged with its events.
 #[tokio::test(start_paused = true)]
 async fn what_has_no_bucket_is_counted_and_logged_as_dropped() {
     logs::watch();
-    let world = told_world();
-    world.buckets.settings().missing = ["b".to_owned()].into();
+    let fixture = fixture_with_topic();
+    fixture.buckets.settings().missing = ["b".to_owned()].into();
     logs::take();
-    assert!(gather(&context(&world), three()).await.is_empty(), "nothing is kept");
-    assert_eq!(counted_kept(&world), 0);
+    assert!(gather(&context(&fixture), three()).await.is_empty(), "nothing is kept");
+    assert_eq!(counted_kept(&fixture), 0);
     let reason = "DeadLetterDestinationNotFound";
-    let counts = world.meter.counts();
+    let counts = fixture.meter.counts();
     let dropped = counts.iter().filter(|count| count.values(" ").contains(reason));
     let dropped: Vec<_> = dropped.map(|count| (count.metric, count.by)).collect();
     assert_eq!(dropped, [(metric::DROPPED_EVENT_COUNT, 1); 4]);
-    assert_eq!(counted(&world, metric::DEAD_LETTERED_COUNT), 0);
+    assert_eq!(counted(&fixture, metric::DEAD_LETTERED_COUNT), 0);
     let logged = logs::take().into_iter().filter(|line| line["reason"] == reason);
     let mut logged: Vec<_> = logged.map(|line| line["event_ids"].to_string()).collect();
     logged.sort_unstable();
@@ -335,67 +331,67 @@ async fn what_has_no_bucket_is_counted_and_logged_as_dropped() {
     }
 }
 
-/// What comes hours late, after an outage of this function, is not dropped at the first error.
+/// Events that come hours late, after an outage of this function, are not dropped at the first error.
 #[tokio::test(start_paused = true)]
 async fn what_is_old_already_is_tried_more_than_once() {
     for (receive_count, kept, dropped) in [(1, 4, 0), (3, 4, 0), (4, 0, 4)] {
-        let world = told_world();
+        let fixture = fixture_with_topic();
         let context = Context {
-            bucket: world.apart(&world.buckets, Plan::failing(1..100)),
+            bucket: fixture.apart(&fixture.buckets, Plan::failing(1..100)),
             give_up_after: Duration::ZERO,
-            ..context(&world)
+            ..context(&fixture)
         };
         let records = three().into_iter().map(|record| Record { receive_count, ..record });
         let came_back = gather(&context, records.collect()).await.len() as u64;
         let told = if receive_count == 1 { 0 } else { kept };
-        assert_eq!((came_back, counted_kept(&world)), (kept, told), "{receive_count}");
-        assert_eq!(counted(&world, metric::DROPPED_EVENT_COUNT), dropped, "{receive_count}");
+        assert_eq!((came_back, counted_kept(&fixture)), (kept, told), "{receive_count}");
+        assert_eq!(counted(&fixture, metric::DROPPED_EVENT_COUNT), dropped, "{receive_count}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn small_dead_letters_do_not_wait_for_large_ones() {
-    let world = world(None, Vec::new());
+    let fixture = fixture(None, Vec::new());
     let mut large = record(1, "shop", "billing", EndReason::TimeToLiveExceeded);
     let mut ended = Ended::decode(&large.body).expect("an ended delivery");
     let events = claim::encode(ended.delivery.events());
-    world.payloads.put(&claim::key(ended.delivery.id), events).await.expect("stored");
+    fixture.payloads.put(&claim::key(ended.delivery.id), events).await.expect("stored");
     ended.delivery = ended.delivery.into_claimed();
     large.body = serde_json::to_string(&ended).expect("JSON");
     let small = record(2, "shop", "shipping", EndReason::TimeToLiveExceeded);
-    assert!(gather(&context(&world), vec![large, small]).await.is_empty());
-    let stored = world.buckets.calls(PUT);
+    assert!(gather(&context(&fixture), vec![large, small]).await.is_empty());
+    let stored = fixture.buckets.calls(PUT);
     let of = |name: &str| stored.iter().position(|object| object.to_lowercase().contains(name));
     assert!(of("shipping").is_some() && of("shipping") < of("billing"), "{stored:?}");
 }
 
-/// Its events lie in the payload bucket. They stay there until they are stored as dead letters, and a
-/// second copy of the message finds that they were: it stores nothing, and drops nothing.
+/// Its events stay in the payload bucket until they are stored as dead letters. A second copy of the
+/// message then stores and drops nothing.
 #[tokio::test(start_paused = true)]
 async fn a_large_delivery_is_stored_once_and_let_go_when_it_is() {
-    let world = world(None, Vec::new());
+    let fixture = fixture(None, Vec::new());
     let mut large = record(1, "shop", "billing", EndReason::TimeToLiveExceeded);
     let mut ended = Ended::decode(&large.body).expect("an ended delivery");
     let (id, events) = (ended.delivery.id, claim::encode(ended.delivery.events()));
-    world.payloads.put(&claim::key(id), events.clone()).await.expect("stored");
+    fixture.payloads.put(&claim::key(id), events.clone()).await.expect("stored");
     ended.delivery = ended.delivery.into_claimed();
     large.body = serde_json::to_string(&ended).expect("JSON");
-    let context = context(&world);
+    let context = context(&fixture);
     let hour = Duration::from_secs(60 * 60);
-    world.buckets.settings().refuses = vec![Timestamp::default()..NOW + hour];
+    fixture.buckets.settings().refuses = vec![Timestamp::default()..NOW + hour];
     for told in [0, 1] {
         assert_eq!(gather(&context, vec![large.clone()]).await.len(), 1, "it comes back");
-        assert_eq!((counted_kept(&world), world.meter.unwritten()), (told, 0));
+        assert_eq!((counted_kept(&fixture), fixture.meter.unwritten()), (told, 0));
         large.receive_count += 1;
     }
-    let kept = world.payloads.get(&claim::key(id)).await.expect("readable");
+    let kept = fixture.payloads.get(&claim::key(id)).await.expect("readable");
     assert_eq!(kept, Some(events));
-    world.buckets.settings().refuses.clear();
+    fixture.buckets.settings().refuses.clear();
     for copy in 1..=2 {
         assert!(gather(&context, vec![large.clone()]).await.is_empty(), "copy {copy}");
-        let kept = world.payloads.get(&claim::key(id)).await.expect("readable");
+        let kept = fixture.payloads.get(&claim::key(id)).await.expect("readable");
         assert_eq!(kept.as_deref(), Some(claim::ENDED), "copy {copy}");
-        assert_eq!(counted(&world, metric::DEAD_LETTERED_COUNT), 1, "copy {copy}");
-        assert_eq!(counted(&world, metric::DROPPED_EVENT_COUNT), 0, "copy {copy}");
+        assert_eq!(counted(&fixture, metric::DEAD_LETTERED_COUNT), 1, "copy {copy}");
+        assert_eq!(counted(&fixture, metric::DROPPED_EVENT_COUNT), 0, "copy {copy}");
     }
 }

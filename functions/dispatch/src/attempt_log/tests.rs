@@ -9,27 +9,26 @@ use serde_json::{Value, json, value::RawValue};
 use uuid::Uuid;
 
 use super::*;
-use crate::world_for_tests::{NOW, World, delivery};
+use crate::fixture_for_tests::{Fixture, NOW, delivery};
 
-/// What dispatch logs while it handles a delivery from that queue.
-async fn logged(world: World, of: &Delivery, queue: Queue) -> Vec<Value> {
+/// Dispatch's log lines for a delivery.
+async fn logged(fixture: Fixture, of: &Delivery, queue: Queue) -> Vec<Value> {
     logs::take();
-    world.receive(queue, std::slice::from_ref(of)).await;
+    fixture.receive(queue, std::slice::from_ref(of)).await;
     logs::take()
 }
 
-/// A world whose endpoint answers with that status.
-fn world(status: u16) -> World {
-    let mut world = World::new(None);
-    world.status = status;
-    world
+fn fixture(status: u16) -> Fixture {
+    let mut fixture = Fixture::new(None);
+    fixture.status = status;
+    fixture
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_attempts_line_reads_alone() {
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let first = delivery(7).traced(TraceParent::parse(trace));
-    let lines = logged(world(503), &first, Queue::Dispatch).await;
+    let lines = logged(fixture(503), &first, Queue::Dispatch).await;
     let [line] = &lines[..] else { panic!("{lines:?}") };
     let want = json!({
         "message": "attempt failed", "level": "INFO",
@@ -42,7 +41,7 @@ async fn an_attempts_line_reads_alone() {
     });
     assert_eq!(line, &want);
 
-    let lines = logged(world(400), &delivery(7), Queue::Dispatch).await;
+    let lines = logged(fixture(400), &delivery(7), Queue::Dispatch).await;
     let [failed, dropped] = &lines[..] else { panic!("{lines:?}") };
     let reason = "UndeliverableDueToHttpBadRequest";
     assert_eq!((&failed["decision"], &failed["reason"]), (&json!("End"), &json!(reason)));
@@ -58,32 +57,32 @@ async fn an_attempts_line_reads_alone() {
 #[tokio::test(start_paused = true)]
 async fn how_a_failed_response_began_stands_in_its_line_and_in_the_state() {
     let saying = || {
-        let mut world = world(503);
-        world.says = Some(r#"no \n {"such":1}"#.to_owned());
-        world
+        let mut fixture = fixture(503);
+        fixture.says = Some(r#"no \n {"such":1}"#.to_owned());
+        fixture
     };
     let lines = logged(saying(), &delivery(7), Queue::Dispatch).await;
     assert_eq!((lines.len(), &lines[0]["response"]), (1, &json!(r#"no \n {"such":1}"#)));
-    let world = saying();
-    world.receive(Queue::Dispatch, &[delivery(7)]).await;
-    let states = world.deployment.tables.states();
+    let fixture = saying();
+    fixture.receive(Queue::Dispatch, &[delivery(7)]).await;
+    let states = fixture.deployment.tables.states();
     let response_text = states.first().and_then(|state| state.past[0].response_text.as_deref());
-    assert_eq!((states.len(), response_text), (1, world.says.as_deref()));
+    assert_eq!((states.len(), response_text), (1, fixture.says.as_deref()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn first_attempts_that_succeed_are_logged_where_it_is_asked_for() {
     let mut retried = delivery(7);
     retried.attempts = Attempts::default().with(NOW, Outcome::Busy, Some(503));
-    let mut asked = world(200);
+    let mut asked = fixture(200);
     asked.logs_successful_attempts = true;
     let table = [
-        ("a first attempt", world(200), delivery(7), Queue::Dispatch, None),
+        ("a first attempt", fixture(200), delivery(7), Queue::Dispatch, None),
         ("a first attempt, asked for", asked, delivery(7), Queue::Dispatch, Some(1)),
-        ("a retry", world(200), retried, Queue::Retry(0), Some(2)),
+        ("a retry", fixture(200), retried, Queue::Retry(0), Some(2)),
     ];
-    for (row, world, delivery, queue, attempt) in table {
-        let lines = logged(world, &delivery, queue).await;
+    for (row, fixture, delivery, queue, attempt) in table {
+        let lines = logged(fixture, &delivery, queue).await;
         let found: Vec<_> = lines.iter().map(|line| line["attempt"].as_u64()).collect();
         assert_eq!(found, attempt.map(Some).into_iter().collect::<Vec<_>>(), "{row}: {lines:?}");
         let all_good = lines.iter().all(|line| line["decision"] == "Delivered");
@@ -102,10 +101,10 @@ async fn durations_are_measured_where_it_is_asked_for() {
         (true, 503, vec![attempt]),
     ];
     for (measures, status, want) in table {
-        let mut world = world(status);
-        world.measures_latency = measures;
-        world.receive(Queue::Dispatch, &[delivery(7)]).await;
-        let counts = world.deployment.meter.counts();
+        let mut fixture = fixture(status);
+        fixture.measures_latency = measures;
+        fixture.receive(Queue::Dispatch, &[delivery(7)]).await;
+        let counts = fixture.deployment.meter.counts();
         let durations = counts.iter().filter(|count| count.is_duration);
         let measured: Vec<_> = durations
             .map(|count| format!("{} {} {}", count.metric, count.values("/"), count.by))

@@ -12,7 +12,7 @@ use std::time::Duration;
 use gridpost_ports::{Outgoing, QueueSender};
 use gridpost_testkit::faults::{Fault, Plan};
 
-use crate::world_for_tests::{NOW, World, deliveries, delivery};
+use crate::fixture_for_tests::{Fixture, NOW, deliveries, delivery};
 use gridpost_core::{
     delivery::{
         Delivery,
@@ -51,11 +51,12 @@ async fn what_is_asked_for_is_attempted_on_probation() {
         let delivery = delivery(7);
         let until = NOW + Duration::from_secs(60);
         let (outcome, status) = (Outcome::Busy, Some(503));
-        let world = World::new(None).waits(Probation { since: NOW, until, outcome, status }).await;
-        world.knows(&state(&delivery, resend_requested)).await;
-        let kept = world.receive(Queue::Retry(0), &[delivery]).await;
+        let fixture =
+            Fixture::new(None).waits(Probation { since: NOW, until, outcome, status }).await;
+        fixture.knows(&state(&delivery, resend_requested)).await;
+        let kept = fixture.receive(Queue::Retry(0), &[delivery]).await;
         assert_eq!(
-            (world.requests(), kept.is_empty()),
+            (fixture.requests(), kept.is_empty()),
             (usize::from(resend_requested), resend_requested)
         );
     }
@@ -65,18 +66,18 @@ async fn what_is_asked_for_is_attempted_on_probation() {
 #[tokio::test(start_paused = true)]
 async fn a_requested_attempt_answers_the_request_whatever_is_recorded_beside_it() {
     let delivery = delivery(7);
-    let mut world = World::new(None);
-    (world.status, world.answers_after) = (503, Duration::from_secs(10));
+    let mut fixture = Fixture::new(None);
+    (fixture.status, fixture.answers_after) = (503, Duration::from_secs(10));
     let asked = state(&delivery, true);
-    world.knows(&asked).await;
+    fixture.knows(&asked).await;
     let beside = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
         let attempts = asked.attempts.with(NOW, Outcome::Busy, Some(503));
-        world.knows(&DeliveryState { attempts, revision: 1, ..asked.clone() }).await;
+        fixture.knows(&DeliveryState { attempts, revision: 1, ..asked.clone() }).await;
     };
     let received = [delivery];
-    let (kept, ()) = futures::join!(world.receive(Queue::Retry(0), &received), beside);
-    let states = world.deployment.tables.states();
+    let (kept, ()) = futures::join!(fixture.receive(Queue::Retry(0), &received), beside);
+    let states = fixture.deployment.tables.states();
     let [state] = &states[..] else { panic!("{states:?}") };
     assert_eq!((kept, state.resend, state.attempts.made, state.past.len()), (vec![7], None, 2, 2));
     let waits = matches!(state.status, DeliveryStatus::Waiting { due } if due > NOW);
@@ -89,26 +90,26 @@ async fn a_requested_attempt_answers_the_request_whatever_is_recorded_beside_it(
 async fn an_attempt_beside_a_requested_one_leaves_it_its_message() {
     for refusals in [0, 9] {
         let delivery = delivery(7);
-        let mut world = World::new(None);
-        (world.status, world.answers_after) = (503, Duration::from_secs(10));
-        world.receiver_faults = Plan::failing(1..=refusals);
+        let mut fixture = Fixture::new(None);
+        (fixture.status, fixture.answers_after) = (503, Duration::from_secs(10));
+        fixture.receiver_faults = Plan::failing(1..=refusals);
         let before = state(&delivery, false);
-        world.knows(&before).await;
+        fixture.knows(&before).await;
         let operator = async {
             tokio::time::sleep(Duration::from_secs(5)).await;
             let asked = state(&delivery, true);
-            world.knows(&DeliveryState { revision: 1, ..asked }).await;
+            fixture.knows(&DeliveryState { revision: 1, ..asked }).await;
         };
         let received = [delivery.clone()];
-        let (kept, ()) = futures::join!(world.receive(Queue::Retry(0), &received), operator);
-        let states = world.deployment.tables.states();
+        let (kept, ()) = futures::join!(fixture.receive(Queue::Retry(0), &received), operator);
+        let states = fixture.deployment.tables.states();
         let [state] = &states[..] else { panic!("{states:?}") };
         assert_eq!((kept, state.attempts.made), (vec![7], 2), "{refusals} refusals");
         assert!(state.resend.is_some(), "the request is still to be answered");
-        let hidden = world.hidden();
+        let hidden = fixture.hidden();
         let is_soon = |hidden: &[(u128, u32)]| matches!(hidden, [(7, 1..=45)]);
         assert!(is_soon(&hidden) || refusals > 0, "{hidden:?}");
-        let sent = world.deployment.queues.sent();
+        let sent = fixture.deployment.queues.sent();
         assert_eq!(sent.len(), 0, "{refusals} refusals");
     }
 }
@@ -129,22 +130,22 @@ async fn deliveries_of_other_forms_share_no_request() {
     let packed: Vec<_> = packed
         .map(|(delivery, (schema, batched))| delivery.packed_as(Form { schema, batched }))
         .collect();
-    let mut world = World::new(None);
-    world.subscription.batching = Some(Batching { max_events: 10, preferred_kilobytes: 64 });
-    assert!(world.receive(Queue::Dispatch, &packed).await.is_empty());
-    assert_eq!(world.requests(), 4, "one batch, two alone, and one of the other schema");
+    let mut fixture = Fixture::new(None);
+    fixture.subscription.batching = Some(Batching { max_events: 10, preferred_kilobytes: 64 });
+    assert!(fixture.receive(Queue::Dispatch, &packed).await.is_empty());
+    assert_eq!(fixture.requests(), 4, "one batch, two alone, and one of the other schema");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_letter_says_what_its_events_are() {
     use gridpost_core::event::DeliverySchema::EventGridSchema;
     let form = Form { schema: EventGridSchema, batched: false };
-    let mut world = World::new(None);
-    world.status = 400;
-    world.subscription.dead_letter =
+    let mut fixture = Fixture::new(None);
+    fixture.status = 400;
+    fixture.subscription.dead_letter =
         Some(DeadLetterDestination { bucket: "b".to_owned(), prefix: String::new() });
-    world.receive(Queue::Dispatch, &[delivery(1).packed_as(form)]).await;
-    let sent = world.deployment.queues.sent();
+    fixture.receive(Queue::Dispatch, &[delivery(1).packed_as(form)]).await;
+    let sent = fixture.deployment.queues.sent();
     let [(Queue::DeadLetter, message)] = &sent[..] else { panic!("{sent:?}") };
     let message: serde_json::Value = serde_json::from_str(&message.body).expect("JSON");
     assert_eq!(message["schema"], "EventGridSchema");
@@ -152,12 +153,12 @@ async fn a_dead_letter_says_what_its_events_are() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_in_its_message_does_not_wait_for_what_is_fetched() {
-    let mut world = World::new(None);
-    world.payload_faults =
+    let mut fixture = Fixture::new(None);
+    fixture.payload_faults =
         Plan { calls: [(1, Fault::Slow(Duration::from_secs(9)))].into(), ..Plan::default() };
-    let large = world.claimed(delivery(2)).await;
-    assert!(world.receive(Queue::Dispatch, &[large, delivery(1)]).await.is_empty());
-    let history = world.deployment.history.lock().expect("no panic while held");
+    let large = fixture.claimed(delivery(2)).await;
+    assert!(fixture.receive(Queue::Dispatch, &[large, delivery(1)]).await.is_empty());
+    let history = fixture.deployment.history.lock().expect("no panic while held");
     let began = |id: u128| {
         let request = history.requests.iter().find(|it| it.deliveries[0].as_u128() == id);
         request.expect("attempted").began_at.since(NOW).as_secs()
@@ -168,17 +169,17 @@ async fn what_is_in_its_message_does_not_wait_for_what_is_fetched() {
 /// They come back in another order, from a message of their own each, and are one request again.
 #[tokio::test(start_paused = true)]
 async fn a_retried_request_has_the_same_body_to_the_byte() {
-    let mut world = World::new(None);
-    world.status = 500;
-    world.subscription.batching = Some(Batching { max_events: 10, preferred_kilobytes: 64 });
-    world.receive(Queue::Dispatch, &deliveries(3)).await;
-    let sent = world.deployment.queues.sent();
+    let mut fixture = Fixture::new(None);
+    fixture.status = 500;
+    fixture.subscription.batching = Some(Batching { max_events: 10, preferred_kilobytes: 64 });
+    fixture.receive(Queue::Dispatch, &deliveries(3)).await;
+    let sent = fixture.deployment.queues.sent();
     let mut again: Vec<_> =
         sent.iter().map(|(_, message)| Delivery::decode(&message.body).expect("it")).collect();
     again.rotate_left(1);
     tokio::time::advance(Duration::from_secs(60)).await;
-    world.receive(Queue::Retry(0), &again).await;
-    let history = world.deployment.history.lock().expect("no panic while held");
+    fixture.receive(Queue::Retry(0), &again).await;
+    let history = fixture.deployment.history.lock().expect("no panic while held");
     let [first, second] = &history.requests[..] else { panic!("{:?}", history.requests) };
     assert_eq!((first.number, second.number, second.events), (1, 2, 3));
     assert_eq!(first.body_hash, second.body_hash);
@@ -189,14 +190,14 @@ async fn a_retried_request_has_the_same_body_to_the_byte() {
 async fn after_a_success_each_copy_lets_twice_as_many_through_each_second() {
     let recovered = Recovery { at: NOW, over: Duration::from_secs(40) };
     for (second, want) in [(0, 1), (1, 2), (2, 4), (3, 8), (10, 20)] {
-        let world =
-            World::new(None).has(Health { recovered: Some(recovered), ..Health::default() });
-        let world = world.await;
+        let fixture =
+            Fixture::new(None).has(Health { recovered: Some(recovered), ..Health::default() });
+        let fixture = fixture.await;
         tokio::time::advance(Duration::from_secs(second)).await;
         for copy in 1..=2 {
-            let kept = world.receive(Queue::Retry(0), &deliveries(20)).await;
+            let kept = fixture.receive(Queue::Retry(0), &deliveries(20)).await;
             assert_eq!(kept.len(), 20 - want, "copy {copy}, second {second}");
-            assert_eq!(world.requests(), copy * want, "copy {copy}, second {second}");
+            assert_eq!(fixture.requests(), copy * want, "copy {copy}, second {second}");
         }
     }
 }
@@ -205,16 +206,16 @@ async fn after_a_success_each_copy_lets_twice_as_many_through_each_second() {
 #[tokio::test(start_paused = true)]
 async fn late_responses_are_heard_while_the_lane_is_quiet() {
     for (visible, heard) in [(0, true), (10, true), (11, false)] {
-        let mut world = World::new(None);
-        world.answers_after = Duration::from_secs(40);
+        let mut fixture = Fixture::new(None);
+        fixture.answers_after = Duration::from_secs(40);
         let others = (100..100 + visible).map(|number| Outgoing {
             body: delivery(number).encode(),
             group: "orders/billing".to_owned(),
             delay_s: 0,
         });
-        world.deployment.queues.send(Queue::Dispatch, others.collect()).await;
-        world.receive(Queue::Dispatch, &[delivery(1)]).await;
-        let states = world.deployment.tables.states();
+        fixture.deployment.queues.send(Queue::Dispatch, others.collect()).await;
+        fixture.receive(Queue::Dispatch, &[delivery(1)]).await;
+        let states = fixture.deployment.tables.states();
         let [state] = &states[..] else { panic!("{states:?}") };
         let is_delivered = state.status == DeliveryStatus::Delivered;
         assert_eq!(is_delivered, heard, "{visible} visible");
@@ -224,14 +225,14 @@ async fn late_responses_are_heard_while_the_lane_is_quiet() {
 /// A copy that finds the empty object takes the events as already counted.
 #[tokio::test(start_paused = true)]
 async fn a_payload_is_let_go_when_the_end_of_its_delivery_is_counted() {
-    let mut world = World::new(None);
+    let mut fixture = Fixture::new(None);
     // The payload is read and then released: there the function dies.
-    world.payload_faults = Plan { calls: [(2, Fault::DiesBefore)].into(), ..Plan::default() };
-    let large = [world.claimed(delivery(1)).await];
-    let handled = world.receive(Queue::Dispatch, &large);
+    fixture.payload_faults = Plan { calls: [(2, Fault::DiesBefore)].into(), ..Plan::default() };
+    let large = [fixture.claimed(delivery(1)).await];
+    let handled = fixture.receive(Queue::Dispatch, &large);
     let died = tokio::time::timeout(Duration::from_secs(600), handled).await;
     assert!(died.is_err(), "it was to die when it lets its payload go");
-    let meter = &world.deployment.meter;
+    let meter = &fixture.deployment.meter;
     let delivered = meter.counts().iter().any(|it| it.metric == "DeliverySuccessCount");
     assert!(delivered && meter.unwritten() == 0, "{:?}", meter.counts());
 }

@@ -21,22 +21,22 @@ use gridpost_testkit::faults::Fault;
 use uuid::Uuid;
 
 use super::Rates;
-use crate::world_for_tests::{NOW, World, deliveries, delivery};
+use crate::fixture_for_tests::{Fixture, NOW, deliveries, delivery};
 
-impl World {
+impl Fixture {
     fn batched(mut self) -> Self {
         self.subscription.batching = Some(Batching { max_events: 100, preferred_kilobytes: 64 });
         self
     }
 
-    /// A wait of the endpoint is over, and no probe has been made yet.
+    /// The endpoint's probation is over, and no probe has been made yet.
     async fn waits_for_a_probe(self) -> Self {
         let (since, until) = (Timestamp::from_millis(0), NOW);
         self.waits(Probation { since, until, outcome: Outcome::ServerError, status: Some(500) })
             .await
     }
 
-    /// So many requests of this minute have been counted.
+    /// Sets the count of requests in this minute.
     fn counted(self, count: u64) -> Self {
         let mut history = self.deployment.history.lock().expect("no panic while held");
         history.counts.insert((self.subscription.uid, 100), count);
@@ -53,7 +53,7 @@ impl World {
         history.counts.iter().map(of_minute).collect()
     }
 
-    /// When what went to a retry queue is due, in seconds from the beginning of minute 100.
+    /// Due times of deliveries in the retry queue, in seconds from the beginning of minute 100.
     fn waits_until_s(&self) -> Vec<i64> {
         let due = |(queue, message): (Queue, Outgoing)| {
             assert_eq!(queue, Queue::Retry(0));
@@ -73,13 +73,13 @@ async fn what_a_minute_has_no_room_for_waits_without_an_attempt() {
         ("far back in the row", 1, 10, 0, vec![600, 660, 720]),
     ];
     for (row, rate, counted, requests, waits) in table {
-        let world = World::new(Some(rate)).counted(counted);
-        let kept = world.receive(Queue::Dispatch, &deliveries(3)).await;
+        let fixture = Fixture::new(Some(rate)).counted(counted);
+        let kept = fixture.receive(Queue::Dispatch, &deliveries(3)).await;
         assert!(kept.is_empty(), "{row}: {kept:?}");
-        assert_eq!((world.requests(), world.waits_until_s()), (requests, waits), "{row}");
+        assert_eq!((fixture.requests(), fixture.waits_until_s()), (requests, waits), "{row}");
         // Once the minute is known to be full nothing more is written.
         let want = (counted + 1).max(rate.into()).min(counted + 3);
-        assert_eq!(world.counts(), [(100, want)], "{row}");
+        assert_eq!(fixture.counts(), [(100, want)], "{row}");
     }
 }
 
@@ -143,46 +143,46 @@ async fn a_write_that_fails_fails_one_request_and_makes_no_number_twice() {
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_that_has_no_room_is_hidden() {
-    let world = World::new(Some(1)).counted(1);
-    assert_eq!(world.receive(Queue::Retry(0), &deliveries(1)).await, [1]);
-    assert_eq!((world.requests(), world.hidden()), (0, vec![(1, 45)]));
+    let fixture = Fixture::new(Some(1)).counted(1);
+    assert_eq!(fixture.receive(Queue::Retry(0), &deliveries(1)).await, [1]);
+    assert_eq!((fixture.requests(), fixture.hidden()), (0, vec![(1, 45)]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_ends_with_time_to_live() {
-    let mut world = World::new(Some(1)).counted(500);
-    world.subscription.retry_policy.time_to_live_minutes = 1;
-    world.receive(Queue::Dispatch, &deliveries(1)).await;
-    assert_eq!((world.requests(), world.waits_until_s()), (0, vec![75]));
+    let mut fixture = Fixture::new(Some(1)).counted(500);
+    fixture.subscription.retry_policy.time_to_live_minutes = 1;
+    fixture.receive(Queue::Dispatch, &deliveries(1)).await;
+    assert_eq!((fixture.requests(), fixture.waits_until_s()), (0, vec![75]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn deliveries_of_one_request_take_one_slot_and_wait_together() {
     for (counted, requests, waits) in [(0, 1, vec![]), (3, 0, vec![180, 180, 180])] {
-        let world = World::new(Some(1)).batched().counted(counted);
-        assert!(world.receive(Queue::Dispatch, &deliveries(3)).await.is_empty());
-        assert_eq!((world.requests(), world.waits_until_s()), (requests, waits));
-        assert_eq!(world.counts(), [(100, counted + 1)]);
+        let fixture = Fixture::new(Some(1)).batched().counted(counted);
+        assert!(fixture.receive(Queue::Dispatch, &deliveries(3)).await.is_empty());
+        assert_eq!((fixture.requests(), fixture.waits_until_s()), (requests, waits));
+        assert_eq!(fixture.counts(), [(100, counted + 1)]);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_a_rate_nothing_is_counted() {
-    let world = World::new(None);
-    world.receive(Queue::Dispatch, &deliveries(3)).await;
-    assert_eq!((world.requests(), world.counts()), (3, vec![]));
+    let fixture = Fixture::new(None);
+    fixture.receive(Queue::Dispatch, &deliveries(3)).await;
+    assert_eq!((fixture.requests(), fixture.counts()), (3, vec![]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_count_that_fails_gives_the_record_back() {
     for probes in [false, true] {
-        let world = World::new(Some(10));
-        let world = if probes { world.waits_for_a_probe().await } else { world };
-        let written_before = world.health_writes().await;
-        world.deployment.injector.plan().calls_max = Some(0);
-        assert_eq!(world.receive(Queue::Dispatch, &deliveries(1)).await, [1]);
-        assert_eq!((world.requests(), world.hidden()), (0, vec![(1, 5)]));
-        assert_eq!(world.health_writes().await, written_before, "no probe is claimed");
+        let fixture = Fixture::new(Some(10));
+        let fixture = if probes { fixture.waits_for_a_probe().await } else { fixture };
+        let written_before = fixture.health_writes().await;
+        fixture.deployment.injector.plan().calls_max = Some(0);
+        assert_eq!(fixture.receive(Queue::Dispatch, &deliveries(1)).await, [1]);
+        assert_eq!((fixture.requests(), fixture.hidden()), (0, vec![(1, 5)]));
+        assert_eq!(fixture.health_writes().await, written_before, "no probe is claimed");
     }
 }
 
@@ -190,33 +190,33 @@ async fn a_count_that_fails_gives_the_record_back() {
 async fn the_probe_takes_its_slot_before_it_is_claimed() {
     // Written twice: the claim, and the recovery.
     for (counted, requests, health_writes, waits) in [(0, 1, 2, vec![]), (1, 0, 0, vec![60])] {
-        let world = World::new(Some(1)).waits_for_a_probe().await.counted(counted);
-        let written_before = world.health_writes().await;
-        assert!(world.receive(Queue::Dispatch, &deliveries(1)).await.is_empty());
-        assert_eq!((world.requests(), world.waits_until_s()), (requests, waits));
-        assert_eq!(world.health_writes().await - written_before, health_writes);
-        assert_eq!(world.counts(), [(100, counted + 1)], "one slot for one request");
+        let fixture = Fixture::new(Some(1)).waits_for_a_probe().await.counted(counted);
+        let written_before = fixture.health_writes().await;
+        assert!(fixture.receive(Queue::Dispatch, &deliveries(1)).await.is_empty());
+        assert_eq!((fixture.requests(), fixture.waits_until_s()), (requests, waits));
+        assert_eq!(fixture.health_writes().await - written_before, health_writes);
+        assert_eq!(fixture.counts(), [(100, counted + 1)], "one slot for one request");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_slot_is_good_in_its_own_minute_alone() {
-    let world = World::new(Some(1));
+    let fixture = Fixture::new(Some(1));
     let slow = |number| (number, Fault::Slow(Duration::from_secs(50)));
-    world.deployment.injector.plan().calls = BTreeMap::from([1, 2].map(slow));
-    assert!(world.receive(Queue::Dispatch, &deliveries(1)).await.is_empty());
+    fixture.deployment.injector.plan().calls = BTreeMap::from([1, 2].map(slow));
+    assert!(fixture.receive(Queue::Dispatch, &deliveries(1)).await.is_empty());
     // The first answer came in minute 101.
-    assert_eq!((world.requests(), world.counts()), (1, vec![(100, 1), (101, 1)]));
+    assert_eq!((fixture.requests(), fixture.counts()), (1, vec![(100, 1), (101, 1)]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_large_delivery_is_fetched_when_it_may_go() {
     for (counted, requests) in [(0, 1), (1, 0)] {
-        let world = World::new(Some(1)).counted(counted);
-        let large = world.claimed(delivery(1)).await;
-        assert!(world.receive(Queue::Dispatch, &[large]).await.is_empty());
-        let reads = world.deployment.history.lock().expect("no panic while held").payload_reads;
-        assert_eq!((world.requests() as u64, reads), (requests, requests));
-        assert_eq!(world.counts(), [(100, counted + 1)]);
+        let fixture = Fixture::new(Some(1)).counted(counted);
+        let large = fixture.claimed(delivery(1)).await;
+        assert!(fixture.receive(Queue::Dispatch, &[large]).await.is_empty());
+        let reads = fixture.deployment.history.lock().expect("no panic while held").payload_reads;
+        assert_eq!((fixture.requests() as u64, reads), (requests, requests));
+        assert_eq!(fixture.counts(), [(100, counted + 1)]);
     }
 }

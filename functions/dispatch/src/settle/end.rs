@@ -1,4 +1,4 @@
-//! The end of a delivery: a dead letter, or a counted and logged drop.
+//! Ends deliveries: as a dead letter, or as a counted and logged drop.
 
 use gridpost_core::{
     delivery::{
@@ -24,11 +24,10 @@ use crate::{
     payload,
 };
 
-/// Up to this size, a part with an id of its own fits any queue message.
+/// Up to this size, a part with its own id fits any queue message.
 const PART_BYTES_MAX: usize = 128 * 1_024;
 const _: () = assert!(PART_BYTES_MAX + HEADROOM_BYTES < MESSAGE_BYTES_MAX_LOWEST);
 
-/// Carries out an end that is recorded in the state.
 pub(super) async fn carry_out(
     context: &Context,
     loaded: LoadedDelivery,
@@ -40,8 +39,8 @@ pub(super) async fn carry_out(
     Ok(Disposition::Delete)
 }
 
-/// Carries out an end that could not be recorded. If that fails too, the record comes back late
-/// rather than soon: it will be attempted again, because nothing says that it ended.
+/// Carries out an end that could not be recorded. If that fails too, the record comes back late, to
+/// be attempted again: nothing says that it ended.
 pub(super) async fn carry_out_unwritten(
     context: &Context,
     loaded: LoadedDelivery,
@@ -57,8 +56,8 @@ pub(super) async fn carry_out_unwritten(
     Ok(Disposition::Delete)
 }
 
-/// Ends some events of a delivery before the others. Nothing records yet that they have ended: a
-/// copy that gets here again ends them again.
+/// Ends some events of a delivery before the others. That is not recorded yet: another copy ends
+/// them again.
 pub(super) async fn end_part(
     context: &Context,
     loaded: &LoadedDelivery,
@@ -78,7 +77,7 @@ pub(super) async fn end_part(
     Ok(())
 }
 
-/// Sends what ended to its dead-letter destination. Without one, drops it.
+/// Sends a delivery to its dead-letter destination, or drops it if there is none.
 async fn dead_letter_or_drop(
     context: &Context,
     loaded: &LoadedDelivery,
@@ -87,7 +86,7 @@ async fn dead_letter_or_drop(
 ) -> Result<(), PortError> {
     let delivery = &loaded.delivery;
     if delivery.event_count() == 0 {
-        // Together with the other copy, this one has delivered everything.
+        // This copy and another one have delivered everything.
         return Ok(());
     }
     let Some(destination) = loaded.destination() else {
@@ -106,7 +105,7 @@ async fn dead_letter_or_drop(
         attributes: shown_attributes(delivery, loaded.subscription(), topic.delivery_profile),
     };
     let mut body = text_of(&ended)?;
-    // What is told of an end can be more than the room that a message has for it.
+    // The details of an end may not fit the message.
     if body.len() > context.settings.queue_message_bytes_max && !delivery.is_claimed() {
         ended.delivery = payload::set_apart(context, delivery.rest()).await?;
         body = text_of(&ended)?;
@@ -135,8 +134,8 @@ fn text_of(ended: &Ended) -> Result<String, PortError> {
     text.map(queue_text).map_err(|error| PortError::new("writing a dead letter", error))
 }
 
-/// The topic's mapping, if events of the publisher's own schema need it: their dead letters are in
-/// Event Grid's schema.
+/// Returns the topic's mapping for events of a custom schema: their dead letters are in Event Grid's
+/// schema.
 fn mapping(loaded: &LoadedDelivery) -> Option<InputSchemaMapping> {
     let mapping = loaded.owner.topic.topic.input_schema_mapping.as_ref()?;
     let schema = loaded.delivery.form(loaded.subscription()).schema;
@@ -144,9 +143,8 @@ fn mapping(loaded: &LoadedDelivery) -> Option<InputSchemaMapping> {
     own.then(|| mapping.clone())
 }
 
-/// Marks a delivery as ended. Best effort: without the mark, a late copy of the message ends a
-/// second time, and the delivery still seems to wait. The end is counted first, because a recorded
-/// end is never counted again.
+/// Marks a delivery as ended. Best effort: without the mark, a late copy of the message ends again,
+/// and the delivery still seems to wait. The end is counted first: a recorded end is never counted.
 async fn note_end(context: &Context, state: DeliveryState) {
     context.meter.flush(context.clock.now());
     let state = state.over(DeliveryStatus::Ended, context.clock.now());
@@ -155,7 +153,7 @@ async fn note_end(context: &Context, state: DeliveryState) {
     }
 }
 
-/// Drops a delivery for which nothing more can be done, and marks its state, if it has one.
+/// Drops a delivery, and marks its state if it has one.
 pub async fn drop_delivery(
     context: &Context,
     delivery: &Delivery,
@@ -169,7 +167,6 @@ pub async fn drop_delivery(
     Disposition::Delete
 }
 
-/// Counts and logs events that end without a dead letter.
 async fn drop_events(context: &Context, delivery: &Delivery, reason: EndReason) {
     let events = delivery.event_count() as u64;
     count::dropped(context, &delivery.subscription, delivery.publish_time, reason, events);

@@ -13,11 +13,11 @@ use gridpost_core::{
 
 use crate::{Context, count, health, loaded::LoadedDelivery, response::Response};
 
-/// Records the result of a request, once for all deliveries in it. Returns until when the endpoint
+/// Records the result of a request, once for all its deliveries. Returns until when the endpoint
 /// waits.
 ///
-/// An endpoint that accepts some of the events, or the request that names them, works: what it refuses waits by its own rule alone,
-/// so that one hot shard does not stop a whole stream.
+/// An endpoint that accepts the request or some of its events works: refused events wait alone, so
+/// that one hot shard does not stop a whole stream.
 pub async fn note_response(
     context: &Context,
     deliveries: &[LoadedDelivery],
@@ -45,14 +45,14 @@ pub async fn note_success(
     let spread = health::spread(context, subscription, success.ended_at).await;
     let noted = context.healths.note_success(subscription, success, spread).await;
     if let Err(error) = noted {
-        // The events are delivered all the same; the next success tries again.
+        // The events are delivered; the next success tries again.
         let (key, error) = (&subscription.key, chain(&error));
         tracing::warn!(subscription = %key, %error, "failed to record a recovery");
     }
 }
 
-/// When many attempts fail at once, some may lose every race to write the health. They go on with
-/// the wait of their own outcome: only the delivery's state must not be missing.
+/// Records a failure. Returns until when the endpoint waits; if others wrote the health first each
+/// time, by this outcome alone.
 pub async fn note_failure(
     context: &Context,
     loaded: &LoadedDelivery,

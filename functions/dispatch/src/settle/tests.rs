@@ -17,25 +17,24 @@ use gridpost_core::{
 use gridpost_ports::{DueDeliveries, PARKED_PARTITIONS, Payloads};
 use gridpost_testkit::faults::Plan;
 
-use crate::world_for_tests::{NOW, World, delivery};
+use crate::fixture_for_tests::{Fixture, NOW, delivery};
 
-fn without_states(status: u16) -> World {
-    let mut world = World::new(None);
-    (world.status, world.state_faults) = (status, Plan::failing(1..100));
-    world
+fn without_states(status: u16) -> Fixture {
+    let mut fixture = Fixture::new(None);
+    (fixture.status, fixture.state_faults) = (status, Plan::failing(1..100));
+    fixture
 }
 
-/// What was sent to a queue.
-fn sent_to(world: &World, queue: Queue) -> Vec<String> {
-    let sent = world.deployment.queues.sent().into_iter();
+fn sent_to(fixture: &Fixture, queue: Queue) -> Vec<String> {
+    let sent = fixture.deployment.queues.sent().into_iter();
     sent.filter(|(to, _)| *to == queue).map(|(_, message)| message.body).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_message_carries_on_what_could_not_be_written() {
-    let world = without_states(503);
-    let kept = world.receive(Queue::Dispatch, &[delivery(7)]).await;
-    let sent = sent_to(&world, Queue::Retry(0));
+    let fixture = without_states(503);
+    let kept = fixture.receive(Queue::Dispatch, &[delivery(7)]).await;
+    let sent = sent_to(&fixture, Queue::Retry(0));
     let [body] = &sent[..] else { panic!("{sent:?}") };
     let next = Delivery::decode(body).expect("a delivery");
     let want = Attempts::default().with(NOW, Outcome::Busy, Some(503));
@@ -43,37 +42,37 @@ async fn a_message_carries_on_what_could_not_be_written() {
     assert!(next.due.is_some_and(|due| due.since(NOW).as_secs() >= 30), "{:?}", next.due);
 }
 
-/// A newer version has sent it: nothing of it is attempted, and it stays whole.
+/// A newer version has sent it: it is moved unchanged.
 #[tokio::test(start_paused = true)]
 async fn a_message_of_a_newer_version_goes_to_the_poison_queue() {
-    let world = World::new(None);
+    let fixture = Fixture::new(None);
     let newer = delivery(7).encode().replace("\"v\":1", "\"v\":9");
     for queue in [Queue::Dispatch, Queue::Retry(0)] {
-        assert!(world.receive_text(queue, newer.clone()).await.is_empty(), "it is moved");
+        assert!(fixture.receive_text(queue, newer.clone()).await.is_empty(), "it is moved");
     }
-    assert_eq!(sent_to(&world, Queue::Poison), [newer.clone(), newer]);
-    assert_eq!(world.requests(), 0);
+    assert_eq!(sent_to(&fixture, Queue::Poison), [newer.clone(), newer]);
+    assert_eq!(fixture.requests(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_carried_on_too_often_waits_as_it_is() {
     let mut often = delivery(7);
     often.resent = 8;
-    let world = without_states(503);
-    let kept = world.receive(Queue::Dispatch, &[often]).await;
-    assert_eq!((kept, sent_to(&world, Queue::Retry(0)).len()), (vec![7], 0));
-    let hidden = world.hidden();
+    let fixture = without_states(503);
+    let kept = fixture.receive(Queue::Dispatch, &[often]).await;
+    assert_eq!((kept, sent_to(&fixture, Queue::Retry(0)).len()), (vec![7], 0));
+    let hidden = fixture.hidden();
     assert!(matches!(hidden[..], [(7, 30..=33)]), "{hidden:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_end_that_could_not_be_written_is_carried_out_at_once() {
-    let world = without_states(400);
-    assert!(world.receive(Queue::Dispatch, &[delivery(7)]).await.is_empty(), "it is let go");
-    let ended = sent_to(&world, Queue::DeadLetter).len() as u64;
-    let dropped = world.deployment.meter.counts();
+    let fixture = without_states(400);
+    assert!(fixture.receive(Queue::Dispatch, &[delivery(7)]).await.is_empty(), "it is let go");
+    let ended = sent_to(&fixture, Queue::DeadLetter).len() as u64;
+    let dropped = fixture.deployment.meter.counts();
     let dropped = dropped.iter().filter(|count| count.metric == "DroppedEventCount").count();
-    assert_eq!((world.requests(), ended + dropped as u64), (1, 1));
+    assert_eq!((fixture.requests(), ended + dropped as u64), (1, 1));
 }
 
 /// The limit of messages was lowered while it waited: its events lie in the payload bucket from now on.
@@ -81,14 +80,16 @@ async fn an_end_that_could_not_be_written_is_carried_out_at_once() {
 async fn what_does_not_fit_a_message_any_more_goes_on_without_its_events() {
     for (status, to) in [(503, Queue::Retry(0)), (400, Queue::DeadLetter)] {
         for state_faults in [Plan::default(), Plan::failing(1..100)] {
-            let mut world = World::new(None);
-            (world.status, world.state_faults) = (status, state_faults);
+            let mut fixture = Fixture::new(None);
+            (fixture.status, fixture.state_faults) = (status, state_faults);
             let bucket = DeadLetterDestination { bucket: "b".to_owned(), prefix: String::new() };
-            world.subscription.dead_letter = Some(bucket);
+            fixture.subscription.dead_letter = Some(bucket);
             let large = delivery(7);
-            world.message_bytes_max = large.encode().len() - 1;
-            assert!(world.receive(Queue::Dispatch, std::slice::from_ref(&large)).await.is_empty());
-            let sent = sent_to(&world, to);
+            fixture.message_bytes_max = large.encode().len() - 1;
+            assert!(
+                fixture.receive(Queue::Dispatch, std::slice::from_ref(&large)).await.is_empty()
+            );
+            let sent = sent_to(&fixture, to);
             let [body] = &sent[..] else { panic!("{sent:?}") };
             assert!(!body.contains("confidential"), "{body}");
             let id = match to {
@@ -97,7 +98,7 @@ async fn what_does_not_fit_a_message_any_more_goes_on_without_its_events() {
             };
             // Ends of other parts of the delivery have its id, too.
             assert_eq!(id == large.id, to != Queue::DeadLetter);
-            let kept = world.deployment.payloads.get(&claim::key(id)).await.expect("read");
+            let kept = fixture.deployment.payloads.get(&claim::key(id)).await.expect("read");
             let kept = claim::decode(&kept.expect("there")).expect("a payload");
             assert!(matches!(&kept, Payload::Events(events) if events.len() == 1), "{kept:?}");
         }
@@ -107,13 +108,13 @@ async fn what_does_not_fit_a_message_any_more_goes_on_without_its_events() {
 /// Nothing says that it ended: soon, it would only be attempted again.
 #[tokio::test(start_paused = true)]
 async fn an_end_that_could_neither_be_written_nor_carried_out_comes_back_late() {
-    let mut world = without_states(400);
+    let mut fixture = without_states(400);
     let bucket = DeadLetterDestination { bucket: "b".to_owned(), prefix: String::new() };
-    world.subscription.dead_letter = Some(bucket);
-    world.sender_faults = Plan::failing(1..=100);
-    assert_eq!(world.receive(Queue::Dispatch, &[delivery(7)]).await, [7]);
+    fixture.subscription.dead_letter = Some(bucket);
+    fixture.sender_faults = Plan::failing(1..=100);
+    assert_eq!(fixture.receive(Queue::Dispatch, &[delivery(7)]).await, [7]);
     assert_eq!(
-        (world.requests(), world.hidden()),
+        (fixture.requests(), fixture.hidden()),
         (1, Vec::new()),
         "as long as its queue hides it"
     );
@@ -122,13 +123,13 @@ async fn an_end_that_could_neither_be_written_nor_carried_out_comes_back_late() 
 #[tokio::test(start_paused = true)]
 async fn what_sqs_does_not_hide_is_sent_on_with_a_delay() {
     for (refusals, sent, kept) in [(1, 0, vec![7]), (2, 1, vec![])] {
-        let mut world = World::new(None);
-        (world.status, world.receiver_faults) = (200, Plan::failing(1..=refusals));
+        let mut fixture = Fixture::new(None);
+        (fixture.status, fixture.receiver_faults) = (200, Plan::failing(1..=refusals));
         let until = NOW + std::time::Duration::from_secs(60);
         let waiting = delivery(7).due_at(until);
-        assert_eq!(world.receive(Queue::Retry(0), &[waiting]).await, kept, "{refusals} refusals");
-        let bodies = sent_to(&world, Queue::Retry(0));
-        assert_eq!((bodies.len(), world.requests()), (sent, 0), "{refusals} refusals");
+        assert_eq!(fixture.receive(Queue::Retry(0), &[waiting]).await, kept, "{refusals} refusals");
+        let bodies = sent_to(&fixture, Queue::Retry(0));
+        assert_eq!((bodies.len(), fixture.requests()), (sent, 0), "{refusals} refusals");
         for body in bodies {
             assert_eq!(Delivery::decode(&body).expect("a delivery").due, Some(until));
         }
@@ -138,15 +139,15 @@ async fn what_sqs_does_not_hide_is_sent_on_with_a_delay() {
 /// A second copy of a message has made the same attempt: what the first one has written holds.
 #[tokio::test(start_paused = true)]
 async fn what_another_copy_has_written_is_followed() {
-    let mut world = World::new(None);
-    world.status = 503;
-    assert!(world.receive(Queue::Dispatch, &[delivery(7)]).await.is_empty());
+    let mut fixture = Fixture::new(None);
+    fixture.status = 503;
+    assert!(fixture.receive(Queue::Dispatch, &[delivery(7)]).await.is_empty());
     tokio::time::sleep(std::time::Duration::from_secs(10)).await;
-    assert!(world.receive(Queue::Dispatch, &[delivery(7)]).await.is_empty());
-    let sent = sent_to(&world, Queue::Retry(0));
+    assert!(fixture.receive(Queue::Dispatch, &[delivery(7)]).await.is_empty());
+    let sent = sent_to(&fixture, Queue::Retry(0));
     let dues = sent.iter().map(|body| Delivery::decode(body).expect("a delivery").due);
     let dues: Vec<_> = dues.collect();
-    assert_eq!((dues.len(), world.requests()), (2, 2));
+    assert_eq!((dues.len(), fixture.requests()), (2, 2));
     assert!(dues[0].is_some() && dues[0] == dues[1], "{dues:?}");
 }
 
@@ -154,9 +155,9 @@ async fn what_another_copy_has_written_is_followed() {
 /// and it counts.
 #[tokio::test(start_paused = true)]
 async fn a_success_beside_an_end_leaves_the_dead_letter_its_events() {
-    let mut world = World::new(None);
-    (world.status, world.answers_after) = (200, Duration::from_secs(2));
-    let large = world.claimed(delivery(7)).await;
+    let mut fixture = Fixture::new(None);
+    (fixture.status, fixture.answers_after) = (200, Duration::from_secs(2));
+    let large = fixture.claimed(delivery(7)).await;
     let mut failed = large.clone();
     failed.attempts = Attempts::default().with(NOW, Outcome::Busy, Some(503));
     let state = |status, revision| DeliveryState {
@@ -175,28 +176,28 @@ async fn a_success_beside_an_end_leaves_the_dead_letter_its_events() {
         resend: None,
         revision,
     };
-    world.knows(&state(DeliveryStatus::Waiting { due: NOW }, 0)).await;
+    fixture.knows(&state(DeliveryStatus::Waiting { due: NOW }, 0)).await;
     let other = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let reason = EndReason::MaxDeliveryAttemptsExceeded;
-        world.knows(&state(DeliveryStatus::Ending { reason, at: NOW }, 1)).await;
+        fixture.knows(&state(DeliveryStatus::Ending { reason, at: NOW }, 1)).await;
     };
     let (left, ()) =
-        tokio::join!(world.receive(Queue::Retry(0), std::slice::from_ref(&large)), other);
-    assert_eq!((left, world.requests()), (vec![], 1));
-    let payload = world.deployment.payloads.get(&claim::key(large.id)).await.expect("readable");
+        tokio::join!(fixture.receive(Queue::Retry(0), std::slice::from_ref(&large)), other);
+    assert_eq!((left, fixture.requests()), (vec![], 1));
+    let payload = fixture.deployment.payloads.get(&claim::key(large.id)).await.expect("readable");
     let payload = claim::decode(&payload.expect("there")).expect("a payload");
     assert!(!matches!(payload, Payload::Ended), "the dead letter has lost its events");
-    let counts = world.deployment.meter.counts();
+    let counts = fixture.deployment.meter.counts();
     assert!(counts.iter().all(|count| count.metric != "DeliverySuccessCount"), "the end counts");
 }
 
-/// The parked deliveries of the world's event subscription, as its lot has them.
-async fn lot(world: &World) -> Vec<Parked> {
-    let minute = parking::lot_minute(world.subscription.uid);
+/// The parked deliveries of the fixture's event subscription, as its lot has them.
+async fn lot(fixture: &Fixture) -> Vec<Parked> {
+    let minute = parking::lot_minute(fixture.subscription.uid);
     let mut all = Vec::new();
     for partition in 0..PARKED_PARTITIONS {
-        let page = world.deployment.tables.due_in(minute, partition, None).await;
+        let page = fixture.deployment.tables.due_in(minute, partition, None).await;
         all.extend(page.expect("a page").due);
     }
     all
@@ -210,17 +211,17 @@ async fn a_pause_holds_new_and_retried_deliveries_without_an_attempt() {
         (Queue::Dispatch, true, life),
         (Queue::Retry(0), true, life),
     ] {
-        let world = World::new(None).paused(runs);
-        let kept = world.receive(queue, &[delivery(7), delivery(8)]).await;
-        let held = lot(&world).await;
-        assert_eq!((kept, held.len(), world.requests()), (vec![], 2, 0), "{queue:?}");
+        let fixture = Fixture::new(None).paused(runs);
+        let kept = fixture.receive(queue, &[delivery(7), delivery(8)]).await;
+        let held = lot(&fixture).await;
+        assert_eq!((kept, held.len(), fixture.requests()), (vec![], 2, 0), "{queue:?}");
         for one in held {
             assert_eq!((one.due, one.shard, one.postponed), (NOW + until, 0, 0));
             let message = Delivery::decode(&one.body).expect("a delivery");
             assert_eq!(message.attempts, Attempts::default(), "none is counted");
         }
-        assert_eq!(sent_to(&world, Queue::Retry(0)).len(), 0, "no message holds it");
-        assert_eq!(world.health_writes().await, 0, "its endpoint's health is not touched");
+        assert_eq!(sent_to(&fixture, Queue::Retry(0)).len(), 0, "no message holds it");
+        assert_eq!(fixture.health_writes().await, 0, "its endpoint's health is not touched");
     }
 }
 
@@ -228,12 +229,12 @@ async fn a_pause_holds_new_and_retried_deliveries_without_an_attempt() {
 #[tokio::test(start_paused = true)]
 async fn what_a_pause_can_t_hold_leaves_the_dispatch_queue() {
     for (queue, moved) in [(Queue::Dispatch, 1), (Queue::Retry(0), 0)] {
-        let mut world = World::new(None).paused(true);
-        world.parking_faults = Plan::failing(1..100);
-        let kept = world.receive(queue, &[delivery(7)]).await;
-        let sent = sent_to(&world, Queue::Retry(0));
+        let mut fixture = Fixture::new(None).paused(true);
+        fixture.parking_faults = Plan::failing(1..100);
+        let kept = fixture.receive(queue, &[delivery(7)]).await;
+        let sent = sent_to(&fixture, Queue::Retry(0));
         assert_eq!((kept.len(), sent.len()), (1 - moved, moved), "{queue:?}");
-        assert_eq!((lot(&world).await.len(), world.requests()), (0, 0), "{queue:?}");
+        assert_eq!((lot(&fixture).await.len(), fixture.requests()), (0, 0), "{queue:?}");
         for body in sent {
             let next = Delivery::decode(&body).expect("a delivery");
             assert_eq!(next.due, None, "it is held when its queue deliveries it out");
@@ -245,10 +246,10 @@ async fn what_a_pause_can_t_hold_leaves_the_dispatch_queue() {
 #[tokio::test(start_paused = true)]
 async fn what_fails_leaves_a_retry_queue_that_is_emptied() {
     for (shard, moved) in [(0, 0), (1, 1)] {
-        let mut world = World::new(None);
-        world.status = 503;
-        let kept = world.receive(Queue::Retry(shard), &[delivery(7)]).await;
-        let sent = sent_to(&world, Queue::Retry(0));
+        let mut fixture = Fixture::new(None);
+        fixture.status = 503;
+        let kept = fixture.receive(Queue::Retry(shard), &[delivery(7)]).await;
+        let sent = sent_to(&fixture, Queue::Retry(0));
         assert_eq!((kept.len(), sent.len()), (1 - moved, moved), "shard {shard}");
         for body in sent {
             let next = Delivery::decode(&body).expect("a delivery");
@@ -260,21 +261,21 @@ async fn what_fails_leaves_a_retry_queue_that_is_emptied() {
 /// What had failed before the pause waits in its queue until it is due, and is held then.
 #[tokio::test(start_paused = true)]
 async fn a_pause_holds_what_is_due_and_lets_its_state_be() {
-    let mut world = World::new(None);
-    world.status = 503;
-    world.receive(Queue::Dispatch, &[delivery(7)]).await;
-    let states = world.deployment.tables.states();
-    let world = world.paused(false);
-    let sent = sent_to(&world, Queue::Retry(0));
+    let mut fixture = Fixture::new(None);
+    fixture.status = 503;
+    fixture.receive(Queue::Dispatch, &[delivery(7)]).await;
+    let states = fixture.deployment.tables.states();
+    let fixture = fixture.paused(false);
+    let sent = sent_to(&fixture, Queue::Retry(0));
     let next = Delivery::decode(&sent[0]).expect("a delivery");
-    assert_eq!(world.receive(Queue::Retry(0), std::slice::from_ref(&next)).await, [7], "early");
+    assert_eq!(fixture.receive(Queue::Retry(0), std::slice::from_ref(&next)).await, [7], "early");
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(world.receive(Queue::Retry(0), &[next]).await, [], "due");
-    let held = lot(&world).await;
-    assert_eq!((held.len(), world.requests()), (1, 1));
+    assert_eq!(fixture.receive(Queue::Retry(0), &[next]).await, [], "due");
+    let held = lot(&fixture).await;
+    assert_eq!((held.len(), fixture.requests()), (1, 1));
     assert_eq!(Delivery::decode(&held[0].body).expect("a delivery").attempts.made, 1);
     assert_eq!(
-        world.deployment.tables.states(),
+        fixture.deployment.tables.states(),
         states,
         "nothing was attempted, nothing is written"
     );
@@ -283,14 +284,14 @@ async fn a_pause_holds_what_is_due_and_lets_its_state_be() {
 #[tokio::test(start_paused = true)]
 async fn what_is_over_ends_during_a_pause_and_what_time_to_live_stood_still_for_does_not() {
     for (runs, held) in [(true, 0), (false, 1)] {
-        let world = World::new(None).paused(runs);
+        let fixture = Fixture::new(None).paused(runs);
         let life = Duration::from_secs(24 * 60 * 60);
         let mut old = delivery(7);
         // It was over half a minute ago, and that was during the pause.
         old.publish_time = Timestamp::from_millis(
             NOW.as_millis() - i64::try_from(life.as_millis()).expect("a day") - 30_000,
         );
-        assert!(world.receive(Queue::Retry(0), &[old]).await.is_empty());
-        assert_eq!((lot(&world).await.len(), world.requests()), (held, 0), "runs: {runs}");
+        assert!(fixture.receive(Queue::Retry(0), &[old]).await.is_empty());
+        assert_eq!((lot(&fixture).await.len(), fixture.requests()), (held, 0), "runs: {runs}");
     }
 }

@@ -1,5 +1,5 @@
-//! Holds deliveries back. The dispatch queue holds nothing back, so its deliveries move to a retry
-//! queue; there a message is hidden, or its delivery is parked.
+//! Makes deliveries wait. The dispatch queue hides nothing, so its deliveries move to a retry queue;
+//! there a message is hidden, or its delivery is parked.
 
 use std::time::Duration;
 
@@ -26,27 +26,25 @@ use crate::{
     payload,
 };
 
-/// The longest time that another copy needs for an attempt: to connect, to wait for the response and
-/// to settle.
+/// The longest time that another copy needs to connect, wait for the response and settle.
 const ATTEMPT_MAX: Duration = Duration::from_secs(45);
 const _: () = assert!(ATTEMPT_MAX.as_secs() > RESPONSE_WAIT.as_secs() + 12);
 
-/// For how long a delivery is held back.
+/// How long a delivery waits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Wait {
     /// Until its next attempt is due. It may come back up to a second early.
     UntilDue(Timestamp),
-    /// Until about then: a second more does not matter, but a delivery whose time-to-live ends
-    /// during the wait ends at that moment, not later.
+    /// Until about then, or until its time-to-live ends.
     RecheckAt(Timestamp),
-    /// By the pause of its event subscription, until that is over: at this time at the latest.
+    /// Until the pause of its event subscription ends, at this time at the latest.
     WhilePaused(Timestamp),
-    /// Not at all: it goes on in its retry queue.
+    /// Not at all: it moves to its retry queue.
     InRetryQueue,
 }
 
-/// Holds back deliveries of one event subscription. Those from the dispatch queue are sent in as
-/// few calls as possible.
+/// Makes deliveries of one event subscription wait. Sends those from the dispatch queue in as few
+/// calls as possible.
 pub async fn wait_all(
     context: &Context,
     deliveries: Vec<(LoadedDelivery, Wait)>,
@@ -73,7 +71,7 @@ pub async fn wait_all(
     settled
 }
 
-/// Whether it is a retry queue to which nothing is sent any more: it is removed once it is empty.
+/// Whether nothing is sent to this retry queue any more: it is removed once it is empty.
 fn is_emptied(context: &Context, queue: Queue) -> bool {
     matches!(queue, Queue::Retry(shard) if shard >= context.settings.retry_shards)
 }
@@ -83,10 +81,10 @@ pub(super) async fn one(context: &Context, loaded: LoadedDelivery, wait: Wait) -
     settled.map_or_else(|| Ok(Disposition::Keep), |(_, settled)| settled)
 }
 
-/// Holds a delivery for which an operator requested an attempt while another one, this copy's, was
-/// under way. The operator has shown its message, if it could be reached: another copy may be making
-/// the attempt now, and must not be given the message a second time. Otherwise it comes back after
-/// that copy would be done, or when it is due anyway. Nothing is sent: the message is still there.
+/// Hides a delivery for which an operator requested an attempt during this copy's. The request made
+/// its message visible, if possible, so another copy may be attempting it now and must not receive
+/// it twice. The message comes back after that copy would be done, or when it is due. Nothing is
+/// sent.
 pub(super) async fn beside_another(
     context: &Context,
     loaded: LoadedDelivery,
@@ -104,9 +102,9 @@ pub(super) async fn beside_another(
     Ok(Disposition::Keep)
 }
 
-/// Holds a delivery whose state can't be written: a message carries its attempts and due time. If
-/// that can't be sent, or was sent too often, this message waits as it is: its count is one attempt
-/// behind, but it comes back when it is due.
+/// Makes a delivery wait whose state can't be written: a new message carries its attempts and due
+/// time. If that can't be sent, or was sent too often, this message is hidden until then: its count
+/// is one attempt behind.
 pub(super) async fn in_message(
     context: &Context,
     mut loaded: LoadedDelivery,
@@ -134,7 +132,7 @@ pub(super) async fn in_message(
     Ok(Disposition::Keep)
 }
 
-/// When a hold ends, and how long the queue holds it.
+/// Returns when a wait ends, and how long the queue holds the message.
 fn end_of(loaded: &LoadedDelivery, wait: Wait, now: Timestamp) -> (Option<Timestamp>, Duration) {
     match wait {
         Wait::UntilDue(due) | Wait::WhilePaused(due) => {
@@ -148,7 +146,6 @@ fn end_of(loaded: &LoadedDelivery, wait: Wait, now: Timestamp) -> (Option<Timest
     }
 }
 
-/// The message that carries a delivery on.
 async fn successor(
     context: &Context,
     loaded: &LoadedDelivery,
@@ -220,9 +217,9 @@ async fn park(context: &Context, loaded: LoadedDelivery, due: Timestamp) -> Sett
     store(context, &loaded, message, (due, None)).await
 }
 
-/// Parks a delivery in the lot of its event subscription. Where that fails, one of the dispatch queue goes
-/// on in its retry queue: there it would be hidden, and with enough of them hidden SQS deliveries out no first
-/// attempt of any event subscription.
+/// Parks a delivery in the lot of its event subscription. If that fails, a delivery from the dispatch
+/// queue moves to its retry queue: with enough messages hidden in the dispatch queue, SQS would
+/// deliver no first attempts at all.
 async fn into_lot_at_last(
     context: &Context,
     loaded: LoadedDelivery,
@@ -239,8 +236,7 @@ async fn into_lot_at_last(
     moved.map_or(Err(error), |(_, settled)| settled)
 }
 
-/// Parks a delivery in the lot of its event subscription, as it is: nothing was attempted, so no
-/// state is written. It is found there when the pause is over, or at `until`.
+/// Parks a delivery in the lot of its event subscription. Writes no state: nothing was attempted.
 async fn into_lot(
     context: &Context,
     loaded: &LoadedDelivery,
@@ -259,7 +255,7 @@ async fn store(
     message: Delivery,
     (due, lot): (Timestamp, Option<Uuid>),
 ) -> Settled {
-    // It goes back to the queue that it came from, or would have moved to.
+    // It returns to the queue that it came from, or would have moved to.
     let queue = match loaded.record.queue {
         queue @ Queue::Retry(_) => queue,
         _ => message.retry_queue(context.settings.retry_shards),
@@ -287,9 +283,8 @@ async fn store(
     Ok(Disposition::Delete)
 }
 
-/// Hides a record. If SQS refuses a short wait, a delayed message carries the delivery on: this one
-/// would come back only after the queue's own timeout, which is late. A longer wait comes back
-/// early then and is hidden again: the due time decides, not the queue.
+/// Hides a record. If SQS refuses a short wait, sends a delayed successor: this message would come
+/// back late, after the queue's timeout. A longer wait then comes back early and is hidden again.
 async fn hide(
     context: &Context,
     loaded: LoadedDelivery,
@@ -308,7 +303,7 @@ async fn hide(
     if let Some(error) = &refused {
         tracing::warn!(message.id = %record.message_id, error = %chain(error), "not hidden");
     }
-    // Another copy of the message may have it: it carries the delivery on.
+    // Another copy may have the message, and carries the delivery on.
     let is_left = loaded.is_contended;
     if is_left || seconds > DELAY_S_MAX || loaded.delivery.resent >= RESENT_MAX {
         return Ok(Disposition::Keep);

@@ -45,12 +45,12 @@ struct Stored {
 
 /// Ingest in a deployment. Its calls to store objects are numbered, and so are, apart from them, the
 /// messages that it sends; they fail by the plans that a test was begun with.
-struct World {
+struct Fixture {
     context: Context,
     deployment: Deployment,
 }
 
-impl World {
+impl Fixture {
     fn new(stored: Stored) -> Self {
         Self::failing(stored, Plan::default(), Plan::default())
     }
@@ -176,7 +176,7 @@ fn stored() -> Stored {
     }
 }
 
-/// A body with so many events, whose data are so many bytes.
+/// A body with so many events of so many bytes of data.
 fn events(count: usize, data_bytes: usize) -> String {
     let event = |index: usize| {
         json!({
@@ -201,7 +201,7 @@ fn request(body: &str) -> Request {
     request
 }
 
-/// The same with another header, or without it where the value is empty.
+/// Sets a header, or removes it if the value is empty.
 fn with(mut request: Request, header: &'static str, value: &'static str) -> Request {
     request.headers.remove(header);
     if !value.is_empty() {
@@ -210,7 +210,6 @@ fn with(mut request: Request, header: &'static str, value: &'static str) -> Requ
     request
 }
 
-/// The same to another path.
 fn to(path: &str, request: Request) -> Request {
     Request { path: path.to_owned(), ..request }
 }
@@ -228,22 +227,22 @@ fn code_and_message(response: &Response<String>) -> (String, String) {
 
 #[tokio::test(start_paused = true)]
 async fn a_publish_is_enqueued_and_answered_with_200_and_nothing() {
-    let world = World::new(stored());
-    let response = world.publish(&request(&events(2, 1))).await;
+    let fixture = Fixture::new(stored());
+    let response = fixture.publish(&request(&events(2, 1))).await;
     assert_eq!((response.status().as_u16(), &**response.body()), (200, ""));
     assert!(response.headers().is_empty());
 
-    let deliveries = world.deliveries();
+    let deliveries = fixture.deliveries();
     assert_ne!(deliveries[0].id, deliveries[1].id);
     for delivery in deliveries {
         assert_eq!((delivery.publish_time, delivery.subscription.name.as_str()), (NOW, "all"));
         assert!(delivery.events()[0].get().contains(r#""topic":"/topics/orders""#));
     }
-    let sent = world.dispatched();
+    let sent = fixture.dispatched();
     assert!(sent.iter().all(|message| message.group == "orders/all" && message.delay_s == 0));
-    assert_eq!(world.call_sizes(), [2]);
+    assert_eq!(fixture.call_sizes(), [2]);
     assert_eq!(
-        world.counts(),
+        fixture.counts(),
         [
             "MatchedEventCount Topic=orders,EventSubscriptionName=all 2",
             "PublishSuccessCount Topic=orders 2"
@@ -255,21 +254,21 @@ async fn a_publish_is_enqueued_and_answered_with_200_and_nothing() {
 async fn a_publishers_trace_goes_with_its_deliveries() {
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     for (given, want) in [(trace, Some(trace)), ("00-no-trace-01", None), ("", None)] {
-        let world = World::new(stored());
+        let fixture = Fixture::new(stored());
         let request = with(request(&events(2, 1)), "traceparent", given);
-        assert_eq!(world.publish(&request).await.status().as_u16(), 200);
-        for delivery in world.deliveries() {
+        assert_eq!(fixture.publish(&request).await.status().as_u16(), 200);
+        for delivery in fixture.deliveries() {
             let found = delivery.traceparent.map(|trace| trace.to_string());
             assert_eq!(found.as_deref(), want, "{given}");
         }
     }
     // One of several could be anybody's.
-    let world = World::new(stored());
+    let fixture = Fixture::new(stored());
     let mut twice = with(request(&events(1, 1)), "traceparent", trace);
     let other = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01";
     twice.headers.append("traceparent", HeaderValue::from_static(other));
-    assert_eq!(world.publish(&twice).await.status().as_u16(), 200);
-    assert!(world.deliveries().iter().all(|delivery| delivery.traceparent.is_none()));
+    assert_eq!(fixture.publish(&twice).await.status().as_u16(), 200);
+    assert!(fixture.deliveries().iter().all(|delivery| delivery.traceparent.is_none()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -279,11 +278,11 @@ async fn cloud_events_go_out_as_they_came() {
         ("application/cloudevents+json; charset=utf-8", text.to_owned()),
         ("application/cloudevents-batch+json; charset=utf-8", format!("[{text}]")),
     ] {
-        let world = World::new(stored());
+        let fixture = Fixture::new(stored());
         let request =
             with(to("/topics/clouds/api/events", request(&body)), "content-type", content_type);
-        assert_eq!(world.publish(&request).await.status().as_u16(), 200);
-        let sent = world.deliveries();
+        assert_eq!(fixture.publish(&request).await.status().as_u16(), 200);
+        let sent = fixture.deliveries();
         assert_eq!(sent[0].events()[0].get(), text);
     }
 }
@@ -291,32 +290,32 @@ async fn cloud_events_go_out_as_they_came() {
 #[tokio::test(start_paused = true)]
 async fn a_namespace_topic_answers_an_empty_object() {
     let text = r#"{"id":"1","source":"/s","type":"T","specversion":"1.0"}"#;
-    let world = World::new(stored());
+    let fixture = Fixture::new(stored());
     let request = to("/topics/spaces:publish", request(text));
     let request = with(request, "content-type", "application/cloudevents+json");
     let request = with(request, "aeg-sas-key", "");
     let request = with(request, "authorization", "SharedAccessKey c2Vjb25k");
-    let response = world.publish(&request).await;
+    let response = fixture.publish(&request).await;
     assert_eq!((response.status().as_u16(), &**response.body()), (200, "{}"));
     assert_eq!(response.headers()["content-type"], "application/json; charset=utf-8");
-    assert_eq!(world.deliveries()[0].events()[0].get(), text);
+    assert_eq!(fixture.deliveries()[0].events()[0].get(), text);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cloud_event_in_binary_mode_is_delivered_structured() {
-    let world = World::new(stored());
+    let fixture = Fixture::new(stored());
     let mut request = to("/topics/clouds/api/events", request("{ \"n\": 1.50 }"));
     for (name, value) in
         [("ce-specversion", "1.0"), ("ce-id", "1"), ("ce-source", "/s"), ("ce-type", "caf%C3%A9")]
     {
         request = with(request, name, value);
     }
-    assert_eq!(world.publish(&request).await.status().as_u16(), 200);
+    assert_eq!(fixture.publish(&request).await.status().as_u16(), 200);
     let want = concat!(
         r#"{"specversion":"1.0","id":"1","source":"/s","type":"café","#,
         r#""datacontenttype":"application/json","data":{ "n": 1.50 }}"#,
     );
-    assert_eq!(world.deliveries()[0].events()[0].get(), want);
+    assert_eq!(fixture.deliveries()[0].events()[0].get(), want);
 }
 
 #[tokio::test(start_paused = true)]
@@ -326,12 +325,12 @@ async fn a_sas_token_opens_until_it_expires() {
         sas::sign("https://a/topics/orders/api/events", at, "Zmlyc3Q=").expect("a token")
     };
     for (seconds, want) in [(1, 200), (0, 401)] {
-        let world = World::new(stored());
+        let fixture = Fixture::new(stored());
         let mut request = with(request(&events(1, 1)), "aeg-sas-key", "");
         let value = HeaderValue::from_str(&token(seconds)).expect("a value");
         request.headers.insert("aeg-sas-token", value);
-        assert_eq!(world.publish(&request).await.status().as_u16(), want, "{seconds}");
-        assert_eq!(world.call_sizes().is_empty(), want != 200);
+        assert_eq!(fixture.publish(&request).await.status().as_u16(), want, "{seconds}");
+        assert_eq!(fixture.call_sizes().is_empty(), want != 200);
     }
 }
 
@@ -344,8 +343,8 @@ async fn either_key_opens_in_header_or_query() {
         query("aeg-sas-key=c2Vjb25k"),
         query("api-version=2018-01-01&aeg-sas-key=Zmlyc3Q%3D"),
     ] {
-        let world = World::new(stored());
-        assert_eq!(world.publish(&request).await.status().as_u16(), 200, "{request:?}");
+        let fixture = Fixture::new(stored());
+        assert_eq!(fixture.publish(&request).await.status().as_u16(), 200, "{request:?}");
     }
 }
 
@@ -358,21 +357,21 @@ async fn an_authorizer_of_api_gateway_stands_for_keys() {
         (Authorizer::Jwt, None, 401),
     ];
     for (asked, passed, want) in table {
-        let mut world = World::new(stored());
-        world.context.authorization = Authorization::Gateway(asked);
+        let mut fixture = Fixture::new(stored());
+        fixture.context.authorization = Authorization::Gateway(asked);
         // Whether local authentication is disabled matters no more than what is in the headers.
         for path in ["/topics/orders/api/events", "/topics/closed/api/events"] {
             let request = with(to(path, request(&events(1, 1))), "aeg-sas-key", "no");
             let request = Request { authorizer: passed, ..request };
             assert_eq!(
-                world.publish(&request).await.status().as_u16(),
+                fixture.publish(&request).await.status().as_u16(),
                 want,
                 "{asked:?} {passed:?}"
             );
             let route = Some("POST /topics/{topic}".to_owned());
             let other = Request { route, ..request };
             assert_eq!(
-                world.publish(&other).await.status().as_u16(),
+                fixture.publish(&other).await.status().as_u16(),
                 404,
                 "matched as another route"
             );
@@ -389,13 +388,13 @@ async fn a_topic_is_found_in_any_spelling() {
     {
         let path = format!("/topics/{name}/api/events");
         let keyed = with(to(&path, request(&events(1, 1))), "aeg-sas-key", "c2Vjb25k");
-        let mut world = World::new(stored());
-        assert_eq!(world.publish(&keyed).await.status().as_u16(), with_keys, "{name}");
-        let accepted = world.counts().iter().any(|it| it == "PublishSuccessCount Topic=orders 1");
-        assert_eq!(accepted, with_keys == 200, "{name}: {:?}", world.counts());
-        world.context.authorization = Authorization::Gateway(Authorizer::Iam);
+        let mut fixture = Fixture::new(stored());
+        assert_eq!(fixture.publish(&keyed).await.status().as_u16(), with_keys, "{name}");
+        let accepted = fixture.counts().iter().any(|it| it == "PublishSuccessCount Topic=orders 1");
+        assert_eq!(accepted, with_keys == 200, "{name}: {:?}", fixture.counts());
+        fixture.context.authorization = Authorization::Gateway(Authorizer::Iam);
         let signed = Request { authorizer: Some(Authorizer::Iam), ..keyed };
-        assert_eq!(world.publish(&signed).await.status().as_u16(), behind_gateway, "{name}");
+        assert_eq!(fixture.publish(&signed).await.status().as_u16(), behind_gateway, "{name}");
     }
 }
 
@@ -403,39 +402,39 @@ async fn a_topic_is_found_in_any_spelling() {
 async fn what_nobody_wants_is_accepted_and_counted() {
     let mut stored = stored();
     stored.subscriptions[0].expires_at = Some(NOW);
-    let world = World::new(stored);
-    assert_eq!(world.publish(&request(&events(1, 1))).await.status().as_u16(), 200);
+    let fixture = Fixture::new(stored);
+    assert_eq!(fixture.publish(&request(&events(1, 1))).await.status().as_u16(), 200);
     assert_eq!(
-        world.counts(),
+        fixture.counts(),
         ["PublishSuccessCount Topic=orders 1", "UnmatchedEventCount Topic=orders 1"]
     );
-    assert!(world.call_sizes().is_empty());
+    assert!(fixture.call_sizes().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_events_are_accepted() {
-    let world = World::new(stored());
-    assert_eq!(world.publish(&request("[]")).await.status().as_u16(), 200);
-    assert!(world.counts().is_empty() && world.call_sizes().is_empty());
+    let fixture = Fixture::new(stored());
+    assert_eq!(fixture.publish(&request("[]")).await.status().as_u16(), 200);
+    assert!(fixture.counts().is_empty() && fixture.call_sizes().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn only_what_was_not_sent_is_sent_again_and_is_the_same_delivery() {
     // The second of three messages is taken, but the answer is lost.
     let sends = Plan { calls: BTreeMap::from([(2, Fault::FailsAfter)]), ..Plan::default() };
-    let world = World::failing(stored(), Plan::default(), sends);
-    assert_eq!(world.publish(&request(&events(3, 1))).await.status().as_u16(), 200);
-    assert_eq!(world.call_sizes(), [3, 1]);
-    let ids: Vec<_> = world.deliveries().iter().map(|sent| sent.id).collect();
+    let fixture = Fixture::failing(stored(), Plan::default(), sends);
+    assert_eq!(fixture.publish(&request(&events(3, 1))).await.status().as_u16(), 200);
+    assert_eq!(fixture.call_sizes(), [3, 1]);
+    let ids: Vec<_> = fixture.deliveries().iter().map(|sent| sent.id).collect();
     assert!(ids[3] == ids[1] && ids[0] != ids[1] && ids[2] != ids[1], "{ids:?}");
-    assert!(world.counts().contains(&"PublishSuccessCount Topic=orders 3".to_owned()));
+    assert!(fixture.counts().contains(&"PublishSuccessCount Topic=orders 3".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_can_not_be_sent_twice_is_503_with_a_time_to_come_back() {
     // The second of three messages, and then the same once more.
-    let world = World::failing(stored(), Plan::default(), Plan::failing([2, 4]));
-    let response = world.publish(&request(&events(3, 1))).await;
+    let fixture = Fixture::failing(stored(), Plan::default(), Plan::failing([2, 4]));
+    let response = fixture.publish(&request(&events(3, 1))).await;
     assert_eq!(
         (response.status().as_u16(), response.headers()["retry-after"].as_bytes()),
         (503, &b"1"[..])
@@ -445,56 +444,56 @@ async fn what_can_not_be_sent_twice_is_503_with_a_time_to_come_back() {
     assert!(message.contains("send them again") && !message.contains("plan"), "{message}");
     assert!(!message.contains("a call"), "{message}");
     let failed = "PublishFailCount ErrorType=ServiceUnavailable,Error=ServiceUnavailable 1";
-    assert_eq!(world.counts(), [failed]);
+    assert_eq!(fixture.counts(), [failed]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn unreadable_configuration_is_503() {
-    let mut world = World::new(stored());
+    let mut fixture = Fixture::new(stored());
     let down = Plan { calls_max: Some(0), ..Plan::default() };
-    let unreadable = world.deployment.apart(&world.deployment.tables, down);
-    world.context.configuration = configuration(&world.deployment, unreadable);
-    let response = world.publish(&request(&events(1, 1))).await;
+    let unreadable = fixture.deployment.apart(&fixture.deployment.tables, down);
+    fixture.context.configuration = configuration(&fixture.deployment, unreadable);
+    let response = fixture.publish(&request(&events(1, 1))).await;
     assert_eq!(
         (response.status().as_u16(), response.headers()["retry-after"].as_bytes()),
         (503, &b"1"[..])
     );
-    assert!(world.call_sizes().is_empty());
+    assert!(fixture.call_sizes().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn many_deliveries_are_sent_in_waves() {
-    let world = World::new(stored());
-    assert_eq!(world.publish(&request(&events(1_200, 1))).await.status().as_u16(), 200);
-    assert_eq!(world.call_sizes(), [500, 500, 200]);
+    let fixture = Fixture::new(stored());
+    assert_eq!(fixture.publish(&request(&events(1_200, 1))).await.status().as_u16(), 200);
+    assert_eq!(fixture.call_sizes(), [500, 500, 200]);
 
     let mut stored = stored();
     stored.subscriptions =
         (0..100).map(|index| subscription("orders", &format!("s{index}"))).collect();
-    let world = World::new(stored);
-    assert_eq!(world.publish(&request(&events(1, 250_000))).await.status().as_u16(), 200);
+    let fixture = Fixture::new(stored);
+    assert_eq!(fixture.publish(&request(&events(1, 250_000))).await.status().as_u16(), 200);
     // 33 deliveries of 250 kB are the most that stay within 8 MiB.
-    assert_eq!(world.call_sizes(), [33, 33, 33, 1]);
+    assert_eq!(fixture.call_sizes(), [33, 33, 33, 1]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_event_too_large_for_a_message_goes_through_the_payload_bucket() {
-    let world = World::failing(stored(), Plan::failing([1]), Plan::default());
-    assert_eq!(world.publish(&request(&events(1, 1_000_000))).await.status().as_u16(), 200);
-    let sent = world.deliveries();
+    let fixture = Fixture::failing(stored(), Plan::failing([1]), Plan::default());
+    assert_eq!(fixture.publish(&request(&events(1, 1_000_000))).await.status().as_u16(), 200);
+    let sent = fixture.deliveries();
     assert_eq!((sent.len(), sent[0].event_count(), sent[0].events().len()), (1, 1, 0));
-    let object = world.deployment.payloads.get(&claim::key(sent[0].id)).await.expect("readable");
+    let object = fixture.deployment.payloads.get(&claim::key(sent[0].id)).await.expect("readable");
     let object = String::from_utf8(object.expect("stored, in the second try")).expect("text");
     assert!(object.contains(&"x".repeat(1_000_000)) && object.starts_with('['));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_payload_that_can_not_be_stored_is_503_and_sends_nothing() {
-    let world = World::failing(stored(), Plan::failing([1, 2]), Plan::default());
-    let response = world.publish(&request(&events(1, 1_000_000))).await;
+    let fixture = Fixture::failing(stored(), Plan::failing([1, 2]), Plan::default());
+    let response = fixture.publish(&request(&events(1, 1_000_000))).await;
     assert_eq!(
         (response.status().as_u16(), response.headers()["retry-after"].as_bytes()),
         (503, &b"1"[..])
     );
-    assert!(world.call_sizes().is_empty());
+    assert!(fixture.call_sizes().is_empty());
 }

@@ -12,7 +12,6 @@ const CODE_TEXT: &str = "ABCDEF01-2345-6789-ABCD-EF0123456789";
 const LATER: &str = "https://manage.example/validate?token=hush";
 const ALLOWED: &str = "webhook-allowed-origin";
 
-/// A header's name and value.
 type Header = (&'static str, &'static str);
 
 /// What API Gateway's 30 s leave.
@@ -42,7 +41,7 @@ fn what_is_neither_yes_nor_no_may_become_a_yes_later() {
     let code = format!("{{\"validationResponse\": \"{CODE_TEXT}\"}}");
     let allowed: &[Header] = &[(ALLOWED, "*")];
     let origin: &[Header] = &[(ALLOWED, "example.com")];
-    // Question, status, headers, body, what is told; nothing where it is consent.
+    // Question, status, headers, body, and the refusal; `None`: consent.
     let table: [(&str, u16, &[Header], &str, &str); 8] = [
         ("yes", 200, &[], &code, ""),
         ("no", 404, &[], "", "it answered status 404; expected status 200 with the body"),
@@ -117,7 +116,7 @@ fn requests_are_event_grids() {
     assert!(options.body.is_empty());
 }
 
-/// The result, after how many seconds the endpoint was asked, and how many the result took.
+/// Returns the result, the seconds at which the endpoint was asked, and how many it took.
 async fn asked(replies: Vec<Reply>) -> (Result<Consent, Refused>, Vec<u64>, u64) {
     let clock = VirtualClock::start();
     let endpoint = Consents::new(clock);

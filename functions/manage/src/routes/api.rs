@@ -1,5 +1,5 @@
-//! What the API can do: each route told once, with its handler and what `docs/openapi.json` says of it.
-//! API Gateway's routes in `infra/manage_api.tf` must be the same.
+//! Declares every route, with its handler and its part of `docs/openapi.json`. API Gateway's routes in
+//! `infra/manage_api.tf` must be the same.
 
 mod dead_letters;
 mod deliveries;
@@ -21,13 +21,10 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::Context;
 
-/// Part of the routes.
 type Routes = OpenApiRouter<Arc<Context>>;
 
-/// What every handler is given.
 type InContext = State<Arc<Context>>;
 
-/// All of them.
 fn routes() -> Routes {
     topics::routes()
         .merge(subscriptions::routes())
@@ -39,15 +36,14 @@ fn routes() -> Routes {
 /// A route, as API Gateway knows it.
 pub(crate) struct Route {
     method: Method,
-    /// The path with its variables.
+    /// The path template.
     path: String,
-    /// Both, as in `routeKey`.
+    /// Method and path, as in `routeKey`.
     pub(crate) key: String,
-    /// Whether it asks for no IAM identity.
+    /// Whether it needs no IAM identity.
     pub(crate) is_open: bool,
 }
 
-/// What this says: the routes with their handlers, and what is said of them.
 pub(super) struct Api {
     pub(super) router: Router<Arc<Context>>,
     routes: Vec<Route>,
@@ -55,7 +51,6 @@ pub(super) struct Api {
     document: OpenApi,
 }
 
-/// The same for every request.
 pub(super) static API: LazyLock<Api> = LazyLock::new(|| {
     let (router, document) = routes().split_for_parts();
     let routes = document.paths.paths.iter().flat_map(|(path, item)| {
@@ -74,7 +69,6 @@ pub(super) static API: LazyLock<Api> = LazyLock::new(|| {
     }
 });
 
-/// The operations of a path.
 fn operations(item: &PathItem) -> impl Iterator<Item = (Method, &Operation)> {
     let all = [
         (Method::PUT, &item.put),
@@ -86,12 +80,12 @@ fn operations(item: &PathItem) -> impl Iterator<Item = (Method, &Operation)> {
     all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_ref()?)))
 }
 
-/// The route of this method at a path that has been matched.
+/// The route of a method and a path template.
 pub(super) fn route(method: &Method, path: &str) -> Option<&'static Route> {
     API.routes.iter().find(|route| route.path == path && route.method == *method)
 }
 
-/// The methods of a path that has been matched.
+/// The methods of a path template.
 pub(super) fn methods(path: &str) -> impl Iterator<Item = Method> {
     let all = API.routes.iter().filter(move |route| route.path == path);
     all.map(|route| route.method.clone())
@@ -102,13 +96,11 @@ pub(super) fn is_route(key: &str) -> bool {
     API.routes.iter().any(|route| route.key == key)
 }
 
-/// Every route of the API.
 #[cfg(test)]
 pub(crate) fn all() -> &'static [Route] {
     &API.routes
 }
 
-/// What the routes say of themselves.
 #[cfg(test)]
 pub(crate) fn document() -> &'static OpenApi {
     &API.document

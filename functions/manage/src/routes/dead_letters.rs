@@ -1,8 +1,7 @@
-//! Dead letters of an event subscription: which there are, how many, one of them, and away with them.
+//! Lists, counts, shows and purges dead letters of an event subscription.
 //!
-//! They are found where the event subscription has its dead letters stored now. Who looks for some of
-//! them reads their objects, so a request ends after so many or so long, and says where the next one
-//! goes on.
+//! It looks in the event subscription's present destination. Filters read the objects, so a request
+//! ends at a limit of letters or time, and returns where the next one continues.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -44,35 +43,33 @@ const EVENT_TYPE: &str = "eventType";
 const EVENT_ID: &str = "eventId";
 const REDRIVEN: &str = "redriven";
 
-/// What the query of a list or a count may have.
 pub(super) const LIST: Form = Form {
     filters: &[FROM, TO, REASON, EVENT_TYPE, EVENT_ID, REDRIVEN],
     is_token: Some(|text| Position::parse(text).is_some()),
 };
 
-/// What the query of a request that purges may have.
 pub(super) const PURGE: Form = Form { filters: &[], ..LIST };
 
-/// How long one request looks: API Gateway waits 30 s for its answer.
+/// How long one request reads: API Gateway waits 30 s for its answer.
 const LOOK_MAX: Duration = Duration::from_secs(10);
 
-/// Characters of an id, a type or a reason that are shown: a page of letters, and a count, fit an
-/// answer of Lambda's (6 MB) whatever their publishers have written.
+/// Characters shown of an id, a type or a reason, so that a page and a count always fit Lambda's
+/// answer (6 MB).
 const TEXT_CHARS_MAX: usize = 400;
 
-/// Bytes of an event in Lambda's answer. What 1 MiB of JSON becomes takes 4.2 MB of them at most; a text
-/// that is nearly all quotes or control characters may take more. Source: AWS Lambda, "Quotas": 6 MB
-/// (6,291,556 bytes) for the answer, of which some are left to what else is said of the letter.
+/// Bytes of an event in Lambda's answer, with room for the rest of the letter. Usual JSON of 1 MiB
+/// takes 4.2 MB; text of nearly only quotes or control characters may take more.
+/// Source: AWS Lambda, "Quotas": 6 MB (6,291,556 bytes) for the answer.
 const EVENT_BYTES_MAX: usize = 6_000_000;
 
 fn position_of(page: &Page) -> Option<Position> {
     page.after.as_deref().and_then(Position::parse)
 }
 
-/// Which dead letters are meant, and what is known of them beside themselves.
+/// The chosen dead letters, and the jobs that may have redriven them.
 struct Choice {
     wanted: RedriveFilter,
-    /// Only those that a redrive has sent, or only those that none has.
+    /// Whether a redrive must have sent them, or must not.
     redriven: Option<bool>,
     source: Source,
     jobs: Vec<Job>,
@@ -95,34 +92,33 @@ impl Choice {
             && self.redriven.is_none_or(|wanted| wanted == self.is_redriven(found))
     }
 
-    /// Whether a letter that can't be read is meant: nothing chooses by what it says.
+    /// Whether unreadable letters are chosen: only if no filter needs their content.
     fn has_unreadable(&self) -> bool {
         self.wanted.has_unreadable() && self.redriven.is_none()
     }
 
-    /// Whether a redrive has sent it again.
     fn is_redriven(&self, found: &Found) -> bool {
         let Source { bucket, folder, .. } = &self.source;
         self.jobs.iter().any(|job| job.has_sent(found, bucket, folder))
     }
 }
 
-/// A look through dead letters that ends in time.
-struct Look<'l> {
+/// Reads dead letters until a time limit.
+struct Search<'l> {
     context: &'l Context,
     walk: Walk<'l>,
     until: Timestamp,
-    /// The letter that was given last.
+    /// The last letter returned.
     given: Option<Position>,
 }
 
-impl<'l> Look<'l> {
+impl<'l> Search<'l> {
     fn new(context: &'l Context, choice: &'l Choice, from: Option<Position>) -> Self {
         let walk = Walk::from(&*context.dead_letters, &choice.source, &choice.wanted, from);
         Self { context, walk, until: context.clock.after(LOOK_MAX), given: None }
     }
 
-    /// The next letter; none at the end of them, or of the time.
+    /// Returns the next letter, or `None` at the end or after the time limit.
     async fn next(&mut self) -> Result<Option<Item>, BucketError> {
         loop {
             if let Some(item) = self.walk.at_hand() {
@@ -135,13 +131,13 @@ impl<'l> Look<'l> {
         }
     }
 
-    /// Whether the time is over, and it is known where another request goes on.
+    /// Whether the time is over, and it is known where another request continues.
     fn is_late(&self) -> bool {
         self.context.clock.now() >= self.until && self.place().is_some()
     }
 
-    /// Where another request goes on, as far as that is known: at what has not been given, or behind
-    /// objects that were passed over. The object of the letter given last would be given twice.
+    /// Where another request continues, if known: at the first letter not returned, or after skipped
+    /// objects, but not at the object of the last letter, which would be returned twice.
     fn place(&self) -> Option<Position> {
         let passed_over = || {
             let given = self.given.map(|given| given.at(0));
@@ -150,7 +146,7 @@ impl<'l> Look<'l> {
         self.walk.position().or_else(passed_over)
     }
 
-    /// Where the next request goes on; none at the end.
+    /// Where the next request continues; `None` at the end.
     async fn position(&mut self) -> Result<Option<Position>, BucketError> {
         while self.walk.position().is_none() && !self.is_late() {
             if !self.walk.look().await? {
@@ -164,18 +160,18 @@ impl<'l> Look<'l> {
 pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) -> Answer {
     let (wanted, redriven) = wanted_by(page)?;
     let choice = Choice::of(context, key, wanted, redriven).await?;
-    let mut look = Look::new(context, &choice, position_of(page));
+    let mut search = Search::new(context, &choice, position_of(page));
     let mut found = Vec::new();
     while found.len() < page.most() {
-        let Some(item) = look.next().await? else { break };
+        let Some(item) = search.next().await? else { break };
         match &item.found {
             Ok(one) if choice.has(one) => found.push(document(&choice, one)),
             Ok(_) => {}
             Err(problem) => found.push(unreadable(&choice.source, &item.position, problem)),
         }
     }
-    // The one that the next page begins with need not be one that is meant.
-    let next = look.position().await?;
+    // The next page may begin with a letter that is not chosen.
+    let next = search.position().await?;
     let next_link = next_link(context, key, "deadLetters", page, next);
     Ok(Reply::ok(List { value: found, next_link }))
 }
@@ -183,9 +179,9 @@ pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) 
 pub(super) async fn count(context: &Context, key: &SubscriptionKey, page: &Page) -> Answer {
     let (wanted, redriven) = wanted_by(page)?;
     let choice = Choice::of(context, key, wanted, redriven).await?;
-    let mut look = Look::new(context, &choice, position_of(page));
+    let mut search = Search::new(context, &choice, position_of(page));
     let mut count = DeadLetterCount::default();
-    while let Some(item) = look.next().await? {
+    while let Some(item) = search.next().await? {
         match item.found {
             Ok(one) if choice.has(&one) => {
                 count.events += 1;
@@ -197,15 +193,15 @@ pub(super) async fn count(context: &Context, key: &SubscriptionKey, page: &Page)
             Err(_) => count.unreadable += 1,
         }
     }
-    let next = look.position().await?;
+    let next = search.position().await?;
     count.next_link = next_link(context, key, "deadLetters:count", page, next);
     Ok(Reply::ok(count))
 }
 
-/// Most kinds that a count tells apart. The rest are counted together.
+/// The most kinds in a count. The rest are counted together.
 const KINDS_MAX: usize = 1_000;
 
-/// How that rest is called.
+/// The name of that rest.
 const OTHER_KINDS: &str = "(others)";
 
 fn add_one(kinds: &mut BTreeMap<String, u64>, kind: &str) {
@@ -217,7 +213,6 @@ fn add_one(kinds: &mut BTreeMap<String, u64>, kind: &str) {
     *kinds.entry(kind).or_default() += 1;
 }
 
-/// A publisher's text, as far as an answer has room for it.
 fn cut(text: &str) -> String {
     text.chars().take(TEXT_CHARS_MAX).collect()
 }
@@ -230,7 +225,7 @@ pub(super) async fn show(context: &Context, key: &SubscriptionKey, id: &str) -> 
     let choice = Choice::of(context, key, RedriveFilter::default(), None).await?;
     let Choice { wanted, source, .. } = &choice;
     let mut walk = Walk::from(&*context.dead_letters, source, wanted, Some(position));
-    // Where it is not there, or somebody else's, what comes next is none of ours.
+    // If it does not exist, or is another event subscription's, the walk returns a later one.
     let item = if walk.look().await? { walk.at_hand() } else { None };
     let item = item.filter(|item| item.position == position);
     let Some(item) = item else {
@@ -252,7 +247,7 @@ pub(super) async fn show(context: &Context, key: &SubscriptionKey, id: &str) -> 
     }))
 }
 
-/// As much of an event as an answer has room for.
+/// Cuts an event to the room in an answer.
 fn beginning(event: &str) -> String {
     let mut bytes = 0;
     let fits = event.chars().take_while(|character| {
@@ -262,8 +257,8 @@ fn beginning(event: &str) -> String {
     fits.collect()
 }
 
-/// Bytes of a character of an event in Lambda's answer. The event is a string in a document, and the
-/// document a string in that answer: what is escaped in the one is escaped once more in the other.
+/// Bytes of an event's character in Lambda's answer: the event is a string in a document, and the
+/// document a string in the answer, so it is escaped twice.
 fn bytes_in_answer(character: char) -> usize {
     match character {
         '"' | '\\' => r#"\\\""#.len(),
@@ -273,18 +268,16 @@ fn bytes_in_answer(character: char) -> usize {
     }
 }
 
-/// What a purge has done.
 #[derive(Default)]
 struct Purged {
     events: u64,
     objects: u64,
     left: u64,
-    /// Those of `left` in the object that was looked at last: a request that begins with it counts
-    /// them again.
+    /// Those of `left` in the last object: a request that begins with it counts them again.
     left_last: u64,
 }
 
-/// Deletes objects all of whose dead letters are meant. An object that has others too stays as it is.
+/// Deletes objects whose dead letters are all chosen. Others stay unchanged.
 pub(super) async fn purge(
     context: &Context,
     key: &SubscriptionKey,
@@ -298,14 +291,14 @@ pub(super) async fn purge(
         let message = format!("The redrive {} of '{key}' is running. Cancel it or wait.", job.id);
         return Err(Reply::conflict("redrive", message));
     }
-    // It begins with a whole object: the position may be one within, where a list ended.
+    // Begin with a whole object: a list may have ended within one.
     let from = position_of(page).map(|position| position.at(0));
-    let mut look = Look::new(context, &choice, from);
+    let mut search = Search::new(context, &choice, from);
     let mut purged = Purged::default();
-    let ended = delete(&mut look, &choice, &mut purged).await;
-    let next = match (ended, look.given) {
+    let ended = delete(&mut search, &choice, &mut purged).await;
+    let next = match (ended, search.given) {
         (Ok(next), _) => next,
-        // What is gone is told. The next request meets the failure before it deletes anything.
+        // Report what was deleted. The next request fails before it deletes anything.
         (Err(error), Some(given)) if purged.objects > 0 => {
             tracing::warn!(subscription = %key, error = %chain(&error), "a purge ended early");
             purged.left -= purged.left_last;
@@ -323,14 +316,14 @@ pub(super) async fn purge(
     }))
 }
 
-/// Deletes object by object, and says where the next request goes on; none at the end.
+/// Deletes object by object. Returns where the next request continues, or `None` at the end.
 async fn delete(
-    look: &mut Look<'_>,
+    search: &mut Search<'_>,
     choice: &Choice,
     purged: &mut Purged,
 ) -> Result<Option<Position>, BucketError> {
     let (mut meant, mut others) = (0, 0);
-    while let Some(item) = look.next().await? {
+    while let Some(item) = search.next().await? {
         purged.left_last = 0;
         let is_meant = match &item.found {
             Ok(one) => choice.has(one),
@@ -342,7 +335,7 @@ async fn delete(
         }
         if others == 0 {
             let name = item.position.name(&choice.source.folder);
-            look.context.dead_letters.delete(&choice.source.bucket, &name).await?;
+            search.context.dead_letters.delete(&choice.source.bucket, &name).await?;
             purged.events += meant;
             purged.objects += 1;
         } else {
@@ -351,10 +344,10 @@ async fn delete(
         }
         (meant, others) = (0, 0);
     }
-    look.position().await
+    search.position().await
 }
 
-/// Where the event subscription's dead letters lie.
+/// Returns where the event subscription's dead letters are.
 pub(super) async fn source(context: &Context, key: &SubscriptionKey) -> Result<Source, Reply> {
     let (topic, subscription) = subscriptions::existing(context, key).await?;
     let Some(destination) = &subscription.dead_letter else {

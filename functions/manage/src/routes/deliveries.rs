@@ -1,5 +1,4 @@
-//! Deliveries of an event subscription that have failed: those that have not ended as a list, and one
-//! by itself with every attempt.
+//! Lists, counts and shows failed deliveries of an event subscription.
 
 use gridpost_api::{
     delivery::{self, Attempt, AttemptReason, Delivery, DeliveryCount, DeliveryShown, NextAttempt},
@@ -17,7 +16,7 @@ use uuid::Uuid;
 use super::{Answer, subscriptions};
 use crate::{Context, Reply, page::Page};
 
-/// A page of them, what was published first before the rest.
+/// Lists waiting deliveries by publish time.
 pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) -> Answer {
     let (topic, subscription) = subscriptions::existing(context, key).await?;
     let (after, most) = (page.after.as_deref(), page.most() + 1);
@@ -29,10 +28,10 @@ pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) 
     Ok(Reply::ok(page.write(&url, found.collect())))
 }
 
-/// Deliveries that one request counts. The rest are counted behind `nextLink`.
+/// The most deliveries that one request counts. `nextLink` counts the rest.
 const TALLIED_MAX: usize = 10_000;
 
-/// How many there are, by the hour of their publish, of those that one request gets through.
+/// Counts waiting deliveries by the hour of their publish.
 pub(super) async fn count(context: &Context, key: &SubscriptionKey, page: &Page) -> Answer {
     let (topic, subscription) = subscriptions::existing(context, key).await?;
     let after = page.after.as_deref();
@@ -49,7 +48,7 @@ pub(super) async fn count(context: &Context, key: &SubscriptionKey, page: &Page)
     }))
 }
 
-/// One of them, or one that has ended lately, with its attempts and what comes next.
+/// Shows a waiting or recently ended delivery, with its attempts and what comes next.
 pub(super) async fn show(context: &Context, key: &SubscriptionKey, id: Uuid) -> Answer {
     let (_, subscription) = subscriptions::existing(context, key).await?;
     let state = existing(context, &subscription, id).await?;
@@ -64,8 +63,7 @@ pub(super) async fn show(context: &Context, key: &SubscriptionKey, id: Uuid) -> 
     Ok(Reply::ok(DeliveryShown { delivery, attempts: attempts(&state), next }))
 }
 
-/// The state of a delivery of that event subscription.
-/// Fails with 404 if it has none.
+/// Fails with 404 if the event subscription has no state of that delivery.
 pub(super) async fn existing(
     context: &Context,
     subscription: &EventSubscription,
@@ -76,8 +74,8 @@ pub(super) async fn existing(
     own.ok_or_else(|| Reply::no_delivery(&id.to_string()))
 }
 
-/// Its attempts as far as they are known one by one. A success is none of those that are counted.
-/// Those of parts have their own numbers: some events have had more attempts than others.
+/// Returns the recorded attempts. A success is not in the state's count. Attempts of parts have their
+/// own numbers, because some events had more attempts than others.
 fn attempts(state: &DeliveryState) -> Vec<Attempt> {
     let parts = state.past.iter().position(|past| past.part.is_some());
     let before = match parts.and_then(|at| Some((at, state.past[at].part?))) {
@@ -105,7 +103,7 @@ fn attempts(state: &DeliveryState) -> Vec<Attempt> {
     state.past.iter().enumerate().map(attempt).collect()
 }
 
-/// What follows, when, and what asked for that wait.
+/// Returns what follows when, and why it waits.
 fn next(
     state: &DeliveryState,
     subscription: &EventSubscription,
@@ -123,7 +121,7 @@ fn next(
         paused_until: None,
         endpoint_waits_until: None,
     };
-    // What others met since then may make it wait longer.
+    // Later failures of others may make it wait longer.
     let endpoint = health.until().filter(|until| *until > due.max(now));
     if let Some(resend) = state.resend {
         next.because = Some(AttemptReason::Resend);

@@ -1,8 +1,7 @@
-//! Whether a request is carried out as the route that API Gateway matched it with, and asked IAM for.
+//! Checks that a request runs as the route that API Gateway matched and IAM authorised.
 //!
-//! API Gateway matches a path and asks IAM by its own reading of it; axum matches the path again. A
-//! name that is decoded in between, or decoded twice, would turn one route into another: the open
-//! validation route into one that lists keys. So the two readings are compared.
+//! axum matches the path again. A name that is decoded in between, or twice, would turn one route
+//! into another: the open validation route into one that lists keys. So the two matches are compared.
 
 use std::sync::Arc;
 
@@ -20,9 +19,8 @@ use super::{
 };
 use crate::{Authorization, Context, Reply, request::Arrival};
 
-/// Runs before every route: lets a request through to the one that axum has matched, with the names in
-/// its path, or refuses it. The names come first: one that breaks its rule names nothing that could
-/// exist.
+/// Runs before every route: passes a request to the route that axum has matched, with the names in its
+/// path, or refuses it. Refuses invalid names first.
 pub(super) async fn gate(
     State(context): State<Arc<Context>>,
     matched: MatchedPath,
@@ -33,9 +31,9 @@ pub(super) async fn gate(
     let arrival = Arrival::of(&request);
     let names = Names::of(template, &arrival.path);
     names.check()?;
-    // axum would carry out HEAD as GET, which IAM was not asked for.
+    // axum would run HEAD as GET, which IAM has not authorised.
     let Some(route) = route(request.method(), template) else {
-        // API Gateway has a route for it, so that its path names something else here.
+        // API Gateway has matched another route, so its path means something else there.
         if let Some(matched) = arrival.route.as_deref().filter(|matched| is_route(matched)) {
             let asked = format!("{} {template}", request.method());
             return Err(Reply::other_route(&asked, Some(matched)));
@@ -48,15 +46,15 @@ pub(super) async fn gate(
     Ok(next.run(request).await)
 }
 
-/// Lets a request through to a route, or refuses it with 403.
+/// Refuses an unauthorised request with 403.
 fn admit(authorization: Authorization, request: &Arrival, route: &Route) -> Result<(), Reply> {
-    // A principal that may invoke the function may do what its API does.
+    // A principal that may invoke the function may do all that the API does.
     if request.is_invocation {
         return Ok(());
     }
     let matched = match (&request.route, authorization) {
         (Some(matched), _) => *matched == route.key,
-        // A tool on the developer's machine has no routes.
+        // On one machine there is no API Gateway.
         (None, Authorization::None) => true,
         (None, Authorization::Iam) => false,
     };

@@ -1,4 +1,4 @@
-//! The health of an event subscription's endpoint: what it is, what it does to events, and its reset.
+//! Shows, lists and resets the health of endpoints.
 
 use futures::future::try_join_all;
 use gridpost_api::{
@@ -23,10 +23,10 @@ use gridpost_ports::{PortError, Saved};
 use super::{Answer, subscriptions, topics};
 use crate::{Context, Reply, TRIES_MAX, page::Page};
 
-/// Waiting deliveries are counted up to here: about 20 reads of an index.
+/// The most waiting deliveries counted: about 20 reads of an index.
 const COUNTED_MAX: usize = 20_000;
 
-/// Event subscriptions of a page that are looked at at the same time.
+/// Event subscriptions read concurrently.
 const AT_ONCE: usize = 8;
 
 pub(super) async fn show(context: &Context, key: &SubscriptionKey) -> Answer {
@@ -35,8 +35,8 @@ pub(super) async fn show(context: &Context, key: &SubscriptionKey) -> Answer {
     answer(context, &topic, &subscription, &health).await
 }
 
-/// Ends its wait, whatever that is, and its row of failures. Instances of dispatch see it within two
-/// seconds; an attempt that fails from then on counts anew.
+/// Ends the endpoint's wait and its row of failures. Instances of dispatch see it within two seconds;
+/// a later failure starts a new row.
 pub(super) async fn reset(context: &Context, key: &SubscriptionKey) -> Answer {
     let (topic, subscription) = subscriptions::existing(context, key).await?;
     for _ in 0..TRIES_MAX {
@@ -63,7 +63,7 @@ async fn answer(
     Ok(Reply::ok(document(topic, subscription, health, waiting, context.clock.now())))
 }
 
-/// How many wait, and since when. Most event subscriptions have none, which one look tells.
+/// Counts waiting deliveries. Most event subscriptions have none, which one read shows.
 async fn waiting(
     context: &Context,
     subscription: &EventSubscription,
@@ -82,7 +82,7 @@ async fn waiting(
 
 pub(super) async fn list(context: &Context, topic: &str, page: &Page) -> Answer {
     let topic = topics::existing(context, topic).await?;
-    // At most 500, in the order of their names.
+    // At most 500, by name.
     let all = context.configuration.subscriptions(&topic.name).await?;
     let behind = |one: &&EventSubscription| {
         page.after.as_ref().is_none_or(|at| name::compare(&one.key.name, at).is_gt())
@@ -93,14 +93,13 @@ pub(super) async fn list(context: &Context, topic: &str, page: &Page) -> Answer 
         let each = together.iter().map(|one| named(context, &topic, one));
         found.extend(try_join_all(each).await?);
     }
-    // One more tells that there is a next page. It stands for one that is not looked at.
+    // One more, a placeholder, says that there is a next page.
     found.extend(found.last().cloned().filter(|_| some.len() > page.most()));
     let names = some.iter().map(|one| one.key.name.as_str());
     let url = format!("{}{}/healths", context.settings.manage_url, topic.id());
     Ok(Reply::ok(page.write(&url, names.zip(found).collect())))
 }
 
-/// The health of one, with its name.
 async fn named(
     context: &Context,
     topic: &Topic,
@@ -167,8 +166,7 @@ fn document(
     }
 }
 
-/// What becomes of an event that comes now. While no event is for the event subscription, that its
-/// endpoint is healthy means nothing.
+/// Returns what happens to new events. If none match, the endpoint's health does not matter.
 fn new_events(
     subscription: &EventSubscription,
     health: &Health,

@@ -1,8 +1,7 @@
-//! What operations have in common in `docs/openapi.json`: the documents they name, their parameters,
-//! their refusals.
+//! Common parameters and refusals of operations in `docs/openapi.json`.
 //!
-//! The publish API is written by hand in that document. The rest of `docs/openapi.json` is generated from
-//! the routes and the types of `gridpost_api`, by a test (`tests/openapi.rs`).
+//! The publish API in that document is written by hand. A test (`tests/openapi.rs`) generates the rest
+//! from the routes and the types of `gridpost_api`.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +15,6 @@ use utoipa::{
     },
 };
 
-/// Parameters that belong together.
 macro_rules! parameters {
     ($($(#[$doc:meta])* $name:ident: $($parameter:expr),+;)*) => {$(
         $(#[$doc])*
@@ -102,14 +100,14 @@ fn in_header(name: &str, description: &str) -> Parameter {
     parameter(ParameterIn::Header, name, description, text()).build()
 }
 
-/// One that may be left out.
+/// Makes an optional parameter.
 fn parameter(
     place: ParameterIn,
     name: &str,
     description: &str,
     schema: ObjectBuilder,
 ) -> ParameterBuilder {
-    // The place first: the builder takes it for the path until then, and names in paths are required.
+    // The place first: its default is the path, where the builder makes parameters required.
     let parameter = ParameterBuilder::new().parameter_in(place).required(Required::False);
     parameter.name(name).description(Some(description)).schema(Some(schema))
 }
@@ -130,7 +128,6 @@ fn uuid() -> ObjectBuilder {
     text().format(Some(SchemaFormat::Custom("uuid".to_owned())))
 }
 
-/// Statuses of refusals that belong together.
 macro_rules! refusals {
     ($($(#[$doc:meta])* $name:ident: $($status:literal),+;)*) => {$(
         $(#[$doc])*

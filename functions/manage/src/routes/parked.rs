@@ -1,7 +1,7 @@
-//! Parked deliveries: which there are, sooner than they are due, or ended.
+//! Lists, releases and cancels parked deliveries.
 //!
-//! They lie under the minutes in which they are due. Who looks for some of them looks through all of
-//! the table, so a request ends after so many or so long, and says where the next one goes on.
+//! They are stored by their due minutes, so a search scans the table. A request ends at a limit of
+//! deliveries or time, and returns where the next one continues.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -35,34 +35,30 @@ use crate::{
 const TOPIC: &str = "topic";
 const SUBSCRIPTION: &str = "eventSubscription";
 
-/// How long a message that is sent back is delayed, so that it is received after it was removed from
-/// the parking lot, which takes up to 6 s. dispatch may park it again under the same key, and that copy
-/// must not be removed.
+/// How long a sent message is delayed, so that its removal from the parking lot, up to 6 s, comes
+/// before: dispatch may park it again under the same key, and that copy must stay.
 const REMOVED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Returns the delay of a parked delivery that is sent back, in seconds.
+/// The delay of a parked delivery that is sent back, in seconds.
 pub(super) fn delay_s(context: &Context) -> u32 {
     parking::delay_s(context.clock.pace().to_clock(REMOVED_WITHIN))
 }
 
-/// What the query of the list may have.
 pub(super) const LIST: Form =
     Form { filters: &[TOPIC, SUBSCRIPTION], is_token: Some(|text| place_of(text).is_some()) };
 
-/// What the query of a request that changes some may have.
 pub(super) const CHANGE: Form = Form { filters: &[], ..LIST };
 
-/// How long one request looks through the table: API Gateway waits 30 s for its answer, and what was
-/// found is still to be handled.
-const LOOK_MAX: Duration = Duration::from_secs(10);
+/// How long one request scans: API Gateway waits 30 s for its answer, and the deliveries are handled
+/// after the scan.
+const SEARCH_MAX: Duration = Duration::from_secs(10);
 
-/// Deliveries that are handled at the same time.
+/// Deliveries handled concurrently.
 const AT_ONCE_MAX: usize = 16;
 
-/// Between the two halves of a place. No key has it.
+/// Separates the keys in a token. No key has it.
 const PLACE_SEPARATOR: char = '\n';
 
-/// Whether a delivery is meant.
 fn is_chosen(by: &ParkedInput, one: &One) -> bool {
     let is = |wanted: &Option<String>, found: &str| {
         wanted.as_deref().is_none_or(|wanted| name::is_same(wanted, found))
@@ -72,7 +68,7 @@ fn is_chosen(by: &ParkedInput, one: &One) -> bool {
         && is(&by.event_subscription, &one.subscription)
 }
 
-/// A parked delivery, read as far as that goes.
+/// A parked delivery, decoded if possible.
 struct One {
     parked: Parked,
     delivery: Result<Box<Delivery>, String>,
@@ -144,7 +140,6 @@ pub(super) async fn cancel(context: &Context, page: &Page, input: &Value) -> Ans
     change(context, "/parked:cancel", page, input, Action::Cancel).await
 }
 
-/// What is done with a parked delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
     Release,
@@ -165,13 +160,13 @@ async fn change(
     Ok(answer(context, path, page, handled, next.as_ref()))
 }
 
-/// The chosen ones behind the page's place, as many as it may have, and where to go on.
+/// Finds the chosen deliveries after the page's place, up to a page, and where to continue.
 async fn search(
     context: &Context,
     page: &Page,
     chosen: &ParkedInput,
 ) -> Result<(Vec<One>, Option<ParkedCursor>), PortError> {
-    let until = context.clock.after(LOOK_MAX);
+    let until = context.clock.after(SEARCH_MAX);
     let mut place = page.after.as_deref().and_then(place_of);
     let mut found = Vec::new();
     loop {
@@ -186,7 +181,7 @@ async fn search(
                 return Ok((found, Some(at)));
             }
         }
-        // One may lie there twice.
+        // A delivery may be parked twice.
         let named: BTreeSet<_> = found.iter().map(|one| one.parked.id).collect();
         let all_named = chosen.ids.as_ref().is_some_and(|ids| named.len() >= ids.len());
         place = some.next;
@@ -215,7 +210,7 @@ fn answer<T: Serialize>(
 
 fn place_of(text: &str) -> Option<ParkedCursor> {
     let (partition, sort) = text.split_once(PLACE_SEPARATOR)?;
-    // A key of DynamoDB has 1 to 2,048 bytes, one to sort by 1 to 1,024.
+    // DynamoDB: a partition key has 1 to 2,048 bytes, a sort key 1 to 1,024.
     let fits = (1..=2_048).contains(&partition.len()) && (1..=1_024).contains(&sort.len());
     fits.then(|| ParkedCursor { partition: partition.to_owned(), sort: sort.to_owned() })
 }
@@ -248,7 +243,7 @@ async fn handle(context: &Context, one: One, action: Action) -> HandledDelivery 
     }
 }
 
-/// What became of a delivery of that status now, and why it is not what was asked for.
+/// Returns the result for a delivery's status, and why it is not the requested one.
 fn result_of(action: Action, status: DeliveryStatus) -> (ParkedResult, Option<String>) {
     use DeliveryStatus::{Delivered, Ended, Ending};
     use ParkedResult::{AlreadyDelivered, AlreadyEnded, Canceled, Released};
@@ -262,7 +257,7 @@ fn result_of(action: Action, status: DeliveryStatus) -> (ParkedResult, Option<St
             let why = "it had ended before, as a dead letter or a drop";
             (AlreadyEnded, Some(why.to_owned()))
         }
-        // One that was canceled before, by a request that failed midway, is canceled.
+        // An earlier request that failed midway may have canceled it.
         (Action::Cancel, Ending { reason, .. }) if reason != EndReason::CanceledByOperator => {
             (AlreadyEnded, Some(format!("its end was decided before ({reason})")))
         }
@@ -270,9 +265,9 @@ fn result_of(action: Action, status: DeliveryStatus) -> (ParkedResult, Option<St
     }
 }
 
-/// The state first, for it decides when the message comes to dispatch: what waits there is waited
-/// for, and what is to end ends. Then the message, and last what was parked: a crash before leaves it
-/// to wake, and the copies meet at the state. Returns the delivery's status.
+/// Writes the state first, which tells dispatch what to do; then sends the message, and last removes
+/// the parked delivery. After a crash before that, wake sends it again, and the copies share the
+/// state. Returns the delivery's status.
 async fn carry_out(
     context: &Context,
     one: &One,
@@ -296,9 +291,8 @@ async fn carry_out(
     Ok(status)
 }
 
-/// Writes the status of a waiting delivery. One that has ended, or is about to, stays so. One without
-/// a state was never attempted: its message says when it is due, and only an end needs a state.
-/// Returns its status.
+/// Writes the status of a waiting delivery, and returns the status in force: an end stays. A delivery
+/// without a state was never attempted; its message has the due time, and only an end needs a state.
 async fn write_status(
     context: &Context,
     delivery: &Delivery,

@@ -19,10 +19,10 @@ use serde_json::Value;
 use super::{Answer, subscriptions};
 use crate::{Context, Reply, TRIES_MAX};
 
-/// Pauses it: matching goes on, nothing is attempted, deliveries are held.
+/// Pauses an event subscription: matching continues, nothing is attempted, deliveries are held.
 ///
-/// The watch over what will be held comes first: a crash before the pause is written leaves a watch
-/// that finds nothing and goes.
+/// The watch over the held deliveries comes first: a crash before the pause is written leaves a watch
+/// that finds nothing and is removed.
 pub(super) async fn pause(
     context: &Context,
     key: &SubscriptionKey,
@@ -36,8 +36,8 @@ pub(super) async fn pause(
     .await
 }
 
-/// Resumes it: what is held comes back, from wake's next run on. One that is not paused is watched
-/// anew all the same: should anything be held that should not, it comes back, too.
+/// Resumes an event subscription: held deliveries come back from wake's next run on. Parks a watch
+/// even if it is not paused: deliveries that should not be held come back, too.
 pub(super) async fn resume(context: &Context, key: &SubscriptionKey) -> Answer {
     change(context, key, "resumed", |pauses, now| Ok(pauses.resumed(now))).await
 }
@@ -53,14 +53,14 @@ async fn change(
         let now = context.clock.now();
         let pauses = next(&subscription.pauses, now)?;
         let is_same = pauses == subscription.pauses;
-        // A watch of its own for each change: what closes an older one can't remove it.
+        // A new watch for each change: wake can't remove it with an older one.
         let etag = if is_same { subscription.etag } else { context.dice.id() };
         context
             .parking
             .park(&Parked::watch(&subscription.key, subscription.uid, etag, now))
             .await?;
         if is_same {
-            // It may be another caller who has just changed it, and has not waited yet.
+            // Another caller may have changed it just now.
             context.until_seen().await;
             return Ok(Reply::ok(standing(context, &subscription)));
         }
@@ -83,7 +83,7 @@ async fn change(
     Err(Reply::too_many_changes())
 }
 
-/// How it stands: the pause with the time by which it holds everywhere, or its end.
+/// The pause, with the time by which it holds everywhere, or its end.
 fn standing(context: &Context, subscription: &EventSubscription) -> PauseStanding {
     let now = context.clock.now();
     let kept_for = context.clock.pace().to_clock(context.settings.dispatch_keeps_configuration);
@@ -120,7 +120,7 @@ fn refused(key: &SubscriptionKey, refusal: &Refusal) -> Reply {
     Reply::conflict("properties.pause", message)
 }
 
-/// Refuses what would be an attempt while it is paused.
+/// Refuses attempts during a pause.
 pub(super) fn refuse_paused(
     context: &Context,
     subscription: &EventSubscription,

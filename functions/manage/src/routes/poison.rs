@@ -1,8 +1,7 @@
-//! The poison queue: what lies there, back to where it belongs, or away.
+//! Lists, shows, resends and purges messages of the poison queue.
 //!
-//! SQS has no look without a receive: what is looked at is hidden for a moment and shown again at the
-//! end. A queue hands out in no order and has no pages, so every request begins anew, and says
-//! whether it has come to the end.
+//! SQS reads messages only by receiving, so they are hidden for a moment and shown again at the end.
+//! A queue has no order and no pages: every request starts over, and says whether it saw all.
 
 mod purged;
 
@@ -33,45 +32,44 @@ use crate::{
     page::{Form, Page},
 };
 
-/// What the query of the list may have: no place where a next page begins.
 pub(super) const LIST: Form = Form { filters: &[], is_token: None };
 
-/// How long one request looks through the queue: API Gateway waits 30 s for its answer.
-const LOOK_MAX: Duration = Duration::from_secs(12);
+/// How long one request receives: API Gateway waits 30 s for its answer.
+const SEARCH_MAX: Duration = Duration::from_secs(12);
 
-/// How long what is looked at stays hidden if it is not shown again: longer than the request lasts.
+/// How long a received message stays hidden if it is not shown again: longer than a request.
 const HIDDEN_FOR: Duration = Duration::from_secs(60);
 
-/// Messages that one request sends back or purges.
+/// The most messages that one request sends back or purges.
 const REMOVED_MAX: usize = 100;
 
-/// Messages that an answer tells of, those that can't be sent back included.
-const TOLD_MAX: usize = 500;
+/// The most results in an answer, including messages that can't be sent back.
+const RESULTS_MAX: usize = 500;
 
-/// Calls of SQS at the same time.
+/// Concurrent calls of SQS.
 const AT_ONCE_MAX: usize = 32;
 
-/// Characters of a message's body that are shown.
+/// The most characters shown of a message's body.
 const BODY_CHARS_MAX: usize = 64 * 1024;
 
-/// A look through the queue.
-struct Look<'c> {
+/// Receives messages until a time limit, and shows them again at the end.
+struct Search<'c> {
     context: &'c Context,
     until: Timestamp,
     seen: BTreeSet<String>,
-    /// Receipts of what is shown again at the end.
+    /// Receipts of the messages to show again.
     hidden: Vec<String>,
-    /// Whether nothing that is not hidden was left.
+    /// Whether all visible messages were received.
     is_complete: bool,
 }
 
-impl<'c> Look<'c> {
+impl<'c> Search<'c> {
     fn new(context: &'c Context) -> Self {
-        let until = context.clock.after(LOOK_MAX);
+        let until = context.clock.after(SEARCH_MAX);
         Self { context, until, seen: BTreeSet::new(), hidden: Vec::new(), is_complete: false }
     }
 
-    /// Some messages more, or none at the end of the queue or of the time.
+    /// Returns more messages, or none at the end of the queue or after the time limit.
     async fn next(&mut self) -> Result<Vec<Poisoned>, PortError> {
         let hidden_for = self.context.clock.pace().to_clock(HIDDEN_FOR);
         let hidden_s = u32::try_from(hidden_for.as_secs()).unwrap_or(u32::MAX);
@@ -83,7 +81,7 @@ impl<'c> Look<'c> {
             }
             self.hidden.extend(received.iter().map(|message| message.receipt.clone()));
             let mut new = received;
-            // A standard queue may hand over twice.
+            // A standard queue may deliver twice.
             new.retain(|message| self.seen.insert(message.id.clone()));
             if !new.is_empty() {
                 return Ok(new);
@@ -92,15 +90,16 @@ impl<'c> Look<'c> {
         Ok(Vec::new())
     }
 
-    /// Notes that a message is gone: there is nothing of it to show again.
+    /// Forgets a removed message, which can't be shown again.
     fn forget(&mut self, message: &Poisoned) {
         self.hidden.retain(|receipt| *receipt != message.receipt);
     }
 
-    /// Shows again what was hidden. What can't be comes back a minute later by itself.
+    /// Shows the hidden messages again; otherwise they come back a minute later. Returns whether all
+    /// visible messages were received.
     async fn end(self) -> bool {
         let receiver = &self.context.receiver;
-        // Receipts by value: a closure over references makes a future that can't change threads.
+        // Receipts by value: a closure over references makes the future not `Send`.
         let shown = stream::iter(self.hidden)
             .map(|receipt| async move { receiver.hide(Queue::Poison, &receipt, 0).await });
         let shown: Vec<_> = shown.buffer_unordered(AT_ONCE_MAX).collect().await;
@@ -111,23 +110,23 @@ impl<'c> Look<'c> {
     }
 }
 
-/// What is in the queue, each message as far as it can be read, without what it carries.
+/// Lists messages without their events.
 pub(super) async fn list(context: &Context, page: &Page) -> Answer {
     let count = context.poison.count().await?;
-    let mut look = Look::new(context);
-    let listed = listed(&mut look, page.most()).await;
-    let is_complete = look.end().await;
+    let mut search = Search::new(context);
+    let listed = listed(&mut search, page.most()).await;
+    let is_complete = search.end().await;
     Ok(Reply::ok(PoisonList { value: listed?, approximate_count: count, is_complete }))
 }
 
-async fn listed(look: &mut Look<'_>, most: usize) -> Result<Vec<PoisonMessage>, PortError> {
+async fn listed(search: &mut Search<'_>, most: usize) -> Result<Vec<PoisonMessage>, PortError> {
     let mut listed = Vec::new();
     while listed.len() < most {
-        let messages = look.next().await?;
+        let messages = search.next().await?;
         if messages.is_empty() {
             break;
         }
-        let shards = look.context.settings.retry_shards;
+        let shards = search.context.settings.retry_shards;
         let documents = messages.iter().map(|it| document(it, &Content::of(&it.body), shards));
         listed.extend(documents.take(most - listed.len()));
     }
@@ -135,9 +134,9 @@ async fn listed(look: &mut Look<'_>, most: usize) -> Result<Vec<PoisonMessage>, 
 }
 
 pub(super) async fn show(context: &Context, id: &str) -> Answer {
-    let mut look = Look::new(context);
-    let found = find(&mut look, id).await;
-    let (count, is_complete) = (look.seen.len(), look.end().await);
+    let mut search = Search::new(context);
+    let found = find(&mut search, id).await;
+    let (count, is_complete) = (search.seen.len(), search.end().await);
     let message = found?.ok_or_else(|| not_found(id, count, is_complete))?;
     let body: String = message.body.chars().take(BODY_CHARS_MAX).collect();
     Ok(Reply::ok(PoisonShown {
@@ -147,9 +146,9 @@ pub(super) async fn show(context: &Context, id: &str) -> Answer {
     }))
 }
 
-async fn find(look: &mut Look<'_>, id: &str) -> Result<Option<Poisoned>, PortError> {
+async fn find(search: &mut Search<'_>, id: &str) -> Result<Option<Poisoned>, PortError> {
     loop {
-        let messages = look.next().await?;
+        let messages = search.next().await?;
         if messages.is_empty() {
             return Ok(None);
         }
@@ -177,7 +176,7 @@ fn not_found_message(id: &str, count: usize, is_complete: bool) -> String {
     }
 }
 
-/// What a message is, where it came from and where it may go, without what it carries.
+/// Describes a message, its origin and its target, without its events.
 fn document(message: &Poisoned, content: &Content, shards: usize) -> PoisonMessage {
     let (moved_by, from_queue) = match message.origin() {
         Origin::Sqs(queue) => (Some(MovedBy::Sqs), Some(queue)),
@@ -216,7 +215,6 @@ fn document(message: &Poisoned, content: &Content, shards: usize) -> PoisonMessa
     document
 }
 
-/// Which messages are meant.
 #[derive(Debug)]
 enum Chosen {
     All,
@@ -241,13 +239,12 @@ pub(super) async fn resend(context: &Context, input: &Value) -> Answer {
     handle(context, &Chosen::of(ids), Action::Resend(to)).await
 }
 
-/// Removes messages: their events are dropped, counted and logged.
+/// Removes messages. Their events are counted and logged as dropped.
 pub(super) async fn purge(context: &Context, input: &Value) -> Answer {
     let PurgeInput { ids, .. } = PurgeInput::read(input)?;
     handle(context, &Chosen::of(ids), Action::Purge).await
 }
 
-/// What is done with a message.
 #[derive(Clone, Copy, Debug)]
 enum Action {
     Resend(Option<ResendTarget>),
@@ -255,15 +252,15 @@ enum Action {
 }
 
 async fn handle(context: &Context, chosen: &Chosen, action: Action) -> Answer {
-    let mut look = Look::new(context);
+    let mut search = Search::new(context);
     let mut handled = Vec::new();
-    let done = handle_all(&mut look, chosen, action, &mut handled).await;
-    let (count, is_complete) = (look.seen.len(), look.end().await);
+    let done = handle_all(&mut search, chosen, action, &mut handled).await;
+    let (count, is_complete) = (search.seen.len(), search.end().await);
     if let Err(error) = done {
         if handled.is_empty() {
             return Err(error.into());
         }
-        // What was handled is told: it is gone, and no other request finds it.
+        // Report what was handled: no other request finds it.
         tracing::warn!(error = %chain(&error), "a look through the poison queue ended early");
     }
     if let Chosen::These(ids) = chosen {
@@ -278,28 +275,29 @@ async fn handle(context: &Context, chosen: &Chosen, action: Action) -> Answer {
 }
 
 async fn handle_all(
-    look: &mut Look<'_>,
+    search: &mut Search<'_>,
     chosen: &Chosen,
     action: Action,
     handled: &mut Vec<HandledMessage>,
 ) -> Result<(), PortError> {
-    let (mut removed, told_max) = match chosen {
-        Chosen::All => (0, TOLD_MAX),
-        Chosen::These(ids) => (0, ids.len()),
+    let results_max = match chosen {
+        Chosen::All => RESULTS_MAX,
+        Chosen::These(ids) => ids.len(),
     };
-    while removed < REMOVED_MAX && handled.len() < told_max {
-        let messages = look.next().await?;
+    let mut removed = 0;
+    while removed < REMOVED_MAX && handled.len() < results_max {
+        let messages = search.next().await?;
         if messages.is_empty() {
             break;
         }
         for message in messages.iter().filter(|message| chosen.has(&message.id)) {
             let result = match action {
-                Action::Resend(to) => resend_one(look.context, message, to).await,
-                Action::Purge => purged::purge_one(look.context, message).await,
+                Action::Resend(to) => resend_one(search.context, message, to).await,
+                Action::Purge => purged::purge_one(search.context, message).await,
             };
             let one = result.unwrap_or_else(|error| failed(&message.id, &error));
             if one.is_removed == Some(true) {
-                look.forget(message);
+                search.forget(message);
                 removed += 1;
             }
             handled.push(one);
@@ -314,7 +312,7 @@ fn failed(id: &str, error: &PortError) -> HandledMessage {
     HandledMessage { message, ..handled_as(id, HandledResult::Failed) }
 }
 
-/// Returns the result of a message that is not removed.
+/// The result of a message that is not removed.
 fn handled_as(id: &str, result: HandledResult) -> HandledMessage {
     HandledMessage {
         id: id.to_owned(),
@@ -326,7 +324,7 @@ fn handled_as(id: &str, result: HandledResult) -> HandledMessage {
     }
 }
 
-/// Sent first and removed afterwards: a crash in between leaves a duplicate.
+/// Sends a message back, then removes it: a crash in between leaves a duplicate.
 async fn resend_one(
     context: &Context,
     message: &Poisoned,

@@ -1,5 +1,4 @@
-//! Redrive jobs of an event subscription: begun, shown, stopped, resumed. The redrive function
-//! does the work.
+//! Starts, shows, cancels and resumes redrive jobs. The redrive function runs them.
 
 use std::time::Duration;
 
@@ -28,21 +27,19 @@ use crate::{
     page::{Form, Page},
 };
 
-/// Events in a second, by default.
+/// The default of `eventsPerSecond`.
 const EVENTS_PER_SECOND: u32 = 100;
 
-/// How often an event is sent again, by default.
+/// The default of `maxRedrives`.
 const MAX_REDRIVES: u32 = 3;
 
-/// What the query of the list may have.
 pub(super) const LIST: Form =
     Form { filters: &[], is_token: Some(|text| place_of(text).is_some()) };
 
-/// What was written so shortly before a job began is left to the next one: S3 tells times in whole
-/// seconds.
+/// Dead letters written less than this before a job began are left to the next one: S3's times are
+/// whole seconds.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
-/// Begins a job.
 pub(super) async fn start(context: &Context, key: &SubscriptionKey, input: &Value) -> Answer {
     let source = dead_letters::source(context, key).await?;
     let (_, own) = subscriptions::existing(context, key).await?;
@@ -84,12 +81,12 @@ pub(super) async fn start(context: &Context, key: &SubscriptionKey, input: &Valu
     if !job.dry_run {
         let jobs = context.redrives.jobs(key).await?;
         if let Some(running) = in_the_way(&jobs, None) {
-            // Its message may be missing: who began it may have died before sending one.
+            // Its message may be missing: its request may have died before sending one.
             tick(context, running).await?;
             return Err(refusal(running));
         }
     }
-    // A call that is repeated because its answer was lost meets itself: the id is this request's own.
+    // A retried call whose answer was lost conflicts with itself: the id is this request's.
     if context.redrives.save(&job).await? == Saved::Conflict
         && context.redrives.job(key, job.id).await?.is_none()
     {
@@ -101,9 +98,9 @@ pub(super) async fn start(context: &Context, key: &SubscriptionKey, input: &Valu
     Ok(Reply::created(Redrive::from(&job)))
 }
 
-/// Returns the job that a request asks for. `base` is one that asks for nothing.
+/// Returns the requested job. `base` has the defaults.
 fn asked(input: &RedriveInput, base: Job, pace: Pace) -> Job {
-    // What is written from now on may be what it sends itself.
+    // The job's own events may become dead letters from now on.
     let unsettled = pace.to_clock(SETTLED_AFTER).as_millis();
     let settled = base.created_at.as_millis() - i64::try_from(unsettled).unwrap_or(i64::MAX);
     let settled = Timestamp::from_millis(settled);
@@ -119,8 +116,7 @@ fn asked(input: &RedriveInput, base: Job, pace: Pace) -> Job {
     }
 }
 
-/// A job beside which no other one may run: two at once would each send what the other one has not sent
-/// yet.
+/// Finds a running job other than `but`: two jobs at once would send the same dead letters.
 fn in_the_way(jobs: &[Job], but: Option<Uuid>) -> Option<&Job> {
     jobs.iter().find(|job| job.status == JobStatus::Running && !job.dry_run && Some(job.id) != but)
 }
@@ -133,8 +129,8 @@ fn refusal(running: &Job) -> Reply {
     Reply::conflict("redrive", message)
 }
 
-/// Ends a job that was just stored, where another one was begun at the same time: neither could see the
-/// other before. Both may end so, and both are refused: one that is asked for again will run.
+/// Cancels a job that was just stored, if another one began at the same time. Both may be canceled and
+/// refused; a new request then succeeds.
 async fn give_way(context: &Context, job: &Job) -> Result<(), Reply> {
     if job.dry_run {
         return Ok(());
@@ -146,7 +142,7 @@ async fn give_way(context: &Context, job: &Job) -> Result<(), Reply> {
     Err(refusal(other))
 }
 
-/// Has the job worked at, once all that it is to send can be seen.
+/// Sends the job's message, delayed until all its dead letters are visible.
 async fn tick(context: &Context, job: &Job) -> Result<(), PortError> {
     let (now, pace) = (context.clock.now(), context.clock.pace());
     let delay_s = parking::delay_s(job.begins_at(pace).since(now));
@@ -158,7 +154,7 @@ pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) 
     subscriptions::existing(context, key).await?;
     let mut jobs = context.redrives.jobs(key).await?;
     jobs.sort_by_key(|job| std::cmp::Reverse((job.created_at, job.id)));
-    // The job that a page ended with may be forgotten by the next one: its place is known all the same.
+    // The last job of a page may be deleted before the next one: its token still has its place.
     let after = page.after.as_deref().and_then(place_of);
     let rest = jobs.iter().filter(|job| after.is_none_or(|after| (job.created_at, job.id) < after));
     let rest: Vec<_> = rest.take(page.most() + 1).map(|job| (token_of(job), job)).collect();
@@ -169,7 +165,6 @@ pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) 
     Ok(Reply::ok(page.write(&url, found)))
 }
 
-/// Where a job is in the list, for the token of a page.
 fn token_of(job: &Job) -> String {
     format!("{}.{}", job.created_at.as_millis(), job.id)
 }
@@ -183,7 +178,7 @@ pub(super) async fn get(context: &Context, key: &SubscriptionKey, id: &str) -> A
     Ok(Reply::ok(Redrive::from(&existing(context, key, id).await?)))
 }
 
-/// Stops a job. What it is sending at this moment is sent.
+/// Cancels a job. Its current batch is still sent.
 pub(super) async fn cancel(context: &Context, key: &SubscriptionKey, id: &str) -> Answer {
     let canceled = change(context, key, id, |job| {
         if job.status == JobStatus::Running {
@@ -194,8 +189,8 @@ pub(super) async fn cancel(context: &Context, key: &SubscriptionKey, id: &str) -
     Ok(Reply::ok(Redrive::from(&canceled.await?)))
 }
 
-/// Has a job go on where it is, at another pace if that is asked for. All else of it stays: what it has
-/// passed counts as sent by what it was to send then.
+/// Resumes a job from its position, at another pace if requested. Nothing else can change: the letters
+/// before count as sent by the job's settings.
 pub(super) async fn resume(
     context: &Context,
     key: &SubscriptionKey,
@@ -222,7 +217,7 @@ pub(super) async fn resume(
     Ok(Reply::ok(Redrive::from(&job)))
 }
 
-/// Changes a job, whoever else writes it meanwhile.
+/// Changes a job, with retries if others write it meanwhile.
 async fn change(
     context: &Context,
     key: &SubscriptionKey,
@@ -254,7 +249,7 @@ async fn existing(context: &Context, key: &SubscriptionKey, id: &str) -> Result<
         let rule = "must be the id of a redrive, as a list gives it, but is";
         Reply::from_id(format!("{rule} {}", quoted(id)))
     })?;
-    // A job to another event subscription outlives its own: it can be looked at, and stopped.
+    // A job with another target outlives its event subscription, and can be shown and canceled.
     if let Some(job) = context.redrives.job(key, parsed).await? {
         return Ok(job);
     }

@@ -1,9 +1,8 @@
-//! One waiting delivery, attempted now.
+//! Has a waiting delivery attempted now.
 //!
-//! Its message lies hidden in a queue, or is parked. First its state is written: from then on whoever
-//! receives the message attempts it, whatever is known of the endpoint. Then the message is reached
-//! for: parked, it is sent; hidden, it is shown. Where neither can be done it comes when its queue
-//! gives it out. A crash in between leaves it where it was.
+//! First its state is written: from then on any receiver of the message attempts it, whatever the
+//! endpoint's health. Then a parked message is sent, or a hidden one is shown. If neither works, the
+//! attempt waits for the queue. A crash in between leaves the message where it was.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -25,8 +24,7 @@ use uuid::Uuid;
 use super::{Answer, deliveries, pauses, subscriptions};
 use crate::{Context, Reply, TRIES_MAX};
 
-/// How much later than it is due a delivery is received at most, as queues count in seconds and pages
-/// of parked ones go out one after the other.
+/// How late a due delivery is received at most: queues count in seconds, and wake sends page by page.
 const LATE: Duration = Duration::from_secs(6);
 
 pub(super) async fn resend(context: &Context, key: &SubscriptionKey, id: Uuid) -> Answer {
@@ -38,7 +36,7 @@ pub(super) async fn resend(context: &Context, key: &SubscriptionKey, id: Uuid) -
             return Err(Reply::not_waiting(id));
         };
         let now = context.clock.now();
-        // Asked for once more, it is still held until it was due at first.
+        // After a second request, its message still waits for the original due time.
         let was_due = state.resend.map_or(due, |resend| resend.was_due);
         let next = DeliveryState {
             status: DeliveryStatus::Waiting { due: now },
@@ -51,7 +49,7 @@ pub(super) async fn resend(context: &Context, key: &SubscriptionKey, id: Uuid) -
         }
         tracing::info!(delivery.id = %id, subscription = %subscription.key, "an attempt was asked for now");
         let health = context.healths.load(key, subscription.endpoint_uid()).await?;
-        // What waits for its endpoint comes back spread over some time.
+        // Deliveries that wait for their endpoint come back spread over some time.
         let until = health.until().map_or(was_due, |until| was_due.max(until + SPREAD_MAX));
         let mut resent =
             Resent { id, result: ResendResult::Sent, expected_by: None, message: None };
@@ -67,7 +65,7 @@ pub(super) async fn resend(context: &Context, key: &SubscriptionKey, id: Uuid) -
     Err(Reply::too_many_changes())
 }
 
-/// Reaches the message; `false` where that can't be done.
+/// Sends or shows the message. Returns whether that worked.
 async fn reach(
     context: &Context,
     state: &DeliveryState,
@@ -83,7 +81,7 @@ async fn reach(
     let queue = Delivery::retry_queue_of(state.subscription_uid, shards);
     match context.receiver.hide(queue, receipt, 0).await {
         Ok(()) => Ok(true),
-        // It has been received since, and hidden anew.
+        // It was received meanwhile, and hidden again.
         Err(error) => {
             tracing::info!(delivery.id = %state.id, error = %chain(&error), "not shown");
             Ok(false)
@@ -91,8 +89,8 @@ async fn reach(
     }
 }
 
-/// The parked delivery, which lies under the minute it was due in, or in which its endpoint's wait
-/// ends, or under one of those that follow.
+/// Finds the parked delivery. It is stored by the minute of its due time or of the end of its
+/// endpoint's wait, or by a later one.
 async fn find_parked(
     context: &Context,
     id: Uuid,
@@ -115,7 +113,7 @@ async fn find_parked(
     Ok(None)
 }
 
-/// The message first: should its removal fail, wake sends it again, and the copies meet at the state.
+/// Sends first: if the removal fails, wake sends it again, and the copies share the state.
 async fn send_parked(context: &Context, parked: &Parked) -> Result<(), PortError> {
     let now = context.clock.now();
     let delivery = Delivery::decode(&parked.body);

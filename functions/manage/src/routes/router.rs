@@ -1,5 +1,4 @@
-//! The router: every route as `api` tells it, behind the gate. All requests go through it, by
-//! whatever way they come.
+//! Sends every request, whatever its origin, through the gate to its route.
 
 use std::sync::Arc;
 
@@ -22,11 +21,11 @@ use crate::{
     request::{Arrival, into_http},
 };
 
-/// The largest document of an answer, in bytes as Lambda gets it: as a string in another document. Some
-/// are left for the headers. Source: AWS Lambda, "Quotas": 6 MB (6,291,556 bytes).
+/// The largest document of an answer, in bytes as an escaped string, with room for the headers.
+/// Source: AWS Lambda, "Quotas": 6 MB (6,291,556 bytes).
 const ANSWER_BYTES_MAX: usize = 6_280_000;
 
-/// Every route. A method that a path does not have is the gate's to refuse.
+/// Makes the router. The gate refuses methods that a path does not have.
 fn router(context: Arc<Context>) -> Router {
     let gate = from_fn_with_state(Arc::clone(&context), gate::gate);
     let routes = API.router.clone().route_layer(gate);
@@ -37,7 +36,7 @@ async fn no_route(request: HttpRequest) -> Reply {
     Reply::no_route(&Arrival::of(&request).path)
 }
 
-/// Leaves behind who asked for what. Reads show no secret and are many.
+/// Logs the caller of every request but reads, which are many and show no secrets.
 async fn log_caller(request: HttpRequest, next: Next) -> Response {
     let (method, arrival) = (request.method().clone(), Arrival::of(&request));
     let response = next.run(request).await;
@@ -53,9 +52,9 @@ async fn send(context: &Context, request: HttpRequest) -> http::Response<Bytes> 
     let context = Arc::new(context.clone());
     let Ok(response) = router(context).oneshot(request).await;
     let (mut parts, body) = response.into_parts();
-    // What passes it on counts anew: API Gateway, or HTTP's own code.
+    // API Gateway or the HTTP server sets it again.
     parts.headers.remove(CONTENT_LENGTH);
-    // It is in memory, where nothing breaks off.
+    // Reading from memory can't fail.
     let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
     match bytes_in_answer(&body) {
         bytes if bytes > ANSWER_BYTES_MAX => refused(Reply::answer_too_large(bytes)).await,
@@ -68,7 +67,6 @@ fn bytes_in_answer(document: &[u8]) -> usize {
     document.len() + document.iter().filter(|byte| matches!(byte, b'"' | b'\\')).count()
 }
 
-/// A refusal as the router would send it.
 async fn refused(reply: Reply) -> http::Response<Bytes> {
     let (parts, body) = reply.into_response().into_parts();
     http::Response::from_parts(parts, to_bytes(body, usize::MAX).await.unwrap_or_default())
@@ -99,8 +97,7 @@ pub(crate) async fn carry_out(context: &Context, request: Request) -> Reply {
     }
 }
 
-/// Answers what a PUT of that document would refuse, but for the endpoint, which is not asked.
-/// Nothing is stored.
+/// Checks a document like a PUT, without asking the endpoint or storing anything.
 pub(crate) async fn check_subscription(
     context: &Context,
     topic: &str,

@@ -1,4 +1,4 @@
-//! What a request brings to its route: names in its path, its query, its headers, its document.
+//! Extracts the parts of a request: names in its path, its query, its headers, its document.
 
 use std::convert::Infallible;
 
@@ -23,11 +23,10 @@ use crate::{
     request::Arrival,
 };
 
-/// Bytes of a document. An item of DynamoDB has 400 KiB at most, and the largest honest document
-/// has a few.
+/// The most bytes of a document. A DynamoDB item has 400 KiB at most, and real documents a few.
 const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
 
-/// The names in a path as they came: nothing is decoded.
+/// The names in a path, not decoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Names {
     topic: Option<String>,
@@ -36,7 +35,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Takes them out of a path that a route's template has matched.
+    /// Reads the names from a path that matches a route's template.
     pub(super) fn of(template: &str, path: &str) -> Self {
         let mut names = Self::default();
         for (variable, segment) in template.split('/').zip(path.split('/')) {
@@ -51,13 +50,12 @@ impl Names {
         names
     }
 
-    /// Refuses those that nothing can have.
     pub(super) fn check(&self) -> Result<(), Problem> {
         self.topic.as_deref().map_or(Ok(()), topic_resource::check_name)?;
         self.subscription.as_deref().map_or(Ok(()), subscription_resource::check_name)
     }
 
-    /// One of them. The gate has put them there, so that a route without a gate answers nothing.
+    /// Returns one name. The gate has inserted them, so a route without the gate always fails.
     fn one(parts: &Parts, which: fn(&Self) -> Option<&String>) -> Result<String, Reply> {
         let names = parts.extensions.get::<Self>();
         let name = names.and_then(which).cloned();
@@ -65,15 +63,12 @@ impl Names {
     }
 }
 
-/// The topic that a path names.
 pub(super) struct InTopic(pub(super) String);
 
 pub(super) struct Named(pub(super) SubscriptionKey);
 
-/// What else a path names.
 pub(super) struct Id(pub(super) String);
 
-/// The delivery that a path names.
 pub(super) struct DeliveryId(pub(super) Uuid);
 
 impl<S: Sync> FromRequestParts<S> for InTopic {
@@ -111,7 +106,7 @@ impl<S: Sync> FromRequestParts<S> for DeliveryId {
     }
 }
 
-/// Who asks, where an identity was asked for.
+/// The ARN of the calling IAM principal.
 pub(super) struct Caller(pub(super) Option<String>);
 
 impl<S: Sync> FromRequestParts<S> for Caller {
@@ -133,7 +128,7 @@ pub(super) struct Sent {
 impl<S: Sync> FromRequest<S> for Sent {
     type Rejection = Reply;
 
-    /// API Gateway takes no body over 10 MB, and `dev` none either: nothing more is limited here.
+    /// Reads the body without a limit: API Gateway and `dev` take at most 10 MB.
     async fn from_request(request: Request, _: &S) -> Result<Self, Reply> {
         let (parts, body) = request.into_parts();
         let broken = |_| Reply::error(400, ErrorCode::InvalidJson, "The body broke off.");
@@ -144,27 +139,23 @@ impl<S: Sync> FromRequest<S> for Sent {
 }
 
 impl Sent {
-    /// Which part of a list by name is asked for.
     pub(super) fn page(&self) -> Result<Page, Reply> {
         Page::of(&self.query)
     }
 
-    /// Which part of another list is.
     pub(super) fn page_of(&self, form: Form) -> Result<Page, Reply> {
         Page::of_form(&self.query, form)
     }
 
-    /// Refuses parameters where everything is said by the body.
     pub(super) fn check_query(&self) -> Result<(), Reply> {
         Page::check_none(&self.query)
     }
 
-    /// What must hold of a resource before it is changed.
     pub(super) fn precondition(&self) -> Result<Precondition, Reply> {
         Precondition::of(&self.headers)
     }
 
-    /// The document; without a body it is an empty object, for defaults exist.
+    /// Returns the document; without a body an empty object, because members have defaults.
     pub(super) fn document(&self) -> Result<Value, Reply> {
         self.check_body(DOCUMENT_BYTES_MAX)?;
         if self.is_empty() {
@@ -173,7 +164,7 @@ impl Sent {
         Ok(parse(&self.body)?)
     }
 
-    /// The same where one member is what could be published, as it came.
+    /// Returns the document, and one member unparsed, such as an event.
     pub(super) fn document_around(
         &self,
         member: &str,
@@ -211,8 +202,7 @@ impl Sent {
     }
 }
 
-/// Whether a content type is JSON in UTF-8: `application/json`, `text/json`, or any `+json`, such as
-/// a patch's `application/merge-patch+json`.
+/// Whether a content type is JSON in UTF-8. Patches have `application/merge-patch+json`.
 fn is_json(content_type: &str) -> bool {
     let content_type = content_type.to_ascii_lowercase();
     let mut parts = content_type.split(';').map(str::trim);

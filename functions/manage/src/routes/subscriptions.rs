@@ -28,23 +28,23 @@ use crate::{
     precondition::Precondition,
 };
 
-/// Event subscriptions that a topic may have. Source: Event Grid, "Quotas and limits".
+/// The most event subscriptions of a topic. Source: Event Grid, "Quotas and limits".
 const SUBSCRIPTIONS_MAX: usize = 500;
 
-/// Bytes that the event subscriptions of a topic may take together, as they are stored. Every copy of
-/// ingest and dispatch reads all of them.
+/// The most stored bytes of a topic's event subscriptions together: every copy of ingest and dispatch
+/// reads all of them.
 const CONFIGURATION_BYTES_MAX: usize = 8 * 1_024 * 1_024;
 
-/// An event subscription of no more bytes fits beside as many others of its size as there may be.
+/// An event subscription of this size always fits.
 const ALWAYS_FITS_BYTES: usize = CONFIGURATION_BYTES_MAX / SUBSCRIPTIONS_MAX;
 
-/// What API Gateway's 30 s leave for the handshake and the wait until the data plane has seen the
-/// change; the rest is for the function's start and the table.
+/// The time for the handshake and the wait for the data plane, out of API Gateway's 30 s; the rest is
+/// for the function's start and the table.
 const ANSWER_WITHIN: Duration = Duration::from_secs(27);
 
 pub(super) async fn list(context: &Context, topic: &str, page: &Page) -> Answer {
     let topic = topics::existing(context, topic).await?;
-    // At most 500, in the order of their names.
+    // At most 500, by name.
     let all = context.configuration.subscriptions(&topic.name).await?;
     let behind = |one: &&EventSubscription| {
         page.after.as_ref().is_none_or(|at| name::compare(&one.key.name, at).is_gt())
@@ -80,7 +80,7 @@ pub(super) async fn signing_secrets(context: &Context, key: &SubscriptionKey) ->
     Ok(Reply::ok(SigningSecrets::from(&signing)))
 }
 
-/// Makes a new signing secret; the one until now stays valid for the overlap asked for.
+/// Makes a new signing secret. The previous one stays valid for the requested overlap.
 pub(super) async fn rotate_secret(
     context: &Context,
     key: &SubscriptionKey,
@@ -92,8 +92,7 @@ pub(super) async fn rotate_secret(
     for _ in 0..TRIES_MAX {
         let (topic, subscription) = existing(context, key).await?;
         let signing = subscription.signing.clone().ok_or_else(|| not_signed(key))?;
-        // Rotated once more, the new secret would be the previous one, and the one that endpoints have
-        // would be gone.
+        // A second rotation would make the new secret the previous one, and endpoints' secret invalid.
         if stored_by(&own, Some(&subscription), |stored| stored.etag).is_some() {
             return Ok(rotated(context, &subscription.key, &signing).await);
         }
@@ -111,7 +110,6 @@ pub(super) async fn rotate_secret(
     Err(Reply::too_many_changes())
 }
 
-/// Answers for a signing secret that was replaced.
 async fn rotated(context: &Context, key: &SubscriptionKey, signing: &Signing) -> Reply {
     log(key, "given a new signing secret");
     context.until_seen().await;
@@ -126,11 +124,10 @@ fn not_signed(key: &SubscriptionKey) -> Reply {
     Reply::conflict("properties.signing", message)
 }
 
-/// Creates an event subscription, or changes an existing one, which then keeps its identity.
+/// Creates an event subscription, or changes an existing one, which keeps its identity.
 ///
 /// The endpoint must consent before anything is stored; it is asked only if it or the schema is new.
-/// What is stored was checked against the topic as it then is: if it has changed meanwhile, all is
-/// decided anew.
+/// If the topic changes meanwhile, everything is checked again.
 pub(super) async fn write(
     context: &Context,
     key: &SubscriptionKey,
@@ -140,7 +137,7 @@ pub(super) async fn write(
     let mut asked: Option<(Settings, Consent)> = None;
     let (mut secret, mut own) = (None, None);
     for _ in 0..TRIES_MAX {
-        // The topic first: its revision then covers what is read after it.
+        // The topic first: its revision covers later reads.
         let topic = topics::existing(context, &key.topic).await?;
         let existing = context.subscriptions.subscription(key).await?;
         let key = &existing.as_ref().map_or_else(
@@ -178,13 +175,13 @@ pub(super) async fn write(
             Some(existing) => changed_identity(context, existing, &settings),
             None => context.new_identity(),
         };
-        // No document pauses or resumes: a change that knows nothing of a pause must not end it.
+        // A change of the document must not end a pause.
         let pauses = existing.as_ref().map(|existing| existing.pauses.clone()).unwrap_or_default();
         let subscription = settings.into_subscription(key.clone(), identity, consent);
         let subscription = EventSubscription { pauses, ..subscription };
         refuse_too_large(context, &topic, existing.as_ref(), &subscription).await?;
         if existing.as_ref() == Some(&subscription) {
-            // Whoever has written it may not have waited for the data plane.
+            // Its writer may not have waited for the data plane.
             context.until_seen().await;
             return Ok(
                 Reply::ok(document(context, &topic, &subscription)).tagged(subscription.etag)
@@ -215,8 +212,8 @@ async fn written(
     reply.tagged(subscription.etag)
 }
 
-/// What stays of an event subscription that is changed. Another destination is another endpoint,
-/// which begins healthy.
+/// The identity of a changed event subscription. Another destination is another endpoint, which
+/// begins healthy.
 fn changed_identity(
     context: &Context,
     existing: &EventSubscription,
@@ -230,7 +227,7 @@ fn changed_identity(
     Identity { uid, endpoint_uid, created_at, etag }
 }
 
-/// Refuses what a PUT would refuse before it asks the endpoint.
+/// Refuses what a PUT would refuse, without asking the endpoint.
 pub(super) async fn check(context: &Context, key: &SubscriptionKey, document: &Value) -> Answer {
     let topic = topics::existing(context, &key.topic).await?;
     let existing = context.subscriptions.subscription(key).await?;
@@ -241,7 +238,7 @@ pub(super) async fn check(context: &Context, key: &SubscriptionKey, document: &V
     Ok(Reply::ok(json!({})))
 }
 
-/// Deletes an event subscription. One whose topic is gone is gone as well.
+/// Deletes an event subscription. Without its topic, it does not exist.
 pub(super) async fn delete(
     context: &Context,
     key: &SubscriptionKey,
@@ -251,11 +248,11 @@ pub(super) async fn delete(
     for _ in 0..TRIES_MAX {
         let topic = context.configuration.topic(&key.topic).await?;
         let existing = context.subscriptions.subscription(key).await?;
-        // One that was created since is another one, whatever its name.
+        // An event subscription created meanwhile under the name is another one.
         let is_it = |one: &EventSubscription| asked_for.is_none_or(|uid| uid == one.uid);
         let Some((topic, existing)) = topic.zip(existing.filter(is_it)) else {
             if asked_for.is_some() {
-                // Another caller has deleted it, or this one has, and its answer was lost.
+                // Another caller has deleted it, or this one's write succeeded and its answer was lost.
                 context.until_seen().await;
                 return Ok(Reply::deleted());
             }
@@ -304,8 +301,8 @@ async fn refuse_too_many(context: &Context, topic: &Topic) -> Result<(), Reply> 
     Err(Reply::conflict("name", message))
 }
 
-/// Refuses an event subscription that would make its topic's configuration larger than functions can
-/// keep in memory. A change that makes it no larger is allowed, however large it is.
+/// Refuses an event subscription with which its topic's configuration would not fit functions' memory,
+/// unless the change makes it no larger.
 async fn refuse_too_large(
     context: &Context,
     topic: &Topic,
@@ -335,13 +332,13 @@ fn stored_bytes(subscription: &EventSubscription) -> usize {
     serde_json::to_vec(subscription).map_or(0, |json| json.len())
 }
 
-/// Whether one consent does not stand for the other.
+/// Whether the settings need another consent.
 fn differs(before: &Settings, settings: &Settings) -> bool {
     before.endpoint != settings.endpoint || before.delivery_schema != settings.delivery_schema
 }
 
-/// Whoever may set what the deployment delivers to has consented for a resource: its ARN is in that list.
-/// So only whether it is there is asked, unless the event subscription has it already.
+/// Checks that a resource exists, unless the event subscription has it already. The deployment's list
+/// of resources is the consent.
 async fn check_resource(
     context: &Context,
     resource: &Resource,
@@ -377,10 +374,10 @@ async fn ask_for_consent(
     settings: &Settings,
 ) -> Result<Consent, Reply> {
     let (code, now) = (context.dice.id(), context.clock.now());
-    // Source: Event Grid, "Webhook" of namespace topics: consent is given at once, or not at all.
+    // Source: Event Grid, "Webhook" of namespace topics: consent is immediate.
     let validation = (kind == Kind::Custom).then(|| Validation {
         token: Validation::token_of(context.dice.key()),
-        // Whoever opens the URL goes by a clock of their own.
+        // People open the URL, in real time.
         until: now + context.clock.pace().to_clock(VALID_FOR),
         reason: None,
     });
@@ -414,14 +411,13 @@ async fn ask_for_consent(
     }
 }
 
-/// In Event Grid's words.
 fn not_validated(endpoint: impl Display, why: impl Display) -> String {
     format!(
         "The attempt to validate the provided endpoint {endpoint} failed: {why}. Nothing was stored."
     )
 }
 
-/// Shaped like Event Grid's. The code is no secret to whom it is sent; the token is the proof.
+/// Makes a URL like Event Grid's. The secret token is the proof, not the code.
 fn validation_url(
     context: &Context,
     key: &SubscriptionKey,
@@ -446,7 +442,7 @@ pub(super) async fn existing(
     Ok((topic, subscription.ok_or_else(missing)?))
 }
 
-/// As it is now: a validation that nobody has completed in time has failed.
+/// Makes the document of the present state: an expired validation has failed.
 fn document(
     context: &Context,
     topic: &Topic,

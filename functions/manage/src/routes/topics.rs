@@ -26,7 +26,7 @@ pub(super) async fn get(context: &Context, name: &str) -> Answer {
     Ok(Reply::ok(document(context, &topic)).tagged(topic.etag))
 }
 
-/// Creates a topic, or gives an existing one other settings. Its keys stay.
+/// Creates a topic, or changes the settings of an existing one, which keeps its keys.
 pub(super) async fn write(
     context: &Context,
     name: &str,
@@ -50,7 +50,7 @@ pub(super) async fn write(
             Some(existing) => changed(context, existing, settings.clone()).await?,
         };
         if existing.as_ref() == Some(&topic) {
-            // Whoever has written it may not have waited for the data plane.
+            // Its writer may not have waited for the data plane.
             context.until_seen().await;
             return Ok(Reply::ok(document(context, &topic)).tagged(topic.etag));
         }
@@ -78,14 +78,14 @@ async fn written(context: &Context, topic: &Topic, is_new: bool) -> Reply {
 
 /// Deletes a topic with its event subscriptions.
 ///
-/// The event subscriptions go first, and the topic only if it has none at the revision read: after a
-/// crash in between, the topic is still there, and the same request goes on.
+/// Event subscriptions are deleted first, and the topic only if it has none at the revision read:
+/// after a crash in between, the same request continues.
 pub(super) async fn delete(context: &Context, name: &str, precondition: &Precondition) -> Answer {
     let mut asked_for: Option<Timestamp> = None;
     let mut conflicts = 0;
     while conflicts < TRIES_MAX {
         let topic = context.configuration.topic(name).await?;
-        // One that was created since is another topic, whatever its name.
+        // A topic created meanwhile under the name is another one.
         let is_other = |topic: &Topic| asked_for.is_some_and(|it| topic.created_at != it);
         let Some(topic) = topic.filter(|topic| !is_other(topic)) else {
             if asked_for.is_some() {
@@ -95,7 +95,7 @@ pub(super) async fn delete(context: &Context, name: &str, precondition: &Precond
             }
             return Ok(Reply::nothing());
         };
-        // In each round: another caller may have changed the topic since. Deleting what hangs on it does not.
+        // Check each time: another caller may have changed the topic.
         precondition.check(Some(topic.etag))?;
         asked_for = Some(topic.created_at);
         let subscriptions = context.configuration.subscriptions(name).await?;
@@ -131,12 +131,12 @@ pub(super) async fn list_keys(context: &Context, topic: &str) -> Answer {
     Ok(Reply::ok(topic::Keys::from(stored_keys(context, topic).await?)))
 }
 
-/// Replaces one access key; the other stays valid, so that publishers can be moved over.
+/// Replaces one access key. The other stays valid, so that publishers can switch.
 pub(super) async fn regenerate_key(context: &Context, name: &str, document: &Value) -> Answer {
     let index = topic::read_key_name(document)?;
     let key = new_key(context.dice.as_ref());
     for _ in 0..TRIES_MAX {
-        // The topic first: if the keys change after that, it changes too.
+        // The topic first: a later change of the keys changes its revision.
         let topic = existing(context, name).await?;
         let mut keys = stored_keys(context, name).await?;
         keys.0[index] = key.clone();
@@ -191,7 +191,7 @@ fn new(context: &Context, name: &str, settings: Settings) -> Topic {
     }
 }
 
-/// The topic with other settings, if what hangs on it allows them.
+/// Changes a topic's settings, if its event subscriptions allow them.
 async fn changed(context: &Context, existing: &Topic, settings: Settings) -> Result<Topic, Reply> {
     let again = "delete the topic and create it again";
     if settings.kind != existing.kind {
@@ -215,7 +215,7 @@ async fn changed(context: &Context, existing: &Topic, settings: Settings) -> Res
     })
 }
 
-/// Each profile has its own ranges: those of the new one must hold for every retry policy.
+/// Refuses a delivery profile whose ranges exclude an existing retry policy.
 fn refuse_outgrown(subscriptions: &[EventSubscription], settings: &Settings) -> Result<(), Reply> {
     const NAMED_MAX: usize = 10;
     let profile = settings.delivery_profile.profile();

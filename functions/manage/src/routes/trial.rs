@@ -1,4 +1,4 @@
-//! Events that are not published: what filters say of them, and what an endpoint answers to one.
+//! Tests events without publishing them: against filters, or at an endpoint.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,11 +22,11 @@ use tokio::time::Instant;
 use super::{Answer, subscriptions, topics};
 use crate::{Context, Reply};
 
-/// What API Gateway's 30 s leave for the endpoint: a little less than a delivery waits.
+/// The endpoint's share of API Gateway's 30 s: a little less than a delivery waits.
 const ANSWER_WITHIN: Duration = Duration::from_secs(26);
 
-/// Sends one event to the event subscription's endpoint, once, whatever its filter says, and answers what
-/// came of it. Nothing is counted, tried again or kept, and the endpoint's health is not asked.
+/// Sends one event to the endpoint once, whatever the filter and the endpoint's health, and returns the
+/// result. Nothing is counted, retried or stored.
 pub(super) async fn send(
     context: &Context,
     key: &SubscriptionKey,
@@ -80,7 +80,7 @@ pub(super) async fn send(
     }))
 }
 
-/// The one event of a request's document, as it came.
+/// Returns the event of a request's document, unparsed.
 fn given<'r>(document: &Value, event: Option<&'r RawValue>) -> Result<&'r str, Reply> {
     ExplainInput::check(document)?;
     event
@@ -88,7 +88,7 @@ fn given<'r>(document: &Value, event: Option<&'r RawValue>) -> Result<&'r str, R
         .ok_or_else(|| Reply::error(400, ErrorCode::InvalidRequest, "There is no event."))
 }
 
-/// What a publish would answer.
+/// Answers like a publish.
 fn unpublishable(refused: PublishError) -> Reply {
     Reply::error(refused.status(), refused.detail(), format!("{}.", chain(&refused)))
 }

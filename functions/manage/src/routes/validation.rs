@@ -1,7 +1,7 @@
-//! The validation URL: where an endpoint's owner consents by a request to us.
+//! Serves the validation URL, by which an endpoint's owner consents.
 //!
-//! It is open to anybody who knows its token, which only the endpoint was told. What it answers does
-//! not tell whether there is such a topic or event subscription.
+//! It is open to anybody who knows its token, which only the endpoint got. Refusals do not reveal
+//! whether a topic or event subscription exists.
 
 use std::time::Duration;
 
@@ -17,14 +17,12 @@ use url::form_urlencoded;
 use super::{Answer, sent::Sent};
 use crate::{Context, Reply, TRIES_MAX};
 
-/// How often a token is looked up before it counts as unknown. An endpoint may use the URL as soon
-/// as it has answered, while its answer is still being stored.
+/// How often a token is looked up before it counts as unknown. An endpoint may use the URL while its
+/// answer is still being stored.
 const LOOKS: u32 = 3;
 
-/// Between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(400);
 
-/// Completes the validation whose token the query has.
 pub(super) async fn complete(context: &Context, key: &SubscriptionKey, sent: &Sent) -> Answer {
     let token = form_urlencoded::parse(sent.query.as_bytes())
         .find_map(|(name, value)| (name == "token").then(|| value.into_owned()))
@@ -34,7 +32,7 @@ pub(super) async fn complete(context: &Context, key: &SubscriptionKey, sent: &Se
     }
     let mut looks = 0;
     for _ in 0..TRIES_MAX {
-        // The route is open: what no topic waits for costs one read.
+        // The route is open to all: without a topic, it costs one read.
         let topic = context.configuration.topic(&key.topic).await?;
         let topic = topic.ok_or_else(Reply::no_validation)?;
         let found = context.subscriptions.subscription(key).await?;
@@ -50,7 +48,7 @@ pub(super) async fn complete(context: &Context, key: &SubscriptionKey, sent: &Se
             continue;
         };
         match found.state(context.clock.now()) {
-            // A second request for the same: whoever made the first may not have waited.
+            // A second request: the first may not have waited for the data plane.
             ProvisioningState::Succeeded => {}
             ProvisioningState::Failed => return Err(Reply::validation_over()),
             ProvisioningState::AwaitingManualAction => {

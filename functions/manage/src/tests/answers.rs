@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{World, message};
+use super::{Fixture, message};
 
 /// Source: AWS Lambda, "Quotas": 6 MB for an answer, which has the document as a string.
 const ANSWER_BYTES_MAX: usize = 6_291_556;
@@ -10,7 +10,7 @@ const ANSWER_BYTES_MAX: usize = 6_291_556;
 /// Sample events within all limits, each refused by every part of the filter.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_lambda_would_not_take_is_refused() {
-    let world = World::with_subscription().await;
+    let fixture = Fixture::with_subscription().await;
     let sample = |events| {
         let filter =
             |number| json!({"operatorType": "IsNotNull", "key": format!("data.k{number}")});
@@ -24,7 +24,7 @@ async fn an_answer_that_lambda_would_not_take_is_refused() {
     };
     for (events, status) in [(1_000, 200), (2_000, 413)] {
         let test = "POST /topics/demo/eventSubscriptions:test";
-        let reply = world.send(test, sample(events)).await;
+        let reply = fixture.send(test, sample(events)).await;
         let document = reply.body.as_ref().map(Value::to_string);
         let bytes = json!({"body": document}).to_string().len();
         assert!(bytes < ANSWER_BYTES_MAX, "{events} events: {bytes} bytes");

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{KEPT_FOR, S1, S1_DELETE, S1_GET, World, body, code, key, message, webhook};
+use super::{Fixture, KEPT_FOR, S1, S1_DELETE, S1_GET, body, code, key, message, webhook};
 use crate::Reply;
 
 const S1_PATCH: &str = "PATCH /topics/demo/eventSubscriptions/s-1";
@@ -13,52 +13,52 @@ fn tag(reply: &Reply) -> String {
     tag.map(|(_, value)| value.clone()).expect("an ETag")
 }
 
-async fn guarded(world: &World, line: &str, header: (&str, &str), document: Value) -> Reply {
-    world.send_with(line, &[header], document.to_string().into_bytes()).await
+async fn guarded(fixture: &Fixture, line: &str, header: (&str, &str), document: Value) -> Reply {
+    fixture.send_with(line, &[header], document.to_string().into_bytes()).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_patch_changes_what_it_names_and_asks_only_a_new_endpoint() {
-    let world = World::with_subscription().await;
-    let before = body(&world.call(S1_GET).await).clone();
-    let (asked, uid) = (world.asked(), world.subscription_uid("s-1"));
-    let patched = world
+    let fixture = Fixture::with_subscription().await;
+    let before = body(&fixture.call(S1_GET).await).clone();
+    let (asked, uid) = (fixture.asked(), fixture.subscription_uid("s-1"));
+    let patched = fixture
         .send(S1_PATCH, json!({"labels": ["a"], "retryPolicy": {"maxDeliveryAttempts": 3}}))
         .await;
     let mut want = before.clone();
     want["properties"]["labels"] = json!(["a"]);
     want["properties"]["retryPolicy"]["maxDeliveryAttempts"] = json!(3);
     assert_eq!((patched.status, body(&patched)), (200, &want));
-    assert_eq!(world.call(S1_GET).await, patched);
-    assert_eq!((world.asked(), world.subscription_uid("s-1")), (asked, uid));
+    assert_eq!(fixture.call(S1_GET).await, patched);
+    assert_eq!((fixture.asked(), fixture.subscription_uid("s-1")), (asked, uid));
 
     let patch =
         json!({"destination": {"properties": {"endpointUrl": "https://e.example/2?code=x"}}});
-    let moved = world.send(S1_PATCH, patch).await;
+    let moved = fixture.send(S1_PATCH, patch).await;
     want["properties"]["destination"]["properties"]["endpointBaseUrl"] =
         json!("https://e.example/2");
     assert_eq!((moved.status, body(&moved)), (200, &want));
-    assert_eq!((world.asked(), world.subscription_uid("s-1")), (asked + 1, uid));
+    assert_eq!((fixture.asked(), fixture.subscription_uid("s-1")), (asked + 1, uid));
 
     let topic =
-        world.send("PATCH /topics/demo", json!({"properties": {"disableLocalAuth": true}})).await;
+        fixture.send("PATCH /topics/demo", json!({"properties": {"disableLocalAuth": true}})).await;
     assert_eq!(topic.status, 200);
     assert_eq!(body(&topic)["properties"]["disableLocalAuth"], true);
-    assert_eq!(world.call("GET /topics/demo").await, topic);
-    let refused = world
+    assert_eq!(fixture.call("GET /topics/demo").await, topic);
+    let refused = fixture
         .send("PATCH /topics/demo", json!({"properties": {"inputSchema": "CloudEventSchemaV1_0"}}))
         .await;
     assert_eq!((refused.status, code(&refused)), (409, "Conflict"));
-    let refused = world.send("PATCH /topics/demo", json!({"colour": "red"})).await;
+    let refused = fixture.send("PATCH /topics/demo", json!({"colour": "red"})).await;
     assert_eq!((refused.status, code(&refused)), (400, "InvalidRequest"));
     assert!(message(&refused).contains("colour is not known"), "{refused:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_changes_nothing_writes_nothing_and_waits_all_the_same() {
-    let world = World::with_subscription().await;
-    let revision = |world: &World| world.topic("demo").map(|topic| topic.revision);
-    let (read, asked, before) = (world.call(S1_GET).await, world.asked(), revision(&world));
+    let fixture = Fixture::with_subscription().await;
+    let revision = |fixture: &Fixture| fixture.topic("demo").map(|topic| topic.revision);
+    let (read, asked, before) = (fixture.call(S1_GET).await, fixture.asked(), revision(&fixture));
     let rows = [
         (S1, body(&read).clone()),
         (S1, webhook("https://e.example/hook?code=hush")),
@@ -67,30 +67,34 @@ async fn what_changes_nothing_writes_nothing_and_waits_all_the_same() {
     ];
     for (line, document) in rows {
         let began = Instant::now();
-        assert_eq!(world.send(line, document).await, read, "{line}");
+        assert_eq!(fixture.send(line, document).await, read, "{line}");
         assert_eq!(began.elapsed(), KEPT_FOR, "a repetition must not answer sooner");
     }
-    let topic = world.call("GET /topics/demo").await;
+    let topic = fixture.call("GET /topics/demo").await;
     for (line, document) in
         [("PUT /topics/demo", body(&topic).clone()), ("PATCH /topics/demo", json!({}))]
     {
-        assert_eq!(world.send(line, document).await, topic, "{line}");
+        assert_eq!(fixture.send(line, document).await, topic, "{line}");
     }
-    assert_eq!((world.asked(), revision(&world)), (asked, before));
+    assert_eq!((fixture.asked(), revision(&fixture)), (asked, before));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_change_may_name_what_it_was_decided_on() {
-    let world = World::with_subscription().await;
-    let (first, asked) = (tag(&world.call(S1_GET).await), world.asked());
-    let topic = tag(&world.call("GET /topics/demo").await);
+    let fixture = Fixture::with_subscription().await;
+    let (first, asked) = (tag(&fixture.call(S1_GET).await), fixture.asked());
+    let topic = tag(&fixture.call("GET /topics/demo").await);
     let new = || webhook("https://e.example/new");
-    let replaced = guarded(&world, S1, ("if-match", &first), new()).await;
+    let replaced = guarded(&fixture, S1, ("if-match", &first), new()).await;
     assert_eq!(replaced.status, 200);
     let second = tag(&replaced);
     assert_ne!(first, second);
-    assert_eq!(tag(&world.call(S1_GET).await), second);
-    assert_eq!(tag(&world.call("GET /topics/demo").await), topic, "the topic itself is as it was");
+    assert_eq!(tag(&fixture.call(S1_GET).await), second);
+    assert_eq!(
+        tag(&fixture.call("GET /topics/demo").await),
+        topic,
+        "the topic itself is as it was"
+    );
 
     let other = "PUT /topics/demo/eventSubscriptions/s-2";
     let rows = [
@@ -104,7 +108,7 @@ async fn a_change_may_name_what_it_was_decided_on() {
         ("PATCH /topics/demo", ("if-match", first.as_str())),
         ("DELETE /topics/demo", ("if-match", first.as_str())),
     ];
-    let revision = world.topic("demo").map(|topic| topic.revision);
+    let revision = fixture.topic("demo").map(|topic| topic.revision);
     for (line, header) in rows {
         let is_topic = line.ends_with("/demo");
         let document = match (is_topic, line.starts_with("PATCH")) {
@@ -112,38 +116,38 @@ async fn a_change_may_name_what_it_was_decided_on() {
             (false, true) => json!({"labels": ["lost"]}),
             (true, _) => json!({"properties": {"disableLocalAuth": true}}),
         };
-        let refused = guarded(&world, line, header, document).await;
+        let refused = guarded(&fixture, line, header, document).await;
         assert_eq!((refused.status, code(&refused)), (412, "PreconditionFailed"), "{line}");
         assert!(message(&refused).contains("Nothing was written"), "{line}");
     }
-    assert_eq!(world.topic("demo").map(|topic| topic.revision), revision);
-    assert_eq!(tag(&world.call(S1_GET).await), second);
-    assert_eq!(world.asked(), asked + 1, "nobody is asked for what is not written");
+    assert_eq!(fixture.topic("demo").map(|topic| topic.revision), revision);
+    assert_eq!(tag(&fixture.call(S1_GET).await), second);
+    assert_eq!(fixture.asked(), asked + 1, "nobody is asked for what is not written");
 
-    assert_eq!(guarded(&world, other, ("if-none-match", "*"), new()).await.status, 201);
-    assert_eq!(guarded(&world, S1_DELETE, ("if-match", &second), Value::Null).await.status, 200);
-    assert_eq!(guarded(&world, S1_DELETE, ("if-match", &second), Value::Null).await.status, 204);
-    let gone = guarded(&world, "DELETE /topics/demo", ("if-match", &topic), Value::Null).await;
+    assert_eq!(guarded(&fixture, other, ("if-none-match", "*"), new()).await.status, 201);
+    assert_eq!(guarded(&fixture, S1_DELETE, ("if-match", &second), Value::Null).await.status, 200);
+    assert_eq!(guarded(&fixture, S1_DELETE, ("if-match", &second), Value::Null).await.status, 204);
+    let gone = guarded(&fixture, "DELETE /topics/demo", ("if-match", &topic), Value::Null).await;
     assert_eq!(gone.status, 200);
-    assert_eq!(world.call(S1_DELETE).await.status, 204, "gone with its topic");
+    assert_eq!(fixture.call(S1_DELETE).await.status, 204, "gone with its topic");
 }
 
 /// Two who have read the same and change it at the same moment: one of them is told.
 #[tokio::test(start_paused = true)]
 async fn of_two_writers_with_one_tag_one_is_told() {
-    let world = World::with_subscription().await;
-    let read = tag(&world.call(S1_GET).await);
+    let fixture = Fixture::with_subscription().await;
+    let read = tag(&fixture.call(S1_GET).await);
     // Behind the reads of both.
-    world.interfere(3, |tables| {
+    fixture.interfere(3, |tables| {
         tables.change(&key("demo", "s-1"), |subscription| {
             subscription.etag = uuid::Uuid::from_u128(0xdead);
             subscription.labels = vec!["theirs".to_owned()];
         });
     });
-    let made = world.made();
+    let made = fixture.made();
     let patch = json!({"labels": ["ours"]});
-    let refused = guarded(&world, S1_PATCH, ("if-match", &read), patch).await;
-    assert_eq!(world.made() - made, 5, "the write met another, and both are read again");
+    let refused = guarded(&fixture, S1_PATCH, ("if-match", &read), patch).await;
+    assert_eq!(fixture.made() - made, 5, "the write met another, and both are read again");
     assert_eq!((refused.status, code(&refused)), (412, "PreconditionFailed"));
-    assert_eq!(body(&world.call(S1_GET).await)["properties"]["labels"], json!(["theirs"]));
+    assert_eq!(body(&fixture.call(S1_GET).await)["properties"]["labels"], json!(["theirs"]));
 }

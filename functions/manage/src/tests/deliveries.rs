@@ -20,16 +20,15 @@ use gridpost_ports::{Outgoing, QueueSender};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{NOW, World, body, code, key, poison};
+use super::{Fixture, NOW, body, code, key, poison};
 
 const LIST: &str = "GET /topics/demo/eventSubscriptions/s-1/deliveries";
 
-/// A delivery of `s-1`, published so many seconds ago.
-fn state(world: &World, id: u128, seconds_ago: i64, status: DeliveryStatus) -> DeliveryState {
+fn state(fixture: &Fixture, id: u128, seconds_ago: i64, status: DeliveryStatus) -> DeliveryState {
     DeliveryState {
         id: Uuid::from_u128(id),
         subscription: key("demo", "s-1"),
-        subscription_uid: world.subscription_uid("s-1").expect("s-1"),
+        subscription_uid: fixture.subscription_uid("s-1").expect("s-1"),
         publish_time: Timestamp::from_millis(NOW.as_millis() - seconds_ago * 1_000),
         events: 3,
         done: Default::default(),
@@ -44,10 +43,10 @@ fn state(world: &World, id: u128, seconds_ago: i64, status: DeliveryStatus) -> D
     }
 }
 
-/// One that waits for its third attempt.
-pub(super) fn waiting(world: &World, id: u128) -> DeliveryState {
+/// A delivery that waits for its third attempt.
+pub(super) fn waiting(fixture: &Fixture, id: u128) -> DeliveryState {
     let due = NOW + Duration::from_secs(3_600);
-    let mut state = state(world, id, 60, DeliveryStatus::Waiting { due });
+    let mut state = state(fixture, id, 60, DeliveryStatus::Waiting { due });
     let (first, second) = (ago(60), ago(50));
     state.attempts = state.attempts.with(first, Outcome::TimedOut, None);
     state.attempts = state.attempts.with(second, Outcome::Busy, Some(503));
@@ -69,29 +68,29 @@ fn ago(seconds: i64) -> Timestamp {
     Timestamp::from_millis(NOW.as_millis() - seconds * 1_000)
 }
 
-fn store(world: &World, states: impl IntoIterator<Item = DeliveryState>) {
-    states.into_iter().for_each(|state| world.put_state(state));
+fn store(fixture: &Fixture, states: impl IntoIterator<Item = DeliveryState>) {
+    states.into_iter().for_each(|state| fixture.put_state(state));
 }
 
-async fn list(world: &World, line: &str) -> Value {
-    let reply = world.call(line).await;
+async fn list(fixture: &Fixture, line: &str) -> Value {
+    let reply = fixture.call(line).await;
     assert_eq!(reply.status, 200, "{reply:?}");
     body(&reply).clone()
 }
 
 #[tokio::test(start_paused = true)]
 async fn waiting_deliveries_say_what_is_known_of_them() {
-    let world = World::with_subscription().await;
+    let fixture = Fixture::with_subscription().await;
     let due = NOW + Duration::from_secs(30);
-    let mut failed = state(&world, 1, 5, DeliveryStatus::Waiting { due });
+    let mut failed = state(&fixture, 1, 5, DeliveryStatus::Waiting { due });
     failed.attempts = failed.attempts.with(NOW, Outcome::ServerError, Some(500));
     let reason = EndReason::UndeliverableDueToProbationCausedByClientError;
-    let mut ending = state(&world, 2, 4, DeliveryStatus::Ending { reason, at: NOW });
+    let mut ending = state(&fixture, 2, 4, DeliveryStatus::Ending { reason, at: NOW });
     ending.attempts.last_outcome = Some(Outcome::Probation);
     ending.redriven_at = Some(NOW);
-    let mut of_another = state(&world, 3, 4, DeliveryStatus::Waiting { due });
+    let mut of_another = state(&fixture, 3, 4, DeliveryStatus::Waiting { due });
     of_another.subscription_uid = Uuid::from_u128(4_711);
-    store(&world, [of_another, ending, failed]);
+    store(&fixture, [of_another, ending, failed]);
     let want = json!({"value": [
         {
             "id": "00000000-0000-0000-0000-000000000001",
@@ -116,7 +115,7 @@ async fn waiting_deliveries_say_what_is_known_of_them() {
             "endedAt": "2026-11-21T08:00:00.000Z",
         },
     ]});
-    let found = list(&world, LIST).await;
+    let found = list(&fixture, LIST).await;
     assert_eq!(found, want);
     super::openapi::assert_valid("DeliveryList", &found);
 }
@@ -124,16 +123,16 @@ async fn waiting_deliveries_say_what_is_known_of_them() {
 #[tokio::test(start_paused = true)]
 async fn what_waits_is_counted_by_the_hour_of_its_publish() {
     const COUNT: &str = "GET /topics/demo/eventSubscriptions/s-1/deliveries:count";
-    let world = World::with_subscription().await;
+    let fixture = Fixture::with_subscription().await;
     let none = json!({"deliveries": 0, "events": 0, "byPublishHour": {}});
-    assert_eq!(list(&world, COUNT).await, none);
+    assert_eq!(list(&fixture, COUNT).await, none);
     let status = DeliveryStatus::Waiting { due: NOW };
-    let mut of_another = state(&world, 9, 4, status);
+    let mut of_another = state(&fixture, 9, 4, status);
     of_another.subscription_uid = Uuid::from_u128(4_711);
-    let ended = state(&world, 8, 4, DeliveryStatus::Ended);
+    let ended = state(&fixture, 8, 4, DeliveryStatus::Ended);
     // It is eight o'clock sharp: 0 s ago is in this hour, 5 s ago in the one before.
-    let waiting = [(1, 5), (2, 9), (3, 0)].map(|(id, ago)| state(&world, id, ago, status));
-    store(&world, waiting.into_iter().chain([of_another, ended]));
+    let waiting = [(1, 5), (2, 9), (3, 0)].map(|(id, ago)| state(&fixture, id, ago, status));
+    store(&fixture, waiting.into_iter().chain([of_another, ended]));
     let want = json!({
         "deliveries": 3, "events": 9,
         "byPublishHour": {
@@ -141,7 +140,7 @@ async fn what_waits_is_counted_by_the_hour_of_its_publish() {
             "2026-11-21T08:00:00.000Z": {"deliveries": 1, "events": 3},
         },
     });
-    let found = list(&world, COUNT).await;
+    let found = list(&fixture, COUNT).await;
     assert_eq!(found, want);
     super::openapi::assert_valid("DeliveryCount", &found);
 }
@@ -149,30 +148,30 @@ async fn what_waits_is_counted_by_the_hour_of_its_publish() {
 /// One request counts 10,000.
 #[tokio::test(start_paused = true)]
 async fn a_count_of_very_many_goes_on_behind_its_next_link() {
-    let world = World::with_subscription().await;
+    let fixture = Fixture::with_subscription().await;
     let status = DeliveryStatus::Waiting { due: NOW };
-    store(&world, (0..10_001).map(|id| state(&world, id, 5, status)));
-    let first = list(&world, "GET /topics/demo/eventSubscriptions/s-1/deliveries:count").await;
+    store(&fixture, (0..10_001).map(|id| state(&fixture, id, 5, status)));
+    let first = list(&fixture, "GET /topics/demo/eventSubscriptions/s-1/deliveries:count").await;
     assert_eq!(first["deliveries"], 10_000);
     let (_, path) =
         first["nextLink"].as_str().and_then(|it| it.split_once("/topics/")).expect("more");
-    let rest = list(&world, &format!("GET /topics/{path}")).await;
+    let rest = list(&fixture, &format!("GET /topics/{path}")).await;
     assert_eq!((&rest["deliveries"], rest.get("nextLink")), (&json!(1), None));
 }
 
 #[tokio::test(start_paused = true)]
 async fn every_waiting_delivery_is_on_one_page() {
-    let world = World::with_subscription().await;
+    let fixture = Fixture::with_subscription().await;
     // Seven publishes at the same moment, twenty times: only the ids tell them apart.
     let states = (0..140).map(|index| {
         let status = DeliveryStatus::Waiting { due: NOW };
-        state(&world, 1_000 - index, i64::try_from(index / 7).expect("small"), status)
+        state(&fixture, 1_000 - index, i64::try_from(index / 7).expect("small"), status)
     });
     let states: Vec<_> = states.collect();
-    store(&world, states.clone());
+    store(&fixture, states.clone());
     let (mut found, mut next) = (Vec::new(), Some(format!("{LIST}?$top=30")));
     while let Some(line) = next {
-        let page = list(&world, &line).await;
+        let page = list(&fixture, &line).await;
         let ids = page["value"].as_array().expect("a list").iter().map(|one| one["id"].clone());
         found.extend(ids);
         next = page["nextLink"].as_str().map(|link| {
@@ -188,7 +187,7 @@ async fn every_waiting_delivery_is_on_one_page() {
 
 #[tokio::test(start_paused = true)]
 async fn what_does_not_exist_has_no_deliveries() {
-    let world = World::with_subscription().await;
+    let fixture = Fixture::with_subscription().await;
     for line in [
         "GET /topics/demo/eventSubscriptions/s-2/deliveries",
         "GET /topics/none/eventSubscriptions/s-1/deliveries",
@@ -196,7 +195,7 @@ async fn what_does_not_exist_has_no_deliveries() {
         "GET /topics/demo/eventSubscriptions/s-1/deliveries/00000000-0000-0000-0000-000000000009",
         "POST /topics/demo/eventSubscriptions/s-1/deliveries/x/resend",
     ] {
-        let reply = world.call(line).await;
+        let reply = fixture.call(line).await;
         assert_eq!((reply.status, code(&reply)), (404, "ResourceNotFound"), "{line}");
     }
 }
@@ -211,9 +210,9 @@ fn resend(id: u128) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn a_delivery_is_shown_with_every_attempt_and_what_comes_next() {
-    let world = World::with_subscription().await;
-    world.put_state(waiting(&world, 7));
-    let shown = list(&world, &one(7)).await;
+    let fixture = Fixture::with_subscription().await;
+    fixture.put_state(waiting(&fixture, 7));
+    let shown = list(&fixture, &one(7)).await;
     super::openapi::assert_valid("DeliveryShown", &shown);
     let attempts = json!([
         {"attempt": 1, "startTime": "2026-11-21T07:59:00.000Z", "durationInMs": 5000,
@@ -227,7 +226,7 @@ async fn a_delivery_is_shown_with_every_attempt_and_what_comes_next() {
     assert_eq!((&shown["attempts"], &shown["next"]), (&attempts, &next));
 
     // A batch that was split, and its rest as a whole again.
-    let mut parted = waiting(&world, 7);
+    let mut parted = waiting(&fixture, 7);
     let at = |seconds| NOW + Duration::from_secs(seconds);
     let record = |seconds, status, part: (u32, u32)| {
         let answer = Answer::of_status(status, None);
@@ -237,45 +236,45 @@ async fn a_delivery_is_shown_with_every_attempt_and_what_comes_next() {
     };
     parted.past.truncate(1);
     parted.past.extend([record(7, 400, (2, 4)), record(8, 400, (3, 2)), record(9, 200, (3, 2))]);
-    world.put_state(parted.clone());
-    let shown = list(&world, &one(7)).await;
+    fixture.put_state(parted.clone());
+    let shown = list(&fixture, &one(7)).await;
     super::openapi::assert_valid("DeliveryShown", &shown);
     let said = shown["attempts"].as_array().expect("attempts").iter();
     let said: Vec<_> = said.map(|one| (one["attempt"].as_u64(), one["events"].as_u64())).collect();
     let want = [(1, None), (2, Some(4)), (3, Some(2)), (3, Some(2))];
     assert_eq!(said, want.map(|(number, events)| (Some(number), events)));
-    world.put_state(waiting(&world, 7));
+    fixture.put_state(waiting(&fixture, 7));
 
     // The endpoint waits for longer than this delivery does.
-    let uid = world.subscription_uid("s-1").expect("s-1");
+    let uid = fixture.subscription_uid("s-1").expect("s-1");
     let until = NOW + Duration::from_secs(7_200);
     let wait = Some(Probation { since: NOW, until, outcome: Outcome::Busy, status: Some(503) });
     let health = Health { probation: wait, ..Health::default() };
-    world.deployment.tables.put_health(uid, health);
+    fixture.deployment.tables.put_health(uid, health);
     next["because"] = json!("EndpointWaits");
     next["endpointWaitsUntil"] = json!("2026-11-21T10:00:00.000Z");
-    let shown = list(&world, &one(7)).await;
+    let shown = list(&fixture, &one(7)).await;
     assert_eq!(shown["next"], next);
     super::openapi::assert_valid("DeliveryShown", &shown);
 
     // One that was redriven lives from then on.
-    world.put_state(DeliveryState { redriven_at: Some(ago(10)), ..waiting(&world, 7) });
-    assert_eq!(list(&world, &one(7)).await["next"]["expires"], "2026-11-22T07:59:50.000Z");
+    fixture.put_state(DeliveryState { redriven_at: Some(ago(10)), ..waiting(&fixture, 7) });
+    assert_eq!(list(&fixture, &one(7)).await["next"]["expires"], "2026-11-22T07:59:50.000Z");
 
     // A success is its last attempt, and none of those that are counted.
-    let mut delivered = waiting(&world, 8);
+    let mut delivered = waiting(&fixture, 8);
     delivered.status = DeliveryStatus::Delivered;
     let good = Answer::of_status(200, None);
     delivered.past.push(AttemptRecord::of(good, (NOW, NOW), None));
-    world.put_state(delivered);
-    let shown = list(&world, &one(8)).await;
+    fixture.put_state(delivered);
+    let shown = list(&fixture, &one(8)).await;
     assert_eq!((&shown["attempts"][2]["attempt"], shown.get("next")), (&json!(3), None));
     assert_eq!(shown["attempts"][2]["outcome"], "Delivered");
     // Of another event subscription it shows nothing.
-    let mut of_another = waiting(&world, 9);
+    let mut of_another = waiting(&fixture, 9);
     of_another.subscription_uid = Uuid::from_u128(4_711);
-    world.put_state(of_another);
-    assert_eq!(world.call(&one(9)).await.status, 404);
+    fixture.put_state(of_another);
+    assert_eq!(fixture.call(&one(9)).await.status, 404);
 }
 
 /// The delivery 7, parked until it is due.
@@ -301,10 +300,10 @@ async fn a_resend_reaches_a_delivery_where_it_can_be_reached() {
     // Parked when it is due, or later: what waits together does not come back together.
     for later_s in [Some(0), Some(9 * 60), None] {
         let is_parked = later_s.is_some();
-        let world = World::with_subscription().await;
-        let uid = world.subscription_uid("s-1").expect("s-1").as_u128();
+        let fixture = Fixture::with_subscription().await;
+        let uid = fixture.subscription_uid("s-1").expect("s-1").as_u128();
         let queue = Queue::Retry(usize::try_from(uid % 4).expect("small"));
-        let queues = &world.deployment.queues;
+        let queues = &fixture.deployment.queues;
         let (group, text) = ("demo/s-1".to_owned(), poison::delivery(7).encode());
         queues
             .send(queue, vec![Outgoing { body: text, group, delay_s: 0 }])
@@ -313,27 +312,27 @@ async fn a_resend_reaches_a_delivery_where_it_can_be_reached() {
             .expect("sent");
         let hidden = queues.receive(queue, 1).await.remove(0);
         let receipt = Some(hidden.receipt.clone());
-        world.put_state(DeliveryState { receipt, ..waiting(&world, 7) });
+        fixture.put_state(DeliveryState { receipt, ..waiting(&fixture, 7) });
         if let Some(later_s) = later_s {
             let parked = parked();
             let due = parked.due + Duration::from_secs(later_s);
-            world.park(Parked { due, ..parked }).await;
+            fixture.park(Parked { due, ..parked }).await;
         }
-        world.forget_calls();
-        let reply = world.call(&resend(7)).await;
+        fixture.forget_calls();
+        let reply = fixture.call(&resend(7)).await;
         assert_eq!((reply.status, &body(&reply)["result"]), (200, &json!("Sent")));
         super::openapi::assert_valid("Resent", body(&reply));
-        let state = world.state(7).expect("a state");
+        let state = fixture.state(7).expect("a state");
         assert_eq!(state.status, DeliveryStatus::Waiting { due: NOW });
         assert_eq!(state.resend.map(|resend| resend.at), Some(NOW));
         let want: &[&str] = match is_parked {
             true => &["write the state", "send to retry-2", "remove what was parked"],
             false => &["write the state", &format!("show {} in {queue}", hidden.receipt)],
         };
-        assert_eq!(world.calls(), want);
-        let sent = &world.sent()[1..];
+        assert_eq!(fixture.calls(), want);
+        let sent = &fixture.sent()[1..];
         assert!(sent.iter().all(|(queue, _)| *queue == Queue::Retry(2)));
-        assert_eq!((sent.len(), world.parked()), (usize::from(is_parked), 0));
+        assert_eq!((sent.len(), fixture.parked()), (usize::from(is_parked), 0));
         if !is_parked {
             let shown = queues.receive(queue, 1).await.remove(0);
             assert_eq!((shown.message_id, shown.at), (hidden.message_id, NOW));
@@ -343,10 +342,10 @@ async fn a_resend_reaches_a_delivery_where_it_can_be_reached() {
 
 #[tokio::test(start_paused = true)]
 async fn a_resend_that_reaches_nothing_says_when_it_comes() {
-    let world = World::with_subscription().await;
-    world.put_state(waiting(&world, 7));
+    let fixture = Fixture::with_subscription().await;
+    fixture.put_state(waiting(&fixture, 7));
     for _ in 0..2 {
-        let reply = world.call(&resend(7)).await;
+        let reply = fixture.call(&resend(7)).await;
         assert_eq!((reply.status, &body(&reply)["result"]), (200, &json!("Requested")));
         assert_eq!(
             body(&reply)["expectedBy"],
@@ -355,14 +354,13 @@ async fn a_resend_that_reaches_nothing_says_when_it_comes() {
         );
         super::openapi::assert_valid("Resent", body(&reply));
     }
-    let shown = list(&world, &one(7)).await;
+    let shown = list(&fixture, &one(7)).await;
     assert_eq!(shown["next"]["because"], "Resend");
     super::openapi::assert_valid("DeliveryShown", &shown);
-    // What has ended is not attempted again.
-    let mut ended = waiting(&world, 8);
+    let mut ended = waiting(&fixture, 8);
     ended.status = DeliveryStatus::Ended;
-    world.put_state(ended);
-    let reply = world.call(&resend(8)).await;
+    fixture.put_state(ended);
+    let reply = fixture.call(&resend(8)).await;
     assert_eq!((reply.status, code(&reply)), (409, "Conflict"));
 }
 
@@ -371,17 +369,17 @@ async fn a_resend_that_stops_halfway_loses_nothing() {
     // Reads of the topic, the event subscription, the state, the health and what is parked; then
     // the three writes, of which the second is tried twice.
     for calls in 0..8 {
-        let world = World::with_subscription().await;
-        world.put_state(waiting(&world, 7));
-        world.park(parked()).await;
-        world.fails_after(Some(calls));
-        assert_eq!(world.call(&resend(7)).await.status, 503, "{calls}");
-        assert_eq!(world.parked(), 1, "{calls}: it is removed last");
-        assert_eq!(world.sent().len(), usize::from(calls == 7), "{calls}");
-        // Asked for again, it goes on.
-        world.fails_after(None);
-        let reply = world.call(&resend(7)).await;
+        let fixture = Fixture::with_subscription().await;
+        fixture.put_state(waiting(&fixture, 7));
+        fixture.park(parked()).await;
+        fixture.fails_after(Some(calls));
+        assert_eq!(fixture.call(&resend(7)).await.status, 503, "{calls}");
+        assert_eq!(fixture.parked(), 1, "{calls}: it is removed last");
+        assert_eq!(fixture.sent().len(), usize::from(calls == 7), "{calls}");
+        // A second request continues.
+        fixture.fails_after(None);
+        let reply = fixture.call(&resend(7)).await;
         assert_eq!((reply.status, &body(&reply)["result"]), (200, &json!("Sent")), "{calls}");
-        assert!(world.parked() == 0 && !world.sent().is_empty());
+        assert!(fixture.parked() == 0 && !fixture.sent().is_empty());
     }
 }

@@ -1,10 +1,10 @@
-//! What comes by API Gateway is carried out as the route that it was let through to, or not at all.
+//! A request runs as the route that API Gateway has authorised, or not at all.
 
 use gridpost_runtime::gateway;
 use gridpost_testkit::logs;
 use serde_json::{Value, json};
 
-use super::{body, message, world::World};
+use super::{body, fixture::Fixture, message};
 use crate::{Authorization, Reply, not_base64, respond, routes};
 
 const SUBSCRIPTION: &str = "/topics/{topic}/eventSubscriptions/{name}";
@@ -25,10 +25,10 @@ fn iam() -> Value {
     json!({"iam": {"accessKey": "A", "userArn": "arn:aws:iam::123456789012:user/a"}})
 }
 
-async fn answered(world: &World, event: Value) -> Reply {
+async fn answered(fixture: &Fixture, event: Value) -> Reply {
     let event = serde_json::from_value(event).expect("an event");
     let respond = |request| async move {
-        let response = respond(&world.context, &request).await;
+        let response = respond(&fixture.context, &request).await;
         response.map(|document| String::from_utf8_lossy(&document).into_owned())
     };
     let answered = gateway::answer(event, not_base64, respond).await.expect("an HTTP request");
@@ -40,10 +40,10 @@ async fn answered(world: &World, event: Value) -> Reply {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_is_no_base64_is_refused() {
-    let world = World::with_subscription().await;
+    let fixture = Fixture::with_subscription().await;
     let mut event = event("GET", "/topics", "GET /topics", iam());
     (event["isBase64Encoded"], event["body"]) = (json!(true), json!("?"));
-    let reply = answered(&world, event).await;
+    let reply = answered(&fixture, event).await;
     assert_eq!(
         (reply.status, &reply.body.expect("a document")["error"]["code"]),
         (400, &json!("InvalidJson"))
@@ -52,8 +52,8 @@ async fn a_body_that_is_no_base64_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn only_the_route_that_iam_was_asked_for_is_carried_out() {
-    let mut world = World::with_subscription().await;
-    world.context.settings.authorization = Authorization::Iam;
+    let mut fixture = Fixture::with_subscription().await;
+    fixture.context.settings.authorization = Authorization::Iam;
     let validate = format!("{SUBSCRIPTION}/validate");
     let post_validate = format!("POST {validate}");
     let get = format!("GET {SUBSCRIPTION}");
@@ -96,7 +96,7 @@ async fn only_the_route_that_iam_was_asked_for_is_carried_out() {
     ];
     for (method, path, route, authorizer, status) in table {
         let case = format!("{method} {path} as {route} by {authorizer}");
-        let reply = answered(&world, event(method, path, route, authorizer)).await;
+        let reply = answered(&fixture, event(method, path, route, authorizer)).await;
         assert_eq!(reply.status, status, "{case}: {:?}", reply.body);
         if status != 200 {
             let text = body(&reply).to_string();
@@ -108,36 +108,36 @@ async fn only_the_route_that_iam_was_asked_for_is_carried_out() {
 /// The gate asks for the route that axum finds, and refuses HEAD.
 #[tokio::test(start_paused = true)]
 async fn every_route_is_refused_as_another() {
-    let mut world = World::with_subscription().await;
-    world.context.settings.authorization = Authorization::Iam;
+    let mut fixture = Fixture::with_subscription().await;
+    fixture.context.settings.authorization = Authorization::Iam;
     assert!(routes::all().len() > 35);
     for route in routes::all() {
         let (method, path) = route.key.split_once(' ').expect("a method and a path");
         let path = path.replace("{topic}", "demo").replace("{name}", "s-1").replace("{id}", "m-1");
         for other in ["GET /other", "$default", "GET /topics/{topic}/{name}"] {
-            let reply = answered(&world, event(method, &path, other, iam())).await;
+            let reply = answered(&fixture, event(method, &path, other, iam())).await;
             assert_eq!(reply.status, 403, "{} as {other}", route.key);
             let want = format!("The request names '{}', but", route.key);
             assert!(message(&reply).starts_with(&want), "{}", message(&reply));
         }
-        let unsigned = answered(&world, event(method, &path, &route.key, Value::Null)).await;
+        let unsigned = answered(&fixture, event(method, &path, &route.key, Value::Null)).await;
         let is_let_in = message(&unsigned).starts_with("This validation URL");
         assert_eq!((unsigned.status, is_let_in), (403, route.is_open), "{}", route.key);
-        let head = answered(&world, event("HEAD", &path, &format!("HEAD {path}"), iam())).await;
+        let head = answered(&fixture, event("HEAD", &path, &format!("HEAD {path}"), iam())).await;
         assert_eq!(head.status, 405, "{}", route.key);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_an_authorizer_a_route_is_still_the_one_that_was_matched() {
-    let world = World::with_subscription().await;
+    let fixture = Fixture::with_subscription().await;
     let table = [
         ("GET", "/topics", "GET /topics", 200),
         ("GET", "/topics", "$default", 200),
         ("GET", "/topics", "POST /topics/{topic}/listKeys", 403),
     ];
     for (method, path, route, status) in table {
-        let reply = answered(&world, event(method, path, route, Value::Null)).await;
+        let reply = answered(&fixture, event(method, path, route, Value::Null)).await;
         assert_eq!(reply.status, status, "{route}");
     }
 }
@@ -145,22 +145,22 @@ async fn without_an_authorizer_a_route_is_still_the_one_that_was_matched() {
 /// As `cargo lambda watch` sends it, with null where AWS sends an empty text.
 #[tokio::test(start_paused = true)]
 async fn a_request_by_cargo_lambdas_url_is_answered() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let mut put = event("PUT", "/topics/demo", "$default", Value::Null);
     for name in ["rawQueryString", "headers", "body", "isBase64Encoded"] {
         put[name] = Value::Null;
     }
     put["requestContext"]["timeEpoch"] = Value::Null;
-    assert_eq!(answered(&world, put.clone()).await.status, 201);
+    assert_eq!(answered(&fixture, put.clone()).await.status, 201);
     put["body"] = json!("?");
     put["isBase64Encoded"] = json!(true);
-    assert_eq!(answered(&world, put).await.status, 400);
+    assert_eq!(answered(&fixture, put).await.status, 400);
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_changes_something_is_in_the_log() {
-    let mut world = World::with_subscription().await;
-    world.context.settings.authorization = Authorization::Iam;
+    let mut fixture = Fixture::with_subscription().await;
+    fixture.context.settings.authorization = Authorization::Iam;
     let (caller, keys) = ("arn:aws:iam::123456789012:user/a", "/topics/demo/listKeys");
     let table = [
         ("POST", keys, "POST /topics/{topic}/listKeys", iam(), Some((caller, 200))),
@@ -173,7 +173,7 @@ async fn who_changes_something_is_in_the_log() {
     for (method, path, route, authorizer, want) in table {
         logs::watch();
         logs::take();
-        answered(&world, event(method, path, route, authorizer)).await;
+        answered(&fixture, event(method, path, route, authorizer)).await;
         let lines = logs::take();
         let line = lines.iter().find(|line| line["caller"].is_string());
         let found = line.map(|line| (line["caller"].as_str(), line["status"].as_u64()));

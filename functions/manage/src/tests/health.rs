@@ -14,7 +14,7 @@ use gridpost_core::{
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{NOW, World, body, code, key};
+use super::{Fixture, NOW, body, code, key};
 
 const SHOW: &str = "GET /topics/demo/eventSubscriptions/s-1/health";
 const RESET: &str = "POST /topics/demo/eventSubscriptions/s-1/health:reset";
@@ -35,29 +35,29 @@ fn delayed() -> Health {
     }
 }
 
-fn store(world: &World, health: Health) {
-    let uid = world.subscription_uid("s-1").expect("s-1");
-    world.deployment.tables.put_health(uid, health);
+fn store(fixture: &Fixture, health: Health) {
+    let uid = fixture.subscription_uid("s-1").expect("s-1");
+    fixture.deployment.tables.put_health(uid, health);
 }
 
-fn stored(world: &World) -> Health {
-    let uid = world.subscription_uid("s-1").expect("s-1");
-    let all = world.deployment.tables.healths();
+fn stored(fixture: &Fixture) -> Health {
+    let uid = fixture.subscription_uid("s-1").expect("s-1");
+    let all = fixture.deployment.tables.healths();
     all.into_iter().find(|(of, _)| *of == uid).expect("a health").1
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_health_says_why_and_until_when() {
-    let world = World::with_subscription().await;
+    let fixture = Fixture::with_subscription().await;
     let healthy = json!({
         "state": "Healthy", "newEvents": "Attempted", "failuresInRow": 0,
         "waitingDeliveries": {"count": 0, "isComplete": true},
     });
-    assert_eq!(body(&world.call(SHOW).await), &healthy);
+    assert_eq!(body(&fixture.call(SHOW).await), &healthy);
     let waiting = |id: u128| DeliveryState {
         id: Uuid::from_u128(id),
         subscription: key("demo", "s-1"),
-        subscription_uid: world.subscription_uid("s-1").expect("s-1"),
+        subscription_uid: fixture.subscription_uid("s-1").expect("s-1"),
         publish_time: ago(60),
         events: 1,
         done: Default::default(),
@@ -70,8 +70,8 @@ async fn a_health_says_why_and_until_when() {
         redriven_at: None,
         revision: 1,
     };
-    [waiting(1), waiting(2)].into_iter().for_each(|state| world.put_state(state));
-    store(&world, delayed());
+    [waiting(1), waiting(2)].into_iter().for_each(|state| fixture.put_state(state));
+    store(&fixture, delayed());
     let mut want = json!({
         "state": "DelayedDelivery",
         "newEvents": "Waits",
@@ -86,42 +86,42 @@ async fn a_health_says_why_and_until_when() {
         "waitingDeliveries":
             {"count": 2, "isComplete": true, "oldestPublishTime": "2026-11-21T07:59:00.000Z"},
     });
-    assert_eq!(body(&world.call(SHOW).await), &want);
+    assert_eq!(body(&fixture.call(SHOW).await), &want);
     super::openapi::assert_valid("Health", &want);
     // A claimed probe is named as long as it may be under way.
     let probe = Probe { delivery: Uuid::from_u128(1), lease_until: NOW + Duration::from_secs(1) };
-    store(&world, Health { probe: Some(probe), ..delayed() });
+    store(&fixture, Health { probe: Some(probe), ..delayed() });
     want["nextProbe"]["delivery"] = json!(Uuid::from_u128(1));
-    assert_eq!(body(&world.call(SHOW).await), &want);
+    assert_eq!(body(&fixture.call(SHOW).await), &want);
     super::openapi::assert_valid("Health", &want);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_reset_lets_attempts_through() {
-    let world = World::with_subscription().await;
-    store(&world, delayed());
+    let fixture = Fixture::with_subscription().await;
+    store(&fixture, delayed());
     // An attempt fails in between: it is decided anew.
-    let uid = world.subscription_uid("s-1").expect("s-1");
-    world.interfere(4, move |tables| {
+    let uid = fixture.subscription_uid("s-1").expect("s-1");
+    fixture.interfere(4, move |tables| {
         tables.put_health(uid, Health { revision: 5, ..delayed() });
     });
-    let made = world.made();
-    let reply = world.call(RESET).await;
-    assert_eq!(world.made() - made, 2 + 2 * 2 + 1, "the write met another");
+    let made = fixture.made();
+    let reply = fixture.call(RESET).await;
+    assert_eq!(fixture.made() - made, 2 + 2 * 2 + 1, "the write met another");
     let (state, events) = (&body(&reply)["state"], &body(&reply)["newEvents"]);
     assert_eq!((reply.status, state, events), (200, &json!("Recovering"), &json!("Attempted")));
-    let reset = stored(&world);
+    let reset = stored(&fixture);
     assert_eq!((reset.until(), reset.row.failures, reset.revision), (None, 0, 6));
     // What is healthy is not written.
-    assert_eq!(world.call(RESET).await.status, 200);
-    assert_eq!(stored(&world).revision, 6);
+    assert_eq!(fixture.call(RESET).await.status, 200);
+    assert_eq!(stored(&fixture).revision, 6);
 }
 
 /// Another URL is another endpoint: nothing is left of what the old one did.
 #[tokio::test(start_paused = true)]
 async fn a_changed_destination_begins_healthy() {
-    let world = World::with_subscription().await;
-    store(&world, delayed());
+    let fixture = Fixture::with_subscription().await;
+    store(&fixture, delayed());
     let patch = |url: &str| json!({"destination": {"properties": {"endpointUrl": url}}});
     let labels = json!({"labels": ["a"]});
     let table = [
@@ -131,34 +131,34 @@ async fn a_changed_destination_begins_healthy() {
     ];
     let mut seen = Vec::new();
     for (row, patch, state) in table {
-        let patched = world.send("PATCH /topics/demo/eventSubscriptions/s-1", patch).await;
+        let patched = fixture.send("PATCH /topics/demo/eventSubscriptions/s-1", patch).await;
         assert_eq!(patched.status, 200, "{row}");
-        assert_eq!(body(&world.call(SHOW).await)["state"], state, "{row}");
-        seen.push(world.endpoint_uid("s-1"));
+        assert_eq!(body(&fixture.call(SHOW).await)["state"], state, "{row}");
+        seen.push(fixture.endpoint_uid("s-1"));
     }
     assert!(seen[0] != seen[1] && seen[1] == seen[2], "{seen:?}");
-    assert_eq!(seen[0], world.subscription_uid("s-1"), "that of its creation");
+    assert_eq!(seen[0], fixture.subscription_uid("s-1"), "that of its creation");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_does_not_exist_has_no_health() {
-    let world = World::with_subscription().await;
+    let fixture = Fixture::with_subscription().await;
     for line in [
         "GET /topics/demo/eventSubscriptions/s-2/health",
         "POST /topics/none/eventSubscriptions/s-1/health:reset",
     ] {
-        let reply = world.call(line).await;
+        let reply = fixture.call(line).await;
         assert_eq!((reply.status, code(&reply)), (404, "ResourceNotFound"), "{line}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_healths_of_a_topic_come_in_pages() {
-    let world = World::with_subscription().await;
-    store(&world, delayed());
-    let one = body(&world.call(SHOW).await).clone();
-    let all = body(&world.call("GET /topics/demo/healths").await).clone();
+    let fixture = Fixture::with_subscription().await;
+    store(&fixture, delayed());
+    let one = body(&fixture.call(SHOW).await).clone();
+    let all = body(&fixture.call("GET /topics/demo/healths").await).clone();
     assert_eq!(all, json!({"value": [{"name": "s-1", "health": one}]}));
     super::openapi::assert_valid("NamedHealthList", &all);
-    assert_eq!(world.call("GET /topics/other/healths").await.status, 404);
+    assert_eq!(fixture.call("GET /topics/other/healths").await.status, 404);
 }

@@ -36,12 +36,12 @@ pub(super) fn record(id: u64, event_type: &str, reason: &str) -> String {
 }
 
 /// Stores records as an object that was written so many hours ago.
-pub(super) fn store(world: &Deployment, number: u128, hours_ago: i64, records: &[String]) {
-    store_at(world, number, (hours_ago, 0), records);
+pub(super) fn store(fixture: &Deployment, number: u128, hours_ago: i64, records: &[String]) {
+    store_at(fixture, number, (hours_ago, 0), records);
 }
 
 /// The same, so many minutes behind that.
-pub(super) fn store_at(world: &Deployment, number: u128, at: (i64, i64), records: &[String]) {
+pub(super) fn store_at(fixture: &Deployment, number: u128, at: (i64, i64), records: &[String]) {
     let (hours_ago, minutes_later) = at;
     let written_ms = NOW.as_millis() - hours_ago * 3_600_000 + minutes_later * 60_000;
     let subscription = SubscriptionKey { topic: "demo".to_owned(), name: "s-1".to_owned() };
@@ -50,7 +50,7 @@ pub(super) fn store_at(world: &Deployment, number: u128, at: (i64, i64), records
         origin: Some(Origin { subscription, schema: DeliverySchema::EventGridSchema }),
         written_at: Timestamp::from_millis(written_ms),
     };
-    world.buckets.insert(BUCKET, &name(number, hours_ago), object);
+    fixture.buckets.insert(BUCKET, &name(number, hours_ago), object);
 }
 
 /// The id of a record in such an object.

@@ -21,18 +21,16 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use utoipa::{PartialSchema, ToSchema, openapi::PathItem};
 
-use super::{S1, S1_GET, World, body, code, webhook};
+use super::{Fixture, S1, S1_GET, body, code, webhook};
 use crate::{Reply, routes};
 
 const DOCUMENT: &str = include_str!("../../../../docs/openapi.json");
-/// Where it is.
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
 /// With this variable, the test writes the document.
 const WRITE: &str = "GRIDPOST_WRITE_OPENAPI";
 const MANAGE_API: &str = include_str!("../../../../infra/manage_api.tf");
 const PUBLISH_API: &str = include_str!("../../../../infra/publish_api.tf");
 
-/// A header's name and value.
 type Header = (&'static str, &'static str);
 
 const METHODS: [&str; 5] = ["get", "put", "post", "patch", "delete"];
@@ -82,7 +80,7 @@ pub(super) fn assert_valid(name: &str, value: &Value) {
     assert!(again.is_none_or(|again| again == *value), "{name}: {value}");
 }
 
-/// What becomes of an answer that a client reads and writes.
+/// Reads and writes an answer as a client.
 fn read_and_written(name: &str, value: &Value) -> Option<Value> {
     fn of<T: Serialize + DeserializeOwned>(value: &Value) -> Value {
         json!(T::deserialize(value).expect("the type of an answer"))
@@ -318,7 +316,7 @@ fn it_is_what_the_routes_say() {
     );
 }
 
-/// What IAM is not asked about is so by Terraform and by the handler.
+/// Terraform and the handler agree on the routes without IAM.
 #[test]
 fn the_same_routes_are_open() {
     let open = MANAGE_API.split_once("validation_routes = toset([").expect("open routes").1;
@@ -352,14 +350,14 @@ async fn its_routes_are_those_of_the_handler() {
     let paths: BTreeSet<_> = paths.into_iter().map(|(_, path)| path).collect();
     for path in paths {
         for method in METHODS.map(str::to_uppercase) {
-            let world = World::with_subscription().await;
-            world.lay("m-1", "rubbish", None, None);
-            let waiting = super::deliveries::waiting(&world, 7);
+            let fixture = Fixture::with_subscription().await;
+            fixture.lay("m-1", "rubbish", None, None);
+            let waiting = super::deliveries::waiting(&fixture, 7);
             let id = waiting.id.to_string();
-            world.put_state(waiting);
+            fixture.put_state(waiting);
             let id = if path.contains("/deliveries/") { &id } else { "m-1" };
             let place = path.replace("{topic}", "demo").replace("{name}", "s-1");
-            let reply = world.call(&format!("{method} {}", place.replace("{id}", id))).await;
+            let reply = fixture.call(&format!("{method} {}", place.replace("{id}", id))).await;
             let is_known = reply.status != 405 && reply.status != 404;
             let line = format!("{method} {path}");
             assert_eq!(is_known, documented.contains(&line), "{line}: {reply:?}");
@@ -381,10 +379,10 @@ fn every_reference_leads_somewhere() {
     kinds.for_each(|name| drop(schema(name)));
 }
 
-/// What is sent and answered, as the document says it.
+/// Requests and answers have the document's form.
 #[tokio::test(start_paused = true)]
 async fn documents_have_the_form_that_it_says() {
-    let world = World::with_subscription().await;
+    let fixture = Fixture::with_subscription().await;
     let mut full = webhook("https://e.example/hook?code=hush");
     full["properties"]["retryPolicy"] = json!({
         "maxDeliveryAttempts": 5, "schedule": [1, 2],
@@ -456,12 +454,12 @@ async fn documents_have_the_form_that_it_says() {
             assert_valid(name, document);
         }
         let document = sent.map_or_else(|| json!({}), |(_, document)| document.clone());
-        let reply = world.send(line, document).await;
+        let reply = fixture.send(line, document).await;
         assert!(matches!(reply.status, 200 | 201), "{line}: {reply:?}");
         assert_valid(answered, body(&reply));
     }
     // What a read answers can be sent back, and the document says so as well.
-    let read = world.call(S1_GET).await;
+    let read = fixture.call(S1_GET).await;
     assert_valid("EventSubscriptionInput", body(&read));
     // It refuses what the handler refuses.
     let refused = schema("EventSubscriptionInput");
@@ -469,17 +467,17 @@ async fn documents_have_the_form_that_it_says() {
         let mut document = webhook("https://e.example/");
         document["properties"]["retryPolicy"] = policy;
         assert!(!refused.is_valid(&document), "{document}");
-        assert_eq!(world.send(S1, document).await.status, 400);
+        assert_eq!(fixture.send(S1, document).await.status, 400);
     }
 }
 
 /// The same for what waits.
 #[tokio::test(start_paused = true)]
 async fn what_waits_has_the_form_that_it_says() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let delivery = super::poison::delivery(1);
-    world.lay("m-1", &delivery.encode(), Some("gridpost-retry-1"), None);
-    world.lay("m-2", "rubbish", None, Some("poison:dispatch"));
+    fixture.lay("m-1", &delivery.encode(), Some("gridpost-retry-1"), None);
+    fixture.lay("m-2", "rubbish", None, Some("poison:dispatch"));
     for id in 1..=3 {
         let body = if id == 3 { "rubbish".to_owned() } else { delivery.encode() };
         let (id, due, group) = (uuid::Uuid::from_u128(id), super::NOW, "demo/s-1".to_owned());
@@ -494,7 +492,7 @@ async fn what_waits_has_the_form_that_it_says() {
             group,
             body,
         };
-        world.park(parked).await;
+        fixture.park(parked).await;
     }
     let all = json!({"all": true});
     let ids = json!({"ids": ["m-2", "m-9"], "to": "retry"});
@@ -516,21 +514,21 @@ async fn what_waits_has_the_form_that_it_says() {
             assert_valid(name, document);
         }
         let document = sent.map_or_else(|| json!({}), |(_, document)| document.clone());
-        let reply = world.send(line, document).await;
+        let reply = fixture.send(line, document).await;
         assert_eq!(reply.status, 200, "{line}: {reply:?}");
         assert_valid(answered, body(&reply));
     }
     assert!(!schema("PurgeInput").is_valid(&json!({"ids": []})));
     for input in [json!({}), json!({"all": true, "ids": ["m"]}), json!({"ids": []})] {
-        assert_eq!(world.send("POST /poison:purge", input).await.status, 400);
+        assert_eq!(fixture.send("POST /poison:purge", input).await.status, 400);
     }
 }
 
 /// The same for dead letters and redrives.
 #[tokio::test(start_paused = true)]
 async fn dead_letters_have_the_form_that_it_says() {
-    let world = super::dead_letters::filled().await;
-    super::letters::store(&world.letters, 20, 1, &["7".to_owned()]);
+    let fixture = super::dead_letters::filled().await;
+    super::letters::store(&fixture.letters, 20, 1, &["7".to_owned()]);
     let id = super::letters::id(3, 3, 1);
     let s = "/topics/demo/eventSubscriptions/s-1";
     let reason = json!({"reason": "TimeToLiveExceeded", "from": "2026-01-01T00:00:00Z"});
@@ -553,15 +551,15 @@ async fn dead_letters_have_the_form_that_it_says() {
             assert_valid(name, document);
         }
         let document = sent.map_or_else(|| json!({}), |(_, document)| document.clone());
-        let reply = world.send(&line, document).await;
+        let reply = fixture.send(&line, document).await;
         assert!(matches!(reply.status, 200 | 201), "{line}: {reply:?}");
         assert_valid(answered, body(&reply));
     }
-    let jobs = world.call(&format!("GET {s}/redrives")).await;
+    let jobs = fixture.call(&format!("GET {s}/redrives")).await;
     let job = body(&jobs)["value"][0]["id"].as_str().expect("an id");
     for line in ["GET {}", "POST {}/cancel", "POST {}/resume"] {
         let line = line.replace("{}", &format!("{s}/redrives/{job}"));
-        assert_valid("Redrive", body(&world.call(&line).await));
+        assert_valid("Redrive", body(&fixture.call(&line).await));
     }
 }
 
@@ -578,7 +576,7 @@ fn no_operation_has_a_method_that_is_not_allowed() {
 
 #[tokio::test(start_paused = true)]
 async fn errors_have_the_form_that_it_says() {
-    let world = World::with_subscription().await;
+    let fixture = Fixture::with_subscription().await;
     let one = "/topics/demo/eventSubscriptions/s-1";
     let mut seen = BTreeSet::new();
     let mut note = |reply: Reply| {
@@ -598,20 +596,20 @@ async fn errors_have_the_form_that_it_says() {
         ("PUT /topics/demo", &[], "{\"properties\": {\"inputSchema\": \"CloudEventSchemaV1_0\"}}"),
     ];
     for (line, headers, sent) in lines {
-        note(world.send_with(line, headers, sent.as_bytes().to_vec()).await);
+        note(fixture.send_with(line, headers, sent.as_bytes().to_vec()).await);
     }
-    note(world.send_bytes(&format!("PUT {one}"), vec![b' '; 300_000]).await);
+    note(fixture.send_bytes(&format!("PUT {one}"), vec![b' '; 300_000]).await);
     let test = "POST /topics/demo/eventSubscriptions:test";
     let event = json!({
         "id": "1", "eventType": "T", "subject": "", "eventTime": "2026-01-01T00:00:00Z", "data": {},
     });
-    note(world.send(test, json!({"name": "s-1", "events": vec![event; 5_001]})).await);
+    note(fixture.send(test, json!({"name": "s-1", "events": vec![event; 5_001]})).await);
     let too_large = json!({"name": "s-1", "events": ["x".repeat(1_100_000)]});
-    note(world.send(test, too_large).await);
-    world.consent(gridpost_testkit::consent::ConsentAnswer::Denies);
-    note(world.send(S1, webhook("https://e.example/else")).await);
-    world.fails_after(Some(0));
-    note(world.call("GET /topics/demo").await);
+    note(fixture.send(test, too_large).await);
+    fixture.consent(gridpost_testkit::consent::ConsentAnswer::Denies);
+    note(fixture.send(S1, webhook("https://e.example/else")).await);
+    fixture.fails_after(Some(0));
+    note(fixture.call("GET /topics/demo").await);
     note(Reply::validation_over());
     let named = document()["components"]["schemas"]["ErrorCode"]["enum"].clone();
     let named: BTreeSet<String> = serde_json::from_value(named).expect("names");

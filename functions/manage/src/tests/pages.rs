@@ -3,26 +3,26 @@
 use gridpost_core::topic::Topic;
 use serde_json::json;
 
-use super::{World, body, code};
+use super::{Fixture, body, code};
 
 /// 250 event subscriptions under `demo`, and topics `t-000` to `t-249`.
-async fn filled() -> World {
-    let world = World::with_subscription().await;
-    world.fill((0..250).map(|index| format!("s-{index:03}")));
-    let demo = world.topic("demo").expect("demo");
+async fn filled() -> Fixture {
+    let fixture = Fixture::with_subscription().await;
+    fixture.fill((0..250).map(|index| format!("s-{index:03}")));
+    let demo = fixture.topic("demo").expect("demo");
     for index in 0..250 {
         let one = Topic { name: format!("t-{index:03}"), ..demo.clone() };
-        world.deployment.tables.configure(one, Vec::new());
+        fixture.deployment.tables.configure(one, Vec::new());
     }
-    world
+    fixture
 }
 
 /// Follows a list to its end: the names on each page.
-async fn pages(world: &World, first: &str) -> Vec<Vec<String>> {
+async fn pages(fixture: &Fixture, first: &str) -> Vec<Vec<String>> {
     let mut pages = Vec::new();
     let mut next = Some(format!("GET {first}"));
     while let Some(line) = next {
-        let reply = world.call(&line).await;
+        let reply = fixture.call(&line).await;
         assert_eq!(reply.status, 200, "{reply:?}");
         let documents = body(&reply)["value"].as_array().expect("a list").clone();
         let names = documents.iter().map(|one| one["name"].as_str().expect("a name").to_owned());
@@ -38,7 +38,7 @@ async fn pages(world: &World, first: &str) -> Vec<Vec<String>> {
 
 #[tokio::test(start_paused = true)]
 async fn every_resource_is_on_one_page() {
-    let world = filled().await;
+    let fixture = filled().await;
     let list = "/topics/demo/eventSubscriptions";
     let table = [
         ("/topics", 251, vec![100, 100, 51]),
@@ -50,7 +50,7 @@ async fn every_resource_is_on_one_page() {
         ("/topics/demo/eventSubscriptions?$top=1", 250, vec![1; 250]),
     ];
     for (first, count, want) in table {
-        let pages = pages(&world, first).await;
+        let pages = pages(&fixture, first).await;
         let lengths: Vec<_> = pages.iter().map(Vec::len).collect();
         assert_eq!(lengths, want, "{first}");
         let mut names: Vec<_> = pages.concat();
@@ -58,34 +58,34 @@ async fn every_resource_is_on_one_page() {
         assert_eq!(names.len(), count, "{first}");
         assert!(names.is_sorted(), "{first}");
     }
-    let page = world.call("GET /topics?$top=2&api-version=2025-02-15").await;
+    let page = fixture.call("GET /topics?$top=2&api-version=2025-02-15").await;
     let want =
         "https://manage.example/topics?api-version=2025-02-15&%24top=2&%24skiptoken=MTp0LTAwMA";
     assert_eq!(body(&page)["nextLink"], want);
     assert_eq!(
-        body(&world.call("GET /topics/t-001/eventSubscriptions").await),
+        body(&fixture.call("GET /topics/t-001/eventSubscriptions").await),
         &json!({"value": []})
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_goes_and_comes_between_pages_moves_nobody_else() {
-    let world = filled().await;
-    let page = world.call("GET /topics?$top=3").await;
+    let fixture = filled().await;
+    let page = fixture.call("GET /topics?$top=3").await;
     let link = body(&page)["nextLink"].as_str().expect("more").to_owned();
     // The last of the page, by which the next one begins; and a new one before it.
-    let tables = &world.deployment.tables;
-    let topic = world.topic("t-001").expect("there");
+    let tables = &fixture.deployment.tables;
+    let topic = fixture.topic("t-001").expect("there");
     tables.forget_topic("t-001");
     tables.configure(Topic { name: "a-new".to_owned(), ..topic }, Vec::new());
     let line = link.replace("https://manage.example", "GET ");
-    let next = world.call(&line).await;
+    let next = fixture.call(&line).await;
     assert_eq!(body(&next)["value"][0]["name"], "t-002");
 }
 
 #[tokio::test(start_paused = true)]
 async fn refused_queries_name_their_parameters() {
-    let world = filled().await;
+    let fixture = filled().await;
     let table = [
         ("$top=0", "$top", "must be a whole number from 1 to 100 (default 100), but is \"0\""),
         ("$top=101", "$top", "from 1 to 100"),
@@ -107,13 +107,13 @@ async fn refused_queries_name_their_parameters() {
     ];
     for (query, target, rule) in table {
         for list in ["/topics", "/topics/demo/eventSubscriptions"] {
-            let refused = world.call(&format!("GET {list}?{query}")).await;
+            let refused = fixture.call(&format!("GET {list}?{query}")).await;
             assert_eq!((refused.status, code(&refused)), (400, "InvalidRequest"), "{query}");
             let detail = &body(&refused)["error"]["details"][0];
             assert_eq!(detail["target"], target, "{query}");
             assert!(detail["message"].as_str().is_some_and(|text| text.contains(rule)), "{detail}");
         }
     }
-    let both = world.call("GET /topics?$top=0&$filter=x").await;
+    let both = fixture.call("GET /topics?$top=0&$filter=x").await;
     assert_eq!(body(&both)["error"]["details"].as_array().map(Vec::len), Some(2));
 }

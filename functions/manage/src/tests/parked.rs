@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{
-    NOW, World, body, code, key,
+    Fixture, NOW, body, code, key,
     poison::{delivery, state},
 };
 
 const LONG: Duration = Duration::from_secs(3 * 60 * 60);
 
-async fn park(world: &World, id: u128, name: &str, body: Option<&str>) {
+async fn park(fixture: &Fixture, id: u128, name: &str, body: Option<&str>) {
     let mut delivery = delivery(id);
     delivery.subscription = key("demo", name);
     let parked = Parked {
@@ -31,29 +31,29 @@ async fn park(world: &World, id: u128, name: &str, body: Option<&str>) {
         group: format!("demo/{name}"),
         body: body.map_or_else(|| delivery.due_at(NOW + LONG).encode(), str::to_owned),
     };
-    world.park(parked).await;
+    fixture.park(parked).await;
 }
 
 /// With seven parked deliveries among as many other items.
-async fn filled() -> World {
-    let world = World::new();
+async fn filled() -> Fixture {
+    let fixture = Fixture::new();
     for id in 1..=7 {
-        park(&world, id, if id <= 4 { "s-1" } else { "s-2" }, None).await;
-        world.put_state(state(id + 100, DeliveryStatus::Ended, 1));
+        park(&fixture, id, if id <= 4 { "s-1" } else { "s-2" }, None).await;
+        fixture.put_state(state(id + 100, DeliveryStatus::Ended, 1));
     }
-    world
+    fixture
 }
 
 /// Follows a list, or a request that changes some, to its end: all that it answered.
-async fn all(world: &World, first: &str, input: Option<&Value>) -> Vec<Value> {
+async fn all(fixture: &Fixture, first: &str, input: Option<&Value>) -> Vec<Value> {
     let mut found = Vec::new();
     let mut next = Some(first.to_owned());
     let method = first.split(' ').next().expect("a method").to_owned();
     for _ in 0..20 {
         let Some(line) = next else { return found };
         let reply = match input {
-            Some(input) => world.send(&line, input.clone()).await,
-            None => world.call(&line).await,
+            Some(input) => fixture.send(&line, input.clone()).await,
+            None => fixture.call(&line).await,
         };
         assert_eq!(reply.status, 200, "{reply:?}");
         found.extend(body(&reply)["value"].as_array().expect("a list").iter().cloned());
@@ -66,8 +66,8 @@ async fn all(world: &World, first: &str, input: Option<&Value>) -> Vec<Value> {
 
 #[tokio::test(start_paused = true)]
 async fn every_parked_delivery_is_on_one_page() {
-    let world = filled().await;
-    park(&world, 8, "s-2", Some("rubbish")).await;
+    let fixture = filled().await;
+    park(&fixture, 8, "s-2", Some("rubbish")).await;
     let table = [
         ("GET /parked", 8),
         ("GET /parked?$top=1", 8),
@@ -78,13 +78,13 @@ async fn every_parked_delivery_is_on_one_page() {
         ("GET /parked?topic=demo&eventSubscription=s-2", 4),
     ];
     for (line, count) in table {
-        let found = all(&world, line, None).await;
+        let found = all(&fixture, line, None).await;
         let mut ids: Vec<_> = found.iter().map(|one| one["id"].to_string()).collect();
         ids.sort_unstable();
         ids.dedup();
         assert_eq!((found.len(), ids.len()), (count, count), "{line}");
     }
-    let found = all(&world, "GET /parked", None).await;
+    let found = all(&fixture, "GET /parked", None).await;
     let one = found.iter().find(|one| one["id"] == json!(Uuid::from_u128(1))).expect("there");
     let want = json!({
         "id": Uuid::from_u128(1), "topic": "demo", "eventSubscription": "s-1", "events": 2,
@@ -100,21 +100,21 @@ async fn every_parked_delivery_is_on_one_page() {
 /// What dispatch finds in the queue and in the state agree that it is due.
 #[tokio::test(start_paused = true)]
 async fn a_released_delivery_is_due_at_once() {
-    let world = filled().await;
+    let fixture = filled().await;
     let waiting = DeliveryStatus::Waiting { due: NOW + LONG };
-    world.put_state(state(1, waiting, 3));
+    fixture.put_state(state(1, waiting, 3));
     let ids = json!({"ids": [Uuid::from_u128(1), Uuid::from_u128(2)]});
-    let released = all(&world, "POST /parked:release", Some(&ids)).await;
+    let released = all(&fixture, "POST /parked:release", Some(&ids)).await;
     assert_eq!(released.len(), 2);
     assert!(released.iter().all(|one| one["result"] == "Released"), "{released:?}");
-    assert_eq!(world.parked(), 5);
-    let stored = world.state(1).expect("a state");
+    assert_eq!(fixture.parked(), 5);
+    let stored = fixture.state(1).expect("a state");
     assert_eq!((stored.status, stored.revision), (DeliveryStatus::Waiting { due: NOW }, 4));
     assert_eq!(stored.attempts.made, 1);
     // One that was never attempted has no state, and its message says when it is due.
-    assert_eq!(world.state(2), None);
-    assert_eq!(world.sent().len(), 2);
-    for (queue, message) in world.sent() {
+    assert_eq!(fixture.state(2), None);
+    assert_eq!(fixture.sent().len(), 2);
+    for (queue, message) in fixture.sent() {
         let sent = Delivery::decode(&message.body).expect("a delivery");
         assert_eq!((queue, message.delay_s, sent.due), (Queue::Retry(2), 10, Some(NOW)));
     }
@@ -123,10 +123,10 @@ async fn a_released_delivery_is_due_at_once() {
 /// A retry queue that there was when it was parked is gone.
 #[tokio::test(start_paused = true)]
 async fn what_is_parked_for_a_queue_that_is_gone_is_released_to_another_one() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let body = delivery(1).encode();
     let (id, group) = (Uuid::from_u128(1), "demo/s-1".to_owned());
-    world
+    fixture
         .park(Parked {
             id,
             due: NOW + LONG,
@@ -139,25 +139,25 @@ async fn what_is_parked_for_a_queue_that_is_gone_is_released_to_another_one() {
             body,
         })
         .await;
-    let listed = all(&world, "GET /parked", None).await;
+    let listed = all(&fixture, "GET /parked", None).await;
     let problem = listed[0]["problem"].as_str().expect("a problem");
     assert!(problem.starts_with("it could not be sent back, 2 times"), "{problem}");
-    let released = all(&world, "POST /parked:release", Some(&json!({"all": true}))).await;
+    let released = all(&fixture, "POST /parked:release", Some(&json!({"all": true}))).await;
     assert_eq!(released[0]["result"], "Released", "{released:?}");
-    assert_eq!((world.parked(), world.sent()[0].0), (0, Queue::Retry(1)));
+    assert_eq!((fixture.parked(), fixture.sent()[0].0), (0, Queue::Retry(1)));
 }
 
 /// Its end is decided, and dispatch carries it out as any other.
 #[tokio::test(start_paused = true)]
 async fn a_canceled_delivery_is_to_end() {
-    let world = filled().await;
+    let fixture = filled().await;
     let waiting = DeliveryStatus::Waiting { due: NOW + LONG };
     let ending = DeliveryStatus::Ending { reason: EndReason::TimeToLiveExceeded, at: NOW };
     for (id, status) in [(1, waiting), (3, DeliveryStatus::Delivered), (4, ending)] {
-        world.put_state(state(id, status, 3));
+        fixture.put_state(state(id, status, 3));
     }
     let choice = json!({"topic": "demo", "eventSubscription": "s-1"});
-    let canceled = all(&world, "POST /parked:cancel?$top=3", Some(&choice)).await;
+    let canceled = all(&fixture, "POST /parked:cancel?$top=3", Some(&choice)).await;
     assert_eq!(canceled.len(), 4);
     super::openapi::assert_valid("HandledDeliveryList", &json!({"value": canceled}));
     let told = |id: u128| {
@@ -170,15 +170,15 @@ async fn a_canceled_delivery_is_to_end() {
     assert_eq!((delivered.0, ended.0), ("AlreadyDelivered", "AlreadyEnded"));
     assert!(delivered.1.contains("were delivered"), "{delivered:?}");
     assert!(ended.1.contains("TimeToLiveExceeded"), "{ended:?}");
-    assert_eq!(world.parked(), 3, "those of s-2");
+    assert_eq!(fixture.parked(), 3, "those of s-2");
     let canceled = DeliveryStatus::Ending { reason: EndReason::CanceledByOperator, at: NOW };
     let want =
         [(1, canceled, 4), (2, canceled, 1), (3, DeliveryStatus::Delivered, 3), (4, ending, 3)];
     for (id, status, revision) in want {
-        let stored = world.state(id).expect("a state");
+        let stored = fixture.state(id).expect("a state");
         assert_eq!((stored.status, stored.revision), (status, revision), "{id}");
     }
-    assert_eq!(world.sent().len(), 4);
+    assert_eq!(fixture.sent().len(), 4);
 }
 
 /// Wherever it stops, the delivery is parked or sent, and the same request goes on.
@@ -188,22 +188,22 @@ async fn a_change_that_stops_halfway_loses_nothing() {
     {
         // Found, its state read and written, sent, removed.
         for calls in 1..6 {
-            let world = World::new();
-            park(&world, 1, "s-1", None).await;
+            let fixture = Fixture::new();
+            park(&fixture, 1, "s-1", None).await;
             let waiting = state(1, DeliveryStatus::Waiting { due: NOW + LONG }, 1);
-            world.put_state(waiting);
-            world.fails_after(Some(calls));
-            let stopped = all(&world, line, Some(&json!({"all": true}))).await;
-            let sent = world.sent().len();
-            assert_eq!(world.parked(), usize::from(calls < 5), "{line} after {calls} calls");
+            fixture.put_state(waiting);
+            fixture.fails_after(Some(calls));
+            let stopped = all(&fixture, line, Some(&json!({"all": true}))).await;
+            let sent = fixture.sent().len();
+            assert_eq!(fixture.parked(), usize::from(calls < 5), "{line} after {calls} calls");
             assert_eq!(sent, usize::from(calls > 3), "{line} after {calls} calls");
             let want = if calls < 5 { "Failed" } else { done };
             assert_eq!(stopped[0]["result"], want, "{line} after {calls} calls");
-            world.fails_after(None);
-            let repeated = all(&world, line, Some(&json!({"all": true}))).await;
+            fixture.fails_after(None);
+            let repeated = all(&fixture, line, Some(&json!({"all": true}))).await;
             assert!(repeated.iter().all(|one| one["result"] == done), "{line} after {calls} calls");
-            assert_eq!(world.parked(), 0);
-            let calls = world.calls().join(", ");
+            assert_eq!(fixture.parked(), 0);
+            let calls = fixture.calls().join(", ");
             assert!(calls.starts_with("write the state, "), "{calls}");
             assert!(calls.ends_with("send to retry-2, remove what was parked"), "{calls}");
         }
@@ -213,31 +213,31 @@ async fn a_change_that_stops_halfway_loses_nothing() {
 /// Its end was carried out by the copy that was sent, and only what was parked had stayed.
 #[tokio::test(start_paused = true)]
 async fn what_has_ended_is_not_canceled_once_more() {
-    let world = World::new();
-    park(&world, 1, "s-1", None).await;
-    world.put_state(state(1, DeliveryStatus::Ended, 3));
-    let canceled = all(&world, "POST /parked:cancel", Some(&json!({"all": true}))).await;
+    let fixture = Fixture::new();
+    park(&fixture, 1, "s-1", None).await;
+    fixture.put_state(state(1, DeliveryStatus::Ended, 3));
+    let canceled = all(&fixture, "POST /parked:cancel", Some(&json!({"all": true}))).await;
     assert_eq!(canceled[0]["result"], "AlreadyEnded", "{canceled:?}");
     assert!(canceled[0]["message"].as_str().is_some_and(|why| why.contains("a dead letter or a")));
-    assert_eq!((world.parked(), world.state(1).map(|state| state.revision)), (0, Some(3)));
+    assert_eq!((fixture.parked(), fixture.state(1).map(|state| state.revision)), (0, Some(3)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unreadable_one_is_released_to_become_poison_and_never_canceled() {
-    let world = World::new();
-    park(&world, 1, "s-1", Some("rubbish")).await;
-    let refused = all(&world, "POST /parked:cancel", Some(&json!({"all": true}))).await;
+    let fixture = Fixture::new();
+    park(&fixture, 1, "s-1", Some("rubbish")).await;
+    let refused = all(&fixture, "POST /parked:cancel", Some(&json!({"all": true}))).await;
     assert_eq!(refused[0]["result"], "Refused");
     assert!(refused[0]["message"].as_str().is_some_and(|text| text.contains("release it")));
-    assert_eq!(world.parked(), 1);
-    let released = all(&world, "POST /parked:release", Some(&json!({"all": true}))).await;
+    assert_eq!(fixture.parked(), 1);
+    let released = all(&fixture, "POST /parked:release", Some(&json!({"all": true}))).await;
     assert_eq!(released[0]["result"], "Released");
-    assert_eq!(world.sent()[0].1.body, "rubbish");
+    assert_eq!(fixture.sent()[0].1.body, "rubbish");
 }
 
 #[tokio::test(start_paused = true)]
 async fn refused_choices_name_their_members() {
-    let world = filled().await;
+    let fixture = filled().await;
     let release = "POST /parked:release";
     let table = [
         (release, json!({}), "all must be true where neither ids nor topic"),
@@ -251,10 +251,10 @@ async fn refused_choices_name_their_members() {
         ("GET /parked?topic=a&topic=b", json!({}), "must stand once"),
     ];
     for (line, input, rule) in table {
-        let refused = world.send(line, input.clone()).await;
+        let refused = fixture.send(line, input.clone()).await;
         assert_eq!((refused.status, code(&refused)), (400, "InvalidRequest"), "{line} {input}");
         assert!(body(&refused).to_string().contains(rule), "{refused:?}");
     }
-    assert_eq!(world.parked(), 7);
-    assert!(world.calls().is_empty());
+    assert_eq!(fixture.parked(), 7);
+    assert!(fixture.calls().is_empty());
 }

@@ -26,7 +26,7 @@ use gridpost_testkit::meter::Count;
 use serde_json::{Value, json, value::RawValue};
 use uuid::Uuid;
 
-use super::{NOW, World, body, code, key, message};
+use super::{Fixture, NOW, body, code, key, message};
 
 const EVENT: &str = r#"{"id":"e-1","data":"confidential"}"#;
 
@@ -80,14 +80,14 @@ pub(super) fn state(id: u128, status: DeliveryStatus, revision: u64) -> Delivery
 }
 
 /// With a delivery, an ended one, one that nobody can read, and one of a newer version.
-fn filled() -> World {
-    let world = World::new();
+fn filled() -> Fixture {
+    let fixture = Fixture::new();
     let newer = delivery(3).encode().replace("\"v\":1", "\"v\":9");
-    world.lay("m-1", &delivery(1).encode(), Some("gridpost-retry-1"), Some("demo/s-1"));
-    world.lay("m-2", &ended(2), None, Some("poison:dead-letter"));
-    world.lay("m-3", "rubbish", None, None);
-    world.lay("m-4", &newer, None, Some("poison:dispatch"));
-    world
+    fixture.lay("m-1", &delivery(1).encode(), Some("gridpost-retry-1"), Some("demo/s-1"));
+    fixture.lay("m-2", &ended(2), None, Some("poison:dead-letter"));
+    fixture.lay("m-3", "rubbish", None, None);
+    fixture.lay("m-4", &newer, None, Some("poison:dispatch"));
+    fixture
 }
 
 fn ids(reply: &super::Reply) -> Vec<String> {
@@ -97,8 +97,8 @@ fn ids(reply: &super::Reply) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn poison_is_listed_with_where_it_came_from_and_without_what_it_carries() {
-    let world = filled();
-    let listed = world.call("GET /poison").await;
+    let fixture = filled();
+    let listed = fixture.call("GET /poison").await;
     assert_eq!(listed.status, 200, "{listed:?}");
     let carries = |id: u128| {
         json!({
@@ -137,45 +137,45 @@ async fn poison_is_listed_with_where_it_came_from_and_without_what_it_carries() 
     assert_eq!(body(&listed)["approximateCount"], 4);
     assert_eq!(body(&listed)["isComplete"], true);
     assert!(!body(&listed).to_string().contains("confidential"));
-    // All of it is there for the next look.
-    assert_eq!(world.lying().len(), 4);
-    let two = world.call("GET /poison?$top=2").await;
+    // All of it is visible again.
+    assert_eq!(fixture.lying().len(), 4);
+    let two = fixture.call("GET /poison?$top=2").await;
     assert_eq!(
         (ids(&two), &body(&two)["isComplete"]),
         (vec!["m-1".into(), "m-2".into()], &json!(false))
     );
-    assert_eq!(world.lying().len(), 4);
+    assert_eq!(fixture.lying().len(), 4);
     for (query, rule) in
         [("$top=101", "from 1 to 100"), ("$skiptoken=x", "parameters here are $top and")]
     {
-        let refused = world.call(&format!("GET /poison?{query}")).await;
+        let refused = fixture.call(&format!("GET /poison?{query}")).await;
         assert!(refused.status == 400 && message(&refused).contains(rule), "{refused:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_message_is_shown_whole_up_to_a_bound() {
-    let world = filled();
-    world.lay("m-5", &"ä".repeat(70_000), None, None);
-    let shown = world.call("GET /poison/m-1").await;
+    let fixture = filled();
+    fixture.lay("m-5", &"ä".repeat(70_000), None, None);
+    let shown = fixture.call("GET /poison/m-1").await;
     assert_eq!(body(&shown)["body"], delivery(1).encode());
     assert_eq!(body(&shown)["isBodyCut"], false);
-    let cut = world.call("GET /poison/m-5").await;
+    let cut = fixture.call("GET /poison/m-5").await;
     assert_eq!(body(&cut)["body"].as_str().map(str::len), Some(2 * 65_536));
     assert_eq!(
         (&body(&cut)["isBodyCut"], &body(&cut)["bodyBytes"]),
         (&json!(true), &json!(140_000))
     );
-    let none = world.call("GET /poison/m-9").await;
+    let none = fixture.call("GET /poison/m-9").await;
     assert_eq!((none.status, code(&none)), (404, "ResourceNotFound"));
     assert!(message(&none).contains("\"m-9\" in the poison queue now"), "{none:?}");
-    assert_eq!(world.lying().len(), 5);
+    assert_eq!(fixture.lying().len(), 5);
 }
 
 #[tokio::test(start_paused = true)]
 async fn messages_go_back_to_where_they_belong() {
-    let world = filled();
-    let all = world.send("POST /poison:resend", json!({"all": true})).await;
+    let fixture = filled();
+    let all = fixture.send("POST /poison:resend", json!({"all": true})).await;
     let results: Vec<_> = body(&all)["value"]
         .as_array()
         .expect("a list")
@@ -189,14 +189,14 @@ async fn messages_go_back_to_where_they_belong() {
         ("Refused", None),
     ];
     assert_eq!(results, want);
-    assert_eq!(world.lying(), ["m-3", "m-4"]);
+    assert_eq!(fixture.lying(), ["m-3", "m-4"]);
     let input = json!({"ids": ["m-4", "m-9"], "to": "retry"});
-    let named = world.send("POST /poison:resend", input).await;
+    let named = fixture.send("POST /poison:resend", input).await;
     let value = &body(&named)["value"];
     assert_eq!((&value[0]["result"], &value[0]["to"]), (&json!("Resent"), &json!("retry-0")));
     assert_eq!((&value[1]["id"], &value[1]["result"]), (&json!("m-9"), &json!("NotFound")));
-    assert_eq!(world.lying(), ["m-3"]);
-    let sent = world.sent();
+    assert_eq!(fixture.lying(), ["m-3"]);
+    let sent = fixture.sent();
     let sent: Vec<_> = sent.iter().map(|(queue, it)| (*queue, &*it.group, it.delay_s)).collect();
     let want = [
         (Queue::Retry(1), "demo/s-1", 0),
@@ -206,7 +206,7 @@ async fn messages_go_back_to_where_they_belong() {
     assert_eq!(sent, want);
 }
 
-/// Sent first, removed afterwards: wherever it stops, the message is in one of the two queues.
+/// Wherever it stops, the message is in one of the two queues.
 #[tokio::test(start_paused = true)]
 async fn a_resend_that_stops_halfway_loses_nothing() {
     // Received, sent, and sent once more where that failed; then removed.
@@ -216,29 +216,29 @@ async fn a_resend_that_stops_halfway_loses_nothing() {
         (&[], (1, 0, "Resent", true)),
     ];
     for (fails, want) in table {
-        let world = World::new();
-        world.lay("m-1", &delivery(1).encode(), None, None);
-        world.fails(fails);
-        let reply = world.send("POST /poison:resend", json!({"ids": ["m-1"]})).await;
-        let (sent, lying) = (world.sent().len(), world.lying().len());
+        let fixture = Fixture::new();
+        fixture.lay("m-1", &delivery(1).encode(), None, None);
+        fixture.fails(fails);
+        let reply = fixture.send("POST /poison:resend", json!({"ids": ["m-1"]})).await;
+        let (sent, lying) = (fixture.sent().len(), fixture.lying().len());
         let one = &body(&reply)["value"][0];
         let result = one["result"].as_str().expect("a result");
         assert_eq!((sent, lying, result, one["isRemoved"] == true), want, "{fails:?} fail");
     }
 }
 
-/// What was handled is gone: an error in place of the answer would hide what became of it.
+/// An error in place of the answer would hide what was handled.
 #[tokio::test(start_paused = true)]
 async fn a_look_that_fails_behind_what_was_handled_does_not_hide_it() {
     // Ten are received, each with so many calls; then the next are asked for.
     let table = [("POST /poison:resend", "Resent", 2), ("POST /poison:purge", "Purged", 3)];
     for (line, result, calls) in table {
-        let world = World::new();
+        let fixture = Fixture::new();
         for id in 1..=12 {
-            world.lay(&format!("m-{id:02}"), &delivery(id).encode(), None, None);
+            fixture.lay(&format!("m-{id:02}"), &delivery(id).encode(), None, None);
         }
-        world.fails(&[1 + 10 * calls + 1]);
-        let reply = world.send(line, json!({"all": true})).await;
+        fixture.fails(&[1 + 10 * calls + 1]);
+        let reply = fixture.send(line, json!({"all": true})).await;
         assert_eq!(reply.status, 200, "{reply:?}");
         let handled = body(&reply)["value"].as_array().expect("a list");
         assert_eq!(handled.len(), 10, "{reply:?}");
@@ -246,19 +246,18 @@ async fn a_look_that_fails_behind_what_was_handled_does_not_hide_it() {
         assert_eq!(body(&reply)["isComplete"], false, "{line}");
         super::openapi::assert_valid("Handled", body(&reply));
         // Where nothing was handled, the failure is the answer.
-        world.fails(&[1]);
-        assert_eq!(world.send(line, json!({"all": true})).await.status, 503, "{line}");
-        assert_eq!(world.lying(), ["m-11", "m-12"], "{line}");
+        fixture.fails(&[1]);
+        assert_eq!(fixture.send(line, json!({"all": true})).await.status, 503, "{line}");
+        assert_eq!(fixture.lying(), ["m-11", "m-12"], "{line}");
     }
 }
 
-/// Looks at the world just before each call: whether everything that was counted until then was
-/// written out.
-fn watch(world: &World) -> Arc<Mutex<Vec<bool>>> {
+/// Checks before each call that all counts so far were flushed.
+fn watch(fixture: &Fixture) -> Arc<Mutex<Vec<bool>>> {
     let seen = Arc::<Mutex<Vec<bool>>>::default();
     for call in 1..=50 {
-        let (seen, meter) = (Arc::clone(&seen), Arc::clone(&world.deployment.meter));
-        world.interfere(call, move |_| {
+        let (seen, meter) = (Arc::clone(&seen), Arc::clone(&fixture.deployment.meter));
+        fixture.interfere(call, move |_| {
             seen.lock().expect("no panic").push(meter.unwritten() == 0);
         });
     }
@@ -267,15 +266,15 @@ fn watch(world: &World) -> Arc<Mutex<Vec<bool>>> {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_purged_is_counted() {
-    let world = filled();
-    world.lay("m-5", &delivery(5).encode(), None, None);
+    let fixture = filled();
+    fixture.lay("m-5", &delivery(5).encode(), None, None);
     for state in
         [state(1, DeliveryStatus::Waiting { due: NOW }, 3), state(5, DeliveryStatus::Delivered, 2)]
     {
-        world.put_state(state);
+        fixture.put_state(state);
     }
-    let kept = watch(&world);
-    let purged = world.send("POST /poison:purge", json!({"all": true})).await;
+    let kept = watch(&fixture);
+    let purged = fixture.send("POST /poison:purge", json!({"all": true})).await;
     let kept = kept.lock().expect("no panic").clone();
     assert!(!kept.is_empty() && kept.iter().all(|is_kept| *is_kept), "{kept:?}");
     let dropped: Vec<_> = body(&purged)["value"]
@@ -286,20 +285,20 @@ async fn what_is_purged_is_counted() {
         .collect();
     let want = [2, 2, 1, 1, 0].map(|events| ("Purged", Some(events)));
     assert_eq!(dropped, want);
-    assert!(world.lying().is_empty());
+    assert!(fixture.lying().is_empty());
     let known = ("DroppedEventCount PurgedByOperator demo s-1".to_owned(), Some(NOW), 2);
     let unknown = ("DroppedEventCount PurgedByOperator ? ?".to_owned(), None, 1);
-    let counted = world.deployment.meter.counts();
+    let counted = fixture.deployment.meter.counts();
     assert!(counted.iter().all(|count| !count.is_duration));
     let named = |it: &Count| (format!("{} {}", it.metric, it.values(" ")), it.published_at, it.by);
     let counted: Vec<_> = counted.iter().map(named).collect();
     assert_eq!(counted, [known.clone(), known, unknown.clone(), unknown]);
     // Copies of what was purged end by themselves; what had ended stays as it ended.
-    let of = |id| world.state(id).map(|state| (state.status, state.revision));
+    let of = |id| fixture.state(id).map(|state| (state.status, state.revision));
     assert_eq!(of(1), Some((DeliveryStatus::Ended, 4)));
     assert_eq!(of(5), Some((DeliveryStatus::Delivered, 2)));
     assert_eq!(of(2), None, "a dead letter's state is its delivery's");
-    assert!(world.sent().is_empty());
+    assert!(fixture.sent().is_empty());
 }
 
 /// What a piece of a large publish drops is counted where it was matched.
@@ -319,18 +318,18 @@ async fn a_purged_piece_counts_the_events_of_its_deliveries() {
     let revision = Revision { created_at: NOW, number: 1 };
     let acceptance = Acceptance { id: Uuid::from_u128(7), time: NOW, revision, trace_parent: None };
     let packed = pack(&matches, &events, acceptance, 262_144);
-    let world = World::new();
+    let fixture = Fixture::new();
     let pieces = fan_out::cut(&packed, acceptance.id, 5_000);
-    world.lay("m-1", &pieces[0].encode(), None, None);
-    let purge = || world.send("POST /poison:purge", json!({"all": true}));
+    fixture.lay("m-1", &pieces[0].encode(), None, None);
+    let purge = || fixture.send("POST /poison:purge", json!({"all": true}));
     let key = fan_out::key(acceptance.id);
-    world.deployment.payloads.put(&key, fan_out::encode(&packed)).await.expect("stored");
+    fixture.deployment.payloads.put(&key, fan_out::encode(&packed)).await.expect("stored");
     assert_eq!(body_of(&purge().await), 3);
     // Where the publish is gone, nothing is known of it.
     let other = pieces[0].encode().replace(&acceptance.id.to_string(), &Uuid::nil().to_string());
-    world.lay("m-2", &other, None, None);
+    fixture.lay("m-2", &other, None, None);
     assert_eq!(body_of(&purge().await), 1);
-    let counts = world.deployment.meter.counts();
+    let counts = fixture.deployment.meter.counts();
     let counted: Vec<_> = counts.iter().map(|count| (count.values(" "), count.by)).collect();
     let want = [("t s-1", 2), ("t s-2", 1), ("? ?", 1)]
         .map(|(whose, events)| (format!("PurgedByOperator {whose}"), events));
@@ -341,49 +340,49 @@ fn body_of(reply: &super::Reply) -> u64 {
     body(reply)["value"][0]["droppedEvents"].as_u64().expect("a number")
 }
 
-/// A message in the poison queue may be older than what became of some of its events.
+/// A message in the poison queue may not know that some of its events are done.
 #[tokio::test(start_paused = true)]
 async fn what_is_done_with_is_not_dropped_once_more() {
-    let world = World::new();
-    world.lay("m-1", &delivery(1).encode(), None, None);
+    let fixture = Fixture::new();
+    fixture.lay("m-1", &delivery(1).encode(), None, None);
     let waits = |id| state(id, DeliveryStatus::Waiting { due: NOW }, 3);
     let first = || EventSet::from_iter([0]);
-    world.put_state(DeliveryState { events: 1, done: first(), ..waits(1) });
+    fixture.put_state(DeliveryState { events: 1, done: first(), ..waits(1) });
     // Its state could not be written after the second event was delivered, and its message knows.
     let mut knows_more = delivery(2);
     knows_more.done = EventSet::from_iter([1]);
-    world.lay("m-2", &knows_more.encode(), None, None);
-    world.put_state(DeliveryState { events: 1, done: first(), ..waits(2) });
+    fixture.lay("m-2", &knows_more.encode(), None, None);
+    fixture.put_state(DeliveryState { events: 1, done: first(), ..waits(2) });
     // Only the message knows.
     let mut without_state = delivery(3);
     without_state.done = first();
-    world.lay("m-3", &without_state.encode(), None, None);
-    let purged = world.send("POST /poison:purge", json!({"ids": ["m-1", "m-2", "m-3"]})).await;
+    fixture.lay("m-3", &without_state.encode(), None, None);
+    let purged = fixture.send("POST /poison:purge", json!({"ids": ["m-1", "m-2", "m-3"]})).await;
     let dropped = |at: usize| body(&purged)["value"][at]["droppedEvents"].as_u64();
     assert_eq!([dropped(0), dropped(1), dropped(2)], [Some(1), Some(0), Some(1)]);
-    let counted: Vec<_> = world.deployment.meter.counts().iter().map(|count| count.by).collect();
+    let counted: Vec<_> = fixture.deployment.meter.counts().iter().map(|count| count.by).collect();
     assert_eq!(counted, [1, 1]);
 }
 
 /// Its dead letter may have been sent: a drop would count its events again.
 #[tokio::test(start_paused = true)]
 async fn what_is_about_to_end_is_not_purged_but_sent_back() {
-    let world = World::new();
-    world.lay("m-1", &delivery(1).encode(), None, None);
+    let fixture = Fixture::new();
+    fixture.lay("m-1", &delivery(1).encode(), None, None);
     let ending = DeliveryStatus::Ending { reason: EndReason::TimeToLiveExceeded, at: NOW };
-    world.put_state(state(1, ending, 3));
-    let purged = world.send("POST /poison:purge", json!({"all": true})).await;
+    fixture.put_state(state(1, ending, 3));
+    let purged = fixture.send("POST /poison:purge", json!({"all": true})).await;
     let one = &body(&purged)["value"][0];
     assert_eq!((&one["result"], &one["isRemoved"]), (&json!("Refused"), &json!(false)));
     assert!(one["message"].as_str().is_some_and(|it| it.contains("TimeToLiveExceeded")), "{one}");
     super::openapi::assert_valid("Handled", body(&purged));
-    assert!(world.deployment.meter.counts().is_empty());
-    assert_eq!(world.lying(), ["m-1"]);
-    let resent = world.send("POST /poison:resend", json!({"all": true})).await;
+    assert!(fixture.deployment.meter.counts().is_empty());
+    assert_eq!(fixture.lying(), ["m-1"]);
+    let resent = fixture.send("POST /poison:resend", json!({"all": true})).await;
     assert_eq!(body(&resent)["value"][0]["result"], "Resent");
 }
 
-/// Counted and written first, removed afterwards: nothing is gone that was not counted.
+/// Nothing is removed before it was counted.
 #[tokio::test(start_paused = true)]
 async fn a_purge_that_stops_halfway_counts_rather_twice_than_never() {
     // Received, its state read, removed, its state written.
@@ -394,28 +393,28 @@ async fn a_purge_that_stops_halfway_counts_rather_twice_than_never() {
         (&[], "Purged", 0, 1),
     ];
     for (fails, result, lying, counted) in table {
-        let world = World::new();
-        world.lay("m-1", &delivery(1).encode(), None, None);
-        world.fails(fails);
-        let kept = watch(&world);
-        let purged = world.send("POST /poison:purge", json!({"ids": ["m-1"]})).await;
+        let fixture = Fixture::new();
+        fixture.lay("m-1", &delivery(1).encode(), None, None);
+        fixture.fails(fails);
+        let kept = watch(&fixture);
+        let purged = fixture.send("POST /poison:purge", json!({"ids": ["m-1"]})).await;
         assert_eq!(body(&purged)["value"][0]["result"], result, "{fails:?} fail");
-        assert_eq!(world.lying().len(), lying, "{fails:?} fail");
+        assert_eq!(fixture.lying().len(), lying, "{fails:?} fail");
         let kept = kept.lock().expect("no panic");
         assert!(!kept.is_empty() && kept.iter().all(|is_kept| *is_kept), "{fails:?} fail");
-        let meter = &world.deployment.meter;
+        let meter = &fixture.deployment.meter;
         assert_eq!((meter.counts().len(), meter.unwritten()), (counted, 0), "{fails:?} fail");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_takes_a_hundred_and_says_that_there_are_more() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for index in 0..130 {
-        world.lay(&format!("m-{index:03}"), &delivery(index + 1).encode(), None, None);
+        fixture.lay(&format!("m-{index:03}"), &delivery(index + 1).encode(), None, None);
     }
     for (count, is_complete) in [(100, false), (30, true)] {
-        let resent = world.send("POST /poison:resend", json!({"all": true})).await;
+        let resent = fixture.send("POST /poison:resend", json!({"all": true})).await;
         assert_eq!(
             (ids(&resent).len(), &body(&resent)["isComplete"]),
             (count, &json!(is_complete))
@@ -425,7 +424,7 @@ async fn a_request_takes_a_hundred_and_says_that_there_are_more() {
 
 #[tokio::test(start_paused = true)]
 async fn refused_choices_name_their_members() {
-    let world = filled();
+    let fixture = filled();
     let many: Vec<_> = (0..101).map(|index| index.to_string()).collect();
     let resend = "POST /poison:resend";
     let table: [(&str, Value, &str); 8] = [
@@ -443,10 +442,10 @@ async fn refused_choices_name_their_members() {
         ("POST /poison:purge", json!({"ids": ["m"], "to": "retry"}), "to is not known"),
     ];
     for (line, input, rule) in table {
-        let refused = world.send(line, input.clone()).await;
+        let refused = fixture.send(line, input.clone()).await;
         assert_eq!((refused.status, code(&refused)), (400, "InvalidRequest"), "{input}");
         assert!(body(&refused).to_string().replace("\\\"", "\"").contains(rule), "{refused:?}");
     }
-    assert_eq!(world.lying().len(), 4);
-    assert!(world.calls().is_empty());
+    assert_eq!(fixture.lying().len(), 4);
+    assert!(fixture.calls().is_empty());
 }

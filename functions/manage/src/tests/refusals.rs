@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{World, code, message, webhook};
+use super::{Fixture, code, message, webhook};
 
 const JSON: &str = "application/json";
 const SUBSCRIPTION: &str = "/topics/demo/eventSubscriptions/s-1";
@@ -210,21 +210,21 @@ fn lines() -> Vec<Row> {
 async fn bad_requests_are_refused_and_leave_no_trace() {
     let rows = [bodies(), values(), lines()].concat();
     assert!(rows.len() >= 60, "{}", rows.len());
-    let world = World::with_subscription().await;
-    let tables = &world.deployment.tables;
+    let fixture = Fixture::with_subscription().await;
+    let tables = &fixture.deployment.tables;
     let stored = || {
         let (topics, subscriptions) = (tables.stored_topics(), tables.stored_subscriptions());
         (topics, subscriptions, tables.states(), tables.healths())
     };
     let before = stored();
-    let asked = world.asked();
+    let asked = fixture.asked();
     for (line, header, bytes, status, want_code, rule) in rows {
         let line = line.replace('~', SUBSCRIPTION);
         let row = format!(
             "{line} {header:?} {}",
             String::from_utf8_lossy(&bytes[..bytes.len().min(300)])
         );
-        let refused = world.send_with(&line, &[header], bytes).await;
+        let refused = fixture.send_with(&line, &[header], bytes).await;
         assert_eq!(refused.status, status, "{row}");
         assert_eq!(code(&refused), want_code, "{row}");
         let body = refused.body.as_ref().expect("a document");
@@ -235,7 +235,7 @@ async fn bad_requests_are_refused_and_leave_no_trace() {
         assert!(!body.to_string().contains("hush"), "{row}");
         assert!(body.to_string().len() < 60_000, "{row}");
         assert!(stored() == before, "{row} was written");
-        assert_eq!(world.asked(), asked, "{row} asked the endpoint");
+        assert_eq!(fixture.asked(), asked, "{row} asked the endpoint");
     }
 }
 
@@ -243,10 +243,10 @@ async fn bad_requests_are_refused_and_leave_no_trace() {
 /// documents are from `azure-rest-api-specs` (`EventSubscriptions`, `NamespaceTopicEventSubscriptions`).
 #[tokio::test(start_paused = true)]
 async fn what_is_refused_by_name_is_the_only_problem() {
-    let world = World::new();
-    assert_eq!(world.send("PUT /topics/plain", json!({})).await.status, 201);
+    let fixture = Fixture::new();
+    assert_eq!(fixture.send("PUT /topics/plain", json!({})).await.status, 201);
     let namespace = json!({"kind": "namespace"});
-    assert_eq!(world.send("PUT /topics/spaced", namespace).await.status, 201);
+    assert_eq!(fixture.send("PUT /topics/spaced", namespace).await.status, 201);
     let queue = json!({"receiveLockDurationInSeconds": 60, "maxDeliveryCount": 4});
     let identity = json!({"identity": {"type": "SystemAssigned"}, "destination": {}});
     let delivery = |members: Value| json!({ "deliveryConfiguration": members });
@@ -289,7 +289,7 @@ async fn what_is_refused_by_name_is_the_only_problem() {
     ];
     for (topic, properties, path) in rows {
         let line = format!("PUT /topics/{topic}/eventSubscriptions/s-1");
-        let refused = world.send(&line, json!({ "properties": properties })).await;
+        let refused = fixture.send(&line, json!({ "properties": properties })).await;
         assert_eq!(refused.status, 400, "{properties}: {refused:?}");
         let details = super::body(&refused)["error"]["details"].clone();
         let paths: Vec<_> = details.as_array().into_iter().flatten().collect();

@@ -4,7 +4,7 @@
 use gridpost_core::{delivery::resource_check::Finding, retry::outcome::Outcome};
 use serde_json::{Value, json};
 
-use super::{S1, S1_GET, World, body, message, openapi::assert_valid};
+use super::{Fixture, S1, S1_GET, body, message, openapi::assert_valid};
 
 fn queue(name: &str) -> Value {
     json!({"properties": {"destination": {"endpointType": "SqsQueue", "properties": {
@@ -13,22 +13,22 @@ fn queue(name: &str) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn a_resource_in_the_allowance_is_subscribed_without_a_handshake() {
-    let world = World::new();
-    assert_eq!(world.send("PUT /topics/demo", json!({})).await.status, 201);
-    let created = world.send(S1, queue("orders")).await;
+    let fixture = Fixture::new();
+    assert_eq!(fixture.send("PUT /topics/demo", json!({})).await.status, 201);
+    let created = fixture.send(S1, queue("orders")).await;
     assert_eq!(created.status, 201, "{created:?}");
     assert_eq!(body(&created)["properties"]["provisioningState"], "Succeeded");
-    assert_eq!(world.asked(), 0);
-    let read = world.call(S1_GET).await;
+    assert_eq!(fixture.asked(), 0);
+    let read = fixture.call(S1_GET).await;
     assert_valid("EventSubscription", body(&read));
     assert_valid("EventSubscriptionInput", &queue("orders"));
     assert_eq!(body(&read)["properties"]["destination"]["endpointType"], "SqsQueue");
-    let again = world.send(S1, body(&read).clone()).await;
+    let again = fixture.send(S1, body(&read).clone()).await;
     assert_eq!((again.status, body(&again)), (200, body(&read)));
-    let url = world.call(&format!("{}/getFullUrl", S1.replace("PUT", "POST"))).await;
+    let url = fixture.call(&format!("{}/getFullUrl", S1.replace("PUT", "POST"))).await;
     assert_eq!(url.status, 409, "{url:?}");
 
-    let refused = world.send(S1, queue("others")).await;
+    let refused = fixture.send(S1, queue("others")).await;
     assert_eq!(refused.status, 400, "{refused:?}");
     let said = message(&refused).to_owned() + &body(&refused).to_string();
     assert!(said.contains("to the Terraform variable resource_destinations"), "{said}");
@@ -38,10 +38,10 @@ async fn a_resource_in_the_allowance_is_subscribed_without_a_handshake() {
 /// has already is not asked for again.
 #[tokio::test(start_paused = true)]
 async fn a_resource_is_checked_before_it_is_an_endpoint() {
-    let world = World::new();
-    assert_eq!(world.send("PUT /topics/demo", json!({})).await.status, 201);
+    let fixture = Fixture::new();
+    assert_eq!(fixture.send("PUT /topics/demo", json!({})).await.status, 201);
     let found = |outcome, says: &str| Finding { outcome, says: says.to_owned() };
-    let consents = &world.deployment.consents;
+    let consents = &fixture.deployment.consents;
     let gone = found(Outcome::NotFound, "QueueDoesNotExist: The queue does not exist.");
     consents.find("-gone", gone);
     consents.find("-closed", found(Outcome::Forbidden, "AccessDenied: explicit deny"));
@@ -59,18 +59,18 @@ async fn a_resource_is_checked_before_it_is_an_endpoint() {
         ),
         ("orders-busy", 503, "failed: Busy. Try again. Nothing was stored."),
     ] {
-        let refused = world.send(S1, queue(name)).await;
+        let refused = fixture.send(S1, queue(name)).await;
         assert_eq!(refused.status, status, "{refused:?}");
         assert!(message(&refused).contains(want), "{refused:?}");
-        assert_eq!(world.call(S1_GET).await.status, 404);
+        assert_eq!(fixture.call(S1_GET).await.status, 404);
     }
-    assert_eq!(world.send(S1, queue("orders")).await.status, 201);
+    assert_eq!(fixture.send(S1, queue("orders")).await.status, 201);
     let checked = || consents.checked().len();
     assert_eq!(checked(), 4);
     let mut other = queue("orders");
     other["properties"]["labels"] = json!(["billing"]);
-    assert_eq!(world.send(S1, other).await.status, 200);
+    assert_eq!(fixture.send(S1, other).await.status, 200);
     assert_eq!(checked(), 4, "it has this queue already");
-    assert_eq!(world.send(S1, queue("orders-gone")).await.status, 400);
+    assert_eq!(fixture.send(S1, queue("orders-gone")).await.status, 400);
     assert_eq!(checked(), 5);
 }

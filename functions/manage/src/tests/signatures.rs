@@ -8,13 +8,13 @@ use gridpost_core::{
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{body, webhook, world::World};
+use super::{body, fixture::Fixture, webhook};
 
 /// A receiver that verifies every request can tell that the handshake is ours.
 #[tokio::test(start_paused = true)]
 async fn handshakes_are_signed_with_the_secret_that_deliveries_are_signed_with() {
-    let world = World::with_subscription().await;
-    assert!(world.last_asked().headers.iter().all(|(name, _)| *name != "webhook-signature"));
+    let fixture = Fixture::with_subscription().await;
+    assert!(fixture.last_asked().headers.iter().all(|(name, _)| *name != "webhook-signature"));
     // The handshake's method, how many signatures it has, and the newest secret.
     let asked = async |line: &str, code: u32, more: Value| {
         let mut document = webhook(&format!("https://e.example/hook?code={code}"));
@@ -22,11 +22,11 @@ async fn handshakes_are_signed_with_the_secret_that_deliveries_are_signed_with()
             document["properties"][name] = value.clone();
         }
         let (_, path) = line.split_once(' ').expect("a method and a path");
-        let stored = world.send(line, document).await;
+        let stored = fixture.send(line, document).await;
         assert!(matches!(stored.status, 200 | 201), "{stored:?}");
-        let secrets = world.call(&format!("POST {path}/getSigningSecrets")).await;
+        let secrets = fixture.call(&format!("POST {path}/getSigningSecrets")).await;
         let text = |name: &str| body(&secrets)[name].as_str();
-        let asked = world.last_asked();
+        let asked = fixture.last_asked();
         let header = |name: &str| {
             let found = asked.headers.iter().find(|(one, _)| *one == name);
             found.map(|(_, value)| value.clone()).unwrap_or_else(|| panic!("no {name}"))
@@ -64,10 +64,10 @@ async fn handshakes_are_signed_with_the_secret_that_deliveries_are_signed_with()
     assert_eq!(patched, (Method::POST, 1, secret.clone()));
     // A new secret beside the old one, then a third one at once.
     let rotate = format!("POST /topics/{s1}/rotateSigningSecret");
-    assert_eq!(world.send(&rotate, json!({"overlapInSeconds": 60})).await.status, 200);
+    assert_eq!(fixture.send(&rotate, json!({"overlapInSeconds": 60})).await.status, 200);
     let (_, count, second) = signed(s1, 7, json!({})).await;
     assert!(count == 2 && second != secret, "{count}");
-    assert_eq!(world.send(&rotate, json!({"overlapInSeconds": 0})).await.status, 200);
+    assert_eq!(fixture.send(&rotate, json!({"overlapInSeconds": 0})).await.status, 200);
     let (_, count, third) = signed(s1, 8, json!({})).await;
     assert!(count == 1 && third != second, "{count}");
     // Topics of the other kinds and schemas.
@@ -76,7 +76,7 @@ async fn handshakes_are_signed_with_the_secret_that_deliveries_are_signed_with()
         ("clouds", json!({"properties": {"inputSchema": "CloudEventSchemaV1_0"}}), Method::OPTIONS),
         ("own", json!({"properties": {"inputSchema": "CustomEventSchema"}}), Method::POST),
     ] {
-        assert_eq!(world.send(&format!("PUT /topics/{topic}"), document).await.status, 201);
+        assert_eq!(fixture.send(&format!("PUT /topics/{topic}"), document).await.status, 201);
         let (method, ..) = signed(&format!("{topic}/eventSubscriptions/s-1"), 9, json!({})).await;
         assert_eq!(method, wanted, "{topic}");
     }

@@ -3,7 +3,7 @@
 use gridpost_testkit::consent::ConsentAnswer;
 use serde_json::{Value, json};
 
-use super::{S1_GET, World, body, webhook};
+use super::{Fixture, S1_GET, body, webhook};
 use crate::terraform::{answer, is_invocation};
 
 fn invocation(operation: &str, name: &str, document: &Value) -> Value {
@@ -17,8 +17,8 @@ fn removal(topic: &str, name: &str, action: &str) -> Value {
     event
 }
 
-async fn refusal(world: &World, event: &Value) -> String {
-    answer(&world.context, event).await.expect_err("refused").to_string()
+async fn refusal(fixture: &Fixture, event: &Value) -> String {
+    answer(&fixture.context, event).await.expect_err("refused").to_string()
 }
 
 #[test]
@@ -30,50 +30,50 @@ fn a_request_of_api_gateway_is_none_of_terraforms() {
 
 #[tokio::test(start_paused = true)]
 async fn a_subscription_lives_and_goes_with_its_resource() {
-    let world = World::with_subscription().await;
+    let fixture = Fixture::with_subscription().await;
     let document = webhook("https://e.example/new?code=hush");
     let life = |action: &'static str| removal("demo", "s-2", action);
-    assert_eq!(answer(&world.context, &life("create")).await, Ok(json!({})));
-    assert_eq!(world.subscription_uid("s-2"), None);
+    assert_eq!(answer(&fixture.context, &life("create")).await, Ok(json!({})));
+    assert_eq!(fixture.subscription_uid("s-2"), None);
 
-    let written = answer(&world.context, &invocation("write", "s-2", &document)).await;
+    let written = answer(&fixture.context, &invocation("write", "s-2", &document)).await;
     let written = written.expect("written");
-    let read = world.call("GET /topics/demo/eventSubscriptions/s-2").await;
+    let read = fixture.call("GET /topics/demo/eventSubscriptions/s-2").await;
     assert_eq!(&written, body(&read));
     assert!(!written.to_string().contains("hush"), "Terraform keeps the answer in its state");
-    let uid = world.subscription_uid("s-2");
+    let uid = fixture.subscription_uid("s-2");
 
     let mut changed = document.clone();
     changed["properties"]["labels"] = json!(["new"]);
-    let written = answer(&world.context, &invocation("write", "s-2", &changed)).await;
+    let written = answer(&fixture.context, &invocation("write", "s-2", &changed)).await;
     assert_eq!(written.expect("written")["properties"]["labels"], json!(["new"]));
-    assert_eq!(world.subscription_uid("s-2"), uid, "changed, it stays what it is");
+    assert_eq!(fixture.subscription_uid("s-2"), uid, "changed, it stays what it is");
 
-    assert_eq!(answer(&world.context, &life("update")).await, Ok(json!({})));
-    assert_eq!(world.subscription_uid("s-2"), uid);
-    assert_eq!(answer(&world.context, &life("delete")).await, Ok(json!({})));
-    assert_eq!(world.subscription_uid("s-2"), None);
-    assert!(world.subscription_uid("s-1").is_some());
+    assert_eq!(answer(&fixture.context, &life("update")).await, Ok(json!({})));
+    assert_eq!(fixture.subscription_uid("s-2"), uid);
+    assert_eq!(answer(&fixture.context, &life("delete")).await, Ok(json!({})));
+    assert_eq!(fixture.subscription_uid("s-2"), None);
+    assert!(fixture.subscription_uid("s-1").is_some());
     // What is gone, alone or with its topic, need not be deleted.
-    assert_eq!(answer(&world.context, &life("delete")).await, Ok(json!({})));
-    assert_eq!(answer(&world.context, &removal("none", "s-2", "delete")).await, Ok(json!({})));
+    assert_eq!(answer(&fixture.context, &life("delete")).await, Ok(json!({})));
+    assert_eq!(answer(&fixture.context, &removal("none", "s-2", "delete")).await, Ok(json!({})));
 }
 
 #[tokio::test(start_paused = true)]
 async fn writing_over_an_existing_one_adopts_it() {
-    let world = World::with_subscription().await;
-    let uid = world.subscription_uid("s-1");
+    let fixture = Fixture::with_subscription().await;
+    let uid = fixture.subscription_uid("s-1");
     // As a read has given it, without the URL's query.
-    let document = body(&world.call(S1_GET).await).clone();
-    let written = answer(&world.context, &invocation("write", "s-1", &document)).await;
+    let document = body(&fixture.call(S1_GET).await).clone();
+    let written = answer(&fixture.context, &invocation("write", "s-1", &document)).await;
     assert_eq!(written, Ok(document));
-    assert_eq!((world.subscription_uid("s-1"), world.asked()), (uid, 1));
+    assert_eq!((fixture.subscription_uid("s-1"), fixture.asked()), (uid, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn validation_finds_what_writing_refuses() {
-    let world = World::with_subscription().await;
-    let (asked, stored) = (world.asked(), world.topic("demo"));
+    let fixture = Fixture::with_subscription().await;
+    let (asked, stored) = (fixture.asked(), fixture.topic("demo"));
     let good = webhook("https://other.example/h");
     let mut bad = webhook("https://10.0.0.1/?code=hush");
     bad["properties"]["retryPolicy"] = json!({"maxDeliveryAttempts": 31, "patience": 1});
@@ -97,7 +97,7 @@ async fn validation_finds_what_writing_refuses() {
         ("no topic", no_topic, vec!["There is no topic 'none'"]),
     ];
     for (row, event, want) in table {
-        let found = answer(&world.context, &event).await.expect(row);
+        let found = answer(&fixture.context, &event).await.expect(row);
         let found = found["problems"].as_array().expect("a list").clone();
         assert_eq!(found.len(), want.len(), "{row}: {found:?}");
         for (found, want) in found.iter().zip(&want) {
@@ -109,50 +109,50 @@ async fn validation_finds_what_writing_refuses() {
         }
         let mut event = event;
         event["terraform"] = json!("write");
-        let refused = refusal(&world, &event).await;
+        let refused = refusal(&fixture, &event).await;
         want.iter().for_each(|want| assert!(refused.contains(want), "{row}: {refused}"));
     }
     assert_eq!(
-        (world.asked(), world.topic("demo")),
+        (fixture.asked(), fixture.topic("demo")),
         (asked, stored),
         "nobody asked, nothing stored"
     );
-    assert_eq!(world.subscription_uid("s-2"), None);
+    assert_eq!(fixture.subscription_uid("s-2"), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_names_every_problem_in_one_line() {
-    let world = World::with_subscription().await;
+    let fixture = Fixture::with_subscription().await;
     let mut bad = webhook("https://e.example/hook?code=hush");
     bad["properties"]["retryPolicy"] = json!({"maxDeliveryAttempts": 31});
-    let one = refusal(&world, &invocation("write", "s-2", &bad)).await;
+    let one = refusal(&fixture, &invocation("write", "s-2", &bad)).await;
     let want = "event subscription s-2 of topic demo: properties.retryPolicy.maxDeliveryAttempts \
                 must be a whole number from 1 to 30";
     assert!(one.starts_with(want), "{one}");
     bad["properties"]["colour"] = json!("red");
-    let two = refusal(&world, &invocation("write", "s-2", &bad)).await;
+    let two = refusal(&fixture, &invocation("write", "s-2", &bad)).await;
     assert!(two.starts_with("event subscription s-2 of topic demo: 2 problems: "), "{two}");
     assert!(two.contains(" properties.colour is not known"), "{two}");
 
-    world.consent(ConsentAnswer::Denies);
+    fixture.consent(ConsentAnswer::Denies);
     let endpoint = webhook("https://other.example/h?code=hush");
-    let denied = refusal(&world, &invocation("write", "s-2", &endpoint)).await;
+    let denied = refusal(&fixture, &invocation("write", "s-2", &endpoint)).await;
     assert!(denied.contains("validate the provided endpoint https://other.example/h"), "{denied}");
     assert!(!denied.contains("hush") && !denied.contains('\n'), "{denied}");
-    assert_eq!(world.subscription_uid("s-2"), None);
+    assert_eq!(fixture.subscription_uid("s-2"), None);
 
     for operation in ["validate", "write"] {
-        world.fails_after(Some(0));
-        let failed = refusal(&world, &invocation(operation, "s-1", &endpoint)).await;
+        fixture.fails_after(Some(0));
+        let failed = refusal(&fixture, &invocation(operation, "s-1", &endpoint)).await;
         assert!(failed.ends_with("a call failed. Try again."), "{failed}");
     }
-    let failed = refusal(&world, &removal("demo", "s-1", "delete")).await;
+    let failed = refusal(&fixture, &removal("demo", "s-1", "delete")).await;
     assert!(failed.ends_with("a call failed. Try again."), "{failed}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_payload_of_another_form_is_refused() {
-    let world = World::with_subscription().await;
+    let fixture = Fixture::with_subscription().await;
     let table = [
         (json!({"terraform": null}), "3 problems: terraform is required: 'validate', 'write' or"),
         (json!({"terraform": "put", "topic": "demo", "name": "s-1"}), "terraform must be 'val"),
@@ -170,8 +170,8 @@ async fn a_payload_of_another_form_is_refused() {
         ),
     ];
     for (event, want) in table {
-        let refused = refusal(&world, &event).await;
+        let refused = refusal(&fixture, &event).await;
         assert!(refused.contains(want), "{event}: {refused}");
     }
-    assert!(world.subscription_uid("s-1").is_some());
+    assert!(fixture.subscription_uid("s-1").is_some());
 }

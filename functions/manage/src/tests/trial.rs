@@ -10,7 +10,7 @@ use gridpost_core::{
 use gridpost_ports::{Attempted, EndpointClient};
 use serde_json::{Value, json};
 
-use super::{World, body, code, key, message, openapi::assert_valid};
+use super::{Fixture, body, code, key, message, openapi::assert_valid};
 use crate::Reply;
 
 const SEND: &str = "POST /topics/demo/eventSubscriptions/s-1/sendTestEvent";
@@ -37,7 +37,7 @@ impl EndpointClient for Refusing {
     }
 }
 
-impl World {
+impl Fixture {
     fn refuses(&mut self, is_silent: bool) -> Arc<Refusing> {
         let endpoint = Arc::new(Refusing { is_silent, ..Refusing::default() });
         self.context.endpoints = Arc::clone(&endpoint) as _;
@@ -57,13 +57,13 @@ fn event() -> String {
 
 #[tokio::test(start_paused = true)]
 async fn a_test_event_goes_to_one_endpoint_and_its_answer_is_told() {
-    let mut world = World::with_subscription().await;
-    world.deployment.tables.change(&key("demo", "s-1"), |one| {
+    let mut fixture = Fixture::with_subscription().await;
+    fixture.deployment.tables.change(&key("demo", "s-1"), |one| {
         one.filter.subject_begins_with = "/a".to_owned();
     });
-    let endpoint = world.refuses(false);
+    let endpoint = fixture.refuses(false);
     assert_valid("ExplainInput", &json!({"event": {"id": "1"}}));
-    let reply = world.send_text(&event()).await;
+    let reply = fixture.send_text(&event()).await;
     assert_eq!(reply.status, 200, "{reply:?}");
     let told = body(&reply);
     assert_valid("TestEventSent", told);
@@ -82,17 +82,17 @@ async fn a_test_event_goes_to_one_endpoint_and_its_answer_is_told() {
     assert_eq!(sent.url.expose(), "https://e.example/hook?code=hush");
     let sent = String::from_utf8(sent.body.clone()).expect("UTF-8");
     assert!(sent.contains(r#""data":{"n":1e400,"n":2}"#), "{sent}");
-    let deployment = &world.deployment;
+    let deployment = &fixture.deployment;
     assert!(deployment.meter.counts().is_empty(), "nothing is counted");
     assert!(deployment.tables.states().is_empty(), "and nothing is tried again");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_endpoint_that_does_not_answer_is_not_waited_for_too_long() {
-    let mut world = World::with_subscription().await;
-    world.refuses(true);
+    let mut fixture = Fixture::with_subscription().await;
+    fixture.refuses(true);
     let began = tokio::time::Instant::now();
-    let reply = world.send_text(&event()).await;
+    let reply = fixture.send_text(&event()).await;
     let told = body(&reply);
     assert_eq!((&told["outcome"], told.get("httpStatusCode")), (&json!(Outcome::TimedOut), None));
     assert!(began.elapsed() < std::time::Duration::from_secs(29), "API Gateway gives up");
@@ -102,18 +102,18 @@ async fn an_endpoint_that_does_not_answer_is_not_waited_for_too_long() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_no_event_or_has_no_consent_is_not_sent() {
-    let mut world = World::with_subscription().await;
-    let endpoint = world.refuses(false);
+    let mut fixture = Fixture::with_subscription().await;
+    let endpoint = fixture.refuses(false);
     let two = format!("[{0},{0}]", event());
     for (text, status) in [("{}", 400), (two.as_str(), 400), ("[]", 400), ("null", 400)] {
-        assert_eq!(world.send_text(text).await.status, status, "{text}");
+        assert_eq!(fixture.send_text(text).await.status, status, "{text}");
     }
-    let none = world.send(&SEND.replace("s-1", "s-2"), json!({"event": {}})).await;
+    let none = fixture.send(&SEND.replace("s-1", "s-2"), json!({"event": {}})).await;
     assert_eq!((none.status, code(&none)), (404, "ResourceNotFound"));
-    world.deployment.tables.change(&key("demo", "s-1"), |one| {
+    fixture.deployment.tables.change(&key("demo", "s-1"), |one| {
         one.provisioning_state = gridpost_core::subscription::ProvisioningState::Failed;
     });
-    let refused = world.send_text(&event()).await;
+    let refused = fixture.send_text(&event()).await;
     assert_eq!((refused.status, code(&refused)), (409, "Conflict"));
     assert!(message(&refused).contains("has not consented"), "{refused:?}");
     assert!(endpoint.requests.lock().expect("no panic").is_empty());

@@ -39,7 +39,6 @@ async fn main() -> Result<(), Error> {
     lambda::serve_queue(&meter, Queue::DeadLetter, work).await
 }
 
-/// Who tells of dead letters, where a topic is to be told.
 fn notifier(clients: &Clients) -> Result<Option<Notifier>, SettingError> {
     let Some(topic) = config::dead_letter_topic()? else { return Ok(None) };
     let table = Arc::new(ConfigurationTable::new(clients.dynamodb(), config::config_table()?));

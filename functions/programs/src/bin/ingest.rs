@@ -50,7 +50,6 @@ async fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
     Ok(Context {
         configuration: match authorization {
             Authorization::Keys => cache.with_keys(table),
-            // The keys of topics open nothing here.
             Authorization::Gateway(_) => cache,
         },
         clock,

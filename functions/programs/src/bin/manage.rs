@@ -82,7 +82,6 @@ fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
     })
 }
 
-/// The tokens of authenticated endpoints.
 fn tokens(
     clients: &Clients,
     services: Arc<authentication::Services>,
@@ -98,39 +97,22 @@ fn tokens(
     Arc::new(tokens.proving(Arc::new(signer), settings.allowed.identities.clone()))
 }
 
-/// What invokes the function.
-enum Invocation {
-    /// Terraform, for a resource of the module `event-subscription`.
-    Terraform(Value),
-    /// API Gateway, with a request in payload format 2.0.
-    Gateway(Value),
-}
-
-impl From<Value> for Invocation {
-    fn from(event: Value) -> Self {
-        if terraform::is_invocation(&event) { Self::Terraform(event) } else { Self::Gateway(event) }
-    }
-}
-
-/// Answers either of them; both go through the same router. Terraform shows a failure as it is.
+/// Answers Terraform, for a resource of the module `event-subscription`, or API Gateway, with a
+/// request in payload format 2.0. Terraform shows a failure as it is.
 async fn handle(context: &Context, event: Value) -> Result<Value, Diagnostic> {
-    match Invocation::from(event) {
-        Invocation::Terraform(event) => {
-            let answered = terraform::answer(context, &event).await;
-            answered.map_err(|refused| Diagnostic {
-                error_type: "Refused".to_owned(),
-                error_message: refused.to_string(),
-            })
-        }
-        Invocation::Gateway(event) => {
-            let event = serde_json::from_value(event).map_err(Error::from)?;
-            let answered = gateway::answer(event, not_base64, |request| async move {
-                let response = respond(context, &request).await;
-                response.map(|document| String::from_utf8_lossy(&document).into_owned())
-            });
-            Ok(serde_json::to_value(answered.await.map_err(Error::from)?).map_err(Error::from)?)
-        }
+    if terraform::is_invocation(&event) {
+        let answered = terraform::answer(context, &event).await;
+        return answered.map_err(|refused| Diagnostic {
+            error_type: "Refused".to_owned(),
+            error_message: refused.to_string(),
+        });
     }
+    let event = serde_json::from_value(event).map_err(Error::from)?;
+    let answered = gateway::answer(event, not_base64, |request| async move {
+        let response = respond(context, &request).await;
+        response.map(|document| String::from_utf8_lossy(&document).into_owned())
+    });
+    Ok(serde_json::to_value(answered.await.map_err(Error::from)?).map_err(Error::from)?)
 }
 
 fn settings(retry_shards: usize, dispatch: &Arn) -> Result<Settings, config::SettingError> {

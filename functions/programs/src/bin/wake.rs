@@ -18,7 +18,7 @@ use gridpost_wake::{Context, Settings, wake};
 use lambda_runtime::Error;
 use serde_json::{Value, json};
 
-/// What is under way may take so long until the function's time is up.
+/// The time kept for calls under way before the function's time is up.
 const LAST_CALLS: Duration = Duration::from_secs(15);
 
 #[tokio::main(flavor = "current_thread")]

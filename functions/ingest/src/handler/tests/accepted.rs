@@ -8,9 +8,9 @@ async fn every_request_of_the_table_is_accepted_and_its_events_go_out() {
     let table: Value = serde_json::from_str(table).expect("JSON");
     for row in table["requests"].as_array().expect("rows") {
         let name = row["name"].as_str().expect("a name");
-        let (world, response) = publish_row(row).await;
+        let (fixture, response) = publish_row(row).await;
         assert_eq!(response.status().as_u16(), 200, "{name}: {}", response.body());
-        let deliveries = world.deliveries();
+        let deliveries = fixture.deliveries();
         let found: Vec<_> = deliveries.iter().map(|one| one.events()[0].get()).collect();
         assert_eq!(json!(found), row["delivers"], "{name}");
     }

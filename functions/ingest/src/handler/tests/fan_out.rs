@@ -10,7 +10,6 @@ use uuid::Uuid;
 
 use super::*;
 
-/// When an invocation that begins now ends.
 const DEADLINE: Timestamp = Timestamp::from_millis(NOW.as_millis() + 29_000);
 
 /// Three event subscriptions of the topic `orders`, one of which takes batches of ten.
@@ -28,19 +27,18 @@ fn three() -> Stored {
     stored
 }
 
-fn world(inline_fan_out: usize) -> World {
-    world_failing(inline_fan_out, Plan::default(), Plan::default())
+fn fixture(inline_fan_out: usize) -> Fixture {
+    failing_fixture(inline_fan_out, Plan::default(), Plan::default())
 }
 
-fn world_failing(inline_fan_out: usize, stores: Plan, sends: Plan) -> World {
-    let mut world = World::failing(three(), stores, sends);
-    world.context.inline_fan_out = inline_fan_out;
-    world.context.piece_deliveries_max = 7;
-    world
+fn failing_fixture(inline_fan_out: usize, stores: Plan, sends: Plan) -> Fixture {
+    let mut fixture = Fixture::failing(three(), stores, sends);
+    fixture.context.inline_fan_out = inline_fan_out;
+    fixture.context.piece_deliveries_max = 7;
+    fixture
 }
 
-impl World {
-    /// What expand needs, of the same world.
+impl Fixture {
     fn expander(&self) -> expander::Context {
         let Context { clock, sender, payloads, meter, .. } = &self.context;
         expander::Context {
@@ -52,12 +50,12 @@ impl World {
         }
     }
 
-    /// The pieces in the fan-out queue, in the order in which they were sent, handed over.
+    /// Receives the pieces in the fan-out queue, in the order sent.
     fn pieces(&self) -> Vec<Received> {
         self.deployment.queues.hand_all(Queue::FanOut)
     }
 
-    /// Expands these pieces; answers the places of those that are kept.
+    /// Expands pieces. Returns the positions of those that are kept.
     async fn expand(&self, pieces: &[Received], deadline: Timestamp) -> Vec<usize> {
         let sent = self.deployment.queues.sent_to(Queue::FanOut);
         assert!(sent.iter().all(|message| message.group == "orders"));
@@ -67,8 +65,7 @@ impl World {
         kept.iter().map(|id| place(id).expect("it was handed over")).collect()
     }
 
-    /// Expands everything in the fan-out queue and deletes what is not kept; answers the places of what
-    /// is.
+    /// Expands everything in the fan-out queue and deletes what is not kept. Returns the kept positions.
     async fn expand_all(&self, deadline: Timestamp) -> Vec<usize> {
         let pieces = self.pieces();
         let kept = self.expand(&pieces, deadline).await;
@@ -78,7 +75,6 @@ impl World {
         kept
     }
 
-    /// How many publishes are stored.
     fn stored(&self) -> usize {
         let history = self.deployment.history.lock().expect("no panic while held");
         assert!(history.payloads.is_empty(), "each event fits into a message");
@@ -100,7 +96,6 @@ impl World {
     }
 }
 
-/// Each of so many events, for each of the three.
 fn all(events: usize) -> BTreeSet<(String, String)> {
     let of = |name: usize| (0..events).map(move |id| (format!("s{name}"), id.to_string()));
     (1..=3).flat_map(of).collect()
@@ -110,17 +105,17 @@ fn all(events: usize) -> BTreeSet<(String, String)> {
 async fn above_the_limit_a_publish_is_stored_and_expanded_in_pieces() {
     // Twelve events: twelve deliveries for each of two, and two batches.
     for (inline_fan_out, stored) in [(26, 0), (25, 1), (0, 1)] {
-        let world = world(inline_fan_out);
-        assert_eq!(world.publish(&request(&events(12, 1))).await.status().as_u16(), 200);
-        assert_eq!(world.stored(), stored, "{inline_fan_out}");
-        assert_eq!(world.call_sizes().is_empty(), stored > 0);
-        assert_eq!(world.expand_all(DEADLINE).await, [0; 0]);
-        let events = world.events();
+        let fixture = fixture(inline_fan_out);
+        assert_eq!(fixture.publish(&request(&events(12, 1))).await.status().as_u16(), 200);
+        assert_eq!(fixture.stored(), stored, "{inline_fan_out}");
+        assert_eq!(fixture.call_sizes().is_empty(), stored > 0);
+        assert_eq!(fixture.expand_all(DEADLINE).await, [0; 0]);
+        let events = fixture.events();
         assert_eq!((events.len(), events.into_iter().collect()), (36, all(12)));
         let sizes = if stored > 0 { vec![7, 7, 7, 5] } else { vec![26] };
-        assert_eq!(world.call_sizes(), sizes);
+        assert_eq!(fixture.call_sizes(), sizes);
         // Counted when it was accepted, and not once more.
-        assert_eq!(world.counts().len(), 4, "{:?}", world.counts());
+        assert_eq!(fixture.counts().len(), 4, "{:?}", fixture.counts());
     }
 }
 
@@ -133,88 +128,88 @@ async fn more_bytes_than_a_request_can_send_are_stored_too() {
             ..subscription("orders", &format!("s{number}"))
         })
         .collect();
-    let world = World::new(stored);
-    assert_eq!(world.publish(&request(&events(1, 250_000))).await.status().as_u16(), 200);
-    assert_eq!(world.call_sizes(), [0; 0]);
-    assert_eq!(world.expand_all(DEADLINE).await, [0; 0]);
-    assert_eq!(world.deliveries().len(), 300);
+    let fixture = Fixture::new(stored);
+    assert_eq!(fixture.publish(&request(&events(1, 250_000))).await.status().as_u16(), 200);
+    assert_eq!(fixture.call_sizes(), [0; 0]);
+    assert_eq!(fixture.expand_all(DEADLINE).await, [0; 0]);
+    assert_eq!(fixture.deliveries().len(), 300);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_not_stored_or_not_sent_is_not_accepted() {
-    let failing = world_failing(0, Plan::failing([1, 2]), Plan::default());
+    let failing = failing_fixture(0, Plan::failing([1, 2]), Plan::default());
     assert_eq!(failing.publish(&request(&events(12, 1))).await.status().as_u16(), 503);
     let queues = &failing.deployment.queues;
     assert!(queues.sent().is_empty(), "no message without its publish");
     assert!(queues.call_sizes(Queue::FanOut).is_empty(), "nor a try to send one");
 
-    let once = world_failing(0, Plan::default(), Plan::failing(1..=4));
+    let once = failing_fixture(0, Plan::default(), Plan::failing(1..=4));
     assert_eq!(once.publish(&request(&events(12, 1))).await.status().as_u16(), 200);
     let sizes = once.deployment.queues.call_sizes(Queue::FanOut);
     assert_eq!((sizes, once.pieces().len()), (vec![4, 4], 4), "four, and each again");
 
-    let twice = world_failing(0, Plan::default(), Plan::failing(1..=8));
+    let twice = failing_fixture(0, Plan::default(), Plan::failing(1..=8));
     assert_eq!(twice.publish(&request(&events(12, 1))).await.status().as_u16(), 503);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_piece_that_is_expanded_again_makes_the_same_deliveries() {
-    let world = world(0);
-    assert_eq!(world.publish(&request(&events(12, 1))).await.status().as_u16(), 200);
-    let pieces = world.pieces();
+    let fixture = fixture(0);
+    assert_eq!(fixture.publish(&request(&events(12, 1))).await.status().as_u16(), 200);
+    let pieces = fixture.pieces();
     for _ in 0..2 {
-        assert_eq!(world.expand(&pieces, DEADLINE).await, [0; 0]);
+        assert_eq!(fixture.expand(&pieces, DEADLINE).await, [0; 0]);
     }
-    assert_eq!(world.call_sizes(), [7, 7, 7, 5, 7, 7, 7, 5]);
-    let bodies: Vec<_> = world.dispatched().into_iter().map(|message| message.body).collect();
+    assert_eq!(fixture.call_sizes(), [7, 7, 7, 5, 7, 7, 7, 5]);
+    let bodies: Vec<_> = fixture.dispatched().into_iter().map(|message| message.body).collect();
     assert_eq!(bodies[..26], bodies[26..]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_changes_after_acceptance_changes_no_delivery() {
-    let mut world = world(0);
-    assert_eq!(world.publish(&request(&events(12, 1))).await.status().as_u16(), 200);
+    let mut fixture = fixture(0);
+    assert_eq!(fixture.publish(&request(&events(12, 1))).await.status().as_u16(), 200);
     // Neither topic nor event subscription can be found any more.
-    let history = Arc::clone(&world.deployment.history);
-    let nothing = Arc::new(Tables::new(*world.deployment.clock, history));
-    world.context.configuration = configuration(&world.deployment, nothing);
-    assert_eq!(world.expand_all(DEADLINE).await, [0; 0]);
-    assert_eq!(world.events().into_iter().collect::<BTreeSet<_>>(), all(12));
+    let history = Arc::clone(&fixture.deployment.history);
+    let nothing = Arc::new(Tables::new(*fixture.deployment.clock, history));
+    fixture.context.configuration = configuration(&fixture.deployment, nothing);
+    assert_eq!(fixture.expand_all(DEADLINE).await, [0; 0]);
+    assert_eq!(fixture.events().into_iter().collect::<BTreeSet<_>>(), all(12));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_an_invocation_has_no_time_for_is_passed_on() {
-    let mut world = world(0);
-    world.context.piece_deliveries_max = 5_000;
-    assert_eq!(world.publish(&request(&events(1_000, 1))).await.status().as_u16(), 200);
+    let mut fixture = fixture(0);
+    fixture.context.piece_deliveries_max = 5_000;
+    assert_eq!(fixture.publish(&request(&events(1_000, 1))).await.status().as_u16(), 200);
     // Two for each event, and a hundred batches: 2,100 deliveries in waves of 500.
     let soon = Timestamp::from_millis(NOW.as_millis() + 9_000);
     for waves in 1..=4 {
-        assert_eq!(world.expand_all(soon).await, [0; 0]);
-        assert_eq!(world.call_sizes(), vec![500; waves]);
+        assert_eq!(fixture.expand_all(soon).await, [0; 0]);
+        assert_eq!(fixture.call_sizes(), vec![500; waves]);
     }
-    assert_eq!(world.expand_all(soon).await, [0; 0]);
-    assert_eq!(world.call_sizes().last(), Some(&100));
-    assert!(world.deployment.queues.is_empty(Queue::FanOut));
-    let events = world.events();
+    assert_eq!(fixture.expand_all(soon).await, [0; 0]);
+    assert_eq!(fixture.call_sizes().last(), Some(&100));
+    assert!(fixture.deployment.queues.is_empty(Queue::FanOut));
+    let events = fixture.events();
     assert_eq!((events.len(), events.into_iter().collect()), (3_000, all(1_000)));
 }
 
-/// The waves before it are not made again: a message of its own comes for the rest.
+/// A message for the rest is sent, so earlier waves are not repeated.
 #[tokio::test(start_paused = true)]
 async fn a_wave_that_can_not_be_sent_repeats_no_wave_before_it() {
-    let mut world = world(0);
-    world.context.piece_deliveries_max = 5_000;
-    assert_eq!(world.publish(&request(&events(1_000, 1))).await.status().as_u16(), 200);
+    let mut fixture = fixture(0);
+    fixture.context.piece_deliveries_max = 5_000;
+    assert_eq!(fixture.publish(&request(&events(1_000, 1))).await.status().as_u16(), 200);
     // A message of the third wave of 500, and the same once more.
-    let injector = &world.deployment.injector;
+    let injector = &fixture.deployment.injector;
     *injector.plan() = Plan::failing([1_100, 1_501].map(|number| injector.made() + number));
-    assert_eq!(world.expand_all(DEADLINE).await, [0; 0]);
-    assert!(!world.deployment.queues.is_empty(Queue::FanOut), "the rest");
-    *world.deployment.injector.plan() = Plan::default();
-    assert_eq!(world.expand_all(DEADLINE).await, [0; 0]);
-    assert!(world.deployment.queues.is_empty(Queue::FanOut));
-    let events = world.events();
+    assert_eq!(fixture.expand_all(DEADLINE).await, [0; 0]);
+    assert!(!fixture.deployment.queues.is_empty(Queue::FanOut), "the rest");
+    *fixture.deployment.injector.plan() = Plan::default();
+    assert_eq!(fixture.expand_all(DEADLINE).await, [0; 0]);
+    assert!(fixture.deployment.queues.is_empty(Queue::FanOut));
+    let events = fixture.events();
     let twice = events.len() - 3_000;
     assert!(twice < 500, "{twice} events of more than one wave were sent twice");
     assert_eq!(events.into_iter().collect::<BTreeSet<_>>(), all(1_000));
@@ -222,27 +217,27 @@ async fn a_wave_that_can_not_be_sent_repeats_no_wave_before_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_piece_that_can_not_be_sent_comes_back() {
-    let world = world(0);
-    assert_eq!(world.publish(&request(&events(12, 1))).await.status().as_u16(), 200);
+    let fixture = fixture(0);
+    assert_eq!(fixture.publish(&request(&events(12, 1))).await.status().as_u16(), 200);
     // The fourth message of the first piece's seven, and then the same once more.
-    let injector = &world.deployment.injector;
+    let injector = &fixture.deployment.injector;
     *injector.plan() = Plan::failing([4, 8].map(|number| injector.made() + number));
-    assert_eq!(world.expand_all(DEADLINE).await, [0], "the first of four pieces");
-    let kept = || world.counts().iter().filter(|line| *line == "KeptCount  1").count();
+    assert_eq!(fixture.expand_all(DEADLINE).await, [0], "the first of four pieces");
+    let kept = || fixture.counts().iter().filter(|line| *line == "KeptCount  1").count();
     assert_eq!(kept(), 0, "a single failure happens");
-    assert_eq!(world.call_sizes(), [7, 1, 7, 7, 5]);
-    assert!(!world.deployment.queues.is_empty(Queue::FanOut), "it stays in the queue");
-    *world.deployment.injector.plan() = Plan::failing(1..1_000);
+    assert_eq!(fixture.call_sizes(), [7, 1, 7, 7, 5]);
+    assert!(!fixture.deployment.queues.is_empty(Queue::FanOut), "it stays in the queue");
+    *fixture.deployment.injector.plan() = Plan::failing(1..1_000);
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
-    assert_eq!(world.expand_all(DEADLINE).await, [0], "the same again");
+    assert_eq!(fixture.expand_all(DEADLINE).await, [0], "the same again");
     assert_eq!(kept(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_no_repetition_would_help_goes_to_the_poison_queue() {
-    let world = world(0);
-    assert_eq!(world.publish(&request(&events(12, 1))).await.status().as_u16(), 200);
-    let received = world.pieces().swap_remove(0);
+    let fixture = fixture(0);
+    assert_eq!(fixture.publish(&request(&events(12, 1))).await.status().as_u16(), 200);
+    let received = fixture.pieces().swap_remove(0);
     let piece = received.body.clone();
     let publish = Piece::decode(&piece).expect("a piece").publish;
     let records = |bodies: &[&str]| -> Vec<_> {
@@ -253,16 +248,16 @@ async fn what_no_repetition_would_help_goes_to_the_poison_queue() {
     let unknown = piece.replace(&publish.to_string(), &Uuid::max().to_string());
     let newer = piece.replace(r#""v":1"#, r#""v":2"#);
     let bodies = ["", "{}", &unknown, &newer];
-    assert_eq!(expand(&world.expander(), records(&bodies), DEADLINE).await, [""; 0]);
+    assert_eq!(expand(&fixture.expander(), records(&bodies), DEADLINE).await, [""; 0]);
     let key = gridpost_core::publish::fan_out::key(publish);
-    world.deployment.payloads.put(&key, b"{}".to_vec()).await.expect("stored");
-    assert_eq!(expand(&world.expander(), records(&[&piece]), DEADLINE).await, [""; 0]);
+    fixture.deployment.payloads.put(&key, b"{}".to_vec()).await.expect("stored");
+    assert_eq!(expand(&fixture.expander(), records(&[&piece]), DEADLINE).await, [""; 0]);
 
-    let poisoned = world.deployment.queues.sent_to(Queue::Poison);
+    let poisoned = fixture.deployment.queues.sent_to(Queue::Poison);
     let poisoned: Vec<_> = poisoned.iter().map(|message| &*message.body).collect();
     assert_eq!(poisoned, ["", "{}", &unknown, &newer, &piece]);
-    assert_eq!(world.deployment.queues.sent_to(Queue::FanOut).len(), 4, "and nothing else");
-    assert!(world.call_sizes().is_empty());
-    let counts = world.counts();
+    assert_eq!(fixture.deployment.queues.sent_to(Queue::FanOut).len(), 4, "and nothing else");
+    assert!(fixture.call_sizes().is_empty());
+    let counts = fixture.counts();
     assert_eq!(counts.iter().filter(|line| *line == "PoisonCount Queue=FanOut 1").count(), 5);
 }

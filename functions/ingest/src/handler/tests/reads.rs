@@ -1,4 +1,4 @@
-//! What of the configuration a publish reads.
+//! Reads of configuration by publishes.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn what_opens_no_topic_reads_none() {
-    let mut world = World::new(stored());
-    let tables = world.deployment.apart(&world.deployment.tables, Plan::default());
-    world.context.configuration = configuration(&world.deployment, Arc::clone(&tables) as _);
+    let mut fixture = Fixture::new(stored());
+    let tables = fixture.deployment.apart(&fixture.deployment.tables, Plan::default());
+    fixture.context.configuration = configuration(&fixture.deployment, Arc::clone(&tables) as _);
     let to = |name: &str| {
         let path = format!("/topics/{name}/api/events");
         Request { path, ..request(&events(1, 1)) }
@@ -21,33 +21,37 @@ async fn what_opens_no_topic_reads_none() {
         with(to("unknown"), "aeg-sas-key", ""),
     ];
     for request in bad {
-        assert_eq!(world.publish(&request).await.status().as_u16(), 401, "{}", request.path);
+        assert_eq!(fixture.publish(&request).await.status().as_u16(), 401, "{}", request.path);
         assert_eq!(tables.injector.made(), 0, "{}", request.path);
     }
-    // A name that is unknown is asked for once in a while.
+    // Unknown names are cached, too.
     for _ in 0..100 {
-        assert_eq!(world.publish(&to("unknown")).await.status().as_u16(), 404);
+        assert_eq!(fixture.publish(&to("unknown")).await.status().as_u16(), 404);
     }
     assert_eq!(tables.injector.made(), 1);
-    // The topic, and what hangs on it; its keys are read elsewhere here.
+    // The topic and its event subscriptions; its keys are read elsewhere here.
     for _ in 0..100 {
-        assert_eq!(world.publish(&to("orders")).await.status().as_u16(), 200);
+        assert_eq!(fixture.publish(&to("orders")).await.status().as_u16(), 200);
     }
     assert_eq!(tables.injector.made(), 1 + 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_read_a_moment_ago_serves_while_the_table_can_not_be_read() {
-    let mut world = World::new(stored());
-    let tables = world.deployment.apart(&world.deployment.tables, Plan::default());
-    world.context.configuration = configuration(&world.deployment, Arc::clone(&tables) as _);
+    let mut fixture = Fixture::new(stored());
+    let tables = fixture.deployment.apart(&fixture.deployment.tables, Plan::default());
+    fixture.context.configuration = configuration(&fixture.deployment, Arc::clone(&tables) as _);
     let publish = || request(&events(1, 1));
-    assert_eq!(world.publish(&publish()).await.status().as_u16(), 200);
+    assert_eq!(fixture.publish(&publish()).await.status().as_u16(), 200);
     *tables.injector.plan() = Plan { calls_max: Some(0), ..Plan::default() };
     for (after_s, status) in [(3, 200), (56, 200), (2, 503)] {
         tokio::time::sleep(Duration::from_secs(after_s)).await;
-        assert_eq!(world.publish(&publish()).await.status().as_u16(), status, "{after_s} s later");
+        assert_eq!(
+            fixture.publish(&publish()).await.status().as_u16(),
+            status,
+            "{after_s} s later"
+        );
     }
     *tables.injector.plan() = Plan::default();
-    assert_eq!(world.publish(&publish()).await.status().as_u16(), 200);
+    assert_eq!(fixture.publish(&publish()).await.status().as_u16(), 200);
 }

@@ -28,7 +28,7 @@ async fn refusals() {
     };
     let table = [
         (404, "NotFound/RouteNotFound", "nothing is served", to("/topics/orders", good())),
-        // What encodes a question mark must not have its key logged.
+        // A key after an encoded question mark must not be logged.
         (
             404,
             "NotFound/RouteNotFound",
@@ -64,7 +64,7 @@ async fn refusals() {
             "disabled",
             to("/topics/closed/api/events", good()),
         ),
-        // Whoever may not publish learns nothing of what else is wrong.
+        // Without valid credentials, other problems are not reported.
         (401, "Unauthorized/KeyRefused", "", with(request("[{"), "aeg-sas-key", "no")),
         (401, "Unauthorized/KeyRefused", "", with(request(&too_large), "aeg-sas-key", "no")),
         (
@@ -116,8 +116,8 @@ async fn refusals() {
         ),
     ];
     for (status, code, text, request) in table {
-        let world = World::new(stored());
-        let response = world.publish(&request).await;
+        let fixture = Fixture::new(stored());
+        let response = fixture.publish(&request).await;
         let row = format!("{} {}", request.path, response.body());
         assert_eq!(response.status().as_u16(), status, "{row}");
         let (got, message) = code_and_message(&response);
@@ -125,15 +125,14 @@ async fn refusals() {
         assert!(message.contains(text), "{row}");
         assert!(!response.headers().contains_key("retry-after"), "{row}");
         assert_eq!(response.headers()["content-type"], "application/json; charset=utf-8");
-        assert!(world.call_sizes().is_empty(), "{row}");
+        assert!(fixture.call_sizes().is_empty(), "{row}");
         let (error_type, error) = code.split_once('/').expect("two names");
         let want = format!("PublishFailCount ErrorType={error_type},Error={error} 1");
-        assert_eq!(world.counts(), [want], "{row}");
+        assert_eq!(fixture.counts(), [want], "{row}");
     }
 }
 
-/// A request of `refused_publishes.json` as API Gateway hands it over: what a row does not say is
-/// that of a publish that is accepted.
+/// API Gateway's event for a row of `refused_publishes.json`, with the defaults of a good publish.
 fn gateway_event(row: &Value) -> Value {
     let text = |name: &str| row[name].as_str();
     let to = text("to").unwrap_or("orders");
@@ -182,37 +181,37 @@ fn cloud_event() -> String {
     r#"{"id":"1","source":"/s","type":"T","specversion":"1.0"}"#.to_owned()
 }
 
-pub(super) async fn publish_row(row: &Value) -> (World, Response<String>) {
-    let world = World::new(stored());
-    let response = world.publish_event(gateway_event(row)).await;
-    (world, response)
+pub(super) async fn publish_row(row: &Value) -> (Fixture, Response<String>) {
+    let fixture = Fixture::new(stored());
+    let response = fixture.publish_event(gateway_event(row)).await;
+    (fixture, response)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_is_no_base64_is_refused() {
-    let world = World::new(stored());
+    let fixture = Fixture::new(stored());
     let mut event = gateway_event(&json!({"to": "orders"}));
     event["body"] = json!("?");
-    let response = world.publish_event(event).await;
+    let response = fixture.publish_event(event).await;
     assert_eq!(response.status(), 400);
     let body: Value = serde_json::from_str(response.body()).expect("JSON");
     assert_eq!(body["error"]["details"][0]["code"], "InputJsonInvalid");
-    assert_eq!(world.call_sizes(), [0_usize; 0]);
+    assert_eq!(fixture.call_sizes(), [0_usize; 0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn every_request_of_the_table_is_refused_and_leaves_nothing_behind() {
-    // But for what a row says, its request would have been accepted.
+    // The defaults of rows are accepted.
     for to in ["orders", "own", "clouds", "spaces"] {
-        let (world, response) = publish_row(&json!({"to": to})).await;
-        assert_eq!((response.status().as_u16(), world.call_sizes()), (200, vec![1]), "{to}");
+        let (fixture, response) = publish_row(&json!({"to": to})).await;
+        assert_eq!((response.status().as_u16(), fixture.call_sizes()), (200, vec![1]), "{to}");
     }
     let table = include_str!("../../../../../tests/conformance/refused_publishes.json");
     let table: Value = serde_json::from_str(table).expect("JSON");
     let rows = table["requests"].as_array().expect("rows");
     let mut problems = Vec::new();
     for row in rows {
-        let (world, response) = publish_row(row).await;
+        let (fixture, response) = publish_row(row).await;
         let (code, message) = code_and_message(&response);
         let as_wanted = response.status().as_u16() == row["status"]
             && code == row["error"]
@@ -224,8 +223,8 @@ async fn every_request_of_the_table_is_refused_and_leaves_nothing_behind() {
                 response.status().as_u16()
             ));
         }
-        let nothing_left = world.call_sizes().is_empty()
-            && world.counts().iter().all(|count| count.starts_with("PublishFailCount"));
+        let nothing_left = fixture.call_sizes().is_empty()
+            && fixture.counts().iter().all(|count| count.starts_with("PublishFailCount"));
         assert!(nothing_left && !response.headers().contains_key("retry-after"), "{}", row["name"]);
         assert!(response.body().len() < 2_000, "{}: the answer is long", row["name"]);
     }
@@ -248,14 +247,14 @@ async fn who_may_publish_is_read_from_the_request_that_the_gateway_sends() {
     let lambda = json!({"lambda": {"iam": true, "jwt": "x"}});
     let passed = [Value::Null, json!({}), lambda, json!({"iam": null, "jwt": null}), iam, jwt];
     let table = [
-        // Keys are asked for, whatever else has let it through.
+        // Keys are required, whatever the authorizer.
         ("KEYS", [401, 401, 401, 401, 401, 401]),
         ("AWS_IAM", [401, 401, 401, 401, 200, 401]),
         ("JWT", [401, 401, 401, 401, 401, 200]),
     ];
     for (setting, wanted) in table {
-        let mut world = World::new(stored());
-        world.context.authorization = setting.parse().expect("a way to authorize");
+        let mut fixture = Fixture::new(stored());
+        fixture.context.authorization = setting.parse().expect("a way to authorize");
         for (authorizer, want) in passed.iter().zip(wanted) {
             for route in ["POST /topics/{topic}/api/events", "$default"] {
                 let event = json!({
@@ -268,7 +267,7 @@ async fn who_may_publish_is_read_from_the_request_that_the_gateway_sends() {
                     },
                     "body": events(1, 1), "isBase64Encoded": false,
                 });
-                let status = world.publish_event(event).await.status().as_u16();
+                let status = fixture.publish_event(event).await.status().as_u16();
                 assert_eq!(status, want, "{setting} {route} {authorizer}");
             }
         }

@@ -1,4 +1,4 @@
-//! A poison message that is given up: what of it is counted as dropped.
+//! Purges poison messages and counts their events as dropped.
 
 use gridpost_api::waiting::{HandledMessage, HandledResult};
 use gridpost_core::{
@@ -17,18 +17,16 @@ use gridpost_ports::{PortError, Saved};
 use super::handled_as;
 use crate::{Context, routes::first_state};
 
-/// The reason of a drop.
 const PURGED: &str = "PurgedByOperator";
 
-/// What a count has for the topic and the event subscription of a message that can't be read.
+/// The topic and the event subscription of an unreadable message in counts.
 const UNKNOWN: &str = "?";
 
-/// Its events are counted and the log has it before the message is gone: a crash in between counts
-/// them again. The state comes last: were it first, a crash would leave a message that seems to have
-/// ended, although its events were never counted.
+/// Counts and logs the events, then deletes the message: a crash in between counts them again. The
+/// state comes last: otherwise a crash would leave an ended delivery whose events were never counted.
 ///
-/// One whose end is decided is refused: its dead letter may have been sent, and its events would be
-/// counted a second time.
+/// Refuses a delivery whose end is decided: its dead letter may have been sent, and its events would
+/// be counted twice.
 pub(super) async fn purge_one(
     context: &Context,
     message: &Poisoned,
@@ -78,7 +76,7 @@ fn ending(reason: EndReason) -> String {
     )
 }
 
-/// Counts a message's events as dropped, for good; answers how many they are.
+/// Counts a message's events as dropped. Returns how many.
 fn count_dropped(context: &Context, content: &Content, state: Option<&DeliveryState>) -> u64 {
     let (metric, reason) = (metric::DROPPED_EVENT_COUNT, (DROP_REASON, PURGED));
     let events = match content.delivery() {
@@ -97,8 +95,8 @@ fn count_dropped(context: &Context, content: &Content, state: Option<&DeliverySt
     events
 }
 
-/// How many events of a delivery are not done: neither the message nor the state need know of all that
-/// are. One was sent before the other was written, or could not be written at all.
+/// How many events of a delivery are not done. Message and state may each lack some that are: one was
+/// written before the other, or a write failed.
 fn events_left(delivery: &Delivery, state: Option<&DeliveryState>) -> u64 {
     let mut done = delivery.done.clone();
     state.iter().for_each(|state| done.add_all(&state.done));
@@ -112,8 +110,8 @@ fn count_unknown(context: &Context) -> u64 {
     1
 }
 
-/// Counts the events of a piece's deliveries, by event subscription, as its publish has them; answers
-/// how many they are. Where that is gone, or can't be read, nothing is known of them.
+/// Counts the events of a piece's deliveries by event subscription. Returns how many. If its publish
+/// is missing or unreadable, they are unknown.
 async fn count_piece(context: &Context, piece: &Piece) -> Result<u64, PortError> {
     let object = context.payloads.get(&fan_out::key(piece.publish)).await?;
     let most = context.settings.queue_message_bytes_max;
@@ -134,8 +132,8 @@ async fn count_piece(context: &Context, piece: &Piece) -> Result<u64, PortError>
     Ok(sum)
 }
 
-/// Lets copies of the message that are elsewhere delete themselves. Best effort: without it they go
-/// on, and what was counted as dropped may be delivered.
+/// Writes the end, so that other copies of the message delete themselves. Best effort: without it
+/// they may deliver events that were counted as dropped.
 async fn note_end(context: &Context, delivery: &Delivery, state: Option<DeliveryState>) {
     let state = state.unwrap_or_else(|| first_state(delivery, DeliveryStatus::Ended));
     let ended = state.over(DeliveryStatus::Ended, context.clock.now());

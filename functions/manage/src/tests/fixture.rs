@@ -1,4 +1,4 @@
-//! The function with its world.
+//! Manage with its stores, in memory.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,16 +23,15 @@ use crate::{Authorization, Context, Reply, Request, Settings, answer};
 /// How long the data plane keeps configuration in memory.
 pub(super) const KEPT_FOR: Duration = Duration::from_secs(2);
 
-/// The function with its world, at first at [`NOW`]. Every call through a port is numbered, from 1 for
-/// the next one.
-pub(super) struct World {
+/// Manage with its stores, at first at [`NOW`]. Calls of ports are numbered, from 1 for the next one.
+pub(super) struct Fixture {
     pub(super) context: Context,
     pub(super) deployment: Deployment,
-    /// Where dead letters are, and the jobs that send them again.
+    /// Dead letters and redrive jobs.
     pub(super) letters: Deployment,
 }
 
-impl World {
+impl Fixture {
     pub(super) fn new() -> Self {
         let queues = QueueSettings { retry_shards: 4, ..QueueSettings::CALM };
         let deployment = Deployment::with_queues(NOW, queues);
@@ -88,11 +87,11 @@ impl World {
 
     /// With the topic `demo` and its event subscription `s-1`. It is still [`NOW`].
     pub(super) async fn with_subscription() -> Self {
-        let mut world = Self::new();
-        assert_eq!(world.prepare("PUT /topics/demo", json!({})).await.status, 201);
+        let mut fixture = Self::new();
+        assert_eq!(fixture.prepare("PUT /topics/demo", json!({})).await.status, 201);
         let document = webhook("https://e.example/hook?code=hush");
-        assert_eq!(world.prepare(S1, document).await.status, 201);
-        world
+        assert_eq!(fixture.prepare(S1, document).await.status, 201);
+        fixture
     }
 
     /// As [`Self::send`], but a change takes no time.
@@ -144,17 +143,15 @@ impl World {
         reply
     }
 
-    /// Lets endpoints answer so when they are asked whether they want events.
     pub(super) fn consent(&self, answers: ConsentAnswer) {
         self.deployment.consents.answer(answers);
     }
 
-    /// How often endpoints were asked that.
+    /// How often endpoints were asked for consent.
     pub(super) fn asked(&self) -> usize {
         self.deployment.consents.asked().len()
     }
 
-    /// The last of those questions.
     pub(super) fn last_asked(&self) -> HandshakeRequest {
         self.deployment.consents.asked().pop().expect("asked").request
     }
@@ -176,7 +173,7 @@ impl World {
         found.map(|found| found.endpoint_uid())
     }
 
-    /// Stores event subscriptions of `demo` like `s-1`, in the place of it, with those names.
+    /// Replaces `s-1` by copies with those names.
     pub(super) fn fill(&self, names: impl IntoIterator<Item = String>) {
         let tables = &self.deployment.tables;
         let one = tables.stored_subscriptions().into_iter().next().expect("s-1");
@@ -202,7 +199,6 @@ impl World {
         self.deployment.tables.park(&parked).await.expect("parked");
     }
 
-    /// How many deliveries are parked.
     pub(super) fn parked(&self) -> usize {
         self.deployment.tables.parked_ids().len()
     }
@@ -220,7 +216,7 @@ impl World {
         });
     }
 
-    /// The ids of what is in the poison queue, none of it hidden.
+    /// The ids of messages in the poison queue. Checks that none is hidden.
     pub(super) fn lying(&self) -> Vec<String> {
         let lying = self.deployment.queues.lying();
         assert!(lying.iter().all(|(_, is_hidden)| !is_hidden), "a message was left hidden");
@@ -235,14 +231,14 @@ impl World {
         self.deployment.queues.sent()
     }
 
-    /// What happened, without when.
+    /// The trace without times.
     fn lines(&self) -> Vec<String> {
         let history = self.deployment.history.lock().expect("no panic");
         let lines = history.trace.iter().flatten();
         lines.map(|line| line.split_once(' ').expect("a time").1.to_owned()).collect()
     }
 
-    /// The calls that changed what waits, in their order.
+    /// The calls that changed waiting deliveries, in order.
     pub(super) fn calls(&self) -> Vec<String> {
         let call = |line: String| match line.split(' ').collect::<Vec<_>>()[..] {
             ["state", ..] => Some("write the state".to_owned()),
@@ -256,43 +252,40 @@ impl World {
         self.lines().into_iter().filter_map(call).collect()
     }
 
-    /// Forgets the calls until now.
     pub(super) fn forget_calls(&self) {
         self.deployment.history.lock().expect("no panic").trace = Some(Vec::new());
     }
 
-    /// How many calls were made.
     pub(super) fn made(&self) -> u64 {
         self.deployment.injector.made()
     }
 
-    /// Lets those of the next calls fail.
     pub(super) fn fails(&self, calls: &[u64]) {
         let made = self.made();
         let calls = calls.iter().map(|call| (made + call, Fault::FailsBefore));
         self.deployment.injector.plan().calls = calls.collect();
     }
 
-    /// Lets so many calls succeed, and then none; `None`: all succeed.
+    /// Lets only the next `calls` calls succeed; `None`: all.
     pub(super) fn fails_after(&self, calls: Option<u64>) {
         self.deployment.injector.plan().calls_max = calls.map(|calls| self.made() + calls);
     }
 
-    /// Lets somebody else change the tables just before that one of the next calls.
+    /// Lets another writer change the tables just before a call.
     pub(super) fn interfere(&self, call: u64, change: impl FnOnce(&Tables) + Send + 'static) {
         let tables = Arc::clone(&self.deployment.tables);
         self.deployment.injector.interfere(self.made() + call, move || change(&tables));
     }
 }
 
-/// Somebody else's change of `demo`: all stays, but for its revision.
+/// Another writer's change of `demo`, which changes only its revision.
 pub(super) fn touch(tables: &Tables) {
     let topic = tables.stored_topics().into_iter().find(|topic| topic.name == "demo");
     let all = tables.stored_subscriptions().into_iter().filter(|it| it.key.topic == "demo");
     tables.configure(topic.expect("demo"), all.collect());
 }
 
-/// Somebody else's event subscription of `demo`, like the first there is.
+/// Another writer's new event subscription of `demo`, a copy of the first.
 pub(super) fn create(tables: &Tables, name: &str) {
     let mut topics = tables.stored_topics().into_iter();
     let topic = topics.find(|topic| topic.name == "demo").expect("demo");

@@ -42,32 +42,25 @@ pub(crate) const NOW: Timestamp = Timestamp::from_millis(100 * 60_000 + 15_000);
 
 /// A deployment whose endpoint answers at once, by default with 200. Calls that count requests are
 /// numbered, and fail as the injector's plan says.
-pub(crate) struct World {
+pub(crate) struct Fixture {
     pub(crate) deployment: Deployment,
     pub(crate) subscription: EventSubscription,
     pub(crate) status: u16,
-    /// How its endpoint behaves, if otherwise.
+    /// Overrides the other answers.
     pub(crate) script: Option<Script>,
-    /// How long it takes to answer.
     pub(crate) answers_after: Duration,
-    /// The beginning of its responses, as the client returns it.
     pub(crate) says: Option<String>,
     pub(crate) logs_successful_attempts: bool,
     pub(crate) message_bytes_max: usize,
     pub(crate) measures_latency: bool,
-    /// The faults of calls for states, numbered from 1.
+    /// Faults of calls, numbered from 1.
     pub(crate) state_faults: Plan,
-    /// The same for the payload bucket.
     pub(crate) payload_faults: Plan,
-    /// The faults of calls that park.
     pub(crate) parking_faults: Plan,
-    /// The faults of calls that hide or delete.
     pub(crate) receiver_faults: Plan,
-    /// The faults of calls that send.
     pub(crate) sender_faults: Plan,
 }
 
-/// Endpoints whose responses begin with that text.
 struct Saying(Arc<dyn EndpointClient>, Option<String>);
 
 #[async_trait]
@@ -82,7 +75,7 @@ impl EndpointClient for Saying {
     }
 }
 
-/// A delivery of one event, both with that number.
+/// A delivery and its one event have the same number.
 pub(crate) fn delivery(number: u128) -> Delivery {
     let EventSubscription { key, uid, .. } = subscription(None);
     let event = format!(r#"{{"id":"{number}","subject":"{key}","data":"confidential"}}"#);
@@ -110,11 +103,11 @@ fn subscription(rate: Option<u32>) -> EventSubscription {
     }
 }
 
-impl World {
-    /// A world whose endpoint allows `rate` requests a minute.
+impl Fixture {
+    /// Its endpoint allows `rate` requests a minute.
     pub(crate) fn new(rate: Option<u32>) -> Self {
         Self {
-            // The second retry queue is one to which nothing is sent any more.
+            // Nothing is sent to the second retry queue any more.
             deployment: Deployment::with_queues(
                 NOW,
                 QueueSettings { retry_shards: 2, ..QueueSettings::CALM },
@@ -135,7 +128,7 @@ impl World {
         }
     }
 
-    /// Its endpoint has to wait for that.
+    /// Puts the endpoint on probation.
     pub(crate) async fn waits(self, wait: Probation) -> Self {
         self.has(Health { probation: Some(wait), ..Health::default() }).await
     }
@@ -147,14 +140,12 @@ impl World {
         self
     }
 
-    /// The endpoint's health, as it is stored.
     pub(crate) async fn health(&self) -> Health {
         let EventSubscription { key, uid, .. } = &self.subscription;
         let health = EndpointHealths::load(&*self.deployment.tables, key, *uid).await;
         health.expect("readable")
     }
 
-    /// How often the endpoint's health was written.
     pub(crate) async fn health_writes(&self) -> u64 {
         self.health().await.revision
     }
@@ -171,16 +162,14 @@ impl World {
         delivery.into_claimed()
     }
 
-    /// Lets dispatch receive a message of that text from that queue. Returns the message's id if it stays
-    /// there.
+    /// Lets dispatch receive a message. Returns its id if it stays in the queue.
     pub(crate) async fn receive_text(&self, queue: Queue, text: String) -> Vec<String> {
         let record = self.deployment.queues.hand(queue, text).record(queue);
         handle(&self.context(), vec![record], NOW + Duration::from_secs(200)).await
     }
 
-    /// Lets dispatch receive these deliveries from that queue. Returns the numbers of those that
-    /// stay there. A delivery that only waits has no state, and none waits long enough to be
-    /// parked.
+    /// Lets dispatch receive deliveries. Returns the numbers of those that stay in the queue. Checks that
+    /// a delivery that only waits has no state, and that none is parked.
     pub(crate) async fn receive(&self, queue: Queue, deliveries: &[Delivery]) -> Vec<u128> {
         let Deployment { queues, tables, endpoints, history, .. } = &self.deployment;
         let topic = Topic {
@@ -218,7 +207,7 @@ impl World {
         kept
     }
 
-    /// Its event subscription was paused a minute ago.
+    /// Pauses the event subscription since a minute ago.
     pub(crate) fn paused(mut self, time_to_live_runs: bool) -> Self {
         let since = Timestamp::from_millis(NOW.as_millis() - 60_000);
         let pauses = self.subscription.pauses.paused(time_to_live_runs, None, since);
@@ -230,7 +219,7 @@ impl World {
         self.deployment.history.lock().expect("no panic while held").requests.len()
     }
 
-    /// What was hidden, by the numbers of deliveries, and for how many seconds.
+    /// Hidden deliveries' numbers, and for how many seconds.
     pub(crate) fn hidden(&self) -> Vec<(u128, u32)> {
         let queues = &self.deployment.queues;
         let delivery = |(queue, receipt, seconds): (Queue, String, u32)| {
