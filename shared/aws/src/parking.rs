@@ -1,5 +1,5 @@
-//! Parked deliveries, in the state table under their due minute. They have no TTL: only our code
-//! removes what must not be lost.
+//! Parked deliveries, in the state table under their due minute. They have no TTL: only Gridpost
+//! may remove them.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -25,7 +25,7 @@ use gridpost_ports::{
     WakeCursor, parked_partition,
 };
 
-/// Most items of a page. Items are usually small; a page of larger ones ends at DynamoDB's 1 MB.
+/// Most items of a page; a page of large items ends at DynamoDB's 1 MB.
 const PAGE_ITEMS_MAX: i32 = 500;
 
 /// Most items that one call deletes. Source: DynamoDB API reference, `BatchWriteItem`.
@@ -33,15 +33,14 @@ const DELETES_MAX: usize = 25;
 
 const DELETE_CALLS_AT_ONCE: usize = 4;
 
-/// How often unprocessed items are tried again: seconds in total.
+/// Tries for unprocessed items, which take seconds in total.
 const DELETE_TRIES: u32 = 6;
 
-/// The first pause before that; doubled each time.
+/// The first pause between them; doubled each time.
 const DELETE_PAUSE: Duration = Duration::from_millis(50);
 
 const CURSOR_PK: &str = "WAKE";
 
-/// The prefix of parked deliveries' partition keys.
 const PK_PREFIX: &str = "PARKED#";
 
 /// Parked deliveries in the state table.
@@ -92,7 +91,6 @@ impl ParkingTable {
         Ok(DuePage { due: items.into_iter().filter_map(|item| parked(&item)).collect(), next })
     }
 
-    /// Deletes until all are deleted.
     async fn delete_all(&self, mut requests: Vec<WriteRequest>) -> Result<(), PortError> {
         for try_number in 0..DELETE_TRIES {
             requests = self.delete(requests).await?;
@@ -174,8 +172,8 @@ impl DueDeliveries for ParkingTable {
     }
 }
 
-/// The items are stored under their due minutes, up to 80,000 of them with eight keys each. Going
-/// through all of them is one scan of the table, which also holds the states of failing deliveries.
+/// Lists them by one scan of the table, which also holds states, instead of 80,000 minutes with eight
+/// keys each.
 #[async_trait]
 impl ParkedDeliveries for ParkingTable {
     async fn list_after(&self, place: Option<&ParkedCursor>) -> Result<ParkedPage, PortError> {
@@ -240,9 +238,8 @@ fn place_of(item: &Item) -> Option<ParkedCursor> {
     Some(ParkedCursor { partition: key("pk")?, sort: key("sk")? })
 }
 
-/// Reads the parked delivery of an item. A malformed item can't be repaired, and the others of its
-/// minute must not wait for it: its message goes on with what its key says, to the first retry
-/// queue, and dispatch finds out whether it is sound.
+/// Reads a parked delivery. A malformed one can't be repaired, and must not hold up its minute: its
+/// message goes to the first retry queue with what its key says, and dispatch decides.
 fn parked(item: &Item) -> Option<Parked> {
     let place = place_of(item)?;
     let Some(body) = item.get("body").and_then(|body| body.as_s().ok()).cloned() else {
@@ -258,7 +255,7 @@ fn parked(item: &Item) -> Option<Parked> {
                 error = %chain(&error),
                 "unreadable parked item; its message goes to the first retry queue",
             );
-            let (due, id, lot) = told_by(&place)?;
+            let (due, id, lot) = read_key(&place)?;
             let group = "unreadable".to_owned();
             Some(Parked {
                 id,
@@ -275,8 +272,8 @@ fn parked(item: &Item) -> Option<Parked> {
     }
 }
 
-/// What the key of an item says: its due time, at least its minute, its delivery, and its lot.
-fn told_by(place: &ParkedCursor) -> Option<(Timestamp, Uuid, Option<Uuid>)> {
+/// Reads the due time (at least its minute), the delivery and the lot from an item's key.
+fn read_key(place: &ParkedCursor) -> Option<(Timestamp, Uuid, Option<Uuid>)> {
     let minute = place.partition.strip_prefix(PK_PREFIX)?.split('#').next()?;
     let minute = minute.parse::<i64>().ok()?;
     let Some(lot) = parking::unreadable_lot(minute) else {

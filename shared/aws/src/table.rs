@@ -11,7 +11,6 @@ use super::port_error;
 use gridpost_core::time::Timestamp;
 use gridpost_ports::{PortError, Saved};
 
-/// An item as DynamoDB gives it.
 pub(super) type Item = HashMap<String, AttributeValue>;
 
 /// A table of documents with partition key (`pk`) and sort key (`sk`).
@@ -30,7 +29,7 @@ pub(super) fn number(value: impl ToString) -> AttributeValue {
 }
 
 impl Table {
-    /// The document under these keys with its revision. Strongly consistent.
+    /// Reads the document under these keys with its revision. Strongly consistent.
     pub(super) async fn load<T: DeserializeOwned>(
         &self,
         pk: String,
@@ -39,7 +38,7 @@ impl Table {
         self.item(pk, sk).await?.map(|item| document(&item)).transpose()
     }
 
-    /// The item under these keys. Strongly consistent.
+    /// Reads the item under these keys. Strongly consistent.
     pub(super) async fn item(&self, pk: String, sk: &str) -> Result<Option<Item>, PortError> {
         let got = self
             .client
@@ -54,7 +53,7 @@ impl Table {
     }
 
     /// Writes a document as revision `revision + 1`, if the stored one still is `revision` (0:
-    /// there is none). `indexed` are attributes beside the document, by which an index finds it.
+    /// there is none). `indexed` are further attributes, for an index.
     pub(super) async fn save<T: Serialize>(
         &self,
         (pk, sk): (String, &str),
@@ -95,7 +94,7 @@ impl Table {
     }
 }
 
-/// The document of an item, with its revision.
+/// Decodes the document of an item, with its revision.
 pub(super) fn document<T: DeserializeOwned>(item: &Item) -> Result<(T, u64), PortError> {
     const CALL: &str = "dynamodb: reading an item";
     let attribute = |name: &str| {

@@ -10,6 +10,8 @@
 //!
 //! Signatures are made for each request, so a refusal of one counts at once. Only hosts that the
 //! deployment names get signatures or AWS tokens.
+
+mod identity;
 mod kept;
 mod tokens;
 
@@ -60,7 +62,7 @@ pub const SECRET_WAIT: Duration = Duration::from_secs(5);
 
 /// Reads secrets that are stored elsewhere.
 #[async_trait]
-pub trait SecretReader:
+pub trait SecretReader: Send + Sync {
     /// Reads a secret within [`SECRET_WAIT`].
     async fn read(&self, name: &str) -> Result<Secret, PortError>;
 }

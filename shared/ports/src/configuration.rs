@@ -60,6 +60,7 @@ impl TopicSnapshot {
 pub struct Limits {
     /// Older configuration is read again before use. The actual limit is a little lower, so that
     /// copies of a function that began together get out of step.
+    pub fresh_for: Duration,
     /// If that read fails, it may be used up to this age.
     pub stale_for: Duration,
     /// Approximate memory, in bytes. The least recently used topics go first.
@@ -107,6 +108,7 @@ pub type Found = (Arc<TopicSnapshot>, Arc<EventSubscription>);
 ///
 /// The resource API waits for ingest's [`Limits::fresh_for`] after a write before it answers, so a
 /// publish that begins after the answer is matched under the new configuration.
+pub struct ConfigurationCache {
     source: Source,
     clock: Arc<dyn Clock>,
     dice: Arc<dyn Dice>,
@@ -257,7 +259,11 @@ const TOPIC_BYTES: usize = 2_048;
 
 impl TopicSnapshot {
     /// Returns its approximate size: the topic, and three times the documents of its event
+    /// subscriptions, to include the compiled filters.
     pub fn bytes(&self) -> usize {
-        let document = |one: &Arc<_>| serde_json::to_string(&**one).map_or(0, |text| text.len());
+        let document = |one: &Arc<EventSubscription>| {
+            serde_json::to_string(&**one).map_or(0, |text| text.len())
+        };
         TOPIC_BYTES + 3 * self.subscriptions.iter().map(document).sum::<usize>()
+    }
 }

@@ -26,7 +26,7 @@ pub fn guarded<T>(
 }
 
 /// Returns the message of a panic.
-pub fn said(
+pub fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     text.unwrap_or_else(|| "a panic".to_owned())
