@@ -1,4 +1,4 @@
-//! The tables: states of deliveries, endpoints' health, parked deliveries, and the configuration.
+//! The tables of the deployment.
 
 mod configuration;
 mod parked;
@@ -18,8 +18,7 @@ use crate::database::Database;
 /// The tables of the deployment.
 pub struct Tables {
     database: Arc<Database>,
-    /// The invocations that listen for late responses. They end with the process, so no row is
-    /// needed.
+    /// They end with the process, so they need no rows.
     listeners: Mutex<BTreeMap<Queue, Listeners>>,
 }
 
@@ -29,22 +28,19 @@ impl Tables {
     }
 }
 
-/// Encodes a document for its row.
 fn json<T: Serialize>(call: &'static str, value: &T) -> Result<String, PortError> {
     serde_json::to_string(value).map_err(|error| PortError::new(call, error))
 }
 
-/// Decodes a document from its row.
 fn read<T: DeserializeOwned>(call: &'static str, document: &str) -> Result<T, PortError> {
     serde_json::from_str(document).map_err(|error| PortError::new(call, error))
 }
 
-/// The result of a conditional write, by the number of changed rows.
+/// Returns the result of a conditional write by the number of changed rows.
 fn saved(rows: usize) -> Saved {
     if rows == 0 { Saved::Conflict } else { Saved::Written }
 }
 
-/// Converts a count for its row.
 fn number(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

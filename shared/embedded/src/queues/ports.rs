@@ -1,4 +1,4 @@
-//! Queues as the handlers use them.
+//! The ports of queues.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,10 +17,9 @@ use super::{
     receipt, rows,
 };
 
-/// Most messages of one receive from the poison queue.
 const LOOKED_AT_MAX: usize = 10;
 
-/// A written message with its id, or the reason of a failure.
+/// A written message with its id, or why it was refused.
 type Written = Result<(i64, Message), String>;
 
 /// The limits of a queue's messages.
@@ -59,7 +58,7 @@ impl QueueSender for Queues {
                         return Ok(Err(reason));
                     }
                     match written(connection, queue, id, now, message) {
-                        // SQLite rolled back the transaction. Further inserts would commit on their own.
+                        // Rolled back: further inserts would commit on their own.
                         Err(error) if connection.is_autocommit() => Err(error),
                         written => Ok(written.map_err(|error| error.to_string())),
                     }

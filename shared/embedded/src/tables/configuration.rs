@@ -18,7 +18,7 @@ const READING: &str = "configuration: reading";
 
 const WRITING: &str = "configuration: writing";
 
-/// A document with the topic's revision at which it was written.
+/// A revision and a document.
 type Found = (i64, String);
 
 fn found(row: &Row<'_>) -> rusqlite::Result<Found> {
@@ -41,15 +41,15 @@ fn written((revision, document): Found) -> Result<(EventSubscription, u64), Port
     Ok((read(READING, &document)?, count(revision)))
 }
 
-/// The revision that a write makes, and the one that it is based on.
-struct Step {
+/// The topic's revision that a write is based on, and its changes.
+struct RevisionStep {
     name: String,
     created_at: i64,
     revision: i64,
     changes: String,
 }
 
-impl Step {
+impl RevisionStep {
     fn of(topic: &Topic, changes: impl IntoIterator<Item = Change>) -> Result<Self, PortError> {
         Ok(Self {
             name: topic.name.clone(),
@@ -59,7 +59,6 @@ impl Step {
         })
     }
 
-    /// Moves the topic to the next revision, if it is unchanged. Its document stays.
     fn take(&self, connection: &Connection) -> rusqlite::Result<Saved> {
         let update = "UPDATE topics SET revision = ?3 + 1, changes = ?4 \
                       WHERE name = ?1 AND created_at = ?2 AND revision = ?3";
@@ -69,12 +68,11 @@ impl Step {
 }
 
 impl Tables {
-    /// Writes something together with the topic's next revision: all of it, or nothing if the topic
-    /// has changed since it was read.
+    /// Writes together with the topic's next revision, or nothing if the topic has changed.
     async fn write_with(
         &self,
-        step: Step,
-        write: impl FnOnce(&Connection, &Step) -> rusqlite::Result<()> + Send + 'static,
+        step: RevisionStep,
+        write: impl FnOnce(&Connection, &RevisionStep) -> rusqlite::Result<()> + Send + 'static,
     ) -> Result<Saved, PortError> {
         let work = move |connection: &Connection| {
             whole(connection, || {
@@ -147,7 +145,7 @@ impl TopicStore for Tables {
     }
 
     async fn save(&self, topic: &Topic, keys: Option<&AccessKeys>) -> Result<Saved, PortError> {
-        let step = Step::of(topic, keys.map(|_| Change::Keys))?;
+        let step = RevisionStep::of(topic, keys.map(|_| Change::Keys))?;
         let document = json(WRITING, topic)?;
         let keys = keys.map(|keys| json(WRITING, keys)).transpose()?;
         let work = move |connection: &Connection| {
@@ -162,7 +160,7 @@ impl TopicStore for Tables {
                          WHERE name = ?1 AND created_at = ?2 AND revision = ?3"
                     }
                 };
-                let Step { name, created_at, revision, changes } = &step;
+                let RevisionStep { name, created_at, revision, changes } = &step;
                 let values = (name, created_at, revision, changes, &document);
                 let saved = saved(connection.prepare_cached(sql)?.execute(values)?);
                 if let (Saved::Written, Some(keys)) = (saved, &keys) {
@@ -177,7 +175,7 @@ impl TopicStore for Tables {
     }
 
     async fn delete(&self, topic: &Topic) -> Result<Saved, PortError> {
-        let step = Step::of(topic, [])?;
+        let step = RevisionStep::of(topic, [])?;
         self.write_with(step, |connection, step| {
             for sql in
                 ["DELETE FROM topics WHERE name = ?1", "DELETE FROM access_keys WHERE topic = ?1"]
@@ -207,7 +205,7 @@ impl SubscriptionStore for Tables {
         subscription: &EventSubscription,
     ) -> Result<Saved, PortError> {
         let name = subscription.key.name.clone();
-        let step = Step::of(topic, [Change::written(&name)])?;
+        let step = RevisionStep::of(topic, [Change::written(&name)])?;
         let document = json(WRITING, subscription)?;
         self.write_with(step, move |connection, step| {
             let put = "INSERT OR REPLACE INTO subscriptions (topic, name, revision, document) \
@@ -219,7 +217,7 @@ impl SubscriptionStore for Tables {
     }
 
     async fn delete(&self, topic: &Topic, names: &[String]) -> Result<Saved, PortError> {
-        let step = Step::of(topic, names.iter().map(|name| Change::deleted(name)))?;
+        let step = RevisionStep::of(topic, names.iter().map(|name| Change::deleted(name)))?;
         let names = names.to_vec();
         self.write_with(step, move |connection, step| {
             let delete = "DELETE FROM subscriptions WHERE topic = ?1 AND name = ?2";

@@ -14,21 +14,18 @@ use crate::database::{note_of, set_note};
 
 const PAGE_ROWS_MAX: usize = 500;
 
-/// Most bytes of a page, without its last row.
+/// Without its last row.
 const PAGE_BYTES_MAX: usize = 1_048_576;
 
-/// The name of wake's cursor.
 const WAKE: &str = "wake";
 
-/// The `parked_at` of a row whose document can't be read.
+/// The `parked_at` of an unreadable row.
 const UNREADABLE: Timestamp = Timestamp::from_millis(0);
 
 const READING: &str = "parked: reading";
 
-/// The columns that queries read, in this order.
 const COLUMNS: &str = "minute, part, id, document, body";
 
-/// A row with its key.
 struct Found {
     minute: i64,
     part: u32,
@@ -47,8 +44,8 @@ impl Found {
         ParkedCursor { partition: format!("{}/{}", self.minute, self.part), sort: self.id.clone() }
     }
 
-    /// The delivery. A row with an unreadable document must not block others: its message goes on
-    /// with what its key says, to the first retry queue.
+    /// Decodes the delivery. An unreadable document must not block others: its message goes to the first
+    /// retry queue with what its key says.
     fn parked(self) -> Option<Parked> {
         let Self { minute, id, document, body, .. } = self;
         match serde_json::from_str::<Parked>(&document) {
@@ -65,7 +62,7 @@ impl Found {
     }
 }
 
-/// Reads as many rows as fit a page. Also returns whether there are more.
+/// Reads a page of rows. Also returns whether there are more.
 fn page(mut rows: Rows<'_>) -> rusqlite::Result<(Vec<Found>, bool)> {
     let (mut found, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
@@ -85,8 +82,8 @@ fn key_of(parked: &Parked) -> Key {
     (parked.due_minute(), parked_partition(parked.id), parked.place())
 }
 
-/// Removes a row unless it was parked again since it was read. Its message may have been sent, received
-/// and parked under the same key in the meantime.
+/// Removes a row unless it was parked again since it was read: its message may have been sent,
+/// received and parked under the same key.
 fn remove(
     connection: &Connection,
     ((minute, part, id), parked_at): (Key, Timestamp),
@@ -193,8 +190,8 @@ impl ParkedDeliveries for Tables {
 
 #[async_trait]
 impl WakeCursor for Tables {
-    /// Returns the first minute that has rows, if that is earlier than the saved cursor: on a fast clock,
-    /// a row may be written after wake has read its minute.
+    /// Returns the first minute that has rows, if earlier than the saved cursor: with a fast clock, a row
+    /// may be written after wake has read its minute.
     async fn load(&self) -> Result<Option<i64>, PortError> {
         self.database.read("wake: reading", |connection| {
             let Some(noted) = note_of(connection, WAKE)? else { return Ok(None) };

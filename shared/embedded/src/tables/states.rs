@@ -1,5 +1,5 @@
-//! The state of failing deliveries, the health of endpoints, the counts of their requests, the listeners for
-//! late responses, redrive jobs, and records of publishes that came with a key.
+//! Failing deliveries, health and request counts of endpoints, late listeners, redrive jobs, and records
+//! of publishes.
 
 use std::time::Duration;
 
@@ -26,10 +26,10 @@ use super::{Tables, count, json, number, read, saved};
 const READING: &str = "state: reading";
 const REDRIVE_READING: &str = "redrive: reading";
 
-/// How long a health is kept after its last change.
+/// Counted from its last change.
 const HEALTH_KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
-/// A document with its revision.
+/// A revision and a document.
 type Found = (i64, String);
 
 fn found(row: &Row<'_>) -> rusqlite::Result<Found> {
@@ -41,7 +41,6 @@ fn state((revision, document): Found) -> Result<DeliveryState, PortError> {
     Ok(DeliveryState { revision: count(revision), ..state })
 }
 
-/// Whether a delivery has failed and not ended.
 fn waits(state: &DeliveryState) -> bool {
     matches!(state.status, DeliveryStatus::Waiting { .. } | DeliveryStatus::Ending { .. })
 }
@@ -115,7 +114,7 @@ impl WaitingDeliveries for Tables {
         most: usize,
     ) -> Result<WaitingTally, PortError> {
         let hours: Vec<HourRow> = self.database.read("state: counting", |connection| {
-            // A place begins with the publish time in milliseconds, in 13 digits.
+            // A place begins with the publish time: 13 digits of milliseconds.
             let select = "SELECT CAST(substr(place, 1, 13) AS INTEGER) / 3600000 AS hour, count(*), \
                           CAST(total(json_extract(document, '$.events')) AS INTEGER), max(place) \
                           FROM (SELECT place, document FROM states \
