@@ -1,6 +1,6 @@
 //! Queues: every message is a row; the order of receipt is in memory. A message is written once and
 //! deleted once; a receive writes nothing. Bodies stay in memory until they are received, if there is
-//! room, and are read from their rows otherwise. [`crash_suspects`] records messages in flight.
+//! memory for them, and are read from their rows otherwise. [`crash_suspects`] records messages in flight.
 
 mod contents;
 mod crash_suspects;
@@ -72,9 +72,9 @@ impl Received {
 pub struct Queues {
     database: Arc<Database>,
     clock: Arc<dyn Clock>,
-    all: Arc<BTreeMap<Queue, Line>>,
+    all: Arc<BTreeMap<Queue, QueueState>>,
     ids: Arc<Ids>,
-    room: Arc<Room>,
+    budget: Arc<BodyBudget>,
     in_flight: Arc<InFlight>,
     /// Withheld messages that may have crashed the previous process.
     suspects: Mutex<Vec<Group>>,
@@ -86,7 +86,7 @@ pub struct Queues {
 }
 
 #[derive(Default)]
-struct Line {
+struct QueueState {
     contents: Mutex<Contents>,
     has_changed: AtomicBool,
     changed: Notify,
@@ -94,9 +94,9 @@ struct Line {
 
 /// Counts the bytes of bodies.
 #[derive(Default)]
-struct Room(AtomicUsize);
+struct BodyBudget(AtomicUsize);
 
-impl Line {
+impl QueueState {
     fn contents(&self) -> MutexGuard<'_, Contents> {
         self.contents.lock().expect("no panic while held")
     }
@@ -114,8 +114,8 @@ impl Line {
     }
 }
 
-impl Room {
-    /// Keeps a body, if there is room.
+impl BodyBudget {
+    /// Keeps a body, if there is memory.
     fn keep(&self, body: String) -> Option<String> {
         let bytes = body.len();
         if self.0.fetch_add(bytes, Ordering::Relaxed) + bytes <= BODY_BYTES_MAX {
@@ -139,7 +139,7 @@ impl Queues {
         let all =
             [Queue::Dispatch, Queue::DeadLetter, Queue::FanOut, Queue::Redrive, Queue::Poison];
         let retry = (0..options.retry_queues.max(1)).map(Queue::Retry);
-        let all = all.into_iter().chain(retry).map(|queue| (queue, Line::default()));
+        let all = all.into_iter().chain(retry).map(|queue| (queue, QueueState::default()));
         let all: BTreeMap<_, _> = all.collect();
         rows::load(database, &all, clock.now(), options.retry_queues.max(1))?;
         let failed = |error| OpenError::Folder(options.folder.clone().unwrap_or_default(), error);
@@ -147,13 +147,13 @@ impl Queues {
         let suspects = withhold(&all, suspects);
         let all = Arc::new(all);
         let lines = Arc::clone(&all);
-        database.after_each_commit(move || lines.values().for_each(Line::wake));
+        database.after_each_commit(move || lines.values().for_each(QueueState::wake));
         Ok(Self {
             database: Arc::clone(database),
             clock,
             all,
             ids: Arc::new(Ids::from(database.opened)),
-            room: Arc::default(),
+            budget: Arc::default(),
             in_flight: Arc::new(in_flight),
             is_isolating: AtomicBool::new(!suspects.is_empty()),
             suspects: Mutex::new(suspects),
@@ -163,7 +163,7 @@ impl Queues {
         })
     }
 
-    fn line(&self, call: &'static str, queue: Queue) -> Result<&Line, PortError> {
+    fn line(&self, call: &'static str, queue: Queue) -> Result<&QueueState, PortError> {
         self.database.check(call)?;
         let missing = || PortError::new(call, format!("there is no queue {queue}"));
         self.all.get(&queue).ok_or_else(missing)
@@ -209,7 +209,7 @@ impl Queues {
     fn with_bodies(
         &self,
         call: &'static str,
-        line: &Line,
+        line: &QueueState,
         taken: Vec<Taken>,
         visible_since: Timestamp,
     ) -> Result<Vec<(Received, Option<String>)>, PortError> {
@@ -219,12 +219,12 @@ impl Queues {
             if bytes >= BATCH_BYTES_MAX {
                 line.contents().give_back(&mut message, visible_since);
                 // A message that was deleted meanwhile takes no body back.
-                self.room.release(message.body.as_ref());
+                self.budget.release(message.body.as_ref());
                 continue;
             }
             let body = match message.body {
                 Some(body) => {
-                    self.room.release(Some(&body));
+                    self.budget.release(Some(&body));
                     Some(body)
                 }
                 None => match self.database.read(call, |it| rows::body(it, message.id)) {
@@ -353,7 +353,7 @@ impl Queues {
 
 /// Withholds and returns the suspects that exist, hidden ones too: a crash sets a fast clock back, so
 /// they may have been received. Their function hides those again that are not due.
-fn withhold(all: &BTreeMap<Queue, Line>, mut groups: Vec<Group>) -> Vec<Group> {
+fn withhold(all: &BTreeMap<Queue, QueueState>, mut groups: Vec<Group>) -> Vec<Group> {
     // The poison queue may hold a former suspect.
     let lines = || all.iter().filter(|(queue, _)| **queue != Queue::Poison);
     let withhold = |id| lines().any(|(_, line)| line.contents().withhold(id));

@@ -1,8 +1,8 @@
 //! Limits what is read from a connection, and records the status of its answer.
 //!
-//! The HTTP client bounds heads and bodies, but not what may precede a head: an endpoint could send
-//! interim responses (1xx) or HTTP/2 pings for as long as the client listens. So each exchange adds
-//! a budget of bytes to its connection; a connection that exceeds its budget is cut.
+//! The HTTP client bounds heads and bodies, but an endpoint could send interim responses (1xx) or HTTP/2
+//! pings before a head without end. So each exchange adds a budget of bytes to its connection; one that
+//! exceeds it is cut.
 
 use std::{
     io,

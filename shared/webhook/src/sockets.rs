@@ -19,9 +19,8 @@ use tokio::{
 
 use super::network::Io;
 
-/// Beyond so many open connections, idle ones are closed: a Lambda function has 1,024 file
-/// descriptors, and a copy of dispatch may call any number of hosts. The rest is for calls to AWS, for
-/// looking names up, and for requests under way. Source: AWS, "Lambda quotas".
+/// Beyond so many, idle connections are closed. A Lambda function has 1,024 file descriptors, some of them
+/// for calls to AWS, name resolution and current requests. Source: AWS, "Lambda quotas".
 pub(super) const OPEN_MAX: usize = 400;
 
 /// The least time between renewals: closed connections are counted off with a delay.
@@ -36,7 +35,6 @@ struct Counted {
     open: AtomicUsize,
     /// Requests that have no response head yet.
     under_way: AtomicUsize,
-    /// How often pools were to begin anew.
     renewals: AtomicU64,
     renewed_at: Mutex<Option<Instant>>,
 }

@@ -1,16 +1,15 @@
 //! Finds messages that crash the process.
 //!
-//! A message can crash the process every time it is received, through a bug or the memory it needs.
-//! Receives are not stored in the database, so the receive limit never applies to such a message: each
-//! new process would receive it again and crash. To prevent that, every batch is recorded in a file
-//! while it is in flight. Writes to that file are not synced: it must survive the process, not a power
-//! failure.
+//! A bug or the memory it needs may make a message crash the process whenever it is received. Receives
+//! are not in the database, so the receive limit never applies, and each new process would crash again.
+//! To prevent that, every batch in flight is recorded in a file, without syncing: it must survive the
+//! process, not a power failure.
 //!
-//! If a process crashes soon after it started, the messages it had in flight are *suspects*. The next
-//! process receives only suspects at first, in up to [`GROUPS_MAX`] groups, one group at a time. A
-//! crash then leaves one group in the file, and the process after that splits it further. A message
-//! that crashes the process [`CRASHES_MAX`] times while it is alone in flight moves to the poison
-//! queue. When every group has been tried, receives continue as usual.
+//! If a process crashes soon after its start, the messages it had in flight are *suspects*. The next one
+//! receives only suspects at first, one group at a time, of up to [`GROUPS_MAX`]. A crash leaves one
+//! group in the file, which the next process splits further. A message that crashes the process
+//! [`CRASHES_MAX`] times while it is alone in flight moves to the poison queue. When every group has
+//! been tried, receives continue as usual.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -14,7 +14,7 @@ use gridpost_core::{
 };
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::{Line, contents::Message};
+use super::{QueueState, contents::Message};
 use crate::{database::Database, options::OpenError};
 
 /// Each opening continues with the next multiple of this, so no id is used twice. This allows 8
@@ -59,7 +59,7 @@ fn queue(number: i64, retry_queues: usize) -> Option<Queue> {
 /// process ended, so one more receive is counted: from the second on, a state is looked up.
 pub(super) fn load(
     database: &Database,
-    lines: &BTreeMap<Queue, Line>,
+    lines: &BTreeMap<Queue, QueueState>,
     now: Timestamp,
     retry_queues: usize,
 ) -> Result<(), OpenError> {

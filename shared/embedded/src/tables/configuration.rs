@@ -19,25 +19,25 @@ const READING: &str = "configuration: reading";
 const WRITING: &str = "configuration: writing";
 
 /// A revision and a document.
-type Found = (i64, String);
+type VersionedRow = (i64, String);
 
-fn found(row: &Row<'_>) -> rusqlite::Result<Found> {
+fn found(row: &Row<'_>) -> rusqlite::Result<VersionedRow> {
     Ok((row.get(0)?, row.get(1)?))
 }
 
 /// A topic's revision, its latest changes and its document.
-type Row3 = (i64, String, String);
+type TopicRow = (i64, String, String);
 
-fn row_3(row: &Row<'_>) -> rusqlite::Result<Row3> {
+fn topic_row(row: &Row<'_>) -> rusqlite::Result<TopicRow> {
     Ok((row.get(0)?, row.get(1)?, row.get(2)?))
 }
 
-fn topic((revision, changes, document): Row3) -> Result<Topic, PortError> {
+fn topic((revision, changes, document): TopicRow) -> Result<Topic, PortError> {
     let topic: Topic = read(READING, &document)?;
     Ok(Topic { revision: count(revision), changes: read(READING, &changes)?, ..topic })
 }
 
-fn written((revision, document): Found) -> Result<(EventSubscription, u64), PortError> {
+fn written((revision, document): VersionedRow) -> Result<(EventSubscription, u64), PortError> {
     Ok((read(READING, &document)?, count(revision)))
 }
 
@@ -92,7 +92,7 @@ impl Configuration for Tables {
     async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError> {
         let row = self.database.read(READING, |connection| {
             let select = "SELECT revision, changes, document FROM topics WHERE name = ?1";
-            connection.prepare_cached(select)?.query_row([name], row_3).optional()
+            connection.prepare_cached(select)?.query_row([name], topic_row).optional()
         })?;
         row.map(topic).transpose()
     }
@@ -102,7 +102,7 @@ impl Configuration for Tables {
         topic: &str,
         names: Option<&BTreeSet<&str>>,
     ) -> Result<Vec<(EventSubscription, u64)>, PortError> {
-        let rows: Vec<Found> = self.database.read(READING, |connection| {
+        let rows: Vec<VersionedRow> = self.database.read(READING, |connection| {
             let Some(names) = names else {
                 let select =
                     "SELECT revision, document FROM subscriptions WHERE topic = ?1 ORDER BY name";
@@ -124,7 +124,7 @@ impl Configuration for Tables {
 #[async_trait]
 impl TopicKeys for Tables {
     async fn keys(&self, topic: &str) -> Result<Option<(AccessKeys, u64)>, PortError> {
-        let row: Option<Found> = self.database.read(READING, |connection| {
+        let row: Option<VersionedRow> = self.database.read(READING, |connection| {
             let select = "SELECT revision, document FROM access_keys WHERE topic = ?1";
             connection.prepare_cached(select)?.query_row([topic], found).optional()
         })?;
@@ -135,11 +135,11 @@ impl TopicKeys for Tables {
 #[async_trait]
 impl TopicStore for Tables {
     async fn topics(&self, after: Option<&str>, most: usize) -> Result<Vec<Topic>, PortError> {
-        let rows: Vec<Row3> = self.database.read(READING, |connection| {
+        let rows: Vec<TopicRow> = self.database.read(READING, |connection| {
             let select = "SELECT revision, changes, document FROM topics \
                           WHERE name > ?1 ORDER BY name LIMIT ?2";
             let values = (after.unwrap_or_default(), number(most as u64));
-            connection.prepare_cached(select)?.query_map(values, row_3)?.collect()
+            connection.prepare_cached(select)?.query_map(values, topic_row)?.collect()
         })?;
         rows.into_iter().map(topic).collect()
     }

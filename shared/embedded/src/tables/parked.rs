@@ -26,7 +26,7 @@ const READING: &str = "parked: reading";
 
 const COLUMNS: &str = "minute, part, id, document, body";
 
-struct Found {
+struct ParkedRow {
     minute: i64,
     part: u32,
     id: String,
@@ -34,7 +34,7 @@ struct Found {
     body: String,
 }
 
-impl Found {
+impl ParkedRow {
     fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
         let (minute, part, id) = (row.get(0)?, row.get(1)?, row.get(2)?);
         Ok(Self { minute, part, id, document: row.get(3)?, body: row.get(4)? })
@@ -63,13 +63,13 @@ impl Found {
 }
 
 /// Reads a page of rows. Also returns whether there are more.
-fn page(mut rows: Rows<'_>) -> rusqlite::Result<(Vec<Found>, bool)> {
+fn page(mut rows: Rows<'_>) -> rusqlite::Result<(Vec<ParkedRow>, bool)> {
     let (mut found, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
         if found.len() >= PAGE_ROWS_MAX || bytes >= PAGE_BYTES_MAX {
             return Ok((found, true));
         }
-        let row = Found::of(row)?;
+        let row = ParkedRow::of(row)?;
         bytes += row.body.len();
         found.push(row);
     }
@@ -139,7 +139,7 @@ impl DueDeliveries for Tables {
             page(select.query((minute, partition, after.unwrap_or_default()))?)
         })?;
         let next = found.last().filter(|_| is_cut).map(|last| last.id.clone());
-        Ok(DuePage { due: found.into_iter().filter_map(Found::parked).collect(), next })
+        Ok(DuePage { due: found.into_iter().filter_map(ParkedRow::parked).collect(), next })
     }
 
     async fn remove_all(&self, parked: &[Parked]) -> Result<(), PortError> {
@@ -172,7 +172,7 @@ impl ParkedDeliveries for Tables {
             let mut select = connection.prepare_cached(&select)?;
             page(select.query((minute, part, id))?)
         })?;
-        let next = found.last().filter(|_| is_cut).map(Found::place);
+        let next = found.last().filter(|_| is_cut).map(ParkedRow::place);
         let found = found.into_iter().filter_map(|row| Some((row.place(), row.parked()?)));
         Ok(ParkedPage { found: found.collect(), next })
     }
@@ -182,9 +182,9 @@ impl ParkedDeliveries for Tables {
             let select =
                 format!("SELECT {COLUMNS} FROM parked WHERE minute = ?1 AND part = ?2 AND id = ?3");
             let values = (minute, parked_partition(id), id.to_string());
-            connection.prepare_cached(&select)?.query_row(values, Found::of).optional()
+            connection.prepare_cached(&select)?.query_row(values, ParkedRow::of).optional()
         })?;
-        Ok(found.and_then(Found::parked))
+        Ok(found.and_then(ParkedRow::parked))
     }
 }
 

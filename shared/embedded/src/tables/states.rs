@@ -30,13 +30,13 @@ const REDRIVE_READING: &str = "redrive: reading";
 const HEALTH_KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
 /// A revision and a document.
-type Found = (i64, String);
+type VersionedRow = (i64, String);
 
-fn found(row: &Row<'_>) -> rusqlite::Result<Found> {
+fn found(row: &Row<'_>) -> rusqlite::Result<VersionedRow> {
     Ok((row.get(0)?, row.get(1)?))
 }
 
-fn state((revision, document): Found) -> Result<DeliveryState, PortError> {
+fn state((revision, document): VersionedRow) -> Result<DeliveryState, PortError> {
     let state: DeliveryState = read(READING, &document)?;
     Ok(DeliveryState { revision: count(revision), ..state })
 }
@@ -88,7 +88,7 @@ impl WaitingDeliveries for Tables {
         after: Option<&str>,
         most: usize,
     ) -> Result<Vec<DeliveryState>, PortError> {
-        let rows: Vec<Found> = self.database.read(READING, |connection| {
+        let rows: Vec<VersionedRow> = self.database.read(READING, |connection| {
             let select = "SELECT revision, document FROM states \
                           WHERE waiting_for = ?1 AND place > ?2 ORDER BY place LIMIT ?3";
             let values = (uid.as_bytes(), after.unwrap_or_default(), number(most as u64));
@@ -222,7 +222,7 @@ impl LateListeners for Tables {
     }
 }
 
-fn job((revision, document): Found) -> Result<Job, PortError> {
+fn job((revision, document): VersionedRow) -> Result<Job, PortError> {
     let job: Job = read(REDRIVE_READING, &document)?;
     Ok(Job { revision: count(revision), ..job })
 }
@@ -230,7 +230,7 @@ fn job((revision, document): Found) -> Result<Job, PortError> {
 #[async_trait]
 impl Redrives for Tables {
     async fn jobs(&self, of: &SubscriptionKey) -> Result<Vec<Job>, PortError> {
-        let rows: Vec<Found> = self.database.read(REDRIVE_READING, |connection| {
+        let rows: Vec<VersionedRow> = self.database.read(REDRIVE_READING, |connection| {
             let select =
                 "SELECT revision, document FROM redrives WHERE subscription = ?1 ORDER BY id";
             connection.prepare_cached(select)?.query_map([of.to_string()], found)?.collect()
@@ -296,9 +296,9 @@ impl PublishRecords for Tables {
             let mut select = connection.prepare_cached(select)?;
             Ok(Some(select.query_row([&name], found).optional()?))
         };
-        let stored: Option<Option<Found>> = self.database.write(CALL, write).await?;
+        let stored: Option<Option<VersionedRow>> = self.database.write(CALL, write).await?;
         let Some(stored) = stored else { return Ok(Kept::Written) };
-        let record = |(revision, document): Found| {
+        let record = |(revision, document): VersionedRow| {
             let record: Record = read(CALL, &document)?;
             Ok(Record { revision: count(revision), ..record })
         };

@@ -52,10 +52,10 @@ impl Lasting for Token {
 /// Caches fetched values by key.
 pub struct Kept<K, V> {
     clock: Arc<dyn Clock>,
-    places: Mutex<HashMap<K, Arc<Place<V>>>>,
+    places: Mutex<HashMap<K, Arc<Slot<V>>>>,
 }
 
-struct Place<V> {
+struct Slot<V> {
     last: Mutex<Last<V>>,
     /// Held while fetching.
     turn: Turn<()>,
@@ -75,13 +75,13 @@ fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<V> Default for Place<V> {
+impl<V> Default for Slot<V> {
     fn default() -> Self {
         Self { last: Mutex::new(Last::Nothing), turn: Turn::default() }
     }
 }
 
-impl<V: Lasting> Place<V> {
+impl<V: Lasting> Slot<V> {
     /// Returns the last result if it answers a request of `asked_at`: a fresh value, or what was fetched
     /// since.
     fn answer(&self, asked_at: Timestamp, now: Timestamp) -> Option<Result<V, NoToken>> {
@@ -158,7 +158,7 @@ impl<K: Clone + Eq + Hash, V: Lasting> Kept<K, V> {
         }
     }
 
-    fn place(&self, key: &K) -> Arc<Place<V>> {
+    fn place(&self, key: &K) -> Arc<Slot<V>> {
         let mut places = open(&self.places);
         if let Some(place) = places.get(key) {
             return Arc::clone(place);

@@ -72,12 +72,12 @@ pub(super) struct Identities {
     pub(super) clock: Arc<dyn Clock>,
     /// Counts these connections together with those without a certificate.
     open: OpenSockets,
-    kept: Mutex<HashMap<ClientCertificate, Arc<Place>>>,
+    kept: Mutex<HashMap<ClientCertificate, Arc<Slot>>>,
     uses: AtomicU64,
 }
 
 #[derive(Default)]
-struct Place {
+struct Slot {
     used: AtomicU64,
     last: Mutex<Last>,
     /// Held while reading.
@@ -97,7 +97,7 @@ enum Last {
 pub(super) struct Identity {
     pub(super) pools: Pools,
     own: Arc<Certificate>,
-    asked: Asked,
+    asked: CertificateRequests,
     /// The secret's value; `None` without a secret.
     text: Option<Secret>,
     read_at: Timestamp,
@@ -108,12 +108,12 @@ pub(super) struct Identity {
 
 /// Counts the endpoints that have asked for the certificate.
 #[derive(Clone, Debug, Default)]
-struct Asked(Arc<AtomicUsize>);
+struct CertificateRequests(Arc<AtomicUsize>);
 
 /// Provides a certificate, and counts requests for it.
 #[derive(Debug)]
 struct Counting {
-    asked: Asked,
+    asked: CertificateRequests,
     inner: Arc<dyn ResolvesClientCert>,
 }
 
@@ -150,7 +150,7 @@ fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Place {
+impl Slot {
     /// Returns the last result if it answers a request of `asked_at`.
     fn answer(
         &self,
@@ -248,7 +248,7 @@ impl Identities {
         open(&self.kept).keys().cloned().collect()
     }
 
-    fn place(&self, by: &ClientCertificate) -> Arc<Place> {
+    fn place(&self, by: &ClientCertificate) -> Arc<Slot> {
         let mut kept = open(&self.kept);
         let use_number = self.uses.fetch_add(1, Ordering::Relaxed);
         if !kept.contains_key(by) && kept.len() >= IDENTITIES_MAX {
@@ -269,7 +269,7 @@ impl Identities {
         &self,
         by: &ClientCertificate,
         name: Option<&str>,
-        place: &Place,
+        place: &Slot,
     ) -> Result<Identity, NoCertificate> {
         let before = place.ready();
         let read = match name {
@@ -319,7 +319,7 @@ impl Identities {
         let chain = chain.into_iter().map(CertificateDer::from).collect();
         let tls = trusting.with_client_auth_cert(chain, private(key));
         let mut tls = tls.map_err(|error| NoCertificate::Unusable(unusable(&error)))?;
-        let asked = Asked::default();
+        let asked = CertificateRequests::default();
         let inner = tls.client_auth_cert_resolver;
         tls.client_auth_cert_resolver = Arc::new(Counting { asked: asked.clone(), inner });
         let networks = self.allowed.networks.clone();

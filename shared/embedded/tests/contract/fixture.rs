@@ -45,14 +45,14 @@ impl Clock for HandClock {
 }
 
 /// Stores with their clock.
-pub(super) struct World {
+pub(super) struct Fixture {
     pub(super) clock: HandClock,
     pub(super) stores: Embedded,
     pub(super) options: Options,
     pub(super) folder: Option<TempDir>,
 }
 
-impl World {
+impl Fixture {
     /// One in memory and one on disk: a test is to hold for both.
     pub(super) fn both() -> [Self; 2] {
         [Self::in_memory(), Self::on_disk()]
@@ -109,7 +109,7 @@ impl World {
 }
 
 #[async_trait]
-impl QueueWorld for World {
+impl QueueWorld for Fixture {
     type Queues = Queues;
 
     const DIFFERS: &'static [Difference] = OF_EMBEDDED;

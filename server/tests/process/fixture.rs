@@ -14,19 +14,19 @@ pub(crate) const FAST: u32 = 600;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A process, and a client of it.
-pub(crate) struct World {
+pub(crate) struct Fixture {
     pub(crate) dev: Dev,
     pub(crate) http: Client,
 }
 
-impl World {
+impl Fixture {
     pub(crate) async fn of(options: Options) -> Self {
         let speed = Speed::new(FAST).expect("a speed");
         let dev = Dev::start(Options { speed, ..options }).await.expect("it starts");
-        let world = Self { dev, http: Client::builder().no_proxy().build().expect("a client") };
-        let answer = world.http.put(world.url("/topics/orders")).json(&json!({})).send().await;
+        let fixture = Self { dev, http: Client::builder().no_proxy().build().expect("a client") };
+        let answer = fixture.http.put(fixture.url("/topics/orders")).json(&json!({})).send().await;
         assert!(answer.expect("an answer").status().is_success());
-        world
+        fixture
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
