@@ -21,7 +21,6 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-/// Far longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
@@ -39,7 +38,6 @@ fn authority(name: &str) -> Authority {
     Authority::self_signed(params, key).expect("a certificate")
 }
 
-/// A certificate and its key, PEM.
 fn client(by: &Authority) -> (String, String) {
     let key = KeyPair::generate().expect("a key");
     let signed = named("gridpost").signed_by(&key, by).expect("a certificate");
@@ -62,7 +60,7 @@ fn server(by: &Authority) -> ServerConfig {
     config.with_single_cert(vec![certificate.der().clone()], key).expect("a configuration")
 }
 
-/// An endpoint that consents to events, and keeps them.
+/// An endpoint that consents and records events.
 struct Endpoint {
     url: String,
     seen: Arc<Mutex<Vec<Value>>>,
@@ -102,7 +100,6 @@ impl Endpoint {
     }
 }
 
-/// The event of the next request.
 async fn read(stream: &mut TlsStream<TcpStream>) -> std::io::Result<Value> {
     let mut bytes = Vec::new();
     loop {
@@ -159,7 +156,7 @@ async fn a_process_shows_the_certificate_in_handshakes_deliveries_and_test_event
     let topic = format!("{}/topics/orders", fixture.dev.url());
     fixture.send(fixture.http.put(&topic).json(&json!({}))).await;
 
-    // The handshake shows it, too: with another authority's nothing is stored.
+    // The handshake shows it: with another authority's nothing is stored.
     let ((certificate, key), trusted) = (client(&other), own.pem());
     let foreign =
         json!({"certificate": certificate, "privateKey": key, "trustedCertificates": trusted});

@@ -1,5 +1,5 @@
-//! A whole process that proves an identity of AWS: signatures that are checked by other code than ours,
-//! and a Security Token Service on loopback.
+//! A whole process that proves an AWS identity, to a checker that is not ours, with a Security Token Service
+//! on loopback.
 
 #[path = "identities/aws.rs"]
 mod aws;
@@ -17,10 +17,9 @@ use gridpost_signing::{Credentials, SharedCredentialsProvider};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-/// The role that requests may be signed with.
 const ROLE: &str = "arn:aws:iam::111122223333:role/r";
 
-/// A process that may prove its identity to every host, which only `gridpost dev` can be told.
+/// Only `gridpost dev` allows every host.
 async fn identified(aws: &Aws) -> Fixture {
     let named = r#"{"own": ["*"], "audiences": {"aud": ["*"]},
         "roles": {"arn:aws:iam::111122223333:role/r": ["*"]}}"#;
@@ -46,7 +45,7 @@ async fn a_process_signs_requests_by_its_own_identity_and_by_a_role() {
     let fixture = identified(&aws).await;
     let url = format!("{}/stage/or%20ders?b=%2F&a=1", aws.url);
     for (name, role, key) in [("own", None, aws::OWN.0), ("role", Some(ROLE), aws::ROLE.0)] {
-        // The handshake is signed, too: the endpoint answers nothing else.
+        // The handshake is signed: the endpoint accepts nothing else.
         let stored = fixture.subscribe_by(name, &url, signing(role)).await;
         assert!(stored.contains("Succeeded"), "{stored}");
         fixture.publish(name, "1").await;
@@ -87,7 +86,7 @@ async fn what_sts_answers_changes_nothing_but_the_outcome() {
     assert!(stored.contains("Succeeded"), "{stored}");
     let stored = fixture.subscribe_by("token", &url, token).await;
     assert!(stored.contains("Succeeded"), "{stored}");
-    // The token that is kept lives on; the next one is asked for when it ends, in half a second here.
+    // The cached token stays valid; the next is requested when it expires, in half a second here.
     let table = [
         (500, "<html>", "answered 500"),
         (200, "<html>", "no token"),
@@ -110,7 +109,7 @@ async fn what_sts_answers_changes_nothing_but_the_outcome() {
     assert_eq!(fixture.test("token", "at last").await["outcome"], "Delivered");
 }
 
-/// Nothing of this machine's is proven to endpoints unless it is asked for.
+/// Identities are only proven if configured.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_being_told_a_process_proves_no_identity() {
     let aws = Aws::start().await;

@@ -51,7 +51,7 @@ impl Fixture {
         answer.json().await.expect("JSON")
     }
 
-    /// An event subscription for events of the type that it is named after, with its own dead letters.
+    /// Creates an event subscription for events of that type, with its own dead letters.
     async fn subscribe(&self, name: &str, endpoint: &str, bucket: &str) {
         let properties = json!({
             "destination": {"endpointType": "WebHook", "properties": {"endpointUrl": endpoint}},
@@ -63,7 +63,7 @@ impl Fixture {
         self.put(&path, &json!({ "properties": properties })).await;
     }
 
-    /// What `GET /dev/counts` says of an event subscription, once that is anything.
+    /// Waits for the counts of an event subscription.
     async fn counted(&self, name: &str, member: &str) {
         until(&format!("{member} of {name}"), async || {
             let counts = self.get("/dev/counts").await;
@@ -74,7 +74,6 @@ impl Fixture {
     }
 }
 
-/// The JSON files in a folder and below it.
 fn letters(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut found = Vec::new();
@@ -115,7 +114,7 @@ async fn an_event_is_delivered_retried_and_dead_lettered() {
     for (name, member) in [("fine", "delivered"), ("twice", "delivered"), ("bad", "deadLettered")] {
         fixture.counted(name, member).await;
     }
-    // What was settled is attempted no more.
+    // Settled deliveries are not attempted again.
     assert_eq!((receiver.seen("fine").len(), receiver.seen("bad").len()), (1, 1));
     fixture.dev.stop().await;
 }
@@ -164,7 +163,7 @@ async fn all_that_a_pause_has_held_comes_once() {
     fixture.dev.stop().await;
 }
 
-/// Requests under way must not keep the folder locked.
+/// Open requests must not keep the folder locked.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_is_dropped_leaves_its_folder() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -206,7 +205,7 @@ async fn a_restart_goes_on_with_the_schedule() {
     let attempts = until("the success", async || {
         Some(receiver.seen("often")).filter(|seen| seen.iter().any(|it| it.status == 200))
     });
-    // What was under way when it ended may be made once more; no attempt is left out.
+    // Interrupted attempts may be repeated; none is left out.
     let counts: Vec<_> = attempts.await.iter().map(|attempt| attempt.delivery_count).collect();
     let each = [0, 1, 2].iter().all(|count| counts.contains(count));
     assert!(counts.is_sorted() && each, "{counts:?}");
@@ -220,7 +219,7 @@ async fn the_clock_does_not_run_on_while_no_process_does() {
     let fixture = Fixture::start(Some(folder.path())).await;
     let stopped_at = fixture.dev.clock().now();
     fixture.dev.stop().await;
-    // As a process leaves it that was killed an hour ago.
+    // As left by a process that was killed an hour ago.
     let file = folder.path().join("clock.json");
     let anchor = fs::read(&file).expect("the clock's file");
     let mut anchor: Value = serde_json::from_slice(&anchor).expect("JSON");
@@ -242,7 +241,7 @@ async fn the_clock_does_not_run_on_while_no_process_does() {
 async fn an_empty_file_of_the_clock_does_not_stop_the_start() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("clock.json");
-    // As a fast process may have left it: decades ahead of the machine.
+    // As left by a fast process: decades ahead of the machine.
     let ahead = Timestamp::from_millis(4_000_000_000_000);
     let anchor = json!({"machineMs": ahead.as_millis(), "clockMs": ahead.as_millis(), "speed": 1});
     fs::write(&file, anchor.to_string()).expect("written");
@@ -262,7 +261,7 @@ async fn what_can_not_be_settled_comes_back_alone_and_is_poison_at_last() {
     let data = Some(folder.path().to_owned());
     let fixture = Fixture::of(Options { data, receives_max: 3, ..Options::default() }).await;
     let receiver = Receiver::start().await;
-    // A file in the place of a bucket takes no dead letter.
+    // A file instead of a bucket accepts no dead letter.
     fs::create_dir_all(folder.path().join("dead-letters")).expect("a folder");
     fs::write(folder.path().join("dead-letters").join("blocked"), "").expect("a file");
     for (name, bucket) in [("held", "blocked"), ("bad", DEAD_LETTER_BUCKET)] {
@@ -331,7 +330,7 @@ async fn who_misses_the_publish_path_is_told_it() {
     fixture.dev.stop().await;
 }
 
-/// Receivers and publishers have the machine's clock, however fast the process's runs.
+/// Receivers and publishers use the machine's clock.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_others_date_goes_by_the_machines_clock() {
     let (fixture, receiver) = (Fixture::of(Options::default()).await, Receiver::start().await);
@@ -353,7 +352,7 @@ async fn what_others_date_goes_by_the_machines_clock() {
     fixture.publish("dated", "1").await;
     let twice = async || Some(receiver.seen("dated")).filter(|seen| seen.len() == 2);
     let seen = until("a second attempt", twice).await;
-    // Ten minutes of the process's clock, less the second that a date leaves out.
+    // Ten minutes of the process's clock, less the second that dates omit.
     assert!(began.elapsed() > Duration::from_millis(990), "{:?}", began.elapsed());
     for attempt in seen {
         let signed_at = attempt.signed_at.expect("it is signed");
@@ -362,7 +361,7 @@ async fn what_others_date_goes_by_the_machines_clock() {
     fixture.dev.stop().await;
 }
 
-/// API Gateway joins headers of one name, so that two can't be told apart from one with a comma there.
+/// API Gateway joins headers of one name by a comma.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_header_that_is_given_twice_is_refused() {
     let fixture = Fixture::of(Options::default()).await;
@@ -445,7 +444,7 @@ async fn a_folder_has_one_process_and_a_port_too() {
     next.stop().await;
 }
 
-/// Stores an event subscription whose requests carry tokens of an issuer, asked for with that secret.
+/// Creates an event subscription with an issuer's tokens, by that secret.
 async fn subscribe_with_tokens(
     fixture: &Fixture,
     name: &str,
@@ -463,7 +462,7 @@ async fn subscribe_with_tokens(
 async fn a_process_authenticates_by_tokens_that_expire_and_are_revoked() {
     let (fixture, issuer) = (Fixture::start(None).await, Issuer::start().await);
     issuer.state().expires_in = 86_400;
-    // The handshake needs a token, too: with a wrong secret it gets none, and nothing is stored.
+    // The handshake needs a token: with a wrong secret nothing is stored.
     let refused = subscribe_with_tokens(&fixture, "safe", &issuer, "another").await;
     assert!(refused.contains("answered 401 (invalid_client)"), "{refused}");
     assert_eq!(issuer.state().seen, [], "nothing is sent without a token");
@@ -479,8 +478,8 @@ async fn a_process_authenticates_by_tokens_that_expire_and_are_revoked() {
         until(id, look).await
     };
     let first = came("1").await;
-    // Revoked: the next event comes with a new token, after one 401 that counts for nothing. The first
-    // one is older than a minute of this clock by then.
+    // Revoked: the next event has a new token, after a 401 that does not count. The first token is over a
+    // minute old by this clock.
     sleep(Duration::from_millis(300)).await;
     let next = format!("token-{}", issuer.state().issued + 1);
     // The next one lives an hour, which takes 6 s by this clock.
@@ -516,7 +515,7 @@ async fn hostile_token_endpoints_change_nothing_but_their_own_outcome() {
         let met = fixture.test("safe", &format!("hostile-{number}")).await;
         assert_eq!(met["outcome"], "EndpointAuthenticationFailed", "{met}");
         assert!(met["response"].as_str().is_some_and(|said| said.contains(want)), "{met}");
-        // It is asked again after 2 s of this clock.
+        // The next request follows after 2 s of this clock.
         sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(issuer.state().seen.len(), before, "the endpoint heard nothing");
@@ -524,8 +523,7 @@ async fn hostile_token_endpoints_change_nothing_but_their_own_outcome() {
     assert_eq!(fixture.test("safe", "at last").await["outcome"], "Delivered");
 }
 
-/// A client may go before it is answered. What it has sent is published all the same, whole: the same
-/// publish, repeated, is answered at once.
+/// The publish of a client that disconnects is completed: repeated, it is answered at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_publish_is_carried_out_though_its_client_has_left() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -544,7 +542,6 @@ async fn a_publish_is_carried_out_though_its_client_has_left() {
         .header("idempotency-key", "left")
         .header("content-type", "application/json")
         .body(body);
-    // What writes must wait meanwhile.
     let held = rusqlite::Connection::open(folder.path().join("gridpost.sqlite")).expect("the file");
     held.execute_batch("BEGIN IMMEDIATE").expect("the writer's lock");
     let again = request.try_clone().expect("the same request");

@@ -43,7 +43,7 @@ const DISPATCH: &str = "gridpost-dispatch";
 #[derive(Clone, Debug)]
 pub struct Facts {
     pub key: String,
-    /// Which creation of the event subscription deliveries are for.
+    /// Tells the event subscription from others of that name.
     pub subscription_uid: String,
     pub bucket: String,
     /// The publish time, in milliseconds since 1970.
@@ -177,7 +177,7 @@ async fn subscribe(api: &ManageApi) -> anyhow::Result<()> {
     Err(refused.context("no port was tried")?)
 }
 
-/// Which creation of the event subscription it is, which no document tells, out of the emulator's table
+/// Reads the event subscription's uid, which no document has, from the emulator's table
 /// (`shared/aws/src/configuration.rs`).
 async fn subscription_uid(emulator_url: &str) -> anyhow::Result<String> {
     let ask = json!({

@@ -1,6 +1,6 @@
-//! The functions from source beside a stack, by `cargo lambda watch`, and what that lacks: a queue. By
+//! Runs functions from source next to a stack, by `cargo lambda watch`. That lacks a queue: with
 //! `.gridpost/local.env` the watched ingest sends to one that no deployed function reads, and [`Relay`]
-//! invokes the watched dispatch with what is in it, as Lambda's event source mapping would.
+//! invokes the watched dispatch with its messages, as Lambda's event source mapping would.
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -21,9 +21,7 @@ use async_trait::async_trait;
 use aws_sdk_dynamodb::{
     Client,
     error::{BuildError, SdkError},
-    operation::{
-        query::builders::QueryFluentBuilder, transact_write_items::TransactWriteItemsError,
-    },
+    operation::transact_write_items::TransactWriteItemsError,
     types::{Delete, Put, TransactWriteItem, Update},
 };
 use futures::future::try_join_all;
@@ -80,14 +78,10 @@ impl ConfigurationTable {
         }
     }
 
-    fn partition(&self, pk: String) -> QueryFluentBuilder {
-        let query = self.table.client.query().table_name(&self.table.name).consistent_read(true);
-        query.key_condition_expression("pk = :pk").expression_attribute_values(":pk", text(pk))
-    }
-
     async fn all(&self, topic: &str) -> Result<Vec<(EventSubscription, u64)>, PortError> {
         let items = self
-            .partition(topic_pk(topic))
+            .table
+            .query(topic_pk(topic))
             .key_condition_expression("pk = :pk AND begins_with(sk, :subscription)")
             .expression_attribute_values(":subscription", text(SUBSCRIPTION))
             .into_paginator()
@@ -235,7 +229,7 @@ impl TopicKeys for ConfigurationTable {
 #[async_trait]
 impl TopicStore for ConfigurationTable {
     async fn topics(&self, after: Option<&str>, most: usize) -> Result<Vec<Topic>, PortError> {
-        let mut query = self.partition(TOPICS.to_owned());
+        let mut query = self.table.query(TOPICS);
         if let Some(after) = after {
             query = query
                 .key_condition_expression("pk = :pk AND sk > :after")

@@ -72,15 +72,7 @@ impl ParkingTable {
     ) -> Result<DuePage, PortError> {
         const CALL: &str = "dynamodb:Query";
         let pk = minute_pk(minute, partition);
-        let mut query = self
-            .table
-            .client
-            .query()
-            .table_name(&self.table.name)
-            .consistent_read(true)
-            .limit(most)
-            .key_condition_expression("pk = :pk")
-            .expression_attribute_values(":pk", text(&pk));
+        let mut query = self.table.query(&pk).limit(most);
         if let Some(after) = after {
             query =
                 query.exclusive_start_key("pk", text(pk)).exclusive_start_key("sk", text(after));
@@ -111,11 +103,7 @@ impl ParkingLot for ParkingTable {
         let json = serde_json::to_string(parked).map_err(|error| PortError::new(CALL, error))?;
         let put = self
             .table
-            .client
-            .put_item()
-            .table_name(&self.table.name)
-            .item("pk", text(parked_pk(parked)))
-            .item("sk", text(parked.place()))
+            .put(parked_pk(parked), parked.place())
             .item("revision", number(1))
             .item("document", text(json))
             .item("body", text(&parked.body));
@@ -199,16 +187,8 @@ impl ParkedDeliveries for ParkingTable {
     }
 
     async fn find(&self, id: Uuid, minute: i64) -> Result<Option<Parked>, PortError> {
-        let get = self
-            .table
-            .client
-            .get_item()
-            .table_name(&self.table.name)
-            .key("pk", text(minute_pk(minute, parked_partition(id))))
-            .key("sk", text(id.to_string()))
-            .consistent_read(true);
-        let got = get.send().await.map_err(|error| port_error("dynamodb:GetItem", error))?;
-        Ok(got.item.as_ref().and_then(parked))
+        let pk = minute_pk(minute, parked_partition(id));
+        Ok(self.table.item(pk, &id.to_string()).await?.as_ref().and_then(parked))
     }
 }
 
@@ -221,11 +201,7 @@ impl WakeCursor for ParkingTable {
     async fn save(&self, minute: i64) -> Result<(), PortError> {
         let put = self
             .table
-            .client
-            .put_item()
-            .table_name(&self.table.name)
-            .item("pk", text(CURSOR_PK))
-            .item("sk", text("-"))
+            .put(CURSOR_PK, "-")
             .item("revision", number(1))
             .item("document", text(minute.to_string()));
         put.send().await.map_err(|error| port_error("dynamodb:PutItem", error))?;

@@ -136,11 +136,7 @@ impl PublishRecords for StateTable {
         let json = serde_json::to_string(record).map_err(|error| PortError::new(CALL, error))?;
         let put = self
             .table
-            .client
-            .put_item()
-            .table_name(&self.table.name)
-            .item("pk", text(publish_pk(key)))
-            .item("sk", text(ALONE))
+            .put(publish_pk(key), ALONE)
             .item("revision", number(record.revision + 1))
             .item("document", text(json))
             .item("expiresAt", number(record.until.as_seconds()))
@@ -169,17 +165,7 @@ impl PublishRecords for StateTable {
 #[async_trait]
 impl Redrives for StateTable {
     async fn jobs(&self, of: &SubscriptionKey) -> Result<Vec<Job>, PortError> {
-        let mut items = self
-            .table
-            .client
-            .query()
-            .table_name(&self.table.name)
-            .consistent_read(true)
-            .key_condition_expression("pk = :pk")
-            .expression_attribute_values(":pk", text(redrive_pk(of)))
-            .into_paginator()
-            .items()
-            .send();
+        let mut items = self.table.query(redrive_pk(of)).into_paginator().items().send();
         let mut found = Vec::new();
         while let Some(item) = items.next().await {
             let item = item.map_err(|error| port_error("dynamodb:Query", error))?;

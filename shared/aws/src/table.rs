@@ -3,7 +3,13 @@
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::{
-    Client, error::SdkError, operation::put_item::PutItemError, types::AttributeValue,
+    Client,
+    error::SdkError,
+    operation::{
+        put_item::{PutItemError, builders::PutItemFluentBuilder},
+        query::builders::QueryFluentBuilder,
+    },
+    types::AttributeValue,
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -29,6 +35,18 @@ pub(super) fn number(value: impl ToString) -> AttributeValue {
 }
 
 impl Table {
+    /// Begins to write the item under these keys.
+    pub(super) fn put(&self, pk: impl Into<String>, sk: impl Into<String>) -> PutItemFluentBuilder {
+        let put = self.client.put_item().table_name(&self.name);
+        put.item("pk", text(pk)).item("sk", text(sk))
+    }
+
+    /// Begins to read a partition by sort key. Strongly consistent.
+    pub(super) fn query(&self, pk: impl Into<String>) -> QueryFluentBuilder {
+        let query = self.client.query().table_name(&self.name).consistent_read(true);
+        query.key_condition_expression("pk = :pk").expression_attribute_values(":pk", text(pk))
+    }
+
     /// Reads the document under these keys with its revision. Strongly consistent.
     pub(super) async fn load<T: DeserializeOwned>(
         &self,
@@ -64,11 +82,8 @@ impl Table {
     ) -> Result<Saved, PortError> {
         const CALL: &str = "dynamodb:PutItem";
         let document = serde_json::to_string(value).map_err(|error| PortError::new(CALL, error))?;
-        let mut put = self
-            .client
-            .put_item()
-            .table_name(&self.name)
-            .set_item(indexed)
+        let put = self.client.put_item().table_name(&self.name).set_item(indexed);
+        let mut put = put
             .item("pk", text(pk))
             .item("sk", text(sk))
             .item("revision", number(revision + 1))

@@ -11,6 +11,7 @@ use std::{
 
 use gridpost_core::delivery::{listeners::Listeners, queue::Queue};
 use gridpost_ports::{PortError, Saved};
+use rusqlite::Row;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::database::Database;
@@ -26,6 +27,13 @@ impl Tables {
     pub(crate) fn new(database: Arc<Database>) -> Self {
         Self { database, listeners: Mutex::default() }
     }
+}
+
+/// A revision and a document.
+type VersionedRow = (i64, String);
+
+fn versioned(row: &Row<'_>) -> rusqlite::Result<VersionedRow> {
+    Ok((row.get(0)?, row.get(1)?))
 }
 
 fn json<T: Serialize>(call: &'static str, value: &T) -> Result<String, PortError> {

@@ -42,26 +42,22 @@ use tokio::time::{Instant, sleep};
 
 const TOKEN_URL: &str = "https://id.example/token";
 
-/// How long a token endpoint takes.
 const TAKES: Duration = Duration::from_millis(50);
 
-/// After that, a token that is refused may be one that was revoked.
+/// From this age on, a refused token may be revoked.
 const OLD: Duration = Duration::from_secs(61);
 
-/// A token endpoint, and an endpoint that wants its tokens.
+/// A token endpoint, and an endpoint for its tokens.
 #[derive(Default)]
 struct Fixture {
-    /// What the next requests for a token are answered; after that, each gets a token of its own.
+    /// The next answers to token requests; after those, each gets a new token.
     answers: Mutex<VecDeque<Result<HandshakeResponse, HandshakeError>>>,
-    /// Requests for tokens: their bodies.
+    /// The bodies of token requests.
     asked: Mutex<Vec<String>>,
-    /// How much longer than usual a token endpoint takes.
     asking_takes: Mutex<Duration>,
-    /// The tokens that the endpoint refuses.
     revoked: Mutex<Vec<String>>,
-    /// How long it takes to refuse one.
     refusing_takes: Duration,
-    /// What it was sent as `Authorization`.
+    /// `Authorization` of its requests.
     sent: Mutex<Vec<Option<String>>>,
 }
 
@@ -166,7 +162,6 @@ fn request(authentication: Option<Arc<Authentication>>) -> Request {
     }
 }
 
-/// When a probe must have ended.
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(26)
 }
@@ -413,7 +408,6 @@ fn no_token_within(seconds: u64) -> HandshakeError {
     HandshakeError::Unauthenticated(NoToken::NoAnswer(none))
 }
 
-/// Reads one secret, or fails.
 struct Reading(Option<&'static str>);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! The configuration cache: what is kept in memory, and when it is read again.
+//! The configuration cache: what is cached, and when it is read again.
 
 #[path = "configuration/reads.rs"]
 mod reads;
@@ -35,10 +35,9 @@ use uuid::Uuid;
 
 const READ_TAKES: Duration = Duration::from_millis(5);
 
-/// A topic, and its event subscriptions with the numbers at which they were written.
 type StoredTopic = (Topic, Vec<(EventSubscription, u64)>);
 
-/// A table that counts reads. Each takes a while, and shows what was there at its beginning.
+/// A table that counts reads. Each takes a while, and shows the state at its beginning.
 #[derive(Default)]
 struct Stored {
     topics: Mutex<BTreeMap<String, StoredTopic>>,
@@ -142,7 +141,6 @@ impl Fixture {
         Self { stored, clock, cache }
     }
 
-    /// Asks for the event subscription `s` of that uid, for a delivery that arrives now.
     async fn find(&self, uid: u128, number: u64) -> Result<bool, PortError> {
         self.find_for(uid, number, self.clock.now()).await
     }
@@ -160,7 +158,6 @@ impl Fixture {
         Ok(self.cache.subscription(wanted).await?.is_some())
     }
 
-    /// The revision's number of the topic, as publishes meet it.
     async fn number(&self) -> Option<u64> {
         let topic = self.cache.topic("t").await.expect("readable");
         topic.map(|snapshot| snapshot.topic.revision)
@@ -209,7 +206,7 @@ async fn what_is_missing_in_memory_is_read_anew_before_it_counts_as_deleted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_topic_that_was_created_again_is_not_taken_for_the_old_one() {
-    // It has had fewer changes by then than the old one, or more.
+    // It may have fewer changes than the old one, or more.
     for number in [3, 903] {
         let fixture = Fixture::new(Limits::default());
         fixture.stored.put("t", 900, &[("old", 9), ("s", 1)]);
@@ -236,7 +233,7 @@ async fn only_a_read_that_began_after_the_message_arrived_is_evidence() {
     fixture.stored.put("t", 1, &[("other", 7)]);
     assert_eq!(fixture.number().await, Some(1));
     sleep(Duration::from_secs(3)).await;
-    // A refresh has seen the topic as it was before the event subscription was created.
+    // A refresh saw the topic before the event subscription was created.
     let refresh = fixture.number();
     let arriving = async {
         sleep(Duration::from_millis(1)).await;
@@ -291,7 +288,7 @@ async fn a_read_goes_on_when_the_first_who_asked_has_gone() {
     };
     let ((), number) = futures::join!(first, second);
     assert_eq!((number, fixture.stored.reads()), (Some(1), (1, 1)));
-    // A read that no caller waits for any more is started again.
+    // A read without callers is started again.
     sleep(Duration::from_secs(3)).await;
     let gone = tokio::time::timeout(Duration::from_millis(2), fixture.cache.topic("t")).await;
     assert!(gone.is_err());
@@ -308,7 +305,6 @@ async fn while_the_table_can_not_be_read_memory_serves_for_a_bounded_time() {
     assert!(fixture.find(1, 7).await.expect("known"), "though it was matched under more");
     assert!(fixture.find(2, 1).await.is_err(), "memory is no evidence of a deletion");
     assert!(fixture.cache.topic("other").await.is_err(), "nothing is known of it");
-    // As soon as it can be read, what is true counts.
     fixture.stored.put("t", 2, &[("s", 1)]);
     fixture.stored.fail(false);
     assert_eq!(fixture.number().await, Some(2));
@@ -335,14 +331,14 @@ async fn memory_is_bounded_by_bytes_and_the_least_used_go_first() {
         assert!(fixture.cache.topic(name).await.expect("read").is_some());
         assert_eq!(fixture.stored.reads().0, reads, "{number}: {name}");
     }
-    // Names that are unknown take no topic's place, however many they are.
+    // Unknown names never take a topic's place.
     for number in 0..5_000 {
         assert!(fixture.cache.topic(&format!("no-{number}")).await.expect("read").is_none());
     }
     let reads = fixture.stored.reads().0;
     assert!(fixture.cache.topic("no-4999").await.expect("read").is_none(), "it is known by now");
     assert_eq!(fixture.stored.reads().0, reads);
-    // A topic larger than all of it is kept by itself.
+    // A topic that exceeds the limit is cached alone.
     let many: Vec<_> = (0..500).map(|number| ("s", number)).collect();
     fixture.stored.put("large", 1, &many);
     for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! Requests that prove an identity of AWS: which are sent at all, and with what.
+//! Requests that prove an AWS identity.
 
 use std::{
     sync::{Arc, Mutex},
@@ -35,13 +35,11 @@ const NAMED: &str = r#"{"own": ["own.example"], "roles": {"arn:r": ["role.exampl
 struct Fixture {
     clock: VirtualClock,
     status: Mutex<u16>,
-    /// Why AWS gives nothing.
     fails: Mutex<Option<&'static str>>,
-    /// Whether AWS never answers.
     is_silent: Mutex<bool>,
-    /// What was signed, and for what tokens were asked.
+    /// Signed requests and token requests.
     asked: Mutex<Vec<String>>,
-    /// What was sent: the host, and `authorization`.
+    /// Requests: the host, and `authorization`.
     sent: Mutex<Vec<(String, String)>>,
     refused: Mutex<usize>,
 }
@@ -260,7 +258,6 @@ async fn an_identity_is_proven_only_where_the_deployment_still_says_so() {
             }
         }
     }
-    // A program without an identity proves none.
     let fixture = Fixture::new();
     let shared = || Arc::new(Shared(Arc::clone(&fixture)));
     let tokens = Tokens::new(shared(), Arc::new(NoSecrets), ClientSecrets::default(), shared());
@@ -329,7 +326,6 @@ async fn entra_id_gets_a_token_of_aws_instead_of_a_secret() {
     assert!(fixture.sent().iter().all(|(_, sent)| sent == "Bearer entra2"), "{:?}", fixture.sent());
 }
 
-/// When a probe must have ended.
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(26)
 }

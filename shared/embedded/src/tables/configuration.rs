@@ -11,19 +11,12 @@ use gridpost_core::{
 use gridpost_ports::{Configuration, PortError, Saved, SubscriptionStore, TopicKeys, TopicStore};
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::{Tables, count, json, number, read, saved};
+use super::{Tables, VersionedRow, count, json, number, read, saved, versioned};
 use crate::database::whole;
 
 const READING: &str = "configuration: reading";
 
 const WRITING: &str = "configuration: writing";
-
-/// A revision and a document.
-type VersionedRow = (i64, String);
-
-fn found(row: &Row<'_>) -> rusqlite::Result<VersionedRow> {
-    Ok((row.get(0)?, row.get(1)?))
-}
 
 /// A topic's revision, its latest changes and its document.
 type TopicRow = (i64, String, String);
@@ -106,14 +99,14 @@ impl Configuration for Tables {
             let Some(names) = names else {
                 let select =
                     "SELECT revision, document FROM subscriptions WHERE topic = ?1 ORDER BY name";
-                return connection.prepare_cached(select)?.query_map([topic], found)?.collect();
+                return connection.prepare_cached(select)?.query_map([topic], versioned)?.collect();
             };
             let select =
                 "SELECT revision, document FROM subscriptions WHERE topic = ?1 AND name = ?2";
             let mut select = connection.prepare_cached(select)?;
             let mut rows = Vec::new();
             for name in names {
-                rows.extend(select.query_row((topic, name), found).optional()?);
+                rows.extend(select.query_row((topic, name), versioned).optional()?);
             }
             Ok(rows)
         })?;
@@ -126,7 +119,7 @@ impl TopicKeys for Tables {
     async fn keys(&self, topic: &str) -> Result<Option<(AccessKeys, u64)>, PortError> {
         let row: Option<VersionedRow> = self.database.read(READING, |connection| {
             let select = "SELECT revision, document FROM access_keys WHERE topic = ?1";
-            connection.prepare_cached(select)?.query_row([topic], found).optional()
+            connection.prepare_cached(select)?.query_row([topic], versioned).optional()
         })?;
         row.map(|(revision, keys)| Ok((read(READING, &keys)?, count(revision)))).transpose()
     }

@@ -21,20 +21,13 @@ use gridpost_ports::{
 use rusqlite::{Connection, OptionalExtension, Row};
 use uuid::Uuid;
 
-use super::{Tables, count, json, number, read, saved};
+use super::{Tables, VersionedRow, count, json, number, read, saved, versioned};
 
 const READING: &str = "state: reading";
 const REDRIVE_READING: &str = "redrive: reading";
 
 /// Counted from its last change.
 const HEALTH_KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 60 * 60);
-
-/// A revision and a document.
-type VersionedRow = (i64, String);
-
-fn found(row: &Row<'_>) -> rusqlite::Result<VersionedRow> {
-    Ok((row.get(0)?, row.get(1)?))
-}
 
 fn state((revision, document): VersionedRow) -> Result<DeliveryState, PortError> {
     let state: DeliveryState = read(READING, &document)?;
@@ -50,7 +43,7 @@ impl DeliveryStates for Tables {
     async fn load(&self, id: Uuid) -> Result<Option<DeliveryState>, PortError> {
         let row = self.database.read(READING, |connection| {
             let select = "SELECT revision, document FROM states WHERE id = ?1";
-            connection.prepare_cached(select)?.query_row([id.as_bytes()], found).optional()
+            connection.prepare_cached(select)?.query_row([id.as_bytes()], versioned).optional()
         })?;
         row.map(state).transpose()
     }
@@ -92,7 +85,7 @@ impl WaitingDeliveries for Tables {
             let select = "SELECT revision, document FROM states \
                           WHERE waiting_for = ?1 AND place > ?2 ORDER BY place LIMIT ?3";
             let values = (uid.as_bytes(), after.unwrap_or_default(), number(most as u64));
-            connection.prepare_cached(select)?.query_map(values, found)?.collect()
+            connection.prepare_cached(select)?.query_map(values, versioned)?.collect()
         })?;
         rows.into_iter().map(state).collect()
     }
@@ -149,7 +142,7 @@ impl EndpointHealths for Tables {
             let select =
                 "SELECT revision, document FROM healths WHERE subscription = ?1 AND uid = ?2";
             let values = (key.to_string(), uid.as_bytes());
-            connection.prepare_cached(select)?.query_row(values, found).optional()
+            connection.prepare_cached(select)?.query_row(values, versioned).optional()
         })?;
         let Some((revision, document)) = row else { return Ok(Health::default()) };
         Ok(Health { revision: count(revision), ..read(CALL, &document)? })
@@ -233,7 +226,7 @@ impl Redrives for Tables {
         let rows: Vec<VersionedRow> = self.database.read(REDRIVE_READING, |connection| {
             let select =
                 "SELECT revision, document FROM redrives WHERE subscription = ?1 ORDER BY id";
-            connection.prepare_cached(select)?.query_map([of.to_string()], found)?.collect()
+            connection.prepare_cached(select)?.query_map([of.to_string()], versioned)?.collect()
         })?;
         rows.into_iter().map(job).collect()
     }
@@ -243,7 +236,7 @@ impl Redrives for Tables {
             let select =
                 "SELECT revision, document FROM redrives WHERE subscription = ?1 AND id = ?2";
             let values = (of.to_string(), id.as_bytes());
-            connection.prepare_cached(select)?.query_row(values, found).optional()
+            connection.prepare_cached(select)?.query_row(values, versioned).optional()
         })?;
         row.map(job).transpose()
     }
@@ -294,7 +287,7 @@ impl PublishRecords for Tables {
             }
             let select = "SELECT revision, document FROM publishes WHERE name = ?1";
             let mut select = connection.prepare_cached(select)?;
-            Ok(Some(select.query_row([&name], found).optional()?))
+            Ok(Some(select.query_row([&name], versioned).optional()?))
         };
         let stored: Option<Option<VersionedRow>> = self.database.write(CALL, write).await?;
         let Some(stored) = stored else { return Ok(Kept::Written) };

@@ -49,7 +49,7 @@ async fn a_file_that_can_not_be_written_is_no_missing_bucket() {
     let fixture = Fixture::on_disk();
     let letters = fixture.stores.letters();
     letters.create(BUCKET).await.expect("made");
-    // A folder is where the file is to be, and where it was.
+    // A folder is in the file's place, and was before.
     fs::create_dir_all(letters.folder().expect("a folder").join(BUCKET).join("k/below"))
         .expect("made");
     let labels = Labels::default();
@@ -105,7 +105,7 @@ async fn parts_may_be_longer_than_the_name_of_a_file() {
         let letters = fixture.stores.letters();
         letters.create(BUCKET).await.expect("made");
         let long = "p".repeat(264);
-        // In the order of their bytes: names that are cut are among those that are not.
+        // By bytes: names that are cut are among the others.
         let all = [
             "%".repeat(200) + "/S/a.json",
             "%".repeat(200) + "x/S/a.json",
@@ -147,7 +147,7 @@ async fn dead_letters_are_files_that_anybody_can_open() {
     assert_eq!(folder, fixture.folder().join("dead-letters"));
     let file = folder.join(BUCKET).join("T/S/a.json");
     assert_eq!(fs::read(&file).expect("a file"), b"[1]");
-    // Anybody may put files there, and take them away.
+    // Users may add and remove files.
     fs::write(folder.join(BUCKET).join("T/S/b.json"), b"[2]").expect("written");
     fs::remove_file(file).expect("removed");
     assert_eq!(names(&letters, "T/S/", None).await, ["T/S/b.json"]);

@@ -132,7 +132,7 @@ async fn hidden_messages_wait_for_their_time() {
         assert_eq!(fixture.stores.next_visible(retry).await.expect("a time"), Some(due));
         fixture.clock.pass_s(3_599);
         assert_eq!(receive(&fixture, retry).await.len(), 0);
-        // An operator asks for it now, with the receipt from before it was hidden.
+        // An operator resends it, with the receipt from before it was hidden.
         queues.hide(retry, &received[0].receipt, 0).await.expect("shown");
         let again = receive(&fixture, retry).await;
         assert_eq!((bodies(&again), again[0].receives), (vec!["a"], 2));
@@ -174,7 +174,6 @@ async fn a_batch_has_no_more_bytes_than_an_invocation_takes() {
 async fn what_can_not_be_read_holds_up_nothing_beside_it() {
     let fixture = Fixture::on_disk();
     send(&fixture, DISPATCH, &["a", "b", "c"]).await;
-    // Bodies are no longer in memory.
     let fixture = fixture.again().await;
     fixture.tamper("UPDATE messages SET body = x'ff' WHERE body = 'b'");
     assert_eq!(bodies(&receive(&fixture, DISPATCH).await), ["a", "c"]);
@@ -234,7 +233,7 @@ async fn a_waiter_hears_of_what_arrives() {
         waiter.await.expect("it has heard");
         let received = receive(&fixture, DISPATCH).await;
         fixture.stores.queues().hide(DISPATCH, &received[0].receipt, 0).await.expect("shown");
-        // What came before is heard of, too.
+        // Earlier messages are noticed, too.
         fixture.stores.arrived(DISPATCH).await;
         assert_eq!(receive(&fixture, DISPATCH).await.len(), 1);
     }

@@ -99,16 +99,13 @@ async fn a_folder_of_another_version_is_left_alone() {
     assert!(matches!(opened, Err(OpenError::OtherVersion { form: 7, .. })));
 }
 
-/// How a simulated process ends.
 enum End {
-    /// A message crashed it.
     Crashed,
-    /// The queue was empty.
     Idle,
 }
 
-/// Runs a process: receives and deletes messages until the queue is empty or a message crashes it.
-/// Messages whose body is "hangs" stay in flight.
+/// Runs a process until the queue is empty or a message crashes it. Messages with the body "hangs" stay in
+/// flight.
 async fn live(options: &Options, clock: &HandClock) -> End {
     let stores = open(options, clock);
     let watching = stores.clone();

@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// Signs by the key's own text, or can't.
 struct Stamp;
 
 impl Signer for Stamp {
@@ -42,7 +41,7 @@ async fn a_client_with_a_private_key_sends_a_new_assertion_for_each_token() {
         fixture.revoke(&format!("t{number}"));
         sleep(OLD).await;
     }
-    // The key is not in what it signs, and the time is the same: only the id differs.
+    // The key is not in the assertion; only the id differs.
     assert!(is_answered("one").await && is_answered("another").await);
     let asked = fixture.asked.lock().expect("no panic").clone();
     let [first, second, third, fourth] = asked.as_slice() else { panic!("{asked:?}") };
@@ -73,7 +72,6 @@ async fn a_probe_says_what_failed_on_the_way_to_a_token() {
         assert_eq!(probed.failure.map(|failure| failure.stage), want);
         sleep(Duration::from_secs(10)).await;
     }
-    // A token that was revoked is no news.
     fixture.revoke("t4");
     sleep(OLD).await;
     let probed = client.probe(request(Some(inline())), soon()).await;
@@ -82,7 +80,7 @@ async fn a_probe_says_what_failed_on_the_way_to_a_token() {
     );
 }
 
-/// What ran out of time is named, not what would have followed it.
+/// The step that ran out of time is named.
 #[tokio::test(start_paused = true)]
 async fn a_slow_token_endpoint_is_named_by_probes_and_handshakes() {
     let fixture = Arc::new(Fixture::default());
@@ -99,7 +97,7 @@ async fn a_slow_token_endpoint_is_named_by_probes_and_handshakes() {
     }
     *fixture.asking_takes.lock().expect("no panic") = Duration::ZERO;
     client.probe(request(Some(inline())), soon()).await;
-    // The second token, which follows a refusal of one that is older.
+    // The second token, after a refusal of an older one.
     fixture.revoke("t3");
     sleep(OLD).await;
     *fixture.asking_takes.lock().expect("no panic") = slow;
@@ -110,7 +108,7 @@ async fn a_slow_token_endpoint_is_named_by_probes_and_handshakes() {
     assert_eq!(refused, Err(no_token_within(9)));
 }
 
-/// A client that is given the certificate to show.
+/// A client that shows the certificate.
 #[tokio::test(start_paused = true)]
 async fn a_client_certificate_is_left_to_the_connection() {
     let fixture = Arc::new(Fixture::default());

@@ -1,8 +1,8 @@
-//! Tokens that several endpoints share, and more of them than are kept.
+//! Tokens that endpoints share, and more tokens than are cached.
 
 use super::*;
 
-/// Two endpoints have one token, and its endpoint is down. One refuses the token: the other still gets it.
+/// Two endpoints share a token, whose endpoint is down. One refuses it: the other still gets it.
 #[tokio::test(start_paused = true)]
 async fn one_endpoints_refusal_takes_no_token_from_the_others() {
     let fixture = Arc::new(Fixture::default());
@@ -23,7 +23,6 @@ async fn one_endpoints_refusal_takes_no_token_from_the_others() {
     fixture.revoked.lock().expect("no panic").clear();
     assert_eq!(outcome(&client).await, Outcome::Delivered);
     assert_eq!(fixture.sent(), vec![bearer("t1"); 8]);
-    // Once there is another one, all get that.
     sleep(Duration::from_secs(10)).await;
     fixture.answers.lock().expect("no panic").clear();
     fixture.revoke("t1");
@@ -31,7 +30,7 @@ async fn one_endpoints_refusal_takes_no_token_from_the_others() {
     assert_ne!(fixture.sent().last(), Some(&bearer("t1")));
 }
 
-/// Its life was over when the endpoint saw it: that is no refusal of the client.
+/// It expired before the endpoint saw it, which is no refusal of the client.
 #[tokio::test(start_paused = true)]
 async fn a_token_that_ends_on_the_way_is_replaced() {
     let mut fixture = Fixture { refusing_takes: Duration::from_secs(2), ..Fixture::default() };
@@ -43,7 +42,7 @@ async fn a_token_that_ends_on_the_way_is_replaced() {
     assert_eq!(fixture.asked(), 2);
 }
 
-/// More authentications than are kept, one after the other: few are asked for again.
+/// Of more authentications than are cached, few are repeated.
 #[tokio::test(start_paused = true)]
 async fn more_tokens_than_are_kept_cost_few_more() {
     let fixture = Arc::new(Fixture::default());

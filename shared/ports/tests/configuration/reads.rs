@@ -1,4 +1,4 @@
-//! How much of a topic a read reads.
+//! How much of a topic is read.
 
 use super::*;
 
@@ -39,7 +39,7 @@ async fn a_change_of_one_of_500_reads_that_one() {
     let folded = |one: &Arc<EventSubscription>| name::folded(&one.key.name);
     assert!(snapshot.subscriptions.is_sorted_by_key(folded));
 
-    // One that is far behind reads everything, and so does one that meets a table of the past.
+    // A cache that is far behind reads everything, as does one after a restore.
     for revision in 5..25 {
         change(revision, &format!("s{revision:03}"), Some(11));
     }
@@ -55,7 +55,7 @@ async fn what_a_transaction_shows_bit_by_bit_is_read_when_all_of_it_is_there() {
     let fixture = Fixture::new(Limits::default());
     fixture.stored.put("t", 1, &[("s", 1), ("other", 7)]);
     assert_eq!(fixture.number().await, Some(1));
-    // The topic's item is written, the event subscriptions' are not yet to be seen.
+    // The topic's item is visible, its event subscriptions' are not.
     {
         let mut topics = fixture.stored.topics();
         let (topic, _) = topics.get_mut("t").expect("there");
