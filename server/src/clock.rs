@@ -1,10 +1,9 @@
-//! The clock of the process: the machine's, or one that runs so many times as fast.
+//! The clock of the process: the machine's, or a faster one.
 //!
-//! A fast clock is ahead of the machine's when the process ends. The next one goes on from there, so
-//! that what is stored does not lie in its future: after a clean end at the machine's pace, and after
-//! any other end from the latest time that the stores have noted, at most a second before what they
-//! hold. It must not run on meanwhile: what waits would expire in hours in which nothing was
-//! attempted.
+//! A fast clock is ahead of the machine's when the process ends. The next process continues from there,
+//! so that stored times do not lie in its future: after a clean end at the machine's pace, otherwise from
+//! the latest time that the stores saved, at most a second before their contents. It must not run on
+//! meanwhile, or waiting deliveries would expire without attempts.
 
 use std::{
     fs::{self, File},
@@ -20,11 +19,11 @@ use gridpost_runtime::system::SystemClock;
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
-/// How many seconds of the clock are one second of the machine's: 1 to [`Speed::MAX`].
+/// Seconds of the clock in one second of the machine's: 1 to [`Speed::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Speed(u32);
 
-/// A number that is no speed.
+/// A number out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a speed is a whole number from 1 to {}", Speed::MAX)]
 pub struct SpeedError;
@@ -36,17 +35,17 @@ impl Speed {
     /// The fastest: a day's schedule takes 144 s.
     pub const MAX: u32 = 600;
 
-    /// So many times as fast.
+    /// Checks the range.
     pub fn new(times: u32) -> Result<Self, SpeedError> {
         (1..=Self::MAX).contains(&times).then_some(Self(times)).ok_or(SpeedError)
     }
 
-    /// How many times as fast.
+    /// Returns the number.
     pub fn times(self) -> u32 {
         self.0
     }
 
-    /// The same of a clock.
+    /// Returns the pace of a clock.
     pub fn pace(self) -> Pace {
         Pace::times(self.0)
     }
@@ -60,11 +59,11 @@ impl FromStr for Speed {
     }
 }
 
-/// What relates the clock to the machine's.
+/// Relates the clock to the machine's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Anchor {
-    /// A time of the machine's, in milliseconds since 1970.
+    /// Milliseconds since 1970.
     machine_ms: i64,
     clock_ms: i64,
     speed: u32,
@@ -72,13 +71,13 @@ struct Anchor {
 
 impl Anchor {
     fn at(self, machine_ms: i64) -> i64 {
-        // A machine's clock that is set back must not take this one along.
+        // If the machine's clock is set back, this one is not.
         let passed = machine_ms.saturating_sub(self.machine_ms).max(0);
         self.clock_ms.saturating_add(passed.saturating_mul(i64::from(self.speed)))
     }
 
-    /// How a process that starts now goes on from what is known, and from the latest time that the
-    /// stores have noted. Without an anchor it is the machine's time: no fast clock was there.
+    /// Continues from the known anchor and the latest time of the stores. Without an anchor there was no fast
+    /// clock, and the machine's time counts.
     fn resumed(
         known: Option<Self>,
         last_seen_ms: Option<i64>,
@@ -86,7 +85,7 @@ impl Anchor {
         speed: Speed,
     ) -> Self {
         let known = known.map(|known| {
-            // The end of a process that is clean leaves the machine's pace.
+            // A clean end leaves the machine's pace.
             let goes_on = known.speed == Speed::REAL.0;
             let shown = if goes_on { known.at(machine_ms) } else { known.clock_ms };
             last_seen_ms.map_or(shown, |seen| shown.max(seen))
@@ -102,19 +101,18 @@ pub struct DevClock {
     anchor: Anchor,
     speed: Speed,
     file: Option<PathBuf>,
-    /// Why the file was not read.
     trouble: Option<String>,
 }
 
 impl DevClock {
-    /// The clock of the data in that folder, whose stores have noted a time at last. It goes on
-    /// from that alone where its own file can't be read, and says so in the log.
+    /// Opens the clock of a data folder whose stores last saved that time. If its file can't be read,
+    /// it continues from that time only, and [`report`](Self::report)s it.
     pub fn open(folder: Option<&Path>, speed: Speed, last_seen: Option<Timestamp>) -> Self {
         let file = folder.map(|folder| folder.join("clock.json"));
         let machine_ms = machine_ms();
         let (known, trouble) = match file.as_deref().map_or(Ok(None), read) {
             Ok(known) => (known, None),
-            // A fast clock was there, whose end was not clean.
+            // There was a fast clock, without a clean end.
             Err(error) => {
                 let unknown = Anchor { machine_ms, clock_ms: machine_ms, speed: Speed::MAX };
                 (Some(unknown), Some(error.to_string()))
@@ -126,7 +124,7 @@ impl DevClock {
         Self { anchor, speed, file: file.filter(|_| is_needed), trouble }
     }
 
-    /// Says what was wrong with its file, once there is a log.
+    /// Logs what was wrong with its file, once there is a log.
     pub(crate) fn report(&self) {
         if let Some(error) = &self.trouble {
             tracing::warn!(
@@ -136,12 +134,12 @@ impl DevClock {
         }
     }
 
-    /// Notes from where it goes on, once this process alone has the folder.
+    /// Saves where it starts, once this process owns the folder.
     pub(crate) fn begin(&self) -> io::Result<()> {
         self.keep(self.anchor)
     }
 
-    /// Notes that the process ends: until the next one the clock goes on at the machine's pace.
+    /// Saves where it ends: until the next process it runs at the machine's pace.
     pub(crate) fn stop(&self) {
         let machine_ms = machine_ms();
         let rest = Anchor { machine_ms, clock_ms: self.anchor.at(machine_ms), speed: 1 };
@@ -150,7 +148,7 @@ impl DevClock {
         }
     }
 
-    /// How fast it runs.
+    /// Returns how fast it runs.
     pub fn speed(&self) -> Speed {
         self.speed
     }
@@ -158,7 +156,7 @@ impl DevClock {
     /// Waits until the clock shows that time.
     pub async fn sleep_until(&self, until: Timestamp) {
         if until > self.now() {
-            // What is less than a millisecond would end before the clock shows the time.
+            // Shorter sleeps would end before the clock shows the time.
             sleep(self.left(until).max(Duration::from_millis(1))).await;
         }
     }
@@ -171,7 +169,7 @@ impl DevClock {
         let draft = file.with_extension("draft");
         let mut written = File::create(&draft)?;
         written.write_all(&serde_json::to_vec(&anchor)?)?;
-        // Otherwise a loss of power may leave the name with nothing behind it.
+        // Otherwise a loss of power may leave an empty file.
         written.sync_all()?;
         fs::rename(draft, file)
     }

@@ -1,5 +1,5 @@
-//! `GET /dev/counts`: what became of events since the process started, for scripts that wait for
-//! it, and what its clock shows, for commands that look back from now.
+//! `GET /dev/counts`: the ends of events since the process started, for scripts that wait, and the clock's
+//! time, for commands that look back.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts(Arc<Mutex<BTreeMap<(String, String), Totals>>>);
 
-/// Events of one event subscription. An event that is delivered twice counts twice.
+/// Events of one event subscription, counted for each delivery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Totals {
     delivered: u64,
@@ -51,8 +51,7 @@ impl Counts {
         }
     }
 
-    /// All of them as a document, with the time that the process's clock shows, and how many times as
-    /// fast as the machine's it runs.
+    /// Returns all counts, with the clock's time and speed.
     pub(crate) fn document(&self, now: Timestamp, speed: u32) -> Value {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let each = counts.iter().map(|((topic, name), totals)| {

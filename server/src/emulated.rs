@@ -1,5 +1,5 @@
-//! The few calls of CloudWatch Logs and SQS that the command line makes (`tail`, `explain`,
-//! `audit`), answered out of the log's file and the queues. Signatures are not looked at.
+//! Answers the calls of CloudWatch Logs and SQS that the command line makes (`tail`, `explain`, `audit`)
+//! from the log's file and the queues. Signatures are not checked.
 
 use std::{
     fs::File,
@@ -18,10 +18,9 @@ use crate::{
     mapping::RETRY_QUEUES,
 };
 
-/// What names of queues and log groups begin with: the deployment's default.
+/// The prefix of queues and log groups: the deployment's default.
 const PREFIX: &str = "gridpost";
 
-/// Most lines of one answer.
 const PAGE_LINES: usize = 10_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,8 +94,7 @@ async fn attributes(store: &Embedded, ask: &Value) -> Result<Option<Value>, Port
     })))
 }
 
-/// Lines of the log's file. Where there is no file, the code is not that of a missing log group:
-/// commands explain that one by themselves, and would not show this sentence.
+/// Reads lines of the log's file. Without a file it is not the code of a missing log group, which commands
 async fn filtered(path: Option<PathBuf>, ask: Value) -> (StatusCode, Value) {
     let Some(path) = path else {
         return refusal(
@@ -108,8 +106,8 @@ async fn filtered(path: Option<PathBuf>, ask: Value) -> (StatusCode, Value) {
     (StatusCode::OK, read.unwrap_or_else(|_| json!({"events": []})))
 }
 
-/// The log's lines of one function, from a time on, that contain a text. A token is the number of
-/// bytes that were looked at: the log may be far larger than what this process should hold.
+/// Finds lines of one function that contain a text, from a time on. The token is the number of bytes read
+/// so far: the log may exceed memory.
 fn filter(path: &Path, ask: &Value) -> Value {
     let group = ask["logGroupName"].as_str().unwrap_or_default();
     let function = group.strip_prefix("/aws/lambda/gridpost-").unwrap_or(group);
@@ -129,7 +127,7 @@ fn filter(path: &Path, ask: &Value) -> Value {
         let Ok(document) = serde_json::from_str::<Value>(line) else { return true };
         let at_ms = logged_at(&document).filter(|at_ms| *at_ms >= since);
         if let Some(at_ms) = at_ms.filter(|_| function_of(&document) == function) {
-            // The offset tells two lines that are the same from one another.
+            // The offset distinguishes identical lines.
             let id = format!("{at_ms}-{offset}");
             events.push(json!({"eventId": id, "timestamp": at_ms, "message": line}));
         }
@@ -138,8 +136,8 @@ fn filter(path: &Path, ask: &Value) -> Value {
     json!({ "events": events, "nextToken": next })
 }
 
-/// Goes through the lines of the log from so many bytes on, the file that was put aside first, with
-/// the offset of each, while `look` says to go on.
+/// Reads the lines from that offset on, the older file first, with the offset of each, while `look` returns
+/// `true`.
 fn each_line(path: &Path, from: u64, mut look: impl FnMut(u64, &str) -> bool) {
     let mut begins = 0;
     for file in [aside(path), path.to_owned()] {
@@ -152,7 +150,7 @@ fn each_line(path: &Path, from: u64, mut look: impl FnMut(u64, &str) -> bool) {
         let mut lines = BufReader::new(file);
         let mut line = Vec::new();
         while lines.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-            // A full disk may have cut a line in the middle of a letter.
+            // A full disk may have cut a character.
             let goes_on = look(begins + at, String::from_utf8_lossy(&line).trim_end_matches('\n'));
             if !goes_on {
                 return;
@@ -164,7 +162,7 @@ fn each_line(path: &Path, from: u64, mut look: impl FnMut(u64, &str) -> bool) {
     }
 }
 
-/// When a line was written: of the functions' own, or of their counts.
+/// Returns when a line was written: a log line or a count.
 fn logged_at(line: &Value) -> Option<i64> {
     if let Some(at_ms) = line["_aws"]["Timestamp"].as_i64() {
         return Some(at_ms);
@@ -172,7 +170,7 @@ fn logged_at(line: &Value) -> Option<i64> {
     Timestamp::parse_rfc_3339(line["timestamp"].as_str()?).map(Timestamp::as_millis)
 }
 
-/// Whose line it is. What libraries log is dispatch's, which has most of them.
+/// Returns the function of a line. Lines of libraries count as dispatch's, which has most of them.
 fn function_of(line: &Value) -> &str {
     if let Some(function) = line["function"].as_str() {
         return function;

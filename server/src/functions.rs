@@ -12,43 +12,42 @@ use gridpost_redrive::work;
 use gridpost_wake::wake;
 use tokio::time::timeout;
 
-use crate::{mapping::Mapping, tasks::caught, world::World};
+use crate::{mapping::Mapping, process::Process, tasks::caught};
 
-/// How long a run of wake begins anything, by the machine's clock: its timeout, less what it keeps for
-/// its last calls.
+/// How long a run of wake starts work, by the machine's clock: its timeout, less time for its last calls.
 const WAKE_RUN: Duration = Duration::from_secs(40);
 
 const MINUTE_MS: i64 = 60_000;
 
-/// Invokes a queue's function with a batch; answers which messages it keeps, by id. `None`: it ran into
-/// its timeout, and nothing of the batch may be deleted.
+/// Invokes a queue's function with a batch. Returns the ids of messages to keep; `None` after a timeout,
+/// when nothing of the batch may be deleted.
 pub(crate) async fn invoke(
-    world: &World,
+    process: &Process,
     mapping: Mapping,
     batch: Vec<Received>,
 ) -> Option<BTreeSet<String>> {
-    let now = world.clock.now();
-    let deadline = now + world.clock.pace().to_clock(mapping.timeout);
-    let run = run(world, mapping.queue, batch, (now, deadline));
+    let now = process.clock.now();
+    let deadline = now + process.clock.pace().to_clock(mapping.timeout);
+    let run = run(process, mapping.queue, batch, (now, deadline));
     let Ok(kept) = timeout(mapping.timeout, run).await else {
         tracing::error!(queue = %mapping.queue, "an invocation ran into its timeout");
         return None;
     };
-    meter(world, mapping.queue).flush(world.clock.now());
+    meter(process, mapping.queue).flush(process.clock.now());
     Some(kept.into_iter().collect())
 }
 
-fn meter(world: &World, queue: Queue) -> &Arc<dyn Meter> {
+fn meter(process: &Process, queue: Queue) -> &Arc<dyn Meter> {
     match queue {
-        Queue::FanOut => &world.expand.meter,
-        Queue::DeadLetter => &world.dead_letter.meter,
-        Queue::Redrive => &world.redrive.meter,
-        Queue::Dispatch | Queue::Retry(_) | Queue::Poison => &world.dispatch.meter,
+        Queue::FanOut => &process.expand.meter,
+        Queue::DeadLetter => &process.dead_letter.meter,
+        Queue::Redrive => &process.redrive.meter,
+        Queue::Dispatch | Queue::Retry(_) | Queue::Poison => &process.dispatch.meter,
     }
 }
 
 async fn run(
-    world: &World,
+    process: &Process,
     queue: Queue,
     batch: Vec<Received>,
     (received_at, deadline): (Timestamp, Timestamp),
@@ -56,20 +55,20 @@ async fn run(
     let records = batch.into_iter().map(|message| message.into_record(queue, received_at));
     let records: Vec<_> = records.collect();
     match queue {
-        Queue::Dispatch | Queue::Retry(_) => handle(&world.dispatch, records, deadline).await,
-        Queue::DeadLetter => gather(&world.dead_letter, records).await,
-        Queue::Redrive => work(&world.redrive, records, deadline).await,
-        Queue::FanOut => expand(&world.expand, records, deadline).await,
-        // An operator looks into it; no function reads it.
+        Queue::Dispatch | Queue::Retry(_) => handle(&process.dispatch, records, deadline).await,
+        Queue::DeadLetter => gather(&process.dead_letter, records).await,
+        Queue::Redrive => work(&process.redrive, records, deadline).await,
+        Queue::FanOut => expand(&process.expand, records, deadline).await,
+        // Only operators read it.
         Queue::Poison => records.iter().map(|record| record.message_id.to_string()).collect(),
     }
 }
 
-/// Runs wake at once and then at each full minute of the clock. A run that takes longer leaves out the
-/// minutes that it takes: no two overlap.
-pub(crate) async fn wake_each_minute(world: Arc<World>) {
+/// Runs wake at once and then at each full minute of the clock. Runs never overlap: a long one skips
+/// minutes.
+pub(crate) async fn wake_each_minute(process: Arc<Process>) {
     loop {
-        let failed = match caught(wake(&world.wake, world.clock.after(WAKE_RUN))).await {
+        let failed = match caught(wake(&process.wake, process.clock.after(WAKE_RUN))).await {
             Ok(Ok(_)) => None,
             Ok(Err(error)) => Some(chain(&error)),
             Err(panic) => Some(panic),
@@ -77,8 +76,8 @@ pub(crate) async fn wake_each_minute(world: Arc<World>) {
         if let Some(error) = failed {
             tracing::error!(error, "wake failed; the next run makes up for it");
         }
-        world.wake.meter.flush(world.clock.now());
-        let next = (world.clock.now().as_minutes() + 1) * MINUTE_MS;
-        world.clock.sleep_until(Timestamp::from_millis(next)).await;
+        process.wake.meter.flush(process.clock.now());
+        let next = (process.clock.now().as_minutes() + 1) * MINUTE_MS;
+        process.clock.sleep_until(Timestamp::from_millis(next)).await;
     }
 }

@@ -1,9 +1,9 @@
-//! Both APIs on one port of 127.0.0.1, by HTTP/1.1, with TLS where that is asked for: requests as API
-//! Gateway hands them over.
+//! Serves both APIs on one port of 127.0.0.1, by HTTP/1.1 or TLS, with requests as API Gateway hands them
+//! over.
 //!
-//! Loopback keeps other machines out. Web pages of other origins are kept out too: a request must name
-//! this machine as its host, so that a name which an attacker points here opens nothing, and one that a
-//! page of another origin sends is refused. No answer has a CORS header.
+//! Loopback keeps other machines out. To keep web pages of other origins out, a request must name this
+//! machine as its host, so that a name which an attacker points here is of no use, and must not come from
+//! another origin. No answer has a CORS header.
 
 use std::{
     convert::Infallible,
@@ -35,29 +35,27 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::{emulated, world::World};
+use crate::{emulated, process::Process};
 
-/// The largest body that API Gateway takes.
-///
-/// Source: Amazon API Gateway, "Quotas for configuring and running an HTTP API".
+/// The largest body that API Gateway takes. Source: Amazon API Gateway, "Quotas for configuring and running
+/// an HTTP API".
 const BODY_BYTES_MAX: usize = 10 * 1_024 * 1_024;
 
-/// Where scripts ask what became of events. Neither API has such a path.
+/// The path of the counts. Neither API has it.
 const COUNTS: &str = "/dev/counts";
 
-/// How long a client may take to begin TLS.
 const TLS_BEGINS_WITHIN: Duration = Duration::from_secs(10);
 
 type Reply = Response<Full<Bytes>>;
 
-/// Runs requests in tasks of their own: a client that disconnects must not cancel its request halfway.
+/// Runs requests in their own tasks, so that a client that disconnects does not cancel its request.
 struct Requests {
-    world: Arc<World>,
+    process: Arc<Process>,
     under_way: Mutex<JoinSet<()>>,
 }
 
-pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, world: Arc<World>) {
-    let requests = Arc::new(Requests { world, under_way: Mutex::default() });
+pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, process: Arc<Process>) {
+    let requests = Arc::new(Requests { process, under_way: Mutex::default() });
     // Both are dropped with this task, which ends all connections and requests.
     let mut connections = JoinSet::new();
     loop {
@@ -66,7 +64,7 @@ pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, world
                 let _ = stream.set_nodelay(true);
                 connections.spawn(connect(stream, tls.clone(), Arc::clone(&requests)));
             }
-            // A failed accept is one client's trouble; the pause keeps a lasting one from spinning.
+            // A failed accept is one client's problem; the pause keeps a lasting one from spinning.
             Err(_) => sleep(Duration::from_millis(50)).await,
         }
         while connections.try_join_next().is_some() {}
@@ -75,7 +73,7 @@ pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, world
 
 async fn connect(stream: TcpStream, tls: Option<TlsAcceptor>, requests: Arc<Requests>) {
     let Some(tls) = tls else { return converse(stream, &requests).await };
-    // A client that does not trust the CA breaks off here.
+    // A client that does not trust the CA disconnects here.
     if let Ok(Ok(stream)) = timeout(TLS_BEGINS_WITHIN, tls.accept(stream)).await {
         converse(stream, &requests).await;
     }
@@ -83,12 +81,12 @@ async fn connect(stream: TcpStream, tls: Option<TlsAcceptor>, requests: Arc<Requ
 
 async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, requests: &Requests) {
     let service = service_fn(async |request| Ok::<_, Infallible>(answer(requests, request).await));
-    // A client that breaks off mid-request is no error of ours.
+    // A client that disconnects during a request is no error.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
 async fn answer(requests: &Requests, request: hyper::Request<Incoming>) -> Reply {
-    let world = &requests.world;
+    let process = &requests.process;
     let (parts, body) = request.into_parts();
     if let Err(refusal) = admit(&parts.headers, &parts.uri) {
         return message(StatusCode::FORBIDDEN, refusal);
@@ -101,13 +99,13 @@ async fn answer(requests: &Requests, request: hyper::Request<Incoming>) -> Reply
         Err(_) => return message(StatusCode::BAD_REQUEST, "Bad Request"),
     };
     if let Some(operation) = emulated::operation(&parts.method, &parts.uri, &parts.headers) {
-        let answered = emulated::answer(&world.store, &world.log, operation, &body).await;
+        let answered = emulated::answer(&process.store, &process.log, operation, &body).await;
         let (status, document) = answered;
         return json(status, document.to_string());
     }
     if (&parts.method, parts.uri.path()) == (&Method::GET, COUNTS) {
-        let (now, speed) = (world.clock.now(), world.clock.speed().times());
-        return json(StatusCode::OK, world.counts.document(now, speed).to_string());
+        let (now, speed) = (process.clock.now(), process.clock.speed().times());
+        return json(StatusCode::OK, process.counts.document(now, speed).to_string());
     }
     let request = gateway_request(&parts.method, &parts.uri, &parts.headers, body);
     requests.start(request).await.unwrap_or_else(|_| {
@@ -119,20 +117,20 @@ async fn answer(requests: &Requests, request: hyper::Request<Incoming>) -> Reply
 impl Requests {
     /// Starts a request, which continues even if the receiver is dropped.
     fn start(&self, request: Request) -> oneshot::Receiver<Reply> {
-        let (world, (replies, reply)) = (Arc::clone(&self.world), oneshot::channel());
+        let (process, (replies, reply)) = (Arc::clone(&self.process), oneshot::channel());
         let mut under_way = self.under_way.lock().expect("no panic while held");
         while under_way.try_join_next().is_some() {}
         under_way.spawn(async move {
             let _ = replies.send(match is_publish(&request.method, &request.path) {
-                true => publish(&world, request).await,
-                false => managed(&world, request).await,
+                true => publish(&process, request).await,
+                false => managed(&process, request).await,
             });
         });
         reply
     }
 }
 
-/// Lets a request through, unless it may come from a page of another origin.
+/// Refuses requests that may come from a page of another origin.
 fn admit(headers: &HeaderMap, uri: &Uri) -> Result<(), &'static str> {
     let texts =
         |name: HeaderName| headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("?"));
@@ -159,9 +157,8 @@ fn is_this_machine(host: &str) -> bool {
         || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// The request as the functions read it out of API Gateway's event. It has no route, like that of a
-/// function URL: the functions find theirs by the path. What is given twice in a publish is refused, so
-/// its headers stay apart.
+/// Makes the request that functions read from API Gateway's event, without a route, like a function URL's.
+/// Headers of a publish stay apart, because repeated ones are refused.
 fn gateway_request(method: &Method, uri: &Uri, headers: &HeaderMap, body: Bytes) -> Request {
     Request {
         method: method.clone(),
@@ -178,7 +175,7 @@ fn gateway_request(method: &Method, uri: &Uri, headers: &HeaderMap, body: Bytes)
     }
 }
 
-/// Headers of one name as one, with commas, as API Gateway joins them.
+/// Joins headers of one name with commas, as API Gateway does.
 fn joined(headers: &HeaderMap) -> HeaderMap {
     let mut all = HeaderMap::with_capacity(headers.keys_len());
     for name in headers.keys() {
@@ -191,8 +188,8 @@ fn joined(headers: &HeaderMap) -> HeaderMap {
 }
 
 /// Whether a request is the publish API's: `POST /topics/{topic}/api/events`, or
-/// `POST /topics/{topic}:publish`, whose colon may be encoded. The resource API has no such routes.
-/// Other methods on these paths are its too: it says with which one to publish.
+/// `POST /topics/{topic}:publish`, whose colon may be encoded. It also answers other methods on these
+/// paths.
 fn is_publish(method: &Method, path: &str) -> bool {
     let Some(rest) = path.strip_prefix("/topics/") else { return false };
     if Route::of(Method::POST.as_str(), path).is_some() {
@@ -201,8 +198,7 @@ fn is_publish(method: &Method, path: &str) -> bool {
     method == Method::POST && (rest.ends_with("/api/events") || !rest.contains('/'))
 }
 
-/// The resource API's answer for a path that nothing has, with the paths of the publish API: both
-/// have one address here.
+/// Adds the paths of the publish API to the resource API's answer for an unknown path.
 fn with_publish_paths(mut body: Value) -> Value {
     if let Some(Value::String(told)) = body.pointer_mut("/error/message")
         && told.starts_with("There is nothing at ")
@@ -215,15 +211,15 @@ fn with_publish_paths(mut body: Value) -> Value {
     body
 }
 
-async fn publish(world: &World, request: Request) -> Reply {
-    let answered = handle(&world.ingest, &request).await;
-    world.ingest.meter.flush(world.clock.now());
+async fn publish(process: &Process, request: Request) -> Reply {
+    let answered = handle(&process.ingest, &request).await;
+    process.ingest.meter.flush(process.clock.now());
     answered.map(Full::from)
 }
 
-async fn managed(world: &World, request: Request) -> Reply {
-    let answered = manage::respond(&world.manage, &request).await;
-    world.manage.meter.flush(world.clock.now());
+async fn managed(process: &Process, request: Request) -> Reply {
+    let answered = manage::respond(&process.manage, &request).await;
+    process.manage.meter.flush(process.clock.now());
     if answered.status() != StatusCode::NOT_FOUND {
         return answered.map(Full::new);
     }

@@ -1,11 +1,10 @@
 //! All of Gridpost in one process: the functions' real handlers on embedded stores, for one machine.
 //!
-//! [`Dev`] wires the handlers to SQLite and files as the functions' programs wire them to AWS ([`world`]).
-//! [`poll`] reads the queues in Lambda's place, as [`mapping`] says, and [`functions`] invokes the handlers;
-//! [`http`] hands requests over as API Gateway would. One [`clock`] drives everything and may run faster
-//! than the machine's. [`log`] keeps what the functions log, [`counts`] what became of events, and
-//! [`emulated`] answers the few calls of CloudWatch Logs and SQS that the command line makes, so that its
-//! commands work here as they do on AWS. [`tls`] is for clients that insist on https.
+//! [`Dev`] wires the handlers to SQLite and files, as the programs wire them to AWS ([`process`]). [`poll`]
+//! reads the queues in Lambda's place, as [`mapping`] says, and [`functions`] invokes the handlers; [`http`]
+//! hands over requests as API Gateway does. One [`clock`] drives everything, perhaps faster than the
+//! machine's. [`log`] has the functions' log, [`counts`] the ends of events, [`emulated`] the calls of
+//! CloudWatch Logs and SQS that the command line makes. [`tls`] is for clients that require https.
 
 pub mod clock;
 mod counts;
@@ -16,10 +15,10 @@ pub mod log;
 mod mapping;
 mod meter;
 mod poll;
+mod process;
 mod secrets;
 mod tasks;
 pub mod tls;
-mod world;
 
 use std::{
     fmt, io,
@@ -36,52 +35,51 @@ use tokio::{net::TcpListener, sync::Mutex, task::JoinSet};
 
 use clock::{DevClock, Speed};
 use log::Log;
+use process::Process;
 use tasks::guarded;
 use tls::{Tls, TlsError};
-use world::World;
 
 pub use gridpost_embedded::Sync;
 pub use tasks::Ended;
 
-/// The bucket that `gridpost dev` names for dead letters. Any other name is a folder beside it.
+/// The bucket that `gridpost dev` names for dead letters. Others are folders beside it.
 pub const DEAD_LETTER_BUCKET: &str = "gridpost";
 
-/// How a process is set.
+/// The settings of a process.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The port on 127.0.0.1; 0: a free one.
+    /// On 127.0.0.1; 0: a free one.
     pub port: u16,
-    /// The folder that keeps everything; `None`: memory does, and the end of the process is the end of it.
+    /// The folder of everything; `None`: memory.
     pub data: Option<PathBuf>,
     /// When a publish counts as stored.
     pub sync: Sync,
     pub speed: Speed,
-    /// The folder of the CA by which both APIs are https instead of http.
+    /// The folder of the CA; `None`: http.
     pub tls: Option<PathBuf>,
     pub log: Log,
-    /// How often a message is received before it goes to the poison queue: 1 to 1,000.
+    /// Receives before a message goes to the poison queue: 1 to 1,000.
     pub receives_max: u32,
-    /// Whether the log has the metrics of how long things took.
+    /// Whether the log has metrics of durations.
     pub latency_metrics: bool,
-    /// What delivers to AWS resources; `None`: event subscriptions that name one are refused.
+    /// Delivers to AWS resources; `None`: event subscriptions for them are refused.
     pub resources: Option<Resources>,
-    /// The identity of AWS that requests to endpoints may prove; `None`: event subscriptions that ask
-    /// for one are refused.
+    /// The AWS identity for requests to endpoints; `None`: event subscriptions with one are refused.
     pub identity: Option<Identity>,
 }
 
-/// An identity of AWS, and to whom it may be proven.
+/// An AWS identity, and the hosts that it may be proven to.
 #[derive(Clone, Debug)]
 pub struct Identity {
     pub named: Identities,
     pub credentials: SharedCredentialsProvider,
-    /// Whose Security Token Service is asked.
+    /// The region of the Security Token Service.
     pub region: String,
-    /// Where that service is, if not at AWS.
+    /// Instead of AWS's endpoint.
     pub endpoint_url: Option<String>,
 }
 
-/// Clients of the services whose resources may be endpoints.
+/// Clients of AWS resources.
 #[derive(Clone)]
 pub struct Resources(pub Arc<dyn ResourceClient>);
 
@@ -111,81 +109,77 @@ impl Default for Options {
 /// Why a process did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The port is taken, or may not be used.
     #[error("127.0.0.1:{port} cannot be listened on: {reason}")]
     Port { port: u16, reason: io::Error },
     #[error("the data cannot be opened")]
     Data(#[from] OpenError),
-    /// The clock's file can't be written.
     #[error("the clock's state cannot be kept: {0}")]
     Clock(io::Error),
-    /// The system's trusted certificates can't be read.
     #[error("the system's trusted certificates cannot be read: {0}")]
     Certificates(io::Error),
     #[error("https can't be offered")]
     Tls(#[from] TlsError),
 }
 
-/// A process that is up. Dropping it ends everything at once.
+/// A running process. Dropping it ends everything at once.
 pub struct Dev {
     address: SocketAddr,
     ca_file: Option<PathBuf>,
-    world: Arc<World>,
+    process: Arc<Process>,
     running: Mutex<JoinSet<Ended>>,
 }
 
 impl Dev {
-    /// Opens the stores and starts to listen, to read the queues and to wake what is parked.
+    /// Opens the stores, and starts to listen, to read the queues and to wake parked deliveries.
     pub async fn start(options: Options) -> Result<Self, StartError> {
         let Options { port, .. } = options;
         let listener = TcpListener::bind(("127.0.0.1", port)).await;
         let listener = listener.map_err(|reason| StartError::Port { port, reason })?;
         let address = listener.local_addr().map_err(|reason| StartError::Port { port, reason })?;
-        let world = Arc::new(World::open(&options, address)?);
-        // Only now is the folder this process's own.
+        let process = Arc::new(Process::open(&options, address)?);
+        // From here on this process owns the folder.
         let tls = options.tls.as_deref().map(Tls::open).transpose()?;
         let (acceptor, ca_file) = tls.map(|tls| (tls.acceptor, tls.ca_file)).unzip();
         let mut running = JoinSet::new();
         for mapping in mapping::all() {
             let task = format!("what reads the queue {}", mapping.queue);
-            running.spawn(guarded(task, poll::poll(Arc::clone(&world), mapping)));
+            running.spawn(guarded(task, poll::poll(Arc::clone(&process), mapping)));
         }
-        let store = world.store.clone();
+        let store = process.store.clone();
         let isolate = async move {
             store.isolate_crash_suspects().await;
             std::future::pending().await
         };
         running
             .spawn(guarded("the search for messages that crash the process".to_owned(), isolate));
-        let wake = functions::wake_each_minute(Arc::clone(&world));
+        let wake = functions::wake_each_minute(Arc::clone(&process));
         running.spawn(guarded("what wakes parked deliveries".to_owned(), wake));
-        let serve = http::serve(listener, acceptor, Arc::clone(&world));
+        let serve = http::serve(listener, acceptor, Arc::clone(&process));
         running.spawn(guarded("what answers requests".to_owned(), serve));
-        Ok(Self { address, ca_file, world, running: Mutex::new(running) })
+        Ok(Self { address, ca_file, process, running: Mutex::new(running) })
     }
 
-    /// Where it listens; both APIs are there.
+    /// Returns the address of both APIs.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Base URL of the publish API and of the manage API, without a slash at its end.
+    /// Returns the base URL of both APIs, without a final slash.
     pub fn url(&self) -> String {
-        world::url(self.address, self.ca_file.is_some())
+        process::url(self.address, self.ca_file.is_some())
     }
 
-    /// The CA certificate that clients must trust, where the APIs are https.
+    /// Returns the CA certificate that clients must trust, with https.
     pub fn ca_file(&self) -> Option<&Path> {
         self.ca_file.as_deref()
     }
 
-    /// The clock that everything goes by.
+    /// Returns the clock.
     pub fn clock(&self) -> &DevClock {
-        &self.world.clock
+        &self.process.clock
     }
 
-    /// Resolves when a part of it has ended that was to run for ever. Its work is left undone from
-    /// then on: the process should end, and say so.
+    /// Waits until a task ends that must not. The process should then end, and say so.
     pub async fn broken(&self) -> Ended {
         match self.running.lock().await.join_next().await {
             Some(Ok(ended)) => ended,
@@ -194,11 +188,11 @@ impl Dev {
         }
     }
 
-    /// Ends it at once. What was under way is seen again at the next start, without a wait.
+    /// Ends it at once. Messages in flight are received again at the next start.
     pub async fn stop(self) {
-        let Self { world, running, .. } = self;
+        let Self { process, running, .. } = self;
         running.into_inner().shutdown().await;
-        world.stop().await;
+        process.stop().await;
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the functions log: lines of JSON, to a file or to standard output.
+//! The functions' log: lines of JSON, in a file or on standard output.
 
 use std::{
     fmt,
@@ -20,11 +20,11 @@ use tracing_subscriber::{
 
 use crate::clock::DevClock;
 
-/// A file of more bytes is put aside, in the place of the one before it. The ledger is in it: this
-/// is about 200,000 events.
+/// A larger file replaces the previous one, which has its name with `.1`. With the ledger in it, this is
+/// about 200,000 events.
 const FILE_BYTES_MAX: u64 = 256 * 1_024 * 1_024;
 
-/// Where lines go. Clones share it.
+/// A log. Clones share it.
 #[derive(Clone)]
 pub struct Log(Arc<Mutex<Sink>>);
 
@@ -41,23 +41,22 @@ impl fmt::Debug for Log {
 }
 
 impl Log {
-    /// A log that keeps nothing.
+    /// Makes a log that keeps nothing.
     pub fn nowhere() -> Self {
         Self::of(Sink::Nowhere)
     }
 
-    /// Standard output.
+    /// Logs to standard output.
     pub fn stdout() -> Self {
         Self::of(Sink::Stdout)
     }
 
-    /// A file, which is made or appended to, and made again when it was removed. At 256 MiB it
-    /// becomes `{name}.1`, and a new one begins.
+    /// Logs to a file, which is created if necessary, also after it was removed. At 256 MiB it becomes
+    /// `{name}.1`, and a new one begins.
     pub fn file(path: &Path) -> io::Result<Self> {
         Self::file_of(path, FILE_BYTES_MAX)
     }
 
-    /// A file of so many bytes at most.
     fn file_of(path: &Path, most: u64) -> io::Result<Self> {
         let (file, bytes) = open(path)?;
         Ok(Self::of(Sink::File { path: path.to_owned(), file, bytes, most }))
@@ -67,9 +66,8 @@ impl Log {
         Self(Arc::new(Mutex::new(sink)))
     }
 
-    /// Makes this the log of the whole process, filtered by level: `info`, or what `filter` says,
-    /// such as `warn,gridpost_dispatch=debug`. Times are those of the process's own clock,
-    /// whose troubles are told first.
+    /// Makes this the log of the whole process, filtered by level: `info`, or `filter`, such as
+    /// `warn,gridpost_dispatch=debug`. Times are by the clock, whose problems come first.
     pub fn start(&self, filter: Option<Targets>, clock: DevClock) -> Result<(), TryInitError> {
         let filter = filter.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
         let lines = layer().json().flatten_event(true).with_current_span(false);
@@ -80,13 +78,13 @@ impl Log {
         Ok(())
     }
 
-    /// Writes whole lines. A log that can't be written loses them: no event waits for it.
+    /// Writes whole lines. If that fails they are lost: no event waits for the log.
     pub fn write(&self, lines: &str) {
         let mut sink = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = sink.write(lines.as_bytes());
     }
 
-    /// Its file, if it is one.
+    /// Returns its file, if any.
     pub fn path(&self) -> Option<PathBuf> {
         match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             Sink::File { path, .. } => Some(path.clone()),
@@ -141,7 +139,7 @@ fn open(path: &Path) -> io::Result<(File, u64)> {
     Ok((file, bytes))
 }
 
-/// One line at a time: `tracing` hands over whole ones.
+/// Writes what `tracing` hands over: one whole line.
 pub struct Lines(Log);
 
 impl Write for Lines {

@@ -1,43 +1,39 @@
-//! How the queues are read in the place of Lambda's event source mappings, and for how long a function may
-//! work at a batch. Data only.
+//! How queues are read, like Lambda's event source mappings, and how long a function may work on a batch.
+//! Data only.
 
 use std::time::Duration;
 
 use gridpost_core::delivery::queue::Queue;
 
-/// How many retry queues there are: the deployment's default.
+/// The deployment's default.
 pub(crate) const RETRY_QUEUES: usize = 4;
 
 /// Timeouts of the functions, by the machine's clock: the deployment's defaults.
 pub(crate) const DISPATCH_TIMEOUT: Duration = Duration::from_secs(210);
-/// dead-letter's.
 pub(crate) const DEAD_LETTER_TIMEOUT: Duration = Duration::from_secs(60);
-/// redrive's, whose jobs take all of it.
+/// Jobs take all of it.
 pub(crate) const REDRIVE_TIMEOUT: Duration = Duration::from_secs(60);
-/// expand's.
 pub(crate) const EXPAND_TIMEOUT: Duration = Duration::from_secs(29);
 
-/// How long after its function's timeout a message is visible again that was not settled.
+/// When an unsettled message is visible again, after its function's timeout.
 pub(crate) const VISIBLE_AFTER: Duration = Duration::from_secs(30);
 
 /// How a queue is read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mapping {
-    /// The queue.
     pub(crate) queue: Queue,
-    /// Most messages of one batch.
     pub(crate) batch: usize,
-    /// How long a batch waits to be filled, by the process's clock.
+    /// How long a batch is filled, by the process's clock.
     pub(crate) window: Duration,
-    /// Most batches at the same time.
+    /// Most batches at once.
     pub(crate) concurrency: usize,
-    /// How long the function may take, by the machine's clock.
+    /// By the machine's clock.
     pub(crate) timeout: Duration,
 }
 
-/// All mappings. Batches are the deployment's defaults. Windows save invocations, which cost nothing
-/// here: retries have none, so that a wait of a second does not become two; that of dead letters is
-/// short, since a developer waits for the file. First attempts need fewer batches than Lambda's copies.
+/// Returns all mappings. Batches are the deployment's defaults. Windows save invocations, which are free
+/// here: retries have none, so that a second does not become two; that of dead letters is short, because
+/// developers wait for the file. First attempts need fewer batches than on Lambda.
 pub(crate) fn all() -> Vec<Mapping> {
     let at_once = Duration::ZERO;
     let one_s = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Counts of a function, written to the log in the form that they have on AWS.
+//! Writes a function's metrics to the log, in the form that they have on AWS.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(crate) struct LogMeter {
 }
 
 impl LogMeter {
-    /// The counts of the function of that name; the ends of events are added to `counts`, too.
+    /// Counts for the function of that name, and the ends of events in `counts`.
     pub(crate) fn of(function: &'static str, log: Log, counts: Counts) -> Self {
         Self { counted: EmbeddedMeter::default(), function, log, counts }
     }
@@ -58,7 +58,7 @@ impl Meter for LogMeter {
         if lines.is_empty() {
             return;
         }
-        // The log tells by it whose line it is, as a log group does on AWS.
+        // Names the function, as a log group does on AWS.
         let own = format!("{{\"function\":\"{}\",", self.function);
         let named = lines.lines().map(|line| format!("{own}{}\n", line.trim_start_matches('{')));
         self.log.write(&named.collect::<String>());

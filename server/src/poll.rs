@@ -1,5 +1,5 @@
-//! Reads the queues in the place of Lambda's event source mappings: batches, so many at the same time,
-//! and what a reply does not name is deleted.
+//! Reads the queues as Lambda's event source mappings do: concurrent batches, of which a reply keeps
+//! messages, and the rest is deleted.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,25 +8,25 @@ use gridpost_embedded::Received;
 use gridpost_ports::Clock;
 use tokio::{sync::Semaphore, task::JoinSet, time::sleep};
 
-use crate::{functions::invoke, mapping::Mapping, world::World};
+use crate::{functions::invoke, mapping::Mapping, process::Process};
 
-/// A queue is looked at again after so long, whatever was heard of it.
+/// The longest wait between two receives of a queue.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// After a look that failed.
+/// The wait after a failed receive.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
 /// Reads a queue for ever and invokes its function.
-pub(crate) async fn poll(world: Arc<World>, mapping: Mapping) {
+pub(crate) async fn poll(process: Arc<Process>, mapping: Mapping) {
     let slots = Arc::new(Semaphore::new(mapping.concurrency));
-    // Ends with this task, and with it all that is under way.
+    // Dropped with this task, which ends all invocations.
     let mut invocations = JoinSet::new();
     loop {
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
-        let batch = gather(&world, &mapping).await;
-        let world = Arc::clone(&world);
+        let batch = gather(&process, &mapping).await;
+        let process = Arc::clone(&process);
         invocations.spawn(async move {
-            carry_out(&world, mapping, batch).await;
+            carry_out(&process, mapping, batch).await;
             drop(slot);
         });
         while let Some(ended) = invocations.try_join_next() {
@@ -38,39 +38,39 @@ pub(crate) async fn poll(world: Arc<World>, mapping: Mapping) {
     }
 }
 
-/// Invokes the function, and deletes what its reply does not name.
-async fn carry_out(world: &World, mapping: Mapping, batch: Vec<Received>) {
+/// Invokes the function, and deletes what its reply does not keep.
+async fn carry_out(process: &Process, mapping: Mapping, batch: Vec<Received>) {
     let receipts: Vec<_> =
         batch.iter().map(|one| (one.message_id.clone(), one.receipt.clone())).collect();
-    let _in_flight = world.store.record_in_flight(&batch);
-    let Some(kept) = invoke(world, mapping, batch).await else { return };
+    let _in_flight = process.store.record_in_flight(&batch);
+    let Some(kept) = invoke(process, mapping, batch).await else { return };
     let gone = receipts.into_iter().filter(|(id, _)| !kept.contains(id));
     let gone: Vec<_> = gone.map(|(_, receipt)| receipt).collect();
     if gone.is_empty() {
         return;
     }
-    if let Err(error) = world.store.delete(mapping.queue, gone).await {
+    if let Err(error) = process.store.delete(mapping.queue, gone).await {
         tracing::error!(queue = %mapping.queue, error = %chain(&error), "a batch comes back");
     }
 }
 
-/// The next batch: full, or as old as its window.
-async fn gather(world: &World, mapping: &Mapping) -> Vec<Received> {
+/// Collects the next batch: full, or as old as its window.
+async fn gather(process: &Process, mapping: &Mapping) -> Vec<Received> {
     let mut batch = Vec::new();
     while batch.is_empty() {
-        batch = receive(world, mapping, mapping.batch).await;
+        batch = receive(process, mapping, mapping.batch).await;
         if batch.is_empty() {
-            wait(world, mapping.queue).await;
+            wait(process, mapping.queue).await;
         }
     }
-    let until = world.clock.now() + mapping.window;
-    while batch.len() < mapping.batch && world.clock.now() < until {
-        let more = receive(world, mapping, mapping.batch - batch.len()).await;
+    let until = process.clock.now() + mapping.window;
+    while batch.len() < mapping.batch && process.clock.now() < until {
+        let more = receive(process, mapping, mapping.batch - batch.len()).await;
         if more.is_empty() {
-            // Only a wait may be given up: what a look has received is hidden for long.
+            // Only a wait may be cancelled: received messages are hidden for long.
             tokio::select! {
-                () = wait(world, mapping.queue) => {}
-                () = world.clock.sleep_until(until) => {}
+                () = wait(process, mapping.queue) => {}
+                () = process.clock.sleep_until(until) => {}
             }
         }
         batch.extend(more);
@@ -78,9 +78,8 @@ async fn gather(world: &World, mapping: &Mapping) -> Vec<Received> {
     batch
 }
 
-/// What the queue holds now.
-async fn receive(world: &World, mapping: &Mapping, most: usize) -> Vec<Received> {
-    match world.store.receive(mapping.queue, most).await {
+async fn receive(process: &Process, mapping: &Mapping, most: usize) -> Vec<Received> {
+    match process.store.receive(mapping.queue, most).await {
         Ok(received) => received,
         Err(error) => {
             tracing::error!(queue = %mapping.queue, error = %chain(&error), "it is not read");
@@ -90,17 +89,16 @@ async fn receive(world: &World, mapping: &Mapping, most: usize) -> Vec<Received>
     }
 }
 
-/// Waits until there may be something to receive.
-async fn wait(world: &World, queue: Queue) {
-    let next = world.store.next_visible(queue).await.ok().flatten();
+async fn wait(process: &Process, queue: Queue) {
+    let next = process.store.next_visible(queue).await.ok().flatten();
     let due = async {
         match next {
-            Some(next) => world.clock.sleep_until(next).await,
+            Some(next) => process.clock.sleep_until(next).await,
             None => sleep(LOOK_AGAIN).await,
         }
     };
     tokio::select! {
-        () = world.store.arrived(queue) => {}
+        () = process.store.arrived(queue) => {}
         () = due => {}
         () = sleep(LOOK_AGAIN) => {}
     }

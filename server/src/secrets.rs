@@ -1,5 +1,5 @@
-//! Secrets of authenticated endpoints: variables of the environment, under names such as
-//! `env:GRIDPOST_SECRET_ORDERS`, where a deployment has ARNs.
+//! Secrets of authenticated endpoints: environment variables, with names such as
+//! `env:GRIDPOST_SECRET_ORDERS` instead of ARNs.
 
 use std::env;
 
@@ -7,13 +7,12 @@ use async_trait::async_trait;
 use gridpost_core::{endpoint::secrets::ClientSecrets, secret::Secret};
 use gridpost_ports::{PortError, authentication::SecretReader};
 
-/// What a variable's name begins with: no other one can be named.
+/// The prefix of such variables: no others can be read.
 const BEGINNING: &str = "GRIDPOST_SECRET_";
 
-/// What a secret's name begins with.
 const SCHEME: &str = "env:";
 
-/// The secrets that may be used: all that the environment has under such names, for any host.
+/// Returns the allowed secrets: all such variables, for any host.
 pub(crate) fn of_environment() -> ClientSecrets {
     named(env::vars_os().filter_map(|(name, _)| name.into_string().ok()))
 }

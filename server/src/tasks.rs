@@ -1,11 +1,11 @@
-//! Tasks that run as long as the process does.
+//! Tasks that must run as long as the process.
 
 use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
 use gridpost_ports::guard::said;
 
-/// A task that was to run for ever, and has ended: the process can't go on without it.
+/// The unexpected end of such a task, after which the process can't continue.
 #[derive(Debug, thiserror::Error)]
 #[error("{task} has ended, which is a defect of Gridpost's own: {why}")]
 pub struct Ended {
@@ -13,7 +13,7 @@ pub struct Ended {
     pub(crate) why: String,
 }
 
-/// Does what is to be done for ever; answers why it has ended.
+/// Runs endless work. Returns why it has ended.
 pub(crate) async fn guarded(task: String, work: impl Future<Output = ()>) -> Ended {
     let why = match caught(work).await {
         Ok(()) => "it was to go on for ever".to_owned(),
@@ -22,7 +22,7 @@ pub(crate) async fn guarded(task: String, work: impl Future<Output = ()>) -> End
     Ended { task, why }
 }
 
-/// Does the work. Fails with the message of a panic.
+/// Runs work. Fails with the message of a panic.
 pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
     AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| said(&*panic))
 }

@@ -1,8 +1,6 @@
-//! https on this machine, for clients that insist on it: a CA of its own in a folder, which
-//! clients are told to trust, and a certificate by it for each process.
-//!
-//! Who has the CA's key can pose as this machine's loopback addresses and as nothing else: its
-//! certificate says that it speaks for no other name, and clients hold it to that.
+//! https on this machine, for clients that require it: a CA in a folder, which clients must trust, and a
+//! certificate of it for each process. The CA's certificate is limited to this machine's loopback
+//! addresses, so its key is of no other use.
 
 use std::{
     fs::{self, DirBuilder, OpenOptions},
@@ -34,10 +32,10 @@ const KEY: &str = "ca-key.pem";
 
 const CA_LASTS: Duration = Duration::days(3_650);
 
-/// How long a process's certificate is. Some clients refuse one of over 398 days.
+/// A certificate's validity. Some clients refuse more than 398 days.
 const LASTS: Duration = Duration::days(397);
 
-/// How much earlier than now both begin: clocks differ.
+/// Both are valid this long before now, because clocks differ.
 const EARLIER: Duration = Duration::days(1);
 
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
@@ -45,22 +43,21 @@ const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// Why there is no https.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// The folder of the CA can't be used.
     #[error("{path}: {reason}")]
     File { path: PathBuf, reason: io::Error },
-    /// What a file holds is no key, or no certificate could be made.
+    /// A file has no key, or no certificate could be made.
     #[error("the CA in {0} cannot be used ({1}); remove the folder to have a new one")]
     Authority(PathBuf, String),
 }
 
 pub(crate) struct Tls {
     pub(crate) acceptor: TlsAcceptor,
-    /// The certificate that clients must trust.
+    /// The CA's certificate.
     pub(crate) ca_file: PathBuf,
 }
 
 impl Tls {
-    /// Takes the CA of that folder, or makes one, and a certificate by it.
+    /// Reads or makes the CA of that folder, and a certificate.
     pub(crate) fn open(folder: &Path) -> Result<Self, TlsError> {
         let now = SystemClock.now().as_millis();
         let now = OffsetDateTime::UNIX_EPOCH + Duration::milliseconds(now);
@@ -82,7 +79,7 @@ impl Tls {
     }
 }
 
-/// The CA's key, made with its certificate unless both are there.
+/// Returns the CA's key, made with its certificate unless both exist.
 fn kept_key(folder: &Path, now: OffsetDateTime) -> Result<KeyPair, TlsError> {
     let (certificate, key) = (folder.join(CERTIFICATE), folder.join(KEY));
     let unfit = |error: rcgen::Error| TlsError::Authority(folder.to_owned(), error.to_string());
@@ -93,20 +90,20 @@ fn kept_key(folder: &Path, now: OffsetDateTime) -> Result<KeyPair, TlsError> {
     let pair = KeyPair::generate().map_err(unfit)?;
     let made = authority(now).self_signed(&pair).map_err(unfit)?;
     at(folder, DirBuilder::new().recursive(true).mode(0o700).create(folder))?;
-    // The key first: where there is a certificate there is its key.
+    // The key first, so that no certificate is without its key.
     at(&key, write(&key, &pair.serialize_pem(), 0o600))?;
     at(&certificate, write(&certificate, &made.pem(), 0o644))?;
     Ok(pair)
 }
 
-/// Whether a CA that was made when its file was written outlives a certificate of now.
+/// Whether a CA, made when its file was written, outlives a new certificate.
 fn is_valid(certificate: &Path, now: OffsetDateTime) -> bool {
     let written = fs::metadata(certificate).and_then(|about| about.modified());
     let written = written.unwrap_or(SystemTime::UNIX_EPOCH);
     OffsetDateTime::from(written) - EARLIER + CA_LASTS > now + LASTS
 }
 
-/// A certificate for names, and its key, which no file ever holds.
+/// Issues a certificate for names. Its key is never stored.
 fn issued(
     ca_key: KeyPair,
     names: &[&str],
@@ -125,7 +122,7 @@ fn issued(
     Ok((own.signed_by(&key, &issuer)?, key))
 }
 
-/// What the CA is. Its name is that of every CA made here: a certificate finds it by its key.
+/// Describes the CA. All CAs have this name: certificates find theirs by its key.
 fn authority(now: OffsetDateTime) -> CertificateParams {
     let mut ca = CertificateParams::default();
     ca.distinguished_name = named("gridpost dev CA for this machine");
@@ -151,7 +148,6 @@ fn named(name: &str) -> DistinguishedName {
     names
 }
 
-/// Writes a file, whole or not at all.
 fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let draft = path.with_extension("draft");
     match fs::remove_file(&draft) {

@@ -21,7 +21,6 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-/// Far longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
@@ -39,7 +38,6 @@ fn authority(name: &str) -> Authority {
     Authority::self_signed(params, key).expect("a certificate")
 }
 
-/// A certificate and its key, PEM.
 fn client(by: &Authority) -> (String, String) {
     let key = KeyPair::generate().expect("a key");
     let signed = named("gridpost").signed_by(&key, by).expect("a certificate");
@@ -62,7 +60,7 @@ fn server(by: &Authority) -> ServerConfig {
     config.with_single_cert(vec![certificate.der().clone()], key).expect("a configuration")
 }
 
-/// An endpoint that consents to events, and keeps them.
+/// An endpoint that consents and records events.
 struct Endpoint {
     url: String,
     seen: Arc<Mutex<Vec<Value>>>,
@@ -102,7 +100,6 @@ impl Endpoint {
     }
 }
 
-/// The event of the next request.
 async fn read(stream: &mut TlsStream<TcpStream>) -> std::io::Result<Value> {
     let mut bytes = Vec::new();
     loop {
@@ -123,12 +120,12 @@ fn event(id: &str) -> Value {
         "eventTime": "2030-01-02T03:04:05Z", "dataVersion": "1"})
 }
 
-struct World {
+struct Fixture {
     dev: Dev,
     http: Client,
 }
 
-impl World {
+impl Fixture {
     async fn send(&self, request: reqwest::RequestBuilder) -> (StatusCode, Value) {
         let answer = request.send().await.expect("an answer");
         let status = answer.status();
@@ -155,37 +152,37 @@ async fn a_process_shows_the_certificate_in_handshakes_deliveries_and_test_event
     let (own, other) = (authority("own"), authority("other"));
     let endpoint = Endpoint::start(server(&own)).await;
     let dev = Dev::start(Options::default()).await.expect("it starts");
-    let world = World { dev, http: Client::builder().no_proxy().build().expect("a client") };
-    let topic = format!("{}/topics/orders", world.dev.url());
-    world.send(world.http.put(&topic).json(&json!({}))).await;
+    let fixture = Fixture { dev, http: Client::builder().no_proxy().build().expect("a client") };
+    let topic = format!("{}/topics/orders", fixture.dev.url());
+    fixture.send(fixture.http.put(&topic).json(&json!({}))).await;
 
-    // The handshake shows it, too: with another authority's nothing is stored.
+    // The handshake shows it: with another authority's nothing is stored.
     let ((certificate, key), trusted) = (client(&other), own.pem());
     let foreign =
         json!({"certificate": certificate, "privateKey": key, "trustedCertificates": trusted});
-    let (status, told) = world.subscribe(&endpoint, &foreign).await;
+    let (status, told) = fixture.subscribe(&endpoint, &foreign).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(told.to_string().contains("refused the client certificate: TLS alert"), "{told}");
     // A key of another certificate.
     let ((certificate, _), (_, key)) = (client(&own), client(&own));
     let mixed =
         json!({"certificate": certificate, "privateKey": key, "trustedCertificates": trusted});
-    let (_, told) = world.subscribe(&endpoint, &mixed).await;
+    let (_, told) = fixture.subscribe(&endpoint, &mixed).await;
     assert!(told.to_string().contains("does not belong to its private key"), "{told}");
     let (certificate, key) = client(&own);
     let untrusting = json!({"certificate": certificate, "privateKey": key});
-    let (_, told) = world.subscribe(&endpoint, &untrusting).await;
+    let (_, told) = fixture.subscribe(&endpoint, &untrusting).await;
     assert!(told.to_string().contains("UnknownIssuer"), "{told}");
     assert!(endpoint.seen.lock().expect("no panic").is_empty(), "no request was read");
 
     let good =
         json!({"certificate": certificate, "privateKey": key, "trustedCertificates": trusted});
-    let (status, stored) = world.subscribe(&endpoint, &good).await;
+    let (status, stored) = fixture.subscribe(&endpoint, &good).await;
     assert_eq!(status, StatusCode::CREATED, "{stored}");
     assert!(stored.to_string().contains("BEGIN CERTIFICATE"), "{stored}");
     assert!(!stored.to_string().contains("PRIVATE KEY"), "{stored}");
-    let (_, keys) = world.send(world.http.post(format!("{topic}/listKeys"))).await;
-    let publish = world.http.post(format!("{topic}/api/events"));
+    let (_, keys) = fixture.send(fixture.http.post(format!("{topic}/listKeys"))).await;
+    let publish = fixture.http.post(format!("{topic}/api/events"));
     let publish = publish.header("aeg-sas-key", keys["key1"].as_str().expect("a key"));
     let published = publish.json(&json!([event("1")])).send().await.expect("an answer");
     assert_eq!(published.status(), StatusCode::OK);
@@ -195,12 +192,12 @@ async fn a_process_shows_the_certificate_in_handshakes_deliveries_and_test_event
         }
     });
     came.await.expect("the event comes");
-    let met = world.test("2").await;
+    let met = fixture.test("2").await;
     assert_eq!(met["outcome"], "Delivered", "{met}");
     assert_eq!(endpoint.ids(), ["1", "2"]);
     let steps = met["steps"].as_array().expect("steps");
     let names: Vec<_> = steps.iter().filter_map(|step| step["step"].as_str()).collect();
     assert_eq!(names, ["name", "address", "connection", "tls", "clientCertificate", "answer"]);
     assert!(steps.iter().all(|step| step["result"] == "Passed"), "{met}");
-    world.dev.stop().await;
+    fixture.dev.stop().await;
 }

@@ -4,10 +4,10 @@ mod process {
     pub(super) mod issuer;
     pub(super) mod receiver;
 }
+#[path = "process/fixture.rs"]
+mod fixture;
 #[path = "process/server.rs"]
 mod server;
-#[path = "process/world.rs"]
-mod world;
 
 use std::{
     collections::BTreeSet,
@@ -16,6 +16,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use fixture::{FAST, Fixture, event, until};
 use gridpost_core::time::Timestamp;
 use gridpost_ports::Clock;
 use gridpost_runtime::system::SystemClock;
@@ -30,9 +31,8 @@ use tokio::{
     net::TcpListener,
     time::{Instant, sleep},
 };
-use world::{FAST, World, event, until};
 
-impl World {
+impl Fixture {
     async fn start(data: Option<&Path>) -> Self {
         Self::of(Options { data: data.map(Path::to_owned), ..Options::default() }).await
     }
@@ -51,7 +51,7 @@ impl World {
         answer.json().await.expect("JSON")
     }
 
-    /// An event subscription for events of the type that it is named after, with its own dead letters.
+    /// Creates an event subscription for events of that type, with its own dead letters.
     async fn subscribe(&self, name: &str, endpoint: &str, bucket: &str) {
         let properties = json!({
             "destination": {"endpointType": "WebHook", "properties": {"endpointUrl": endpoint}},
@@ -63,7 +63,7 @@ impl World {
         self.put(&path, &json!({ "properties": properties })).await;
     }
 
-    /// What `GET /dev/counts` says of an event subscription, once that is anything.
+    /// Waits for the counts of an event subscription.
     async fn counted(&self, name: &str, member: &str) {
         until(&format!("{member} of {name}"), async || {
             let counts = self.get("/dev/counts").await;
@@ -74,7 +74,6 @@ impl World {
     }
 }
 
-/// The JSON files in a folder and below it.
 fn letters(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut found = Vec::new();
@@ -95,12 +94,12 @@ fn bucket(folder: &Path) -> PathBuf {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_is_delivered_retried_and_dead_lettered() {
     let folder = tempfile::tempdir().expect("a folder");
-    let world = World::start(Some(folder.path())).await;
+    let fixture = Fixture::start(Some(folder.path())).await;
     let receiver = Receiver::start().await;
     for (name, answers) in [("fine", &[][..]), ("twice", &[500, 500]), ("bad", &[400])] {
         receiver.script(name, answers);
-        world.subscribe(name, &receiver.named(name), DEAD_LETTER_BUCKET).await;
-        world.publish(name, &format!("{name}-1")).await;
+        fixture.subscribe(name, &receiver.named(name), DEAD_LETTER_BUCKET).await;
+        fixture.publish(name, &format!("{name}-1")).await;
     }
     for (name, attempts) in [("fine", 1), ("twice", 3), ("bad", 1)] {
         let look = async || Some(receiver.seen(name)).filter(|seen| seen.len() >= attempts);
@@ -113,11 +112,11 @@ async fn an_event_is_delivered_retried_and_dead_lettered() {
     let letter: Value = serde_json::from_slice(&fs::read(file).expect("a file")).expect("JSON");
     assert_eq!((&letter[0]["id"], &letter[0]["deliveryAttempts"]), (&json!("bad-1"), &json!(1)));
     for (name, member) in [("fine", "delivered"), ("twice", "delivered"), ("bad", "deadLettered")] {
-        world.counted(name, member).await;
+        fixture.counted(name, member).await;
     }
-    // What was settled is attempted no more.
+    // Settled deliveries are not attempted again.
     assert_eq!((receiver.seen("fine").len(), receiver.seen("bad").len()), (1, 1));
-    world.dev.stop().await;
+    fixture.dev.stop().await;
 }
 
 /// Timeouts that guard real calls must not run on the fast clock.
@@ -125,14 +124,14 @@ async fn an_event_is_delivered_retried_and_dead_lettered() {
 async fn all_that_a_pause_has_held_comes_once() {
     const EVENTS: usize = 4_000;
     let folder = tempfile::tempdir().expect("a folder");
-    let world = World::start(Some(folder.path())).await;
+    let fixture = Fixture::start(Some(folder.path())).await;
     let receiver = Receiver::start().await;
-    world.subscribe("held", &receiver.named("held"), DEAD_LETTER_BUCKET).await;
+    fixture.subscribe("held", &receiver.named("held"), DEAD_LETTER_BUCKET).await;
     let path = "/topics/orders/eventSubscriptions/held";
     let change = async |verb: &str| {
-        let asked = world
+        let asked = fixture
             .http
-            .post(world.url(&format!("{path}/{verb}")))
+            .post(fixture.url(&format!("{path}/{verb}")))
             .json(&json!({"timeToLiveRuns": true}));
         let answer = asked.send().await.expect("an answer");
         assert_eq!(answer.status(), StatusCode::OK, "{verb}");
@@ -141,15 +140,15 @@ async fn all_that_a_pause_has_held_comes_once() {
     for hundred in 0..EVENTS / 100 {
         let events =
             (0..100).map(|number| event("held", &format!("h-{hundred}-{number}"))[0].take());
-        world.publish_all(&events.collect()).await;
+        fixture.publish_all(&events.collect()).await;
     }
     let parked = async || {
         let (mut count, mut path) = (0, "/parked".to_owned());
         loop {
-            let page = world.get(&path).await;
+            let page = fixture.get(&path).await;
             count += page["value"].as_array().map_or(0, Vec::len);
             let Some(next) = page["nextLink"].as_str() else { return count };
-            path = next.trim_start_matches(&world.url("")).to_owned();
+            path = next.trim_start_matches(&fixture.url("")).to_owned();
         }
     };
     until("what is held", async || (parked().await == EVENTS).then_some(())).await;
@@ -161,25 +160,25 @@ async fn all_that_a_pause_has_held_comes_once() {
     let seen = receiver.seen("held");
     let once: BTreeSet<_> = seen.iter().map(|attempt| &attempt.event_id).collect();
     assert_eq!((seen.len(), once.len(), parked().await), (EVENTS, EVENTS, 0));
-    world.dev.stop().await;
+    fixture.dev.stop().await;
 }
 
-/// Requests under way must not keep the folder locked.
+/// Open requests must not keep the folder locked.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_is_dropped_leaves_its_folder() {
     let folder = tempfile::tempdir().expect("a folder");
-    let world = World::start(Some(folder.path())).await;
+    let fixture = Fixture::start(Some(folder.path())).await;
     let silent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let endpoint = format!("http://{}", silent.local_addr().expect("an address"));
-    let http = world.http.clone();
-    let path = world.url("/topics/orders/eventSubscriptions/silent");
+    let http = fixture.http.clone();
+    let path = fixture.url("/topics/orders/eventSubscriptions/silent");
     let document = json!({"properties": {"destination": {"endpointType": "WebHook",
         "properties": {"endpointUrl": endpoint}}}});
     // Keeps the handshake unanswered.
     let asked = tokio::spawn(async move { http.put(path).json(&document).send().await });
     let _unanswered = silent.accept().await.expect("a handshake");
     let dropped_at = Instant::now();
-    drop(world);
+    drop(fixture);
     asked.await.expect("no panic").expect_err("it ends with the process");
     until("the folder", async || {
         let options = Options { data: Some(folder.path().to_owned()), ..Options::default() };
@@ -192,35 +191,35 @@ async fn a_process_that_is_dropped_leaves_its_folder() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_goes_on_with_the_schedule() {
     let folder = tempfile::tempdir().expect("a folder");
-    let world = World::start(Some(folder.path())).await;
+    let fixture = Fixture::start(Some(folder.path())).await;
     let receiver = Receiver::start().await;
     receiver.script("often", &[500, 500, 500]);
-    world.subscribe("often", &receiver.named("often"), DEAD_LETTER_BUCKET).await;
-    world.publish("often", "o-1").await;
+    fixture.subscribe("often", &receiver.named("often"), DEAD_LETTER_BUCKET).await;
+    fixture.publish("often", "o-1").await;
     until("the second attempt", async || (receiver.seen("often").len() >= 2).then_some(())).await;
-    let stopped_at = world.dev.clock().now();
-    world.dev.stop().await;
+    let stopped_at = fixture.dev.clock().now();
+    fixture.dev.stop().await;
 
-    let world = World::start(Some(folder.path())).await;
-    assert!(world.dev.clock().now() >= stopped_at, "the clock went back");
+    let fixture = Fixture::start(Some(folder.path())).await;
+    assert!(fixture.dev.clock().now() >= stopped_at, "the clock went back");
     let attempts = until("the success", async || {
         Some(receiver.seen("often")).filter(|seen| seen.iter().any(|it| it.status == 200))
     });
-    // What was under way when it ended may be made once more; no attempt is left out.
+    // Interrupted attempts may be repeated; none is left out.
     let counts: Vec<_> = attempts.await.iter().map(|attempt| attempt.delivery_count).collect();
     let each = [0, 1, 2].iter().all(|count| counts.contains(count));
     assert!(counts.is_sorted() && each, "{counts:?}");
-    world.counted("often", "delivered").await;
-    world.dev.stop().await;
+    fixture.counted("often", "delivered").await;
+    fixture.dev.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_clock_does_not_run_on_while_no_process_does() {
     let folder = tempfile::tempdir().expect("a folder");
-    let world = World::start(Some(folder.path())).await;
-    let stopped_at = world.dev.clock().now();
-    world.dev.stop().await;
-    // As a process leaves it that was killed an hour ago.
+    let fixture = Fixture::start(Some(folder.path())).await;
+    let stopped_at = fixture.dev.clock().now();
+    fixture.dev.stop().await;
+    // As left by a process that was killed an hour ago.
     let file = folder.path().join("clock.json");
     let anchor = fs::read(&file).expect("the clock's file");
     let mut anchor: Value = serde_json::from_slice(&anchor).expect("JSON");
@@ -242,12 +241,12 @@ async fn the_clock_does_not_run_on_while_no_process_does() {
 async fn an_empty_file_of_the_clock_does_not_stop_the_start() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("clock.json");
-    // As a fast process may have left it: decades ahead of the machine.
+    // As left by a fast process: decades ahead of the machine.
     let ahead = Timestamp::from_millis(4_000_000_000_000);
     let anchor = json!({"machineMs": ahead.as_millis(), "clockMs": ahead.as_millis(), "speed": 1});
     fs::write(&file, anchor.to_string()).expect("written");
-    let world = World::start(Some(folder.path())).await;
-    world.dev.stop().await;
+    let fixture = Fixture::start(Some(folder.path())).await;
+    fixture.dev.stop().await;
     fs::write(&file, "").expect("written");
 
     let data = Some(folder.path().to_owned());
@@ -260,35 +259,35 @@ async fn an_empty_file_of_the_clock_does_not_stop_the_start() {
 async fn what_can_not_be_settled_comes_back_alone_and_is_poison_at_last() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = Some(folder.path().to_owned());
-    let world = World::of(Options { data, receives_max: 3, ..Options::default() }).await;
+    let fixture = Fixture::of(Options { data, receives_max: 3, ..Options::default() }).await;
     let receiver = Receiver::start().await;
-    // A file in the place of a bucket takes no dead letter.
+    // A file instead of a bucket accepts no dead letter.
     fs::create_dir_all(folder.path().join("dead-letters")).expect("a folder");
     fs::write(folder.path().join("dead-letters").join("blocked"), "").expect("a file");
     for (name, bucket) in [("held", "blocked"), ("bad", DEAD_LETTER_BUCKET)] {
         receiver.script(name, &[400]);
-        world.subscribe(name, &receiver.named(name), bucket).await;
+        fixture.subscribe(name, &receiver.named(name), bucket).await;
     }
     for name in ["held", "bad"] {
-        world.publish(name, &format!("{name}-1")).await;
+        fixture.publish(name, &format!("{name}-1")).await;
     }
-    world.counted("bad", "deadLettered").await;
+    fixture.counted("bad", "deadLettered").await;
     let poison = until("the poison message", async || {
-        let listed = world.get("/poison").await;
+        let listed = fixture.get("/poison").await;
         listed["value"].as_array().filter(|all| !all.is_empty()).cloned()
     });
     let poison = poison.await;
     assert_eq!(poison.len(), 1);
     assert_eq!(poison[0]["delivery"]["eventSubscription"], "held", "{}", poison[0]);
     assert_eq!(letters(&bucket(folder.path())).len(), 1);
-    world.dev.stop().await;
+    fixture.dev.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn strangers_and_aws_resources_are_refused() {
-    let world = World::start(None).await;
+    let fixture = Fixture::start(None).await;
     let ask = |host: &'static str| {
-        let request = world.http.post(world.url("/topics/orders/listKeys"));
+        let request = fixture.http.post(fixture.url("/topics/orders/listKeys"));
         request.header("host", host).send()
     };
     assert_eq!(ask("localhost:1").await.expect("an answer").status(), StatusCode::OK);
@@ -298,21 +297,21 @@ async fn strangers_and_aws_resources_are_refused() {
 
     let destination = json!({"endpointType": "SqsQueue",
         "properties": {"resourceId": "arn:aws:sqs:eu-north-1:111122223333:orders"}});
-    let path = world.url("/topics/orders/eventSubscriptions/queue");
+    let path = fixture.url("/topics/orders/eventSubscriptions/queue");
     let document = json!({"properties": {"destination": destination}});
-    let refused = world.http.put(path).json(&document).send().await.expect("an answer");
+    let refused = fixture.http.put(path).json(&document).send().await.expect("an answer");
     assert_eq!(refused.status(), StatusCode::BAD_REQUEST);
     let told = refused.text().await.expect("a body");
     for part in ["delivers to with --allow-aws", "the feature aws", "`gridpost up`"] {
         assert!(told.contains(part), "{part} in {told}");
     }
     assert!(!told.contains("Terraform variable"), "{told}");
-    world.dev.stop().await;
+    fixture.dev.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_misses_the_publish_path_is_told_it() {
-    let world = World::of(Options::default()).await;
+    let fixture = Fixture::of(Options::default()).await;
     let table = [
         ("GET", "/topics/orders/api/events"),
         ("PUT", "/topics/orders:publish"),
@@ -321,25 +320,26 @@ async fn who_misses_the_publish_path_is_told_it() {
     ];
     for (method, path) in table {
         let method = method.parse().expect("a method");
-        let answer = world.http.request(method, world.url(path)).send().await.expect("an answer");
+        let answer =
+            fixture.http.request(method, fixture.url(path)).send().await.expect("an answer");
         assert_eq!(answer.status(), StatusCode::NOT_FOUND, "{path}");
         let told = answer.text().await.expect("a body").to_lowercase();
         assert!(told.contains("publish with post to /topics/"), "{path}: {told}");
         assert!(told.contains("/api/events"), "{path}: {told}");
     }
-    world.dev.stop().await;
+    fixture.dev.stop().await;
 }
 
-/// Receivers and publishers have the machine's clock, however fast the process's runs.
+/// Receivers and publishers use the machine's clock.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_others_date_goes_by_the_machines_clock() {
-    let (world, receiver) = (World::of(Options::default()).await, Receiver::start().await);
+    let (fixture, receiver) = (Fixture::of(Options::default()).await, Receiver::start().await);
     let signing = json!({"properties": {
         "destination": {"endpointType": "WebHook", "properties": {"endpointUrl": receiver.named("dated")}},
         "signing": {"scheme": "StandardWebhooks"},
     }});
-    let path = world.url("/topics/orders/eventSubscriptions/dated");
-    let made = world.http.put(path).json(&signing).send().await.expect("an answer");
+    let path = fixture.url("/topics/orders/eventSubscriptions/dated");
+    let made = fixture.http.put(path).json(&signing).send().await.expect("an answer");
     assert_eq!(made.status(), StatusCode::CREATED, "{}", made.text().await.expect("a text"));
     // By now, the process's clock is ten minutes ahead.
     sleep(Duration::from_secs(1)).await;
@@ -349,25 +349,25 @@ async fn what_others_date_goes_by_the_machines_clock() {
     receiver.state().retry_after = Some(httpdate::fmt_http_date(ahead));
     let before = now / 1_000;
     let began = Instant::now();
-    world.publish("dated", "1").await;
+    fixture.publish("dated", "1").await;
     let twice = async || Some(receiver.seen("dated")).filter(|seen| seen.len() == 2);
     let seen = until("a second attempt", twice).await;
-    // Ten minutes of the process's clock, less the second that a date leaves out.
+    // Ten minutes of the process's clock, less the second that dates omit.
     assert!(began.elapsed() > Duration::from_millis(990), "{:?}", began.elapsed());
     for attempt in seen {
         let signed_at = attempt.signed_at.expect("it is signed");
         assert!((before..before + 60).contains(&signed_at), "{signed_at}, not {before}");
     }
-    world.dev.stop().await;
+    fixture.dev.stop().await;
 }
 
-/// API Gateway joins headers of one name, so that two can't be told apart from one with a comma there.
+/// API Gateway joins headers of one name by a comma.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_header_that_is_given_twice_is_refused() {
-    let world = World::of(Options::default()).await;
+    let fixture = Fixture::of(Options::default()).await;
     let document = json!({"properties": {
         "inputSchema": "CloudEventSchemaV1_0", "idempotency": {"windowInSeconds": 300}}});
-    let made = world.http.put(world.url("/topics/clouds")).json(&document).send().await;
+    let made = fixture.http.put(fixture.url("/topics/clouds")).json(&document).send().await;
     assert_eq!(made.expect("an answer").status(), StatusCode::CREATED);
     let table = [
         ("clouds", "ce-id", ["1", "2"]),
@@ -381,8 +381,8 @@ async fn a_header_that_is_given_twice_is_refused() {
         ("orders", "content-type", ["application/json", "application/json"]),
     ];
     for (topic, name, values) in table {
-        let request = world.http.post(world.url(&format!("/topics/{topic}/api/events")));
-        let request = request.header("aeg-sas-key", world.key(topic).await);
+        let request = fixture.http.post(fixture.url(&format!("/topics/{topic}/api/events")));
+        let request = request.header("aeg-sas-key", fixture.key(topic).await);
         let once =
             [("ce-specversion", "1.0"), ("ce-id", "1"), ("ce-source", "/s"), ("ce-type", "T")];
         let once = once.into_iter().filter(|(one, _)| *one != name);
@@ -395,7 +395,7 @@ async fn a_header_that_is_given_twice_is_refused() {
         let message = told["error"]["message"].as_str().expect("a text");
         assert!(message.contains(&format!("'{name}' is given twice")), "{message}");
     }
-    world.dev.stop().await;
+    fixture.dev.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -432,38 +432,43 @@ async fn by_https_who_trusts_the_ca_is_served_and_no_other_client() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_folder_has_one_process_and_a_port_too() {
     let folder = tempfile::tempdir().expect("a folder");
-    let world = World::start(Some(folder.path())).await;
-    let port = world.dev.address().port();
+    let fixture = Fixture::start(Some(folder.path())).await;
+    let port = fixture.dev.address().port();
     let taken = Dev::start(Options { port, ..Options::default() }).await;
     assert!(taken.is_err_and(|error| error.to_string().contains(&port.to_string())));
     let data = Some(folder.path().to_owned());
     let taken = Dev::start(Options { data: data.clone(), ..Options::default() }).await;
     assert!(taken.is_err(), "two processes on one folder would both deliver");
-    world.dev.stop().await;
+    fixture.dev.stop().await;
     let next = Dev::start(Options { data, ..Options::default() }).await.expect("it is free");
     next.stop().await;
 }
 
-/// Stores an event subscription whose requests carry tokens of an issuer, asked for with that secret.
-async fn subscribe_with_tokens(world: &World, name: &str, issuer: &Issuer, secret: &str) -> String {
+/// Creates an event subscription with an issuer's tokens, by that secret.
+async fn subscribe_with_tokens(
+    fixture: &Fixture,
+    name: &str,
+    issuer: &Issuer,
+    secret: &str,
+) -> String {
     let authentication = json!({
         "type": "OAuth2ClientCredentials",
         "properties": {"tokenUrl": issuer.token_url(), "clientId": CLIENT.0, "clientSecret": secret},
     });
-    world.subscribe_by(name, &issuer.endpoint(), authentication).await
+    fixture.subscribe_by(name, &issuer.endpoint(), authentication).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_authenticates_by_tokens_that_expire_and_are_revoked() {
-    let (world, issuer) = (World::start(None).await, Issuer::start().await);
+    let (fixture, issuer) = (Fixture::start(None).await, Issuer::start().await);
     issuer.state().expires_in = 86_400;
-    // The handshake needs a token, too: with a wrong secret it gets none, and nothing is stored.
-    let refused = subscribe_with_tokens(&world, "safe", &issuer, "another").await;
+    // The handshake needs a token: with a wrong secret nothing is stored.
+    let refused = subscribe_with_tokens(&fixture, "safe", &issuer, "another").await;
     assert!(refused.contains("answered 401 (invalid_client)"), "{refused}");
     assert_eq!(issuer.state().seen, [], "nothing is sent without a token");
-    let stored = subscribe_with_tokens(&world, "safe", &issuer, CLIENT.1).await;
+    let stored = subscribe_with_tokens(&fixture, "safe", &issuer, CLIENT.1).await;
     assert!(stored.contains("Succeeded") && !stored.contains(CLIENT.1), "{stored}");
-    world.publish("safe", "1").await;
+    fixture.publish("safe", "1").await;
     let came = async |id: &str| {
         let look = async || {
             let state = issuer.state();
@@ -473,14 +478,14 @@ async fn a_process_authenticates_by_tokens_that_expire_and_are_revoked() {
         until(id, look).await
     };
     let first = came("1").await;
-    // Revoked: the next event comes with a new token, after one 401 that counts for nothing. The first
-    // one is older than a minute of this clock by then.
+    // Revoked: the next event has a new token, after a 401 that does not count. The first token is over a
+    // minute old by this clock.
     sleep(Duration::from_millis(300)).await;
     let next = format!("token-{}", issuer.state().issued + 1);
     // The next one lives an hour, which takes 6 s by this clock.
     issuer.state().expires_in = 3_600;
     issuer.state().only = Some(next.clone());
-    world.publish("safe", "2").await;
+    fixture.publish("safe", "2").await;
     assert_eq!(came("2").await, next);
     let of_two: Vec<_> = issuer.state().seen.iter().filter(|one| one.0 == "2").cloned().collect();
     let two = || "2".to_owned();
@@ -488,15 +493,15 @@ async fn a_process_authenticates_by_tokens_that_expire_and_are_revoked() {
     issuer.state().only = None;
     let before = issuer.state().issued;
     sleep(Duration::from_millis(6_500)).await;
-    world.publish("safe", "3").await;
+    fixture.publish("safe", "3").await;
     assert_eq!(came("3").await, format!("token-{}", before + 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_token_endpoints_change_nothing_but_their_own_outcome() {
-    let (world, issuer) = (World::start(None).await, Issuer::start().await);
+    let (fixture, issuer) = (Fixture::start(None).await, Issuer::start().await);
     issuer.state().expires_in = 0;
-    subscribe_with_tokens(&world, "safe", &issuer, CLIENT.1).await;
+    subscribe_with_tokens(&fixture, "safe", &issuer, CLIENT.1).await;
     let before = issuer.state().seen.len();
     let table = [
         (200, "<html>", "no JSON object"),
@@ -507,38 +512,36 @@ async fn hostile_token_endpoints_change_nothing_but_their_own_outcome() {
     ];
     for (number, (status, answer, want)) in table.into_iter().enumerate() {
         issuer.state().refuses = Some((status, answer));
-        let met = world.test("safe", &format!("hostile-{number}")).await;
+        let met = fixture.test("safe", &format!("hostile-{number}")).await;
         assert_eq!(met["outcome"], "EndpointAuthenticationFailed", "{met}");
         assert!(met["response"].as_str().is_some_and(|said| said.contains(want)), "{met}");
-        // It is asked again after 2 s of this clock.
+        // The next request follows after 2 s of this clock.
         sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(issuer.state().seen.len(), before, "the endpoint heard nothing");
     issuer.state().refuses = None;
-    assert_eq!(world.test("safe", "at last").await["outcome"], "Delivered");
+    assert_eq!(fixture.test("safe", "at last").await["outcome"], "Delivered");
 }
 
-/// A client may go before it is answered. What it has sent is published all the same, whole: the same
-/// publish, repeated, is answered at once.
+/// The publish of a client that disconnects is completed: repeated, it is answered at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_publish_is_carried_out_though_its_client_has_left() {
     let folder = tempfile::tempdir().expect("a folder");
-    let world = World::start(Some(folder.path())).await;
+    let fixture = Fixture::start(Some(folder.path())).await;
     let receiver = Receiver::start().await;
-    world
+    fixture
         .put("/topics/orders", &json!({"properties": {"idempotency": {"windowInSeconds": 86_400}}}))
         .await;
-    world.subscribe("kept", &receiver.named("kept"), DEAD_LETTER_BUCKET).await;
-    let keys = world.http.post(world.url("/topics/orders/listKeys")).send().await;
+    fixture.subscribe("kept", &receiver.named("kept"), DEAD_LETTER_BUCKET).await;
+    let keys = fixture.http.post(fixture.url("/topics/orders/listKeys")).send().await;
     let keys: Value = keys.expect("an answer").json().await.expect("keys");
     let body = event("kept", "k-1").to_string();
-    let request = world.http.post(world.url("/topics/orders/api/events"));
+    let request = fixture.http.post(fixture.url("/topics/orders/api/events"));
     let request = request
         .header("aeg-sas-key", keys["key1"].as_str().expect("a key"))
         .header("idempotency-key", "left")
         .header("content-type", "application/json")
         .body(body);
-    // What writes must wait meanwhile.
     let held = rusqlite::Connection::open(folder.path().join("gridpost.sqlite")).expect("the file");
     held.execute_batch("BEGIN IMMEDIATE").expect("the writer's lock");
     let again = request.try_clone().expect("the same request");
@@ -546,9 +549,9 @@ async fn a_publish_is_carried_out_though_its_client_has_left() {
     assert!(left.expect_err("no answer in time").is_timeout());
     sleep(Duration::from_millis(200)).await;
     held.execute_batch("ROLLBACK").expect("the lock is given back");
-    world.counted("kept", "delivered").await;
+    fixture.counted("kept", "delivered").await;
     let answer = again.send().await.expect("an answer");
     assert_eq!(answer.status(), StatusCode::OK);
     assert_eq!(receiver.seen("kept").len(), 1);
-    world.dev.stop().await;
+    fixture.dev.stop().await;
 }

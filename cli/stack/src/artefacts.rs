@@ -1,5 +1,4 @@
-//! The archives of a release, unpacked into one folder: functions that are compiled already, and the
-//! Terraform module.
+//! The archives of a release, unpacked into one folder: compiled functions, and the Terraform module.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -12,7 +11,7 @@ use serde::Deserialize;
 use crate::build::Functions;
 use gridpost_ops::failure::Misuse;
 
-/// Of a release that this program is of, too.
+/// The functions and the module of this program's release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Artefacts {
     /// The Terraform module, with `deploy` in it.
@@ -20,7 +19,7 @@ pub struct Artefacts {
     pub functions: Functions,
 }
 
-/// What of `release.json` counts here. `release/build` writes it.
+/// The used members of `release.json`, which `release/build` writes.
 #[derive(Debug, Deserialize)]
 struct Release {
     version: String,
@@ -29,8 +28,8 @@ struct Release {
 }
 
 impl Artefacts {
-    /// Finds them in `folder`, by the names that their archives have. Fails with [`Misuse`] when they
-    /// are not there, or not of this program's version.
+    /// Finds them in `folder`, by the names of their archives. Fails with [`Misuse`] if they are missing, or of
+    /// another version.
     pub fn find(folder: &Path) -> anyhow::Result<Self> {
         Self::of_version(folder, env!("CARGO_PKG_VERSION"), architecture()?)
     }
@@ -77,7 +76,7 @@ fn unpacked(folder: &Path, name: String) -> anyhow::Result<PathBuf> {
     )))
 }
 
-/// Lambda's name of this machine's architecture.
+/// Returns Lambda's name of this machine's architecture.
 pub fn architecture() -> anyhow::Result<&'static str> {
     match env::consts::ARCH {
         "x86_64" => Ok("x86_64"),

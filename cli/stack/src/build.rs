@@ -14,25 +14,25 @@ use gridpost_ops::{home::Home, progress::Progress};
 /// The functions as zip files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Functions {
-    /// Folder that holds `{name}/bootstrap.zip` of each function, or a release's `{name}.zip`.
+    /// With `{name}/bootstrap.zip` of each function, or a release's `{name}.zip`.
     pub folder: PathBuf,
-    /// The zip files, sorted.
+    /// Sorted.
     pub zips: Vec<PathBuf>,
-    /// What Terraform must find of them, by function; empty for what was just compiled.
+    /// The hashes that Terraform checks, by function; empty after a build.
     pub sha256: BTreeMap<String, String>,
 }
 
-/// How the functions are compiled: a profile of the workspace's `Cargo.toml`.
+/// A profile of the workspace's `Cargo.toml`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Profile {
-    /// Not optimised: built in a fraction of the time.
+    /// Not optimised, but built in a fraction of the time.
     #[default]
     Dev,
     Release,
 }
 
 impl Profile {
-    /// Its name, as Cargo knows it.
+    /// Returns Cargo's name of it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Dev => "dev",
@@ -49,8 +49,8 @@ struct Workspace {
     compiled: usize,
 }
 
-/// Builds the functions of the workspace at `root` by `profile`, in its target folder. What is up to
-/// date is not built again, and its zip file stays the same to the byte.
+/// Builds the functions of the workspace at `root` by `profile`, in its target folder. Unchanged zip files
+/// stay the same to the byte.
 pub async fn build(
     (root, profile): (&Path, Profile),
     home: &Home,
@@ -62,16 +62,16 @@ pub async fn build(
     let cargo = tools.cargo.as_deref().context("Cargo was not looked for")?;
     let workspace = metadata(root, cargo).await?;
     step.total(workspace.compiled as u64);
-    // Not where a build for AWS puts its own: that may be of another architecture.
+    // Apart from a build for AWS, which may be of another architecture.
     let folder = workspace.target_directory.join("lambda-local");
     let mut build = child::command(&environment.program("cargo-lambda"));
     build.current_dir(root).env("PATH", path_with(cargo, environment)?);
-    // Cargo's own linker: the emulator runs programs of this machine's architecture.
+    // With Cargo's linker, because the emulator runs this machine's architecture.
     build.args(["lambda", "build", "--profile", profile.name()]);
     build.args(["--output-format", "zip", "--compiler", "cargo"]);
     build.arg(architecture_flag()?).arg("--lambda-dir").arg(&folder);
-    // By their programs and not by their packages: so features are those of all packages together, and a build for the same
-    // target shares what `cargo test` has compiled for it.
+    // By programs instead of packages, so that features are those of all packages together, and the build shares
+    // what `cargo test` has compiled.
     for binary in &workspace.binaries {
         build.args(["--bin", binary]);
     }
@@ -104,7 +104,7 @@ async fn metadata(root: &Path, cargo: &Path) -> anyhow::Result<Workspace> {
     read_metadata(&document, &root.join("functions")).context("cargo metadata gave no workspace")
 }
 
-/// Reads what counts out of `cargo metadata`'s document.
+/// Reads the document of `cargo metadata`.
 fn read_metadata(document: &Value, functions: &Path) -> Option<Workspace> {
     let target_directory = PathBuf::from(document.get("target_directory")?.as_str()?);
     let mut workspace = Workspace { target_directory, binaries: vec![], compiled: 0 };
@@ -114,7 +114,7 @@ fn read_metadata(document: &Value, functions: &Path) -> Option<Workspace> {
         if !Path::new(manifest).starts_with(functions) {
             continue;
         }
-        // What a function does is a library beside the package that has the programs.
+        // The functions' own packages are libraries without programs.
         let programs: Vec<_> = programs(package).collect();
         if !programs.is_empty() {
             roots.push(package.get("id")?.as_str()?);
@@ -134,7 +134,7 @@ fn programs(package: &Value) -> impl Iterator<Item = String> {
     targets.filter_map(|target| target["name"].as_str().map(str::to_owned))
 }
 
-/// Counts the packages that `roots` need, tests aside.
+/// Counts the packages that `roots` need, without tests.
 fn reachable<'a>(document: &'a Value, roots: Vec<&'a str>) -> Option<usize> {
     let nodes = document.pointer("/resolve/nodes")?.as_array()?;
     let by_id: HashMap<&str, &Value> =
@@ -169,7 +169,7 @@ fn target_triple() -> anyhow::Result<String> {
     Ok(format!("{}-unknown-linux-gnu", env::consts::ARCH))
 }
 
-/// `PATH` with the environment's programs and Cargo's own folder first.
+/// Returns `PATH` with the environment's programs and Cargo's folder first.
 pub(super) fn path_with(cargo: &Path, environment: &Environment) -> anyhow::Result<OsString> {
     let path = env::var_os("PATH").unwrap_or_default();
     let own = [Some(environment.programs()), cargo.parent().map(Path::to_owned)];

@@ -1,5 +1,4 @@
-//! Runs a tool to its end: its lines are handed on as they come, all of them are kept in a log, and a
-//! failure shows the last ones.
+//! Runs a tool to its end. Its lines are passed on and logged, and a failure shows the last ones.
 
 use std::collections::VecDeque;
 use std::env;
@@ -14,8 +13,7 @@ use tokio::sync::mpsc;
 
 const LAST_LINES: usize = 25;
 
-/// A command for `program`, without what Cargo set for this process: a Cargo below would take it for
-/// its own and build everything again.
+/// Makes a command without Cargo's variables, which would make a Cargo below it build everything again.
 pub fn command(program: &Path) -> Command {
     let mut command = Command::new(program);
     for (name, _) in env::vars_os() {
@@ -33,8 +31,7 @@ fn is_set_by_cargo(variable: &str) -> bool {
     NAMES.contains(&variable) || PREFIXES.iter().any(|prefix| variable.starts_with(prefix))
 }
 
-/// Runs `command` to its end. `on_line` gets each line of its output; `log` is replaced by all of it.
-/// Also fails when it does not exit with 0; its last lines are then in the message.
+/// Runs `command` to its end. `on_line` gets each line; `log` is replaced. The error has the last lines.
 pub async fn run(
     name: &str,
     mut command: Command,
@@ -70,7 +67,7 @@ pub async fn run(
     bail!("{name} failed ({status}); the last lines of {}:\n{last}", log.display())
 }
 
-/// Reads lines until the stream ends; bytes that are no UTF-8 are replaced.
+/// Reads lines until the stream ends, replacing invalid UTF-8.
 async fn forward(stream: impl AsyncRead + Unpin, lines: mpsc::Sender<String>) {
     let mut reader = BufReader::new(stream);
     let mut bytes = Vec::new();

@@ -1,5 +1,5 @@
-//! Shows that it works: published events are delivered, retried on schedule, and dead-lettered. All cases
-//! run at once and take about half a minute.
+//! Demonstrates the stack: published events are delivered, retried on schedule, and dead-lettered. All
+//! cases run at once and take about half a minute.
 
 pub mod case;
 pub mod own;
@@ -34,7 +34,7 @@ const PUBLISH: &str = include_str!("demonstration/publish.py");
 const CASES_MAX: Duration = Duration::from_secs(90);
 /// For Azure's SDK to start and publish four events.
 const PUBLISH_MAX: Duration = Duration::from_secs(60);
-/// Between two looks for the dead letter.
+/// Between two checks for the dead letter.
 const POLL: Duration = Duration::from_millis(500);
 
 /// What a case showed.
@@ -44,14 +44,14 @@ pub struct Shown {
     pub lines: Vec<String>,
 }
 
-/// Where it is shown, and how.
+/// The demonstration's surroundings.
 #[derive(Clone, Copy, Debug)]
 pub struct Show<'a> {
     pub connection: &'a Connection,
     pub publisher: Publisher<'a>,
-    /// Where the buckets of dead letters are: `s3:/`, or a folder; none where they are kept in memory.
+    /// Where dead-letter buckets are: `s3:/`, or a folder; `None` in memory.
     pub buckets: Option<&'a str>,
-    /// How many times as fast as the machine's clock it runs, at least 1.
+    /// The clock's speed, at least 1.
     pub speed: u32,
 }
 
@@ -85,7 +85,7 @@ struct Run<'a> {
     connection: &'a Connection,
     api: ManageApi,
     receiver: Receiver,
-    /// Tells this run's events and dead letters from those of others.
+    /// Distinguishes this run's events and dead letters.
     run_id: String,
     progress: &'a Progress,
 }

@@ -1,4 +1,4 @@
-//! The AWS emulator: started detached on loopback, stopped so that its state is saved.
+//! The AWS emulator: a detached process on loopback that saves its state when stopped.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
@@ -17,23 +17,22 @@ use gridpost_ops::{
     http_client,
 };
 
-/// The first port tried. Below the range that systems give out for outgoing connections, so that the
-/// same port is free again after a restart.
+/// The first port tried. Below the range for outgoing connections, so that it is free after a restart.
 const PORT_FIRST: u16 = 14_566;
 const PORTS_TRIED: u16 = 200;
 
-/// Time to answer after a start; it takes about half a second on an idle machine.
+/// The time to answer after a start; half a second on an idle machine.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// Time for it to write its state and go.
+/// The time to save its state and end.
 const STOP_MAX: Duration = Duration::from_secs(20);
 
-/// The same where that state is needed: a busy one ends what is under way first.
+/// The same if the state is needed: a busy one finishes its work first.
 const SAVED_WITHIN: Duration = Duration::from_secs(180);
 
 const POLL: Duration = Duration::from_millis(100);
 
-/// Bytes of its log that a failed start shows.
+/// How much of its log a failed start shows.
 const LOG_TAIL_BYTES: u64 = 4_000;
 
 const LAUNCHER: &str = include_str!("../emulator/launcher.py");
@@ -45,35 +44,35 @@ pub struct Emulator {
 }
 
 impl Emulator {
-    /// The emulator of the stack in `home`, running or not.
+    /// Returns the emulator of the stack in `home`, running or not.
     pub fn of(home: &Home) -> Self {
         Self { home: home.clone() }
     }
 
-    /// What identifies launcher and packages.
+    /// Returns a fingerprint of launcher and packages.
     pub fn version() -> String {
         let programs = Fingerprint::default().text(LAUNCHER).text(quotas::CHECKS);
         programs.text(quotas::FRONT).text(&Environment::version()).value()
     }
 
-    /// Its URL on `port`.
+    /// Returns its URL.
     pub fn url(port: u16) -> String {
         format!("http://127.0.0.1:{port}")
     }
 
-    /// Whether the recorded emulator runs, as a process of this stack, and answers.
+    /// Returns whether the recorded emulator runs and answers.
     pub async fn runs(&self, record: &EmulatorRecord) -> bool {
         let is_alive = self.processes().iter().any(|process| process.is_emulator);
         is_alive && answers(record.port).await
     }
 
-    /// The processes of the emulator and its functions.
+    /// Finds the processes of the emulator and its functions.
     pub fn processes(&self) -> Vec<processes::Process> {
         processes::of_stack(&self.home.emulator(), &self.launcher())
     }
 
-    /// Starts it on `port`, on the state that was saved before if there is any, and waits until it
-    /// answers. Fails when it does not answer in a minute, or ends; the end of its log is in the message.
+    /// Starts it on `port` with its saved state, if any, and waits for an answer. Fails if it ends, or does not
+    /// answer in a minute, with the end of its log.
     pub async fn start(
         &self,
         environment: &Environment,
@@ -90,8 +89,7 @@ impl Emulator {
         let log_start = log.metadata()?.len();
         let mut command = child::command(&environment.python());
         command.arg(self.launcher()).current_dir(&folder).kill_on_drop(false);
-        // Nothing of the user's environment: functions inherit this one, and a proxy or an AWS profile
-        // of the user is none of theirs.
+        // Functions inherit this environment: they must not have the user's proxy or AWS profile.
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.envs(self.settings(port));
         command.stdout(Stdio::from(log.try_clone()?)).stderr(Stdio::from(log));
@@ -107,13 +105,12 @@ impl Emulator {
         Ok(EmulatorRecord { pid, port, version: Self::version() })
     }
 
-    /// Stops it, its functions included. Not running is as good.
+    /// Stops it and its functions, if running.
     pub async fn stop(&self) -> anyhow::Result<()> {
         processes::stop(&self.home.emulator(), &self.launcher(), STOP_MAX).await.map(drop)
     }
 
-    /// Stops it, and makes sure that it has saved its state. Fails when it did not save its state within
-    /// three minutes.
+    /// Stops it. Fails if it does not save its state within three minutes.
     pub async fn stop_saved(&self) -> anyhow::Result<()> {
         let (folder, launcher) = (self.home.emulator(), self.launcher());
         let has_saved = processes::stop(&folder, &launcher, SAVED_WITHIN).await?;
@@ -138,7 +135,7 @@ impl Emulator {
     fn settings(&self, port: u16) -> Vec<(&'static str, String)> {
         let folder = |name: &str| self.home.emulator().join(name).display().to_string();
         vec![
-            // The emulator would listen on every interface.
+            // By default it listens on every interface.
             ("BIND_HOST", "127.0.0.1".to_owned()),
             ("GATEWAY_PORT", port.to_string()),
             ("MINISTACK_HOST", "127.0.0.1".to_owned()),
@@ -150,7 +147,7 @@ impl Emulator {
             ("S3_DATA_DIR", folder("s3")),
             ("TMPDIR", folder("tmp")),
             ("HOME", folder("tmp")),
-            // It looks for containers to clean up; there are none of ours.
+            // It would look for containers to remove.
             ("DOCKER_HOST", "unix:///nonexistent/docker.sock".to_owned()),
             ("LOG_LEVEL", "INFO".to_owned()),
             ("PYTHONUNBUFFERED", "1".to_owned()),
@@ -173,12 +170,12 @@ impl Emulator {
     }
 }
 
-/// Whether `port` on 127.0.0.1 can be listened on.
+/// Returns whether `port` on 127.0.0.1 is free.
 pub fn is_free(port: u16) -> bool {
     TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).is_ok()
 }
 
-/// A free port on 127.0.0.1.
+/// Finds a free port on 127.0.0.1.
 pub fn free_port() -> anyhow::Result<u16> {
     let mut ports = PORT_FIRST..PORT_FIRST + PORTS_TRIED;
     let last = PORT_FIRST + PORTS_TRIED - 1;
@@ -193,7 +190,7 @@ async fn wait_for_answer(process: &mut Child, port: u16) -> anyhow::Result<()> {
             bail!("the emulator ended ({status})");
         }
         if Instant::now() >= deadline {
-            // The launcher is of no use to the next try.
+            // The next try starts another.
             process.start_kill()?;
             bail!("the emulator did not answer within {} s", START_MAX.as_secs());
         }

@@ -1,4 +1,4 @@
-//! One value that changes when anything deployed changes.
+//! A value that changes when anything deployed changes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use sha2::{Digest, Sha256};
 
-/// Collects what counts. Every part is preceded by its length, so parts cannot run into each other.
+/// Collects parts, each after its length, so that they can't run into each other.
 #[derive(Default)]
 pub struct Fingerprint(Sha256);
 
@@ -25,7 +25,7 @@ impl Fingerprint {
         Ok(self)
     }
 
-    /// Adds every file that Terraform reads below `folder`, by its path in it.
+    /// Adds all files that Terraform reads below `folder`, with their paths.
     pub fn terraform_files(mut self, folder: &Path) -> anyhow::Result<Self> {
         for path in terraform_files(folder)? {
             let name = path.strip_prefix(folder).unwrap_or(&path);
@@ -34,7 +34,7 @@ impl Fingerprint {
         Ok(self)
     }
 
-    /// The value, in hexadecimal.
+    /// Returns the value, in hexadecimal.
     pub fn value(self) -> String {
         self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -45,7 +45,7 @@ impl Fingerprint {
     }
 }
 
-/// Configuration, variable files and the dependency lock, sorted. Tests and examples are not deployed.
+/// Lists configuration, variable files and the lock file, sorted, without tests and examples.
 fn terraform_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let entries =
         fs::read_dir(folder).with_context(|| format!("{} cannot be read", folder.display()))?;

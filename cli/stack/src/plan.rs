@@ -1,13 +1,13 @@
-//! What may be kept of an earlier `up`: the only place that decides it. No IO.
+//! Decides what is kept of an earlier `up`. No IO.
 
 use gridpost_ops::home::state::State;
 
-/// What `up` finds.
+/// The state that `up` begins with.
 #[derive(Clone, Copy, Debug)]
-pub struct Found<'a> {
+pub struct Observed<'a> {
     pub state: &'a State,
     pub running: bool,
-    /// Whether the recorded port could be used by a new emulator.
+    /// Whether a new emulator could use the recorded port.
     pub port_free: bool,
     pub emulator_version: &'a str,
     pub fingerprint: &'a str,
@@ -16,30 +16,27 @@ pub struct Found<'a> {
 /// How the stack comes up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// Everything is wiped, the emulator started on any port, everything deployed. With it goes what an
-    /// earlier run deployed, if there is a reason to tell.
+    /// Wipes everything and deploys on any port. Has the reason, if an earlier deployment is lost.
     Afresh(Option<&'static str>),
     Keep {
-        /// The emulator must be started again, on its saved state and port.
+        /// Whether to restart the emulator, on its saved state and port.
         start: bool,
-        /// The deployment must be brought up to date.
+        /// Whether to update the deployment.
         update: bool,
     },
 }
 
-/// Why what another version of Gridpost made is given up.
 const OTHER_EMULATOR: &str =
     "another version of Gridpost made it, whose emulator keeps its data in its own way";
 const CUT_SHORT: &str = "its last deployment did not come to its end";
-/// Why one is that can't have its port.
 const PORT_TAKEN: &str = "another program has taken its port";
 
-/// Decides how the stack comes up. What another version deployed is brought up to date, as a change of the
-/// code is: topics, event subscriptions and events stay.
+/// Decides how the stack comes up. Another version's deployment is updated, as after a change of the code:
+/// topics, event subscriptions and events stay.
 ///
-/// Queue URLs and the functions' environment contain the port, so a deployment is worth nothing on
-/// another one. A deployment that was not finished cannot be told from a broken one, so neither is it.
-pub fn decide(found: Found<'_>) -> Plan {
+/// Queue URLs and environments contain the port, so a deployment is useless on another one. An unfinished
+/// deployment can't be told from a broken one, so it is not kept either.
+pub fn decide(found: Observed<'_>) -> Plan {
     let State { emulator: Some(emulator), deployment: Some(deployment) } = found.state else {
         return Plan::Afresh(found.state.emulator.as_ref().map(|_| CUT_SHORT));
     };
@@ -93,7 +90,7 @@ mod tests {
             ),
         ];
         for (row, state, running, port_free, emulator_version, fingerprint, want) in table {
-            let found = Found { state, running, port_free, emulator_version, fingerprint };
+            let found = Observed { state, running, port_free, emulator_version, fingerprint };
             assert_eq!(decide(found), want, "{row}");
         }
     }

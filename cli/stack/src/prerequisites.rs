@@ -1,5 +1,4 @@
-//! What must be installed on this machine: Python and Terraform, to compile also Cargo and a C compiler, and
-//! nothing else.
+//! Finds what must be installed: Python and Terraform, and to compile also Cargo and a C compiler.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,12 +8,12 @@ use serde_json::Value;
 
 use crate::child;
 
-/// The emulator's packages need it (their `Requires-Python`).
+/// The `Requires-Python` of the emulator's packages.
 const PYTHON_MIN: Version = Version(3, 10);
 /// The infrastructure's `required_version`.
 const TERRAFORM_MIN: Version = Version(1, 9);
 
-/// The tools, found and new enough.
+/// The tools, all new enough.
 #[derive(Clone, Debug)]
 pub struct Tools {
     pub cargo: Option<PathBuf>,
@@ -27,7 +26,7 @@ pub struct Tools {
 struct Version(u32, u32);
 
 impl Version {
-    /// The first two numbers of a version such as `1.11.4` or `3.13.0rc1`.
+    /// Reads the first two numbers of a version such as `1.11.4` or `3.13.0rc1`.
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.trim().split('.');
         let number = |part: &str| {
@@ -38,8 +37,8 @@ impl Version {
     }
 }
 
-/// Finds the tools; those that compile only where that is to be done. Fails when some are missing or
-/// too old: all of them are named at once, each with how to install it.
+/// Finds the tools, with compilers if needed. Fails with all that are missing or too old, and how to install
+/// them.
 pub async fn find(compiles: bool) -> anyhow::Result<Tools> {
     if !cfg!(target_os = "linux") {
         bail!(
@@ -65,7 +64,7 @@ pub async fn find(compiles: bool) -> anyhow::Result<Tools> {
     Ok(Tools { cargo, python: python.to_owned(), terraform: terraform.to_owned() })
 }
 
-/// Finds Python alone, for what needs nothing else.
+/// Finds Python only.
 pub async fn find_python() -> anyhow::Result<PathBuf> {
     let python = PathBuf::from("python3");
     match check_python(&python).await {
@@ -84,7 +83,7 @@ async fn check_cargo(cargo: &Path) -> Result<(), String> {
     }
 }
 
-/// AWS-LC is compiled from C, and Rust's linker is the compiler's.
+/// AWS-LC is compiled from C, and Rust links with the compiler.
 async fn check_compiler() -> Result<(), String> {
     let compiler = env::var_os("CC").unwrap_or_else(|| "cc".into());
     match output_of(Path::new(&compiler), &["--version"]).await {
@@ -134,7 +133,7 @@ fn terraform_version(answer: &str) -> Option<String> {
     document.get("terraform_version")?.as_str().map(str::to_owned)
 }
 
-/// What a tool prints; none when it is not there or fails.
+/// Returns what a tool prints, if it runs and succeeds.
 async fn output_of(program: &Path, arguments: &[&str]) -> Option<String> {
     let output = child::command(program).args(arguments).output().await.ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())

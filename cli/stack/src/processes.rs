@@ -1,5 +1,5 @@
-//! Finds and ends the processes of a local stack. They are known by the stack's folder in their command
-//! line, never by a recorded process id alone: that may belong to somebody else by now.
+//! Finds and ends the processes of a local stack, by the stack's folder in their command line: a recorded id
+//! may be another process's by now.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -17,16 +17,16 @@ const POLL: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
     pub pid: u32,
-    /// Whether it is the emulator itself; else it is one of the functions that it started.
+    /// Otherwise it is a function that the emulator started.
     pub is_emulator: bool,
 }
 
-/// The processes that run `launcher`, and those whose program lies below `folder`.
+/// Finds the processes that run `launcher`, and those whose program is below `folder`.
 pub fn of_stack(folder: &Path, launcher: &Path) -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let processes = entries.flatten().filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
-        // Gone meanwhile, or a zombie, whose command line is empty.
+        // It may be gone, or a zombie, whose command line is empty.
         let command_line = fs::read(entry.path().join("cmdline")).ok()?;
         let is_emulator = belongs(&command_line, folder, launcher)?;
         Some(Process { pid, is_emulator })
@@ -34,7 +34,7 @@ pub fn of_stack(folder: &Path, launcher: &Path) -> Vec<Process> {
     processes.collect()
 }
 
-/// Whether a command line (arguments that end in NUL) is of the stack, and if so of the emulator.
+/// Whether a command line (arguments that end in NUL) is the stack's, and if so the emulator's.
 fn belongs(command_line: &[u8], folder: &Path, launcher: &Path) -> Option<bool> {
     let mut arguments = command_line.split(|byte| *byte == 0);
     let program = arguments.next()?;
@@ -45,9 +45,8 @@ fn belongs(command_line: &[u8], folder: &Path, launcher: &Path) -> Option<bool> 
     program.starts_with(folder).then_some(false)
 }
 
-/// Ends the emulator so that it saves its state, then whatever is left of the stack. Answers whether
-/// the emulator went by itself within `patience`: its state is not saved where it was killed. When
-/// something survives even `SIGKILL`.
+/// Ends the emulator and then all of the stack. Returns whether the emulator ended by itself within
+/// `patience`, which saves its state. Fails if something survives `SIGKILL`.
 pub async fn stop(folder: &Path, launcher: &Path, patience: Duration) -> anyhow::Result<bool> {
     let emulators = || of_stack(folder, launcher).into_iter().filter(|process| process.is_emulator);
     emulators().for_each(|process| signal(process.pid, Signal::TERM));
@@ -60,7 +59,6 @@ pub async fn stop(folder: &Path, launcher: &Path, patience: Duration) -> anyhow:
     Ok(has_saved)
 }
 
-/// Waits until `is_so`, at most `limit`.
 async fn wait_until(limit: Duration, is_so: impl Fn() -> bool) -> bool {
     let deadline = Instant::now() + limit;
     while !is_so() {

@@ -1,4 +1,4 @@
-//! Terraform's providers: fetched before anything is compiled, since a machine may not reach them.
+//! Gets Terraform's providers, before anything is compiled, because a machine may not reach them.
 
 use std::fs;
 use std::path::Path;
@@ -8,14 +8,14 @@ use anyhow::Context;
 use crate::{child, fingerprint::Fingerprint, prerequisites::Tools, terraform};
 use gridpost_ops::{home::Home, progress::Progress};
 
-/// What to do about a failed `init`: nearly always it could not get the providers.
+/// Advice about a failed `init`, which usually could not get the providers.
 const ADVICE: &str = "Terraform could not get the providers that infra/deploy/versions.tf names; nothing was compiled yet. \
     It asks registry.terraform.io, by the proxy that HTTPS_PROXY names. Where that can't be reached, \
     name a folder that mirrors it (made elsewhere by `terraform providers mirror FOLDER`): \
     export TF_CLI_ARGS_init=-plugin-dir=FOLDER; or a configuration that names a mirror: \
     export TF_CLI_CONFIG_FILE=FILE";
 
-/// Gets the providers of `infra`, unless those that its lock file names are there.
+/// Gets the providers of `infra`, unless those of its lock file exist.
 pub async fn get(
     tools: &Tools,
     infra: &Path,
@@ -23,7 +23,7 @@ pub async fn get(
     progress: &Progress,
 ) -> anyhow::Result<()> {
     let sources = Fingerprint::default().terraform_files(infra)?.value();
-    // Written last: an initialisation that was cut short has none.
+    // Written last, so an interrupted initialisation has none.
     let marker = home.terraform_data().join("complete");
     if fs::read_to_string(&marker).is_ok_and(|found| found == sources) {
         return Ok(());
@@ -31,11 +31,11 @@ pub async fn get(
     let step = progress.step("Initialising Terraform");
     let root = infra.join(terraform::ROOT);
     let mut init = terraform::command(&tools.terraform, &root, &home.terraform_data(), "init");
-    // Where a backend was configured for AWS, it must not hear of the local stack.
+    // A backend for AWS is not for the local stack.
     init.args(["-input=false", "-backend=false", "-no-color"]);
     let log = home.logs().join("terraform-init.log");
     child::run("terraform init", init, &log, |line| step.detail(line)).await.context(ADVICE)?;
-    // The lock file may have gained this platform's checksums.
+    // The lock file may now have this platform's checksums.
     let sources = Fingerprint::default().terraform_files(infra)?.value();
     fs::write(&marker, sources)?;
     step.done("Initialised Terraform");

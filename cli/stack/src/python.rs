@@ -1,4 +1,4 @@
-//! The private Python environment: the emulator, cargo-lambda and Azure's publisher SDK.
+//! Installs a Python environment with the emulator, cargo-lambda and Azure's publisher SDK.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,45 +13,45 @@ use gridpost_ops::{
 
 const REQUIREMENTS: &str = include_str!("../emulator/requirements.txt");
 
-/// An environment with everything installed.
+/// A complete environment.
 #[derive(Clone, Debug)]
 pub struct Environment {
     folder: PathBuf,
 }
 
 impl Environment {
-    /// Its Python.
+    /// Returns its Python.
     pub fn python(&self) -> PathBuf {
         self.program("python")
     }
 
-    /// Its folder of programs, for `PATH`.
+    /// Returns its folder of programs, for `PATH`.
     pub fn programs(&self) -> PathBuf {
         self.folder.join("bin")
     }
 
-    /// One of its programs.
+    /// Returns one of its programs.
     pub fn program(&self, name: &str) -> PathBuf {
         self.programs().join(name)
     }
 
-    /// What identifies its packages.
+    /// Returns a fingerprint of its packages.
     pub fn version() -> String {
         Fingerprint::default().text(REQUIREMENTS).value()
     }
 }
 
-/// Installs the environment, unless the one that is there is complete and of the same packages.
+/// Installs the environment, unless a complete one with these packages exists.
 pub async fn install(
     home: &Home,
     python: &Path,
     progress: &Progress,
 ) -> anyhow::Result<Environment> {
     let environment = Environment { folder: home.python() };
-    // Programs in the environment hold its path, so a moved folder counts as another environment.
+    // Its programs contain its path, so a moved folder is another environment.
     let place = environment.folder.display().to_string();
     let complete = Fingerprint::default().text(&Environment::version()).text(&place).value();
-    // Written last: an installation that was cut short has none.
+    // Written last, so an interrupted installation has none.
     let marker = environment.folder.join("complete");
     if fs::read_to_string(&marker).is_ok_and(|found| found == complete) && works(&environment).await
     {
@@ -84,7 +84,7 @@ pub async fn install(
     Ok(environment)
 }
 
-/// Whether its Python still runs: the one that it was made from may have been removed.
+/// Whether its Python still runs: the original may have been removed.
 async fn works(environment: &Environment) -> bool {
     let check =
         child::command(&environment.python()).args(["-c", "import ministack"]).output().await;

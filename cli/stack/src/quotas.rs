@@ -1,5 +1,5 @@
-//! AWS's limits on single requests, which the emulator itself takes lightly: checks in front of its
-//! services answer as AWS would, and note what broke them.
+//! AWS's limits on single requests, which the emulator does not enforce: checks in front of its services
+//! answer as AWS would, and log violations.
 
 use std::fmt;
 use std::fs;
@@ -10,10 +10,10 @@ use serde::Deserialize;
 
 use gridpost_ops::home::Home;
 
-/// The limits as pure checks, each with its source.
+/// The limits as checks, each with its source.
 pub const CHECKS: &str = include_str!("../emulator/quotas.py");
 
-/// What puts them in front of the emulator's services.
+/// Installs them in front of the emulator's services.
 pub const FRONT: &str = include_str!("../emulator/strict.py");
 
 /// A request or a response that AWS would have refused.
@@ -34,7 +34,7 @@ impl fmt::Display for Broken {
     }
 }
 
-/// What broke a limit on the emulator of this stack since it was wiped, the oldest first.
+/// Reads the violations since the emulator was wiped, the oldest first.
 pub fn broken(home: &Home) -> anyhow::Result<Vec<Broken>> {
     let path = home.quota_log();
     let text = match fs::read_to_string(&path) {

@@ -1,5 +1,5 @@
-//! Sample payloads that fit the stack, beside `local.json`: what lies in `functions/*/samples`, with a
-//! key that is valid and an event subscription that is there. `cargo lambda invoke` takes them.
+//! Writes sample payloads next to `local.json`: those of `functions/*/samples`, with a valid key and an
+//! existing event subscription. `cargo lambda invoke` takes them.
 
 use std::collections::HashMap;
 use std::fs;
@@ -25,28 +25,28 @@ use gridpost_ops::{
 /// The topic of the samples.
 pub const TOPIC: &str = "sample";
 
-/// Its event subscription.
+/// The event subscription of the samples.
 pub const SUBSCRIPTION: &str = "first";
 
-/// Where `gridpost listen` listens, if it is not told otherwise: the endpoint of that event subscription.
+/// The default port of `gridpost listen`: the event subscription's endpoint.
 const PORT: u16 = 9000;
 
-/// The emulator as `functions/local.env` names it.
+/// The emulator in `functions/local.env`.
 const EMULATOR: &str = "http://127.0.0.1:14566";
 
 const BUCKET: &str = "gridpost-dead-letters-000000000000-us-east-1";
 
-/// The dispatch queue as the samples name it; the watched functions have another one.
+/// The dispatch queue in the samples; watched functions have another.
 const DISPATCH: &str = "gridpost-dispatch";
 
-/// What of a stack goes into the samples.
+/// The facts of a stack that go into the samples.
 #[derive(Clone, Debug)]
 pub struct Facts {
     pub key: String,
-    /// Which creation of the event subscription deliveries are for.
+    /// Tells the event subscription from others of that name.
     pub subscription_uid: String,
     pub bucket: String,
-    /// Milliseconds since 1970: when the samples' events were published.
+    /// The publish time, in milliseconds since 1970.
     pub now_ms: i64,
 }
 
@@ -81,7 +81,7 @@ pub async fn write(
     write_private(&home.environment_file(), &text)
 }
 
-/// The environment for a stack: its emulator, and a dispatch queue that no deployed function reads.
+/// Makes the environment: the stack's emulator, and a dispatch queue that no deployed function reads.
 fn environment(template: &str, emulator_url: &str, queue_url: &str) -> String {
     let line = |line: &str| match line.split_once('=') {
         Some((name @ "GRIDPOST_DISPATCH_QUEUE_URL", _)) => format!("{name}={queue_url}\n"),
@@ -90,7 +90,7 @@ fn environment(template: &str, emulator_url: &str, queue_url: &str) -> String {
     template.lines().map(line).collect()
 }
 
-/// Every sample with its path below `functions` without the folder `samples`: `wake/minute.json`.
+/// Reads all samples, with paths such as `wake/minute.json`.
 fn samples(functions: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
     let mut found = Vec::new();
     for function in fs::read_dir(functions)? {
@@ -105,8 +105,8 @@ fn samples(functions: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
     Ok(found)
 }
 
-/// The sample for a stack. A publish gets a key, a delivery the event subscription it is for, an id of
-/// its own (`new_id`), and the time that its time-to-live counts from.
+/// Adapts a sample to a stack: a publish gets a key; a delivery gets the event subscription, an id
+/// (`new_id`) and a publish time.
 pub fn fit(mut sample: Value, facts: &Facts, new_id: impl Fn() -> String) -> Value {
     if sample["headers"]["aeg-sas-key"].is_string() {
         sample["headers"]["aeg-sas-key"] = json!(facts.key);
@@ -127,7 +127,7 @@ pub fn fit(mut sample: Value, facts: &Facts, new_id: impl Fn() -> String) -> Val
     sample
 }
 
-/// The same for the body of one queue message: a delivery, or one that has ended.
+/// Adapts the body of one queue message: a delivery, or an ended one.
 fn fit_message(message: &mut Value, facts: &Facts, id: &str) {
     if message["destination"]["bucket"] == BUCKET {
         message["destination"]["bucket"] = json!(facts.bucket);
@@ -149,15 +149,15 @@ fn fit_message(message: &mut Value, facts: &Facts, id: &str) {
     }
 }
 
-/// Makes the event subscription unless it is there. `gridpost listen` may be running already, and
-/// consents then; else its place is taken until the endpoint has consented.
+/// Creates the event subscription if necessary. Unless `gridpost listen` runs and consents, this takes its
+/// place until the endpoint has consented.
 async fn subscribe(api: &ManageApi) -> anyhow::Result<()> {
     let there = api.subscriptions(TOPIC).await?;
     if there.iter().any(|one| one["name"] == SUBSCRIPTION) {
         return Ok(());
     }
     let mut refused = None;
-    // Where something else has the port, the samples have another endpoint.
+    // If the port is taken, the samples have another endpoint.
     for port in [PORT, 0] {
         let (sender, _arrivals) = mpsc::unbounded_channel();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -177,7 +177,7 @@ async fn subscribe(api: &ManageApi) -> anyhow::Result<()> {
     Err(refused.context("no port was tried")?)
 }
 
-/// Which creation of the event subscription it is, which no document tells, out of the emulator's table
+/// Reads the event subscription's uid, which no document has, from the emulator's table
 /// (`shared/aws/src/configuration.rs`).
 async fn subscription_uid(emulator_url: &str) -> anyhow::Result<String> {
     let ask = json!({

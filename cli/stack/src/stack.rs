@@ -14,7 +14,7 @@ use crate::{
     artefacts::Artefacts,
     build::{self, Functions, Profile},
     emulator::{self, Emulator},
-    plan::{self, Found, Plan},
+    plan::{self, Observed, Plan},
     prerequisites::{self, Tools},
     providers,
     python::{self, Environment},
@@ -39,11 +39,11 @@ pub const TOPICS: [(&str, &str); 3] = [
     (samples::TOPIC, "EventGridSchema"),
 ];
 
-/// Time that a deployment may take to answer after its emulator was started again.
+/// How long a deployment may take to answer after a restart of its emulator.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(200);
 
-/// Which stack.
+/// A stack's source and folder.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub source: Source,
@@ -53,25 +53,25 @@ pub struct Settings {
 /// Where the functions and the infrastructure come from.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// A clone of the repository, with `infra/` and `functions/`, which are compiled by that profile.
+    /// A clone of the repository, and the profile that its functions are compiled by.
     Workspace(PathBuf, Profile),
-    /// A release: nothing is compiled.
+    /// A release, already compiled.
     Release(Artefacts),
 }
 
-/// A stack that is up.
+/// A running stack.
 #[derive(Debug)]
 pub struct Stack {
     pub connection: Connection,
     pub environment: Environment,
     pub terraform: Terraform,
     pub emulator: Emulator,
-    /// Held until the command that started the stack is done with it.
+    /// Held until the command is done with the stack.
     _lock: File,
 }
 
 impl Settings {
-    /// The stack of the repository that this is run in, or of the one that this program was built from.
+    /// Returns the stack of this repository, or of the one that this program was built from.
     pub fn of_workspace(home: Option<&Path>, profile: Profile) -> anyhow::Result<Self> {
         let workspace = workspace()?;
         let home = match home {
@@ -81,7 +81,7 @@ impl Settings {
         Ok(Self { source: Source::Workspace(workspace, profile), home: Home::at(&home) })
     }
 
-    /// The stack of the release whose archives are unpacked in `folder`, kept in the current folder.
+    /// Returns the stack of the release in `folder`, kept in the current folder.
     pub fn of_release(home: Option<&Path>, folder: &Path) -> anyhow::Result<Self> {
         let home = std::path::absolute(home.unwrap_or(Path::new(FOLDER)))?;
         Ok(Self { source: Source::Release(Artefacts::find(folder)?), home: Home::at(&home) })
@@ -95,7 +95,7 @@ impl Settings {
     }
 }
 
-/// Root of the repository that this is run in, or of the one that this program was built from.
+/// Finds the root of this repository, or of the one that this program was built from.
 pub fn workspace() -> anyhow::Result<PathBuf> {
     let here = env::current_dir().context("the current folder cannot be read")?;
     let is_workspace = |folder: &Path| {
@@ -111,10 +111,9 @@ pub fn workspace() -> anyhow::Result<PathBuf> {
     Ok(workspace.to_owned())
 }
 
-/// Brings the stack up, whatever state an earlier run left it in. All that may be missing on this
-/// machine, Terraform's providers included, is looked for before anything is compiled. A failed run
-/// leaves nothing that the next one would trust. [`Misuse`](gridpost_ops::failure::Misuse) where the
-/// folder has something of others in it that would be wiped.
+/// Brings the stack up, whatever an earlier run left. Missing tools and providers are reported before
+/// anything is compiled. A failed run leaves nothing that the next one would trust. Fails with
+/// [`Misuse`](gridpost_ops::failure::Misuse) if it would wipe files of others.
 pub async fn up(settings: &Settings, progress: &Progress) -> anyhow::Result<Stack> {
     let home = &settings.home;
     home.check_free()?;
@@ -140,9 +139,9 @@ pub async fn up(settings: &Settings, progress: &Progress) -> anyhow::Result<Stac
     Ok(Stack { connection, environment, terraform, emulator, _lock: lock })
 }
 
-/// Takes the stack down and removes everything but its caches, with `purge` those too. What `gridpost
-/// dev` keeps stays. Gives whether there was anything. Fails with
-/// [`Misuse`](gridpost_ops::failure::Misuse) when the folder is not a local stack's.
+/// Takes the stack down and removes everything but its caches (with `purge` those too) and the data of
+/// `gridpost dev`. Returns whether there was anything. Fails with
+/// [`Misuse`](gridpost_ops::failure::Misuse) if the folder is not a local stack's.
 pub async fn down(home: &Home, purge: bool) -> anyhow::Result<bool> {
     if !home.root().exists() {
         return Ok(false);
@@ -151,7 +150,7 @@ pub async fn down(home: &Home, purge: bool) -> anyhow::Result<bool> {
     let lock = lock(home)?;
     let emulator = Emulator::of(home);
     let was_there = !emulator.processes().is_empty() || home.state_file().exists();
-    // First of all: whoever connects meanwhile finds no stack rather than a dying one.
+    // First, so that clients find no stack rather than a dying one.
     remove_file(&home.connection_file())?;
     State::remove(home)?;
     emulator.stop().await?;
@@ -172,7 +171,7 @@ pub async fn down(home: &Home, purge: bool) -> anyhow::Result<bool> {
     Ok(was_there || purge)
 }
 
-/// Keeps other commands from changing the stack as long as the file is open.
+/// Keeps other commands from changing the stack while the file is open.
 fn lock(home: &Home) -> anyhow::Result<File> {
     let path = home.lock_file();
     let file = File::create(&path).with_context(|| format!("{} cannot be made", path.display()))?;
@@ -198,7 +197,7 @@ async fn lock_caches(home: &Home) -> anyhow::Result<File> {
     locked.with_context(|| format!("{} cannot be locked", path.display()))
 }
 
-/// One run of `up`, once its tools and functions are there.
+/// A run of `up` with its tools and functions.
 struct Run<'a> {
     settings: &'a Settings,
     tools: Tools,
@@ -216,7 +215,7 @@ impl Run<'_> {
         Terraform::new(&self.tools, &self.settings.infra(), self.home(), &self.functions, port)
     }
 
-    /// Gets an up-to-date deployment on a running emulator, keeping what can be kept.
+    /// Gets an up-to-date deployment on a running emulator, kept as far as possible.
     async fn reach_deployment(&self) -> anyhow::Result<(EmulatorRecord, Deployment)> {
         let state = State::read(self.home());
         let plan = self.plan(&state).await?;
@@ -243,10 +242,10 @@ impl Run<'_> {
             let is_unread = self.home().state_file().exists();
             return Ok(Plan::Afresh(is_unread.then_some("its record can't be read")));
         };
-        Ok(plan::decide(Found {
+        Ok(plan::decide(Observed {
             state,
             running: Emulator::of(self.home()).runs(record).await,
-            // An emulator of ours that does not answer is started again on its port.
+            // Our emulator, if it does not answer, is restarted on its port.
             port_free: emulator::is_free(record.port)
                 || Emulator::of(self.home()).processes().iter().any(|it| it.is_emulator),
             emulator_version: &Emulator::version(),
@@ -254,7 +253,7 @@ impl Run<'_> {
         }))
     }
 
-    /// Starts and updates what is there; none when it turns out to be lost.
+    /// Starts and updates what was deployed; `None` if it is lost.
     async fn keep(
         &self,
         mut record: EmulatorRecord,
@@ -267,7 +266,7 @@ impl Run<'_> {
             Emulator::of(self.home()).stop().await?;
             match Emulator::of(self.home()).start(&self.environment, record.port).await {
                 Ok(started) => record = started,
-                // Its saved state may be damaged. An emulator that cannot start at all fails again afresh.
+                // Its saved state may be damaged. If it can't start at all, it fails again afresh.
                 Err(err) => {
                     self.progress.line(&format!("! {err:#}"));
                     return Ok(None);
@@ -289,7 +288,7 @@ impl Run<'_> {
         Ok(Some((record, deployment)))
     }
 
-    /// What to do where an update has failed: by how far it came.
+    /// Returns what to do about a failed update, by how far it came.
     fn not_updated(&self) -> &'static str {
         match State::read(self.home()).deployment.is_some() {
             true => {
@@ -323,7 +322,7 @@ impl Run<'_> {
 
     async fn deploy(&self, port: u16) -> anyhow::Result<(EmulatorRecord, Deployment)> {
         let terraform = self.terraform(port);
-        // Read before: what changes during the apply must count as a change the next time.
+        // Read before the apply, so that later changes count the next time.
         let fingerprint = terraform.fingerprint(&self.functions)?;
         let step = self.progress.step("Deploying with Terraform");
         terraform.prepare(&step).await?;
@@ -331,10 +330,10 @@ impl Run<'_> {
         State { emulator, deployment: None }.write(self.home())?;
         let outputs = terraform.apply(&step).await?;
         step.done("Deployed with Terraform");
-        // The emulator saves its state only when it is stopped; a crash would lose the deployment.
+        // The emulator only saves its state when stopped; a crash would lose the deployment.
         let step = self.progress.step("Saving the deployment");
         let emulator = Emulator::of(self.home());
-        // One that had to be killed comes back as it was before, and would be taken for what is deployed now.
+        // After a kill its older state would be taken for this deployment.
         emulator.stop_saved().await?;
         let record = emulator.start(&self.environment, port).await?;
         wait_for_answer(&outputs).await?;
@@ -345,7 +344,7 @@ impl Run<'_> {
         Ok((record, deployment))
     }
 
-    /// Makes sure of the topics and writes down how to connect.
+    /// Creates the topics, and saves how to connect.
     async fn connect(
         &self,
         record: &EmulatorRecord,
@@ -366,7 +365,7 @@ impl Run<'_> {
             topics,
         };
         connection.write(self.home())?;
-        // They are for `cargo lambda invoke`.
+        // For `cargo lambda invoke`.
         if let Source::Workspace(root, _) = &self.settings.source {
             samples::write(root, self.home(), &api, &connection).await?;
         }
@@ -374,7 +373,7 @@ impl Run<'_> {
     }
 }
 
-/// Creates a topic unless it is there, and reads its keys.
+/// Creates a topic if necessary, and reads its keys.
 pub async fn reach_topic(
     api: &ManageApi,
     publish_url: &str,
@@ -395,8 +394,7 @@ pub async fn reach_topic(
     })
 }
 
-/// Waits until the deployed manage API answers, its table included. Fails with the last failure when it
-/// does not in [`ANSWER_MAX`].
+/// Waits until the manage API and its table answer, for [`ANSWER_MAX`] at most.
 async fn wait_for_answer(outputs: &Outputs) -> anyhow::Result<()> {
     let api = ManageApi::connect(&outputs.manage_url).await?;
     let deadline = Instant::now() + ANSWER_MAX;
@@ -413,7 +411,7 @@ async fn wait_for_answer(outputs: &Outputs) -> anyhow::Result<()> {
     }
 }
 
-/// The stack that is up in `home`: its record and how to connect, none when it does not run.
+/// Returns the running stack in `home`, if any, and how to connect.
 pub async fn running(home: &Home) -> anyhow::Result<Option<(EmulatorRecord, Connection)>> {
     let (Some(record), Some(connection)) = (State::read(home).emulator, Connection::read(home)?)
     else {

@@ -1,5 +1,5 @@
-//! `terraform apply` of the repository's `infra/deploy` onto the emulator. State, variables and providers
-//! are kept with the stack: nothing is written into `infra/`.
+//! Applies the repository's `infra/deploy` to the emulator. State, variables and providers are kept with the
+//! stack, not in `infra/`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,10 +18,10 @@ use gridpost_ops::{
     progress::{Progress, Step},
 };
 
-/// The folder of `infra/` that is applied: the module's own is applied by others.
+/// The folder of `infra/` that is applied; the module above it is for other configurations.
 pub(super) const ROOT: &str = "deploy";
 
-/// Terraform over one infrastructure folder, for one stack.
+/// Terraform for one stack.
 #[derive(Clone, Debug)]
 pub struct Terraform {
     program: PathBuf,
@@ -31,20 +31,20 @@ pub struct Terraform {
     variables: Value,
 }
 
-/// One change that a plan would make.
+/// A planned change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     pub address: String,
-    /// Its type; `output` for an output.
+    /// `output` for an output.
     pub resource_type: String,
-    /// What would be done: `create`, `update`, `delete`.
+    /// `create`, `update`, `delete`.
     pub actions: Vec<String>,
-    /// The top-level attributes that would differ, sorted.
+    /// The top-level attributes that differ, sorted.
     pub attributes: Vec<String>,
 }
 
 impl Terraform {
-    /// Terraform over the root module in `infra`, deploying `functions` to the emulator on `port`.
+    /// Uses the root module in `infra`, to deploy `functions` to the emulator on `port`.
     pub fn new(tools: &Tools, infra: &Path, home: &Home, functions: &Functions, port: u16) -> Self {
         let emulator_url = Emulator::url(port);
         Self {
@@ -56,7 +56,7 @@ impl Terraform {
         }
     }
 
-    /// A value that changes when anything that would be deployed changes.
+    /// Returns a value that changes when the deployment would.
     pub fn fingerprint(&self, functions: &Functions) -> anyhow::Result<String> {
         let start = Fingerprint::default().text(&self.variables.to_string());
         let mut fingerprint = start.terraform_files(&self.infra)?;
@@ -66,8 +66,7 @@ impl Terraform {
         Ok(fingerprint.value())
     }
 
-    /// Works out what [`Self::apply`] will change. Nothing is changed yet: a configuration with a fault
-    /// in it fails here, and leaves what is deployed as it is.
+    /// Plans what [`Self::apply`] will change. A faulty configuration fails here, before anything changes.
     pub async fn prepare(&self, step: &Step) -> anyhow::Result<()> {
         self.write_variables()?;
         let mut plan = self.command("plan");
@@ -76,17 +75,17 @@ impl Terraform {
         self.run("terraform-plan", plan, step).await
     }
 
-    /// Carries out what was prepared and gives the outputs.
+    /// Applies the plan and returns the outputs.
     pub async fn apply(&self, step: &Step) -> anyhow::Result<Outputs> {
         let mut apply = self.command("apply");
         apply.args(["-input=false", "-json"]).arg(self.state_flag()).arg(self.plan_file());
         self.run("terraform-apply", apply, step).await?;
-        // It holds every variable, and is of no use any more.
+        // It contains every variable, and is no longer needed.
         remove_file(&self.plan_file())?;
         self.outputs().await
     }
 
-    /// Runs a command that speaks JSON, following it on `step`.
+    /// Runs a command with JSON output, which `step` shows.
     async fn run(&self, name: &str, command: Command, step: &Step) -> anyhow::Result<()> {
         let log = self.log(name);
         let mut diagnostics = Vec::new();
@@ -101,7 +100,7 @@ impl Terraform {
         }
     }
 
-    /// The same deployment with another value of a variable.
+    /// Replaces the value of a variable.
     #[must_use]
     pub fn with_variable(mut self, name: &str, value: Value) -> Self {
         self.variables[name] = value;
@@ -113,7 +112,7 @@ impl Terraform {
         remove_folder(&home.terraform())
     }
 
-    /// What a new plan would change.
+    /// Returns what a new plan would change.
     pub async fn plan_changes(&self) -> anyhow::Result<Vec<Change>> {
         self.prepare(&Progress::silent().step("terraform plan")).await?;
         let mut show = self.command("show");
@@ -148,12 +147,12 @@ impl Terraform {
         command(&self.program, &self.infra.join(ROOT), &self.home.terraform_data(), name)
     }
 
-    /// A Terraform command over another configuration, in `folder`, for the same emulator. An `init`
-    /// takes the providers that are there.
+    /// Makes a Terraform command for another configuration, in `folder`, on this emulator. An `init` uses the
+    /// existing providers.
     pub fn command_in(&self, folder: &Path, name: &str) -> Command {
         let mut command = command(&self.program, folder, &folder.join(".terraform"), name);
         if name == "init" {
-            // What the environment adds to an init would name another folder of them.
+            // The variable may name another folder of providers.
             command.env_remove("TF_CLI_ARGS_init");
             let providers = self.home.terraform_data().join("providers");
             command.arg(format!("-plugin-dir={}", providers.display()));
@@ -163,7 +162,7 @@ impl Terraform {
 
     fn write_variables(&self) -> anyhow::Result<()> {
         fs::create_dir_all(self.home.terraform())?;
-        // A record of an earlier state is of no use: the stack is made afresh instead.
+        // A backup of the state is not needed: the stack is deployed afresh instead.
         remove_file(&self.home.terraform().join("terraform.tfstate.backup"))?;
         let text = serde_json::to_string_pretty(&self.variables)?;
         fs::write(self.variables_file(), text).context("Terraform's variables cannot be written")
@@ -189,18 +188,18 @@ impl Terraform {
         self.home.logs().join(format!("{name}.log"))
     }
 
-    /// The folder of the functions that it deploys.
+    /// Returns the folder of its functions.
     pub fn functions(&self) -> &Value {
         &self.variables["functions_dir"]
     }
 
-    /// The emulator that it deploys to.
+    /// Returns the URL of its emulator.
     pub fn emulator_url(&self) -> &str {
         &self.emulator_url
     }
 }
 
-/// A Terraform command that reaches nothing but the emulator.
+/// Makes a Terraform command that only reaches the emulator.
 pub(super) fn command(program: &Path, folder: &Path, data: &Path, name: &str) -> Command {
     let mut command = child::command(program);
     for variable in
@@ -208,7 +207,7 @@ pub(super) fn command(program: &Path, folder: &Path, data: &Path, name: &str) ->
     {
         command.env_remove(variable);
     }
-    // Variables of a deployment on AWS are none of this one's.
+    // Variables of deployments on AWS do not apply.
     for (name, _) in env::vars_os() {
         if name.to_str().is_some_and(|name| name.starts_with("TF_VAR_")) {
             command.env_remove(&name);
@@ -217,7 +216,7 @@ pub(super) fn command(program: &Path, folder: &Path, data: &Path, name: &str) ->
     let no_proxy = env::var("NO_PROXY").or_else(|_| env::var("no_proxy")).unwrap_or_default();
     let no_proxy = format!("127.0.0.1,localhost,{no_proxy}");
     command.env("NO_PROXY", &no_proxy).env("no_proxy", &no_proxy);
-    // Real ones must not be used by mistake, whatever the provider's settings are.
+    // Real credentials must not be used by mistake, whatever the provider's settings are.
     command.envs([("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")]);
     command.env("AWS_REGION", REGION).env("AWS_EC2_METADATA_DISABLED", "true");
     command.env("TF_DATA_DIR", data).env("TF_IN_AUTOMATION", "1");
@@ -226,10 +225,10 @@ pub(super) fn command(program: &Path, folder: &Path, data: &Path, name: &str) ->
     command
 }
 
-/// The account that the emulator's credentials are of.
+/// The account of the emulator's credentials.
 pub const ACCOUNT: &str = "000000000000";
 
-/// AWS resources that a local stack may deliver to: those whose names begin with `local-`.
+/// AWS resources that a local stack may deliver to, if their names begin with `local-`.
 const RESOURCES: [(&str, &str); 5] = [
     ("events", "event-bus/"),
     ("kinesis", "stream/"),
@@ -238,8 +237,8 @@ const RESOURCES: [(&str, &str); 5] = [
     ("sqs", ""),
 ];
 
-/// The variables of `infra/deploy` for a local stack: the emulator instead of AWS, endpoints on this machine
-/// allowed, and waits that exist for cost or protection shortened.
+/// Returns the variables of `infra/deploy`: the emulator instead of AWS, endpoints on this machine, and
+/// shorter waits where they exist for cost or protection.
 fn variables(emulator_url: &str, functions: &Functions) -> Value {
     json!({
         "region": REGION,
@@ -248,28 +247,28 @@ fn variables(emulator_url: &str, functions: &Functions) -> Value {
         "functions_sha256": functions.sha256,
         "aws_endpoint_url": emulator_url,
         "manage_authorization": "NONE",
-        // Nothing but a log group, until a configuration of one's own adds sources.
+        // Only a log group, unless a configuration adds sources.
         "aws_sources": true,
         "endpoint_allowed_networks": ["127.0.0.0/8", "::1/128"],
         "resource_destinations": RESOURCES.map(|resource| {
             let (service, resource) = resource;
             format!("arn:aws:{service}:{REGION}:{ACCOUNT}:{resource}local-*")
         }),
-        // Enough for a late response; what a killed function was at is seen again 30 s after that.
+        // Enough for a late response; after a kill, messages are visible 30 s later.
         "dispatch_timeout_seconds": 60,
-        // An emulator takes seconds for what SQS takes at once.
+        // The emulator is much slower than SQS.
         "inline_fan_out": 100,
         "dead_letter_delay_seconds": 5,
-        // Nobody is told before somebody creates that topic.
+        // Has no effect until the topic is created.
         "dead_letter_topic": "dead-letters",
-        // The least that goes with batches of over ten records.
+        // The least for batches of over ten records.
         "dead_letter_window_seconds": 1,
-        // Every long wait is parked: on one machine nobody waits for 60,000 before a parked one is seen.
+        // Every long wait is parked, so that it can be seen.
         "retry_in_flight_limit": 0,
         "protect_data": false,
         "config_cache_ms": 500,
         "dispatch_config_cache_ms": 500,
-        // Nobody pays for these lines here, and `gridpost tail` shows them.
+        // Lines are free here, and `gridpost tail` shows them.
         "log_successful_attempts": true,
         "latency_metrics": true,
     })
@@ -284,7 +283,7 @@ fn follow(line: &str, step: &Step, diagnostics: &mut Vec<String>) {
             let count = |kind: &str| message["changes"][kind].as_u64().unwrap_or(0);
             step.total(count("add") + count("change") + count("remove"));
         }
-        // Data sources are read while planning; the count is of changes.
+        // Reads of data sources are no changes.
         Some("apply_start" | "apply_complete") if message["hook"]["action"] == "read" => {}
         Some("apply_start") => step.detail(resource()),
         Some("apply_complete") => step.advance(resource()),
@@ -324,7 +323,7 @@ fn read_changes(plan: &Value) -> Vec<Change> {
     changes.filter(|change| change.actions != ["no-op"] && change.actions != ["read"]).collect()
 }
 
-/// The attributes that differ before and after, or whose value after is not known yet.
+/// Returns the attributes that differ, or whose new value is not known yet.
 fn changed_attributes(change: &Value) -> Vec<String> {
     let parts = ["before", "after", "after_unknown"].map(|part| change[part].as_object());
     let names: BTreeSet<&String> = parts.iter().flatten().flat_map(|part| part.keys()).collect();

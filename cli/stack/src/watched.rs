@@ -1,6 +1,6 @@
-//! The functions from source beside a stack, by `cargo lambda watch`, and what that lacks: a queue. By
+//! Runs functions from source next to a stack, by `cargo lambda watch`. That lacks a queue: with
 //! `.gridpost/local.env` the watched ingest sends to one that no deployed function reads, and [`Relay`]
-//! invokes the watched dispatch with what is in it, as Lambda's event source mapping would.
+//! invokes the watched dispatch with its messages, as Lambda's event source mapping would.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -18,22 +18,22 @@ use gridpost_ops::{
     target::Target,
 };
 
-/// The port of README.
+/// The port that the README names.
 pub const PORT: u16 = 9001;
 
-/// The queue; nothing that is deployed sends to it or reads it.
+/// The queue, which nothing deployed uses.
 pub const QUEUE: &str = "gridpost-watched-dispatch";
 
-/// Of dispatch's batches of first attempts.
+/// The batch size of first attempts.
 const BATCH: u32 = 10;
 
 /// The first invocation of a function compiles it.
 const INVOCATION_MAX: Duration = Duration::from_secs(900);
 
-/// What could not be relayed is tried again after so long.
+/// The pause after a failure.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// `cargo lambda NAME` of the stack's environment, in the workspace, for functions at that port.
+/// Makes the command `cargo lambda NAME`, for functions at that port.
 pub fn cargo_lambda(
     workspace: &Path,
     environment: &Environment,
@@ -47,7 +47,7 @@ pub fn cargo_lambda(
     Ok(command)
 }
 
-/// Hands a queue's messages to the watched dispatch.
+/// Relays a queue's messages to the watched dispatch.
 #[derive(Clone, Debug)]
 pub struct Relay {
     sqs: AwsApi,
@@ -57,7 +57,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Makes the queue, unless it is there.
+    /// Creates the queue if necessary.
     pub async fn open(target: &Target, port: u16) -> anyhow::Result<Self> {
         let sqs = AwsApi::connect(Service::Sqs, target).await?;
         let attributes = json!({"VisibilityTimeout": INVOCATION_MAX.as_secs().to_string()});
@@ -70,12 +70,12 @@ impl Relay {
         Ok(Self { sqs, http, queue_url, dispatch_url })
     }
 
-    /// The queue, for what sends to it.
+    /// Returns the queue's URL, for senders.
     pub fn queue_url(&self) -> &str {
         &self.queue_url
     }
 
-    /// Relays until it is dropped; what fails is told and tried again.
+    /// Relays until it is dropped. Failures are reported and retried.
     pub async fn run(&self) {
         loop {
             if let Err(err) = self.relay().await {
@@ -87,7 +87,7 @@ impl Relay {
         }
     }
 
-    /// One batch, or none after a few seconds without messages.
+    /// Relays one batch, if any comes within seconds.
     async fn relay(&self) -> anyhow::Result<()> {
         let ask = json!({
             "QueueUrl": self.queue_url, "MaxNumberOfMessages": BATCH, "WaitTimeSeconds": 2,
@@ -109,9 +109,8 @@ impl Relay {
     }
 }
 
-/// Received messages as the event that Lambda hands to a function.
-///
-/// Source: Lambda developer guide, "Using Lambda with Amazon SQS", example event.
+/// Makes the event that Lambda hands to a function. Source: Lambda developer guide, "Using Lambda with
+/// Amazon SQS", example event.
 fn event(messages: &[Value]) -> Value {
     let record = |message: &Value| {
         json!({
@@ -122,7 +121,7 @@ fn event(messages: &[Value]) -> Value {
             "messageAttributes": {},
             "md5OfBody": message["MD5OfBody"],
             "eventSource": "aws:sqs",
-            // Dispatch tells first attempts from retries by it.
+            // Tells first attempts from retries.
             "eventSourceARN": format!("arn:aws:sqs:{REGION}:{ACCOUNT}:{QUEUE}"),
             "awsRegion": REGION,
         })
@@ -130,10 +129,8 @@ fn event(messages: &[Value]) -> Value {
     json!({"Records": messages.iter().map(record).collect::<Vec<_>>()})
 }
 
-/// The messages that the function is done with, as entries of a deletion: none if its answer names
-/// one that it was not given.
-///
-/// Source: Lambda developer guide, "Implementing partial batch responses".
+/// Returns the entries to delete: none if the answer names an unknown message. Source: Lambda developer
+/// guide, "Implementing partial batch responses".
 fn done(messages: &[Value], answer: &Value) -> Vec<Value> {
     let failures = answer["batchItemFailures"].as_array().into_iter().flatten();
     let failed: Vec<&Value> = failures.map(|failure| &failure["itemIdentifier"]).collect();

@@ -1,5 +1,4 @@
-//! An endpoint that takes signed requests alone, and the Security Token Service that it trusts, on one
-//! port of loopback.
+//! An endpoint for signed requests, and the Security Token Service that it trusts, on one port.
 
 use std::collections::HashMap;
 
@@ -11,25 +10,21 @@ use hyper::{Response, body::Bytes, http::request::Parts};
 
 use crate::server::Server;
 
-/// The identity of the process.
 pub(crate) const OWN: (&str, &str) = ("AKIDOWN", "own-secret");
 
-/// That of the role.
 pub(crate) const ROLE: (&str, &str) = ("ASIAROLE", "role-secret");
 
 #[derive(Default)]
 pub(crate) struct State {
-    /// What STS answers, if not what it is asked for.
+    /// STS's answer, if not a success.
     pub(crate) refuses: Option<(u16, &'static str)>,
-    /// The actions that it was asked for.
+    /// STS's actions.
     pub(crate) asked: Vec<String>,
-    /// What came to the endpoint: its body, and what its signature says or how it is wrong.
+    /// The endpoint's requests: body, and what the signature says or why it is wrong.
     pub(crate) seen: Vec<(String, Result<Signed, String>)>,
-    /// The bearer tokens that came.
     pub(crate) tokens: Vec<String>,
 }
 
-/// Both of them.
 pub(crate) type Aws = Server<State>;
 
 impl Aws {
@@ -97,7 +92,7 @@ impl State {
                 is_good
             }
         };
-        // What Event Grid's schema takes for consent is in the body of a handshake.
+        // A handshake's body has what Event Grid's schema takes for consent.
         let code = serde_json::from_slice::<serde_json::Value>(request.body).ok();
         let code = code.and_then(|events| events.pointer("/0/data/validationCode").cloned());
         match (is_good, code) {

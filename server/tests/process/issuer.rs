@@ -1,4 +1,4 @@
-//! A token endpoint, and an endpoint that takes its tokens, on one port of loopback.
+//! A token endpoint, and an endpoint for its tokens, on one port.
 
 use std::collections::HashMap;
 
@@ -8,24 +8,21 @@ use serde_json::{Value, json};
 
 use crate::server::Server;
 
-/// What a client must know.
 pub(crate) const CLIENT: (&str, &str) = ("gridpost", "its-secret");
 
 #[derive(Default)]
 pub(crate) struct State {
-    /// How many tokens there are: `token-1` is the first.
+    /// The number of tokens, from `token-1`.
     pub(crate) issued: usize,
-    /// How long tokens live, in seconds.
     pub(crate) expires_in: u64,
-    /// The only token that the endpoint takes, if not all.
+    /// The only accepted token, if not all.
     pub(crate) only: Option<String>,
-    /// What a token request is answered in place of a token.
+    /// The answer to token requests, if not a token.
     pub(crate) refuses: Option<(u16, &'static str)>,
-    /// What came to the endpoint: its events' id or `handshake`, the token, and its answer.
+    /// The endpoint's requests: event id or `handshake`, token, answer.
     pub(crate) seen: Vec<(String, String, u16)>,
 }
 
-/// Both of them.
 pub(crate) type Issuer = Server<State>;
 
 impl Issuer {

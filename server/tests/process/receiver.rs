@@ -1,4 +1,4 @@
-//! An endpoint on loopback that answers as told and remembers what came.
+//! An endpoint that answers by script and records requests.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,28 +8,25 @@ use serde_json::Value;
 
 use crate::server::Server;
 
-/// One delivery as it came.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
     /// `aeg-delivery-count`.
     pub(crate) delivery_count: usize,
-    /// The id of its first event.
     pub(crate) event_id: String,
-    /// `webhook-timestamp`, if it is signed, in seconds.
+    /// `webhook-timestamp` in seconds, if signed.
     pub(crate) signed_at: Option<u64>,
-    /// What it was answered.
     pub(crate) status: u16,
 }
 
 #[derive(Default)]
 pub(crate) struct State {
     scripts: HashMap<String, VecDeque<u16>>,
-    /// `Retry-After` of what is no success.
+    /// `Retry-After` of failures.
     pub(crate) retry_after: Option<String>,
     seen: HashMap<String, Vec<Attempt>>,
 }
 
-/// The endpoint. Paths without a script, and those whose script is over, answer 200.
+/// The endpoint. Without a script, or after it, paths answer 200.
 pub(crate) type Receiver = Server<State>;
 
 impl Receiver {
@@ -37,17 +34,15 @@ impl Receiver {
         Self::listen(State::default(), State::answer).await
     }
 
-    /// The endpoint of that name.
     pub(crate) fn named(&self, name: &str) -> String {
         format!("{}/{name}", self.url)
     }
 
-    /// What the first deliveries to it are answered.
+    /// Sets the first answers.
     pub(crate) fn script(&self, name: &str, answers: &[u16]) {
         self.state().scripts.insert(name.to_owned(), answers.iter().copied().collect());
     }
 
-    /// The deliveries that came to it.
     pub(crate) fn seen(&self, name: &str) -> Vec<Attempt> {
         self.state().seen.get(name).cloned().unwrap_or_default()
     }

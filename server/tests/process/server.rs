@@ -1,4 +1,4 @@
-//! A server on a free port of loopback. What it answers follows from a state that tests read and change.
+//! A server on a free port, whose answers follow from a state that tests read and change.
 
 use std::{
     future::ready,
@@ -8,10 +8,8 @@ use std::{
 use gridpost_testkit::server;
 use hyper::{Response, body::Bytes, http::request::Parts};
 
-/// What a state answers to a request.
 pub(crate) type Answers<S> = fn(&mut S, &Parts, &[u8]) -> Response<Bytes>;
 
-/// It listens until it is dropped.
 pub(crate) struct Server<S> {
     pub(crate) url: String,
     state: Arc<Mutex<S>>,

@@ -1,7 +1,5 @@
-//! What only authenticated endpoints need: the function's identity, for what it signs itself, and secrets
-//! of Secrets Manager and parameters of Systems Manager. Those are one signed request each, because a
-//! client of each service would make every function larger.
-//!
+//! Identity and secrets for authenticated endpoints. Secrets of Secrets Manager and parameters of
+//! Systems Manager are read by one signed request each: SDK clients would make every function larger.
 //! Source: API references of both, `GetSecretValue` and `GetParameter`.
 
 use std::sync::Arc;
@@ -17,8 +15,8 @@ pub use gridpost_signing::Services;
 
 const CONTENT_TYPE: &str = "application/x-amz-json-1.1";
 
-/// AWS's services, with the credentials and the endpoint of `config`. Credentials are had anew for each
-/// call: the provider knows when they end.
+/// Returns AWS's services, with the credentials and endpoint of `config`. Credentials are requested
+/// for each call, because the provider knows when they expire.
 pub fn services(
     config: &SdkConfig,
     clock: &Arc<dyn Clock>,
@@ -29,18 +27,18 @@ pub fn services(
     Arc::new(Services::new(own, endpoint, clock, make_client))
 }
 
-/// Signs requests to endpoints as the function, or as a role that it may assume, and has tokens that
-/// say who the function is. The Security Token Service is that of its region: the global one has no
-/// tokens.
+/// Returns what signs requests to endpoints as the function or as a role that it may assume, and gets
+/// tokens that say who the function is. It calls the Security Token Service of its region, because the
+/// global one has no tokens.
 pub fn signer(config: &SdkConfig, services: Arc<Services>) -> Signer {
     let region = config.region().map(ToString::to_string).unwrap_or_default();
     Signer::new(services, region)
 }
 
-/// Reads secrets by their ARNs, in whatever region they are.
+/// Reads secrets by ARN, in any region.
 pub struct AwsSecrets(Arc<Services>);
 
-/// How a service is asked for a secret, and where its answer has it.
+/// How a service is called, and where its answer has the secret.
 #[derive(Debug)]
 struct Service {
     name: &'static str,
@@ -76,7 +74,7 @@ impl Service {
         .to_string()
     }
 
-    /// The value in an answer. Errors have the service's own code, and nothing else of the answer.
+    /// Returns the value in an answer. Errors only quote the service's code.
     fn value(&self, status: u16, body: &[u8]) -> Result<Secret, PortError> {
         let answer = serde_json::from_slice::<Value>(body).unwrap_or_default();
         let value = answer.pointer(self.value_at).and_then(Value::as_str);

@@ -7,15 +7,13 @@
 //! | a topic's access keys | `KEYS#<topic>` | `keys` | ingest, manage |
 //! | a topic's name, for lists | `TOPICS` | the name | manage |
 //!
-//! Names in keys are folded: see [`gridpost_core::name`].
+//! Names in keys are folded: see [`gridpost_core::name`]. Each topic has its own partition, so traffic
+//! to one does not affect another. IAM restricts the other functions to keys that begin with `TOPIC#`.
 //!
-//! Each topic has a partition of its own, so that traffic to one does not affect another. IAM
-//! restricts the other functions to keys that begin with `TOPIC#`.
-//!
-//! Items carry their model as JSON in `document`. A topic's `revision`, `createdAt` and `changes`
-//! are separate attributes: every write is conditional on the first two, and moves the topic's
-//! revision in the same transaction. On all other items `revision` is the topic's at which they
-//! were written. All reads are strongly consistent.
+//! Items carry their model as JSON in `document`. A topic's `revision`, `createdAt` and `changes` are
+//! separate attributes: every write is conditional on the first two, and moves the revision in the same
+//! transaction. On all other items `revision` is the topic's at which they were written. All reads are
+//! strongly consistent.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -23,9 +21,7 @@ use async_trait::async_trait;
 use aws_sdk_dynamodb::{
     Client,
     error::{BuildError, SdkError},
-    operation::{
-        query::builders::QueryFluentBuilder, transact_write_items::TransactWriteItemsError,
-    },
+    operation::transact_write_items::TransactWriteItemsError,
     types::{Delete, Put, TransactWriteItem, Update},
 };
 use futures::future::try_join_all;
@@ -43,23 +39,19 @@ use super::{
     table::{Table, document, number, text},
 };
 
-/// The partition of all topics' names.
 const TOPICS: &str = "TOPICS";
 
-/// The sort key of a topic.
 const TOPIC: &str = "topic";
 
-/// The sort key of a topic's access keys.
 const KEYS: &str = "keys";
 
-/// The prefix of event subscriptions' sort keys.
 const SUBSCRIPTION: &str = "subscription#";
 
-/// The topic still is the one that the write is based on. A recreated topic counts its revisions
+/// The topic is the one that the write is based on. A recreated topic counts its revisions
 /// from the start, so its creation time is checked too.
 const UNCHANGED: &str = "revision = :revision AND createdAt = :created";
 
-/// No topic has a name that short.
+/// Too short for the name of a topic.
 const NO_TOPIC: &str = "-";
 
 const CALL: &str = "dynamodb:TransactWriteItems";
@@ -67,7 +59,7 @@ const CALL: &str = "dynamodb:TransactWriteItems";
 /// How long to wait for the first connection. Lambda allows 10 s for a start.
 const CONNECT_WAIT: Duration = Duration::from_secs(2);
 
-/// Topics and event subscriptions in the configuration table.
+/// The configuration table.
 #[derive(Clone, Debug)]
 pub struct ConfigurationTable {
     table: Table,
@@ -78,24 +70,18 @@ impl ConfigurationTable {
         Self { table: Table { client, name } }
     }
 
-    /// Opens the connection by reading an item that does not exist: while a function starts, Lambda
-    /// gives it a whole processor, which speeds up the TLS handshake. Nothing depends on it.
+    /// Opens the connection by reading a missing item: during a start Lambda gives the function a whole
+    /// processor, which speeds up the TLS handshake. Failures do not matter.
     pub async fn connect(&self) {
         if timeout(CONNECT_WAIT, self.topic(NO_TOPIC)).await.is_err() {
             tracing::warn!("DynamoDB has not answered yet");
         }
     }
 
-    /// Reads a partition by sort key.
-    fn partition(&self, pk: String) -> QueryFluentBuilder {
-        let query = self.table.client.query().table_name(&self.table.name).consistent_read(true);
-        query.key_condition_expression("pk = :pk").expression_attribute_values(":pk", text(pk))
-    }
-
-    /// All event subscriptions of a topic, however many pages they take.
     async fn all(&self, topic: &str) -> Result<Vec<(EventSubscription, u64)>, PortError> {
         let items = self
-            .partition(topic_pk(topic))
+            .table
+            .query(topic_pk(topic))
             .key_condition_expression("pk = :pk AND begins_with(sk, :subscription)")
             .expression_attribute_values(":subscription", text(SUBSCRIPTION))
             .into_paginator()
@@ -107,36 +93,7 @@ impl ConfigurationTable {
         items.iter().map(document).collect()
     }
 
-    /// The first `most` topics, from the start or after the name `after`.
-    async fn topics_after(
-        &self,
-        after: Option<&str>,
-        most: usize,
-    ) -> Result<Vec<Topic>, PortError> {
-        let mut query = self.partition(TOPICS.to_owned());
-        if let Some(after) = after {
-            query = query
-                .key_condition_expression("pk = :pk AND sk > :after")
-                .expression_attribute_values(":after", text(name::folded(after)));
-        }
-        let limit = i32::try_from(most).unwrap_or(i32::MAX);
-        let mut pages = query.limit(limit).into_paginator().send();
-        let mut topics = Vec::new();
-        while topics.len() < most
-            && let Some(page) = pages.next().await
-        {
-            let page = page.map_err(|error| port_error("dynamodb:Query", error))?;
-            let names = page.items().iter().filter_map(|item| item.get("sk")?.as_s().ok());
-            // A topic may have been deleted since its name was read.
-            let found = try_join_all(names.map(|name| self.topic(name))).await?;
-            topics.extend(found.into_iter().flatten());
-        }
-        topics.truncate(most);
-        Ok(topics)
-    }
-
-    /// Makes the writes and moves the topic to its next revision: all of it, or nothing if the topic
-    /// has changed since it was read.
+    /// Makes the writes and moves the topic to its next revision, or nothing if the topic has changed.
     async fn write_with(
         &self,
         topic: &Topic,
@@ -160,7 +117,7 @@ impl ConfigurationTable {
         self.write(writes).await
     }
 
-    /// Makes all of the writes, or none if one of their conditions does not hold.
+    /// Makes all writes, or none if a condition fails.
     async fn write(&self, writes: Vec<TransactWriteItem>) -> Result<Saved, PortError> {
         let call = self.table.client.transact_write_items().set_transact_items(Some(writes));
         match call.send().await {
@@ -195,7 +152,7 @@ impl ConfigurationTable {
         delete.map(|delete| TransactWriteItem::builder().delete(delete).build()).map_err(unbuilt)
     }
 
-    /// Writes the topic at its next revision, if it still is at its own.
+    /// Writes the topic at its next revision, if unchanged.
     fn put_topic(&self, topic: &Topic, next: &Topic) -> Result<TransactWriteItem, PortError> {
         let created = number(topic.created_at.as_millis());
         let put = Put::builder()
@@ -272,7 +229,26 @@ impl TopicKeys for ConfigurationTable {
 #[async_trait]
 impl TopicStore for ConfigurationTable {
     async fn topics(&self, after: Option<&str>, most: usize) -> Result<Vec<Topic>, PortError> {
-        self.topics_after(after, most).await
+        let mut query = self.table.query(TOPICS);
+        if let Some(after) = after {
+            query = query
+                .key_condition_expression("pk = :pk AND sk > :after")
+                .expression_attribute_values(":after", text(name::folded(after)));
+        }
+        let limit = i32::try_from(most).unwrap_or(i32::MAX);
+        let mut pages = query.limit(limit).into_paginator().send();
+        let mut topics = Vec::new();
+        while topics.len() < most
+            && let Some(page) = pages.next().await
+        {
+            let page = page.map_err(|error| port_error("dynamodb:Query", error))?;
+            let names = page.items().iter().filter_map(|item| item.get("sk")?.as_s().ok());
+            // A topic may have been deleted since its name was read.
+            let found = try_join_all(names.map(|name| self.topic(name))).await?;
+            topics.extend(found.into_iter().flatten());
+        }
+        topics.truncate(most);
+        Ok(topics)
     }
 
     async fn save(&self, topic: &Topic, keys: Option<&AccessKeys>) -> Result<Saved, PortError> {
@@ -329,9 +305,8 @@ impl SubscriptionStore for ConfigurationTable {
     }
 }
 
-/// Whether a transaction was cancelled because another one has written, or was writing.
-///
-/// Source: Amazon DynamoDB API reference, `TransactWriteItems`, cancellation reasons.
+/// Whether a transaction was cancelled because of another writer. Source: Amazon DynamoDB API
+/// reference, `TransactWriteItems`, cancellation reasons.
 fn lost_a_race<R>(error: &SdkError<TransactWriteItemsError, R>) -> bool {
     let Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) =
         error.as_service_error()

@@ -1,4 +1,4 @@
-//! dispatch as the one who checks AWS resources, by a synchronous `Invoke`.
+//! Checks AWS resources through dispatch, by a synchronous `Invoke`.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use serde_json::json;
 
 const CALL: &str = "lambda:Invoke";
 
-/// How long dispatch is waited for, its start included; API Gateway gives up after 30 s.
+/// Includes a cold start; API Gateway gives up after 30 s.
 const WAIT: Duration = Duration::from_secs(12);
 
 /// The function dispatch.
@@ -26,7 +26,7 @@ pub struct DispatchFunction {
 }
 
 impl DispatchFunction {
-    /// The function of that ARN, called with these credentials, region and connections.
+    /// Calls the function of that ARN with these credentials, region and connections.
     pub fn new(config: &SdkConfig, arn: &Arn) -> Self {
         let wait = TimeoutConfig::builder().operation_timeout(WAIT).build();
         let config = config.to_builder().timeout_config(wait).build();

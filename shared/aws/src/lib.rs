@@ -1,5 +1,4 @@
-//! The ports on AWS: they translate and call, without any rule of delivery. SDK types stay inside.
-//! [`Clients`] makes what calls.
+//! The ports on AWS: they translate and call, without rules of delivery. SDK types stay inside.
 
 #[cfg(feature = "secrets")]
 pub mod authentication;
@@ -39,7 +38,7 @@ use gridpost_runtime::{
     lineage,
 };
 
-/// Clients of the services, which share connections and TLS.
+/// Makes clients of the services, which share connections and TLS.
 #[derive(Clone, Debug)]
 pub struct Clients {
     config: SdkConfig,
@@ -50,10 +49,8 @@ pub struct Clients {
 
 impl Clients {
     /// Reads region, credentials and endpoint from the environment, where Lambda puts them. Call it
-    /// once, before the first invocation.
-    ///
-    /// The SDK's default credential chain also reads files and calls services. A function on Lambda
-    /// needs none of that, so it is not compiled in.
+    /// once, before the first invocation. The SDK's default credential chain is not compiled in: a
+    /// function needs no files or services for it.
     pub fn from_env() -> Result<Self, SettingError> {
         let credentials = Credentials::new(
             text("AWS_ACCESS_KEY_ID")?,
@@ -66,18 +63,18 @@ impl Clients {
         Ok(Self::new(credentials, region, env::var("AWS_ENDPOINT_URL").ok()))
     }
 
-    /// With these credentials, in that region and, if given, at an endpoint other than AWS's own.
+    /// Uses these credentials, that region and, if given, an endpoint other than AWS's own.
     pub fn new(credentials: Credentials, region: String, endpoint_url: Option<String>) -> Self {
         Self::of(SharedCredentialsProvider::new(credentials), region, endpoint_url)
     }
 
-    /// With a credentials provider, which is asked again when credentials expire.
+    /// Uses a credentials provider, which is asked again when credentials expire.
     pub fn of(
         credentials: SharedCredentialsProvider,
         region: String,
         endpoint_url: Option<String>,
     ) -> Self {
-        // Without a shared HTTP client, each client would read the system's certificates again.
+        // Shared, because each HTTP client reads the system's certificates.
         let tls = Provider::Rustls(CryptoMode::AwsLc);
         let mut config = SdkConfig::builder()
             .behavior_version(aws_sdk_sqs::config::BehaviorVersion::latest())
@@ -93,7 +90,7 @@ impl Clients {
         }
     }
 
-    /// With these timeouts for all calls.
+    /// Sets these timeouts for all calls.
     #[must_use]
     pub fn within(self, timeouts: Timeouts) -> Self {
         Self {
@@ -104,14 +101,14 @@ impl Clients {
         }
     }
 
-    /// With that HTTP client.
+    /// Sets the HTTP client.
     #[must_use]
     pub fn through(self, http: SharedHttpClient) -> Self {
         let config = self.config.into_builder().http_client(http).build();
         Self { config, ..self }
     }
 
-    /// The configuration for clients of other services. It sets no timeouts.
+    /// Returns the configuration for clients of other services. It sets no timeouts.
     pub fn config(&self) -> &SdkConfig {
         &self.config
     }
@@ -126,7 +123,7 @@ impl Clients {
         aws_sdk_dynamodb::Client::from_conf(config.timeout_config(self.calls.config()).build())
     }
 
-    /// A client of S3. An endpoint other than AWS's own is addressed by path, because its buckets
+    /// Makes a client of S3. Endpoints other than AWS's own are addressed by path, as their buckets
     /// have no host names.
     #[cfg(feature = "s3")]
     pub fn s3(&self) -> aws_sdk_s3::Client {
@@ -137,28 +134,25 @@ impl Clients {
     }
 }
 
-/// How long the calls of a client may take.
-///
-/// A connection that went stale while its function was frozen swallows a request silently. Without
-/// a timeout, one such call would block its whole invocation.
+/// How long the calls of a client may take. A connection that went stale while its function was frozen
+/// swallows requests silently, which would block the invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// The limit of one attempt; the SDK makes up to three.
+    /// For one attempt; the SDK makes up to three.
     pub attempt: Duration,
-    /// The limit of all attempts of a call together, with the pauses between them.
+    /// For all attempts of a call and the pauses between them.
     pub operation: Duration,
 }
 
 impl Timeouts {
-    /// For calls to SQS and DynamoDB, which answer within milliseconds: at most 1 MiB goes either way.
+    /// For SQS and DynamoDB, which answer within milliseconds and take at most 1 MiB.
     pub const CALL: Self =
         Self { attempt: Duration::from_secs(2), operation: Duration::from_secs(6) };
 
-    /// For calls to S3, whose objects may have some MB.
+    /// For S3, whose objects may have some MB.
     pub const OBJECT: Self =
         Self { attempt: Duration::from_secs(5), operation: Duration::from_secs(15) };
 
-    /// The configuration of a client.
     fn config(self) -> TimeoutConfig {
         TimeoutConfig::builder()
             .operation_attempt_timeout(self.attempt)
@@ -167,9 +161,8 @@ impl Timeouts {
     }
 }
 
-/// Adds the invocation's trace to every call of a client: Lambda detects recursive loops by it.
-///
-/// The SDK reads it from the environment, where [`gridpost_runtime::lambda`] does not put it.
+/// Adds the invocation's trace to every call, by which Lambda detects recursive loops. The SDK reads it
+/// from the environment, where [`gridpost_runtime::lambda`] does not put it.
 #[derive(Clone, Copy, Debug)]
 struct Lineage;
 
@@ -192,7 +185,6 @@ impl Intercept for Lineage {
     }
 }
 
-/// Converts an SDK error, with its causes, to a port's error.
 fn port_error(call: &'static str, error: impl std::error::Error) -> PortError {
     PortError::new(call, DisplayErrorContext(error))
 }

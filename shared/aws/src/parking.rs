@@ -1,5 +1,5 @@
-//! Parked deliveries, in the state table under their due minute. They have no TTL: only our code
-//! removes what must not be lost.
+//! Parked deliveries, in the state table under their due minute. They have no TTL: only Gridpost
+//! may remove them.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -25,7 +25,7 @@ use gridpost_ports::{
     WakeCursor, parked_partition,
 };
 
-/// Most items of a page. Items are usually small; a page of larger ones ends at DynamoDB's 1 MB.
+/// Most items of a page; a page of large items ends at DynamoDB's 1 MB.
 const PAGE_ITEMS_MAX: i32 = 500;
 
 /// Most items that one call deletes. Source: DynamoDB API reference, `BatchWriteItem`.
@@ -33,15 +33,14 @@ const DELETES_MAX: usize = 25;
 
 const DELETE_CALLS_AT_ONCE: usize = 4;
 
-/// How often unprocessed items are tried again: seconds in total.
+/// Tries for unprocessed items, which take seconds in total.
 const DELETE_TRIES: u32 = 6;
 
-/// The first pause before that; doubled each time.
+/// The first pause between them; doubled each time.
 const DELETE_PAUSE: Duration = Duration::from_millis(50);
 
 const CURSOR_PK: &str = "WAKE";
 
-/// The prefix of parked deliveries' partition keys.
 const PK_PREFIX: &str = "PARKED#";
 
 /// Parked deliveries in the state table.
@@ -73,15 +72,7 @@ impl ParkingTable {
     ) -> Result<DuePage, PortError> {
         const CALL: &str = "dynamodb:Query";
         let pk = minute_pk(minute, partition);
-        let mut query = self
-            .table
-            .client
-            .query()
-            .table_name(&self.table.name)
-            .consistent_read(true)
-            .limit(most)
-            .key_condition_expression("pk = :pk")
-            .expression_attribute_values(":pk", text(&pk));
+        let mut query = self.table.query(&pk).limit(most);
         if let Some(after) = after {
             query =
                 query.exclusive_start_key("pk", text(pk)).exclusive_start_key("sk", text(after));
@@ -92,7 +83,6 @@ impl ParkingTable {
         Ok(DuePage { due: items.into_iter().filter_map(|item| parked(&item)).collect(), next })
     }
 
-    /// Deletes until all are deleted.
     async fn delete_all(&self, mut requests: Vec<WriteRequest>) -> Result<(), PortError> {
         for try_number in 0..DELETE_TRIES {
             requests = self.delete(requests).await?;
@@ -113,11 +103,7 @@ impl ParkingLot for ParkingTable {
         let json = serde_json::to_string(parked).map_err(|error| PortError::new(CALL, error))?;
         let put = self
             .table
-            .client
-            .put_item()
-            .table_name(&self.table.name)
-            .item("pk", text(parked_pk(parked)))
-            .item("sk", text(parked.place()))
+            .put(parked_pk(parked), parked.place())
             .item("revision", number(1))
             .item("document", text(json))
             .item("body", text(&parked.body));
@@ -174,8 +160,8 @@ impl DueDeliveries for ParkingTable {
     }
 }
 
-/// The items are stored under their due minutes, up to 80,000 of them with eight keys each. Going
-/// through all of them is one scan of the table, which also holds the states of failing deliveries.
+/// Lists them by one scan of the table, which also holds states, instead of 80,000 minutes with eight
+/// keys each.
 #[async_trait]
 impl ParkedDeliveries for ParkingTable {
     async fn list_after(&self, place: Option<&ParkedCursor>) -> Result<ParkedPage, PortError> {
@@ -201,16 +187,8 @@ impl ParkedDeliveries for ParkingTable {
     }
 
     async fn find(&self, id: Uuid, minute: i64) -> Result<Option<Parked>, PortError> {
-        let get = self
-            .table
-            .client
-            .get_item()
-            .table_name(&self.table.name)
-            .key("pk", text(minute_pk(minute, parked_partition(id))))
-            .key("sk", text(id.to_string()))
-            .consistent_read(true);
-        let got = get.send().await.map_err(|error| port_error("dynamodb:GetItem", error))?;
-        Ok(got.item.as_ref().and_then(parked))
+        let pk = minute_pk(minute, parked_partition(id));
+        Ok(self.table.item(pk, &id.to_string()).await?.as_ref().and_then(parked))
     }
 }
 
@@ -223,11 +201,7 @@ impl WakeCursor for ParkingTable {
     async fn save(&self, minute: i64) -> Result<(), PortError> {
         let put = self
             .table
-            .client
-            .put_item()
-            .table_name(&self.table.name)
-            .item("pk", text(CURSOR_PK))
-            .item("sk", text("-"))
+            .put(CURSOR_PK, "-")
             .item("revision", number(1))
             .item("document", text(minute.to_string()));
         put.send().await.map_err(|error| port_error("dynamodb:PutItem", error))?;
@@ -240,9 +214,8 @@ fn place_of(item: &Item) -> Option<ParkedCursor> {
     Some(ParkedCursor { partition: key("pk")?, sort: key("sk")? })
 }
 
-/// Reads the parked delivery of an item. A malformed item can't be repaired, and the others of its
-/// minute must not wait for it: its message goes on with what its key says, to the first retry
-/// queue, and dispatch finds out whether it is sound.
+/// Reads a parked delivery. A malformed one can't be repaired, and must not hold up its minute: its
+/// message goes to the first retry queue with what its key says, and dispatch decides.
 fn parked(item: &Item) -> Option<Parked> {
     let place = place_of(item)?;
     let Some(body) = item.get("body").and_then(|body| body.as_s().ok()).cloned() else {
@@ -258,7 +231,7 @@ fn parked(item: &Item) -> Option<Parked> {
                 error = %chain(&error),
                 "unreadable parked item; its message goes to the first retry queue",
             );
-            let (due, id, lot) = told_by(&place)?;
+            let (due, id, lot) = read_key(&place)?;
             let group = "unreadable".to_owned();
             Some(Parked {
                 id,
@@ -275,8 +248,8 @@ fn parked(item: &Item) -> Option<Parked> {
     }
 }
 
-/// What the key of an item says: its due time, at least its minute, its delivery, and its lot.
-fn told_by(place: &ParkedCursor) -> Option<(Timestamp, Uuid, Option<Uuid>)> {
+/// Reads the due time (at least its minute), the delivery and the lot from an item's key.
+fn read_key(place: &ParkedCursor) -> Option<(Timestamp, Uuid, Option<Uuid>)> {
     let minute = place.partition.strip_prefix(PK_PREFIX)?.split('#').next()?;
     let minute = minute.parse::<i64>().ok()?;
     let Some(lot) = parking::unreadable_lot(minute) else {

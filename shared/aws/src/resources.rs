@@ -1,8 +1,8 @@
-//! AWS resources as endpoints: clients of the services that dispatch may deliver to.
+//! AWS resources as endpoints: one module for each service's call and answers. What answers mean is in
+//! [`gridpost_core::delivery::resource_outcome`].
 //!
-//! The program `dispatch-resources` alone has them, because five SDK clients make it larger than one
-//! that only sends webhooks: Terraform deploys it where `resource_destinations` names any. Each module translates one call and its
-//! answers; what answers mean is [`gridpost_core::delivery::resource_outcome`].
+//! Only the program `dispatch-resources` has them, because five SDK clients make it larger: Terraform
+//! deploys it if `resource_destinations` names any.
 
 mod bus;
 mod check;
@@ -35,8 +35,7 @@ use gridpost_ports::ResourceClient;
 
 use crate::Lineage;
 
-/// How long a service may take that only takes events in. They answer within milliseconds; a batch may
-/// have 5 MB.
+/// How long a service may take to accept events; a batch may have 5 MB.
 const SERVICE_WAIT: Duration = Duration::from_secs(10);
 
 /// Clients of the five services.
@@ -50,14 +49,14 @@ pub struct AwsResources {
 }
 
 impl AwsResources {
-    /// Clients with these credentials, region and connections. The SDK tries nothing again: an attempt is
-    /// one call, and Gridpost's own rules say when the next one comes.
+    /// Makes clients with these credentials, region and connections. The SDK does not retry: an attempt is
+    /// one call, and Gridpost decides about the next.
     pub fn new(config: &SdkConfig) -> Self {
-        // A function answers when it is done: how long an attempt may take bounds it.
+        // A function answers when it is done, which the time of an attempt bounds.
         let function = config.to_builder().retry_config(RetryConfig::disabled()).build();
         let wait = TimeoutConfig::builder().operation_timeout(SERVICE_WAIT).build();
         let config = function.to_builder().timeout_config(wait).build();
-        // Each service has a type of its own for its settings.
+        // Each service has its own type of settings.
         macro_rules! client {
             ($sdk:ident, $config:expr) => {
                 $sdk::Client::from_conf(
@@ -88,7 +87,7 @@ impl ResourceClient for AwsResources {
             ResourceKind::KinesisStream => stream::put(&self.stream, resource, entries).await,
             ResourceKind::EventBridgeBus => bus::put(&self.bus, resource, entries).await,
         };
-        // What refuses the call refuses every entry of it.
+        // A refused call refuses each entry.
         sent.unwrap_or_else(|refused| vec![refused; count])
     }
 
@@ -97,7 +96,7 @@ impl ResourceClient for AwsResources {
     }
 }
 
-/// The answers of a call's entries, or the one that refused it as a whole.
+/// The answers of a call's entries, or the refusal of the whole call.
 type Sent = Result<Vec<Answer>, Answer>;
 
 fn delivered() -> Answer {
@@ -113,8 +112,8 @@ fn refused(kind: ResourceKind, code: &str, message: Option<&str>) -> Answer {
     answer_of(kind, &refusal)
 }
 
-/// The answers of entries that were sent under their numbers: those that were refused, and those that
-/// were accepted. One that the service does not speak of may not have arrived.
+/// Returns the answers of entries by their numbers, which are their ids in the call. An entry that the
+/// service does not mention may not have arrived.
 fn by_number<'a>(
     kind: ResourceKind,
     count: usize,

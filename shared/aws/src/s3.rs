@@ -29,8 +29,8 @@ impl S3Bucket {
     }
 }
 
-/// What a read of one object is refused for while others can be read: it was archived, or the key that
-/// encrypts it is disabled, deleted or on its way there.
+/// Errors of one object while others can be read: it was archived, or the key that encrypts it is
+/// disabled, deleted or about to be.
 const UNREADABLE: [&str; 4] = [
     "InvalidObjectState",
     "KMS.DisabledException",
@@ -125,12 +125,12 @@ fn timestamp(time: &DateTime) -> Option<Timestamp> {
     time.to_millis().ok().map(Timestamp::from_millis)
 }
 
-/// Events that are too large for a queue message, in their bucket.
+/// The payload bucket.
 #[derive(Debug)]
 pub struct PayloadBucket {
     clients: Clients,
     name: String,
-    /// Created for the first large delivery: most functions never see one.
+    /// Created at the first use: most functions never see a large event.
     client: OnceLock<Client>,
 }
 
@@ -166,7 +166,7 @@ impl Payloads for PayloadBucket {
     }
 }
 
-/// Reads the bytes of an object. The SDK's own timeouts end at the head of the response.
+/// Reads the bytes of an object, within a timeout: the SDK's ends at the head of the response.
 async fn whole(call: &'static str, body: ByteStream) -> Result<Vec<u8>, PortError> {
     let all = tokio::time::timeout(Timeouts::OBJECT.operation, body.collect()).await;
     let all = all.map_err(|_| PortError::new(call, "the object did not come in time"))?;

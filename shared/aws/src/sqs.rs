@@ -1,4 +1,4 @@
-//! Queues in SQS, the poison queue for operators among them.
+//! Queues in SQS.
 
 use std::collections::HashSet;
 
@@ -24,18 +24,16 @@ const ENTRIES_MAX: usize = 10;
 /// Most bytes of all bodies of one batch request (1 MiB), less 16 KiB for what else SQS may count.
 const BATCH_BYTES_MAX: usize = 1_048_576 - 16_384;
 
-/// Any wait makes a receive ask all servers of a queue instead of a sample of them.
-///
+/// Any wait makes a receive ask all servers of a queue instead of a sample.
 /// Source: SQS developer guide, "Amazon SQS short and long polling".
 const WAIT_S: i32 = 1;
 
-/// The URLs of the queues.
+/// The URLs of the queues; those that the function does not use are empty.
 #[derive(Clone, Debug, Default)]
 pub struct QueueUrls {
     pub dispatch: String,
-    /// The retry queues in shard order.
     pub retry: Vec<String>,
-    /// How many of them get messages, where not all do.
+    /// How many retry queues get messages, if not all do.
     pub retry_sent_to: Option<usize>,
     pub dead_letter: String,
     pub fan_out: String,
@@ -44,7 +42,7 @@ pub struct QueueUrls {
 }
 
 impl QueueUrls {
-    /// Reads the URLs that the environment sets for this function.
+    /// Reads the URLs from the environment.
     pub fn from_env() -> Result<Self, SettingError> {
         Ok(Self {
             dispatch: queue_url(Queue::Dispatch)?,
@@ -57,7 +55,7 @@ impl QueueUrls {
         })
     }
 
-    /// The dispatch queue or a retry queue by its name, which is the end of its URL and of its ARN.
+    /// Finds the dispatch queue or a retry queue by its name, the end of its URL and ARN.
     pub fn named(&self, name: &str) -> Option<Queue> {
         let is = |url: &String| url.rsplit('/').next() == Some(name);
         if is(&self.dispatch) {
@@ -66,7 +64,7 @@ impl QueueUrls {
         self.retry.iter().position(is).map(Queue::Retry)
     }
 
-    /// How many of the retry queues get messages.
+    /// Counts the retry queues that get messages.
     pub fn retry_shards(&self) -> usize {
         let all = self.retry.len();
         self.retry_sent_to.map_or(all, |sent_to| all.min(sent_to))
@@ -97,7 +95,7 @@ impl SqsQueues {
         Self { client, urls }
     }
 
-    /// How many retry queues get messages.
+    /// Counts the retry queues that get messages.
     pub fn retry_shards(&self) -> usize {
         self.urls.retry_shards()
     }
@@ -143,10 +141,8 @@ impl SqsQueues {
             }
         }
     }
-}
 
-impl SqsQueues {
-    /// The sum of some of SQS's counters of a queue.
+    /// Sums some of SQS's counters of a queue.
     async fn counts(&self, queue: Queue, names: &[QueueAttributeName]) -> Result<u64, PortError> {
         const CALL: &str = "sqs:GetQueueAttributes";
         let asked = self
@@ -238,8 +234,7 @@ impl QueueReceiver for SqsQueues {
                 .send()
                 .await
                 .map_err(|error| port_error(CALL, error))?;
-            // A receipt that SQS no longer knows belongs to a message that was deleted or received
-            // again.
+            // An unknown receipt belongs to a message that was deleted or received again.
             let real = |code: &str| !code.contains("ReceiptHandleIsInvalid");
             if let Some(failed) = deleted.failed().iter().find(|entry| real(entry.code())) {
                 return Err(PortError::new(CALL, failed.code()));
@@ -285,12 +280,7 @@ impl PoisonQueue for SqsQueues {
     }
 
     async fn count(&self) -> Result<u64, PortError> {
-        let names = [
-            QueueAttributeName::ApproximateNumberOfMessages,
-            QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
-            QueueAttributeName::ApproximateNumberOfMessagesDelayed,
-        ];
-        self.counts(Queue::Poison, &names).await
+        self.backlog(Queue::Poison).await
     }
 }
 

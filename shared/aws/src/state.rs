@@ -1,5 +1,5 @@
-//! The state table: failing deliveries, the health of endpoints and the counts of their requests, records of
-//! publishes that came with a key, redrive jobs, and the invocations that listen for late responses.
+//! The state table: failing deliveries, health and request counts of endpoints, records of publishes,
+//! redrive jobs, and late listeners.
 
 mod waiting;
 
@@ -38,16 +38,16 @@ use gridpost_ports::{
 /// The sort key of items that are alone under their partition key.
 const ALONE: &str = "-";
 
-/// How long a health is kept after its last change.
+/// Counted from its last change.
 const HEALTH_KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
-/// A minute's count is only read in that minute; one more day allows for wrong clocks.
+/// A count is only read in its minute; one more day allows for wrong clocks.
 const COUNT_KEPT_S: i64 = 24 * 60 * 60;
 
-/// An item of listeners is obsolete when the last one has stopped; one more hour allows for wrong clocks.
+/// Counted from the end of the last listener; allows for wrong clocks.
 const LISTENERS_KEPT_FOR: Duration = Duration::from_secs(60 * 60);
 
-/// States, healths and counts in the state table.
+/// The state table.
 #[derive(Clone, Debug)]
 pub struct StateTable {
     table: Table,
@@ -130,17 +130,13 @@ impl RequestRates for StateTable {
 
 #[async_trait]
 impl PublishRecords for StateTable {
-    /// One call, whatever is stored: a condition that does not hold answers with the item.
+    /// Makes one call: a failed condition answers with the stored item.
     async fn save(&self, key: &RecordKey, record: &Record) -> Result<Kept, PortError> {
         const CALL: &str = "dynamodb:PutItem";
         let json = serde_json::to_string(record).map_err(|error| PortError::new(CALL, error))?;
         let put = self
             .table
-            .client
-            .put_item()
-            .table_name(&self.table.name)
-            .item("pk", text(publish_pk(key)))
-            .item("sk", text(ALONE))
+            .put(publish_pk(key), ALONE)
             .item("revision", number(record.revision + 1))
             .item("document", text(json))
             .item("expiresAt", number(record.until.as_seconds()))
@@ -169,17 +165,7 @@ impl PublishRecords for StateTable {
 #[async_trait]
 impl Redrives for StateTable {
     async fn jobs(&self, of: &SubscriptionKey) -> Result<Vec<Job>, PortError> {
-        let mut items = self
-            .table
-            .client
-            .query()
-            .table_name(&self.table.name)
-            .consistent_read(true)
-            .key_condition_expression("pk = :pk")
-            .expression_attribute_values(":pk", text(redrive_pk(of)))
-            .into_paginator()
-            .items()
-            .send();
+        let mut items = self.table.query(redrive_pk(of)).into_paginator().items().send();
         let mut found = Vec::new();
         while let Some(item) = items.next().await {
             let item = item.map_err(|error| port_error("dynamodb:Query", error))?;
@@ -238,7 +224,7 @@ fn rate_pk(uid: Uuid, minute: i64) -> String {
     format!("RATE#{uid}#{minute}")
 }
 
-/// These names are hashes, so they are spread over all of the table's partitions.
+/// Keys are hashes, which spread over the table's partitions.
 fn publish_pk(key: &RecordKey) -> String {
     format!("PUBLISH#{}", key.as_str())
 }

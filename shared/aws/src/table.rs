@@ -3,7 +3,13 @@
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::{
-    Client, error::SdkError, operation::put_item::PutItemError, types::AttributeValue,
+    Client,
+    error::SdkError,
+    operation::{
+        put_item::{PutItemError, builders::PutItemFluentBuilder},
+        query::builders::QueryFluentBuilder,
+    },
+    types::AttributeValue,
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -11,7 +17,6 @@ use super::port_error;
 use gridpost_core::time::Timestamp;
 use gridpost_ports::{PortError, Saved};
 
-/// An item as DynamoDB gives it.
 pub(super) type Item = HashMap<String, AttributeValue>;
 
 /// A table of documents with partition key (`pk`) and sort key (`sk`).
@@ -30,7 +35,19 @@ pub(super) fn number(value: impl ToString) -> AttributeValue {
 }
 
 impl Table {
-    /// The document under these keys with its revision. Strongly consistent.
+    /// Begins to write the item under these keys.
+    pub(super) fn put(&self, pk: impl Into<String>, sk: impl Into<String>) -> PutItemFluentBuilder {
+        let put = self.client.put_item().table_name(&self.name);
+        put.item("pk", text(pk)).item("sk", text(sk))
+    }
+
+    /// Begins to read a partition by sort key. Strongly consistent.
+    pub(super) fn query(&self, pk: impl Into<String>) -> QueryFluentBuilder {
+        let query = self.client.query().table_name(&self.name).consistent_read(true);
+        query.key_condition_expression("pk = :pk").expression_attribute_values(":pk", text(pk))
+    }
+
+    /// Reads the document under these keys with its revision. Strongly consistent.
     pub(super) async fn load<T: DeserializeOwned>(
         &self,
         pk: String,
@@ -39,7 +56,7 @@ impl Table {
         self.item(pk, sk).await?.map(|item| document(&item)).transpose()
     }
 
-    /// The item under these keys. Strongly consistent.
+    /// Reads the item under these keys. Strongly consistent.
     pub(super) async fn item(&self, pk: String, sk: &str) -> Result<Option<Item>, PortError> {
         let got = self
             .client
@@ -54,7 +71,7 @@ impl Table {
     }
 
     /// Writes a document as revision `revision + 1`, if the stored one still is `revision` (0:
-    /// there is none). `indexed` are attributes beside the document, by which an index finds it.
+    /// there is none). `indexed` are further attributes, for an index.
     pub(super) async fn save<T: Serialize>(
         &self,
         (pk, sk): (String, &str),
@@ -65,11 +82,8 @@ impl Table {
     ) -> Result<Saved, PortError> {
         const CALL: &str = "dynamodb:PutItem";
         let document = serde_json::to_string(value).map_err(|error| PortError::new(CALL, error))?;
-        let mut put = self
-            .client
-            .put_item()
-            .table_name(&self.name)
-            .set_item(indexed)
+        let put = self.client.put_item().table_name(&self.name).set_item(indexed);
+        let mut put = put
             .item("pk", text(pk))
             .item("sk", text(sk))
             .item("revision", number(revision + 1))
@@ -95,7 +109,7 @@ impl Table {
     }
 }
 
-/// The document of an item, with its revision.
+/// Decodes the document of an item, with its revision.
 pub(super) fn document<T: DeserializeOwned>(item: &Item) -> Result<(T, u64), PortError> {
     const CALL: &str = "dynamodb: reading an item";
     let attribute = |name: &str| {

@@ -1,6 +1,5 @@
-//! The ports on AWS against replayed responses: failed entries, failed conditions, throttled calls,
-//! and lists with pages. The SDK's real clients read them; only the connection is replaced.
-//! Responses have the form of the services' API references.
+//! The ports on AWS against replayed responses: failed entries and conditions, throttled calls, lists with
+//! pages. The SDK's clients are real. Responses have the form of the services' API references.
 
 #[path = "contract/configuration.rs"]
 mod configuration;

@@ -1,4 +1,4 @@
-//! A connection that swallows what is sent ends the call, in time and with an error.
+//! A connection that swallows requests ends the call, in time and with an error.
 
 use std::{net::Ipv4Addr, time::Duration};
 
@@ -15,10 +15,8 @@ use tokio::net::TcpListener;
 const SHORT: Timeouts =
     Timeouts { attempt: Duration::from_millis(20), operation: Duration::from_millis(200) };
 
-/// When a test considers a call endless.
 const LONG: Duration = Duration::from_secs(30);
 
-/// Clients of a server that takes connections and never answers.
 async fn clients_of_silence() -> Clients {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));

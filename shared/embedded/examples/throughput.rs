@@ -1,5 +1,5 @@
-//! How many messages go through a queue in a second, and what of a processor each takes: sent one by
-//! one by many at the same time, received by tens, and deleted.
+//! Measures messages through a queue in a second, and the processor time of each: sent one by one by many at
+//! once, received by tens, and deleted.
 //!
 //! `cargo run --profile fast -p gridpost-embedded --example throughput -- [messages] [senders] [full]`
 
@@ -17,7 +17,6 @@ use gridpost_embedded::{Embedded, Options, Sync};
 use gridpost_ports::{Clock, Outgoing, QueueSender};
 use tokio::time::Instant;
 
-/// About what a message of one small event has.
 const BODY_BYTES: usize = 900;
 
 struct Real;
@@ -30,7 +29,7 @@ impl Clock for Real {
     }
 }
 
-/// Processor time of this process so far: user and system, in ticks of 10 ms. Linux alone tells.
+/// Returns the processor time so far, user and system, in ticks of 10 ms. On Linux only.
 fn processor_time() -> Option<Duration> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
@@ -81,7 +80,6 @@ async fn main() {
     }
 }
 
-/// Sends one message after the other, until all together have sent enough.
 async fn send(stores: Embedded, sent: Arc<AtomicUsize>, messages: usize) {
     let queues = stores.queues();
     while sent.fetch_add(1, Ordering::Relaxed) < messages {

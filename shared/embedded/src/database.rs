@@ -1,8 +1,8 @@
-//! The database: one connection writes, and commits together what waits at the same time; others
-//! read. Its folder is held by one process at a time.
+//! The database. One connection writes, and commits waiting writes together; others read. One process
+//! at a time holds its folder.
 //!
-//! On disk, a dedicated thread writes. In memory there is one connection, and every call runs on
-//! the caller's thread: nothing waits for a disk there, and tokio's paused clock stays still.
+//! On disk, a dedicated thread writes. In memory, all calls share one connection on the caller's
+//! thread: there is no disk to wait for, and tokio's paused clock stays still.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -27,45 +27,40 @@ use crate::{
     options::{OpenError, Options, Sync},
 };
 
-/// The schema version of the tables, in `user_version`.
+/// The schema version, in `user_version`.
 const FORM: i64 = 2;
 
-/// The name of the database in its folder.
 const FILE: &str = "gridpost.sqlite";
 
 /// The file whose lock marks the folder as open.
 const LOCK: &str = "lock";
 
-/// The most writes of one commit.
 const TOGETHER_MAX: usize = 1_024;
 
-/// Statements that a connection keeps prepared.
 const STATEMENTS: usize = 64;
 
-/// How long to wait for another program's lock: an operator may have the file open.
+/// How long to wait for another program's lock, such as an operator's.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
 
-/// The most idle connections for reading.
 const READERS_KEPT: usize = 4;
 
 const TIME: &str = "time";
 
-/// How far the saved time may lag while anything is written, in milliseconds.
+/// How far the saved time may lag during writes, in milliseconds.
 const TIME_LAG_MS: i64 = 1_000;
 
-/// The name of the counter of openings.
 const OPENED: &str = "opened";
 
 pub(crate) struct Database {
     access: Access,
     /// When it was last used before this opening.
     pub(crate) last_seen: Option<Timestamp>,
-    /// How often it was opened, this time included.
+    /// Counts openings, this one included.
     pub(crate) opened: i64,
     writer: Arc<Writer>,
 }
 
-/// A database that this process has locked, before it has a clock.
+/// A locked database without a clock yet.
 pub(crate) struct Prepared {
     connection: Connection,
     file: Option<PathBuf>,
@@ -75,8 +70,7 @@ pub(crate) struct Prepared {
     opened: i64,
 }
 
-/// A folder locked by this process. The operating system releases the lock when the process ends,
-/// in whatever way.
+/// The lock of a folder, which the operating system releases with the process.
 struct Held {
     _file: File,
 }
@@ -91,20 +85,17 @@ enum Access {
     },
 }
 
-/// The state of the writing connection.
 struct Writer {
-    /// Runs once after each commit, when all of its writes were settled.
+    /// Runs after each commit, when all its writes are settled.
     after: OnceLock<Box<dyn Fn() + Send + marker::Sync>>,
     clock: Arc<dyn Clock>,
     /// The last saved time.
     noted: AtomicI64,
-    /// When expired rows are removed.
     sweeps: Mutex<Sweeps>,
     commits: AtomicU64,
 }
 
 impl Held {
-    /// Creates the folder if necessary, and locks it.
     fn of(folder: &Path) -> Result<Self, OpenError> {
         let failed = |error| OpenError::Folder(folder.to_owned(), error);
         fs::create_dir_all(folder).map_err(failed)?;
@@ -120,7 +111,6 @@ impl Held {
 }
 
 impl Prepared {
-    /// Opens or creates the database.
     pub(crate) fn of(options: &Options) -> Result<Self, OpenError> {
         let (folder, sync) = (options.folder.as_deref(), options.sync);
         let held = folder.map(Held::of).transpose()?;
@@ -163,7 +153,7 @@ impl Database {
         Ok(Self { access, last_seen, opened, writer })
     }
 
-    /// Closes a database in memory and returns its connection for the next process.
+    /// Closes a database in memory and returns it for the next process.
     pub(crate) fn hand_on(&self) -> Result<Prepared, OpenError> {
         let connection = match &self.access {
             Access::Memory(connection) => lock(connection).take(),
@@ -177,13 +167,12 @@ impl Database {
         let _ = self.writer.after.set(Box::new(work));
     }
 
-    /// How many commits were made since it was opened.
+    /// Counts commits since it was opened.
     pub(crate) fn commits(&self) -> u64 {
         self.writer.commits.load(Ordering::Relaxed)
     }
 
-    /// Writes, and returns when it is committed. For several statements that belong together, see
-    /// [`whole`].
+    /// Writes, and returns when committed. [`whole`] unites several statements.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
         call: &'static str,
@@ -192,8 +181,8 @@ impl Database {
         self.write_then(call, work, |worked| worked).await
     }
 
-    /// The same, and runs `then` once it is committed, before any later write, even if the caller
-    /// has gone.
+    /// [`Self::write`], with `then` run once it is committed, before any later write, even if the
+    /// caller has gone.
     pub(crate) async fn write_then<T: Send + 'static, U: Send + 'static>(
         &self,
         call: &'static str,
@@ -216,7 +205,7 @@ impl Database {
         answered.await.unwrap_or_else(|_| Err(closed(call)))
     }
 
-    /// Reads committed rows on the caller's thread: a few rows by their keys.
+    /// Reads a few committed rows by their keys, on the caller's thread.
     pub(crate) fn read<T>(
         &self,
         call: &'static str,
@@ -264,7 +253,7 @@ impl Database {
         is_open.then_some(()).ok_or_else(|| closed(call))
     }
 
-    /// Finishes pending writes and closes; every later call fails. Blocks until done.
+    /// Finishes pending writes and closes, blocking. Later calls fail.
     pub(crate) fn close(&self) {
         match &self.access {
             Access::Memory(connection) => drop(lock(connection).take()),
@@ -286,16 +275,14 @@ impl Drop for Database {
     }
 }
 
-/// Something to write, with others, in one transaction.
+/// A write that shares a transaction with others.
 trait Job: Send {
-    /// Writes without committing. A failure is reported when the job is settled.
+    /// Writes without committing. Failures are reported on settling.
     fn run(&mut self, connection: &Connection);
 
-    /// Reports the result once the transaction was committed or has failed.
     fn settle(self: Box<Self>, committed: Result<(), &str>);
 }
 
-/// A write, the callback after its commit, and the waiting caller.
 struct Task<W, T, A, U> {
     call: &'static str,
     work: Option<W>,
@@ -334,17 +321,16 @@ where
             (Err(reason), _) => Err(PortError::new(call, reason)),
             (Ok(()), None) => Err(PortError::new(call, "it was not written")),
         };
-        // The caller may have gone; the write was done all the same.
+        // The caller may have gone; the write is done.
         let _ = answer.send(answered);
     }
 }
 
 impl Writer {
-    /// Commits jobs together, and settles each.
     fn commit(&self, connection: &Connection, mut jobs: Vec<Box<dyn Job>>) {
         let committed = self.commit_all(connection, &mut jobs);
         if committed.is_err() && !connection.is_autocommit() {
-            // Fails if SQLite has already rolled back by itself.
+            // Fails if SQLite has rolled back by itself.
             let _ = connection.execute_batch("ROLLBACK");
         }
         for job in jobs {
@@ -363,8 +349,7 @@ impl Writer {
         execute("BEGIN IMMEDIATE")?;
         for job in jobs {
             job.run(connection);
-            // A full disk, for example, rolls back everything that the transaction had written
-            // before.
+            // An error such as a full disk rolls back the whole transaction.
             if connection.is_autocommit() {
                 return Err("the transaction was rolled back".to_owned());
             }
@@ -386,7 +371,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes expired rows from time to time. Failures are tried again the next time.
+    /// Removes expired rows now and then. Failures are retried the next time.
     fn forget(&self, connection: &Connection) {
         let now = self.clock.now();
         let mut sweeps = lock(&self.sweeps);
@@ -398,7 +383,6 @@ impl Writer {
         sweeps.swept(now, has_more);
     }
 
-    /// Runs until no more jobs can come.
     fn work(&self, connection: &Connection, jobs: &mpsc::Receiver<Box<dyn Job>>) {
         while let Ok(first) = jobs.recv() {
             let others = jobs.try_iter().take(TOGETHER_MAX - 1);
@@ -407,7 +391,7 @@ impl Writer {
     }
 }
 
-/// Starts the writing thread. The folder's lock is released when it has ended.
+/// Starts the writing thread, which holds the folder's lock.
 fn begin(
     connection: Connection,
     file: PathBuf,
@@ -418,7 +402,7 @@ fn begin(
     let folder = file.clone();
     let work = move || {
         writer.work(&connection, &received);
-        // Moves the log into the database file; what stays in the log is read at the next start.
+        // Moves the log into the database file. A remainder is read at the next start.
         if let Err(error) = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)") {
             tracing::debug!(%error, "the log is left as it is");
         }
@@ -438,7 +422,7 @@ fn begin(
 fn set_up(connection: &Connection, sync: Sync) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_WAIT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    // In memory there is no log, and the answer says so; that is not an error.
+    // In memory there is no log; the answer says so, without an error.
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     // With a log, NORMAL loses the latest commits only on power loss, never with the process.
     // Source: SQLite, "PRAGMA synchronous".
@@ -489,8 +473,7 @@ pub(crate) fn set_note(connection: &Connection, name: &str, value: i64) -> rusql
     connection.prepare_cached(insert)?.execute((name, value)).map(drop)
 }
 
-/// Runs several statements as one unit, with a savepoint: other writes of the transaction are not
-/// affected.
+/// Runs statements as one unit within the transaction, by a savepoint.
 pub(crate) fn whole<T>(
     connection: &Connection,
     work: impl FnOnce() -> rusqlite::Result<T>,

@@ -5,35 +5,33 @@ use std::time::Duration;
 use gridpost_core::time::Timestamp;
 use rusqlite::Connection;
 
-/// How often rows are removed, while anything is written.
+/// How often rows are removed during writes.
 const EVERY: Duration = Duration::from_secs(10 * 60);
 
 /// Most rows of a table that one sweep removes: writes wait for it.
 const AT_ONCE_MAX: usize = 1_000;
 
-/// When the next sweep follows if a table had that many: this keeps up with 1,000 rows a second.
+/// The pause after a sweep that removed that many, which keeps up with 1,000 rows a second.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// How long payloads are kept: nothing can refer to older ones. Source: the lifecycle rule of the
-/// payload bucket on AWS.
+/// Nothing can refer to older payloads. Source: the lifecycle rule of the payload bucket on AWS.
 const PAYLOADS_KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// A process that was not running, or a machine that slept, may have been away for longer. So
-/// payloads are only removed after a day at work: by then every waiting delivery could end. No
-/// delivery is attempted for more than a day, and a dead letter has four hours.
+/// After a pause of the process or machine, payloads are only removed after a day at work, when every
+/// waiting delivery could end: none is attempted for more than a day, and a dead letter has four hours.
 const AT_WORK_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A longer time without a commit is such a pause: wake saves its cursor each minute.
+/// The longest time without a commit that is no pause: wake saves its cursor each minute.
 const PAUSE: Duration = Duration::from_secs(60 * 60);
 
-/// A minute's count of requests is only read in that minute; one more day allows for wrong clocks.
+/// A count is only read in its minute; one more day allows for wrong clocks.
 const RATES_KEPT_MINUTES: i64 = 24 * 60;
 
 #[derive(Debug, Default)]
 pub(crate) struct Sweeps {
     /// The times of the last and the next sweep.
     last: Option<(Timestamp, Timestamp)>,
-    /// When the last pause ended, and the latest commit.
+    /// The end of the last pause, and the latest commit.
     at_work: Option<(Timestamp, Timestamp)>,
 }
 
@@ -43,7 +41,7 @@ pub(crate) struct Sweep {
 }
 
 impl Sweeps {
-    /// Records a commit. Returns the sweep that is due with it, if any.
+    /// Records a commit. Returns the sweep that is due, if any.
     pub(crate) fn commit(&mut self, now: Timestamp) -> Option<Sweep> {
         let since = match self.at_work {
             Some((since, latest)) if now.since(latest) <= PAUSE => since,
@@ -55,13 +53,12 @@ impl Sweeps {
         is_due.then(|| Sweep { payloads_too: now.since(since) >= AT_WORK_FOR })
     }
 
-    /// Records a sweep, and whether a table may have more.
     pub(crate) fn swept(&mut self, now: Timestamp, has_more: bool) {
         self.last = Some((now, now + if has_more { AGAIN_AFTER } else { EVERY }));
     }
 }
 
-/// Removes expired rows, some of them if there are many. Returns whether a table may have more.
+/// Removes expired rows, up to a limit. Returns whether a table may have more.
 pub(crate) fn forget(
     connection: &Connection,
     now: Timestamp,

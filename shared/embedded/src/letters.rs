@@ -23,12 +23,11 @@ use shelf::Shelf;
 
 const FOLDER: &str = "dead-letters";
 
-/// Objects of one list, at most.
 const LISTED_MAX: usize = 1_000;
 
-/// The dead-letter buckets: each is a folder in `dead-letters` of the deployment's folder, and each
-/// object is a JSON file in it that users may open, copy and delete. A file's time is by the
-/// stores' clock. The labels of an object are in the database.
+/// The dead-letter buckets: folders in `dead-letters` of the deployment's folder, with a JSON file for
+/// each object, which users may open, copy and delete. File times are by the stores' clock. Labels are in
+/// the database.
 pub struct Letters {
     database: Arc<Database>,
     clock: Arc<dyn Clock>,
@@ -58,7 +57,7 @@ impl Letters {
         Self { database, clock, storage, makes_buckets: options.makes_buckets }
     }
 
-    /// The folder of all buckets, if on disk.
+    /// Returns the folder of all buckets, if on disk.
     pub fn folder(&self) -> Option<&Path> {
         match &self.storage {
             Storage::Memory(_) => None,
@@ -81,7 +80,7 @@ impl Letters {
         Ok(())
     }
 
-    /// Fails if the bucket is missing, unless it is created automatically.
+    /// Fails if the bucket is missing and not created automatically.
     async fn find(&self, call: &'static str, bucket: &str) -> Result<(), BucketError> {
         self.database.check(call)?;
         let is_there = match &self.storage {
@@ -97,7 +96,6 @@ impl Letters {
         Ok(())
     }
 
-    /// Saves an object's labels.
     async fn label(&self, bucket: &str, name: &str, labels: &Labels) -> Result<(), PortError> {
         let document =
             serde_json::to_string(labels).map_err(|error| PortError::new(WRITING, error))?;
@@ -109,7 +107,6 @@ impl Letters {
         self.database.write(WRITING, write).await
     }
 
-    /// Reads an object's labels, if it has any.
     fn origin(&self, bucket: &str, name: &str) -> Result<Option<Origin>, PortError> {
         let document: Option<String> = self.database.read(READING, |connection| {
             let select = "SELECT document FROM labels WHERE bucket = ?1 AND name = ?2";
@@ -142,7 +139,7 @@ impl Bucket for Letters {
             }
             Storage::Disk(files) => {
                 let (folder, name) = (path_of(bucket), path_of(key));
-                // Labels come first: there is never a file of ours without them.
+                // Labels come first, so that no file of ours lacks them.
                 self.label(bucket, key, labels).await?;
                 let files = files.clone();
                 at_once(WRITING, move || files.put(&folder, &name, &body, now)).await?;
@@ -209,7 +206,6 @@ impl DeadLetters for Letters {
     }
 }
 
-/// Runs disk work without blocking others.
 async fn at_once<T: Send + 'static>(
     call: &'static str,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,

@@ -1,25 +1,24 @@
-//! How the stores are opened.
+//! Options of the stores.
 
 use std::{io, path::PathBuf, time::Duration};
 
 use gridpost_core::delivery::queue::{POISON_RECEIVES, Queue};
 
-/// How the stores are opened.
+/// Options of the stores.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The folder of everything; `None` for memory.
+    /// `None` for memory.
     pub folder: Option<PathBuf>,
     pub sync: Sync,
-    /// How many retry queues there are, at least 1.
+    /// At least 1.
     pub retry_queues: usize,
-    /// For how long a received message is hidden.
     pub visibility: Visibility,
-    /// The number of receives after which a message goes to the poison queue. As deployed: 1,000.
+    /// Receives after which a message goes to the poison queue; 1,000 on AWS.
     pub max_receives: u32,
-    /// The largest message, in bytes. SQS: a setting of the queue, up to 1,048,576.
+    /// SQS allows up to 1,048,576.
     pub message_bytes_max: usize,
-    /// Whether a missing dead-letter bucket is created with its first object; otherwise it is
-    /// missing, as in S3, until [`Letters::create`](crate::Letters::create).
+    /// Whether the first object creates a missing dead-letter bucket. Otherwise it is missing, as in
+    /// S3, until [`Letters::create`](crate::Letters::create).
     pub makes_buckets: bool,
 }
 
@@ -41,17 +40,16 @@ impl Default for Options {
 /// What an answered write survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sync {
-    /// The end of the process at any instant.
+    /// The end of the process.
     #[default]
     Normal,
-    /// The loss of power, too: every commit waits for the disk.
+    /// The loss of power, too: each commit waits for the disk.
     Full,
 }
 
-/// For how long a received message is hidden, by queue.
+/// How long received messages are hidden, by queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Visibility {
-    /// The dispatch queue and the retry queues.
     pub delivery: Duration,
     pub dead_letter: Duration,
     pub fan_out: Duration,
@@ -87,17 +85,10 @@ pub enum OpenError {
     /// Two processes on one folder would both deliver.
     #[error("another process has {} open", .0.display())]
     InUse(PathBuf),
-    /// Its database has another form.
     #[error("{} was written by another version of Gridpost (form {form})", .folder.display())]
-    OtherVersion {
-        folder: PathBuf,
-        /// Its schema version.
-        form: i64,
-    },
-    /// The folder can't be used.
+    OtherVersion { folder: PathBuf, form: i64 },
     #[error("{} can't be used", .0.display())]
     Folder(PathBuf, #[source] io::Error),
-    /// SQLite said no.
     #[error("the database can't be used")]
     Database(#[from] rusqlite::Error),
 }

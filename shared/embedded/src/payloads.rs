@@ -8,7 +8,7 @@ use rusqlite::OptionalExtension;
 
 use crate::database::Database;
 
-/// The payload bucket, as rows: an object is committed together with what waits at the same time.
+/// The payload bucket, as rows.
 pub struct PayloadStore {
     pub(crate) database: Arc<Database>,
     pub(crate) clock: Arc<dyn Clock>,

@@ -1,8 +1,6 @@
-//! Queues: every message is a row; the order of receipt is in memory.
-//!
-//! A message is written once and deleted once; a receive writes nothing. It can be received as soon
-//! as it is committed. Its body stays in memory until it is received, if there is room; a message
-//! received again is read from its row. [`crash_suspects`] records which messages are in flight.
+//! Queues: every message is a row; the order of receipt is in memory. A message is written once and
+//! deleted once; a receive writes nothing. Bodies stay in memory until they are received, if there is
+//! memory for them, and are read from their rows otherwise. [`crash_suspects`] records messages in flight.
 
 mod contents;
 mod crash_suspects;
@@ -32,25 +30,23 @@ pub use crash_suspects::InFlightBatch;
 use crash_suspects::{CRASHES_MAX, Group, InFlight, STABLE_AFTER};
 use rows::Ids;
 
-/// A batch with so many bytes of bodies gets no further message: the receiver holds all of them.
-///
-/// Source: AWS Lambda, "Quotas": 6 MB in an invocation, which bounds a batch of a queue's mapping.
+/// A batch with this many bytes gets no further message. Source: AWS Lambda, "Quotas": 6 MB in an
+/// invocation.
 const BATCH_BYTES_MAX: usize = 6 * 1_048_576;
 
-/// How long after a read that failed its message is received again.
+/// The delay of a message whose body could not be read.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
-/// The memory for bodies of messages not received yet, in bytes.
+/// The memory for bodies.
 const BODY_BYTES_MAX: usize = 32 * 1_048_576;
 
-/// A message as it was received.
+/// A received message.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// Its id, unique in the deployment for ever.
+    /// Never used twice in a deployment.
     pub message_id: String,
-    /// What hides or deletes it, until it is received again.
+    /// Valid until the message is received again.
     pub receipt: String,
-    /// How often it was received, this time included.
     pub receives: u32,
     pub sent_at: Timestamp,
     pub group: String,
@@ -58,7 +54,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// The message of that queue, as a handler is given it.
+    /// Makes the record for a handler.
     #[must_use]
     pub fn into_record(self, queue: Queue, received_at: Timestamp) -> Record {
         Record {
@@ -76,11 +72,11 @@ impl Received {
 pub struct Queues {
     database: Arc<Database>,
     clock: Arc<dyn Clock>,
-    all: Arc<BTreeMap<Queue, Line>>,
+    all: Arc<BTreeMap<Queue, QueueState>>,
     ids: Arc<Ids>,
-    room: Arc<Room>,
+    budget: Arc<BodyBudget>,
     in_flight: Arc<InFlight>,
-    /// Messages that may have crashed the previous process. They are withheld.
+    /// Withheld messages that may have crashed the previous process.
     suspects: Mutex<Vec<Group>>,
     /// Whether only suspects may be received.
     is_isolating: AtomicBool,
@@ -89,19 +85,18 @@ pub struct Queues {
     message_bytes_max: usize,
 }
 
-/// The state of one queue.
 #[derive(Default)]
-struct Line {
+struct QueueState {
     contents: Mutex<Contents>,
     has_changed: AtomicBool,
     changed: Notify,
 }
 
-/// Counts the bytes of bodies in memory.
+/// Counts the bytes of bodies.
 #[derive(Default)]
-struct Room(AtomicUsize);
+struct BodyBudget(AtomicUsize);
 
-impl Line {
+impl QueueState {
     fn contents(&self) -> MutexGuard<'_, Contents> {
         self.contents.lock().expect("no panic while held")
     }
@@ -111,8 +106,7 @@ impl Line {
         self.has_changed.store(true, Ordering::Release);
     }
 
-    /// Wakes a waiter if one was marked: after a commit rather than after each of its messages, so
-    /// that all of them are there for one batch.
+    /// Wakes a waiter if marked: after the commit, so that all its messages fit one batch.
     fn wake(&self) {
         if self.has_changed.swap(false, Ordering::AcqRel) {
             self.changed.notify_one();
@@ -120,8 +114,8 @@ impl Line {
     }
 }
 
-impl Room {
-    /// Keeps a body, if there is room.
+impl BodyBudget {
+    /// Keeps a body, if there is memory.
     fn keep(&self, body: String) -> Option<String> {
         let bytes = body.len();
         if self.0.fetch_add(bytes, Ordering::Relaxed) + bytes <= BODY_BYTES_MAX {
@@ -145,7 +139,7 @@ impl Queues {
         let all =
             [Queue::Dispatch, Queue::DeadLetter, Queue::FanOut, Queue::Redrive, Queue::Poison];
         let retry = (0..options.retry_queues.max(1)).map(Queue::Retry);
-        let all = all.into_iter().chain(retry).map(|queue| (queue, Line::default()));
+        let all = all.into_iter().chain(retry).map(|queue| (queue, QueueState::default()));
         let all: BTreeMap<_, _> = all.collect();
         rows::load(database, &all, clock.now(), options.retry_queues.max(1))?;
         let failed = |error| OpenError::Folder(options.folder.clone().unwrap_or_default(), error);
@@ -153,13 +147,13 @@ impl Queues {
         let suspects = withhold(&all, suspects);
         let all = Arc::new(all);
         let lines = Arc::clone(&all);
-        database.after_each_commit(move || lines.values().for_each(Line::wake));
+        database.after_each_commit(move || lines.values().for_each(QueueState::wake));
         Ok(Self {
             database: Arc::clone(database),
             clock,
             all,
             ids: Arc::new(Ids::from(database.opened)),
-            room: Arc::default(),
+            budget: Arc::default(),
             in_flight: Arc::new(in_flight),
             is_isolating: AtomicBool::new(!suspects.is_empty()),
             suspects: Mutex::new(suspects),
@@ -169,7 +163,7 @@ impl Queues {
         })
     }
 
-    fn line(&self, call: &'static str, queue: Queue) -> Result<&Line, PortError> {
+    fn line(&self, call: &'static str, queue: Queue) -> Result<&QueueState, PortError> {
         self.database.check(call)?;
         let missing = || PortError::new(call, format!("there is no queue {queue}"));
         self.all.get(&queue).ok_or_else(missing)
@@ -184,7 +178,7 @@ impl Queues {
         Ok(received.into_iter().map(|(received, _)| received).collect())
     }
 
-    /// Receives messages, those of the poison queue with their previous queue.
+    /// Receives messages, with the previous queue of poison messages.
     async fn take(
         &self,
         queue: Queue,
@@ -201,7 +195,7 @@ impl Queues {
         let line = self.line(CALL, queue)?;
         let visible_since = if self.is_isolating(queue) { RELEASED } else { now };
         let (taken, worn_out) = line.contents().take(now, visible_since, until, most, max_receives);
-        // Those are hidden, and worn out at their next receive, too: the others are received.
+        // On failure they stay hidden until their next receive, and the others are received.
         if !worn_out.is_empty()
             && let Err(error) = self.poison(queue, worn_out, "it was received too often").await
         {
@@ -210,13 +204,12 @@ impl Queues {
         self.with_bodies(CALL, line, taken, visible_since)
     }
 
-    /// Reads the bodies that are not in memory, as many as one batch may have: the other messages stay.
-    /// Messages whose body can't be read are received a little later; it is an error if that is so for
-    /// all of them.
+    /// Reads missing bodies, up to the size of a batch: the other messages stay. Messages whose body
+    /// can't be read are received a little later. Fails if that is so for all of them.
     fn with_bodies(
         &self,
         call: &'static str,
-        line: &Line,
+        line: &QueueState,
         taken: Vec<Taken>,
         visible_since: Timestamp,
     ) -> Result<Vec<(Received, Option<String>)>, PortError> {
@@ -225,13 +218,13 @@ impl Queues {
         for mut message in taken {
             if bytes >= BATCH_BYTES_MAX {
                 line.contents().give_back(&mut message, visible_since);
-                // What was deleted meanwhile takes no body back.
-                self.room.release(message.body.as_ref());
+                // A message that was deleted meanwhile takes no body back.
+                self.budget.release(message.body.as_ref());
                 continue;
             }
             let body = match message.body {
                 Some(body) => {
-                    self.room.release(Some(&body));
+                    self.budget.release(Some(&body));
                     Some(body)
                 }
                 None => match self.database.read(call, |it| rows::body(it, message.id)) {
@@ -243,7 +236,7 @@ impl Queues {
                     }
                 },
             };
-            // It was deleted at this very moment.
+            // It was just deleted.
             let Some(body) = body else {
                 line.contents().remove(message.id);
                 continue;
@@ -278,7 +271,7 @@ impl Queues {
     ) -> Result<(), PortError> {
         const CALL: &str = "queue: moving to the poison queue";
         let now = self.clock.now();
-        // The name that the queue would have in SQS.
+        // The queue's name in SQS.
         let moved_from = format!("gridpost-{from}");
         let (all, noted) = (Arc::clone(&self.all), moved_from.clone());
         let moved = ids.clone();
@@ -299,13 +292,12 @@ impl Queues {
         self.database.write_then(CALL, work, then).await
     }
 
-    /// Records messages as in flight until the returned value is dropped.
     pub(crate) fn record_in_flight(&self, received: &[Received]) -> InFlightBatch {
         let ids = received.iter().filter_map(|one| receipt::read(&one.receipt));
         self.in_flight.record(&ids.map(|(id, _)| id).collect::<Vec<_>>())
     }
 
-    /// Releases the suspects one group at a time and moves those that crash the process to the poison
+    /// Releases the suspects one group at a time, and moves those that crash the process to the poison
     /// queue. Returns once the process is stable.
     pub(crate) async fn isolate_crash_suspects(&self) {
         let groups = std::mem::take(&mut *self.suspects.lock().expect("no panic while held"));
@@ -337,19 +329,17 @@ impl Queues {
         }
     }
 
-    /// Returns whether only suspects may be received from that queue.
     fn is_isolating(&self, queue: Queue) -> bool {
         queue != Queue::Poison && self.is_isolating.load(Ordering::Acquire)
     }
 
-    /// Wakes a waiter of each queue.
     fn wake_all(&self) {
         self.all.values().for_each(|line| line.changed.notify_one());
     }
 
     pub(crate) fn next_visible(&self, queue: Queue) -> Result<Option<Timestamp>, PortError> {
         let line = self.line("queue: looking ahead", queue)?;
-        // Visible messages other than suspects can't be received yet. Waiters are woken for suspects.
+        // Until then, only suspects can be received, whose release wakes waiters.
         Ok(if self.is_isolating(queue) { None } else { line.contents().next() })
     }
 
@@ -362,8 +352,8 @@ impl Queues {
 }
 
 /// Withholds and returns the suspects that exist, hidden ones too: a crash sets a fast clock back, so
-/// they may have been received already. Its function hides a message again that is not due.
-fn withhold(all: &BTreeMap<Queue, Line>, mut groups: Vec<Group>) -> Vec<Group> {
+/// they may have been received. Their function hides those again that are not due.
+fn withhold(all: &BTreeMap<Queue, QueueState>, mut groups: Vec<Group>) -> Vec<Group> {
     // The poison queue may hold a former suspect.
     let lines = || all.iter().filter(|(queue, _)| **queue != Queue::Poison);
     let withhold = |id| lines().any(|(_, line)| line.contents().withhold(id));

@@ -1,4 +1,4 @@
-//! The tables: states of deliveries, endpoints' health, parked deliveries, and the configuration.
+//! The tables of the deployment.
 
 mod configuration;
 mod parked;
@@ -11,6 +11,7 @@ use std::{
 
 use gridpost_core::delivery::{listeners::Listeners, queue::Queue};
 use gridpost_ports::{PortError, Saved};
+use rusqlite::Row;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::database::Database;
@@ -18,8 +19,7 @@ use crate::database::Database;
 /// The tables of the deployment.
 pub struct Tables {
     database: Arc<Database>,
-    /// The invocations that listen for late responses. They end with the process, so no row is
-    /// needed.
+    /// They end with the process, so they need no rows.
     listeners: Mutex<BTreeMap<Queue, Listeners>>,
 }
 
@@ -29,22 +29,26 @@ impl Tables {
     }
 }
 
-/// Encodes a document for its row.
+/// A revision and a document.
+type VersionedRow = (i64, String);
+
+fn versioned(row: &Row<'_>) -> rusqlite::Result<VersionedRow> {
+    Ok((row.get(0)?, row.get(1)?))
+}
+
 fn json<T: Serialize>(call: &'static str, value: &T) -> Result<String, PortError> {
     serde_json::to_string(value).map_err(|error| PortError::new(call, error))
 }
 
-/// Decodes a document from its row.
 fn read<T: DeserializeOwned>(call: &'static str, document: &str) -> Result<T, PortError> {
     serde_json::from_str(document).map_err(|error| PortError::new(call, error))
 }
 
-/// The result of a conditional write, by the number of changed rows.
+/// Returns the result of a conditional write by the number of changed rows.
 fn saved(rows: usize) -> Saved {
     if rows == 0 { Saved::Conflict } else { Saved::Written }
 }
 
-/// Converts a count for its row.
 fn number(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -1,9 +1,9 @@
 //! The stores keep the contract of the ports, in memory and on disk.
 
 mod contract {
+    mod fixture;
     mod objects;
     mod queues;
     mod restart;
     mod tables;
-    mod world;
 }

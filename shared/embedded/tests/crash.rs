@@ -1,8 +1,7 @@
 //! Answered writes survive the end of the process at any instant.
 //!
-//! This program starts itself as a child that writes in a loop and prints what was answered, kills
-//! it with SIGKILL, and then checks the child's folder. It has no test harness, so that the child
-//! is not a test of its own.
+//! This program starts itself as a child that writes in a loop and reports answers, kills it with SIGKILL,
+//! and checks the child's folder. It has no test harness, so that the child is not a test.
 
 use std::{
     collections::BTreeSet,
@@ -25,12 +24,11 @@ use gridpost_ports::{
 use gridpost_testkit::contract;
 use uuid::Uuid;
 
-/// The variable that makes this program a child: its folder.
+/// Makes this program a child, with that folder.
 const CHILD: &str = "GRIDPOST_CRASH_FOLDER";
 
 const ROUND: &str = "GRIDPOST_CRASH_ROUND";
 
-/// How often a child is killed.
 const ROUNDS: usize = 6;
 
 const WRITERS: usize = 6;
@@ -113,7 +111,6 @@ async fn write(stores: Embedded, round: usize, writer: usize) {
     }
 }
 
-/// Everything that children have reported.
 #[derive(Default)]
 struct Said {
     sent: BTreeSet<String>,
@@ -140,7 +137,7 @@ impl Said {
     }
 }
 
-/// Runs a child until it has reported `lines` lines, kills it, and records all that it reported.
+/// Runs a child until it has reported `lines` lines, kills it, and records the reports.
 fn run_and_kill(folder: &Path, round: usize, lines: usize, said: &mut Said) {
     let program = env::current_exe().expect("this program");
     let mut child = Command::new(program)
@@ -154,7 +151,6 @@ fn run_and_kill(folder: &Path, round: usize, lines: usize, said: &mut Said) {
     loop {
         let mut line = String::new();
         out.read_line(&mut line).expect("readable");
-        // The last one may be cut.
         let Some(line) = line.strip_suffix('\n') else { break };
         said.note(line);
         heard += 1;

@@ -1,17 +1,15 @@
-//! Authenticates requests to endpoints: keeps tokens, and puts them or signatures into requests.
+//! Authenticates requests to endpoints, by tokens or signatures.
 //!
-//! A token is asked for when a request needs it, once for all who wait for it, and kept in memory
-//! until shortly before its end. The token endpoint is as untrusted as an endpoint, and is called by
-//! the same client: through the address guard, without redirects, within bounds of time and size.
+//! A token is fetched when the first request needs it, and kept until shortly before it expires. The
+//! token endpoint is as untrusted as an endpoint, and is called by the same client: through the
+//! address guard, without redirects, within bounds of time and size.
 //!
-//! An endpoint that answers 401 to a token that is older than a minute gets the request once more with a
-//! new one, because tokens are revoked, too. What fails on the way to a token is the outcome `EndpointAuthenticationFailed`: the
-//! endpoint has not been asked, so it is no 401 of its own.
+//! If an endpoint answers 401 to a token older than a minute, which may be revoked, the request is sent
+//! once more with a new one. A failure to get a token is the outcome `EndpointAuthenticationFailed`,
+//! because the endpoint was not asked.
 //!
-//! Signatures are made for each request, so a refusal of one counts at once. Neither they nor tokens of
-//! AWS are made for hosts that the deployment does not name.
-//!
-//! Requests without authentication go straight through.
+//! Signatures are made for each request, so a refusal of one counts at once. Only hosts that the
+//! deployment names get signatures or AWS tokens.
 
 mod identity;
 mod kept;
@@ -51,25 +49,25 @@ pub use identity::{AwsIdentity, NoIdentity, Unsigned};
 pub use kept::{Kept, Lasting};
 pub use tokens::{TOKEN_WAIT, Tokens};
 
-/// How soon an endpoint must have refused a token for the request to be sent once more: a delivery
-/// has its place in an invocation only for so long.
+/// How soon an endpoint must refuse a token for a second try: a delivery's place in an invocation
+/// does not last longer.
 pub const REFUSED_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long after its begin an attempt may still wait for a token. With connecting and the response
-/// that is less than a probe's claim.
+/// How long after its start an attempt may wait for a token. With connecting and the response this
+/// stays below a probe's claim.
 pub const AUTHENTICATED_WITHIN: Duration = Duration::from_secs(15);
 
 /// How long a secret may take to be read.
 pub const SECRET_WAIT: Duration = Duration::from_secs(5);
 
-/// Reads secrets that are kept elsewhere.
+/// Reads secrets that are stored elsewhere.
 #[async_trait]
 pub trait SecretReader: Send + Sync {
-    /// The value of a secret, within [`SECRET_WAIT`].
+    /// Reads a secret within [`SECRET_WAIT`].
     async fn read(&self, name: &str) -> Result<Secret, PortError>;
 }
 
-/// There are no secrets to read.
+/// Refuses to read secrets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoSecrets;
 
@@ -80,14 +78,14 @@ impl SecretReader for NoSecrets {
     }
 }
 
-/// Signs what a client of a token endpoint says of itself.
+/// Signs the assertions of a token endpoint's client.
 pub trait Signer: Send + Sync {
-    /// `unsigned` for the algorithm of that private key (PEM), with its signature.
-    /// The error follows the words "the private key", and has nothing of it.
+    /// Returns `unsigned`, for the algorithm of that private key (PEM), with its signature. The error
+    /// follows the words "the private key", and has nothing of it.
     fn sign(&self, key: &Secret, unsigned: &dyn Fn(Algorithm) -> String) -> Result<Secret, String>;
 }
 
-/// A client that authenticates the requests that ask for it.
+/// A client that adds tokens and signatures to requests.
 pub struct Authenticated<C> {
     client: C,
     tokens: Arc<Tokens>,
@@ -104,14 +102,13 @@ fn with(mut request: Request, token: &Token) -> Request {
     request
 }
 
-/// What an attempt comes to without a token. Its reason may name what the other side has sent.
+/// The answer to an attempt that gets no token. Its text may quote the token endpoint.
 fn failed(error: &NoToken) -> Attempted {
     let answer = Answer::without_status(Outcome::EndpointAuthenticationFailed);
     let response_text = response_text(error.to_string().as_bytes(), ResponseBytes::MAX);
     Attempted::Answered { answer, response_text, body: None }
 }
 
-/// What of a request is signed.
 fn unsigned<'a>(
     method: &'a str,
     url: &'a Secret,
@@ -135,20 +132,17 @@ fn is_refused(attempted: &Attempted) -> bool {
 }
 
 impl<C> Authenticated<C> {
-    /// Notes it if the endpoint has refused a signature.
     fn note(&self, status: Option<u16>, by: &SigV4) {
         if matches!(status, Some(401 | 403)) {
             self.tokens.is_refused(by);
         }
     }
 
-    /// A token, if there is one within that time.
     async fn token(&self, by: &Authentication, wait: Duration) -> Result<Token, NoToken> {
         let got = timeout(wait, self.tokens.get(by)).await;
         got.unwrap_or_else(|_| Err(none_in_time(by, wait)))
     }
 
-    /// A token other than a refused one, if there is one within that time.
     async fn another_token(
         &self,
         by: &Authentication,
@@ -185,7 +179,6 @@ impl<C: EndpointClient> Authenticated<C> {
         }
     }
 
-    /// The request with a signature, if there is one within that time.
     async fn with_signature(
         &self,
         mut request: Request,
@@ -214,7 +207,7 @@ impl<C: EndpointClient> Authenticated<C> {
         let took = sent_at.elapsed();
         let left = AUTHENTICATED_WITHIN.saturating_sub(began_at.elapsed());
         if took > REFUSED_WITHIN || left.is_zero() {
-            // It may have been revoked: the next attempt finds out, with a new one.
+            // It may be revoked: the next attempt finds out, with a new one.
             self.tokens.forget(by, &token);
             return failed(&NoToken::RefusedLate(took));
         }
@@ -239,7 +232,7 @@ fn no_credentials_in_time(wait: Duration) -> NoToken {
 }
 
 impl<C: EndpointClient> EndpointClient for Authenticated<C> {
-    // Written out, so that requests without authentication cost no second future on the heap.
+    // Without `async_trait`, so that requests without authentication allocate no second future.
     fn attempt<'a, 'b>(&'a self, request: Request) -> BoxFuture<'b, Attempted>
     where
         'a: 'b,
@@ -265,7 +258,7 @@ impl<C: EndpointClient> EndpointClient for Authenticated<C> {
     }
 }
 
-/// Whether the connection itself proves it, which is the client's below.
+/// Whether the client proves it by the connection.
 fn is_shown(by: &Authentication) -> bool {
     matches!(by, Authentication::ClientCertificate(_))
 }
@@ -291,7 +284,7 @@ impl<C: EndpointClient> Authenticated<C> {
             Err(error) => return no_token(&error),
         };
         let probed = self.client.probe(with(request.clone(), &token), until).await;
-        // Without time for another token, the refusal is what was found.
+        // Without time for another token, the refusal is the result.
         if !is_refused(&probed.attempted) || self.tokens.is_new(&token) || wait().is_zero() {
             return probed;
         }
@@ -363,7 +356,7 @@ impl<C: HandshakeClient> HandshakeClient for Authenticated<C> {
         match request.authentication.clone() {
             None => self.client.exchange(request).await,
             Some(by) if is_shown(&by) => self.client.exchange(request).await,
-            // Each of its steps ends in time, and says which one it was.
+            // Each step has its own time limit and error.
             Some(by) => self.asked(request, &by).await,
         }
     }

@@ -4,7 +4,6 @@ mod memory;
 mod source;
 
 use std::{
-    io,
     sync::{Arc, Mutex, MutexGuard, OnceLock},
     time::Duration,
 };
@@ -26,20 +25,20 @@ use gridpost_core::{
 use memory::{CachedTopic, Flight, Memory};
 use source::Source;
 
-/// A topic with its event subscriptions, as of the topic's revision or later.
+/// A topic with its event subscriptions, at the topic's revision or later.
 #[derive(Debug)]
 pub struct TopicSnapshot {
     pub topic: Topic,
-    /// Its access keys, if requested: see [`ConfigurationCache::with_keys`].
+    /// Read only by a cache [`with_keys`](ConfigurationCache::with_keys).
     pub keys: Option<AccessKeys>,
-    /// Its event subscriptions, in the order of their names.
+    /// Ordered by name.
     pub subscriptions: Vec<Arc<EventSubscription>>,
-    /// Created at the first publish: dispatch never needs it.
+    /// Compiled at the first publish; dispatch never needs it.
     matcher: OnceLock<Matcher>,
 }
 
 impl TopicSnapshot {
-    /// The compiled filters: compiled once per snapshot.
+    /// Returns the filters, which are compiled once per snapshot.
     pub fn matcher(&self) -> &Matcher {
         self.matcher.get_or_init(|| {
             Matcher::new(
@@ -50,7 +49,7 @@ impl TopicSnapshot {
         })
     }
 
-    /// The event subscription of that name, in any spelling.
+    /// Finds an event subscription by name, in any spelling.
     pub fn subscription(&self, name: &str) -> Option<&Arc<EventSubscription>> {
         self.subscriptions.iter().find(|subscription| name::is_same(&subscription.key.name, name))
     }
@@ -59,13 +58,12 @@ impl TopicSnapshot {
 /// The limits of the cache, in time and memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Configuration older than this is read again before it is used. The actual age is usually a
-    /// little less, so that copies of a function that began together do not stay in step.
+    /// Older configuration is read again before use. The actual limit is a little lower, so that
+    /// copies of a function that began together get out of step.
     pub fresh_for: Duration,
-    /// If it can't be read again, it may be used up to this age.
+    /// If that read fails, it may be used up to this age.
     pub stale_for: Duration,
-    /// The approximate memory for topics and event subscriptions, in bytes; the least recently used
-    /// are removed first.
+    /// Approximate memory, in bytes. The least recently used topics go first.
     pub bytes_max: usize,
 }
 
@@ -84,11 +82,10 @@ impl Default for Limits {
 #[derive(Clone, Copy, Debug)]
 pub struct SubscriptionLookup<'w> {
     pub key: &'w SubscriptionKey,
-    /// Which creation of it.
+    /// Tells it from others that had the same name.
     pub uid: Uuid,
     /// The topic's revision under which the delivery was matched.
     pub revision: Revision,
-    /// When the delivery's message arrived here.
     pub received_at: Timestamp,
 }
 
@@ -106,12 +103,11 @@ pub type Found = (Arc<TopicSnapshot>, Arc<EventSubscription>);
 
 /// Caches topics with their event subscriptions in memory.
 ///
-/// A refresh reads the topic's item and, if its revision has moved, what its latest changes name.
+/// A refresh reads the topic and, if its revision has moved, what its latest changes name.
 /// Concurrent requests for a topic share one read.
 ///
-/// The resource API answers a change no sooner than ingest's [`Limits::fresh_for`] after writing
-/// it. So every publish that begins after the answer is matched under the new configuration, as
-/// long as it can be read.
+/// The resource API waits for ingest's [`Limits::fresh_for`] after a write before it answers, so a
+/// publish that begins after the answer is matched under the new configuration.
 pub struct ConfigurationCache {
     source: Source,
     clock: Arc<dyn Clock>,
@@ -120,14 +116,12 @@ pub struct ConfigurationCache {
     memory: Arc<Mutex<Memory>>,
 }
 
-/// A read under way, shared by all that wait for it.
 type Reading = Shared<BoxFuture<'static, Result<CachedTopic, PortError>>>;
 
 /// The largest share by which the time until a refresh is shortened.
 const JITTER: f64 = 0.2;
 
 impl ConfigurationCache {
-    /// A cache in front of `configuration`.
     pub fn new(
         source: Arc<dyn Configuration>,
         clock: Arc<dyn Clock>,
@@ -138,22 +132,20 @@ impl ConfigurationCache {
         Self { source, clock, dice, limits, memory: Arc::default() }
     }
 
-    /// The same, with topics' access keys.
+    /// Reads topics' access keys, too.
     #[must_use]
     pub fn with_keys(mut self, keys: Arc<dyn TopicKeys>) -> Self {
         self.source.keys = Some(keys);
         self
     }
 
-    /// The topic of that name, in any spelling, with its event subscriptions, or `None` if there is
-    /// no such topic: as they were [`Limits::fresh_for`] ago, or since.
-    /// Fails if the table can't be read, and what is in memory is too old.
+    /// Returns a topic, by its name in any spelling, no older than [`Limits::fresh_for`]; `None` if it
+    /// does not exist. Fails if the table can't be read and the cached topic is too old.
     pub async fn topic(&self, name: &str) -> Result<Option<Arc<TopicSnapshot>>, PortError> {
         self.topic_at_least(name, Revision::default()).await
     }
 
-    /// The same, at that revision or newer. Returns an older one if there is no newer one, or if it
-    /// can't be read.
+    /// [`Self::topic`] at that revision or newer; an older one if there is no newer or the read fails.
     pub async fn topic_at_least(
         &self,
         name: &str,
@@ -170,8 +162,8 @@ impl ConfigurationCache {
         }
     }
 
-    /// The same, as of a read that began at or after that time: what it lacks does not exist.
-    /// Memory would be no evidence of that.
+    /// [`Self::topic`] as of a read that began at or after `time`. Only such a read proves that
+    /// something does not exist.
     pub async fn topic_read_after(
         &self,
         name: &str,
@@ -181,9 +173,9 @@ impl ConfigurationCache {
         Ok(kept.snapshot)
     }
 
-    /// The event subscription of a delivery. `None` if a read that began after its message arrived
-    /// did not find it: then it was deleted, or its topic was.
-    /// Fails if the table can't be read, and memory does not suffice.
+    /// Returns the event subscription of a delivery; `None` if it or its topic was deleted, as a read
+    /// after the message's arrival shows. Fails if the table can't be read and the cache does not
+    /// suffice.
     pub async fn subscription(
         &self,
         wanted: SubscriptionLookup<'_>,
@@ -196,8 +188,8 @@ impl ConfigurationCache {
         Ok(wanted.find(self.topic_read_after(topic, wanted.received_at).await?))
     }
 
-    /// The cached topic, if it suits; otherwise the result of the next read that suits or began at
-    /// or after `not_before`.
+    /// Returns the cached topic if it suits, otherwise the next read that suits or began at or after
+    /// `not_before`.
     async fn read_unless(
         &self,
         name: &str,
@@ -225,7 +217,6 @@ impl ConfigurationCache {
         }
     }
 
-    /// Begins a read that caches its result.
     fn begin(&self, memory: &mut Memory, name: &str) -> Reading {
         let began_at = self.clock.now();
         let fresh_for = self.limits.fresh_for.mul_f64(1.0 - JITTER * self.dice.roll());
@@ -246,7 +237,7 @@ impl ConfigurationCache {
         reading
     }
 
-    /// The topic read before the table stopped answering, while it may be used.
+    /// Returns the cached topic while it may be used without a refresh, otherwise `error`.
     fn stale(
         &self,
         name: &str,
@@ -266,29 +257,13 @@ impl ConfigurationCache {
 /// The approximate memory of a topic without its event subscriptions.
 const TOPIC_BYTES: usize = 2_048;
 
-/// Counts bytes that are written.
-struct Count(usize);
-
-impl io::Write for Count {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 impl TopicSnapshot {
-    /// Its approximate size in memory: the topic, and three times the documents of its event
+    /// Returns its approximate size: the topic, and three times the documents of its event
     /// subscriptions, to include the compiled filters.
     pub fn bytes(&self) -> usize {
-        let mut count = Count(0);
-        for subscription in &self.subscriptions {
-            // Counting can't fail.
-            let _ = serde_json::to_writer(&mut count, &**subscription);
-        }
-        TOPIC_BYTES + 3 * count.0
+        let document = |one: &Arc<EventSubscription>| {
+            serde_json::to_string(&**one).map_or(0, |text| text.len())
+        };
+        TOPIC_BYTES + 3 * self.subscriptions.iter().map(document).sum::<usize>()
     }
 }

@@ -1,7 +1,5 @@
-//! Walks through the dead letters of an event subscription, in the order of their objects' names.
-//!
-//! Names contain the hour, so other hours are skipped unread; everything else takes reading.
-//! Concurrent reads are bounded in objects and bytes.
+//! Walks through the dead letters of an event subscription, in the order of their objects' names,
+//! which contain the hour: other hours are skipped unread.
 
 use std::collections::VecDeque;
 
@@ -27,7 +25,7 @@ const OBJECTS_AT_ONCE: usize = 8;
 /// The most bytes read at the same time, unless a single object is larger.
 const BYTES_AT_ONCE: u64 = 16 * 1_048_576;
 
-/// A larger object is not read: dead-letter has not written it.
+/// Larger objects are not read: dead-letter writes none.
 const OBJECT_BYTES_MAX: u64 = 96 * 1_048_576;
 
 /// Selects the dead letters of one event subscription.
@@ -35,26 +33,26 @@ const OBJECT_BYTES_MAX: u64 = 96 * 1_048_576;
 pub struct Source {
     pub subscription: SubscriptionKey,
     pub bucket: String,
-    /// The common prefix of its objects' names, without a trailing slash.
+    /// The prefix of its objects' names, without a trailing slash.
     pub folder: String,
-    /// The delivery schema of objects that do not name theirs.
+    /// For objects that do not name theirs.
     pub schema: DeliverySchema,
 }
 
-/// A dead letter, or what is found at its position.
+/// A position of the walk, with its dead letter.
 #[derive(Clone, Debug)]
 pub struct Item {
     pub position: Position,
-    /// The letter, or why it can't be read.
+    /// Or why it can't be read.
     pub found: Result<Found, String>,
     /// Whether it is the last one of its object.
     pub is_last: bool,
-    /// Whether S3 does not give out its object, which may change: it is archived, or its key is disabled.
+    /// Whether S3 refuses its object for now: it is archived, or its key is disabled.
     pub is_sealed: bool,
 }
 
 impl Item {
-    /// The next position; after the last letter of an object, one that does not exist.
+    /// Returns the next position; after the last letter of an object, one that does not exist.
     pub fn next(&self) -> Position {
         self.position.at(self.position.index + 1)
     }
@@ -65,10 +63,10 @@ pub struct Walk<'w> {
     letters: &'w dyn DeadLetters,
     source: &'w Source,
     wanted: &'w RedriveFilter,
-    /// The first position to return in the first object.
+    /// Where to begin within the first object.
     from: Option<Position>,
     after: Option<String>,
-    /// The last listed object, whether selected or skipped.
+    /// The last listed object, even if skipped.
     listed_to: Option<Position>,
     listed: VecDeque<(Position, Listed)>,
     items: VecDeque<Item>,
@@ -87,8 +85,8 @@ impl<'w> Walk<'w> {
         Self { letters, source, wanted, from, after, listed_to: None, listed, items }
     }
 
-    /// The next letter; `None` after the last.
-    /// After an error, the walk can be asked again: see [`Self::look`].
+    /// Returns the next letter; `None` after the last. Can be called again after an error, like
+    /// [`Self::look`].
     pub async fn next(&mut self) -> Result<Option<Item>, BucketError> {
         while self.items.is_empty() {
             if !self.look().await? {
@@ -98,10 +96,10 @@ impl<'w> Walk<'w> {
         Ok(self.items.pop_front())
     }
 
-    /// Looks for more letters, of which there may be none. Returns whether there is more to look
-    /// at.
-    /// If the next page or object can't be read, all before it was returned, and the walk can be asked
-    /// again. One that fails behind others does not take them along: the next call meets it.
+    /// Reads ahead, which may find no letters. Returns whether more may follow.
+    ///
+    /// If a page or object can't be read, all letters before it were returned, and the next call tries
+    /// it again.
     pub async fn look(&mut self) -> Result<bool, BucketError> {
         if self.listed.is_empty() && !self.list().await? {
             return Ok(false);
@@ -110,19 +108,19 @@ impl<'w> Walk<'w> {
         Ok(true)
     }
 
-    /// The position of the next letter, if the walk knows it: a place to resume from.
+    /// Returns the position of the next letter, if known: a place to resume from.
     pub fn position(&self) -> Option<Position> {
         let read = self.items.front().map(|item| item.position);
         read.or_else(|| self.listed.front().map(|(position, _)| *position))
     }
 
-    /// The position before which nothing is left to look at. Unlike [`Self::position`], it is also
-    /// known if everything that was listed was skipped.
+    /// Returns the position before which all is done. Unlike [`Self::position`], it is also known if
+    /// everything that was listed was skipped.
     pub fn reached(&self) -> Option<Position> {
         self.position().or(self.listed_to)
     }
 
-    /// The next letter that was already read, if any.
+    /// Returns the next letter that was already read.
     pub fn at_hand(&mut self) -> Option<Item> {
         self.items.pop_front()
     }
@@ -157,7 +155,6 @@ impl<'w> Walk<'w> {
         Ok(true)
     }
 
-    /// Reads some of the objects listed.
     async fn read(&mut self) -> Result<(), BucketError> {
         let mut bytes = 0;
         let fit = self.listed.iter().take(OBJECTS_AT_ONCE).take_while(|(_, object)| {
@@ -171,7 +168,7 @@ impl<'w> Walk<'w> {
             match items {
                 Ok(items) => self.items.extend(items),
                 Err(error) => {
-                    // What was read behind it is read again: letters are returned in their order.
+                    // Letters are returned in order, so those after it are read again.
                     some[at..].iter().rev().for_each(|one| self.listed.push_front(one.clone()));
                     return if at == 0 { Err(error) } else { Ok(()) };
                 }
@@ -218,7 +215,6 @@ impl<'w> Walk<'w> {
         Ok(all.filter(|item| self.is_behind_start(&item.position)).collect())
     }
 
-    /// Whether the walk began at or before that position.
     fn is_behind_start(&self, position: &Position) -> bool {
         self.from.is_none_or(|from| !position.is_before(&from))
     }

@@ -1,4 +1,4 @@
-//! Dead letters: where they are kept, how they are listed, and the jobs that redrive them.
+//! Dead letters: buckets, listings, and redrive jobs.
 
 use async_trait::async_trait;
 use gridpost_core::{
@@ -16,10 +16,9 @@ use crate::{PortError, Saved};
 /// Why an object was not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum BucketError {
-    /// There is no such bucket.
     #[error("the bucket does not exist")]
     NotFound,
-    /// This object alone, until its owner does something: it is archived, or its key is disabled.
+    /// Only this object, until its owner acts: it is archived, or its key is disabled.
     #[error(transparent)]
     Unreadable(PortError),
     /// Any other failure; a retry may succeed.
@@ -30,7 +29,7 @@ pub enum BucketError {
 /// Where dead letters are kept.
 #[async_trait]
 pub trait Bucket: Send + Sync {
-    /// Stores a JSON object with its labels under that key, whole or not at all.
+    /// Stores a JSON object with its labels, whole or not at all.
     async fn put(
         &self,
         bucket: &str,
@@ -52,8 +51,7 @@ pub struct Listed {
 /// Stored dead letters, for operators.
 #[async_trait]
 pub trait DeadLetters: Send + Sync {
-    /// Up to a thousand objects whose names begin with `prefix`, in the order of their names, from
-    /// the start or after `after`. An empty list means that there are no more.
+    /// Lists up to 1,000 objects by name, from the start or after `after`. Empty means the end.
     async fn list(
         &self,
         bucket: &str,
@@ -61,7 +59,7 @@ pub trait DeadLetters: Send + Sync {
         after: Option<&str>,
     ) -> Result<Vec<Listed>, BucketError>;
 
-    /// An object and its labels, if it exists. It may have none of our labels.
+    /// Reads an object and its labels, if it exists. It may have none of our labels.
     async fn get(
         &self,
         bucket: &str,
@@ -75,10 +73,10 @@ pub trait DeadLetters: Send + Sync {
 /// Redrive jobs, by event subscription.
 #[async_trait]
 pub trait Redrives: Send + Sync {
-    /// All jobs of the event subscription. Strongly consistent.
+    /// Reads all jobs of an event subscription. Strongly consistent.
     async fn jobs(&self, of: &SubscriptionKey) -> Result<Vec<Job>, PortError>;
 
-    /// One job. Strongly consistent.
+    /// Reads one job. Strongly consistent.
     async fn job(&self, of: &SubscriptionKey, id: Uuid) -> Result<Option<Job>, PortError>;
 
     /// Writes a job as revision `job.revision + 1`, if the stored one still is `job.revision` (0:

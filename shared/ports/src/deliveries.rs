@@ -1,5 +1,4 @@
-//! Failing deliveries: their states, the health and the rates of their endpoints, and who listens for late
-//! responses.
+//! Failing deliveries, the health and request rates of their endpoints, and late listeners.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +16,7 @@ use crate::{PortError, Saved};
 /// The states of failing deliveries.
 #[async_trait]
 pub trait DeliveryStates: Send + Sync {
-    /// The state of a delivery, if an attempt has failed. Strongly consistent.
+    /// Reads the state of a delivery, if an attempt has failed. Strongly consistent.
     async fn load(&self, id: Uuid) -> Result<Option<DeliveryState>, PortError>;
 
     /// Writes a state as revision `state.revision + 1`, if the stored one still is
@@ -28,9 +27,9 @@ pub trait DeliveryStates: Send + Sync {
 /// Finds failing deliveries.
 #[async_trait]
 pub trait WaitingDeliveries: Send + Sync {
-    /// The first `most` deliveries of this event subscription that have failed and not ended, by
-    /// their [place](DeliveryState::place), from the start or after `after`. What was written in
-    /// the last second may be missing.
+    /// Lists the first `most` deliveries of this event subscription that have failed and not ended,
+    /// by [place](DeliveryState::place), from the start or after `after`. May miss writes of the last
+    /// second.
     async fn waiting(
         &self,
         uid: Uuid,
@@ -38,12 +37,11 @@ pub trait WaitingDeliveries: Send + Sync {
         most: usize,
     ) -> Result<Vec<DeliveryState>, PortError>;
 
-    /// How many deliveries of it have failed and not ended, counted up to about `most`.
+    /// Counts those deliveries, up to about `most`.
     async fn count(&self, uid: Uuid, most: usize) -> Result<usize, PortError>;
 
-    /// Counts at most `most` of them by the hour of their publish, from the start or after the
-    /// place `after`, without giving them out. [`WaitingTally::next`], followed to its end, counts
-    /// each once.
+    /// Counts at most `most` of them by the hour of their publish, from the start or after the place
+    /// `after`. Following [`WaitingTally::next`] to its end counts each once.
     async fn tally(
         &self,
         uid: Uuid,
@@ -60,7 +58,6 @@ pub struct WaitingCount {
 }
 
 impl WaitingCount {
-    /// Both together.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -74,19 +71,17 @@ impl WaitingCount {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WaitingTally {
     pub hours: BTreeMap<Timestamp, WaitingCount>,
-    /// The place after which those come that were not counted; `None` when all were.
+    /// The place to go on after; `None` when all were counted.
     pub next: Option<String>,
 }
 
 impl WaitingTally {
-    /// Counts one more.
     pub fn add(&mut self, state: &DeliveryState) {
         let one = WaitingCount { deliveries: 1, events: u64::from(state.events) };
         let hour = self.hours.entry(state.publish_time.hour()).or_default();
         *hour = hour.plus(one);
     }
 
-    /// All hours together.
     pub fn total(&self) -> WaitingCount {
         self.hours.values().copied().fold(WaitingCount::default(), WaitingCount::plus)
     }
@@ -95,7 +90,7 @@ impl WaitingTally {
 /// The health of endpoints.
 #[async_trait]
 pub trait EndpointHealths: Send + Sync {
-    /// The health of a subscription's endpoint; healthy if nothing is stored.
+    /// Reads the health of a subscription's endpoint; healthy if nothing is stored.
     async fn load(&self, key: &SubscriptionKey, uid: Uuid) -> Result<Health, PortError>;
 
     /// Writes a health as revision `health.revision + 1`, if the stored one still is
@@ -111,9 +106,8 @@ pub trait EndpointHealths: Send + Sync {
 /// Counts requests to endpoints that limit them per minute.
 #[async_trait]
 pub trait RequestRates: Send + Sync {
-    /// Counts `requests` more for this event subscription in that minute (since the Unix epoch).
-    /// Returns the total, these included. No two calls get the same numbers. A failed call may have
-    /// counted: then fewer requests can be made in that minute.
+    /// Counts `requests` more in that minute (since the Unix epoch) and returns the total. No two
+    /// calls get the same numbers. A failed call may have counted, which leaves fewer requests.
     async fn count(&self, uid: Uuid, minute: i64, requests: u64) -> Result<u64, PortError>;
 }
 
@@ -123,15 +117,13 @@ pub struct Listener {
     /// The queue whose slot it holds.
     pub queue: Queue,
     pub id: Uuid,
-    /// How long it listens at most.
     pub until: Timestamp,
 }
 
 /// The invocations that listen for late responses, across all copies of dispatch.
 #[async_trait]
 pub trait LateListeners: Send + Sync {
-    /// Lets one more listen; `false` if `most` already do at `now`, or others join at the same
-    /// moment.
+    /// Adds a listener; `false` if `most` already listen at `now`, or others join at that moment.
     async fn join(
         &self,
         listener: Listener,
@@ -139,6 +131,6 @@ pub trait LateListeners: Send + Sync {
         now: Timestamp,
     ) -> Result<bool, PortError>;
 
-    /// Records that it has stopped listening. Otherwise it expires by its time.
+    /// Removes a listener. Otherwise it expires by its time.
     async fn leave(&self, listener: Listener) -> Result<(), PortError>;
 }

@@ -1,5 +1,4 @@
-//! Endpoints: the clients that ask webhooks for consent, attempt at them and at AWS resources, and what came
-//! of it.
+//! Clients of endpoints: handshakes with webhooks, attempts at webhooks and AWS resources.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -14,6 +13,7 @@ use gridpost_core::{
         resource_request::Entry,
     },
     retry::outcome::{Answer, Outcome},
+    secret::Secret,
     subscription::{
         Authentication, Resource,
         authentication::{certificate::NoCertificate, token::NoToken},
@@ -29,7 +29,7 @@ pub trait EndpointClient: Send + Sync {
     /// Makes one attempt. It never fails: any error is the answer's outcome.
     async fn attempt(&self, request: Request) -> Attempted;
 
-    /// Makes one that also finds out what fails. What is not done by `until` has failed there.
+    /// Makes an attempt that also finds out what fails. What is not done by `until` has failed.
     async fn probe(&self, request: Request, until: Instant) -> Probed {
         let began_at = Instant::now();
         match timeout_at(until, self.attempt(request)).await {
@@ -43,14 +43,14 @@ pub trait EndpointClient: Send + Sync {
 pub enum Attempted {
     Answered {
         answer: Answer,
-        /// The beginning of a response that failed, or that says something about single events;
-        /// escaped, if it is kept.
+        /// The beginning of a response that failed or reports on single events; escaped if kept.
         response_text: Option<String>,
         /// The body of an accepted response, if its request asks for it.
         body: Option<Box<ResponseBody>>,
     },
-    /// No response head within [`RESPONSE_WAIT`](gridpost_core::retry::outcome::RESPONSE_WAIT). The connection is kept: the future resolves to
-    /// the late answer, or to `None` if none came within [`LATE_RESPONSE_WAIT`](gridpost_core::retry::outcome::LATE_RESPONSE_WAIT) of sending.
+    /// No response head within [`RESPONSE_WAIT`](gridpost_core::retry::outcome::RESPONSE_WAIT). The
+    /// connection is kept: `late` resolves to the late answer, or to `None` after
+    /// [`LATE_RESPONSE_WAIT`](gridpost_core::retry::outcome::LATE_RESPONSE_WAIT).
     TimedOut { late: BoxFuture<'static, Option<Answer>> },
 }
 
@@ -60,10 +60,10 @@ impl From<Answer> for Attempted {
     }
 }
 
-/// The result of a request that is made to find out what fails.
+/// The result of a probe.
 pub struct Probed {
     pub attempted: Attempted,
-    /// What failed on the way to an answer.
+    /// What failed before there was an answer.
     pub failure: Option<Failure>,
 }
 
@@ -74,38 +74,32 @@ impl From<Attempted> for Probed {
 }
 
 impl Probed {
-    /// Of a request that failed there.
     pub fn failed(answer: Answer, failure: Failure) -> Self {
         Self { attempted: answer.into(), failure: Some(failure) }
     }
 
-    /// Of a request whose time was over in that stage.
+    /// Makes the result of a request whose time was over in that stage.
     pub fn late(stage: Stage, began_at: Instant) -> Self {
         let answer = Answer::without_status(Outcome::TimedOut);
         Self::failed(answer, Failure::under_way(stage, began_at.elapsed()))
     }
 }
 
-/// A request by which an endpoint is asked whether it wants events. Headers and body carry secrets,
-/// so they never print.
+/// A request that asks an endpoint whether it wants events, or for a token. `Debug` omits headers
+/// and body, which carry secrets.
 #[derive(Clone)]
 pub struct HandshakeRequest {
-    /// `POST` or `OPTIONS`.
     pub method: http::Method,
-    /// The endpoint's URL, query included.
-    pub url: gridpost_core::secret::Secret,
-    /// Headers in the order they are sent.
+    pub url: Secret,
+    /// In the order they are sent.
     pub headers: Vec<(&'static str, String)>,
     /// The user's delivery attributes, sent after them.
-    pub attributes: Vec<(String, gridpost_core::secret::Secret)>,
-    /// The body; empty for `OPTIONS`.
+    pub attributes: Vec<(String, Secret)>,
     pub body: Vec<u8>,
-    /// How it proves who sends it, if it does.
     pub authentication: Option<Arc<Authentication>>,
-    /// Whether the other side may see it once alone: it is sent on a connection of its own, because
-    /// one that was kept may turn out to be gone when the request has arrived.
+    /// Whether it must not be repeated: it gets a new connection, because a kept one may turn out to
+    /// be closed after the request has arrived.
     pub is_sent_once: bool,
-    /// How long the whole response may take.
     pub wait: Duration,
 }
 
@@ -120,31 +114,28 @@ impl fmt::Debug for HandshakeRequest {
     }
 }
 
-/// The endpoint's response.
 #[derive(Clone, Debug)]
 pub struct HandshakeResponse {
     pub status: u16,
     pub headers: http::HeaderMap,
-    /// The body, up to [`HANDSHAKE_BODY_BYTES_MAX`]; what exceeds it is not read.
+    /// Cut off after [`HANDSHAKE_BODY_BYTES_MAX`].
     pub body: Vec<u8>,
 }
 
-/// How much of a handshake's response body is read. The answer is below a hundred bytes.
+/// How much of a handshake's response body is read. Real ones are below a hundred bytes.
 pub const HANDSHAKE_BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// Why a handshake got no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
-    /// Not within the request's wait.
     #[error("no response within {} s", .0.as_secs())]
     TimedOut(Duration),
-    /// The connection failed; the text says how, without secrets.
+    /// The connection failed; the text has no secrets.
     #[error("{0}")]
     Unreachable(String),
-    /// The request can't be authenticated, so nothing was sent.
     #[error("nothing was sent, for the request can't be authenticated: {0}")]
     Unauthenticated(NoToken),
-    /// There is no client certificate to show, or the endpoint does not take it.
+    /// There is no client certificate, or the endpoint does not accept it.
     #[error("{0}")]
     NoCertificate(NoCertificate),
 }
@@ -152,7 +143,7 @@ pub enum HandshakeError {
 /// Asks endpoints whether they want events.
 #[async_trait]
 pub trait HandshakeClient: Send + Sync {
-    /// Sends one request and reads its response. Redirects are not followed.
+    /// Sends one request and reads its response. Does not follow redirects.
     async fn exchange(
         &self,
         request: HandshakeRequest,
@@ -162,8 +153,8 @@ pub trait HandshakeClient: Send + Sync {
 /// Sends events to AWS resources.
 #[async_trait]
 pub trait ResourceClient: Send + Sync {
-    /// Makes one call; answers are in the order of its entries. It never fails: an error is the
-    /// answer of every entry that it affects.
+    /// Makes one call; answers are in the order of its entries. It never fails: an error becomes the
+    /// answer of each entry that it affects.
     async fn send(&self, resource: &Resource, entries: Vec<Entry>) -> Vec<Answer>;
 
     /// Checks the resource without changing anything. It never fails: an error is the finding.
@@ -173,6 +164,5 @@ pub trait ResourceClient: Send + Sync {
 /// Asks the function that will deliver to check a resource, with its own role, clients and network.
 #[async_trait]
 pub trait ResourceChecker: Send + Sync {
-    /// The function's finding.
     async fn check(&self, resource: &Resource) -> Result<Finding, PortError>;
 }

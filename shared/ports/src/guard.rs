@@ -1,4 +1,4 @@
-//! A panic in a piece of work must fail that work alone: what is beside it in an invocation goes on.
+//! Turns panics into errors: one in a piece of work must not fail the rest of an invocation.
 
 use std::{
     any::Any,
@@ -9,13 +9,12 @@ use futures::FutureExt;
 
 use crate::PortError;
 
-/// Does the work and turns a panic in it into an error. `what` is what it is doing, as in "settling a
-/// record".
+/// Does the work and turns a panic into an error. `what` reads like "settling a record".
 pub fn caught<T>(what: &'static str, work: impl FnOnce() -> T) -> Result<T, PortError> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| error_of(what, panic))
 }
 
-/// The same for work that waits.
+/// [`caught`] for a future.
 pub fn guarded<T>(
     what: &'static str,
     work: impl Future<Output = T>,
@@ -26,7 +25,7 @@ pub fn guarded<T>(
         .map(move |done| done.map_err(|panic| error_of(what, panic)))
 }
 
-/// What a panic says.
+/// Returns the message of a panic.
 pub fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());

@@ -1,9 +1,8 @@
-//! The ports of the pipeline: what it needs of the world, as small traits.
+//! The pipeline's ports: small traits for everything outside it. No SDK type appears here.
 //!
-//! The crates `gridpost-aws`, `gridpost-embedded`, `gridpost-webhook` and `gridpost-runtime`
-//! implement them for real, `gridpost-testkit` in virtual time. No SDK type appears here. Each matter
-//! has a file; time, chance, metrics and records of publishes are here. Three tools that functions share
-//! use only ports: [`configuration`] caches what it reads, [`dead_letter_walk`] walks through a bucket,
+//! `gridpost-aws`, `gridpost-embedded`, `gridpost-webhook` and `gridpost-runtime` implement them,
+//! `gridpost-testkit` in virtual time. Three modules use only ports: [`configuration`] caches what
+//! it reads, [`dead_letter_walk`] lists a bucket, [`authentication`] keeps tokens for endpoints.
 //! [`authentication`] has the tokens of requests to endpoints.
 
 pub mod authentication;
@@ -48,14 +47,12 @@ pub use topics::{Configuration, DELETED_AT_ONCE_MAX, SubscriptionStore, TopicKey
 pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
 
-    /// Returns the time of the machine, which others' clocks show too. Only a clock that runs fast
-    /// differs from it. What others date or check goes by it: signatures, SAS tokens, certificates,
-    /// dates in responses.
+    /// Returns the machine's time, which differs only from a clock that runs fast. Use it for what
+    /// others check: signatures, SAS tokens, certificates, dates in responses.
     fn machine(&self) -> Timestamp {
         self.now()
     }
 
-    /// Returns how fast it runs.
     fn pace(&self) -> Pace {
         Pace::REAL
     }
@@ -73,12 +70,12 @@ pub trait Clock: Send + Sync {
 
 /// Randomness.
 pub trait Dice: Send + Sync {
-    /// A draw from 0.0 up to, not including, 1.0.
+    /// Draws from 0.0 up to, not including, 1.0.
     fn roll(&self) -> f64;
 
     fn id(&self) -> Uuid;
 
-    /// A new access key: 32 unguessable bytes. The real dice use the operating system's.
+    /// Makes an access key: 32 unguessable bytes. The real dice use the operating system's.
     fn key(&self) -> [u8; 32];
 }
 
@@ -102,7 +99,7 @@ impl PortError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saved {
     Written,
-    /// Another write came since it was read; nothing was changed.
+    /// Another write came first; nothing was changed.
     Conflict,
 }
 
@@ -110,7 +107,7 @@ pub enum Saved {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kept {
     Written,
-    /// Nothing was changed: this is stored, or nothing.
+    /// Nothing was changed; the record that is stored, if any.
     Other(Option<PublishRecord>),
 }
 
@@ -124,7 +121,6 @@ pub trait PublishRecords: Send + Sync {
 
 /// Writes metrics, under Event Grid's names.
 pub trait Meter: Send + Sync {
-    /// Adds `by` to a counter.
     fn count(&self, metric: &'static str, dimensions: &[(&'static str, &str)], by: u64);
 
     fn measure(&self, metric: &'static str, dimensions: &[(&'static str, &str)], took: Duration);

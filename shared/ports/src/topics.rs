@@ -1,5 +1,5 @@
-//! Topics and event subscriptions as they are stored: what the data plane reads, and what the resource API
-//! writes. All names are found in any spelling: see [`gridpost_core::name`].
+//! Stored topics and event subscriptions, for the data plane and the resource API. Names match in any
+//! spelling: see [`gridpost_core::name`].
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -11,20 +11,20 @@ use gridpost_core::{
 
 use crate::{PortError, Saved};
 
-/// The stored topics and event subscriptions, as the data plane reads them.
+/// Reads topics and event subscriptions for the data plane.
 #[async_trait]
 pub trait Configuration: Send + Sync {
-    /// The topic of that name, in any spelling. Strongly consistent.
+    /// Reads a topic. Strongly consistent.
     async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError>;
 
-    /// All event subscriptions of a topic, in the order of their folded names. Strongly consistent.
+    /// Reads all event subscriptions of a topic, ordered by folded name. Strongly consistent.
     async fn subscriptions(&self, topic: &str) -> Result<Vec<EventSubscription>, PortError> {
         Ok(self.written(topic, None).await?.into_iter().map(|(one, _)| one).collect())
     }
 
-    /// The named event subscriptions of a topic, or all, each with the number of the topic's
-    /// revision at which it was written. Each is strongly consistent by itself: a change that is
-    /// being written may be visible in some and not yet in others.
+    /// Reads the named event subscriptions, or all, each with the topic's revision at which it was
+    /// written. Each read is strongly consistent, but a change may be visible in some and not yet in
+    /// others.
     async fn written(
         &self,
         topic: &str,
@@ -50,18 +50,16 @@ impl<T: Configuration + ?Sized> Configuration for Arc<T> {
 /// The access keys of topics, only for authenticating publishers.
 #[async_trait]
 pub trait TopicKeys: Send + Sync {
-    /// A topic's access keys, with the number of the topic's revision at which they were written.
-    /// Strongly consistent.
+    /// Reads a topic's access keys, with the topic's revision at which they were written. Strongly
+    /// consistent.
     async fn keys(&self, topic: &str) -> Result<Option<(AccessKeys, u64)>, PortError>;
 }
 
-/// The stored topics, as the resource API writes them.
-///
-/// A topic's revision moves with every change of the topic or of one of its event subscriptions.
-/// Every write names the revision that it is based on, and fails if that has changed since.
+/// Stores topics for the resource API. A topic's revision moves with every change of the topic or of
+/// its event subscriptions. A write fails if the topic is no longer at the revision it names.
 #[async_trait]
 pub trait TopicStore: Send + Sync {
-    /// The first `most` topics by folded name, from the start or after the name `after`. Strongly
+    /// Lists the first `most` topics by folded name, from the start or after `after`. Strongly
     /// consistent.
     async fn topics(&self, after: Option<&str>, most: usize) -> Result<Vec<Topic>, PortError>;
 
@@ -74,17 +72,16 @@ pub trait TopicStore: Send + Sync {
     async fn delete(&self, topic: &Topic) -> Result<Saved, PortError>;
 }
 
-/// The stored event subscriptions, as the resource API writes them. Every write moves the topic to
+/// Stores event subscriptions for the resource API. Every write moves the topic to
 /// revision `topic.revision + 1` in the same transaction, if it still is `topic.revision`.
 #[async_trait]
 pub trait SubscriptionStore: Send + Sync {
-    /// One event subscription. Strongly consistent.
+    /// Reads an event subscription. Strongly consistent.
     async fn subscription(
         &self,
         key: &SubscriptionKey,
     ) -> Result<Option<EventSubscription>, PortError>;
 
-    /// Creates or replaces an event subscription.
     async fn save(
         &self,
         topic: &Topic,
@@ -96,6 +93,6 @@ pub trait SubscriptionStore: Send + Sync {
     async fn delete(&self, topic: &Topic, names: &[String]) -> Result<Saved, PortError>;
 }
 
-/// Most event subscriptions that one call deletes: a DynamoDB transaction has at most 100 items,
+/// The most event subscriptions that one call deletes: a DynamoDB transaction has at most 100 items,
 /// one of which is the topic.
 pub const DELETED_AT_ONCE_MAX: usize = 99;

@@ -42,30 +42,26 @@ use tokio::time::{Instant, sleep};
 
 const TOKEN_URL: &str = "https://id.example/token";
 
-/// How long a token endpoint takes.
 const TAKES: Duration = Duration::from_millis(50);
 
-/// After that, a token that is refused may be one that was revoked.
+/// From this age on, a refused token may be revoked.
 const OLD: Duration = Duration::from_secs(61);
 
-/// A token endpoint, and an endpoint that wants its tokens.
+/// A token endpoint, and an endpoint for its tokens.
 #[derive(Default)]
-struct World {
-    /// What the next requests for a token are answered; after that, each gets a token of its own.
+struct Fixture {
+    /// The next answers to token requests; after those, each gets a new token.
     answers: Mutex<VecDeque<Result<HandshakeResponse, HandshakeError>>>,
-    /// Requests for tokens: their bodies.
+    /// The bodies of token requests.
     asked: Mutex<Vec<String>>,
-    /// How much longer than usual a token endpoint takes.
     asking_takes: Mutex<Duration>,
-    /// The tokens that the endpoint refuses.
     revoked: Mutex<Vec<String>>,
-    /// How long it takes to refuse one.
     refusing_takes: Duration,
-    /// What it was sent as `Authorization`.
+    /// `Authorization` of its requests.
     sent: Mutex<Vec<Option<String>>>,
 }
 
-impl World {
+impl Fixture {
     fn asked(&self) -> usize {
         self.asked.lock().expect("no panic").len()
     }
@@ -93,7 +89,7 @@ impl World {
     }
 }
 
-struct Shared(Arc<World>);
+struct Shared(Arc<Fixture>);
 
 #[async_trait]
 impl EndpointClient for Shared {
@@ -166,25 +162,24 @@ fn request(authentication: Option<Arc<Authentication>>) -> Request {
     }
 }
 
-/// When a probe must have ended.
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(26)
 }
 
-fn client(world: &Arc<World>) -> Authenticated<Shared> {
-    reading(world, Arc::new(NoSecrets), "")
+fn client(fixture: &Arc<Fixture>) -> Authenticated<Shared> {
+    reading(fixture, Arc::new(NoSecrets), "")
 }
 
 fn reading(
-    world: &Arc<World>,
+    fixture: &Arc<Fixture>,
     secrets: Arc<dyn SecretReader>,
     allowed: &str,
 ) -> Authenticated<Shared> {
     let clock = Arc::new(VirtualClock::start());
     let allowed: ClientSecrets = allowed.parse().expect("a setting");
-    let asking = Arc::new(Shared(Arc::clone(world)));
+    let asking = Arc::new(Shared(Arc::clone(fixture)));
     let tokens = Tokens::new(asking, secrets, allowed, clock);
-    Authenticated::new(Shared(Arc::clone(world)), Arc::new(tokens))
+    Authenticated::new(Shared(Arc::clone(fixture)), Arc::new(tokens))
 }
 
 async fn attempt(client: &Authenticated<Shared>) -> (Outcome, Option<u16>, String) {
@@ -206,62 +201,62 @@ fn bearer(token: &str) -> Option<String> {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_is_asked_for_once_and_kept_until_shortly_before_its_end() {
-    let world = Arc::new(World::default());
-    let client = client(&world);
+    let fixture = Arc::new(Fixture::default());
+    let client = client(&fixture);
     let all = join_all((0..50).map(|_| outcome(&client))).await;
     assert!(all.iter().all(|outcome| *outcome == Outcome::Delivered), "{all:?}");
-    assert_eq!(world.asked(), 1, "all wait for one token");
+    assert_eq!(fixture.asked(), 1, "all wait for one token");
     sleep(Duration::from_secs(3_500)).await;
     assert_eq!(outcome(&client).await, Outcome::Delivered);
-    assert_eq!(world.asked(), 1);
+    assert_eq!(fixture.asked(), 1);
     sleep(Duration::from_secs(60)).await;
     assert_eq!(outcome(&client).await, Outcome::Delivered);
-    assert_eq!(world.asked(), 2, "it ends within a minute");
-    assert_eq!(world.sent().last(), Some(&bearer("t2")));
+    assert_eq!(fixture.asked(), 2, "it ends within a minute");
+    assert_eq!(fixture.sent().last(), Some(&bearer("t2")));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_token_that_ends_at_once_serves_those_who_waited_for_it() {
-    let world = Arc::new(World::default());
-    let client = client(&world);
-    world.answers(Ok(token("short", 0)));
+    let fixture = Arc::new(Fixture::default());
+    let client = client(&fixture);
+    fixture.answers(Ok(token("short", 0)));
     let late = async {
         sleep(TAKES / 2).await;
         outcome(&client).await
     };
     let (first, second) = futures::join!(outcome(&client), late);
     assert_eq!((first, second), (Outcome::Delivered, Outcome::Delivered));
-    assert_eq!(world.asked(), 1);
+    assert_eq!(fixture.asked(), 1);
     outcome(&client).await;
-    assert_eq!(world.asked(), 2);
+    assert_eq!(fixture.asked(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_revoked_token_is_replaced_once_before_a_401_counts() {
-    let world = Arc::new(World::default());
-    let client = client(&world);
+    let fixture = Arc::new(Fixture::default());
+    let client = client(&fixture);
     assert_eq!(outcome(&client).await, Outcome::Delivered);
-    world.revoke("t1");
+    fixture.revoke("t1");
     sleep(OLD).await;
     let all = join_all((0..10).map(|_| outcome(&client))).await;
     assert!(all.iter().all(|outcome| *outcome == Outcome::Delivered), "{all:?}");
-    assert_eq!(world.asked(), 2, "one new token for all that were refused");
+    assert_eq!(fixture.asked(), 2, "one new token for all that were refused");
     for number in 2..20 {
-        world.revoke(&format!("t{number}"));
+        fixture.revoke(&format!("t{number}"));
     }
     sleep(OLD).await;
     let (outcome, status, _) = attempt(&client).await;
     assert_eq!((outcome, status), (Outcome::Unauthorized, Some(401)), "it refuses new ones, too");
-    let last = world.sent().split_off(world.sent().len() - 2);
+    let last = fixture.sent().split_off(fixture.sent().len() - 2);
     assert_eq!(last, [bearer("t2"), bearer("t3")], "twice, no more");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_endpoint_that_refuses_everything_costs_no_token_for_each_request() {
-    let world = Arc::new(World::default());
-    let client = client(&world);
+    let fixture = Arc::new(Fixture::default());
+    let client = client(&fixture);
     for number in 0..20 {
-        world.revoke(&format!("t{number}"));
+        fixture.revoke(&format!("t{number}"));
     }
     for _ in 0..50 {
         let (outcome, status, said) = attempt(&client).await;
@@ -270,10 +265,10 @@ async fn an_endpoint_that_refuses_everything_costs_no_token_for_each_request() {
         assert!(is_401(&probed.attempted));
         sleep(Duration::from_secs(1)).await;
     }
-    assert_eq!(world.asked(), 1, "a new token is not suspect");
+    assert_eq!(fixture.asked(), 1, "a new token is not suspect");
     sleep(OLD).await;
     assert_eq!(attempt(&client).await.1, Some(401));
-    assert_eq!(world.asked(), 2, "an old one is");
+    assert_eq!(fixture.asked(), 2, "an old one is");
 }
 
 fn is_401(attempted: &Attempted) -> bool {
@@ -283,21 +278,21 @@ fn is_401(attempted: &Attempted) -> bool {
 #[tokio::test(start_paused = true)]
 async fn a_late_refusal_is_no_401_and_the_next_attempt_has_a_new_token() {
     let takes = REFUSED_WITHIN + Duration::from_secs(1);
-    let world = Arc::new(World { refusing_takes: takes, ..World::default() });
-    let client = client(&world);
+    let fixture = Arc::new(Fixture { refusing_takes: takes, ..Fixture::default() });
+    let client = client(&fixture);
     assert_eq!(outcome(&client).await, Outcome::Delivered);
-    world.revoke("t1");
+    fixture.revoke("t1");
     sleep(OLD).await;
     let (outcome, status, said) = attempt(&client).await;
     assert_eq!((outcome, status), (Outcome::EndpointAuthenticationFailed, None), "{said}");
     assert_eq!(attempt(&client).await.0, Outcome::Delivered);
-    assert_eq!(world.sent(), [bearer("t1"), bearer("t1"), bearer("t2")]);
+    assert_eq!(fixture.sent(), [bearer("t1"), bearer("t1"), bearer("t2")]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_fails_at_the_token_endpoint_is_an_outcome_of_its_own() {
-    let world = Arc::new(World::default());
-    let client = client(&world);
+    let fixture = Arc::new(Fixture::default());
+    let client = client(&fixture);
     let unreachable = Err(HandshakeError::Unreachable("no route".to_owned()));
     let table = [
         (refusal(), "answered 400 (invalid_client)"),
@@ -308,72 +303,72 @@ async fn what_fails_at_the_token_endpoint_is_an_outcome_of_its_own() {
         (Ok(response(302, &[("location", "http://169.254.169.254/")], "")), "answered 302"),
     ];
     for (answer, want) in table {
-        world.answers(answer);
+        fixture.answers(answer);
         let (outcome, status, said) = attempt(&client).await;
         assert_eq!((outcome, status), (Outcome::EndpointAuthenticationFailed, None), "{said}");
         assert!(said.contains(want) && !said.contains("hush"), "{said}");
         sleep(Duration::from_secs(10)).await;
     }
-    assert_eq!(world.sent(), [], "nothing was sent without a token");
+    assert_eq!(fixture.sent(), [], "nothing was sent without a token");
     assert_eq!(outcome(&client).await, Outcome::Delivered);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_token_endpoint_that_is_down_is_not_asked_for_each_event() {
-    let world = Arc::new(World::default());
-    let client = client(&world);
+    let fixture = Arc::new(Fixture::default());
+    let client = client(&fixture);
     for _ in 0..3 {
-        world.answers(refusal());
+        fixture.answers(refusal());
     }
     for _ in 0..20 {
         let all = join_all((0..5).map(|_| outcome(&client))).await;
         assert!(all.iter().all(|one| *one == Outcome::EndpointAuthenticationFailed), "{all:?}");
         sleep(Duration::from_millis(200)).await;
     }
-    assert!((2..=3).contains(&world.asked()), "asked {} times in 4 s", world.asked());
+    assert!((2..=3).contains(&fixture.asked()), "asked {} times in 4 s", fixture.asked());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_token_is_used_to_near_its_end_while_there_is_no_other() {
-    let world = Arc::new(World::default());
-    let client = client(&world);
+    let fixture = Arc::new(Fixture::default());
+    let client = client(&fixture);
     assert_eq!(outcome(&client).await, Outcome::Delivered);
     sleep(Duration::from_secs(3_545)).await;
     for _ in 0..3 {
-        world.answers(refusal());
+        fixture.answers(refusal());
     }
     assert_eq!(outcome(&client).await, Outcome::Delivered, "it lives for 55 s");
     assert_eq!(outcome(&client).await, Outcome::Delivered);
-    assert_eq!(world.asked(), 2, "another one is not asked for at each request");
+    assert_eq!(fixture.asked(), 2, "another one is not asked for at each request");
     sleep(Duration::from_secs(10)).await;
     assert_eq!(outcome(&client).await, Outcome::Delivered);
-    assert_eq!(world.asked(), 3);
+    assert_eq!(fixture.asked(), 3);
     sleep(Duration::from_secs(20)).await;
     assert_eq!(outcome(&client).await, Outcome::EndpointAuthenticationFailed);
-    assert_eq!(world.sent(), vec![bearer("t1"); 4]);
+    assert_eq!(fixture.sent(), vec![bearer("t1"); 4]);
     sleep(Duration::from_secs(3)).await;
     assert_eq!(outcome(&client).await, Outcome::Delivered);
-    assert_eq!(world.sent().last(), Some(&bearer("t5")));
+    assert_eq!(fixture.sent().last(), Some(&bearer("t5")));
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_who_gives_up_leaves_the_token_to_the_others() {
-    let world = Arc::new(World::default());
-    let client = client(&world);
+    let fixture = Arc::new(Fixture::default());
+    let client = client(&fixture);
     let gone = tokio::time::timeout(TAKES / 2, outcome(&client));
     let (gone, other) = futures::join!(gone, outcome(&client));
     assert!(gone.is_err());
     assert_eq!(other, Outcome::Delivered);
-    assert_eq!(world.asked(), 2);
+    assert_eq!(fixture.asked(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn requests_without_authentication_go_straight_through() {
-    let world = Arc::new(World::default());
-    let client = client(&world);
+    let fixture = Arc::new(Fixture::default());
+    let client = client(&fixture);
     let attempted = client.attempt(request(None)).await;
     assert!(matches!(attempted, Attempted::Answered { answer, .. } if answer.status == Some(401)));
-    assert_eq!((world.asked(), world.sent()), (0, vec![None]));
+    assert_eq!((fixture.asked(), fixture.sent()), (0, vec![None]));
 }
 
 fn handshake(wait_ms: u64) -> HandshakeRequest {
@@ -391,9 +386,9 @@ fn handshake(wait_ms: u64) -> HandshakeRequest {
 
 #[tokio::test(start_paused = true)]
 async fn handshakes_are_authenticated_in_the_same_way() {
-    let world = Arc::new(World::default());
-    let client = client(&world);
-    world.answers(refusal());
+    let fixture = Arc::new(Fixture::default());
+    let client = client(&fixture);
+    fixture.answers(refusal());
     let refused = client.exchange(handshake(9_000)).await.expect_err("no token").to_string();
     assert!(refused.contains("(invalid_client)"), "{refused}");
     sleep(Duration::from_secs(5)).await;
@@ -401,11 +396,11 @@ async fn handshakes_are_authenticated_in_the_same_way() {
     let late = client.exchange(handshake(20)).await.map(|answer| answer.status);
     assert_eq!(late, Err(no_token_within(0)), "it says what there was no time for");
     assert_eq!(client.exchange(handshake(9_000)).await.map(|it| it.status), Ok(200));
-    world.revoke("t3");
+    fixture.revoke("t3");
     assert_eq!(client.exchange(handshake(9_000)).await.map(|it| it.status), Ok(401), "a new one");
     sleep(OLD).await;
     assert_eq!(client.exchange(handshake(9_000)).await.map(|it| it.status), Ok(200));
-    assert_eq!(world.sent(), [bearer("t3"), bearer("t3"), bearer("t3"), bearer("t4")]);
+    assert_eq!(fixture.sent(), [bearer("t3"), bearer("t3"), bearer("t3"), bearer("t4")]);
 }
 
 fn no_token_within(seconds: u64) -> HandshakeError {
@@ -413,7 +408,6 @@ fn no_token_within(seconds: u64) -> HandshakeError {
     HandshakeError::Unauthenticated(NoToken::NoAnswer(none))
 }
 
-/// Reads one secret, or fails.
 struct Reading(Option<&'static str>);
 
 #[async_trait]
@@ -439,14 +433,14 @@ async fn secrets_by_reference_are_read_for_each_token_where_they_may_be_sent() {
         (Some("-----BEGIN EC PRIVATE KEY-----"), named, Outcome::EndpointAuthenticationFailed),
     ];
     for (secret, allowed, want) in table {
-        let world = Arc::new(World::default());
-        let client = reading(&world, Arc::new(Reading(secret)), allowed);
+        let fixture = Arc::new(Fixture::default());
+        let client = reading(&fixture, Arc::new(Reading(secret)), allowed);
         let attempted = client.attempt(request(Some(reference()))).await;
         let Attempted::Answered { answer, response_text: said, .. } = attempted else {
             panic!("it is answered")
         };
         assert_eq!(answer.outcome, want, "{said:?}");
-        let asked = world.asked.lock().expect("no panic").clone();
+        let asked = fixture.asked.lock().expect("no panic").clone();
         assert!(!asked.iter().any(|body| body.contains("PRIVATE")), "{asked:?}");
         let is_sent = asked.iter().any(|body| body.ends_with("client_secret=from-afar"));
         assert_eq!(is_sent, want == Outcome::Delivered, "{asked:?}");

@@ -1,4 +1,4 @@
-//! The configuration cache: what is kept in memory, and when it is read again.
+//! The configuration cache: what is cached, and when it is read again.
 
 #[path = "configuration/reads.rs"]
 mod reads;
@@ -35,10 +35,9 @@ use uuid::Uuid;
 
 const READ_TAKES: Duration = Duration::from_millis(5);
 
-/// A topic, and its event subscriptions with the numbers at which they were written.
 type StoredTopic = (Topic, Vec<(EventSubscription, u64)>);
 
-/// A table that counts reads. Each takes a while, and shows what was there at its beginning.
+/// A table that counts reads. Each takes a while, and shows the state at its beginning.
 #[derive(Default)]
 struct Stored {
     topics: Mutex<BTreeMap<String, StoredTopic>>,
@@ -126,13 +125,13 @@ impl TopicKeys for Stored {
     }
 }
 
-struct World {
+struct Fixture {
     stored: Arc<Stored>,
     clock: VirtualClock,
     cache: ConfigurationCache,
 }
 
-impl World {
+impl Fixture {
     fn new(limits: Limits) -> Self {
         let (stored, clock) = (Arc::<Stored>::default(), VirtualClock::start());
         stored.put("t", 1, &[("s", 1)]);
@@ -142,7 +141,6 @@ impl World {
         Self { stored, clock, cache }
     }
 
-    /// Asks for the event subscription `s` of that uid, for a delivery that arrives now.
     async fn find(&self, uid: u128, number: u64) -> Result<bool, PortError> {
         self.find_for(uid, number, self.clock.now()).await
     }
@@ -160,7 +158,6 @@ impl World {
         Ok(self.cache.subscription(wanted).await?.is_some())
     }
 
-    /// The revision's number of the topic, as publishes meet it.
     async fn number(&self) -> Option<u64> {
         let topic = self.cache.topic("t").await.expect("readable");
         topic.map(|snapshot| snapshot.topic.revision)
@@ -169,17 +166,17 @@ impl World {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_read_is_used_until_it_is_too_old() {
-    let world = World::new(Limits::default());
+    let fixture = Fixture::new(Limits::default());
     // Rolls of zero leave it the whole time.
     for (after_ms, reads) in [(0, (1, 1)), (1_985, (1, 1)), (5, (2, 1)), (1_985, (2, 1))] {
         sleep(Duration::from_millis(after_ms)).await;
-        assert_eq!(world.number().await, Some(1));
-        assert_eq!(world.stored.reads(), reads, "after {after_ms} ms more");
+        assert_eq!(fixture.number().await, Some(1));
+        assert_eq!(fixture.stored.reads(), reads, "after {after_ms} ms more");
     }
-    world.stored.put("t", 2, &[("s", 1)]);
+    fixture.stored.put("t", 2, &[("s", 1)]);
     sleep(Duration::from_millis(10)).await;
-    assert_eq!(world.number().await, Some(2), "two seconds after the read before");
-    assert_eq!(world.stored.reads(), (3, 2), "event subscriptions only once the revision moved");
+    assert_eq!(fixture.number().await, Some(2), "two seconds after the read before");
+    assert_eq!(fixture.stored.reads(), (3, 2), "event subscriptions only once the revision moved");
 }
 
 #[tokio::test(start_paused = true)]
@@ -195,13 +192,13 @@ async fn what_is_missing_in_memory_is_read_anew_before_it_counts_as_deleted() {
         ((1, 1), (9, 1), false, 1, "deleted, and nothing has changed"),
     ];
     for ((number, uid), (asked, matched_under), found, more_reads, row) in table {
-        let world = World::new(Limits::default());
-        assert_eq!(world.number().await, Some(1), "{row}");
-        let (topics, subscriptions) = world.stored.reads();
-        world.stored.put("t", number, &[("s", uid)]);
+        let fixture = Fixture::new(Limits::default());
+        assert_eq!(fixture.number().await, Some(1), "{row}");
+        let (topics, subscriptions) = fixture.stored.reads();
+        fixture.stored.put("t", number, &[("s", uid)]);
         sleep(Duration::from_millis(1)).await;
-        let is_found = world.find(asked, matched_under).await.expect("readable");
-        let now = world.stored.reads();
+        let is_found = fixture.find(asked, matched_under).await.expect("readable");
+        let now = fixture.stored.reads();
         let made = now.0 - topics + now.1 - subscriptions;
         assert_eq!((is_found, made), (found, more_reads), "{row}");
     }
@@ -209,21 +206,22 @@ async fn what_is_missing_in_memory_is_read_anew_before_it_counts_as_deleted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_topic_that_was_created_again_is_not_taken_for_the_old_one() {
-    // It has had fewer changes by then than the old one, or more.
+    // It may have fewer changes than the old one, or more.
     for number in [3, 903] {
-        let world = World::new(Limits::default());
-        world.stored.put("t", 900, &[("old", 9), ("s", 1)]);
+        let fixture = Fixture::new(Limits::default());
+        fixture.stored.put("t", 900, &[("old", 9), ("s", 1)]);
         sleep(Duration::from_secs(2)).await;
-        assert_eq!(world.number().await, Some(900));
-        world.stored.put("t", number, &[("s", 2)]);
+        assert_eq!(fixture.number().await, Some(900));
+        fixture.stored.put("t", number, &[("s", 2)]);
         let again = BEGINNING;
-        world.stored.topics().get_mut("t").expect("there").0.created_at = again;
+        fixture.stored.topics().get_mut("t").expect("there").0.created_at = again;
         sleep(Duration::from_millis(1)).await;
         let key = SubscriptionKey { topic: "t".to_owned(), name: "s".to_owned() };
         let revision = Revision { created_at: again, number };
-        let (uid, received_at) = (Uuid::from_u128(2), world.clock.now());
+        let (uid, received_at) = (Uuid::from_u128(2), fixture.clock.now());
         let wanted = SubscriptionLookup { key: &key, uid, revision, received_at };
-        let (topic, found) = world.cache.subscription(wanted).await.expect("read").expect("found");
+        let (topic, found) =
+            fixture.cache.subscription(wanted).await.expect("read").expect("found");
         assert_eq!((topic.topic.revision, found.uid), (number, uid));
         assert_eq!(topic.subscriptions.len(), 1, "what the old one had is gone");
     }
@@ -231,18 +229,18 @@ async fn a_topic_that_was_created_again_is_not_taken_for_the_old_one() {
 
 #[tokio::test(start_paused = true)]
 async fn only_a_read_that_began_after_the_message_arrived_is_evidence() {
-    let world = World::new(Limits::default());
-    world.stored.put("t", 1, &[("other", 7)]);
-    assert_eq!(world.number().await, Some(1));
+    let fixture = Fixture::new(Limits::default());
+    fixture.stored.put("t", 1, &[("other", 7)]);
+    assert_eq!(fixture.number().await, Some(1));
     sleep(Duration::from_secs(3)).await;
-    // A refresh has seen the topic as it was before the event subscription was created.
-    let refresh = world.number();
+    // A refresh saw the topic before the event subscription was created.
+    let refresh = fixture.number();
     let arriving = async {
         sleep(Duration::from_millis(1)).await;
-        world.stored.put("t", 2, &[("other", 7), ("s", 2)]);
+        fixture.stored.put("t", 2, &[("other", 7), ("s", 2)]);
         sleep(Duration::from_millis(1)).await;
         // Its sender may know of no newer revision.
-        world.find(2, 1).await
+        fixture.find(2, 1).await
     };
     let (number, found) = futures::join!(refresh, arriving);
     assert_eq!(number, Some(1));
@@ -251,103 +249,102 @@ async fn only_a_read_that_began_after_the_message_arrived_is_evidence() {
 
 #[tokio::test(start_paused = true)]
 async fn evidence_is_read_once_for_all_that_arrived_before() {
-    let world = World::new(Limits::default());
-    assert_eq!(world.number().await, Some(1));
+    let fixture = Fixture::new(Limits::default());
+    assert_eq!(fixture.number().await, Some(1));
     sleep(Duration::from_millis(1)).await;
-    let received_at = world.clock.now();
-    let all = (0..10).map(|_| world.find_for(9, 1, received_at));
+    let received_at = fixture.clock.now();
+    let all = (0..10).map(|_| fixture.find_for(9, 1, received_at));
     let found = join_all(all).await;
     assert!(found.into_iter().all(|found| !found.expect("readable")));
-    assert_eq!(world.stored.reads(), (2, 1));
+    assert_eq!(fixture.stored.reads(), (2, 1));
     // And again for those that arrive later.
     sleep(Duration::from_millis(1)).await;
-    assert!(!world.find(9, 1).await.expect("readable"));
-    assert_eq!(world.stored.reads(), (3, 1));
+    assert!(!fixture.find(9, 1).await.expect("readable"));
+    assert_eq!(fixture.stored.reads(), (3, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn all_who_ask_share_one_read() {
-    let world = World::new(Limits::default());
-    let all = join_all((0..100).map(|_| world.cache.topic("t"))).await;
+    let fixture = Fixture::new(Limits::default());
+    let all = join_all((0..100).map(|_| fixture.cache.topic("t"))).await;
     assert!(all.into_iter().all(|topic| topic.expect("readable").is_some()));
-    assert_eq!(world.stored.reads(), (1, 1));
-    world.stored.put("t", 2, &[("s", 1)]);
-    let all = (0..100).map(|_| world.find(1, 2));
+    assert_eq!(fixture.stored.reads(), (1, 1));
+    fixture.stored.put("t", 2, &[("s", 1)]);
+    let all = (0..100).map(|_| fixture.find(1, 2));
     assert!(join_all(all).await.into_iter().all(|found| found.expect("readable")));
-    assert_eq!(world.stored.reads(), (2, 2));
+    assert_eq!(fixture.stored.reads(), (2, 2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_read_goes_on_when_the_first_who_asked_has_gone() {
-    let world = World::new(Limits::default());
+    let fixture = Fixture::new(Limits::default());
     let first = async {
         let soon = sleep(Duration::from_millis(2));
-        tokio::select! { biased; () = soon => {}, _ = world.cache.topic("t") => {} }
+        tokio::select! { biased; () = soon => {}, _ = fixture.cache.topic("t") => {} }
     };
     let second = async {
         sleep(Duration::from_millis(1)).await;
-        world.number().await
+        fixture.number().await
     };
     let ((), number) = futures::join!(first, second);
-    assert_eq!((number, world.stored.reads()), (Some(1), (1, 1)));
-    // A read that no caller waits for any more is started again.
+    assert_eq!((number, fixture.stored.reads()), (Some(1), (1, 1)));
+    // A read without callers is started again.
     sleep(Duration::from_secs(3)).await;
-    let gone = tokio::time::timeout(Duration::from_millis(2), world.cache.topic("t")).await;
+    let gone = tokio::time::timeout(Duration::from_millis(2), fixture.cache.topic("t")).await;
     assert!(gone.is_err());
-    assert_eq!((world.number().await, world.stored.reads()), (Some(1), (3, 1)));
+    assert_eq!((fixture.number().await, fixture.stored.reads()), (Some(1), (3, 1)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn while_the_table_can_not_be_read_memory_serves_for_a_bounded_time() {
-    let world = World::new(Limits::default());
-    assert_eq!(world.number().await, Some(1));
-    world.stored.fail(true);
+    let fixture = Fixture::new(Limits::default());
+    assert_eq!(fixture.number().await, Some(1));
+    fixture.stored.fail(true);
     sleep(Duration::from_secs(50)).await;
-    assert_eq!(world.number().await, Some(1));
-    assert!(world.find(1, 7).await.expect("known"), "though it was matched under more");
-    assert!(world.find(2, 1).await.is_err(), "memory is no evidence of a deletion");
-    assert!(world.cache.topic("other").await.is_err(), "nothing is known of it");
-    // As soon as it can be read, what is true counts.
-    world.stored.put("t", 2, &[("s", 1)]);
-    world.stored.fail(false);
-    assert_eq!(world.number().await, Some(2));
-    world.stored.fail(true);
+    assert_eq!(fixture.number().await, Some(1));
+    assert!(fixture.find(1, 7).await.expect("known"), "though it was matched under more");
+    assert!(fixture.find(2, 1).await.is_err(), "memory is no evidence of a deletion");
+    assert!(fixture.cache.topic("other").await.is_err(), "nothing is known of it");
+    fixture.stored.put("t", 2, &[("s", 1)]);
+    fixture.stored.fail(false);
+    assert_eq!(fixture.number().await, Some(2));
+    fixture.stored.fail(true);
     sleep(Duration::from_secs(61)).await;
-    assert!(world.cache.topic("t").await.is_err());
-    assert!(world.find(1, 1).await.is_err());
+    assert!(fixture.cache.topic("t").await.is_err());
+    assert!(fixture.find(1, 1).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
 async fn memory_is_bounded_by_bytes_and_the_least_used_go_first() {
     let bytes = {
-        let world = World::new(Limits::default());
-        world.cache.topic("t").await.expect("read").expect("there").bytes()
+        let fixture = Fixture::new(Limits::default());
+        fixture.cache.topic("t").await.expect("read").expect("there").bytes()
     };
     let limits = Limits { bytes_max: 3 * bytes + bytes / 2, ..Limits::default() };
-    let world = World::new(limits);
+    let fixture = Fixture::new(limits);
     for (number, name) in ["a", "b", "c", "d"].into_iter().enumerate() {
-        world.stored.put(name, 1, &[("s", number as u128)]);
+        fixture.stored.put(name, 1, &[("s", number as u128)]);
     }
     // (who is asked for, how often the table was read by then)
     let asked = [("a", 1), ("b", 2), ("c", 3), ("a", 3), ("d", 4), ("a", 4), ("c", 4), ("b", 5)];
     for (number, (name, reads)) in asked.into_iter().enumerate() {
-        assert!(world.cache.topic(name).await.expect("read").is_some());
-        assert_eq!(world.stored.reads().0, reads, "{number}: {name}");
+        assert!(fixture.cache.topic(name).await.expect("read").is_some());
+        assert_eq!(fixture.stored.reads().0, reads, "{number}: {name}");
     }
-    // Names that are unknown take no topic's place, however many they are.
+    // Unknown names never take a topic's place.
     for number in 0..5_000 {
-        assert!(world.cache.topic(&format!("no-{number}")).await.expect("read").is_none());
+        assert!(fixture.cache.topic(&format!("no-{number}")).await.expect("read").is_none());
     }
-    let reads = world.stored.reads().0;
-    assert!(world.cache.topic("no-4999").await.expect("read").is_none(), "it is known by now");
-    assert_eq!(world.stored.reads().0, reads);
-    // A topic larger than all of it is kept by itself.
+    let reads = fixture.stored.reads().0;
+    assert!(fixture.cache.topic("no-4999").await.expect("read").is_none(), "it is known by now");
+    assert_eq!(fixture.stored.reads().0, reads);
+    // A topic that exceeds the limit is cached alone.
     let many: Vec<_> = (0..500).map(|number| ("s", number)).collect();
-    world.stored.put("large", 1, &many);
+    fixture.stored.put("large", 1, &many);
     for _ in 0..2 {
-        assert!(world.cache.topic("large").await.expect("read").is_some());
+        assert!(fixture.cache.topic("large").await.expect("read").is_some());
     }
-    assert_eq!(world.stored.reads().0, reads + 1);
+    assert_eq!(fixture.stored.reads().0, reads + 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
-//! Walks through a bucket whose pages hold three objects: what is found, from where, and at what cost.
+//! Walks through a bucket with pages of three objects.
 //!
-//! Not a unit test: the bucket is testkit's, which knows the ports of the finished crate alone.
+//! Not a unit test, because testkit's bucket depends on the finished crate.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 const BUCKET: &str = "b";
 
-/// When an object was written: at half past its hour.
+/// Objects are written at half past.
 fn written_at(name: &str) -> Timestamp {
     let parts: Vec<i64> = name.split('/').filter_map(|part| part.parse().ok()).collect();
     let [year, month, day, hour] = parts.as_slice() else { return Timestamp::default() };
@@ -56,7 +56,7 @@ fn object(ids: &[String]) -> Vec<u8> {
     format!("[{}]", ids.iter().map(record).collect::<Vec<_>>().join(",")).into_bytes()
 }
 
-/// Two letters in each of four objects in each of these hours; with other things among them.
+/// Two letters in each of four objects in each hour, among others.
 fn filled(hours: &[&str]) -> Arc<Buckets> {
     let buckets = Deployment::at(Timestamp::default()).buckets;
     buckets.settings().page_max = 3;
@@ -130,7 +130,7 @@ async fn other_hours_are_neither_listed_nor_read() {
     let found = walked(&*buckets, &wanted, None).await;
     assert_eq!(ids(&found), (19 * 8..20 * 8).collect::<Vec<_>>());
     assert_eq!(buckets.calls(GET).len(), 5, "those of one day");
-    // At most one for each day that is passed over, and those of two days.
+    // At most one for each skipped day, and those of two days.
     let lists = buckets.calls(LIST).len();
     assert!(lists <= 34, "{lists}");
     assert_eq!(buckets.calls(DELETE).len(), 0, "a walk deletes nothing");
@@ -174,7 +174,7 @@ async fn a_read_that_fails_takes_no_other_along_and_is_met_again() {
     assert_eq!(ids(&found), (0..8).collect::<Vec<_>>());
 }
 
-/// A bucket one of whose objects is removed after it was listed, or can't be read alone.
+/// A bucket with an object that is removed after it was listed, or unreadable.
 struct Odd {
     buckets: Arc<Buckets>,
     name: String,

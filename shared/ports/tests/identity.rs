@@ -1,4 +1,4 @@
-//! Requests that prove an identity of AWS: which are sent at all, and with what.
+//! Requests that prove an AWS identity.
 
 use std::{
     sync::{Arc, Mutex},
@@ -32,21 +32,19 @@ const NAMED: &str = r#"{"own": ["own.example"], "roles": {"arn:r": ["role.exampl
     "audiences": {"aud": ["bearer.example", "login.microsoftonline.com"]}}"#;
 
 /// AWS, Entra ID, and an endpoint that answers one status.
-struct World {
+struct Fixture {
     clock: VirtualClock,
     status: Mutex<u16>,
-    /// Why AWS gives nothing.
     fails: Mutex<Option<&'static str>>,
-    /// Whether AWS never answers.
     is_silent: Mutex<bool>,
-    /// What was signed, and for what tokens were asked.
+    /// Signed requests and token requests.
     asked: Mutex<Vec<String>>,
-    /// What was sent: the host, and `authorization`.
+    /// Requests: the host, and `authorization`.
     sent: Mutex<Vec<(String, String)>>,
     refused: Mutex<usize>,
 }
 
-impl World {
+impl Fixture {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             clock: VirtualClock::start(),
@@ -91,7 +89,7 @@ impl World {
     }
 }
 
-struct Shared(Arc<World>);
+struct Shared(Arc<Fixture>);
 
 impl Clock for Shared {
     fn now(&self) -> Timestamp {
@@ -149,13 +147,13 @@ impl HandshakeClient for Shared {
     }
 }
 
-fn client(world: &Arc<World>, named: &str) -> Authenticated<Shared> {
-    let shared = || Arc::new(Shared(Arc::clone(world)));
+fn client(fixture: &Arc<Fixture>, named: &str) -> Authenticated<Shared> {
+    let shared = || Arc::new(Shared(Arc::clone(fixture)));
     let none = ClientSecrets::default();
     let tokens = Tokens::new(shared(), Arc::new(NoSecrets), none, shared());
     let named: Identities = named.parse().expect("a setting");
     let tokens = tokens.proving(shared(), named);
-    Authenticated::new(Shared(Arc::clone(world)), Arc::new(tokens))
+    Authenticated::new(Shared(Arc::clone(fixture)), Arc::new(tokens))
 }
 
 fn sigv4(role: Option<&str>) -> Authentication {
@@ -204,25 +202,25 @@ async fn attempt(
 
 #[tokio::test(start_paused = true)]
 async fn every_attempt_is_signed_anew_and_a_refusal_counts_at_once() {
-    let world = World::new();
-    let client = client(&world, NAMED);
+    let fixture = Fixture::new();
+    let client = client(&fixture, NAMED);
     assert_eq!(attempt(&client, &sigv4(None), "own.example").await.0, Outcome::Delivered);
     assert_eq!(attempt(&client, &sigv4(Some("arn:r")), "role.example").await.0, Outcome::Delivered);
-    assert_eq!(world.asked(), ["execute-api POST application/json [1]"; 2]);
-    assert_eq!(*world.refused.lock().expect("no panic"), 0);
+    assert_eq!(fixture.asked(), ["execute-api POST application/json [1]"; 2]);
+    assert_eq!(*fixture.refused.lock().expect("no panic"), 0);
     for (status, outcome) in [(401, Outcome::Unauthorized), (403, Outcome::Forbidden)] {
-        *world.status.lock().expect("no panic") = status;
+        *fixture.status.lock().expect("no panic") = status;
         let met = attempt(&client, &sigv4(None), "own.example").await;
         assert_eq!((met.0, met.1), (outcome, Some(status)));
     }
-    assert_eq!(*world.refused.lock().expect("no panic"), 2, "each is noted");
+    assert_eq!(*fixture.refused.lock().expect("no panic"), 2, "each is noted");
     let by = sigv4(Some("arn:r"));
     client.probe(request(&by, "role.example"), soon()).await;
-    assert_eq!(*world.refused.lock().expect("no panic"), 3, "a probe's, too");
+    assert_eq!(*fixture.refused.lock().expect("no panic"), 3, "a probe's, too");
     let answered = client.exchange(handshake(&by, "role.example")).await;
     assert_eq!(answered.map(|answer| answer.status), Ok(403));
-    assert_eq!(*world.refused.lock().expect("no panic"), 4, "and a handshake's");
-    let sent: Vec<_> = world.sent().into_iter().map(|(_, sent)| sent).collect();
+    assert_eq!(*fixture.refused.lock().expect("no panic"), 4, "and a handshake's");
+    let sent: Vec<_> = fixture.sent().into_iter().map(|(_, sent)| sent).collect();
     let want: Vec<_> = (1..=6).map(|number| format!("signature {number}")).collect();
     assert_eq!(sent, want);
 }
@@ -239,33 +237,32 @@ async fn an_identity_is_proven_only_where_the_deployment_still_says_so() {
     for (by, hosts) in table {
         for (host, is_named) in hosts {
             for (setting, may) in [(NAMED, is_named), ("", false)] {
-                let world = World::new();
-                let (outcome, status, said) = attempt(&client(&world, setting), &by, host).await;
-                let sent = world.sent().len();
+                let fixture = Fixture::new();
+                let (outcome, status, said) = attempt(&client(&fixture, setting), &by, host).await;
+                let sent = fixture.sent().len();
                 if may {
                     assert_eq!((outcome, sent), (Outcome::Delivered, 1), "{by:?} {host}: {said}");
                     continue;
                 }
                 let want = (Outcome::EndpointAuthenticationFailed, None);
                 assert_eq!((outcome, status), want, "{by:?} {host}: {said}");
-                assert_eq!((world.asked().len(), sent), (0, 0), "{by:?} {host}: {said}");
+                assert_eq!((fixture.asked().len(), sent), (0, 0), "{by:?} {host}: {said}");
                 assert!(said.contains("deployment") && !said.contains("hush"), "{said}");
-                let probed = client(&world, setting).probe(request(&by, host), soon()).await;
+                let probed = client(&fixture, setting).probe(request(&by, host), soon()).await;
                 let stage = probed.failure.map(|failure| failure.stage);
                 assert_eq!(stage, Some(Stage::Identity), "{by:?} {host}");
-                let handshake = client(&world, setting).exchange(handshake(&by, host)).await;
+                let handshake = client(&fixture, setting).exchange(handshake(&by, host)).await;
                 let refused = handshake.expect_err("not named").to_string();
                 assert!(refused.contains("can't be authenticated"), "{refused}");
-                assert_eq!((world.asked().len(), world.sent().len()), (0, 0));
+                assert_eq!((fixture.asked().len(), fixture.sent().len()), (0, 0));
             }
         }
     }
-    // A program without an identity proves none.
-    let world = World::new();
-    let shared = || Arc::new(Shared(Arc::clone(&world)));
+    let fixture = Fixture::new();
+    let shared = || Arc::new(Shared(Arc::clone(&fixture)));
     let tokens = Tokens::new(shared(), Arc::new(NoSecrets), ClientSecrets::default(), shared());
     let tokens = tokens.proving(Arc::new(NoIdentity), NAMED.parse().expect("a setting"));
-    let client = Authenticated::new(Shared(Arc::clone(&world)), Arc::new(tokens));
+    let client = Authenticated::new(Shared(Arc::clone(&fixture)), Arc::new(tokens));
     for (by, host) in [(sigv4(None), "own.example"), (bearer(), "bearer.example")] {
         let (outcome, _, said) = attempt(&client, &by, host).await;
         assert_eq!(outcome, Outcome::EndpointAuthenticationFailed);
@@ -278,14 +275,15 @@ async fn what_fails_at_aws_is_an_outcome_of_its_own() {
     let table =
         [(sigv4(None), "own.example"), (bearer(), "bearer.example"), (entra(), "bearer.example")];
     for (by, host) in table {
-        let world = World::new();
-        let client = client(&world, NAMED);
-        *world.fails.lock().expect("no panic") = Some("sts:AssumeRole answered 403 (AccessDenied)");
+        let fixture = Fixture::new();
+        let client = client(&fixture, NAMED);
+        *fixture.fails.lock().expect("no panic") =
+            Some("sts:AssumeRole answered 403 (AccessDenied)");
         let (outcome, status, said) = attempt(&client, &by, host).await;
         assert_eq!((outcome, status), (Outcome::EndpointAuthenticationFailed, None));
         assert_eq!(said, "sts:AssumeRole answered 403 (AccessDenied)");
-        assert_eq!(world.sent(), [], "nothing was sent");
-        *world.fails.lock().expect("no panic") = None;
+        assert_eq!(fixture.sent(), [], "nothing was sent");
+        *fixture.fails.lock().expect("no panic") = None;
         sleep(Duration::from_secs(3)).await;
         assert_eq!(attempt(&client, &by, host).await.0, Outcome::Delivered);
     }
@@ -293,42 +291,41 @@ async fn what_fails_at_aws_is_an_outcome_of_its_own() {
 
 #[tokio::test(start_paused = true)]
 async fn tokens_of_aws_are_kept_and_renewed_once_like_others() {
-    let world = World::new();
-    let client = client(&world, NAMED);
+    let fixture = Fixture::new();
+    let client = client(&fixture, NAMED);
     let by = bearer();
     let all = join_all((0..20).map(|_| attempt(&client, &by, "bearer.example"))).await;
     assert!(all.iter().all(|met| met.0 == Outcome::Delivered), "{all:?}");
-    assert_eq!(world.asked(), ["token for aud"], "all wait for one");
+    assert_eq!(fixture.asked(), ["token for aud"], "all wait for one");
     sleep(Duration::from_secs(200)).await;
     attempt(&client, &bearer(), "bearer.example").await;
-    assert_eq!(world.asked().len(), 1);
+    assert_eq!(fixture.asked().len(), 1);
     sleep(Duration::from_secs(60)).await;
     attempt(&client, &bearer(), "bearer.example").await;
-    assert_eq!(world.asked().len(), 2, "it ends within a minute");
-    *world.status.lock().expect("no panic") = 401;
+    assert_eq!(fixture.asked().len(), 2, "it ends within a minute");
+    *fixture.status.lock().expect("no panic") = 401;
     sleep(Duration::from_secs(61)).await;
     let met = attempt(&client, &bearer(), "bearer.example").await;
     assert_eq!((met.0, met.1), (Outcome::Unauthorized, Some(401)));
-    let sent: Vec<_> = world.sent().into_iter().map(|(_, sent)| sent).collect();
+    let sent: Vec<_> = fixture.sent().into_iter().map(|(_, sent)| sent).collect();
     assert_eq!(sent[sent.len() - 2..], ["Bearer jwt2", "Bearer jwt3"], "twice, no more");
 }
 
 #[tokio::test(start_paused = true)]
 async fn entra_id_gets_a_token_of_aws_instead_of_a_secret() {
-    let world = World::new();
-    let client = client(&world, NAMED);
+    let fixture = Fixture::new();
+    let client = client(&fixture, NAMED);
     for _ in 0..3 {
         assert_eq!(attempt(&client, &entra(), "bearer.example").await.0, Outcome::Delivered);
     }
-    let asked = world.asked();
+    let asked = fixture.asked();
     assert_eq!((asked.len(), asked[0].as_str()), (2, "token for aud"), "{asked:?}");
     let want = "client_id=c&client_assertion_type=urn%3Aietf%3Aparams%3Aoauth%3Aclient-assertion-type\
                 %3Ajwt-bearer&client_assertion=jwt1";
     assert!(asked[1].contains(want) && !asked[1].contains("client_secret"), "{}", asked[1]);
-    assert!(world.sent().iter().all(|(_, sent)| sent == "Bearer entra2"), "{:?}", world.sent());
+    assert!(fixture.sent().iter().all(|(_, sent)| sent == "Bearer entra2"), "{:?}", fixture.sent());
 }
 
-/// When a probe must have ended.
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(26)
 }
@@ -348,17 +345,17 @@ fn handshake(by: &Authentication, host: &str) -> HandshakeRequest {
 
 #[tokio::test(start_paused = true)]
 async fn probes_are_authenticated_like_attempts() {
-    let world = World::new();
-    let client = client(&world, NAMED);
+    let fixture = Fixture::new();
+    let client = client(&fixture, NAMED);
     for (by, host) in
         [(sigv4(None), "own.example"), (bearer(), "bearer.example"), (entra(), "bearer.example")]
     {
         let probed = client.probe(request(&by, host), soon()).await;
         assert_eq!(probed.failure, None, "{by:?}");
     }
-    let sent: Vec<_> = world.sent().into_iter().map(|(_, sent)| sent).collect();
+    let sent: Vec<_> = fixture.sent().into_iter().map(|(_, sent)| sent).collect();
     assert_eq!(sent, ["signature 1", "Bearer jwt2", "Bearer entra4"]);
-    *world.fails.lock().expect("no panic") = Some("sts is down");
+    *fixture.fails.lock().expect("no panic") = Some("sts is down");
     let probed = client.probe(request(&sigv4(None), "own.example"), soon()).await;
     assert_eq!(probed.failure.map(|it| it.says).as_deref(), Some("sts is down"));
 }
@@ -369,9 +366,9 @@ async fn aws_is_named_when_it_does_not_answer_in_time() {
         (sigv4(None), "own.example", "AWS gave no credentials within"),
         (bearer(), "bearer.example", "AWS gave no token within"),
     ] {
-        let world = World::new();
-        *world.is_silent.lock().expect("no panic") = true;
-        let client = client(&world, NAMED);
+        let fixture = Fixture::new();
+        *fixture.is_silent.lock().expect("no panic") = true;
+        let client = client(&fixture, NAMED);
         let (outcome, _, said) = attempt(&client, &by, host).await;
         assert_eq!(outcome, Outcome::EndpointAuthenticationFailed);
         assert_eq!(said, format!("{what} 15 s"));
@@ -384,16 +381,16 @@ async fn aws_is_named_when_it_does_not_answer_in_time() {
 
 #[tokio::test(start_paused = true)]
 async fn handshakes_are_signed_as_what_they_are() {
-    let world = World::new();
-    let client = client(&world, NAMED);
+    let fixture = Fixture::new();
+    let client = client(&fixture, NAMED);
     let answered = client.exchange(handshake(&sigv4(None), "own.example")).await;
     assert_eq!(answered.map(|it| it.status), Ok(200));
-    assert_eq!(world.asked(), ["execute-api OPTIONS - "]);
+    assert_eq!(fixture.asked(), ["execute-api OPTIONS - "]);
     let answered = client.exchange(handshake(&bearer(), "bearer.example")).await;
     assert_eq!(answered.map(|it| it.status), Ok(200));
-    let sent: Vec<_> = world.sent().into_iter().map(|(_, sent)| sent).collect();
+    let sent: Vec<_> = fixture.sent().into_iter().map(|(_, sent)| sent).collect();
     assert_eq!(sent, ["signature 1", "Bearer jwt2"]);
-    *world.fails.lock().expect("no panic") = Some("sts is down");
+    *fixture.fails.lock().expect("no panic") = Some("sts is down");
     let refused = client.exchange(handshake(&sigv4(None), "own.example")).await;
     let refused = refused.expect_err("nothing is signed").to_string();
     assert!(refused.ends_with("can't be authenticated: sts is down"), "{refused}");

@@ -1,5 +1,5 @@
-//! Settings of the functions, read once from the environment that Terraform sets. Every variable of
-//! every function is named here, with its default.
+//! Settings of the functions, from the environment that Terraform sets. All variables and defaults are
+//! here.
 
 use std::{collections::BTreeMap, env, fmt::Display, str::FromStr, time::Duration};
 
@@ -19,30 +19,23 @@ use gridpost_core::{
 };
 use gridpost_ports::configuration::Limits;
 
-/// A setting that is missing or can't be read. The function then refuses to start.
+/// A missing or invalid setting, with which the function refuses to start.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingError {
-    /// The variable is not set.
     #[error(
         "the environment variable {0} is not set; Terraform or Lambda sets it on every function"
     )]
     Missing(&'static str),
-    /// The variable's value is not of its form.
     #[error("the environment variable {name} is wrong: {reason}")]
-    Wrong {
-        /// The variable.
-        name: &'static str,
-        /// What is wrong with it.
-        reason: String,
-    },
+    Wrong { name: &'static str, reason: String },
 }
 
-/// A setting as text.
+/// Reads a setting as text.
 pub fn text(name: &'static str) -> Result<String, SettingError> {
     env::var(name).map_err(|_| SettingError::Missing(name))
 }
 
-/// A setting of another type, or its default where the variable is not set.
+/// Reads a setting of another type, or returns its default.
 pub fn parsed_or<T>(name: &'static str, default: T) -> Result<T, SettingError>
 where
     T: FromStr<Err: Display>,
@@ -61,67 +54,65 @@ where
     value.parse().map_err(wrong)
 }
 
-/// What holds where the environment says nothing, each once: `gridpost dev` takes them from here too.
+/// Defaults that `gridpost dev` uses, too.
 pub mod default {
     use std::time::Duration;
 
-    /// The CloudWatch namespace of all metrics: each deployment of an account and region has its own.
+    /// The CloudWatch namespace. Deployments of one account and region need different ones.
     pub const NAMESPACE: &str = "Gridpost";
 
     /// The largest message of a queue, in bytes.
     pub const QUEUE_MESSAGE_BYTES_MAX: usize = 262_144;
 
-    /// Publishes with more deliveries are stored first.
+    /// Publishes with more deliveries are stored before they are enqueued.
     pub const INLINE_FAN_OUT: usize = 10_000;
 
     /// How the deployment names itself to CloudEvents endpoints.
     pub const VALIDATION_ORIGIN: &str = "eventgrid.azure.net";
 
-    /// How long configuration may be used where it can't be read anew.
+    /// How long configuration that can't be read again is used.
     pub const CONFIGURATION_STALE_FOR: Duration = Duration::from_secs(60);
 
-    /// How long a destination for dead letters may refuse.
+    /// How long a dead-letter destination may refuse.
     pub const DEAD_LETTER_GIVE_UP_AFTER: Duration = Duration::from_secs(4 * 60 * 60);
 }
 
-/// Whether and what functions log: `GRIDPOST_LOG`, a level or levels by module.
+/// Reads `GRIDPOST_LOG`: a level, or levels by module.
 pub fn log<T: FromStr<Err: Display>>(default: T) -> Result<T, SettingError> {
     parsed_or("GRIDPOST_LOG", default)
 }
 
-/// CloudWatch's namespace of all metrics, from `GRIDPOST_METRIC_NAMESPACE`.
+/// Reads `GRIDPOST_METRIC_NAMESPACE`.
 pub fn metric_namespace() -> Result<String, SettingError> {
     parsed_or("GRIDPOST_METRIC_NAMESPACE", default::NAMESPACE.to_owned())
 }
 
-/// Whether there are metrics by topic and event subscription, from
-/// `GRIDPOST_METRICS_BY_EVENT_SUBSCRIPTION`.
+/// Reads `GRIDPOST_METRICS_BY_EVENT_SUBSCRIPTION`: whether metrics have names as dimensions.
 pub fn metrics_by_event_subscription() -> Result<bool, SettingError> {
     parsed_or("GRIDPOST_METRICS_BY_EVENT_SUBSCRIPTION", false)
 }
 
-/// Whether durations are metrics, from `GRIDPOST_LATENCY_METRICS`.
+/// Reads `GRIDPOST_LATENCY_METRICS`: whether durations are metrics.
 pub fn latency_metrics() -> Result<bool, SettingError> {
     parsed_or("GRIDPOST_LATENCY_METRICS", false)
 }
 
-/// The table of topics and event subscriptions, from `GRIDPOST_CONFIG_TABLE`.
+/// Reads `GRIDPOST_CONFIG_TABLE`: the table of topics and event subscriptions.
 pub fn config_table() -> Result<String, SettingError> {
     text("GRIDPOST_CONFIG_TABLE")
 }
 
-/// The table of states, from `GRIDPOST_STATE_TABLE`.
+/// Reads `GRIDPOST_STATE_TABLE`: the table of states.
 pub fn state_table() -> Result<String, SettingError> {
     text("GRIDPOST_STATE_TABLE")
 }
 
-/// The bucket of what no message can carry, from `GRIDPOST_PAYLOAD_BUCKET`.
+/// Reads `GRIDPOST_PAYLOAD_BUCKET`: the bucket of events that are too large for a message.
 pub fn payload_bucket() -> Result<String, SettingError> {
     text("GRIDPOST_PAYLOAD_BUCKET")
 }
 
-/// The URL of a queue that is no retry queue, from `GRIDPOST_…_QUEUE_URL`; empty where the function has
-/// nothing to do with it.
+/// Reads a queue's `GRIDPOST_…_QUEUE_URL`; empty if the function does not use the queue.
 pub fn queue_url(queue: Queue) -> Result<String, SettingError> {
     let name = match queue {
         Queue::Dispatch => "GRIDPOST_DISPATCH_QUEUE_URL",
@@ -136,35 +127,34 @@ pub fn queue_url(queue: Queue) -> Result<String, SettingError> {
     parsed_or(name, String::new())
 }
 
-/// The source that intake takes messages from, from `GRIDPOST_SOURCE`, a JSON object that
-/// `infra/modules/aws-source` writes.
+/// Reads `GRIDPOST_SOURCE`: intake's source, a JSON object that `infra/modules/aws-source` writes.
 pub fn source() -> Result<Source, SettingError> {
     parsed("GRIDPOST_SOURCE", &text("GRIDPOST_SOURCE")?)
 }
 
-/// The URLs of the retry queues in shard order, from `GRIDPOST_RETRY_QUEUE_URLS` (comma separated).
+/// Reads `GRIDPOST_RETRY_QUEUE_URLS`, in shard order (comma separated).
 pub fn retry_queue_urls() -> Result<Vec<String>, SettingError> {
     let urls = parsed_or("GRIDPOST_RETRY_QUEUE_URLS", String::new())?;
     Ok(urls.split(',').filter(|url| !url.is_empty()).map(str::to_owned).collect())
 }
 
-/// How many of the retry queues get messages, from `GRIDPOST_RETRY_QUEUES_SENT_TO`; without it all. Those
-/// behind them are being emptied.
+/// Reads `GRIDPOST_RETRY_QUEUES_SENT_TO`: how many retry queues get messages; by default all. The others
+/// are being emptied.
 pub fn retry_queues_sent_to() -> Result<usize, SettingError> {
     parsed_or("GRIDPOST_RETRY_QUEUES_SENT_TO", usize::MAX)
 }
 
-/// The largest message that the queues take, in bytes, from `GRIDPOST_QUEUE_MESSAGE_BYTES_MAX`.
+/// Reads `GRIDPOST_QUEUE_MESSAGE_BYTES_MAX`.
 pub fn queue_message_bytes_max() -> Result<usize, SettingError> {
     parsed_or("GRIDPOST_QUEUE_MESSAGE_BYTES_MAX", default::QUEUE_MESSAGE_BYTES_MAX)
 }
 
-/// Most deliveries that a publish's own request enqueues, from `GRIDPOST_INLINE_FAN_OUT`.
+/// Reads `GRIDPOST_INLINE_FAN_OUT`: the most deliveries that a publish's request enqueues.
 pub fn inline_fan_out() -> Result<usize, SettingError> {
     parsed_or("GRIDPOST_INLINE_FAN_OUT", default::INLINE_FAN_OUT)
 }
 
-/// Who may publish, from `GRIDPOST_PUBLISH_AUTHORIZATION`.
+/// Reads `GRIDPOST_PUBLISH_AUTHORIZATION`: who may publish.
 pub fn publish_authorization<T>() -> Result<T, SettingError>
 where
     T: Default + FromStr<Err: Display>,
@@ -172,7 +162,7 @@ where
     parsed_or("GRIDPOST_PUBLISH_AUTHORIZATION", T::default())
 }
 
-/// Who may call the manage API, from `GRIDPOST_MANAGE_AUTHORIZATION`.
+/// Reads `GRIDPOST_MANAGE_AUTHORIZATION`: who may call the manage API.
 pub fn manage_authorization<T>() -> Result<T, SettingError>
 where
     T: Default + FromStr<Err: Display>,
@@ -180,33 +170,33 @@ where
     parsed_or("GRIDPOST_MANAGE_AUTHORIZATION", T::default())
 }
 
-/// Base URL of the publish API, from `GRIDPOST_PUBLISH_URL`.
+/// Reads `GRIDPOST_PUBLISH_URL`: the base URL of the publish API.
 pub fn publish_url() -> Result<String, SettingError> {
     text("GRIDPOST_PUBLISH_URL")
 }
 
-/// Base URL of the manage API without a slash at its end, from `GRIDPOST_MANAGE_URL`.
+/// Reads `GRIDPOST_MANAGE_URL`: the base URL of the manage API, without a final slash.
 pub fn manage_url() -> Result<String, SettingError> {
     Ok(text("GRIDPOST_MANAGE_URL")?.trim_end_matches('/').to_owned())
 }
 
-/// The function dispatch, whose account is the deployment's; from `GRIDPOST_DISPATCH_ARN`.
+/// Reads `GRIDPOST_DISPATCH_ARN`, whose account is the deployment's.
 pub fn dispatch_arn() -> Result<Arn, SettingError> {
     parsed("GRIDPOST_DISPATCH_ARN", &text("GRIDPOST_DISPATCH_ARN")?)
 }
 
-/// How the deployment names itself to CloudEvents endpoints, from `GRIDPOST_VALIDATION_ORIGIN`.
+/// Reads `GRIDPOST_VALIDATION_ORIGIN`: the deployment's name for CloudEvents endpoints.
 pub fn validation_origin() -> Result<String, SettingError> {
     parsed_or("GRIDPOST_VALIDATION_ORIGIN", default::VALIDATION_ORIGIN.to_owned())
 }
 
-/// How much of a failed response is kept, from `GRIDPOST_FAILED_RESPONSE_BYTES`.
+/// Reads `GRIDPOST_FAILED_RESPONSE_BYTES`: how much of a failed response is kept.
 pub fn failed_response_bytes() -> Result<ResponseBytes, SettingError> {
     parsed_or("GRIDPOST_FAILED_RESPONSE_BYTES", ResponseBytes::default())
 }
 
-/// How long outcomes put an event subscription on probation, where that is not the core's default:
-/// `GRIDPOST_PROBATION_SECONDS`, a JSON object of seconds by outcome.
+/// Reads `GRIDPOST_PROBATION_SECONDS`: a JSON object of seconds by outcome, which replace the core's
+/// defaults.
 pub fn probation() -> Result<Durations, SettingError> {
     const NAME: &str = "GRIDPOST_PROBATION_SECONDS";
     let text = parsed_or(NAME, "{}".to_owned())?;
@@ -215,7 +205,7 @@ pub fn probation() -> Result<Durations, SettingError> {
     Ok(Durations::default().with(own))
 }
 
-/// When endpoints count as slow, from `GRIDPOST_SLOW_AFTER_MS`, and what they may hold then.
+/// Reads `GRIDPOST_SLOW_AFTER_MS`: when endpoints count as slow.
 pub fn lanes() -> Result<SlowEndpointSettings, SettingError> {
     let own = SlowEndpointSettings::default();
     let default = u64::try_from(own.slow_after.as_millis()).unwrap_or(u64::MAX);
@@ -223,62 +213,58 @@ pub fn lanes() -> Result<SlowEndpointSettings, SettingError> {
     Ok(SlowEndpointSettings { slow_after, ..own })
 }
 
-/// How many runs may listen for late responses at the same time: those for first attempts, from
-/// `GRIDPOST_FIRST_ATTEMPT_LISTENERS`, and those of a retry queue, from `GRIDPOST_RETRY_LISTENERS`.
+/// Reads how many invocations may listen for late responses: of first attempts from
+/// `GRIDPOST_FIRST_ATTEMPT_LISTENERS`, of a retry queue from `GRIDPOST_RETRY_LISTENERS`.
 pub fn listeners_max() -> Result<(usize, usize), SettingError> {
     let first = parsed_or("GRIDPOST_FIRST_ATTEMPT_LISTENERS", 55)?;
     Ok((first, parsed_or("GRIDPOST_RETRY_LISTENERS", 5)?))
 }
 
-/// Above so many messages in flight in a retry queue, long waits are parked; from
-/// `GRIDPOST_RETRY_IN_FLIGHT_LIMIT`.
+/// Reads `GRIDPOST_RETRY_IN_FLIGHT_LIMIT`: with more messages in flight, a retry queue parks long waits.
 pub fn retry_in_flight_limit() -> Result<u64, SettingError> {
     parsed_or("GRIDPOST_RETRY_IN_FLIGHT_LIMIT", 60_000)
 }
 
-/// How long an ended delivery waits for others to share its object, from
-/// `GRIDPOST_DEAD_LETTER_DELAY_SECONDS`.
+/// Reads `GRIDPOST_DEAD_LETTER_DELAY_SECONDS`: how long an ended delivery waits to share an object.
 pub fn dead_letter_delay_s() -> Result<u32, SettingError> {
     parsed_or("GRIDPOST_DEAD_LETTER_DELAY_SECONDS", 300)
 }
 
-/// How long a destination for dead letters may refuse, from `GRIDPOST_DEAD_LETTER_GIVE_UP_SECONDS`.
+/// Reads `GRIDPOST_DEAD_LETTER_GIVE_UP_SECONDS`: how long a dead-letter destination may refuse.
 pub fn dead_letter_give_up_after() -> Result<Duration, SettingError> {
     let default = default::DEAD_LETTER_GIVE_UP_AFTER.as_secs();
     Ok(Duration::from_secs(parsed_or("GRIDPOST_DEAD_LETTER_GIVE_UP_SECONDS", default)?))
 }
 
-/// The topic that is told of dead letters, from `GRIDPOST_DEAD_LETTER_TOPIC`, if one is.
+/// Reads `GRIDPOST_DEAD_LETTER_TOPIC`: the topic of events about dead letters, if any.
 pub fn dead_letter_topic() -> Result<Option<String>, SettingError> {
     let topic = parsed_or("GRIDPOST_DEAD_LETTER_TOPIC", String::new())?;
     Ok(Some(topic).filter(|topic| !topic.is_empty()))
 }
 
-/// Whether first attempts that succeed are logged, from `GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS`.
+/// Reads `GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS`: whether successful first attempts are logged.
 pub fn log_successful_attempts() -> Result<bool, SettingError> {
     parsed_or("GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS", false)
 }
 
-/// How long configuration is kept in memory, from `GRIDPOST_CONFIG_CACHE_MS` (milliseconds).
+/// Reads `GRIDPOST_CONFIG_CACHE_MS`: how long configuration is cached (milliseconds).
 pub fn configuration_kept_for() -> Result<Duration, SettingError> {
     Ok(Duration::from_millis(parsed_or("GRIDPOST_CONFIG_CACHE_MS", 2_000)?))
 }
 
-/// How long dispatch keeps configuration in memory, for the functions that must know it, from
-/// `GRIDPOST_DISPATCH_CONFIG_CACHE_MS` (milliseconds).
+/// Reads `GRIDPOST_DISPATCH_CONFIG_CACHE_MS`: how long dispatch caches it (milliseconds).
 pub fn dispatch_keeps_configuration() -> Result<Duration, SettingError> {
     Ok(Duration::from_millis(parsed_or("GRIDPOST_DISPATCH_CONFIG_CACHE_MS", 10_000)?))
 }
 
-/// How long functions may go on with the configuration that they have where the table can't be read,
-/// from `GRIDPOST_CONFIG_STALE_SECONDS`.
+/// Reads `GRIDPOST_CONFIG_STALE_SECONDS`: how long configuration that can't be read again is used.
 pub fn configuration_stale_for() -> Result<Duration, SettingError> {
     let stale_s = default::CONFIGURATION_STALE_FOR.as_secs();
     Ok(Duration::from_secs(parsed_or("GRIDPOST_CONFIG_STALE_SECONDS", stale_s)?))
 }
 
-/// For how long and how much configuration a function keeps in memory:
-/// [`configuration_kept_for`], [`configuration_stale_for`], and an eighth of its memory.
+/// Returns the limits of the configuration's cache: [`configuration_kept_for`],
+/// [`configuration_stale_for`], and an eighth of the function's memory.
 pub fn configuration_limits() -> Result<Limits, SettingError> {
     let memory_mb: usize = parsed_or("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", 512)?;
     Ok(Limits {
@@ -288,7 +274,7 @@ pub fn configuration_limits() -> Result<Limits, SettingError> {
     })
 }
 
-/// What endpoints are allowed to be, from `GRIDPOST_ENDPOINT_ALLOWED_NETWORKS`,
+/// Reads the allowed endpoints from `GRIDPOST_ENDPOINT_ALLOWED_NETWORKS`,
 /// `GRIDPOST_ENDPOINT_ALLOWED_PORTS`, `GRIDPOST_RESOURCE_DESTINATIONS` (all comma separated),
 /// `GRIDPOST_ENDPOINT_SECRETS` and `GRIDPOST_ENDPOINT_IDENTITIES` (JSON objects).
 pub fn allowed_endpoints() -> Result<Allowed, SettingError> {
@@ -304,8 +290,7 @@ pub fn allowed_endpoints() -> Result<Allowed, SettingError> {
     })
 }
 
-/// The identities of AWS that requests to endpoints may prove, from `GRIDPOST_ENDPOINT_IDENTITIES` (a
-/// JSON object).
+/// Reads `GRIDPOST_ENDPOINT_IDENTITIES`: the AWS identities that requests to endpoints may prove (JSON).
 pub fn endpoint_identities() -> Result<Identities, SettingError> {
     parsed_or("GRIDPOST_ENDPOINT_IDENTITIES", Identities::default())
 }

@@ -1,8 +1,6 @@
-//! The HTTP edge: what API Gateway's HTTP APIs and function URLs send (payload format 2.0) as a plain
-//! request, and the response as they take it.
-//!
-//! Senders may leave an optional value out or send null. Only what Gridpost uses is read, so that an
-//! oddity elsewhere in the event refuses no request.
+//! Translates requests and responses of API Gateway's HTTP APIs and function URLs (payload format 2.0).
+//! Senders may omit an optional value or send null. Unused members are not read, so that nothing odd in
+//! them refuses a request.
 //!
 //! Source: Amazon API Gateway, "AWS Lambda proxy integrations for HTTP APIs"; AWS Lambda, "Function
 //! URLs: request payload format"; cargo-lambda's trigger router.
@@ -15,10 +13,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, hea
 use serde::{Deserialize, Serialize, Serializer, de::IgnoredAny, ser::SerializeMap};
 use serde_json::Value;
 
-/// The route of senders that have none.
+/// The route of senders without routes.
 const NO_ROUTE: &str = "$default";
 
-/// The stage whose name is not part of the path.
 const PLAIN_STAGE: &str = "$default";
 
 fn named_route(route: Option<String>) -> Option<String> {
@@ -34,7 +31,7 @@ fn refuse_base64(body: String) -> Response<String> {
     response
 }
 
-/// The path without the stage's name, which routes do not include.
+/// Removes the stage's name from the path, as routes do not include it.
 fn within_stage<'p>(path: &'p str, stage: &str) -> Option<&'p str> {
     if stage.is_empty() || stage == PLAIN_STAGE {
         return None;
@@ -43,7 +40,7 @@ fn within_stage<'p>(path: &'p str, stage: &str) -> Option<&'p str> {
     rest.starts_with('/').then_some(rest)
 }
 
-/// An event of an HTTP request, before its body is decoded. Only what is used is read.
+/// An HTTP request's event, with an undecoded body.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
@@ -84,7 +81,7 @@ struct Iam {
 }
 
 impl Event {
-    /// Returns `None` if the body is not the base64 that it is said to be.
+    /// Returns `None` for invalid base64.
     fn into_request(self) -> Result<Option<Request>, http::method::InvalidMethod> {
         let Context { http, route_key, stage, authorizer } = self.request_context;
         let body = self.body.unwrap_or_default();
@@ -97,7 +94,7 @@ impl Event {
         let path = within_stage(&whole, &stage).map(str::to_owned).unwrap_or(whole);
         let Authorizers { iam, jwt } = authorizer.unwrap_or_default();
         let by_jwt = jwt.map(|_| Authorizer::Jwt);
-        // What HTTP does not take for a header is left out.
+        // Invalid headers are left out.
         let header = |(name, value): (String, Value)| {
             Some((name.parse::<HeaderName>().ok()?, value.as_str()?.parse::<HeaderValue>().ok()?))
         };
@@ -115,13 +112,12 @@ impl Event {
     }
 }
 
-/// An answer, as API Gateway and function URLs take it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Answer {
     status_code: u16,
     headers: AnswerHeaders,
-    /// These three say what is so by default; cargo-lambda refuses an answer without cookies.
+    /// The defaults; cargo-lambda refuses an answer without cookies.
     multi_value_headers: Empty,
     body: String,
     is_base64_encoded: bool,
@@ -144,8 +140,7 @@ impl Serialize for AnswerHeaders {
     }
 }
 
-/// Answers a request. One whose body is not the base64 that it is said to be gets a 400 with the document
-/// that `not_base64` makes.
+/// Answers a request. An invalid base64 body gets a 400 with the document of `not_base64`.
 pub async fn answer<F>(
     event: Event,
     not_base64: fn() -> String,

@@ -1,4 +1,4 @@
-//! The edge to Lambda: every function runs here.
+//! Runs functions on Lambda.
 
 use std::{
     cell::Cell,
@@ -26,14 +26,12 @@ use crate::{
     telemetry::EmbeddedMeter,
 };
 
-/// The Runtime API's `next` (AWS Lambda: using the Lambda runtime API).
+/// The path of the next invocation. Source: AWS Lambda, "Using the Lambda runtime API".
 const NEXT: &str = "/2018-06-01/runtime/invocation/next";
 
-/// The header that names an invocation.
 const REQUEST_ID: &str = "lambda-runtime-aws-request-id";
 
-/// Answers every invocation, given its event and when Lambda stops it. What was counted is written
-/// when it is answered.
+/// Answers every invocation, given its event and when Lambda stops it. Metrics are written after each.
 pub async fn serve<E, R, D, F>(
     meter: &EmbeddedMeter,
     answer: impl Fn(E, Timestamp) -> F,
@@ -45,7 +43,7 @@ where
     F: Future<Output = Result<R, D>>,
 {
     let answer = &answer;
-    // Without the runtime's own span for each invocation: no line of ours shows it.
+    // Without the runtime's span, which none of our lines shows.
     run(Runtime::new(lambda_runtime::service_fn(move |event: LambdaEvent<E>| async move {
         let deadline = system::deadline(event.context.deadline, SystemClock.now());
         let reply = answer(event.payload, deadline).await;
@@ -55,9 +53,8 @@ where
     .await
 }
 
-/// [`serve`] for a function whose one invoker is the mapping of a queue; `handle` answers which
-/// messages SQS keeps, by id. Messages of another queue, as from a mapping that an update has not led
-/// away yet, are kept: the function that they are for gets them.
+/// [`serve`] for a function that a queue's mapping invokes; `handle` returns the ids of messages that SQS
+/// keeps. It also keeps messages of another queue, as from a mapping that an update has not removed yet.
 pub async fn serve_queue<F>(
     meter: &EmbeddedMeter,
     queue: Queue,
@@ -76,8 +73,8 @@ where
     .await
 }
 
-/// [`serve`] for intake, whose one invoker is the mapping of a source's queue; `take` answers which
-/// messages SQS keeps, by id. Messages of another queue are kept.
+/// [`serve`] for intake, which the mapping of a source's queue invokes; `take` returns the ids of messages
+/// that SQS keeps. It also keeps messages of another queue.
 pub async fn serve_source<F>(
     meter: &EmbeddedMeter,
     queue_arn: &str,
@@ -96,10 +93,9 @@ where
     .await
 }
 
-/// Gives every invocation to the runtime's service, one after the other, as [`Runtime::run`] does,
-/// and leaves out one thing: that sets `_X_AMZN_TRACE_ID` anew for each invocation, and glibc keeps
-/// every value that a variable ever had. A process that is invoked a million times had grown by
-/// some 100 MB. What the SDK reads there, its clients are given by [`lineage`] instead.
+/// Runs invocations one after the other as [`Runtime::run`] does, but sets no `_X_AMZN_TRACE_ID`: glibc
+/// keeps every value that a variable ever had, which is 100 MB after a million invocations. SDK clients
+/// get the trace from [`lineage`] instead.
 async fn run<S>(runtime: Runtime<S>) -> Result<(), Error>
 where
     S: Service<LambdaInvocation, Response = (), Error = Error>,
@@ -113,7 +109,7 @@ where
         let (parts, body) =
             client.call(build_request().uri(NEXT).body(Body::empty())?).await?.into_parts();
         let body = body.collect().await?.to_bytes();
-        // cargo-lambda's emulator has nothing to do for us.
+        // cargo-lambda's emulator has no invocation.
         if parts.status == StatusCode::NO_CONTENT {
             continue;
         }
@@ -126,7 +122,7 @@ where
     }
 }
 
-/// Takes a runtime's service out of it: a layer is the one place that is given it.
+/// Takes a runtime's service, which only layers are given.
 struct Take<'a, S>(&'a Cell<Option<S>>);
 
 impl<S> Layer<S> for Take<'_, S> {

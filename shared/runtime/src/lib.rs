@@ -1,5 +1,5 @@
-//! What the functions' programs run on: settings, logs and metrics, Lambda's invocations, the real
-//! clock and the real dice.
+//! The runtime of the functions' programs: settings, logs, metrics, Lambda's invocations, the machine's
+//! clock and randomness.
 
 pub mod config;
 #[cfg(feature = "lambda")]

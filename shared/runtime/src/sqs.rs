@@ -1,4 +1,4 @@
-//! What an event source mapping of SQS hands over, and what it is answered.
+//! Events and replies of an SQS event source mapping.
 //!
 //! Source: AWS Lambda developer guide, "Using Lambda with Amazon SQS", "Reporting batch item failures".
 
@@ -6,14 +6,14 @@ use gridpost_core::{delivery::queue::Queue, time::Timestamp};
 use gridpost_ports::{Record, SourceMessage};
 use serde::{Deserialize, Serialize};
 
-/// The event with which a mapping invokes a function. Only what functions use is read.
+/// A mapping's event. Only used members are read.
 #[derive(Debug, Deserialize)]
 pub struct Batch {
     #[serde(default, rename = "Records")]
     pub messages: Vec<Message>,
 }
 
-/// A message as the mapping hands it over.
+/// A message of the event.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Message {
@@ -37,7 +37,7 @@ struct Attributes {
     sent_at_ms: Option<String>,
 }
 
-/// Which messages SQS keeps; Lambda deletes all others of the batch.
+/// The messages that SQS keeps; Lambda deletes the others of the batch.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BatchReply {
@@ -51,8 +51,7 @@ struct Kept {
 }
 
 impl BatchReply {
-    /// Keeps one more message. Its id must be one of the event's: one that Lambda does not know
-    /// fails the whole batch.
+    /// Keeps a message. An id that is not one of the event's fails the whole batch.
     pub fn keep(&mut self, item_identifier: String) {
         self.batch_item_failures.push(Kept { item_identifier });
     }
@@ -64,8 +63,8 @@ impl Extend<String> for BatchReply {
     }
 }
 
-/// The records of a batch, and the reply as far as it is known: it keeps what is no record of a queue
-/// that `queue_of` knows by its name.
+/// Returns the records of a batch, and a reply that keeps all other messages: those without a queue that
+/// `queue_of` knows by name.
 pub fn records(
     messages: Vec<Message>,
     now: Timestamp,
@@ -86,8 +85,7 @@ pub fn records(
     (records, reply)
 }
 
-/// The messages of a source's queue, and the reply as far as it is known: it keeps those of another
-/// queue.
+/// Returns the messages of a source's queue, and a reply that keeps those of others.
 pub fn source_messages(
     messages: Vec<Message>,
     now: Timestamp,
@@ -108,9 +106,8 @@ pub fn source_messages(
     (taken, reply)
 }
 
-/// Whether a queue with that URL has that name, which is also the end of its ARN.
-///
-/// Source: SQS developer guide, "Queue and message identifiers".
+/// Whether a queue's URL ends in that name, as its ARN does. Source: SQS developer guide, "Queue and
+/// message identifiers".
 pub fn is_queue_of(url: &str, name: &str) -> bool {
     url.rsplit('/').next() == Some(name) && !name.is_empty()
 }
@@ -129,7 +126,7 @@ impl Message {
         })
     }
 
-    /// SQS always gives id and receipt; without them it could not be settled in any way.
+    /// Needs the id and the receipt, which SQS always sends, to settle the message.
     fn into_record(
         self,
         received_at: Timestamp,
@@ -142,7 +139,7 @@ impl Message {
             message_id: self.message_id?.into(),
             receipt: self.receipt_handle?.into(),
             body: self.body.unwrap_or_default(),
-            // Unknown counts as received before: then a state is looked for.
+            // An unknown count is taken for a repeated receive: a state is looked up.
             receive_count: count.and_then(|count| count.parse().ok()).unwrap_or(2),
             received_at,
         })

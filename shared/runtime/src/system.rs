@@ -1,4 +1,4 @@
-//! The real clock and the real dice: the only places that ask the machine.
+//! The machine's clock and randomness: nothing else reads them.
 
 use std::time::{Duration, SystemTime};
 
@@ -38,14 +38,14 @@ impl Dice for SystemDice {
 
     fn key(&self) -> [u8; 32] {
         let mut key = [0; 32];
-        // A machine without randomness can't make ids either; no key is better than a weak one.
+        // Better no key than a weak one; ids need randomness, too.
         getrandom::fill(&mut key).expect("the operating system gives random bytes");
         key
     }
 }
 
-/// When Lambda stops an invocation, of what its Runtime API says: milliseconds since 1970. cargo-lambda
-/// says how long an invocation may take instead, ten minutes, which is no time of a deployment.
+/// Returns when Lambda stops an invocation: its Runtime API gives milliseconds since 1970. cargo-lambda
+/// gives a duration instead, ten minutes.
 pub fn deadline(told_ms: u64, now: Timestamp) -> Timestamp {
     if told_ms < A_YEAR_MS {
         return now + Duration::from_millis(told_ms);
@@ -53,7 +53,7 @@ pub fn deadline(told_ms: u64, now: Timestamp) -> Timestamp {
     Timestamp::from_millis(i64::try_from(told_ms).unwrap_or(i64::MAX))
 }
 
-/// No clock shows a time in 1970.
+/// Smaller values are durations.
 const A_YEAR_MS: u64 = 31_536_000_000;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Logs and metrics. Both are lines on standard output: CloudWatch reads the metrics out of them
-//! (embedded metric format), so no call is made for either.
+//! Logs and metrics, as lines on standard output: CloudWatch extracts the metrics (embedded metric
+//! format), so neither needs a call.
 
 use std::{
     cmp::Ordering,
@@ -24,8 +24,8 @@ use gridpost_core::{
 };
 use gridpost_ports::Meter;
 
-/// Starts logging: JSON lines, filtered by `GRIDPOST_LOG` (default `info`), which is a level, or levels
-/// by module: `warn,gridpost_dispatch=debug`.
+/// Starts logging JSON lines, filtered by `GRIDPOST_LOG` (default `info`): a level, or levels by module
+/// as in `warn,gridpost_dispatch=debug`.
 pub fn start_logging() {
     let info = Targets::new().with_default(LevelFilter::INFO);
     let filter = without_libraries(config::log(info.clone()).unwrap_or(info));
@@ -33,8 +33,8 @@ pub fn start_logging() {
     tracing_subscriber::registry().with(filter).with(lines).init();
 }
 
-/// A level that no module has is Gridpost's. Libraries log what they work on below `info`: the keys of a
-/// publish stand in the event that `lambda_runtime` traces.
+/// Applies a level without a module to Gridpost only. Libraries log their data below `info`, such as the
+/// keys of a publish in `lambda_runtime`.
 fn without_libraries(filter: Targets) -> Targets {
     let Some(level) = filter.default_level().filter(|level| *level > LevelFilter::INFO) else {
         return filter;
@@ -48,11 +48,10 @@ const OWN_CRATES: &str = "gridpost";
 /// Counts in memory and writes one line for each counter when an invocation ends.
 #[derive(Debug)]
 pub struct EmbeddedMeter {
-    /// CloudWatch's.
     namespace: String,
-    /// Whether CloudWatch keeps metrics by topic and event subscription.
+    /// Whether topic and event subscription are dimensions.
     by_name: bool,
-    /// In the order of [`Counter::cmp_to`]: one that is there is found without an allocation.
+    /// In the order of [`Counter::cmp_to`], to be found without an allocation.
     counters: Mutex<Vec<Counter>>,
 }
 
@@ -64,13 +63,12 @@ struct Counter {
     amount: Amount,
 }
 
-/// What a line says of its metric.
 #[derive(Debug)]
 enum Amount {
     Count(u64),
     /// Delivered events by how long they took.
     Delivered(Latencies),
-    /// At most [`VALUES_MAX`]; what comes after is left out, which changes no average by much.
+    /// At most [`VALUES_MAX`]; further ones would not change an average by much.
     Millis(Vec<u64>),
 }
 
@@ -99,7 +97,7 @@ impl Amount {
                 let room = VALUES_MAX.saturating_sub(values.len());
                 values.extend(more.into_iter().take(room));
             }
-            // A metric is always the one or the other.
+            // A metric never changes its kind.
             (own, other) => *own = other,
         }
     }
@@ -146,7 +144,7 @@ impl Meter for EmbeddedMeter {
     }
 
     fn flush(&self, now: Timestamp) {
-        // Together: each write is a call of the system.
+        // One write, because each is a system call.
         print!("{}", self.lines(now));
     }
 }
@@ -158,15 +156,15 @@ impl Default for EmbeddedMeter {
 }
 
 impl EmbeddedMeter {
-    /// A meter for the namespace that `GRIDPOST_METRIC_NAMESPACE` names (default [`NAMESPACE`]), by topic
-    /// and event subscription where `GRIDPOST_METRICS_BY_EVENT_SUBSCRIPTION` is `true` (default `false`).
+    /// Makes a meter for `GRIDPOST_METRIC_NAMESPACE` (default [`NAMESPACE`]), with names as dimensions if
+    /// `GRIDPOST_METRICS_BY_EVENT_SUBSCRIPTION` is `true`.
     pub fn from_env() -> Result<Self, SettingError> {
         let namespace = config::metric_namespace()?;
         let by_name = config::metrics_by_event_subscription()?;
         Ok(Self { namespace, by_name, ..Self::default() })
     }
 
-    /// The same, by topic and event subscription.
+    /// Adds topic and event subscription as dimensions.
     #[must_use]
     pub fn by_name(self) -> Self {
         Self { by_name: true, ..self }
@@ -196,7 +194,7 @@ impl EmbeddedMeter {
         }
     }
 
-    /// What was counted since the last time, a line for each counter.
+    /// Takes what was counted since the last call, a line for each counter.
     pub fn lines(&self, now: Timestamp) -> String {
         let counters = mem::take(&mut *self.counters());
         let mut text = Vec::new();
@@ -210,9 +208,8 @@ impl EmbeddedMeter {
     }
 }
 
-/// One counter in CloudWatch's embedded metric format.
-///
-/// Source: Amazon CloudWatch user guide, "Embedded metric format specification".
+/// A counter in CloudWatch's embedded metric format. Source: Amazon CloudWatch user guide, "Embedded
+/// metric format specification".
 struct Line<'a> {
     namespace: &'a str,
     by_name: bool,
@@ -272,7 +269,7 @@ impl Serialize for Line<'_> {
     }
 }
 
-/// By which dimensions CloudWatch keeps a metric: its own, with names or without, and none.
+/// Returns the sets of dimensions: its own, with names or without, and none.
 fn dimension_sets(dimensions: &[(&'static str, String)], by_name: bool) -> Vec<Vec<&'static str>> {
     let own = dimensions.iter().map(|(name, _)| *name);
     let own: Vec<_> = own.filter(|name| by_name || !NAMES.contains(name)).collect();

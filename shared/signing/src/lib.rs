@@ -1,5 +1,5 @@
-//! Requests that an identity of AWS signs, and the identities that AWS's Security Token Service gives
-//! for it: without an AWS SDK, because a client of each service would make every function larger.
+//! Signs requests with AWS identities, and gets identities from the Security Token Service. Without an AWS
+//! SDK, because a client of each service would make every function larger.
 
 pub mod services;
 pub mod sign;

@@ -1,4 +1,4 @@
-//! Calls of AWS's services: one signed request each.
+//! Calls AWS services, by one signed request each.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,25 +15,25 @@ use tokio::time::timeout;
 
 use crate::sign::{Scope, Signable, sign};
 
-/// Makes the client that calls AWS. Where nothing asks for it, it is never made.
+/// Makes the client for AWS when the first call needs it.
 pub type MakeClient = Box<dyn Fn() -> Result<Arc<dyn HandshakeClient>, String> + Send + Sync>;
 
-/// A call of a service.
+/// A call to a service.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
     /// As IAM names it, such as `sts:AssumeRole`.
     pub name: &'static str,
-    /// The service's name in hosts and signatures.
+    /// As in hosts and signatures.
     pub service: &'static str,
     pub region: &'a str,
     pub headers: &'a [(&'static str, &'static str)],
     pub body: &'a str,
 }
 
-/// AWS's services, called in the program's own name.
+/// AWS services, called with the program's credentials.
 pub struct Services {
     credentials: Option<SharedCredentialsProvider>,
-    /// Where all services are, if not at AWS.
+    /// Instead of AWS's endpoints.
     endpoint_url: Option<String>,
     clock: Arc<dyn Clock>,
     make_client: MakeClient,
@@ -41,7 +41,7 @@ pub struct Services {
 }
 
 impl Services {
-    /// Called by the client that `make_client` makes, at `endpoint_url` if there is one.
+    /// Uses the client of `make_client`, and `endpoint_url` instead of AWS's endpoints.
     pub fn new(
         credentials: Option<SharedCredentialsProvider>,
         endpoint_url: Option<String>,
@@ -55,7 +55,7 @@ impl Services {
         &self.clock
     }
 
-    /// The program's own credentials, within [`SECRET_WAIT`].
+    /// Returns the program's credentials, within [`SECRET_WAIT`].
     pub async fn credentials(&self) -> Result<Credentials, String> {
         let provider = self.credentials.as_ref().ok_or("no credentials")?;
         let provided = timeout(SECRET_WAIT, provider.provide_credentials()).await;
@@ -63,9 +63,9 @@ impl Services {
         provided.map_err(|error| chain(&error))
     }
 
-    /// Makes a call within [`SECRET_WAIT`], and returns its answer, whatever it says.
+    /// Makes a call within [`SECRET_WAIT`]. Any answer is a success.
     pub async fn call(&self, call: Call<'_>) -> Result<HandshakeResponse, PortError> {
-        // Who asks must not give up before: what fails here is kept, and what is given up is not.
+        // The caller must not give up earlier: failures are cached, given-up calls are not.
         let answered = timeout(SECRET_WAIT, self.answer(call)).await;
         answered.unwrap_or_else(|_| Err(PortError::new(call.name, "no answer in time")))
     }

@@ -1,6 +1,4 @@
-//! Signature Version 4.
-//!
-//! Source: IAM user guide, "AWS Signature Version 4 for API requests".
+//! Signature Version 4. Source: IAM user guide, "AWS Signature Version 4 for API requests".
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -17,24 +15,21 @@ pub struct Scope<'a> {
     pub service: &'a str,
     pub region: &'a str,
     pub now: Timestamp,
-    /// Whether the body's hash is sent, too. The signature covers the body in any case; some services
-    /// take no other.
+    /// Whether to send the body's hash, which some services require. The signature always covers the body.
     pub sends_hash: bool,
 }
 
-/// A request that is to be signed.
+/// A request to sign.
 #[derive(Clone, Copy, Debug)]
 pub struct Signable<'a> {
     pub method: &'a str,
     /// As it will be sent.
     pub url: &'a str,
-    /// The headers that the signature covers.
     pub headers: &'a [(&'a str, &'a str)],
     pub body: &'a [u8],
 }
 
-/// The headers that sign a request.
-/// Errors do not repeat the credentials.
+/// Returns the headers that sign a request. Errors do not repeat the credentials.
 pub fn sign(
     credentials: &Credentials,
     scope: Scope<'_>,

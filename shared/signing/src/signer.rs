@@ -1,4 +1,4 @@
-//! Proves the program's identity of AWS to endpoints.
+//! Proves the program's AWS identity to endpoints.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,11 +16,11 @@ use crate::{
     sts::{self, Assumed},
 };
 
-/// How old credentials are that a refusal of the endpoint ends: those of a session may be revoked,
-/// but an endpoint that refuses everything must not have a role assumed for each of its requests.
+/// From this age on, refused credentials may be revoked and are replaced. An endpoint that refuses
+/// everything must not cause a call each time.
 const SUSPECT_AFTER: Duration = Duration::from_secs(60);
 
-/// The program's identity, and the roles that it has assumed.
+/// The program's identity, and the roles that it assumes.
 pub struct Signer {
     services: Arc<Services>,
     region: String,
@@ -42,7 +42,7 @@ impl Lasting for Assumed {
 }
 
 impl Signer {
-    /// With the Security Token Service of that region.
+    /// Uses the Security Token Service of that region.
     pub fn new(services: Arc<Services>, region: impl Into<String>) -> Self {
         let assumed = Kept::new(Arc::clone(services.clock()));
         Self { services, region: region.into(), assumed }

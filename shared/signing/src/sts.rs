@@ -1,7 +1,5 @@
-//! The Security Token Service: its requests, and what its answers mean. Errors have its own code,
-//! and nothing else of an answer.
-//!
-//! Source: STS API reference, `AssumeRole` and `GetWebIdentityToken`.
+//! Requests and answers of the Security Token Service. Errors only quote its code. Source: STS API
+//! reference, `AssumeRole` and `GetWebIdentityToken`.
 
 use std::time::Duration;
 
@@ -25,23 +23,21 @@ const VERSION: &str = "2011-06-15";
 
 const HEADERS: &[(&str, &str)] = &[("content-type", "application/x-www-form-urlencoded")];
 
-/// How long a role's credentials live: the most where a role assumes another. Source: as above.
+/// The most if a role assumes another. Source: as above.
 const ROLE_LIFE: Duration = Duration::from_secs(60 * 60);
 
-/// How long a token lives: as long as STS gives it unless asked otherwise, which a function's own
-/// credentials outlast. Source: as above, `DurationSeconds`.
+/// STS's default, which a function's credentials outlast. Source: as above, `DurationSeconds`.
 const TOKEN_LIFE: Duration = Duration::from_secs(5 * 60);
 
-/// What CloudTrail shows of who has assumed a role.
+/// Shown in CloudTrail.
 const SESSION_NAME: &str = "gridpost";
 
-/// How long before their end credentials are no longer used.
+/// Credentials are replaced this long before they expire,
 const MARGIN: Duration = Duration::from_secs(5 * 60);
 
-/// How long before their end they are not even used where there are no others.
+/// and not used any more this long before.
 const LAST_MINUTE: Duration = Duration::from_secs(60);
 
-/// Most characters of an error's code that are repeated.
 const CODE_CHARS_MAX: usize = 60;
 
 pub(crate) const ASSUME_ROLE: &str = "sts:AssumeRole";
@@ -52,7 +48,6 @@ pub(crate) fn call<'a>(name: &'static str, region: &'a str, body: &'a str) -> Ca
     Call { name, service: "sts", region, headers: HEADERS, body }
 }
 
-/// The body that asks for a role's credentials.
 pub(crate) fn assume_role(role: &str) -> String {
     form("AssumeRole")
         .append_pair("RoleArn", role)
@@ -61,7 +56,6 @@ pub(crate) fn assume_role(role: &str) -> String {
         .finish()
 }
 
-/// The body that asks for a token.
 pub(crate) fn get_token(of: &WebIdentity) -> String {
     form("GetWebIdentityToken")
         .append_pair("Audience.member.1", &of.audience)
@@ -82,7 +76,7 @@ pub(crate) struct Assumed {
     pub(crate) credentials: Credentials,
     pub(crate) fetched_at: Timestamp,
     pub(crate) use_until: Timestamp,
-    /// A minute before they end: requests take time, and clocks differ.
+    /// A minute before they expire: requests take time, and clocks differ.
     pub(crate) valid_until: Timestamp,
 }
 
@@ -95,12 +89,12 @@ struct AssumeRoleResponse {
 #[derive(Deserialize)]
 struct AssumeRoleResult {
     #[serde(rename = "Credentials")]
-    credentials: Given,
+    credentials: AwsCredentials,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Given {
+struct AwsCredentials {
     access_key_id: String,
     secret_access_key: String,
     session_token: String,
@@ -132,12 +126,11 @@ struct ErrorCode {
     code: String,
 }
 
-/// Reads a role's credentials.
 pub(crate) fn read_role(answer: &HandshakeResponse, now: Timestamp) -> Result<Assumed, NoToken> {
     let given: AssumeRoleResponse = read(ASSUME_ROLE, answer, "credentials")?;
-    let Given { access_key_id, secret_access_key, session_token, expiration } =
+    let AwsCredentials { access_key_id, secret_access_key, session_token, expiration } =
         given.result.credentials;
-    // Both become parts of headers.
+    // Both go into headers.
     let is_part = |text: &str| {
         !text.is_empty() && text.len() <= MAX_BYTES && text.bytes().all(|it| it.is_ascii_graphic())
     };
@@ -164,7 +157,7 @@ pub(crate) fn read_token(
     Ok((token.value().clone(), life))
 }
 
-/// Most bytes of what becomes part of a header.
+/// Most bytes of a part of a header.
 const MAX_BYTES: usize = 8 * 1_024;
 
 fn unusable(call: &str, why: &str) -> NoToken {
@@ -183,18 +176,17 @@ fn read<T: DeserializeOwned>(
         let code = code.map(|code| format!(" ({code})")).unwrap_or_default();
         return Err(NoToken::Aws(format!("{call} answered {}{code}", answer.status)));
     }
-    // The parser's own words could hold what it read.
+    // The parser's error could quote the answer.
     quick_xml::de::from_str(text).map_err(|_| unusable(call, &format!("it has no {what}")))
 }
 
-/// A code such as `AccessDenied`, if it is one.
+/// Checks a code such as `AccessDenied`.
 fn error_code(given: &str) -> Option<String> {
     let is_code = (1..=CODE_CHARS_MAX).contains(&given.len())
         && given.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_'));
     is_code.then(|| given.to_owned())
 }
 
-/// How long something lives, by when it ends.
 fn life(call: &str, expiration: &str, now: Timestamp) -> Result<Duration, NoToken> {
     let ends = OffsetDateTime::parse(expiration.trim(), &Rfc3339)
         .map_err(|_| unusable(call, "its expiration is no time"))?;

@@ -1,4 +1,4 @@
-//! Signed requests and STS as a signer sees it: what is asked when, and what comes of its answers.
+//! What a signer asks STS for, and what it makes of the answers.
 
 use std::{
     collections::HashMap,
@@ -30,12 +30,11 @@ const URL: &str = "https://a.execute-api.eu-north-1.amazonaws.com/or%20ders/x?b=
 
 const BODY: &[u8] = br#"[{"id":"1"}]"#;
 
-/// STS, of which each call gets credentials or a token of its own.
+/// STS, whose calls get different credentials and tokens.
 #[derive(Default)]
 struct Sts {
-    /// Requests: the URL and the form.
     asked: Mutex<Vec<(String, HashMap<String, String>)>>,
-    /// What it answers, if not what it is asked for.
+    /// Its answer, if not a success.
     answers: Mutex<Option<(u16, &'static str)>>,
 }
 
@@ -45,7 +44,6 @@ impl Sts {
     }
 }
 
-/// What a form says; values are decoded as far as they are used here.
 fn form(body: &[u8]) -> HashMap<String, String> {
     url::form_urlencoded::parse(body).into_owned().collect()
 }
@@ -72,7 +70,6 @@ impl HandshakeClient for Shared {
         if let Some((status, answer)) = *self.0.answers.lock().expect("no panic") {
             return Ok(response(status, &[], answer));
         }
-        // The virtual clock begins before that.
         let ends = "2999-01-01T00:00:00Z";
         let answer = match action.as_str() {
             "AssumeRole" => format!(
@@ -90,7 +87,6 @@ impl HandshakeClient for Shared {
     }
 }
 
-/// The request as STS gets it.
 fn signed_by(request: &HandshakeRequest) -> Result<Signed, String> {
     let url = url::Url::parse(request.url.expose()).map_err(|error| error.to_string())?;
     let own = request.headers.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));

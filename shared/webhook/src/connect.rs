@@ -1,5 +1,5 @@
 //! Connects to endpoints: resolves, checks, dials and encrypts within a bounded time. Only checked
-//! addresses are dialled, so a name that resolves differently the next time gains nothing.
+//! addresses are dialled, so a name that resolves differently later gains nothing.
 
 use std::{
     io,
@@ -31,46 +31,45 @@ use super::{
 };
 use gridpost_core::endpoint::AllowedNetworks;
 
-/// How long a name may take to resolve. The system's resolver asks each server for 5 s.
+/// The system's resolver asks each server for 5 s.
 const LOOK_UP_WAIT: Duration = Duration::from_secs(6);
 
-/// How long name resolution, connection and TLS may take together. A lost SYN is repeated after 1,
-/// 3 and 7 s. The time for the response begins afterwards.
+/// For name resolution, connection and TLS together; the wait for the response begins afterwards. A lost
+/// SYN is repeated after 1, 3 and 7 s.
 pub(super) const CONNECT_WAIT: Duration = Duration::from_secs(12);
 const _: () = assert!(LOOK_UP_WAIT.as_secs() < CONNECT_WAIT.as_secs());
 
-/// How long one address is tried before the next one is tried in parallel. Source: RFC 8305,
-/// section 5.
+/// How long one address is tried before the next is tried in parallel. Source: RFC 8305, section 5.
 const STAGGER: Duration = Duration::from_millis(250);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// How soon a connection is tried again for which the process has no descriptor left.
+/// The pause before a connection that found no free descriptor is tried again.
 const DESCRIPTOR_WAIT: Duration = Duration::from_millis(100);
 
 /// EMFILE and ENFILE: the process or the system has no descriptor left.
 const OUT_OF_DESCRIPTORS: [i32; 2] = [24, 23];
 
-/// A host name has no address. Found again in the error chain of a request.
+/// A host name has no address. Looked for in a request's error chain.
 #[derive(Debug, thiserror::Error)]
 #[error("the host name does not resolve")]
 pub(super) struct ResolutionError(#[source] Option<io::Error>);
 
-/// No connection within [`CONNECT_WAIT`]. Found again in the error chain of a request.
+/// No connection within [`CONNECT_WAIT`]. Looked for in a request's error chain.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.not_done())]
 pub(super) struct ConnectTimedOut(pub(super) Stage);
 
 tokio::task_local! {
-    /// The way of the connection that this task makes, for those who look at it.
+    /// The progress of the connection that this task makes, if anyone watches it.
     static PROGRESS: ConnectProgress;
 }
 
-/// How far the making of a connection has come.
+/// How far a connection has come.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ConnectProgress(Arc<AtomicU8>);
 
-/// What of a connection is being made.
+/// The step of a connection that is in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Name,
@@ -90,12 +89,11 @@ impl Stage {
 }
 
 impl ConnectProgress {
-    /// Lets it be seen how far the connections come that this work makes.
+    /// Tracks the connection that this work makes.
     pub(super) async fn of<T>(&self, work: impl Future<Output = T>) -> T {
         PROGRESS.scope(self.clone(), work).await
     }
 
-    /// What is under way.
     pub(super) fn stage(&self) -> Stage {
         match self.0.load(Ordering::Relaxed) {
             0 => Stage::Name,
@@ -105,8 +103,8 @@ impl ConnectProgress {
     }
 
     fn reaches(stage: Stage) {
-        // Most requests are not looked at.
-        let _ = PROGRESS.try_with(|way| way.0.store(stage as u8, Ordering::Relaxed));
+        // Most requests are not watched.
+        let _ = PROGRESS.try_with(|progress| progress.0.store(stage as u8, Ordering::Relaxed));
     }
 }
 
@@ -115,7 +113,7 @@ impl ConnectProgress {
 pub(super) struct Connector(HttpsConnector<Dialler>);
 
 impl Connector {
-    /// A connector for `https`, to public addresses and named networks.
+    /// Makes a connector for `https`, to public addresses and named networks.
     pub(super) fn https(
         network: Arc<dyn Network>,
         allowed: AllowedNetworks,
@@ -127,7 +125,7 @@ impl Connector {
         Self(builder.enable_all_versions().wrap_connector(dialler))
     }
 
-    /// A connector for plain `http`, to named networks only.
+    /// Makes a connector for plain `http`, to named networks only.
     pub(super) fn http(
         network: Arc<dyn Network>,
         allowed: AllowedNetworks,
@@ -151,16 +149,15 @@ impl Service<Uri> for Connector {
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         let connecting = self.0.call(uri);
-        let way = PROGRESS.try_with(Clone::clone).unwrap_or_default();
+        let progress = PROGRESS.try_with(Clone::clone).unwrap_or_default();
         Box::pin(async move {
-            let connected = timeout(CONNECT_WAIT, way.of(connecting)).await;
-            let stream = connected.map_err(|_| ConnectTimedOut(way.stage()))??;
+            let connected = timeout(CONNECT_WAIT, progress.of(connecting)).await;
+            let stream = connected.map_err(|_| ConnectTimedOut(progress.stage()))??;
             Ok(TokioIo::new(MeteredStream::new(TokioIo::new(stream))))
         })
     }
 }
 
-/// Resolves, checks and dials.
 #[derive(Clone)]
 struct Dialler {
     network: Arc<dyn Network>,
@@ -171,8 +168,8 @@ struct Dialler {
 }
 
 impl Dialler {
-    /// Connects, as soon as there is a descriptor: that there is not is no fault of the endpoint, whose
-    /// attempt would be spent.
+    /// Connects, once there is a free descriptor: a lack is not the endpoint's fault, and must not cost it
+    /// an attempt.
     async fn connect(self, uri: Uri) -> Result<TokioIo<Socket>, BoxError> {
         loop {
             match self.connect_now(&uri).await {

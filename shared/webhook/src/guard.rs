@@ -1,7 +1,5 @@
-//! Decides which addresses may be connected to.
-//!
-//! Host names are checked by the addresses they resolve to, and the connection goes to exactly
-//! those: only this module creates a [`CheckedAddress`], and nothing else can be dialled.
+//! Decides which addresses may be connected to. Host names are checked by the addresses they resolve to,
+//! and only those are dialled: nothing else creates a [`CheckedAddress`].
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,13 +15,12 @@ impl CheckedAddress {
     }
 }
 
-/// The most addresses of one host name that are tried. Names have few; more would only cost time.
+/// The most addresses of a host name that are tried. More would only cost time.
 pub(crate) const ADDRESSES_MAX: usize = 8;
 
-/// The addresses of a host that may be connected to, in order, at most [`ADDRESSES_MAX`]. Others
-/// are left out. `public` says whether public addresses are allowed: plain `http` goes to named
-/// networks only.
-/// Fails with [`Refusal::Address`] if there are addresses, but none is allowed.
+/// Returns the allowed addresses of a host, in order, at most [`ADDRESSES_MAX`]. `public` says whether
+/// public ones are allowed: plain `http` goes to named networks only. Fails with [`Refusal::Address`]
+/// if there are addresses, but none is allowed.
 pub fn check_addresses(
     addresses: &[IpAddr],
     port: u16,

@@ -1,7 +1,6 @@
-//! The HTTP client for endpoints: guarded addresses, no redirects, no proxy, bounded answers.
-//!
-//! It is built on hyper's pooled client: Event Grid's requests have no `Accept` header, and more
-//! convenient clients can't omit it.
+//! The HTTP client for endpoints: guarded addresses, no redirects, no proxy, bounded answers. It uses
+//! hyper's pooled client: Event Grid's requests have no `Accept` header, which more convenient clients
+//! can't omit.
 //!
 //! | what an endpoint may cost | at most | then |
 //! |---|---|---|
@@ -74,39 +73,36 @@ use gridpost_ports::{
     authentication::{NoSecrets, SecretReader},
 };
 
-/// A reused connection that the receiver had closed fails within a round trip. A later failure may
-/// be caused by the request, which is not sent again then.
+/// A closed connection fails within a round trip. Later failures may be caused by the request, which is
+/// then not repeated.
 const STALE_FOR: Duration = Duration::from_secs(2);
 
-/// Idle connections are dropped before the usual 60 s of servers and load balancers.
+/// Less than the usual 60 s of servers and load balancers.
 const IDLE_FOR: Duration = Duration::from_secs(50);
 
-/// Idle connections kept for one endpoint: as many as an invocation has attempts at once.
+/// As many as an invocation has attempts at once.
 const IDLE_PER_HOST_MAX: usize = 16;
 
-/// Most bytes of a response head.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 const _: () = assert!(2 * (HEAD_BYTES_MAX + BODY_BYTES_MAX) <= EXCHANGE_BYTES_MAX);
 
-/// Most headers of an HTTP/1 response.
 const HEADERS_MAX: usize = 256;
 
-/// How much of one body, and of all bodies together, an HTTP/2 endpoint may send before it is read.
+/// How much an HTTP/2 endpoint may send unread, for one body and all together.
 const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 
-/// How much of one request's body is buffered while an HTTP/2 endpoint does not accept it.
+/// The buffer for a request's body that an HTTP/2 endpoint does not accept yet.
 const SEND_BUFFER_BYTES_MAX: usize = 64 * 1024;
 
-/// Remembered streams of an HTTP/2 connection that we reset for a protocol error.
+/// Streams of an HTTP/2 connection that we reset for a protocol error.
 const RESET_STREAMS_MAX: usize = 64;
 
 type Pool = Client<Connector, Full<Bytes>>;
 
-/// The clients of one scheme.
 #[derive(Clone)]
 struct Pools {
-    /// The one that keeps connections, and before which renewal it began.
+    /// Keeps connections; with the number of its renewal.
     kept: Arc<Mutex<(u64, Arc<Pool>)>>,
     fresh: Arc<Pool>,
     connector: Connector,
@@ -121,15 +117,15 @@ impl Pools {
         Self { kept, fresh, connector, open: open.clone() }
     }
 
-    /// The one for the next request: it keeps the connection, unless too many are under way.
+    /// Returns the pool for the next request: one that keeps connections, unless too many are open.
     fn next(&self) -> Arc<Pool> {
-        // Asked for all the same: this is what closes connections that are idle.
+        // Called in any case, because it closes idle connections.
         let kept = self.kept();
         if self.open.is_crowded() { Arc::clone(&self.fresh) } else { kept }
     }
 
-    /// The one that keeps connections. It bounds them for each host alone: when too many are open over
-    /// all hosts, another begins, and those that are idle in the old one are closed with it.
+    /// Returns the pool that keeps connections. It only bounds them by host: if too many are open over all
+    /// hosts, it is replaced, which closes its idle ones.
     fn kept(&self) -> Arc<Pool> {
         let renewals = self.open.renewals();
         let mut kept = self.kept.lock().expect("no panic while held");
@@ -140,47 +136,42 @@ impl Pools {
     }
 }
 
-/// Why no response head came.
+/// A request without a response head.
 struct Failed {
     error: Error,
-    /// Whether the request may be sent again, and how.
     again: Option<Again>,
 }
 
-/// How a request is sent again of which nothing was processed.
+/// How an unprocessed request is sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Again {
     Anywhere,
-    /// On a new connection: other pooled ones may be as dead as this one.
+    /// Other pooled connections may be dead, too.
     OnFreshConnection,
 }
 
 type Built = http::Request<Full<Bytes>>;
 
-/// A client that connects only to addresses that the guard allows, and how much of failed responses
-/// it keeps.
+/// A client that connects only to allowed addresses. It may keep the beginning of failed responses.
 #[derive(Clone)]
 pub struct HttpClient(Arc<Inner>, ResponseBytes);
 
 struct Inner {
     tls: Pools,
-    /// For plain `http`, whose host names may only resolve into networks that a setting names.
+    /// For plain `http`, to networks that a setting names.
     plain: Pools,
     allowed: Allowed,
     clock: Arc<dyn Clock>,
-    /// For endpoints that ask for a client's certificate.
     identities: Identities,
 }
 
 impl HttpClient {
-    /// A client for the allowed endpoints.
-    /// Fails if the system's trusted certificates can't be read.
+    /// Makes a client for the allowed endpoints. Fails if the system's trusted certificates can't be read.
     pub fn new(allowed: Allowed, clock: Arc<dyn Clock>) -> io::Result<Self> {
         Self::on(Arc::new(SystemNetwork), allowed, clock)
     }
 
-    /// The same on another network.
-    /// Fails if the system's trusted certificates can't be read.
+    /// [`Self::new`] on another network.
     pub fn on(
         network: Arc<dyn Network>,
         allowed: Allowed,
@@ -208,7 +199,7 @@ impl HttpClient {
         Self(Arc::new(inner), ResponseBytes::default())
     }
 
-    /// The same client, which reads client certificates that are kept elsewhere.
+    /// Adds a reader of client certificates that are stored elsewhere.
     #[must_use]
     pub fn reading(self, reader: Arc<dyn SecretReader>) -> Self {
         let Inner { tls, plain, allowed, clock, identities } = &*self.0;
@@ -218,13 +209,12 @@ impl HttpClient {
         Self(Arc::new(inner), self.1)
     }
 
-    /// The same client, which also returns the beginning of failed responses.
+    /// Returns the beginning of failed responses, too.
     #[must_use]
     pub fn keeping(self, kept: ResponseBytes) -> Self {
         Self(self.0, kept)
     }
 
-    /// The request, if the guard allows its URL.
     fn build(
         &self,
         method: Method,
@@ -240,7 +230,7 @@ impl HttpClient {
         Ok(request)
     }
 
-    /// Sends a request, on a connection that shows a certificate if one is given.
+    /// Sends a request, on a connection with a client certificate if given.
     async fn send(
         &self,
         request: Built,
@@ -254,8 +244,8 @@ impl HttpClient {
         Self::send_by(pools, request, sending).await.map_err(Unanswered::Error)
     }
 
-    /// Sends a request by these pools, and again if none of it can have been processed. `sending` is
-    /// set once there is a connection and the request begins to be sent.
+    /// Sends a request, and again if it can't have been processed. Sets `sending` once there is a connection
+    /// for it.
     async fn send_by(
         pools: &Pools,
         request: Built,
@@ -276,14 +266,14 @@ impl HttpClient {
         send_once(&pool, again, sending).await.map_err(|failed| failed.error)
     }
 
-    /// Sends a request on a connection of its own, so that it arrives once at most.
+    /// Sends a request on a new connection, so that it arrives at most once.
     async fn send_anew(&self, request: Built) -> Result<Response<Incoming>, Error> {
         let pools = self.pools(&request);
         let sent = send_once(&pools.fresh, request, &OnceLock::new()).await;
         sent.map_err(|failed| failed.error)
     }
 
-    /// The connections that a request without a client certificate is sent on.
+    /// Returns the pools for requests without a client certificate.
     fn pools(&self, request: &Built) -> &Pools {
         if request.uri().scheme_str() == Some("http") { &self.0.plain } else { &self.0.tls }
     }
@@ -305,7 +295,7 @@ async fn send_once(
         }
         std::future::pending().await
     };
-    // Polled in this order, the exchange begins before its answer can be read.
+    // In this order, the exchange begins before its answer can be read.
     let sent = tokio::select! {
         biased;
         sent = pool.request(request) => sent,
@@ -324,8 +314,8 @@ async fn send_once(
     })
 }
 
-/// Makes a client of services wherever they are: also in private networks, where a VPC has its
-/// endpoints. Nothing that a user wrote may be called by it.
+/// Returns what makes a client of AWS services, also in private networks, where VPC endpoints are. It
+/// must not call what users wrote.
 pub fn client_for_services(
     clock: &Arc<dyn Clock>,
 ) -> impl Fn() -> Result<Arc<dyn HandshakeClient>, String> + Send + Sync + 'static {
@@ -338,15 +328,15 @@ pub fn client_for_services(
     }
 }
 
-/// TLS 1.2 and 1.3, with the program's only cryptography implementation.
+/// Starts TLS settings: 1.2 and 1.3, with the program's only cryptography implementation.
 fn tls_versions() -> io::Result<ConfigBuilder<ClientConfig, WantsVerifier>> {
     ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_protocol_versions(&[&TLS13, &TLS12])
         .map_err(io::Error::other)
 }
 
-/// A pool with bounded connections. There are no HTTP/2 pings: an endpoint that answers late may be
-/// too busy to answer them, and the kernel notices dead connections.
+/// Makes a pool with bounded connections. It sends no HTTP/2 pings: a late endpoint may be too busy to
+/// answer, and the kernel notices dead connections.
 fn pool(connector: Connector, idle_per_host_max: usize) -> Pool {
     Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -370,7 +360,7 @@ fn meter(connected: &Connected) -> Option<Arc<ReadBudget>> {
     extras.remove()
 }
 
-/// Invalid headers are left out: the endpoint still gets its events.
+/// Collects headers. Invalid ones are left out: the endpoint still gets its events.
 fn header_map(pairs: &[(&'static str, String)], attributes: &[(String, Secret)]) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(pairs.len() + attributes.len());
     let pairs = pairs.iter().map(|(name, value)| (*name, value.as_str()));
@@ -397,7 +387,7 @@ impl HandshakeClient for HttpClient {
         let request = self
             .build(method, &url, &headers, &attributes, body)
             .map_err(|refused| HandshakeError::Unreachable(refused.to_string()))?;
-        // OPTIONS is answered by headers: what follows them is not awaited.
+        // The headers answer OPTIONS: the body is not awaited.
         let is_answered_by_head = *request.method() == Method::OPTIONS;
         let exchange = async {
             let shown = self.shown(authentication, &url).await;
@@ -419,7 +409,7 @@ impl HandshakeClient for HttpClient {
     }
 }
 
-/// Describes how a connection failed. The URL is left out: its query may be a secret.
+/// Describes a failed connection, without the URL, whose query may be a secret.
 fn unreachable(unanswered: Unanswered) -> HandshakeError {
     match unanswered {
         Unanswered::Error(error) => HandshakeError::Unreachable(chain(&error)),
@@ -427,10 +417,9 @@ fn unreachable(unanswered: Unanswered) -> HandshakeError {
     }
 }
 
-/// The answer for an error without a response head.
 fn answer_without_head(error: &Error) -> Answer {
     tracing::debug!(error = %chain(error), "no response from an endpoint");
-    // The status is known; only what follows it exceeds the limit.
+    // The status is known; only the rest exceeds the limit.
     let is_too_large = found::<hyper::Error>(error).is_some_and(hyper::Error::is_parse_too_large);
     let status = error.connect_info().and_then(meter).and_then(|meter| meter.status());
     match status.filter(|_| is_too_large) {
@@ -442,9 +431,8 @@ fn answer_without_head(error: &Error) -> Answer {
     }
 }
 
-/// Whether the endpoint says that it has not begun with the request: it refused the stream, or
-/// named an older one as its last. The pool itself resends requests that were never written.
-/// Source: RFC 9113, section 8.7.
+/// Whether the endpoint says that it has not begun with the request: it refused the stream, or named an
+/// older one as its last. The pool itself repeats requests that were never written.
 fn is_untouched(error: &Error) -> bool {
     found::<h2::Error>(error).is_some_and(|error| {
         let is_refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);

@@ -1,4 +1,4 @@
-//! Signatures by private keys, which clients of token endpoints prove themselves with.
+//! Signs with private keys, by which clients of token endpoints authenticate.
 
 use aws_lc_rs::{
     rand::SystemRandom,
@@ -12,7 +12,7 @@ use gridpost_core::{
 };
 use gridpost_ports::authentication::Signer;
 
-/// Signs by RSA keys of 2048 bits and more, and by keys of the curve P-256.
+/// Signs with RSA keys of 2048 bits and more, and with keys of the curve P-256.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PrivateKeys;
 

@@ -1,8 +1,8 @@
-//! Limits what is read from one connection, and records the beginning of its answer.
+//! Limits what is read from a connection, and records the status of its answer.
 //!
-//! The HTTP client bounds heads and bodies, but not what may precede a head: an endpoint could send
-//! interim responses (1xx) or HTTP/2 pings for as long as the client listens. So each exchange adds
-//! a budget of bytes to its connection; a connection that exceeds its budget is cut.
+//! The HTTP client bounds heads and bodies, but an endpoint could send interim responses (1xx) or HTTP/2
+//! pings before a head without end. So each exchange adds a budget of bytes to its connection; one that
+//! exceeds it is cut.
 
 use std::{
     io,
@@ -23,19 +23,19 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::sockets::Socket;
 
-/// How much one exchange may read: a head and a body at their limits take half of it.
+/// A head and a body at their limits take half of it.
 pub(super) const EXCHANGE_BYTES_MAX: usize = 256 * 1024;
 
-/// How much a connection may send before its first exchange: on HTTP/2, the endpoint's settings.
+/// The budget before the first exchange: on HTTP/2, for the endpoint's settings.
 const UNASKED_BYTES_MAX: usize = 32 * 1024;
 
-/// How much unused budget exchanges may leave to later ones, which on HTTP/2 may be many at once.
+/// The most unused budget for later exchanges, of which HTTP/2 may have many at once.
 const SAVED_BYTES_MAX: usize = 16 * EXCHANGE_BYTES_MAX;
 
 /// `HTTP/1.1 200`, of which the status is read.
 const STATUS_LINE_BYTES: usize = 12;
 
-/// One connection's budget, and the status that it answered with.
+/// A connection's budget, and the status of its answer.
 #[derive(Debug)]
 pub(super) struct ReadBudget {
     left_bytes: AtomicUsize,
@@ -47,15 +47,13 @@ pub(super) struct ReadBudget {
 #[derive(Debug)]
 pub(super) struct Exchange {
     budget: Arc<ReadBudget>,
-    /// Whether there were others before it on its connection.
     is_reused: bool,
-    /// What had been read when it began.
     read_before: usize,
 }
 
 impl Exchange {
-    /// Whether it is the first on its connection, or something was read since it began: of its
-    /// answer or, on HTTP/2, of another one's.
+    /// Whether it is the first on its connection, or anything was read since it began; on HTTP/2, possibly
+    /// for another exchange.
     pub(super) fn is_fresh_or_answered(&self) -> bool {
         !self.is_reused || self.budget.read_bytes.load(Ordering::Relaxed) != self.read_before
     }
@@ -82,7 +80,7 @@ impl ReadBudget {
         Exchange { budget: self, is_reused, read_before }
     }
 
-    /// The final status that the exchange's HTTP/1 response began with, whatever followed it.
+    /// Returns the final status at the beginning of the HTTP/1 response.
     pub(super) fn status(&self) -> Option<u16> {
         Some(self.status.load(Ordering::Relaxed)).filter(|status| *status >= 200)
     }
@@ -102,7 +100,7 @@ impl MeteredStream {
         Self { inner, meter: Arc::default(), start, exchange: 0 }
     }
 
-    /// Records what was read, and the status once the status line shows it.
+    /// Counts bytes, and reads the status.
     fn note(&mut self, read: &[u8]) -> io::Result<()> {
         let left = self.meter.left_bytes.load(Ordering::Relaxed);
         let Some(left) = left.checked_sub(read.len()) else {
@@ -124,7 +122,6 @@ impl MeteredStream {
     }
 }
 
-/// The status of an HTTP/1 status line.
 fn status_of(line: &[u8]) -> Option<u16> {
     let rest = line.strip_prefix(b"HTTP/1.1 ").or_else(|| line.strip_prefix(b"HTTP/1.0 "))?;
     std::str::from_utf8(rest).ok().filter(|digits| digits.len() == 3)?.parse().ok()

@@ -1,4 +1,4 @@
-//! The client's view of the network, so that a test can replace it.
+//! The network as the client sees it. Tests replace it.
 
 use std::{
     fmt, io,
@@ -21,7 +21,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 /// Name service and connections.
 #[async_trait]
 pub trait Network: fmt::Debug + Send + Sync {
-    /// The addresses of a host name, unchecked.
+    /// Resolves a host name, without checking the addresses.
     async fn look_up(&self, name: &str) -> io::Result<Vec<IpAddr>>;
 
     async fn dial(&self, address: CheckedAddress) -> io::Result<Box<dyn Io>>;
@@ -46,9 +46,9 @@ impl Network for SystemNetwork {
     }
 }
 
-/// Lets the kernel end a connection whose peer no longer acknowledges what was sent. Without it, a
-/// connection that a router has dropped would stay in the pool and cost every attempt on it its
-/// whole wait. A slow peer still acknowledges and is not affected.
+/// Lets the kernel end a connection whose peer acknowledges nothing. Otherwise a connection that a
+/// router has dropped would stay in the pool, and each attempt on it would time out. Slow peers still
+/// acknowledge.
 #[cfg(target_os = "linux")]
 fn give_up_on_silence(stream: &TcpStream) -> io::Result<()> {
     socket2::SockRef::from(stream)

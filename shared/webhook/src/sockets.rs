@@ -1,5 +1,4 @@
-//! Connections to endpoints that are open: how many there are, over all pools of a client, and what a pool
-//! is given of each.
+//! Counts open connections to endpoints over all pools of a client.
 
 use std::{
     io,
@@ -20,15 +19,14 @@ use tokio::{
 
 use super::network::Io;
 
-/// Beyond so many open connections, idle ones are closed: a Lambda function has 1,024 file
-/// descriptors, and a copy of dispatch may call any number of hosts. The rest is for calls to AWS, for
-/// looking names up, and for requests under way. Source: AWS, "Lambda quotas".
+/// Beyond so many, idle connections are closed. A Lambda function has 1,024 file descriptors, some of them
+/// for calls to AWS, name resolution and current requests. Source: AWS, "Lambda quotas".
 pub(super) const OPEN_MAX: usize = 400;
 
-/// Pools begin anew so often at most: what they close is counted off a moment later.
+/// The least time between renewals: closed connections are counted off with a delay.
 const RENEWED_EVERY: Duration = Duration::from_secs(1);
 
-/// How many connections to endpoints are open, over all pools of a client.
+/// The open connections of a client. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OpenSockets(Arc<Counted>);
 
@@ -37,9 +35,7 @@ struct Counted {
     open: AtomicUsize,
     /// Requests that have no response head yet.
     under_way: AtomicUsize,
-    /// How often pools were to begin anew.
     renewals: AtomicU64,
-    /// When the last time was.
     renewed_at: Mutex<Option<Instant>>,
 }
 
@@ -49,26 +45,24 @@ impl OpenSockets {
         self.0.open.load(Ordering::Relaxed)
     }
 
-    /// Counts one more, until that is dropped.
     pub(super) fn one_more(&self) -> OpenSocket {
         self.0.open.fetch_add(1, Ordering::Relaxed);
         OpenSocket(self.clone())
     }
 
-    /// Counts a request as under way, until that is dropped.
+    /// Counts a request until the returned value is dropped.
     pub(super) fn request(&self) -> RequestUnderWay {
         self.0.under_way.fetch_add(1, Ordering::Relaxed);
         RequestUnderWay(self.clone())
     }
 
-    /// Whether so many requests are under way that what they leave open would keep later ones from
-    /// connecting: they have their pool already, so that beginning it anew closes nothing.
+    /// Whether current requests could leave too many connections open. They have their pools already, so a
+    /// renewal would close nothing.
     pub(super) fn is_crowded(&self) -> bool {
         self.0.under_way.load(Ordering::Relaxed) > OPEN_MAX
     }
 
-    /// How often pools were to begin anew: a pool that began before closes what is idle in it. Only when
-    /// too many are open is it once more, for all pools.
+    /// Counts renewals, one more if too many connections are open. A pool of an earlier renewal is replaced.
     pub(super) fn renewals(&self) -> u64 {
         let Counted { open, renewals, renewed_at, .. } = &*self.0;
         if open.load(Ordering::Relaxed) > OPEN_MAX {
@@ -82,7 +76,6 @@ impl OpenSockets {
     }
 }
 
-/// One of them.
 #[derive(Debug)]
 pub(super) struct OpenSocket(OpenSockets);
 
@@ -100,7 +93,6 @@ impl Drop for RequestUnderWay {
     }
 }
 
-/// A dialled connection, adapted for the pool.
 pub(super) struct Socket(
     pub(super) Box<dyn Io>,
     #[expect(dead_code, reason = "it is counted")] pub(super) OpenSocket,

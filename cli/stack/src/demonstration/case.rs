@@ -1,4 +1,4 @@
-//! The cases of the demonstration as data, and what each must show. No IO.
+//! The demonstration's cases as data, and what each must show. No IO.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use tokio::time::Instant;
 
 use gridpost_ops::receiver::Arrival;
 
-/// One case: an event subscription, an endpoint that behaves in one way, and an event.
+/// A case: an event subscription, an endpoint's behaviour, and an event.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Case {
-    /// Short name; its subscription, path and event type derive from it.
+    /// Its subscription, path and event type contain it.
     pub name: &'static str,
     pub title: &'static str,
     pub topic: &'static str,
-    /// The topic's input schema, in which the event is delivered too.
+    /// The input and delivery schema.
     pub schema: &'static str,
     pub answers: &'static str,
-    /// When attempts are due, in seconds after the first (Event Grid's schedule).
+    /// Seconds after the first attempt (Event Grid's schedule).
     pub due_s: &'static [u64],
 }
 
@@ -58,12 +58,12 @@ pub const CASES: [Case; 4] = [
     },
 ];
 
-/// Clocks and rounding may make an attempt look this much early.
+/// Rounding and clocks may make an attempt look this early.
 const EARLY: Duration = Duration::from_millis(200);
-/// Beyond a tenth of the wait (the schedule's own jitter) an attempt may come this much late.
+/// How late an attempt may be, beyond a tenth of the wait (the schedule's jitter).
 const LATE: Duration = Duration::from_secs(2);
 
-/// One attempt as the endpoint saw it.
+/// An attempt as the endpoint saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
     pub at: Instant,
@@ -82,7 +82,7 @@ impl Seen {
         self.0.entry(case.name).or_default().push(Attempt { at, delivery_count, status });
     }
 
-    /// The attempts of one case.
+    /// Returns the attempts of a case.
     pub fn of(&self, case: &Case) -> &[Attempt] {
         self.0.get(case.name).map_or(&[], Vec::as_slice)
     }
@@ -94,27 +94,27 @@ impl Seen {
 }
 
 impl Case {
-    /// Attempts that the case consists of.
+    /// Returns the number of attempts.
     pub fn attempts(&self) -> usize {
         self.due_s.len()
     }
 
-    /// Its path at the built-in endpoint.
+    /// Returns its path at the built-in endpoint.
     pub fn path(&self) -> String {
         format!("/{}", self.name)
     }
 
-    /// Its event subscription.
+    /// Returns the name of its event subscription.
     pub fn subscription_name(&self) -> String {
         format!("demonstration-{}", self.name)
     }
 
-    /// The event type that only its subscription takes.
+    /// Returns the event type that its subscription filters for.
     pub fn event_type(&self) -> String {
         format!("Gridpost.Demonstration.{}", self.name)
     }
 
-    /// Its event subscription as a document.
+    /// Returns the document of its event subscription.
     pub fn subscription(&self, url: &str, bucket: &str, prefix: &str) -> Value {
         json!({"properties": {
             "destination": {"endpointType": "WebHook", "properties": {"endpointUrl": url}},
@@ -125,9 +125,8 @@ impl Case {
         }})
     }
 
-    /// What the attempts show, line by line. Fails with what is wrong: too few or many, out of count, or
-    /// early. A late one is only remarked: it says more about this machine than about Gridpost. Times
-    /// are those of a clock that runs `speed` times as fast as the machine's.
+    /// Describes the attempts, a line for each. Fails if they are too few, too many, miscounted or early. Late
+    /// ones are only noted: the machine may be busy. Times are by a clock that runs `speed` times as fast.
     pub fn judge(&self, attempts: &[Attempt], speed: u32) -> Result<Vec<String>, String> {
         let (seen, want) = (attempts.len(), self.attempts());
         let Some(first) = attempts.first() else {
@@ -159,7 +158,7 @@ fn judge_attempt(
         ));
     }
     let due = Duration::from_secs(due_s);
-    // What the machine adds or takes away is the same at any speed.
+    // The machine's part is the same at any speed.
     let late = (due + due.mul_f64(0.1)) / speed + LATE;
     let offset_s = (offset * speed).as_secs_f64();
     if offset + EARLY < due / speed {

@@ -1,5 +1,5 @@
-//! Which event subscriptions are the demonstration's own: what one leaves behind that is broken
-//! off, and what it must not send events to.
+//! Finds the demonstration's event subscriptions: those that an interrupted one left behind, and others that
+//! must not get its events.
 
 use futures::future::try_join_all;
 
@@ -16,8 +16,8 @@ pub fn is_own(topic: &str, subscription: &str) -> bool {
     CASES.iter().any(is_it)
 }
 
-/// Removes the event subscriptions of a demonstration that was broken off: their endpoint is gone,
-/// and what is under way to it would be retried for a day.
+/// Removes the event subscriptions of an interrupted demonstration: deliveries to its endpoint would be
+/// retried for a day.
 pub async fn forget(api: &ManageApi) -> anyhow::Result<()> {
     let has_cases = |topic: &str| CASES.iter().any(|case| case.topic == topic);
     let all = subscriptions(api, has_cases).await?;
@@ -25,7 +25,7 @@ pub async fn forget(api: &ManageApi) -> anyhow::Result<()> {
     try_join_all(own.map(|(topic, name)| api.delete_subscription(topic, name))).await.map(drop)
 }
 
-/// An event subscription that is not the demonstration's, as `topic/name`; it might get events that
+/// Returns an event subscription that is not the demonstration's, as `topic/name`: it might get events that
 /// its owner has not published.
 pub async fn other(api: &ManageApi) -> anyhow::Result<Option<String>> {
     let mut all = subscriptions(api, |_| true).await?.into_iter();

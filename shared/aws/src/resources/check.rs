@@ -1,4 +1,4 @@
-//! Asks a service for a resource, by a call that changes nothing.
+//! Checks a resource by a call that changes nothing.
 
 use std::error::Error;
 
@@ -15,10 +15,10 @@ use gridpost_core::{
 
 use super::{AwsResources, failure, queue};
 
-/// Characters of a service's message that are told.
+/// Characters of a service's message that are passed on.
 const SAYS_CHARS_MAX: usize = 300;
 
-/// The permissions that this asks for stand beside those for delivering, in Terraform.
+/// The permissions for this are next to those for delivering, in Terraform.
 pub(crate) async fn check(clients: &AwsResources, resource: &Resource) -> Finding {
     let arn = resource.arn.to_string();
     match resource.kind {
@@ -45,7 +45,7 @@ pub(crate) async fn check(clients: &AwsResources, resource: &Resource) -> Findin
             found(resource, call)
         }
         ResourceKind::EventBridgeBus => {
-            // Buses of other accounts are not asked for.
+            // Buses of other accounts are not checked.
             let bus = &resource.arn.resource;
             let name = bus.strip_prefix("event-bus/").unwrap_or(bus);
             found(resource, clients.bus.describe_event_bus().name(name).send().await)

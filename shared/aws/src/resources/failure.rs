@@ -12,7 +12,7 @@ use gridpost_core::{
 use gridpost_ports::Clock;
 use gridpost_runtime::system::SystemClock;
 
-/// What a failed call comes to, for every entry of it.
+/// Returns the answer of a failed call, for each of its entries.
 pub(crate) fn answer<E>(resource: &Resource, error: &SdkError<E, HttpResponse>) -> Answer
 where
     E: ProvideErrorMetadata + Error + 'static,
@@ -43,7 +43,6 @@ fn refusal(error: &impl ProvideErrorMetadata, response: &HttpResponse) -> Refusa
     }
 }
 
-/// Why no response came.
 fn without_response<E>(error: &SdkError<E, HttpResponse>) -> Outcome
 where
     E: Error + 'static,

@@ -18,15 +18,15 @@ use serde_json::{Map, Value, json};
 
 use super::{Sent, delivered, failure, refused};
 
-/// Bytes that the context of a client may have before it is encoded. Source: Lambda API reference,
+/// Bytes of a client context before encoding. Source: Lambda API reference,
 /// `Invoke`: 3,583 bytes of base64.
 const CONTEXT_BYTES_MAX: usize = 3_583 / 4 * 3;
 
-/// Characters of a function's own error that are looked at.
+/// Characters of a function's error that are read.
 const ERROR_CHARS_MAX: usize = 256;
 
-/// The invocation decides for everything in it: what would be a webhook's headers stands in the
-/// context's `custom`, the payload is what its body would be.
+/// Invokes the function for each entry: a webhook's headers become the client context's `custom`, its
+/// body the payload.
 pub(crate) async fn invoke(client: &Client, resource: &Resource, entries: Vec<Entry>) -> Sent {
     let mut answers = Vec::with_capacity(entries.len());
     for entry in entries {
@@ -64,7 +64,7 @@ async fn one(client: &Client, resource: &Resource, entry: Entry) -> Answer {
     refused(resource.kind, FUNCTION_ERROR, Some(&message))
 }
 
-/// A throttled invocation names its limit in a member of its own: concurrency, or a rate.
+/// Reads the limit that throttled the invocation: concurrency or a rate.
 fn throttled(resource: &Resource, error: &InvokeError) -> Option<Answer> {
     let InvokeError::TooManyRequestsException(throttled) = error else { return None };
     let message = throttled.reason().map(|reason| reason.as_str().to_owned()).unwrap_or_default();
@@ -78,7 +78,7 @@ fn throttled(resource: &Resource, error: &InvokeError) -> Option<Answer> {
     Some(answer_of(resource.kind, &refusal))
 }
 
-/// The attributes as `custom`, as many as there is room for.
+/// Encodes as many attributes as fit.
 pub(crate) fn context(entry: &Entry) -> String {
     let mut custom = Map::new();
     let mut bytes = json!({"custom": {}}).to_string().len();

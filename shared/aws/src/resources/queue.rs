@@ -42,7 +42,7 @@ pub(crate) async fn send(client: &Client, resource: &Resource, entries: Vec<Entr
     Ok(by_number(resource.kind, count, accepted, failed))
 }
 
-/// A queue's URL. It names the queue; where the call goes, the client knows.
+/// Returns a queue's URL, which names the queue; calls go to the client's endpoint.
 pub(crate) fn url(Arn { partition, region, account, resource, .. }: &Arn) -> String {
     let suffix = if partition == "aws-cn" { "amazonaws.com.cn" } else { "amazonaws.com" };
     format!("https://sqs.{region}.{suffix}/{account}/{resource}")

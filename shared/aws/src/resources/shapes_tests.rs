@@ -1,14 +1,13 @@
-//! The clients against every shape of `shapes.json`: an answer of a service, and what it comes to.
+//! The clients against every answer of `shapes.json`, and what it comes to.
 //!
-//! `code` and `message` are what a client reads of it; around them stands what the service's protocol has
-//! there, unless `headers` or `body` say it whole. `in` is where it stands: of a `call`, of an `entry`
-//! of a call that was accepted, or of a `function` that ran and failed. `evidence` says how much of a shape
-//! was seen at AWS, and `source` by whom:
+//! `code` and `message` are what a client reads; the service's protocol adds the rest, unless `headers` or
+//! `body` give all of it. `in` is the place: a `call`, an `entry` of an accepted call, or a `function` that
+//! failed. `evidence` says what was seen at AWS, by `source`:
 //!
-//! - `recorded`: the response, with its status and its headers or its body. Where `source` names another
-//!   place for the message, or says that it was not kept, the record has only the rest.
-//! - `sdk`: what a client made of a response: its code and message, mostly its status.
-//! - `model`: nothing. The service's API model or reference has the code, and the words are mostly its.
+//! - `recorded`: the response, with its status and its headers or body. If `source` names another place for
+//!   the message, or says that it was not kept, only the rest.
+//! - `sdk`: a client's view of a response: code and message, mostly the status.
+//! - `model`: nothing. The service's API model or reference has the code and most of the words.
 //!
 //! Accounts, names and ids were replaced.
 
@@ -24,7 +23,6 @@ use super::{
 
 const XML: &str = "content-type: text/xml\r\n";
 
-/// One object of the file.
 #[derive(Debug)]
 struct Shape(Value);
 
@@ -48,7 +46,6 @@ impl Shape {
         self.text("outcome").parse().expect("an outcome")
     }
 
-    /// The whole response.
     fn response(&self) -> String {
         let status = self.0["status"].as_u64().and_then(|status| u16::try_from(status).ok());
         let (mut headers, mut body) = self.envelope();
@@ -66,7 +63,7 @@ impl Shape {
         http(status.expect("a status"), &headers, &body)
     }
 
-    /// The headers and the body that the service's protocol has for a code and a message.
+    /// Returns the protocol's headers and body for a code and a message.
     fn envelope(&self) -> (String, String) {
         use ResourceKind::{EventBridgeBus, KinesisStream, LambdaFunction, SnsTopic, SqsQueue};
         let (code, message) = (self.text("code"), self.text("message"));
@@ -121,7 +118,6 @@ impl Shape {
         }
     }
 
-    /// What the table is asked for.
     fn refusal(&self) -> Refusal {
         let body = |name: &str| self.0["body"][name].as_str().unwrap_or_default();
         let (code, message) = match (self.text("in"), self.text("code")) {
@@ -148,7 +144,7 @@ async fn every_shape_comes_to_its_outcome() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// A row that no answer was ever seen to reach, or that no document has, is a guess.
+/// A row of the table without an answer or a document would be a guess.
 #[test]
 fn every_row_has_a_shape() {
     let shapes = Shape::all();

@@ -1,5 +1,4 @@
-//! What the clients send, and how they read answers; those of which only the meaning counts are in
-//! `shapes.json`.
+//! What the clients send, and how they read answers. `shapes.json` has more answers.
 
 use std::net::Ipv4Addr;
 
@@ -23,7 +22,6 @@ use tokio::{
 
 use super::*;
 
-/// What a service says once, and what it was asked.
 struct Service {
     url: String,
     asked: JoinHandle<String>,
@@ -137,8 +135,8 @@ async fn each_entry_has_its_own_answer() {
     use Outcome::{BadRequest, Busy, Delivered, PayloadTooLarge, ServerError};
     use ResourceKind::{EventBridgeBus, KinesisStream, SnsTopic, SqsQueue};
     let table = [
-        // SQS API reference, SendMessageBatch, and BatchResultErrorEntry. Their order means nothing, and
-        // an entry that is not named is not known to have arrived.
+        // SQS API reference, SendMessageBatch, and BatchResultErrorEntry. Their order means nothing; entries
+        // that are not named may not have arrived.
         (
             SqsQueue,
             http(200, JSON, &json!({
@@ -242,7 +240,6 @@ async fn what_is_sent_has_attributes_groups_and_ids() {
     assert!(head.to_ascii_lowercase().contains(&context.to_ascii_lowercase()), "{head}");
 }
 
-/// Each service is asked by a call that changes nothing.
 #[tokio::test]
 async fn a_resource_is_asked_for_and_left_alone() {
     let is_there = Finding { outcome: Outcome::Delivered, says: String::new() };
@@ -296,7 +293,7 @@ async fn calls_carry_the_trace_of_their_invocation() {
     assert!(asked.contains(trace), "{asked}");
 }
 
-/// What the user wrote for a context must not make the call itself too large.
+/// A user's context must not make the call too large.
 #[test]
 fn a_context_keeps_to_its_size() {
     let mut entry = entries(1).remove(0);

@@ -1,4 +1,4 @@
-//! Waiting deliveries, found by the index of the state table.
+//! Finds waiting deliveries by the index of the state table.
 
 use std::collections::HashMap;
 
@@ -16,8 +16,8 @@ use gridpost_core::delivery::state::{DeliveryState, DeliveryStatus};
 use gridpost_ports::{PortError, WaitingDeliveries, WaitingTally};
 
 /// The index of deliveries that have failed and not ended: by the uid of their event subscription,
-/// spread over [`WAITING_KEYS`], and their [place](DeliveryState::place). Other deliveries are not
-/// in it. It holds only keys, so that a further failure writes nothing to it.
+/// spread over [`WAITING_KEYS`], and their [place](DeliveryState::place). It holds only keys, so a
+/// further failure writes nothing to it.
 const WAITING_INDEX: &str = "waiting";
 const WAITING_FOR: &str = "waitingFor";
 const WAITING_PLACE: &str = "waitingPlace";
@@ -30,14 +30,14 @@ const WAITING_KEYS: u128 = 16;
 /// Most items that one call reads. Source: DynamoDB API reference, `BatchGetItem`.
 const READ_AT_ONCE_MAX: usize = 100;
 
-/// Such calls at the same time, when many states are counted.
+/// Such calls at once, when states are counted.
 const READS_AT_ONCE: usize = 8;
 
 /// How often unprocessed keys are requested again.
 const READ_TRIES: u32 = 4;
 
-/// The index keys of a waiting delivery. They stay the same while it waits, so a further failure
-/// moves nothing in the index. A delivery that has ended has none, and leaves the index.
+/// Returns the index keys of a waiting delivery, which do not change while it waits. A delivery that
+/// has ended has none, and leaves the index.
 pub(super) fn keys(state: &DeliveryState) -> Option<Item> {
     let waits =
         matches!(state.status, DeliveryStatus::Waiting { .. } | DeliveryStatus::Ending { .. });
@@ -54,12 +54,12 @@ fn waiting_key(uid: Uuid, number: u128) -> String {
 
 /// An entry of the index.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Named {
+struct IndexEntry {
     place: String,
     pk: String,
 }
 
-impl Named {
+impl IndexEntry {
     fn of(item: &Item) -> Option<Self> {
         let text = |name: &str| item.get(name)?.as_s().ok().cloned();
         Some(Self { place: text(WAITING_PLACE)?, pk: text("pk")? })
@@ -68,7 +68,7 @@ impl Named {
 
 /// Merges the sorted entries of several keys. Returns the first `most`, and whether there may be
 /// more.
-fn first_of(keys: Vec<Vec<Named>>, most: usize) -> (Vec<Named>, bool) {
+fn first_of(keys: Vec<Vec<IndexEntry>>, most: usize) -> (Vec<IndexEntry>, bool) {
     let is_cut = keys.iter().any(|named| named.len() >= most);
     let mut all: Vec<_> = keys.into_iter().flatten().collect();
     all.sort_unstable();
@@ -77,18 +77,22 @@ fn first_of(keys: Vec<Vec<Named>>, most: usize) -> (Vec<Named>, bool) {
     (all, is_cut)
 }
 
-/// Of the first `limit` entries of each key, those before which no key has any that were not read;
-/// and the place behind them, unless they are all. In no order.
-fn surely(keys: Vec<Vec<Named>>, limit: usize) -> (Vec<Named>, Option<String>) {
+/// Returns, of the first `limit` entries of each key, those before which every key was read, unsorted;
+/// and the last place of them, unless they are all.
+fn complete_until(keys: Vec<Vec<IndexEntry>>, limit: usize) -> (Vec<IndexEntry>, Option<String>) {
     let cut = keys.iter().filter(|named| named.len() >= limit);
     let until = cut.filter_map(|named| named.last()).map(|last| last.place.clone()).min();
-    let is_before = |one: &Named| until.as_ref().is_none_or(|until| one.place <= *until);
+    let is_before = |one: &IndexEntry| until.as_ref().is_none_or(|until| one.place <= *until);
     (keys.into_iter().flatten().filter(is_before).collect(), until)
 }
 
 impl StateTable {
-    /// The first `most` entries under one key of the index, after a place.
-    async fn named(&self, key: String, after: &str, most: usize) -> Result<Vec<Named>, PortError> {
+    async fn named(
+        &self,
+        key: String,
+        after: &str,
+        most: usize,
+    ) -> Result<Vec<IndexEntry>, PortError> {
         const CALL: &str = "dynamodb:Query";
         let mut items = self
             .table
@@ -108,16 +112,15 @@ impl StateTable {
         let mut found = Vec::new();
         while found.len() < most {
             let Some(item) = items.next().await else { break };
-            found.extend(Named::of(&item.map_err(|error| port_error(CALL, error))?));
+            found.extend(IndexEntry::of(&item.map_err(|error| port_error(CALL, error))?));
         }
         Ok(found)
     }
 
-    /// The states of at most [`READ_AT_ONCE_MAX`] deliveries, in no order. Missing ones are left
-    /// out.
-    async fn states_of(&self, named: &[Named]) -> Result<Vec<DeliveryState>, PortError> {
+    /// Reads the states of at most [`READ_AT_ONCE_MAX`] deliveries, unsorted, without missing ones.
+    async fn states_of(&self, named: &[IndexEntry]) -> Result<Vec<DeliveryState>, PortError> {
         const CALL: &str = "dynamodb:BatchGetItem";
-        let key = |named: &Named| {
+        let key = |named: &IndexEntry| {
             HashMap::from([("pk".to_owned(), text(&named.pk)), ("sk".to_owned(), text(ALONE))])
         };
         let name = &self.table.name;
@@ -184,8 +187,7 @@ impl WaitingDeliveries for StateTable {
             let Some(last) = named.last() else { return Ok(found) };
             let mut states = self.states_of(&named).await?;
             after = last.place.clone();
-            // A delivery that has ended since is no longer in the index, or will leave it in a
-            // moment.
+            // A delivery that has ended since will leave the index in a moment.
             states.retain(|state| keys(state).is_some());
             states.sort_by_cached_key(DeliveryState::place);
             found.append(&mut states);
@@ -206,17 +208,17 @@ impl WaitingDeliveries for StateTable {
         after: Option<&str>,
         most: usize,
     ) -> Result<WaitingTally, PortError> {
-        // Ids are spread evenly over the keys: little is read that is not counted.
+        // Ids are spread evenly over the keys, so few entries are read in vain.
         let limit = (most / WAITING_KEYS as usize).max(1);
         let after = after.unwrap_or("0");
         let of_keys = (0..WAITING_KEYS).map(|key| self.named(waiting_key(uid, key), after, limit));
-        let (named, next) = surely(try_join_all(of_keys).await?, limit);
+        let (named, next) = complete_until(try_join_all(of_keys).await?, limit);
         let reads: Vec<_> =
             named.chunks(READ_AT_ONCE_MAX).map(|some| self.states_of(some)).collect();
         let mut reads = stream::iter(reads).buffered(READS_AT_ONCE);
         let mut tally = WaitingTally { next, ..WaitingTally::default() };
         while let Some(states) = reads.try_next().await? {
-            // As in `waiting`: one that has ended since is not counted.
+            // As in `waiting`, ended deliveries are left out.
             states.iter().filter(|state| keys(state).is_some()).for_each(|state| tally.add(state));
         }
         Ok(tally)
@@ -227,10 +229,10 @@ impl WaitingDeliveries for StateTable {
 mod tests {
     use super::*;
 
-    fn named(places: &[&str]) -> Vec<Named> {
+    fn named(places: &[&str]) -> Vec<IndexEntry> {
         places
             .iter()
-            .map(|place| Named { place: (*place).to_owned(), pk: "p".to_owned() })
+            .map(|place| IndexEntry { place: (*place).to_owned(), pk: "p".to_owned() })
             .collect()
     }
 
@@ -265,7 +267,7 @@ mod tests {
         ];
         for (keys, want, next) in table {
             let keys = keys.iter().map(|places| named(places)).collect();
-            assert_eq!(surely(keys, 2), (named(want), next.map(str::to_owned)), "{want:?}");
+            assert_eq!(complete_until(keys, 2), (named(want), next.map(str::to_owned)), "{want:?}");
         }
     }
 }

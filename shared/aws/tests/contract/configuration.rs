@@ -11,7 +11,6 @@ fn table(replay: &Replay) -> ConfigurationTable {
     ConfigurationTable::new(replay.clients().dynamodb(), "config".to_owned())
 }
 
-/// A transaction that was cancelled, by the reasons of its items.
 fn cancelled(reasons: &[&str]) -> Answer {
     let reasons: Vec<_> = reasons.iter().map(|code| json!({"Code": code})).collect();
     let code = "com.amazonaws.dynamodb.v20120810#TransactionCanceledException";
@@ -50,7 +49,7 @@ async fn only_a_lost_race_is_a_conflict() {
     }
 }
 
-/// The write of the topic's revision is in each transaction, with what it was decided on.
+/// Each transaction writes the topic's revision, on the condition that it is unchanged.
 #[tokio::test(start_paused = true)]
 async fn every_write_names_what_it_was_decided_on() {
     let replay = Replay::always(ok(json!({})));
@@ -71,7 +70,7 @@ async fn every_write_names_what_it_was_decided_on() {
     }
 }
 
-/// A new topic comes with its keys and its place in lists, and goes with both.
+/// A topic's keys and its place in lists come and go with it.
 #[tokio::test(start_paused = true)]
 async fn a_topic_comes_and_goes_with_its_keys_and_its_name() {
     let replay = Replay::always(ok(json!({})));

@@ -46,11 +46,11 @@ async fn a_refusal_of_s3_is_neither_success_nor_absence() {
 async fn a_bucket_that_does_not_exist_says_so() {
     let replay = Replay::always(refusal(404, "NoSuchBucket"));
     contract::objects::a_missing_bucket_is_not_found(&letters(&replay)).await;
-    // A payload bucket that is gone is a failure of the deployment, not of one delivery.
+    // A missing payload bucket is a failure of the deployment, not of one delivery.
     contract::objects::an_object_that_is_refused_is_an_error(&payloads(&replay)).await;
 }
 
-/// Others can be read meanwhile. A refusal that may concern all objects is an ordinary failure.
+/// Other objects can still be read. A refusal that may concern all is an ordinary failure.
 #[tokio::test(start_paused = true)]
 async fn an_object_that_its_owner_has_archived_is_unreadable_alone() {
     for (code, alone) in [
@@ -112,7 +112,7 @@ async fn an_object_is_written_whole_under_its_name() {
     assert_eq!((&asked[0].body["a"], &asked[1].body["a"]), (&1.into(), &1.into()));
 }
 
-/// A list ends with an empty answer, after the last name that was returned.
+/// A list ends with an empty answer.
 #[tokio::test(start_paused = true)]
 async fn a_list_goes_on_behind_a_name() {
     let page = r#"<?xml version="1.0"?>

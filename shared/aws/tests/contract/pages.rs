@@ -1,4 +1,4 @@
-//! Lists of DynamoDB, followed to their end: a page may be short, or empty, and still not be the last.
+//! Lists of DynamoDB: a short or empty page may not be the last.
 
 use gridpost_aws::{configuration::ConfigurationTable, parking::ParkingTable, state::StateTable};
 use gridpost_core::{
@@ -16,7 +16,6 @@ use uuid::Uuid;
 
 use super::replay::{Answer, Replay, error, ok};
 
-/// A page of a query or scan, and where the next one begins.
 fn page(items: &[Value], next: Option<&str>) -> Answer {
     let mut page = json!({"Items": items, "Count": items.len()});
     if let Some(next) = next {
@@ -25,12 +24,10 @@ fn page(items: &[Value], next: Option<&str>) -> Answer {
     ok(page)
 }
 
-/// Where each page that was asked for began.
 fn starts(replay: &Replay) -> Vec<Value> {
     replay.asked().iter().map(|it| it.body["ExclusiveStartKey"]["sk"]["S"].clone()).collect()
 }
 
-/// An item that holds a document.
 fn item(sort: &str, document: &impl serde::Serialize) -> Value {
     let document = serde_json::to_string(document).expect("JSON");
     json!({"pk": {"S": "p"}, "sk": {"S": sort}, "revision": {"N": "4"}, "document": {"S": document}})
@@ -46,7 +43,6 @@ async fn every_job_of_every_page_is_found() {
     let ids: Vec<_> = found.iter().map(|job| (job.id.as_u128(), job.revision)).collect();
     assert_eq!(ids, [(1, 4), (2, 4), (3, 4)]);
     assert_eq!(starts(&replay), [json!(null), json!("a"), json!("b")]);
-    // Half of them are not all.
     let replay = Replay::of([page(&[of(1)], Some("a")), error(400, "x#AccessDeniedException")]);
     let table = states(&replay);
     assert!(table.jobs(&contract::key()).await.is_err());
@@ -101,7 +97,7 @@ fn named(number: u128) -> Value {
     json!({"pk": {"S": pk}, "sk": {"S": "-"}, "waitingPlace": {"S": place}})
 }
 
-/// 16 keys of the index, of which the first has two pages, and states that DynamoDB comes to later.
+/// 16 keys of the index, the first with two pages, and states that DynamoDB processes later.
 #[tokio::test(start_paused = true)]
 async fn all_that_wait_are_found_whatever_is_throttled() {
     let state = |number| item("-", &contract::state(number));
@@ -151,7 +147,7 @@ async fn what_waits_is_counted_over_all_pages() {
     assert_eq!((counted.expect("a count"), replay.asked().len()), (22, 18));
 }
 
-/// Two entries of each key at most: the first key is cut behind 2, the second one's 3 comes after that.
+/// At most two entries of each key: the first is cut behind 2, the second one's 3 follows.
 #[tokio::test(start_paused = true)]
 async fn what_waits_is_counted_without_gaps() {
     let at = |number: u128, millis| DeliveryState {
@@ -176,7 +172,7 @@ async fn what_waits_is_counted_without_gaps() {
     assert_eq!(keys, Some(2), "what comes behind is not read");
 }
 
-/// The caller reads due deliveries page by page: a page of unreadable items has a next one.
+/// A page of unreadable items has a next one.
 #[tokio::test(start_paused = true)]
 async fn a_page_without_anything_sound_is_not_the_last() {
     let unsound = json!({"pk": {"S": "PARKED#1#0"}, "sk": {"S": "a"}, "revision": {"N": "1"}});
@@ -188,7 +184,6 @@ async fn a_page_without_anything_sound_is_not_the_last() {
     let last = parking(&replay).due_in(1, 0, first.next).await.expect("a page");
     assert_eq!((last.due.len(), last.next), (0, None));
     assert_eq!(starts(&replay), [json!(null), json!("a")]);
-    // The same for the operators' scan.
     let replay = Replay::of([page(&[unsound], Some("a")), page(&[], None)]);
     let first = parking(&replay).list_after(None).await.expect("a page");
     assert_eq!((first.found.len(), first.next.is_some()), (0, true));

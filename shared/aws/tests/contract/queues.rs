@@ -16,8 +16,7 @@ fn queues(replay: &Replay) -> SqsQueues {
     SqsQueues::new(replay.clients().sqs(), urls)
 }
 
-/// The answer of `SendMessageBatch` and `DeleteMessageBatch`: 200, whatever happened to the
-/// entries.
+/// The answer of batch calls is 200, whatever happened to the entries.
 fn batch(good: &[usize], failed: &[(usize, &str)]) -> Answer {
     let good: Vec<_> = good
         .iter()
@@ -159,7 +158,7 @@ async fn a_call_that_is_throttled_is_made_again() {
     assert_eq!(replay.asked().len(), ATTEMPTS);
 }
 
-/// What SQS counts is in three numbers, and each question needs its own.
+/// SQS counts in three numbers, and each question needs its own.
 #[tokio::test(start_paused = true)]
 async fn a_queue_is_counted_by_the_numbers_that_were_asked_for() {
     let names = [

@@ -21,7 +21,6 @@ use serde_json::{Value, json};
 /// The number of attempts in the SDK's standard mode of a call that may succeed later.
 pub(super) const ATTEMPTS: usize = 3;
 
-/// A recorded response.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     status: u16,
@@ -29,7 +28,6 @@ pub(super) struct Answer {
     body: String,
 }
 
-/// 200 with that body.
 pub(super) fn ok(body: Value) -> Answer {
     Answer { status: 200, headers: Vec::new(), body: body.to_string() }
 }
@@ -43,7 +41,6 @@ pub(super) fn refusal(status: u16, body: Value) -> Answer {
     Answer { status, headers: Vec::new(), body: body.to_string() }
 }
 
-/// An answer of S3.
 #[cfg(feature = "s3")]
 pub(super) fn text(status: u16, body: &str) -> Answer {
     Answer { status, headers: Vec::new(), body: body.to_owned() }
@@ -57,14 +54,11 @@ impl Answer {
     }
 }
 
-/// A recorded request.
 #[derive(Clone, Debug)]
 pub(super) struct RecordedRequest {
-    /// The method, and the URL after the host.
+    /// Without the host.
     pub(super) line: String,
-    /// The operation of a JSON protocol.
     pub(super) operation: String,
-    /// The body, where it is JSON.
     pub(super) body: Value,
 }
 
@@ -75,7 +69,6 @@ struct Script {
     asked: Vec<RecordedRequest>,
 }
 
-/// The services, by script.
 #[derive(Clone, Default)]
 pub(super) struct Replay {
     script: Arc<Mutex<Script>>,
@@ -88,13 +81,12 @@ impl fmt::Debug for Replay {
 }
 
 impl Replay {
-    /// Gives these answers, one to each request in its turn.
+    /// Gives these answers in turn.
     pub(super) fn of(answers: impl IntoIterator<Item = Answer>) -> Self {
         let script = Script { answers: answers.into_iter().collect(), ..Script::default() };
         Self { script: Arc::new(Mutex::new(script)) }
     }
 
-    /// Gives that answer to every request.
     pub(super) fn always(answer: Answer) -> Self {
         let script = Script { always: Some(answer), ..Script::default() };
         Self { script: Arc::new(Mutex::new(script)) }
@@ -107,7 +99,7 @@ impl Replay {
         Clients::new(credentials, "us-east-1".to_owned(), None).through(http)
     }
 
-    /// The recorded requests, in order. Every answer of the script must have been used.
+    /// Returns the requests, if the whole script was used.
     pub(super) fn asked(&self) -> Vec<RecordedRequest> {
         let script = self.script.lock().expect("no panic while held");
         assert_eq!(script.answers.len(), 0, "answers that were not asked for: {:?}", script.asked);

@@ -25,8 +25,7 @@ use super::replay::{Answer, Replay, error, ok, refusal};
 
 const CONDITION: &str = "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException";
 
-/// DynamoDB's refusals: throttled table, throttled account, internal failure, no permission, no
-/// such table.
+/// DynamoDB's refusals: throttled table or account, internal failure, no permission, no table.
 fn refusals() -> [Answer; 6] {
     [
         error(400, "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException"),
@@ -109,7 +108,6 @@ async fn an_item_that_is_not_there_is_none() {
     }
 }
 
-/// What was written is what is read, with the revision that stands beside it.
 #[tokio::test(start_paused = true)]
 async fn an_item_comes_back_as_it_was_written() {
     let written = Replay::of([ok(json!({}))]);
@@ -119,7 +117,7 @@ async fn an_item_comes_back_as_it_was_written() {
     let item = written.asked().remove(0).body["Item"].clone();
     let number = |name: &str| item[name]["N"].as_str().and_then(|text| text.parse::<i64>().ok());
     assert_eq!(number("expiresAt"), Some(state.forget_at().as_seconds()), "{item}");
-    // It is found among those that wait, under one of its event subscription's keys.
+    // It is in the index, under one of its event subscription's keys.
     assert_eq!(item["waitingFor"]["S"], json!(format!("{}#7", Uuid::from_u128(5))), "{item}");
     assert_eq!(item["waitingPlace"]["S"], json!(state.place()), "{item}");
     let read = Replay::of([ok(json!({"Item": item}))]);
@@ -130,7 +128,7 @@ async fn an_item_comes_back_as_it_was_written() {
     assert_eq!(read.asked()[0].body["Key"], of_delivery);
 }
 
-/// One that has ended leaves the index of those that wait.
+/// An ended delivery leaves the index.
 #[tokio::test(start_paused = true)]
 async fn what_has_ended_waits_no_more() {
     for status in [DeliveryStatus::Ended, DeliveryStatus::Delivered] {
@@ -142,7 +140,7 @@ async fn what_has_ended_waits_no_more() {
     }
 }
 
-/// An unreadable item is an error, not an absent one.
+/// An unreadable item is not an absent one.
 #[tokio::test(start_paused = true)]
 async fn an_item_that_can_not_be_read_is_an_error() {
     let items = [
@@ -199,7 +197,6 @@ async fn what_was_not_come_to_is_deleted_again_and_alone() {
     parking(&replay).remove_all(&parked).await.expect("deleted");
     let asked: Vec<_> = replay.asked().iter().map(|one| deletions(&one.body).len()).collect();
     assert_eq!(asked, [3, 2, 1]);
-    // Items that are never processed are an error.
     let replay = Replay::always(left(&[3]));
     assert!(parking(&replay).remove_all(&parked).await.is_err());
     // A call takes 25.
@@ -215,7 +212,7 @@ async fn what_was_not_come_to_is_deleted_again_and_alone() {
     assert_eq!(all.len(), 60, "each of them");
 }
 
-/// It is stored under its due minute, and removing it needs the same key.
+/// Removing it needs the key with its due minute.
 #[tokio::test(start_paused = true)]
 async fn what_is_parked_comes_back_from_its_minute() {
     let written = Replay::of([ok(json!({})), ok(json!({}))]);

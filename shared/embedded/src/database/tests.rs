@@ -24,7 +24,6 @@ fn note(connection: &Connection, number: i64) -> rusqlite::Result<()> {
     set_note(connection, &format!("note {number}"), number)
 }
 
-/// Limits the file's growth to that many pages.
 fn limit(connection: &Connection, pages: i64) -> rusqlite::Result<()> {
     let now: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
     connection.pragma_update_and_check(None, "max_page_count", now + pages, |_| Ok(()))
@@ -38,7 +37,7 @@ fn notes(database: &Database) -> Vec<i64> {
     database.read("notes", read).expect("readable")
 }
 
-/// Holds the thread that writes until the answer is dropped.
+/// Holds the writing thread until the answer is dropped.
 async fn hold(database: &Arc<Database>) -> mpsc::Sender<()> {
     let (let_go, held) = mpsc::channel::<()>();
     let (began, has_begun) = oneshot::channel();
@@ -64,13 +63,13 @@ async fn what_waits_at_the_same_time_is_committed_together() {
         tokio::spawn(async move { database.write("note", move |at| note(at, number)).await })
     };
     let all: Vec<_> = (0..200).map(write).collect();
-    // Tasks run in the order they were spawned: each has asked when this one goes on.
+    // Tasks run in their order: each has asked when this one continues.
     tokio::spawn(async move { drop(held) }).await.expect("let go");
     for one in all {
         one.await.expect("no panic").expect("written");
     }
     assert_eq!(notes(&database), (0..200).collect::<Vec<_>>());
-    // That of the one that held it, and one of all others.
+    // One for the holder, and one for all others.
     assert_eq!(database.commits() - before, 2);
 }
 

@@ -16,25 +16,23 @@ use percent_encoding::{percent_decode_str, percent_encode_byte};
 /// The prefix of unfinished files' names, which lists skip.
 const UNFINISHED: &str = ".unfinished-";
 
-/// Characters that are percent-encoded in a file's name, besides a leading dot.
+/// Characters that are percent-encoded, besides a leading dot.
 const UNFIT: [char; 4] = ['%', '\\', ':', '\0'];
 
-/// The file's name for an empty part, as between two slashes: encoding never produces it.
+/// The file name of an empty part, as between two slashes. Encoding never produces it.
 const NO_LETTER: &str = "%";
 
-/// The suffix of a folder's name whose part continues in the names below it: encoding never
-/// produces it either, because two digits follow each `%` of its own.
+/// The suffix of a folder whose part continues below it. Encoding never produces it: it puts two digits
+/// after each `%`.
 const GOES_ON: char = '%';
 
-/// Most bytes of a file's name, without [`GOES_ON`]. Unfinished files have [`UNFINISHED`] before
-/// their name, and file systems allow names of 255 bytes.
+/// Most bytes of a file name, without [`GOES_ON`]. File systems allow 255, with [`UNFINISHED`].
 const NAME_BYTES_MAX: usize = 255 - UNFINISHED.len();
 
 /// All buckets, as folders of one folder.
 #[derive(Clone)]
 pub(super) struct Files {
     pub(super) root: PathBuf,
-    /// Whether a write waits for the disk.
     pub(super) is_synced: bool,
 }
 
@@ -49,7 +47,7 @@ impl Files {
         self.sync_up_from(&folder)
     }
 
-    /// Writes a file atomically: it gets its name when it is complete.
+    /// Writes a file atomically: it is renamed when complete.
     pub(super) fn put(
         &self,
         bucket: &Path,
@@ -81,7 +79,7 @@ impl Files {
         found(fs::remove_file(self.root.join(bucket).join(name))).map(drop)
     }
 
-    /// The first files in S3's order of names: by bytes.
+    /// Lists files in S3's order of names: by bytes.
     pub(super) fn list(
         &self,
         bucket: &Path,
@@ -108,7 +106,6 @@ impl Files {
     }
 }
 
-/// A list under construction.
 struct List<'l> {
     bucket: &'l Path,
     prefix: &'l str,
@@ -125,7 +122,6 @@ struct Entry {
 }
 
 impl List<'_> {
-    /// Whether names with this beginning can be in the list.
     fn may_have(&self, folder: &str) -> bool {
         let is_wanted = folder.starts_with(self.prefix) || self.prefix.starts_with(folder);
         is_wanted && self.after.is_none_or(|after| after < folder || after.starts_with(folder))
@@ -135,7 +131,6 @@ impl List<'_> {
         name.starts_with(self.prefix) && self.after.is_none_or(|after| after < name)
     }
 
-    /// Lists a folder, whose files' names have this beginning.
     fn look_into(&mut self, folder: &Path, beginning: &str) -> io::Result<()> {
         let mut all = Vec::new();
         self.gather(folder, beginning, &mut all)?;
@@ -153,8 +148,7 @@ impl List<'_> {
         Ok(())
     }
 
-    /// Collects the entries of a folder, including those of subfolders that only continue a part:
-    /// they are ordered together.
+    /// Collects the entries of a folder and of subfolders that continue a part: they sort together.
     fn gather(&self, folder: &Path, beginning: &str, all: &mut Vec<Entry>) -> io::Result<()> {
         // It may have been deleted since it was listed.
         let Some(entries) = found(fs::read_dir(folder))? else { return Ok(()) };
@@ -169,7 +163,7 @@ impl List<'_> {
                     self.gather(&path, &beginning, all)?;
                 }
             } else if let Some(part) = part_of(name) {
-                // A folder's slash counts in the order of names.
+                // A folder's slash counts in the order.
                 let slash = if is_folder { "/" } else { "" };
                 all.push(Entry { name: format!("{beginning}{part}{slash}"), path, is_folder });
             }
@@ -192,14 +186,13 @@ impl List<'_> {
     }
 }
 
-/// The path of an S3 name, below its folder. Each part is a file's name of its own; what would lead
-/// out of the folder, or be skipped by lists, is percent-encoded.
+/// Returns the path of an S3 name below its folder, with a file name for each part. Characters that
+/// would lead out of the folder or hide the file are percent-encoded.
 pub(super) fn path_of(name: &str) -> PathBuf {
     name.split('/').flat_map(file_names).collect()
 }
 
-/// The file's name for a part; if that would be too long, preceded by nested folders for its
-/// beginning.
+/// Returns the file name of a part, preceded by nested folders if it is too long.
 fn file_names(part: &str) -> Vec<String> {
     if part.is_empty() {
         return vec![NO_LETTER.to_owned()];
@@ -237,7 +230,7 @@ fn part_of(file: &str) -> Option<String> {
     (file_names(&part) == [file]).then_some(part)
 }
 
-/// The beginning of a part that continues below a folder of that name, if it is such a folder.
+/// Decodes the beginning of a part that continues below a folder.
 fn beginning_of(folder: &str) -> Option<String> {
     let name = folder.strip_suffix(GOES_ON).filter(|name| !name.is_empty())?;
     decoded(name)

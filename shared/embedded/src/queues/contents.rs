@@ -7,10 +7,10 @@ use std::{
 
 use gridpost_core::time::Timestamp;
 
-/// More visible messages are not counted one by one.
+/// Messages are counted one by one up to this.
 const COUNTED_MAX: usize = 10_000;
 
-/// When a released crash suspect became visible: before every other message.
+/// The visibility of a released crash suspect: before all other messages.
 pub(super) const RELEASED: Timestamp = Timestamp::from_millis(0);
 
 #[derive(Clone, Debug)]
@@ -21,11 +21,9 @@ pub(super) struct Message {
     /// Its queue before the poison queue.
     pub(super) moved_from: Option<String>,
     pub(super) group: Arc<str>,
-    /// Its body, if it is in memory.
     pub(super) body: Option<String>,
 }
 
-/// A message that is being received.
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) id: i64,
@@ -39,7 +37,7 @@ pub(super) struct Taken {
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     messages: HashMap<i64, Message>,
-    /// All messages, by the time they are visible, then in the order they were sent.
+    /// All messages, by visibility, then in the order they were sent.
     by_visibility: BTreeSet<(Timestamp, i64)>,
     /// The received messages; the first ones may be visible again.
     received: BTreeSet<(Timestamp, i64)>,
@@ -48,9 +46,7 @@ pub(super) struct Contents {
 /// Why a receipt has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReceiptError {
-    /// The message is not there any more.
     Gone,
-    /// It was received again since.
     Stale,
     Visible,
 }
@@ -71,8 +67,8 @@ impl Contents {
         self.messages.insert(id, message);
     }
 
-    /// Receives up to `most` messages that are visible at `visible_since`, hides them until then, and
-    /// counts the receive. Also returns the messages that were received too often, which are hidden too.
+    /// Receives up to `most` messages that are visible at `visible_since`, and hides them until `until`.
+    /// Also returns, hidden too, the messages that were received too often.
     pub(super) fn take(
         &mut self,
         now: Timestamp,
@@ -110,8 +106,7 @@ impl Contents {
         (taken, worn_out)
     }
 
-    /// Takes a receive back that came to nothing: the message is visible then, as if it had not been
-    /// received.
+    /// Undoes a receive: the message becomes visible at `visible_at`.
     pub(super) fn give_back(&mut self, taken: &mut Taken, visible_at: Timestamp) {
         let is_same = self.hide(taken.id, taken.receives, visible_at).is_ok();
         if let Some(message) = self.messages.get_mut(&taken.id).filter(|_| is_same) {
@@ -121,14 +116,12 @@ impl Contents {
         }
     }
 
-    /// Hides a message until it is [released](Self::release). Returns whether it was there, and not
-    /// withheld yet.
+    /// Hides a message until it is [released](Self::release). Returns whether it was not hidden that way.
     pub(super) fn withhold(&mut self, id: i64) -> bool {
         self.messages.get(&id).is_some_and(|it| it.visible_at != Timestamp::MAX)
             && self.show_at(id, Timestamp::MAX)
     }
 
-    /// Makes a withheld message visible, before all others.
     pub(super) fn release(&mut self, id: i64) {
         if self.messages.get(&id).is_some_and(|it| it.visible_at == Timestamp::MAX) {
             self.show_at(id, RELEASED);
@@ -146,7 +139,7 @@ impl Contents {
         self.messages.contains_key(&id)
     }
 
-    /// Whether a receipt is valid: the message is in flight, and was not received again.
+    /// Checks that a receipt is the latest, and that its message is in flight.
     pub(super) fn check(&self, id: i64, receives: u32, now: Timestamp) -> Result<(), ReceiptError> {
         let message = self.messages.get(&id).ok_or(ReceiptError::Gone)?;
         if message.receives != receives {
@@ -158,7 +151,6 @@ impl Contents {
         Ok(())
     }
 
-    /// Whether the message was not received again.
     pub(super) fn is_newest(&self, id: i64, receives: u32) -> bool {
         self.messages.get(&id).is_some_and(|message| message.receives == receives)
     }
@@ -191,7 +183,7 @@ impl Contents {
         Some(message)
     }
 
-    /// When the next message is visible, or since when the first one is.
+    /// Returns when the first message is or was visible.
     pub(super) fn next(&self) -> Option<Timestamp> {
         self.by_visibility.first().map(|(at, _)| *at)
     }
@@ -200,7 +192,6 @@ impl Contents {
         self.messages.len()
     }
 
-    /// How many are received and hidden.
     pub(super) fn in_flight(&mut self, now: Timestamp) -> usize {
         while self.received.first().is_some_and(|(at, _)| *at <= now) {
             self.received.pop_first();
@@ -208,7 +199,7 @@ impl Contents {
         self.received.len()
     }
 
-    /// How many are visible. Above [`COUNTED_MAX`] delayed ones are counted too.
+    /// Counts visible messages. Above [`COUNTED_MAX`], delayed ones count too.
     pub(super) fn visible(&mut self, now: Timestamp) -> usize {
         let visible = self.by_visibility.range(..=(now, i64::MAX)).take(COUNTED_MAX).count();
         match visible {

@@ -1,16 +1,15 @@
 //! Finds messages that crash the process.
 //!
-//! A message can crash the process every time it is received, through a bug or the memory it needs.
-//! Receives are not stored in the database, so the receive limit never applies to such a message: each
-//! new process would receive it again and crash. To prevent that, every batch is recorded in a file
-//! while it is in flight. Writes to that file are not synced: it must survive the process, not a power
-//! failure.
+//! A bug or the memory it needs may make a message crash the process whenever it is received. Receives
+//! are not in the database, so the receive limit never applies, and each new process would crash again.
+//! To prevent that, every batch in flight is recorded in a file, without syncing: it must survive the
+//! process, not a power failure.
 //!
-//! If a process crashes soon after it started, the messages it had in flight are *suspects*. The next
-//! process receives only suspects at first, in up to [`GROUPS_MAX`] groups, one group at a time. A
-//! crash then leaves one group in the file, and the process after that splits it further. A message
-//! that crashes the process [`CRASHES_MAX`] times while it is alone in flight moves to the poison
-//! queue. When every group has been tried, receives continue as usual.
+//! If a process crashes soon after its start, the messages it had in flight are *suspects*. The next one
+//! receives only suspects at first, one group at a time, of up to [`GROUPS_MAX`]. A crash leaves one
+//! group in the file, which the next process splits further. A message that crashes the process
+//! [`CRASHES_MAX`] times while it is alone in flight moves to the poison queue. When every group has
+//! been tried, receives continue as usual.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -23,40 +22,36 @@ use std::{
 
 use tokio::time::Instant;
 
-/// The name of the file in the data folder.
 const FILE: &str = "in-flight";
 
-/// The number of crashes after which a message is poison. If something else kills the process, the
-/// same message is rarely alone in flight, and never this often.
+/// Crashes after which a message is poison. Other causes rarely hit a message while it is alone in
+/// flight, and never this often.
 pub(super) const CRASHES_MAX: u32 = 5;
 
-/// The most groups that suspects are split into. Other messages wait for up to this many times
-/// [`GROUP_WATCHED_FOR`].
+/// The most groups. Other messages wait up to this many times [`GROUP_WATCHED_FOR`].
 const GROUPS_MAX: usize = 10;
 
-/// How long a group in flight is watched before the next one is released. A message that crashes the
-/// process later than this is not found.
+/// How long a group in flight is watched. Later crashes are not found.
 const GROUP_WATCHED_FOR: Duration = Duration::from_secs(1);
 
 const GROUP_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// The interval at which a watched group is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A process that crashes after running this long was not crashed by the messages it received first.
+/// A later crash is not due to the messages received first.
 pub(super) const STABLE_AFTER: Duration = Duration::from_secs(60);
 
-/// The size of a slot, which lists one batch, in bytes.
+/// The size of a slot, which lists one batch.
 const SLOT_BYTES: usize = 2_048;
 
 /// The most ids in a slot. Each takes up to 19 bytes: 16 for the id, and `:0 `.
 const SLOT_IDS_MAX: usize = 100;
 const _: () = assert!(SLOT_IDS_MAX * 19 < SLOT_BYTES && CRASHES_MAX < 10);
 
-/// The content of the first slot once the process is stable.
+/// The first slot of a stable process.
 const STABLE: &[u8] = b"stable\n";
 
-/// Suspects that are received together, by message id, with the crashes each has caused.
+/// Suspects that are received together: message ids with the crashes each has caused.
 pub(super) type Group = BTreeMap<i64, u32>;
 
 /// Records the batches in flight.
@@ -69,7 +64,6 @@ struct Slots {
     file: Option<File>,
     free: Vec<usize>,
     count: usize,
-    /// The group that is being tried.
     trial: HashMap<i64, Suspect>,
 }
 
@@ -85,7 +79,7 @@ enum Progress {
     Settled,
 }
 
-/// A batch that counts as in flight until this is dropped.
+/// A batch in flight, until this is dropped.
 pub struct InFlightBatch {
     in_flight: Arc<InFlight>,
     slots: Vec<(usize, Vec<i64>)>,
@@ -107,7 +101,7 @@ impl Drop for InFlightBatch {
 }
 
 impl InFlight {
-    /// Opens the file in the data folder. Returns the suspects that the previous process left.
+    /// Opens the file. Returns the suspects that the previous process left.
     pub(super) fn open(folder: Option<&Path>) -> io::Result<(Self, Vec<Group>)> {
         let Some(folder) = folder else { return Ok(Default::default()) };
         let mut options = File::options();
@@ -133,7 +127,7 @@ impl InFlight {
         InFlightBatch { in_flight: Arc::clone(self), slots: used }
     }
 
-    /// Calls `release` for a group, and waits until its messages are settled or have been in flight for
+    /// Releases a group, and waits until its messages are settled or were in flight for
     /// [`GROUP_WATCHED_FOR`].
     pub(super) async fn try_group(&self, group: Group, release: impl FnOnce(&Group)) {
         let suspect = |(id, crashes): (&i64, &u32)| {
@@ -165,7 +159,7 @@ impl Suspect {
 }
 
 impl Slots {
-    /// Writes the ids of a batch into a free slot. Returns the slot's number.
+    /// Writes the ids of a batch into a free slot, and returns its number.
     fn take(&mut self, ids: &[i64]) -> usize {
         let slot = self.free.pop().unwrap_or_else(|| {
             // Slot 0 says whether the process is stable.
@@ -187,7 +181,7 @@ impl Slots {
         slot
     }
 
-    /// Resets the crashes of suspects that are still in flight: the process survived them.
+    /// Resets the crashes of suspects still in flight: the process survived them.
     fn end_trial(&mut self) {
         let mut survived: BTreeMap<usize, String> = BTreeMap::new();
         for (id, suspect) in std::mem::take(&mut self.trial) {
@@ -211,8 +205,7 @@ impl Slots {
     }
 }
 
-/// Reads the suspects from the file of the previous process, in groups. Returns none if that process
-/// was stable.
+/// Reads the suspects of the previous process, in groups; none if it was stable.
 fn suspects(bytes: &[u8]) -> Vec<Group> {
     if bytes.starts_with(STABLE) {
         return Vec::new();
@@ -227,7 +220,7 @@ fn suspects(bytes: &[u8]) -> Vec<Group> {
         let line = std::str::from_utf8(line).unwrap_or_default();
         all.extend(line.split(' ').filter_map(read));
     }
-    // A message that has crashed the process while alone is tried first, and alone again.
+    // A message that has crashed the process while alone comes first, and alone again.
     all.sort_by_key(|(_, crashes)| std::cmp::Reverse(*crashes));
     let (crashed, others) = all.split_at(all.partition_point(|(_, crashes)| *crashes > 0));
     let size = others.len().div_ceil(GROUPS_MAX).max(1);

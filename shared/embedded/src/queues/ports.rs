@@ -1,4 +1,4 @@
-//! Queues as the handlers use them.
+//! The ports of queues.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,10 +17,9 @@ use super::{
     receipt, rows,
 };
 
-/// Most messages of one receive from the poison queue.
 const LOOKED_AT_MAX: usize = 10;
 
-/// A written message with its id, or the reason of a failure.
+/// A written message with its id, or why it was refused.
 type Written = Result<(i64, Message), String>;
 
 /// The limits of a queue's messages.
@@ -50,8 +49,8 @@ impl QueueSender for Queues {
             self.line(CALL, queue)?;
             let (now, limits) =
                 (self.clock.now(), Limits { message_bytes_max: self.message_bytes_max });
-            let (all, ids, room) =
-                (Arc::clone(&self.all), Arc::clone(&self.ids), Arc::clone(&self.room));
+            let (all, ids, budget) =
+                (Arc::clone(&self.all), Arc::clone(&self.ids), Arc::clone(&self.budget));
             let write = move |connection: &Connection| {
                 let write = |message| {
                     let id = ids.next();
@@ -59,7 +58,7 @@ impl QueueSender for Queues {
                         return Ok(Err(reason));
                     }
                     match written(connection, queue, id, now, message) {
-                        // SQLite rolled back the transaction. Further inserts would commit on their own.
+                        // Rolled back: further inserts would commit on their own.
                         Err(error) if connection.is_autocommit() => Err(error),
                         written => Ok(written.map_err(|error| error.to_string())),
                     }
@@ -71,7 +70,7 @@ impl QueueSender for Queues {
                 let mut contents = line.contents();
                 let put = |one: Written| {
                     one.map(|(id, message)| {
-                        let body = message.body.and_then(|body| room.keep(body));
+                        let body = message.body.and_then(|body| budget.keep(body));
                         contents.add(id, Message { body, ..message });
                     })
                 };
@@ -150,14 +149,14 @@ impl QueueReceiver for Queues {
         if ids.is_empty() {
             return Ok(());
         }
-        let (all, room, deleted) = (Arc::clone(&self.all), Arc::clone(&self.room), ids.clone());
+        let (all, budget, deleted) = (Arc::clone(&self.all), Arc::clone(&self.budget), ids.clone());
         let write = move |connection: &Connection| {
             deleted.iter().try_for_each(|id| rows::delete(connection, *id))
         };
         let then = move |()| {
             let mut contents = all[&queue].contents();
             for message in ids.into_iter().filter_map(|id| contents.remove(id)) {
-                room.release(message.body.as_ref());
+                budget.release(message.body.as_ref());
             }
         };
         self.database.write_then(CALL, write, then).await

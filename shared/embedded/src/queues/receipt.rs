@@ -4,13 +4,13 @@ pub(super) fn message_id(id: i64) -> String {
     format!("{id:016x}")
 }
 
-/// The receipt of a message's `receives`-th receive. It survives a restart: a delivery's state may
-/// hold it, and the number of receives of a waiting message is stored.
+/// Returns the receipt of a message's `receives`-th receive. It survives a restart, because both
+/// numbers are stored.
 pub(super) fn write(id: i64, receives: u32) -> String {
     format!("{id:x}/{receives}")
 }
 
-/// The message's id, and the number of receives, of a receipt.
+/// Reads the message's id and the number of receives.
 pub(super) fn read(receipt: &str) -> Option<(i64, u32)> {
     let (id, receives) = receipt.split_once('/')?;
     Some((i64::from_str_radix(id, 16).ok()?, receives.parse().ok()?))

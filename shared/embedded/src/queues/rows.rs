@@ -14,17 +14,15 @@ use gridpost_core::{
 };
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::{Line, contents::Message};
+use super::{QueueState, contents::Message};
 use crate::{database::Database, options::OpenError};
 
-/// Each time the folder is opened, ids continue from the next multiple of this: they only grow, and
-/// none is used twice. This allows 8 million openings with a million million messages each.
+/// Each opening continues with the next multiple of this, so no id is used twice. This allows 8
+/// million openings with a million million messages each.
 const IDS_OF_ONE_OPENING: i64 = 1 << 40;
 
-/// The number of the first retry queue; the others follow.
 const FIRST_RETRY: i64 = 16;
 
-/// Assigns ids to messages.
 pub(super) struct Ids(AtomicI64);
 
 impl Ids {
@@ -48,7 +46,7 @@ fn number(queue: Queue) -> i64 {
     }
 }
 
-/// The queue of that number, given the number of retry queues now.
+/// Returns the queue of that number, given today's number of retry queues.
 fn queue(number: i64, retry_queues: usize) -> Option<Queue> {
     let others = [Queue::Dispatch, Queue::DeadLetter, Queue::FanOut, Queue::Redrive, Queue::Poison];
     match usize::try_from(number - FIRST_RETRY) {
@@ -57,13 +55,11 @@ fn queue(number: i64, retry_queues: usize) -> Option<Queue> {
     }
 }
 
-/// Loads all stored messages into their queues.
-///
-/// A message that is not hidden may have been received when the last process ended. So it counts
-/// one more receive: after a second receive, a state is looked up.
+/// Loads all stored messages into their queues. A visible message may have been received when the last
+/// process ended, so one more receive is counted: from the second on, a state is looked up.
 pub(super) fn load(
     database: &Database,
-    lines: &BTreeMap<Queue, Line>,
+    lines: &BTreeMap<Queue, QueueState>,
     now: Timestamp,
     retry_queues: usize,
 ) -> Result<(), OpenError> {
@@ -76,7 +72,7 @@ pub(super) fn load(
         };
         let sent_at = Timestamp::from_millis(row.get(2)?);
         let visible_at = Timestamp::from_millis(row.get(3)?);
-        // A message that was never hidden or delayed is visible, even if the clock was set back.
+        // Without hiding or delay it is visible, even if the clock was set back.
         let visible_at = if visible_at == sent_at { sent_at.min(now) } else { visible_at };
         let was_received = u32::from(visible_at <= now);
         let group = row.get_ref(6)?.as_str()?;
@@ -122,7 +118,6 @@ pub(super) fn insert(
     connection.prepare_cached(insert)?.execute(values).map(drop)
 }
 
-/// The body of an existing message.
 pub(super) fn body(connection: &Connection, id: i64) -> rusqlite::Result<Option<String>> {
     let mut select = connection.prepare_cached("SELECT body FROM messages WHERE id = ?1")?;
     select.query_row([id], |row| row.get(0)).optional()
@@ -151,7 +146,6 @@ pub(super) fn poison(
     connection.prepare_cached(update)?.execute(values).map(drop)
 }
 
-/// Deletes a message, if it is there.
 pub(super) fn delete(connection: &Connection, id: i64) -> rusqlite::Result<()> {
     connection.prepare_cached("DELETE FROM messages WHERE id = ?1")?.execute([id]).map(drop)
 }

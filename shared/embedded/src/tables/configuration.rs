@@ -11,45 +11,38 @@ use gridpost_core::{
 use gridpost_ports::{Configuration, PortError, Saved, SubscriptionStore, TopicKeys, TopicStore};
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::{Tables, count, json, number, read, saved};
+use super::{Tables, VersionedRow, count, json, number, read, saved, versioned};
 use crate::database::whole;
 
 const READING: &str = "configuration: reading";
 
 const WRITING: &str = "configuration: writing";
 
-/// A document with the topic's revision at which it was written.
-type Found = (i64, String);
-
-fn found(row: &Row<'_>) -> rusqlite::Result<Found> {
-    Ok((row.get(0)?, row.get(1)?))
-}
-
 /// A topic's revision, its latest changes and its document.
-type Row3 = (i64, String, String);
+type TopicRow = (i64, String, String);
 
-fn row_3(row: &Row<'_>) -> rusqlite::Result<Row3> {
+fn topic_row(row: &Row<'_>) -> rusqlite::Result<TopicRow> {
     Ok((row.get(0)?, row.get(1)?, row.get(2)?))
 }
 
-fn topic((revision, changes, document): Row3) -> Result<Topic, PortError> {
+fn topic((revision, changes, document): TopicRow) -> Result<Topic, PortError> {
     let topic: Topic = read(READING, &document)?;
     Ok(Topic { revision: count(revision), changes: read(READING, &changes)?, ..topic })
 }
 
-fn written((revision, document): Found) -> Result<(EventSubscription, u64), PortError> {
+fn written((revision, document): VersionedRow) -> Result<(EventSubscription, u64), PortError> {
     Ok((read(READING, &document)?, count(revision)))
 }
 
-/// The revision that a write makes, and the one that it is based on.
-struct Step {
+/// The topic's revision that a write is based on, and its changes.
+struct RevisionStep {
     name: String,
     created_at: i64,
     revision: i64,
     changes: String,
 }
 
-impl Step {
+impl RevisionStep {
     fn of(topic: &Topic, changes: impl IntoIterator<Item = Change>) -> Result<Self, PortError> {
         Ok(Self {
             name: topic.name.clone(),
@@ -59,7 +52,6 @@ impl Step {
         })
     }
 
-    /// Moves the topic to the next revision, if it is unchanged. Its document stays.
     fn take(&self, connection: &Connection) -> rusqlite::Result<Saved> {
         let update = "UPDATE topics SET revision = ?3 + 1, changes = ?4 \
                       WHERE name = ?1 AND created_at = ?2 AND revision = ?3";
@@ -69,12 +61,11 @@ impl Step {
 }
 
 impl Tables {
-    /// Writes something together with the topic's next revision: all of it, or nothing if the topic
-    /// has changed since it was read.
+    /// Writes together with the topic's next revision, or nothing if the topic has changed.
     async fn write_with(
         &self,
-        step: Step,
-        write: impl FnOnce(&Connection, &Step) -> rusqlite::Result<()> + Send + 'static,
+        step: RevisionStep,
+        write: impl FnOnce(&Connection, &RevisionStep) -> rusqlite::Result<()> + Send + 'static,
     ) -> Result<Saved, PortError> {
         let work = move |connection: &Connection| {
             whole(connection, || {
@@ -94,7 +85,7 @@ impl Configuration for Tables {
     async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError> {
         let row = self.database.read(READING, |connection| {
             let select = "SELECT revision, changes, document FROM topics WHERE name = ?1";
-            connection.prepare_cached(select)?.query_row([name], row_3).optional()
+            connection.prepare_cached(select)?.query_row([name], topic_row).optional()
         })?;
         row.map(topic).transpose()
     }
@@ -104,18 +95,18 @@ impl Configuration for Tables {
         topic: &str,
         names: Option<&BTreeSet<&str>>,
     ) -> Result<Vec<(EventSubscription, u64)>, PortError> {
-        let rows: Vec<Found> = self.database.read(READING, |connection| {
+        let rows: Vec<VersionedRow> = self.database.read(READING, |connection| {
             let Some(names) = names else {
                 let select =
                     "SELECT revision, document FROM subscriptions WHERE topic = ?1 ORDER BY name";
-                return connection.prepare_cached(select)?.query_map([topic], found)?.collect();
+                return connection.prepare_cached(select)?.query_map([topic], versioned)?.collect();
             };
             let select =
                 "SELECT revision, document FROM subscriptions WHERE topic = ?1 AND name = ?2";
             let mut select = connection.prepare_cached(select)?;
             let mut rows = Vec::new();
             for name in names {
-                rows.extend(select.query_row((topic, name), found).optional()?);
+                rows.extend(select.query_row((topic, name), versioned).optional()?);
             }
             Ok(rows)
         })?;
@@ -126,9 +117,9 @@ impl Configuration for Tables {
 #[async_trait]
 impl TopicKeys for Tables {
     async fn keys(&self, topic: &str) -> Result<Option<(AccessKeys, u64)>, PortError> {
-        let row: Option<Found> = self.database.read(READING, |connection| {
+        let row: Option<VersionedRow> = self.database.read(READING, |connection| {
             let select = "SELECT revision, document FROM access_keys WHERE topic = ?1";
-            connection.prepare_cached(select)?.query_row([topic], found).optional()
+            connection.prepare_cached(select)?.query_row([topic], versioned).optional()
         })?;
         row.map(|(revision, keys)| Ok((read(READING, &keys)?, count(revision)))).transpose()
     }
@@ -137,17 +128,17 @@ impl TopicKeys for Tables {
 #[async_trait]
 impl TopicStore for Tables {
     async fn topics(&self, after: Option<&str>, most: usize) -> Result<Vec<Topic>, PortError> {
-        let rows: Vec<Row3> = self.database.read(READING, |connection| {
+        let rows: Vec<TopicRow> = self.database.read(READING, |connection| {
             let select = "SELECT revision, changes, document FROM topics \
                           WHERE name > ?1 ORDER BY name LIMIT ?2";
             let values = (after.unwrap_or_default(), number(most as u64));
-            connection.prepare_cached(select)?.query_map(values, row_3)?.collect()
+            connection.prepare_cached(select)?.query_map(values, topic_row)?.collect()
         })?;
         rows.into_iter().map(topic).collect()
     }
 
     async fn save(&self, topic: &Topic, keys: Option<&AccessKeys>) -> Result<Saved, PortError> {
-        let step = Step::of(topic, keys.map(|_| Change::Keys))?;
+        let step = RevisionStep::of(topic, keys.map(|_| Change::Keys))?;
         let document = json(WRITING, topic)?;
         let keys = keys.map(|keys| json(WRITING, keys)).transpose()?;
         let work = move |connection: &Connection| {
@@ -162,7 +153,7 @@ impl TopicStore for Tables {
                          WHERE name = ?1 AND created_at = ?2 AND revision = ?3"
                     }
                 };
-                let Step { name, created_at, revision, changes } = &step;
+                let RevisionStep { name, created_at, revision, changes } = &step;
                 let values = (name, created_at, revision, changes, &document);
                 let saved = saved(connection.prepare_cached(sql)?.execute(values)?);
                 if let (Saved::Written, Some(keys)) = (saved, &keys) {
@@ -177,7 +168,7 @@ impl TopicStore for Tables {
     }
 
     async fn delete(&self, topic: &Topic) -> Result<Saved, PortError> {
-        let step = Step::of(topic, [])?;
+        let step = RevisionStep::of(topic, [])?;
         self.write_with(step, |connection, step| {
             for sql in
                 ["DELETE FROM topics WHERE name = ?1", "DELETE FROM access_keys WHERE topic = ?1"]
@@ -207,7 +198,7 @@ impl SubscriptionStore for Tables {
         subscription: &EventSubscription,
     ) -> Result<Saved, PortError> {
         let name = subscription.key.name.clone();
-        let step = Step::of(topic, [Change::written(&name)])?;
+        let step = RevisionStep::of(topic, [Change::written(&name)])?;
         let document = json(WRITING, subscription)?;
         self.write_with(step, move |connection, step| {
             let put = "INSERT OR REPLACE INTO subscriptions (topic, name, revision, document) \
@@ -219,7 +210,7 @@ impl SubscriptionStore for Tables {
     }
 
     async fn delete(&self, topic: &Topic, names: &[String]) -> Result<Saved, PortError> {
-        let step = Step::of(topic, names.iter().map(|name| Change::deleted(name)))?;
+        let step = RevisionStep::of(topic, names.iter().map(|name| Change::deleted(name)))?;
         let names = names.to_vec();
         self.write_with(step, move |connection, step| {
             let delete = "DELETE FROM subscriptions WHERE topic = ?1 AND name = ?2";

@@ -14,22 +14,19 @@ use crate::database::{note_of, set_note};
 
 const PAGE_ROWS_MAX: usize = 500;
 
-/// Most bytes of a page, without its last row.
+/// Without its last row.
 const PAGE_BYTES_MAX: usize = 1_048_576;
 
-/// The name of wake's cursor.
 const WAKE: &str = "wake";
 
-/// The `parked_at` of a row whose document can't be read.
+/// The `parked_at` of an unreadable row.
 const UNREADABLE: Timestamp = Timestamp::from_millis(0);
 
 const READING: &str = "parked: reading";
 
-/// The columns that queries read, in this order.
 const COLUMNS: &str = "minute, part, id, document, body";
 
-/// A row with its key.
-struct Found {
+struct ParkedRow {
     minute: i64,
     part: u32,
     id: String,
@@ -37,7 +34,7 @@ struct Found {
     body: String,
 }
 
-impl Found {
+impl ParkedRow {
     fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
         let (minute, part, id) = (row.get(0)?, row.get(1)?, row.get(2)?);
         Ok(Self { minute, part, id, document: row.get(3)?, body: row.get(4)? })
@@ -47,8 +44,8 @@ impl Found {
         ParkedCursor { partition: format!("{}/{}", self.minute, self.part), sort: self.id.clone() }
     }
 
-    /// The delivery. A row with an unreadable document must not block others: its message goes on
-    /// with what its key says, to the first retry queue.
+    /// Decodes the delivery. An unreadable document must not block others: its message goes to the first
+    /// retry queue with what its key says.
     fn parked(self) -> Option<Parked> {
         let Self { minute, id, document, body, .. } = self;
         match serde_json::from_str::<Parked>(&document) {
@@ -65,14 +62,14 @@ impl Found {
     }
 }
 
-/// Reads as many rows as fit a page. Also returns whether there are more.
-fn page(mut rows: Rows<'_>) -> rusqlite::Result<(Vec<Found>, bool)> {
+/// Reads a page of rows. Also returns whether there are more.
+fn page(mut rows: Rows<'_>) -> rusqlite::Result<(Vec<ParkedRow>, bool)> {
     let (mut found, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
         if found.len() >= PAGE_ROWS_MAX || bytes >= PAGE_BYTES_MAX {
             return Ok((found, true));
         }
-        let row = Found::of(row)?;
+        let row = ParkedRow::of(row)?;
         bytes += row.body.len();
         found.push(row);
     }
@@ -85,8 +82,8 @@ fn key_of(parked: &Parked) -> Key {
     (parked.due_minute(), parked_partition(parked.id), parked.place())
 }
 
-/// Removes a row unless it was parked again since it was read. Its message may have been sent, received
-/// and parked under the same key in the meantime.
+/// Removes a row unless it was parked again since it was read: its message may have been sent,
+/// received and parked under the same key.
 fn remove(
     connection: &Connection,
     ((minute, part, id), parked_at): (Key, Timestamp),
@@ -142,7 +139,7 @@ impl DueDeliveries for Tables {
             page(select.query((minute, partition, after.unwrap_or_default()))?)
         })?;
         let next = found.last().filter(|_| is_cut).map(|last| last.id.clone());
-        Ok(DuePage { due: found.into_iter().filter_map(Found::parked).collect(), next })
+        Ok(DuePage { due: found.into_iter().filter_map(ParkedRow::parked).collect(), next })
     }
 
     async fn remove_all(&self, parked: &[Parked]) -> Result<(), PortError> {
@@ -175,7 +172,7 @@ impl ParkedDeliveries for Tables {
             let mut select = connection.prepare_cached(&select)?;
             page(select.query((minute, part, id))?)
         })?;
-        let next = found.last().filter(|_| is_cut).map(Found::place);
+        let next = found.last().filter(|_| is_cut).map(ParkedRow::place);
         let found = found.into_iter().filter_map(|row| Some((row.place(), row.parked()?)));
         Ok(ParkedPage { found: found.collect(), next })
     }
@@ -185,16 +182,16 @@ impl ParkedDeliveries for Tables {
             let select =
                 format!("SELECT {COLUMNS} FROM parked WHERE minute = ?1 AND part = ?2 AND id = ?3");
             let values = (minute, parked_partition(id), id.to_string());
-            connection.prepare_cached(&select)?.query_row(values, Found::of).optional()
+            connection.prepare_cached(&select)?.query_row(values, ParkedRow::of).optional()
         })?;
-        Ok(found.and_then(Found::parked))
+        Ok(found.and_then(ParkedRow::parked))
     }
 }
 
 #[async_trait]
 impl WakeCursor for Tables {
-    /// Returns the first minute that has rows, if that is earlier than the saved cursor: on a fast clock,
-    /// a row may be written after wake has read its minute.
+    /// Returns the first minute that has rows, if earlier than the saved cursor: with a fast clock, a row
+    /// may be written after wake has read its minute.
     async fn load(&self) -> Result<Option<i64>, PortError> {
         self.database.read("wake: reading", |connection| {
             let Some(noted) = note_of(connection, WAKE)? else { return Ok(None) };

@@ -1,5 +1,5 @@
-//! The state of failing deliveries, the health of endpoints, the counts of their requests, the listeners for
-//! late responses, redrive jobs, and records of publishes that came with a key.
+//! Failing deliveries, health and request counts of endpoints, late listeners, redrive jobs, and records
+//! of publishes.
 
 use std::time::Duration;
 
@@ -21,27 +21,19 @@ use gridpost_ports::{
 use rusqlite::{Connection, OptionalExtension, Row};
 use uuid::Uuid;
 
-use super::{Tables, count, json, number, read, saved};
+use super::{Tables, VersionedRow, count, json, number, read, saved, versioned};
 
 const READING: &str = "state: reading";
 const REDRIVE_READING: &str = "redrive: reading";
 
-/// How long a health is kept after its last change.
+/// Counted from its last change.
 const HEALTH_KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
-/// A document with its revision.
-type Found = (i64, String);
-
-fn found(row: &Row<'_>) -> rusqlite::Result<Found> {
-    Ok((row.get(0)?, row.get(1)?))
-}
-
-fn state((revision, document): Found) -> Result<DeliveryState, PortError> {
+fn state((revision, document): VersionedRow) -> Result<DeliveryState, PortError> {
     let state: DeliveryState = read(READING, &document)?;
     Ok(DeliveryState { revision: count(revision), ..state })
 }
 
-/// Whether a delivery has failed and not ended.
 fn waits(state: &DeliveryState) -> bool {
     matches!(state.status, DeliveryStatus::Waiting { .. } | DeliveryStatus::Ending { .. })
 }
@@ -51,7 +43,7 @@ impl DeliveryStates for Tables {
     async fn load(&self, id: Uuid) -> Result<Option<DeliveryState>, PortError> {
         let row = self.database.read(READING, |connection| {
             let select = "SELECT revision, document FROM states WHERE id = ?1";
-            connection.prepare_cached(select)?.query_row([id.as_bytes()], found).optional()
+            connection.prepare_cached(select)?.query_row([id.as_bytes()], versioned).optional()
         })?;
         row.map(state).transpose()
     }
@@ -89,11 +81,11 @@ impl WaitingDeliveries for Tables {
         after: Option<&str>,
         most: usize,
     ) -> Result<Vec<DeliveryState>, PortError> {
-        let rows: Vec<Found> = self.database.read(READING, |connection| {
+        let rows: Vec<VersionedRow> = self.database.read(READING, |connection| {
             let select = "SELECT revision, document FROM states \
                           WHERE waiting_for = ?1 AND place > ?2 ORDER BY place LIMIT ?3";
             let values = (uid.as_bytes(), after.unwrap_or_default(), number(most as u64));
-            connection.prepare_cached(select)?.query_map(values, found)?.collect()
+            connection.prepare_cached(select)?.query_map(values, versioned)?.collect()
         })?;
         rows.into_iter().map(state).collect()
     }
@@ -115,7 +107,7 @@ impl WaitingDeliveries for Tables {
         most: usize,
     ) -> Result<WaitingTally, PortError> {
         let hours: Vec<HourRow> = self.database.read("state: counting", |connection| {
-            // A place begins with the publish time in milliseconds, in 13 digits.
+            // A place begins with the publish time: 13 digits of milliseconds.
             let select = "SELECT CAST(substr(place, 1, 13) AS INTEGER) / 3600000 AS hour, count(*), \
                           CAST(total(json_extract(document, '$.events')) AS INTEGER), max(place) \
                           FROM (SELECT place, document FROM states \
@@ -150,7 +142,7 @@ impl EndpointHealths for Tables {
             let select =
                 "SELECT revision, document FROM healths WHERE subscription = ?1 AND uid = ?2";
             let values = (key.to_string(), uid.as_bytes());
-            connection.prepare_cached(select)?.query_row(values, found).optional()
+            connection.prepare_cached(select)?.query_row(values, versioned).optional()
         })?;
         let Some((revision, document)) = row else { return Ok(Health::default()) };
         Ok(Health { revision: count(revision), ..read(CALL, &document)? })
@@ -223,7 +215,7 @@ impl LateListeners for Tables {
     }
 }
 
-fn job((revision, document): Found) -> Result<Job, PortError> {
+fn job((revision, document): VersionedRow) -> Result<Job, PortError> {
     let job: Job = read(REDRIVE_READING, &document)?;
     Ok(Job { revision: count(revision), ..job })
 }
@@ -231,10 +223,10 @@ fn job((revision, document): Found) -> Result<Job, PortError> {
 #[async_trait]
 impl Redrives for Tables {
     async fn jobs(&self, of: &SubscriptionKey) -> Result<Vec<Job>, PortError> {
-        let rows: Vec<Found> = self.database.read(REDRIVE_READING, |connection| {
+        let rows: Vec<VersionedRow> = self.database.read(REDRIVE_READING, |connection| {
             let select =
                 "SELECT revision, document FROM redrives WHERE subscription = ?1 ORDER BY id";
-            connection.prepare_cached(select)?.query_map([of.to_string()], found)?.collect()
+            connection.prepare_cached(select)?.query_map([of.to_string()], versioned)?.collect()
         })?;
         rows.into_iter().map(job).collect()
     }
@@ -244,7 +236,7 @@ impl Redrives for Tables {
             let select =
                 "SELECT revision, document FROM redrives WHERE subscription = ?1 AND id = ?2";
             let values = (of.to_string(), id.as_bytes());
-            connection.prepare_cached(select)?.query_row(values, found).optional()
+            connection.prepare_cached(select)?.query_row(values, versioned).optional()
         })?;
         row.map(job).transpose()
     }
@@ -295,11 +287,11 @@ impl PublishRecords for Tables {
             }
             let select = "SELECT revision, document FROM publishes WHERE name = ?1";
             let mut select = connection.prepare_cached(select)?;
-            Ok(Some(select.query_row([&name], found).optional()?))
+            Ok(Some(select.query_row([&name], versioned).optional()?))
         };
-        let stored: Option<Option<Found>> = self.database.write(CALL, write).await?;
+        let stored: Option<Option<VersionedRow>> = self.database.write(CALL, write).await?;
         let Some(stored) = stored else { return Ok(Kept::Written) };
-        let record = |(revision, document): Found| {
+        let record = |(revision, document): VersionedRow| {
             let record: Record = read(CALL, &document)?;
             Ok(Record { revision: count(revision), ..record })
         };

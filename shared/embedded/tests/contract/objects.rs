@@ -15,41 +15,41 @@ use gridpost_ports::{
 use gridpost_testkit::contract::{self, BUCKET};
 use uuid::Uuid;
 
-use super::world::World;
+use super::fixture::Fixture;
 
 const DAY_S: u64 = 24 * 60 * 60;
 
 #[tokio::test]
 async fn payloads_are_found_by_name() {
-    for world in World::both() {
-        let payloads = world.stores.payloads();
+    for fixture in Fixture::both() {
+        let payloads = fixture.stores.payloads();
         contract::objects::an_object_that_is_not_there_is_none(&*payloads).await;
         contract::objects::payloads_are_found_by_name(&*payloads).await;
-        world.stores.close().await;
+        fixture.stores.close().await;
         contract::objects::an_object_that_is_refused_is_an_error(&*payloads).await;
     }
-    let world = World::on_disk();
-    world.tamper("ALTER TABLE payloads RENAME TO gone");
-    contract::objects::an_object_that_is_refused_is_an_error(&*world.stores.payloads()).await;
+    let fixture = Fixture::on_disk();
+    fixture.tamper("ALTER TABLE payloads RENAME TO gone");
+    contract::objects::an_object_that_is_refused_is_an_error(&*fixture.stores.payloads()).await;
 }
 
 #[tokio::test]
 async fn buckets_tell_what_is_missing_from_what_is_refused() {
-    for world in World::both() {
-        let letters = world.stores.letters();
+    for fixture in Fixture::both() {
+        let letters = fixture.stores.letters();
         contract::objects::a_missing_bucket_is_not_found(&*letters).await;
         letters.create(BUCKET).await.expect("made");
-        world.stores.close().await;
+        fixture.stores.close().await;
         contract::objects::a_bucket_that_refuses_is_unavailable(&*letters).await;
     }
 }
 
 #[tokio::test]
 async fn a_file_that_can_not_be_written_is_no_missing_bucket() {
-    let world = World::on_disk();
-    let letters = world.stores.letters();
+    let fixture = Fixture::on_disk();
+    let letters = fixture.stores.letters();
     letters.create(BUCKET).await.expect("made");
-    // A folder is where the file is to be, and where it was.
+    // A folder is in the file's place, and was before.
     fs::create_dir_all(letters.folder().expect("a folder").join(BUCKET).join("k/below"))
         .expect("made");
     let labels = Labels::default();
@@ -63,9 +63,9 @@ async fn a_file_that_can_not_be_written_is_no_missing_bucket() {
 
 #[tokio::test]
 async fn buckets_are_made_where_that_is_asked_for() {
-    for world in World::both() {
-        let world = world.set(|options| options.makes_buckets = true).await;
-        let letters = world.stores.letters();
+    for fixture in Fixture::both() {
+        let fixture = fixture.set(|options| options.makes_buckets = true).await;
+        let letters = fixture.stores.letters();
         letters.put(BUCKET, "k", &Labels::default(), b"[]".to_vec()).await.expect("stored");
         let got = letters.get(BUCKET, "k").await.expect("readable");
         assert_eq!(got, Some((b"[]".to_vec(), None)), "it says nothing of whose it is");
@@ -83,8 +83,8 @@ async fn names(letters: &Letters, prefix: &str, after: Option<&str>) -> Vec<Stri
 
 #[tokio::test]
 async fn buckets_keep_what_was_stored() {
-    for world in World::both() {
-        let letters = world.stores.letters();
+    for fixture in Fixture::both() {
+        let letters = fixture.stores.letters();
         letters.create(BUCKET).await.expect("made");
         letters.create("other").await.expect("made");
         letters.put("other", "x", &Labels::default(), vec![]).await.expect("stored");
@@ -95,17 +95,17 @@ async fn buckets_keep_what_was_stored() {
         assert_eq!(others.len(), 1, "a bucket has its own objects");
         letters.put(BUCKET, "k", &Labels::default(), vec![]).await.expect("stored");
         let listed = letters.list(BUCKET, "k", None).await.expect("a list");
-        assert_eq!(listed[0].written_at, world.clock.now());
+        assert_eq!(listed[0].written_at, fixture.clock.now());
     }
 }
 
 #[tokio::test]
 async fn parts_may_be_longer_than_the_name_of_a_file() {
-    for world in World::both() {
-        let letters = world.stores.letters();
+    for fixture in Fixture::both() {
+        let letters = fixture.stores.letters();
         letters.create(BUCKET).await.expect("made");
         let long = "p".repeat(264);
-        // In the order of their bytes: names that are cut are among those that are not.
+        // By bytes: names that are cut are among the others.
         let all = [
             "%".repeat(200) + "/S/a.json",
             "%".repeat(200) + "x/S/a.json",
@@ -139,15 +139,15 @@ async fn parts_may_be_longer_than_the_name_of_a_file() {
 
 #[tokio::test]
 async fn dead_letters_are_files_that_anybody_can_open() {
-    let world = World::on_disk();
-    let letters = world.stores.letters();
+    let fixture = Fixture::on_disk();
+    let letters = fixture.stores.letters();
     letters.create(BUCKET).await.expect("made");
     letters.put(BUCKET, "T/S/a.json", &origin().labels(), b"[1]".to_vec()).await.expect("stored");
     let folder = letters.folder().expect("a folder").to_owned();
-    assert_eq!(folder, world.folder().join("dead-letters"));
+    assert_eq!(folder, fixture.folder().join("dead-letters"));
     let file = folder.join(BUCKET).join("T/S/a.json");
     assert_eq!(fs::read(&file).expect("a file"), b"[1]");
-    // Anybody may put files there, and take them away.
+    // Users may add and remove files.
     fs::write(folder.join(BUCKET).join("T/S/b.json"), b"[2]").expect("written");
     fs::remove_file(file).expect("removed");
     assert_eq!(names(&letters, "T/S/", None).await, ["T/S/b.json"]);
@@ -159,19 +159,19 @@ async fn dead_letters_are_files_that_anybody_can_open() {
 
 #[tokio::test]
 async fn what_has_expired_does_not_pile_up() {
-    let world = World::on_disk();
-    world.tamper(
+    let fixture = Fixture::on_disk();
+    fixture.tamper(
         "WITH RECURSIVE numbers (number) AS \
          (SELECT 1 UNION ALL SELECT number + 1 FROM numbers WHERE number < 5000) \
          INSERT INTO states (id, revision, expires_at, document) \
          SELECT CAST(number AS BLOB), 1, 0, '{}' FROM numbers",
     );
-    assert_eq!(world.rows_of("states"), 5_000);
+    assert_eq!(fixture.rows_of("states"), 5_000);
     for _ in 0..60 {
-        world.stores.payloads().put("deliveries/8", vec![1]).await.expect("written");
-        world.clock.pass_s(1);
+        fixture.stores.payloads().put("deliveries/8", vec![1]).await.expect("written");
+        fixture.clock.pass_s(1);
     }
-    assert_eq!(world.rows_of("states"), 0);
+    assert_eq!(fixture.rows_of("states"), 0);
 }
 
 fn has_unfinished(folder: &Path) -> bool {
@@ -184,35 +184,35 @@ fn has_unfinished(folder: &Path) -> bool {
 
 #[tokio::test]
 async fn what_says_nothing_any_more_is_removed() {
-    for world in World::both() {
-        let (tables, payloads) = (world.stores.tables(), world.stores.payloads());
+    for fixture in Fixture::both() {
+        let (tables, payloads) = (fixture.stores.tables(), fixture.stores.payloads());
         let state = contract::state(7);
         let (key, uid) = (contract::key(), Uuid::from_u128(5));
-        let now = world.clock.now();
+        let now = fixture.clock.now();
         let state = gridpost_core::delivery::state::DeliveryState { publish_time: now, ..state };
         DeliveryStates::save(&*tables, &state).await.expect("written");
         payloads.put("deliveries/7", vec![1]).await.expect("written");
         RequestRates::count(&*tables, uid, now.as_minutes(), 3).await.expect("counted");
         let load = || DeliveryStates::load(&*tables, Uuid::from_u128(7));
         let lives_for = state.forget_at().since(now).as_secs();
-        world.clock.pass_s(lives_for - 1);
+        fixture.clock.pass_s(lives_for - 1);
         let health = EndpointHealths::load(&*tables, &key, uid).await.expect("readable");
         EndpointHealths::save(&*tables, &key, uid, &health).await.expect("written");
         assert!(load().await.expect("readable").is_some());
         assert!(payloads.get("deliveries/7").await.expect("readable").is_some());
         let counted = RequestRates::count(&*tables, uid, now.as_minutes(), 1).await;
         assert_eq!(counted.expect("counted"), 1, "the minute's count has expired");
-        world.clock.pass_s(30 * DAY_S);
+        fixture.clock.pass_s(30 * DAY_S);
         payloads.put("deliveries/8", vec![1]).await.expect("written");
         assert_eq!(load().await.expect("readable"), None);
         let old = || payloads.get("deliveries/7");
         assert!(old().await.expect("readable").is_some(), "it may be waited for");
         for _ in 0..=48 {
-            world.clock.pass_s(30 * 60);
+            fixture.clock.pass_s(30 * 60);
             payloads.put("deliveries/8", vec![1]).await.expect("written");
         }
         assert_eq!(old().await.expect("readable"), None);
         assert!(payloads.get("deliveries/8").await.expect("readable").is_some());
-        assert!(world.clock.now() > Timestamp::from_millis(0));
+        assert!(fixture.clock.now() > Timestamp::from_millis(0));
     }
 }

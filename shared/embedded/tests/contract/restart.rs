@@ -7,108 +7,105 @@ use gridpost_embedded::{Embedded, OpenError, Options, Sync};
 use gridpost_ports::{Clock, Outgoing, Payloads, PoisonQueue, QueueReceiver, QueueSender};
 use gridpost_testkit::contract;
 
-use super::world::{HandClock, World, open};
+use super::fixture::{Fixture, HandClock, open};
 
 const RETRY: Queue = Queue::Retry(0);
 
 #[tokio::test]
 async fn what_was_sent_is_there_and_what_waits_goes_on_waiting() {
-    let world = World::on_disk();
-    let queues = world.stores.queues();
+    let fixture = Fixture::on_disk();
+    let queues = fixture.stores.queues();
     queues.send(RETRY, contract::messages(4)).await;
-    let received = world.stores.receive(RETRY, 3).await.expect("messages");
+    let received = fixture.stores.receive(RETRY, 3).await.expect("messages");
     let receipt = |number: usize| received[number].receipt.clone();
     queues.hide(RETRY, &receipt(0), 600).await.expect("hidden");
     queues.delete(RETRY, vec![receipt(1)]).await.expect("deleted");
-    let (waiting, until) = (receipt(0), world.clock.now());
+    let (waiting, until) = (receipt(0), fixture.clock.now());
     drop(queues);
-    world.clock.pass_s(10);
-    let world = world.again().await;
-    assert!(world.stores.last_seen().is_some_and(|seen| seen <= until));
-    let again = world.stores.receive(RETRY, 10).await.expect("messages");
+    fixture.clock.pass_s(10);
+    let fixture = fixture.again().await;
+    assert!(fixture.stores.last_seen().is_some_and(|seen| seen <= until));
+    let again = fixture.stores.receive(RETRY, 10).await.expect("messages");
     let found: Vec<_> =
         again.iter().map(|message| (message.body.as_str(), message.receives)).collect();
     // "2" was in flight; whether "3" was as well is not known: both may have a state.
     assert_eq!(found, [("2", 2), ("3", 2)].map(|(body, _)| (body, 2)));
-    world.stores.queues().hide(RETRY, &waiting, 0).await.expect("its receipt still holds");
-    let shown = world.stores.receive(RETRY, 10).await.expect("messages");
+    fixture.stores.queues().hide(RETRY, &waiting, 0).await.expect("its receipt still holds");
+    let shown = fixture.stores.receive(RETRY, 10).await.expect("messages");
     assert_eq!((shown.len(), shown[0].body.as_str(), shown[0].receives), (1, "0", 2));
     let ids: Vec<_> = received.iter().map(|message| &message.message_id).collect();
-    world.stores.queues().send(RETRY, contract::messages(1)).await;
-    let new = world.stores.receive(RETRY, 1).await.expect("a message");
+    fixture.stores.queues().send(RETRY, contract::messages(1)).await;
+    let new = fixture.stores.receive(RETRY, 1).await.expect("a message");
     assert!(!ids.contains(&&new[0].message_id), "no id is given twice");
 }
 
 #[tokio::test]
 async fn what_waits_has_its_payload_after_a_long_pause() {
-    let world = World::on_disk();
-    world.stores.payloads().put("deliveries/7", vec![1; 500_000]).await.expect("written");
-    world.stores.queues().send(RETRY, contract::messages(1)).await;
-    world.clock.pass_s(40 * 24 * 60 * 60);
-    let world = world.again().await;
-    world.stores.queues().send(RETRY, contract::messages(1)).await;
-    let payload = world.stores.payloads().get("deliveries/7").await.expect("readable");
+    let fixture = Fixture::on_disk();
+    fixture.stores.payloads().put("deliveries/7", vec![1; 500_000]).await.expect("written");
+    fixture.stores.queues().send(RETRY, contract::messages(1)).await;
+    fixture.clock.pass_s(40 * 24 * 60 * 60);
+    let fixture = fixture.again().await;
+    fixture.stores.queues().send(RETRY, contract::messages(1)).await;
+    let payload = fixture.stores.payloads().get("deliveries/7").await.expect("readable");
     assert_eq!(payload.map(|object| object.len()), Some(500_000));
 }
 
 #[tokio::test]
 async fn poison_and_messages_of_queues_that_are_no_more_are_kept() {
-    let world = World::on_disk();
-    let world = world
+    let fixture = Fixture::on_disk();
+    let fixture = fixture
         .set(|options| {
             options.max_receives = 1;
             options.retry_queues = 3;
         })
         .await;
-    let queues = world.stores.queues();
+    let queues = fixture.stores.queues();
     queues.send(Queue::Dispatch, contract::messages(1)).await;
     queues.send(Queue::Retry(2), contract::messages(2)).await;
-    world.stores.receive(Queue::Dispatch, 1).await.expect("a message");
-    world.clock.pass_s(240);
-    assert_eq!(world.stores.receive(Queue::Dispatch, 1).await.expect("none").len(), 0);
+    fixture.stores.receive(Queue::Dispatch, 1).await.expect("a message");
+    fixture.clock.pass_s(240);
+    assert_eq!(fixture.stores.receive(Queue::Dispatch, 1).await.expect("none").len(), 0);
     drop(queues);
-    let world = world.set(|options| options.retry_queues = 2).await;
-    let poisoned = PoisonQueue::receive(&*world.stores.queues(), 30).await.expect("messages");
+    let fixture = fixture.set(|options| options.retry_queues = 2).await;
+    let poisoned = PoisonQueue::receive(&*fixture.stores.queues(), 30).await.expect("messages");
     assert_eq!(poisoned.len(), 1);
     assert_eq!(poisoned[0].moved_from.as_deref(), Some("gridpost-dispatch"));
-    assert_eq!(world.stores.receive(RETRY, 10).await.expect("messages").len(), 0, "too often");
-    assert_eq!(PoisonQueue::count(&*world.stores.queues()).await.expect("a number"), 3);
+    assert_eq!(fixture.stores.receive(RETRY, 10).await.expect("messages").len(), 0, "too often");
+    assert_eq!(PoisonQueue::count(&*fixture.stores.queues()).await.expect("a number"), 3);
 }
 
 #[tokio::test]
 async fn a_folder_is_open_once() {
-    let world = World::on_disk();
-    let second = Embedded::open(world.options.clone(), Arc::new(world.clock.clone()));
+    let fixture = Fixture::on_disk();
+    let second = Embedded::open(fixture.options.clone(), Arc::new(fixture.clock.clone()));
     match second {
-        Err(OpenError::InUse(folder)) => assert_eq!(folder, world.folder()),
+        Err(OpenError::InUse(folder)) => assert_eq!(folder, fixture.folder()),
         Err(other) => panic!("another error: {other}"),
         Ok(_) => panic!("it was opened twice"),
     }
-    let mut world = world.again().await;
-    world.options.sync = Sync::Full;
-    let world = world.again().await;
-    world.stores.queues().send(RETRY, contract::messages(1)).await;
+    let mut fixture = fixture.again().await;
+    fixture.options.sync = Sync::Full;
+    let fixture = fixture.again().await;
+    fixture.stores.queues().send(RETRY, contract::messages(1)).await;
 }
 
 #[tokio::test]
 async fn a_folder_of_another_version_is_left_alone() {
-    let world = World::on_disk();
-    world.stores.close().await;
-    world.tamper("PRAGMA user_version = 7");
-    let opened = Embedded::open(world.options.clone(), Arc::new(world.clock.clone()));
+    let fixture = Fixture::on_disk();
+    fixture.stores.close().await;
+    fixture.tamper("PRAGMA user_version = 7");
+    let opened = Embedded::open(fixture.options.clone(), Arc::new(fixture.clock.clone()));
     assert!(matches!(opened, Err(OpenError::OtherVersion { form: 7, .. })));
 }
 
-/// How a simulated process ends.
 enum End {
-    /// A message crashed it.
     Crashed,
-    /// The queue was empty.
     Idle,
 }
 
-/// Runs a process: receives and deletes messages until the queue is empty or a message crashes it.
-/// Messages whose body is "hangs" stay in flight.
+/// Runs a process until the queue is empty or a message crashes it. Messages with the body "hangs" stay in
+/// flight.
 async fn live(options: &Options, clock: &HandClock) -> End {
     let stores = open(options, clock);
     let watching = stores.clone();
@@ -145,7 +142,7 @@ async fn live(options: &Options, clock: &HandClock) -> End {
 
 #[tokio::test]
 async fn only_messages_that_crash_the_process_become_poison() {
-    let World { stores, options, clock, folder: _folder } = World::on_disk();
+    let Fixture { stores, options, clock, folder: _folder } = Fixture::on_disk();
     // Some messages hang, like requests to an endpoint that does not answer.
     let body = |number| match number {
         54 | 57 | 91 => "crashes",
@@ -176,8 +173,8 @@ async fn only_messages_that_crash_the_process_become_poison() {
 /// A batch has at most 6 MiB, so a group of large suspects takes several.
 #[tokio::test]
 async fn all_suspects_are_tried_however_large_they_are() {
-    let world = World::on_disk().set(|options| options.message_bytes_max = 1_000_000).await;
-    let World { stores, options, clock, folder: _folder } = world;
+    let fixture = Fixture::on_disk().set(|options| options.message_bytes_max = 1_000_000).await;
+    let Fixture { stores, options, clock, folder: _folder } = fixture;
     // Groups of eight; the first has more than one batch may have.
     let body = |number| if number < 8 { "x".repeat(1_000_000) } else { "fine".to_owned() };
     let messages =
@@ -206,7 +203,7 @@ async fn all_suspects_are_tried_however_large_they_are() {
 /// After a crash a fast clock goes back to the latest commit, and a receive commits nothing.
 #[tokio::test]
 async fn what_waited_is_a_suspect_even_if_the_clock_was_set_back() {
-    let World { stores, options, clock, folder: _folder } = World::on_disk();
+    let Fixture { stores, options, clock, folder: _folder } = Fixture::on_disk();
     let message = Outgoing { body: "crashes".to_owned(), group: "g".to_owned(), delay_s: 5 };
     stores.queues().send(RETRY, vec![message]).await;
     clock.pass_s(5);

@@ -1,4 +1,4 @@
-//! Identities of AWS, as far as requests to endpoints prove them.
+//! AWS identities that requests to endpoints prove.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use gridpost_core::{
     subscription::authentication::{SigV4, WebIdentity, token::NoToken},
 };
 
-/// A request that is to be signed.
+/// A request to sign.
 #[derive(Clone, Copy)]
 pub struct Unsigned<'a> {
     pub method: &'a str,
@@ -17,25 +17,24 @@ pub struct Unsigned<'a> {
     pub body: &'a [u8],
 }
 
-/// Proves who the program is, or which role it has assumed. What may be proven to whom is the
-/// caller's to check.
+/// Proves who the program is, or which role it has assumed. Callers check what may be proven to whom.
 #[async_trait]
 pub trait AwsIdentity: Send + Sync {
-    /// The headers that sign a request.
+    /// Returns the headers that sign a request.
     async fn signature(
         &self,
         by: &SigV4,
         request: Unsigned<'_>,
     ) -> Result<Vec<(String, Secret)>, NoToken>;
 
-    /// A token that says who the program is, and how long it lives. It is fetched anew each time.
+    /// Fetches a token that says who the program is, and how long it lives.
     async fn token(&self, of: &WebIdentity) -> Result<(Secret, Duration), NoToken>;
 
-    /// Notes that an endpoint has refused what was signed so: the credentials may be revoked.
+    /// Notes that an endpoint refused a signature: the credentials may be revoked.
     fn is_refused(&self, by: &SigV4);
 }
 
-/// There is no identity to prove.
+/// Proves no identity.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoIdentity;
 

@@ -1,4 +1,4 @@
-//! What is fetched once for all who wait for it, and kept while it is fresh.
+//! Values that are fetched once for all who wait, and cached while fresh.
 
 use std::{
     collections::HashMap,
@@ -16,24 +16,22 @@ use gridpost_core::{
 
 use crate::Clock;
 
-/// For how long a failure is the answer for those who come after it, so that a token endpoint that is
-/// down is not asked for each event.
+/// How long a failure is repeated, so that not every event asks a token endpoint that is down.
 const FAILURE_KEPT_FOR: Duration = Duration::from_secs(2);
 
-/// How soon it is asked again for another one while there is one that is still good.
+/// How soon another is asked for while the last one is still valid.
 const REPEATED_AFTER: Duration = Duration::from_secs(10);
 
-/// The most that are kept.
 const KEPT_MAX: usize = 1_024;
 
-/// What is good for some time.
+/// A value that expires.
 pub trait Lasting: Clone + PartialEq {
     fn fetched_at(&self) -> Timestamp;
 
-    /// Whether a request may be sent with it.
+    /// Whether it can be used without asking for another.
     fn is_fresh(&self, now: Timestamp) -> bool;
 
-    /// Whether it may still be sent where there is no other to be had.
+    /// Whether it can be used if no other is available.
     fn is_valid(&self, now: Timestamp) -> bool;
 }
 
@@ -51,25 +49,24 @@ impl Lasting for Token {
     }
 }
 
-/// What one process has fetched, by what it was fetched for.
+/// Caches fetched values by key.
 pub struct Kept<K, V> {
     clock: Arc<dyn Clock>,
-    places: Mutex<HashMap<K, Arc<Place<V>>>>,
+    places: Mutex<HashMap<K, Arc<Slot<V>>>>,
 }
 
-/// One of them.
-struct Place<V> {
+struct Slot<V> {
     last: Mutex<Last<V>>,
-    /// Held by the one who fetches. Others wait for it.
+    /// Held while fetching.
     turn: Turn<()>,
 }
 
-/// What came of asking, last.
+/// The last result.
 #[derive(Clone)]
 enum Last<V> {
     Nothing,
     Value(V),
-    /// One that is no longer fresh, because at that time there was no other.
+    /// No longer fresh, but no other was available at that time.
     Old(V, Timestamp),
     Failure(NoToken, Timestamp),
 }
@@ -78,15 +75,15 @@ fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<V> Default for Place<V> {
+impl<V> Default for Slot<V> {
     fn default() -> Self {
         Self { last: Mutex::new(Last::Nothing), turn: Turn::default() }
     }
 }
 
-impl<V: Lasting> Place<V> {
-    /// The last result, if it answers a request of `asked_at`: a value that is fresh, or what came of
-    /// asking since then.
+impl<V: Lasting> Slot<V> {
+    /// Returns the last result if it answers a request of `asked_at`: a fresh value, or what was fetched
+    /// since.
     fn answer(&self, asked_at: Timestamp, now: Timestamp) -> Option<Result<V, NoToken>> {
         match &*open(&self.last) {
             Last::Nothing => None,
@@ -105,7 +102,7 @@ impl<V: Lasting> Place<V> {
         }
     }
 
-    /// Keeps what was fetched. Where nothing was, what was kept before is the answer while it is valid.
+    /// Stores what was fetched. If nothing was, the previous value is returned while valid.
     fn keep(&self, fetched: Result<V, NoToken>, now: Timestamp) -> Result<V, NoToken> {
         let mut last = open(&self.last);
         let before = match &*last {
@@ -127,7 +124,7 @@ impl<K: Clone + Eq + Hash, V: Lasting> Kept<K, V> {
         Self { clock, places: Mutex::default() }
     }
 
-    /// What is kept for `key`, or else what `fetch` brings.
+    /// Returns the value of `key`, fetched if necessary.
     pub async fn get<F>(&self, key: &K, fetch: impl FnOnce() -> F) -> Result<V, NoToken>
     where
         F: Future<Output = Result<V, NoToken>>,
@@ -138,7 +135,7 @@ impl<K: Clone + Eq + Hash, V: Lasting> Kept<K, V> {
             return answer;
         }
         let _turn = place.turn.lock().await;
-        // The one before may have brought it.
+        // The previous holder may have fetched it.
         if let Some(answer) = place.answer(asked_at, self.clock.now()) {
             return answer;
         }
@@ -146,12 +143,12 @@ impl<K: Clone + Eq + Hash, V: Lasting> Kept<K, V> {
         place.keep(fetched, self.clock.now())
     }
 
-    /// Lets the next request for `key` fetch a new value, if the kept one `is` the one that is meant:
-    /// another request may have replaced it. Until there is a new one, it serves those that accept it.
+    /// Lets the next request for `key` fetch a new value, if `is` still recognises the cached one. Until
+    /// then, the old one remains available.
     pub fn forget_if(&self, key: &K, is: impl FnOnce(&V) -> bool) {
         let place = self.place(key);
         let mut last = open(&place.last);
-        // An old one is asked for again in its time, however often it is refused.
+        // An old value is replaced in its time, however often it is refused.
         let kept = match &*last {
             Last::Value(kept) => Some(kept.clone()),
             Last::Old(..) | Last::Nothing | Last::Failure(..) => None,
@@ -161,14 +158,14 @@ impl<K: Clone + Eq + Hash, V: Lasting> Kept<K, V> {
         }
     }
 
-    fn place(&self, key: &K) -> Arc<Place<V>> {
+    fn place(&self, key: &K) -> Arc<Slot<V>> {
         let mut places = open(&self.places);
         if let Some(place) = places.get(key) {
             return Arc::clone(place);
         }
         if places.len() >= KEPT_MAX {
-            // Those under way stay: others would not find them, and ask as well. Only a few of the rest go,
-            // whichever come first: each is fetched again.
+            // Those in use stay, or they would be fetched twice. Only a few others go, in no order: they are
+            // fetched again.
             let mut left = KEPT_MAX / 16;
             places.retain(|_, place| {
                 let goes = left > 0 && Arc::strong_count(place) == 1;

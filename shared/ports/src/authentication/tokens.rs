@@ -1,4 +1,4 @@
-//! The tokens in memory, and the identities that are proven otherwise.
+//! The cached tokens, and identities that are proven without tokens.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,14 +21,14 @@ use gridpost_core::{
 use super::{AwsIdentity, Kept, NoIdentity, SecretReader, Signer, Unsigned};
 use crate::{Clock, Dice, HandshakeClient, HandshakeRequest};
 
-/// How long a token endpoint may take for its whole answer.
+/// How long a token endpoint may take for its whole response.
 pub const TOKEN_WAIT: Duration = Duration::from_secs(10);
 
-/// How old a token is that a refusal of the endpoint ends: it may be revoked, but an endpoint that
-/// refuses everything must not have a token asked for at each of its requests.
+/// From this age on, a refused token may be revoked and is replaced. An endpoint that refuses
+/// everything must not cause a token request each time.
 const SUSPECT_AFTER: Duration = Duration::from_secs(60);
 
-/// The tokens of all event subscriptions that one process has asked for.
+/// The tokens that this process has fetched, for all event subscriptions.
 pub struct Tokens {
     client: Arc<dyn HandshakeClient>,
     secrets: Arc<dyn SecretReader>,
@@ -36,13 +36,12 @@ pub struct Tokens {
     aws: Arc<dyn AwsIdentity>,
     identities: Identities,
     clock: Arc<dyn Clock>,
-    /// Signs for clients that have a private key.
     signing: Option<(Arc<dyn Signer>, Arc<dyn Dice>)>,
     kept: Kept<Authentication, Token>,
 }
 
 impl Tokens {
-    /// Tokens that are asked for by `client`, with secrets that `allowed` names.
+    /// Fetches tokens through `client`, with secrets that `allowed` names.
     pub fn new(
         client: Arc<dyn HandshakeClient>,
         secrets: Arc<dyn SecretReader>,
@@ -54,49 +53,49 @@ impl Tokens {
         Self { client, secrets, allowed, aws, identities, clock, signing: None, kept }
     }
 
-    /// The same, where clients may have private keys: `signer` signs, with ids from `dice`.
+    /// Lets clients have private keys: `signer` signs, with ids from `dice`.
     #[must_use]
     pub fn signing(self, signer: Arc<dyn Signer>, dice: Arc<dyn Dice>) -> Self {
         Self { signing: Some((signer, dice)), ..self }
     }
 
-    /// The same, which also proves identities of AWS where they are named.
+    /// Proves AWS identities, too, where `identities` names them.
     #[must_use]
     pub fn proving(self, aws: Arc<dyn AwsIdentity>, identities: Identities) -> Self {
         Self { aws, identities, ..self }
     }
 
-    /// Checks that requests to that URL may be authenticated so.
+    /// Checks whether requests to that URL may be authenticated this way.
     pub fn check(&self, by: &Authentication, url: &Secret) -> Result<(), NoToken> {
         let checked: Result<(), IdentityRefused> = by.check(url.expose(), &self.identities);
         checked.map_err(NoToken::NotNamed)
     }
 
-    /// A token to send a request with.
+    /// Returns a token to send a request with.
     pub async fn get(&self, by: &Authentication) -> Result<Token, NoToken> {
         self.kept.get(by, || self.fetch(by)).await
     }
 
-    /// Whether a token is so new that an endpoint's refusal of it counts.
+    /// Returns whether a token is so new that an endpoint's refusal of it counts.
     pub fn is_new(&self, token: &Token) -> bool {
         let now = self.clock.now();
-        // One whose life is short may be over by now.
+        // A short-lived one may have expired by now.
         now.since(token.fetched_at) <= SUSPECT_AFTER && token.is_fresh(now)
     }
 
-    /// A token other than one that the endpoint has refused.
+    /// Returns a token other than the refused one.
     pub async fn instead_of(&self, by: &Authentication, refused: &Token) -> Result<Token, NoToken> {
         self.forget(by, refused);
         let token = self.get(by).await?;
         if token == *refused { Err(NoToken::NoOther) } else { Ok(token) }
     }
 
-    /// Forgets a token that an endpoint has refused, if it is still the one that is kept.
+    /// Forgets a token that an endpoint has refused, if it is still cached.
     pub fn forget(&self, by: &Authentication, refused: &Token) {
         self.kept.forget_if(by, |kept| kept == refused);
     }
 
-    /// The headers that sign a request.
+    /// Returns the headers that sign a request.
     pub async fn signature(
         &self,
         by: &SigV4,
@@ -119,7 +118,7 @@ impl Tokens {
                 token.map_err(|why| NoToken::Aws(format!("AWS's token can't be used: {why}")))
             }
             Authentication::AwsSigV4(_) => Err(NoToken::Aws("it is no token".to_owned())),
-            // Its connection proves it: the client below asks for no token.
+            // The connection proves it: the client asks for no token.
             Authentication::ClientCertificate(_) => {
                 Err(NoToken::NoSecret("a client certificate has no token".to_owned()))
             }
@@ -146,10 +145,8 @@ impl Tokens {
         let answered = answered.map_err(|error| NoToken::NoAnswer(error.to_string()))?;
         token::read(answered.status, &answered.body, self.clock.now())
     }
-}
 
-impl Tokens {
-    /// What a client sends to prove who it is: its secret, or what it signs by that.
+    /// Returns what a client sends to prove who it is: its secret, or an assertion signed with it.
     fn proof(&self, grant: &Grant, client_id: &str, secret: Secret) -> Result<Proof, NoToken> {
         let signed = match grant {
             Grant::OAuth2 {

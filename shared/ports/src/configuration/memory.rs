@@ -1,4 +1,4 @@
-//! The cached topics, and the reads under way.
+//! Cached topics, and reads in progress.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -8,20 +8,19 @@ use gridpost_core::time::Timestamp;
 use super::{Reading, TopicSnapshot};
 use crate::PortError;
 
-/// The most names of missing topics that are cached, so that a scan of names costs neither memory
-/// nor existing topics.
+/// The most missing names that are cached: a scan of names must not push out existing topics.
 const UNKNOWN_MAX: usize = 4_096;
 
-/// A topic as it was read, and when. The absence of a topic is cached too.
+/// A topic, or its absence, as it was read.
 #[derive(Clone, Debug)]
 pub(super) struct CachedTopic {
     pub(super) read_at: Timestamp,
-    /// How long it is used without a refresh.
+    /// How long it serves without a refresh.
     pub(super) fresh_for: Duration,
     pub(super) snapshot: Option<Arc<TopicSnapshot>>,
 }
 
-/// A read under way. It ends when the last waiting caller is dropped.
+/// A read in progress. It ends when the last waiting caller is dropped.
 pub(super) struct Flight {
     began_at: Timestamp,
     reading: Option<WeakShared<BoxFuture<'static, Result<CachedTopic, PortError>>>>,
@@ -50,7 +49,6 @@ struct Entry {
 }
 
 impl Memory {
-    /// The cached topic, if any.
     pub(super) fn get(&mut self, name: &str) -> Option<CachedTopic> {
         self.uses += 1;
         if let Some(place) = self.topics.get_mut(name) {
@@ -84,7 +82,7 @@ impl Memory {
         self.topics.insert(name, Entry { kept, bytes, used: self.uses });
     }
 
-    /// The topic's read under way, if any, and when it began.
+    /// Returns the topic's read in progress, and when it began.
     pub(super) fn flight(&self, name: &str) -> Option<(Timestamp, Reading)> {
         let flight = self.flights.get(name)?;
         let reading = flight.reading.as_ref()?.upgrade()?;
@@ -99,7 +97,6 @@ impl Memory {
         self.flights.insert(name.to_owned(), flight);
     }
 
-    /// Removes a topic's finished read.
     pub(super) fn land(&mut self, name: &str) {
         self.flights.remove(name);
     }

@@ -1,4 +1,4 @@
-//! Reads a topic, as little of it as its latest changes allow.
+//! Reads from a topic what its latest changes make necessary.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,6 @@ use gridpost_core::{
 use super::TopicSnapshot;
 use crate::{Configuration, PortError, TopicKeys};
 
-/// The source of topics and, if requested, of their access keys.
 #[derive(Clone)]
 pub(super) struct Source {
     pub(super) configuration: Arc<dyn Configuration>,
@@ -26,15 +25,14 @@ pub(super) struct Source {
 const TRIES_MAX: u32 = 5;
 
 impl Source {
-    /// Reads a topic. `before` is an earlier snapshot, if any. `None` if the topic does not exist.
+    /// Reads a topic, if it exists. `before` is an earlier snapshot.
     pub(super) async fn read(
         &self,
         name: &str,
         before: Option<Arc<TopicSnapshot>>,
     ) -> Result<Option<Arc<TopicSnapshot>>, PortError> {
         for _ in 0..TRIES_MAX {
-            // The topic comes first: what is read afterwards is at its revision or newer, and what
-            // is newer is read again.
+            // The topic comes first: the rest is at its revision or newer, and newer parts are read again.
             let Some(topic) = self.configuration.topic(name).await? else { return Ok(None) };
             if let Some(before) = &before
                 && before.topic.at() == topic.at()
@@ -48,8 +46,7 @@ impl Source {
         Err(PortError::new("reading a topic", "it changed during every read"))
     }
 
-    /// Reads what belongs to a topic. `None` if a change is just being written and was not
-    /// completely visible yet.
+    /// Reads what belongs to a topic; `None` if a change is not completely visible yet.
     async fn read_parts(
         &self,
         topic: Topic,
@@ -117,7 +114,6 @@ impl Source {
     }
 }
 
-/// What the cache knows of the access keys.
 enum CachedKeys {
     Same(Option<AccessKeys>),
     Read,

@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// Signs by the key's own text, or can't.
 struct Stamp;
 
 impl Signer for Stamp {
@@ -16,12 +15,12 @@ impl Signer for Stamp {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_with_a_private_key_sends_a_new_assertion_for_each_token() {
-    let world = Arc::new(World::default());
-    let asking = Arc::new(Shared(Arc::clone(&world)));
+    let fixture = Arc::new(Fixture::default());
+    let asking = Arc::new(Shared(Arc::clone(&fixture)));
     let clock = Arc::new(VirtualClock::start());
     let tokens = Tokens::new(asking, Arc::new(NoSecrets), ClientSecrets::default(), clock);
     let tokens = tokens.signing(Arc::new(Stamp), Arc::new(SeededDice::new(7)));
-    let client = Authenticated::new(Shared(Arc::clone(&world)), Arc::new(tokens));
+    let client = Authenticated::new(Shared(Arc::clone(&fixture)), Arc::new(tokens));
     let by = |key: &str| {
         let grant = Grant::OAuth2 {
             token_url: TOKEN_URL.to_owned(),
@@ -39,25 +38,25 @@ async fn a_client_with_a_private_key_sends_a_new_assertion_for_each_token() {
     };
     for number in 1..=2 {
         assert!(is_answered("key").await);
-        world.revoke(&format!("t{number}"));
+        fixture.revoke(&format!("t{number}"));
         sleep(OLD).await;
     }
-    // The key is not in what it signs, and the time is the same: only the id differs.
+    // The key is not in the assertion; only the id differs.
     assert!(is_answered("one").await && is_answered("another").await);
-    let asked = world.asked.lock().expect("no panic").clone();
+    let asked = fixture.asked.lock().expect("no panic").clone();
     let [first, second, third, fourth] = asked.as_slice() else { panic!("{asked:?}") };
     assert!(first.ends_with(".signed") && !first.contains("client_secret"), "{first}");
     assert!(first != second && third != fourth, "each has an id of its own");
     let probed = client.probe(request(Some(by("broken"))), soon()).await;
     let failure = probed.failure.expect("a failure");
     assert_eq!(failure, Failure::at(Stage::Secret, "the client's private key is damaged"));
-    assert_eq!(world.asked(), 4, "nothing is asked without an assertion");
+    assert_eq!(fixture.asked(), 4, "nothing is asked without an assertion");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_probe_says_what_failed_on_the_way_to_a_token() {
-    let world = Arc::new(World::default());
-    let client = client(&world);
+    let fixture = Arc::new(Fixture::default());
+    let client = client(&fixture);
     let unreachable = || Err(HandshakeError::Unreachable("no route".to_owned()));
     let table = [
         (Some(refusal()), Some(Stage::TokenRefused)),
@@ -67,14 +66,13 @@ async fn a_probe_says_what_failed_on_the_way_to_a_token() {
     ];
     for (answer, want) in table {
         if let Some(answer) = answer {
-            world.answers(answer);
+            fixture.answers(answer);
         }
         let probed = client.probe(request(Some(inline())), soon()).await;
         assert_eq!(probed.failure.map(|failure| failure.stage), want);
         sleep(Duration::from_secs(10)).await;
     }
-    // A token that was revoked is no news.
-    world.revoke("t4");
+    fixture.revoke("t4");
     sleep(OLD).await;
     let probed = client.probe(request(Some(inline())), soon()).await;
     assert!(
@@ -82,13 +80,13 @@ async fn a_probe_says_what_failed_on_the_way_to_a_token() {
     );
 }
 
-/// What ran out of time is named, not what would have followed it.
+/// The step that ran out of time is named.
 #[tokio::test(start_paused = true)]
 async fn a_slow_token_endpoint_is_named_by_probes_and_handshakes() {
-    let world = Arc::new(World::default());
-    let client = client(&world);
+    let fixture = Arc::new(Fixture::default());
+    let client = client(&fixture);
     let slow = Duration::from_secs(60);
-    *world.asking_takes.lock().expect("no panic") = slow;
+    *fixture.asking_takes.lock().expect("no panic") = slow;
     for (seconds, ends_after) in [(8, 8), (26, 15)] {
         let began_at = Instant::now();
         let until = began_at + Duration::from_secs(seconds);
@@ -97,12 +95,12 @@ async fn a_slow_token_endpoint_is_named_by_probes_and_handshakes() {
         assert_eq!(probed.failure, Some(Failure::at(Stage::TokenUnreachable, says)));
         assert_eq!(began_at.elapsed(), Duration::from_secs(ends_after));
     }
-    *world.asking_takes.lock().expect("no panic") = Duration::ZERO;
+    *fixture.asking_takes.lock().expect("no panic") = Duration::ZERO;
     client.probe(request(Some(inline())), soon()).await;
-    // The second token, which follows a refusal of one that is older.
-    world.revoke("t3");
+    // The second token, after a refusal of an older one.
+    fixture.revoke("t3");
     sleep(OLD).await;
-    *world.asking_takes.lock().expect("no panic") = slow;
+    *fixture.asking_takes.lock().expect("no panic") = slow;
     let probed = client.probe(request(Some(inline())), soon()).await;
     let stage = probed.failure.map(|failure| failure.stage);
     assert_eq!(stage, Some(Stage::TokenUnreachable));
@@ -110,13 +108,13 @@ async fn a_slow_token_endpoint_is_named_by_probes_and_handshakes() {
     assert_eq!(refused, Err(no_token_within(9)));
 }
 
-/// A client that is given the certificate to show.
+/// A client that shows the certificate.
 #[tokio::test(start_paused = true)]
 async fn a_client_certificate_is_left_to_the_connection() {
-    let world = Arc::new(World::default());
-    let client = client(&world);
+    let fixture = Arc::new(Fixture::default());
+    let client = client(&fixture);
     let material = Material::Reference { name: "arn:s".to_owned() };
     let by = Authentication::ClientCertificate(ClientCertificate { material, trusted: None });
     client.attempt(request(Some(Arc::new(by)))).await;
-    assert_eq!((world.asked(), world.sent()), (0, vec![None]));
+    assert_eq!((fixture.asked(), fixture.sent()), (0, vec![None]));
 }

@@ -24,7 +24,7 @@ fn key(name: &str) -> SubscriptionKey {
     SubscriptionKey { topic: "t".to_owned(), name: name.to_owned() }
 }
 
-/// What functions count: metric, event subscription, reason, time of the publish, events.
+/// Metric, event subscription, reason, publish time, events.
 type Count = (&'static str, &'static str, &'static str, i64, u64);
 
 const COUNTS: [Count; 11] = [
@@ -58,12 +58,12 @@ fn count(meter: &EmbeddedMeter, (metric, name, reason, published_at, by): Count)
     }
 }
 
-/// Events that come in twos took long.
+/// Events in twos took long.
 fn took(events: u64) -> Duration {
     Duration::from_millis(if events == 2 { 5_000 } else { 40 })
 }
 
-/// The ledger of these counts, written by so many invocations.
+/// Writes these counts in so many invocations, and reads the ledger.
 fn ledger(counts: &[Count], invocations: usize, since: Timestamp) -> Ledger {
     let meters: Vec<_> = (0..invocations).map(|_| EmbeddedMeter::default()).collect();
     for (index, one) in counts.iter().enumerate() {

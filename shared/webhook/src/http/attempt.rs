@@ -1,4 +1,4 @@
-//! One attempt, and one probe.
+//! Attempts and probes.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -40,29 +40,28 @@ use super::{
 };
 use crate::connect::{CONNECT_WAIT, ConnectProgress};
 
-/// Must exceed the connector's own limit.
+/// Must exceed the connector's limit.
 const CONNECTED_WITHIN: Duration = CONNECT_WAIT.saturating_add(Duration::from_secs(1));
 
-/// The result of an exchange, and what else there is to say of it.
+/// An answer, and the rest of the response.
 type Exchanged = (Answer, Rest);
 
 enum Rest {
     Nothing,
     /// The body of a failed response, if its beginning is kept.
     Body(Incoming),
-    /// The body of an accepted response that may say something about single events.
+    /// The body of an accepted response that may report on single events.
     Results(Incoming),
-    /// The same of one whose body is encoded: compressed, mostly.
+    /// Such a body in an encoding, usually compressed.
     Encoded(Incoming),
     /// Why nothing was sent.
     Reason(NoCertificate),
 }
 
-/// What is kept of a response whose body names events in an encoding.
+/// Replaces the text of an encoded body.
 const ENCODED: &str = "its body has a Content-Encoding, so what it says about events can't be read";
 
 impl Rest {
-    /// What was attempted, with as much of the response's text as is kept.
     async fn attempted<'h>(
         self,
         answer: Answer,
@@ -125,8 +124,8 @@ impl HttpClient {
     }
 }
 
-/// Whether a body is in an encoding. Requests ask for none, and none is decoded: a few bytes could become
-/// any number.
+/// Whether a body is encoded. Requests ask for no encoding, and none is decoded: a few bytes could
+/// become any number.
 fn is_encoded(headers: &HeaderMap) -> bool {
     let codings = headers.get_all(CONTENT_ENCODING).iter();
     codings.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).any(|coding| {
@@ -147,7 +146,7 @@ impl EndpointClient for HttpClient {
         let request = match self.build(Method::POST, &url, &headers, &attributes, body) {
             Ok(request) => request,
             Err(refused) => {
-                // Refused now, though not at creation: treated like an unreachable host.
+                // Allowed at creation, but not now: treated like an unreachable host.
                 tracing::warn!(error = %chain(&refused), "an endpoint's URL is refused");
                 return Answer::without_status(Outcome::SocketError).into();
             }
@@ -159,20 +158,20 @@ impl EndpointClient for HttpClient {
                 return Rest::Reason(reason).attempted(unauthenticated(), self.1, hidden).await;
             }
         };
-        // In a task of its own, the exchange outlives the wait for its response. It is bounded by
-        // itself, because nothing may be left to listen.
+        // In its own task, the exchange outlives the wait for its response. It bounds itself, because
+        // nothing may be left to listen.
         let began = Instant::now();
         let sending = Arc::new(OnceLock::new());
         let exchange = bounded(self.clone(), request, shown, Arc::clone(&sending), reads_results);
         let mut exchange = tokio::spawn(exchange);
         let mut answer = timeout(RESPONSE_WAIT, &mut exchange).await;
         if answer.is_err() {
-            // A request that is not sent by then has failed; the wait begins when it was sent.
+            // A request that was not sent by now has failed; the wait counts from sending.
             let until = sending.get().unwrap_or(&began).checked_add(RESPONSE_WAIT);
             answer = timeout_at(until.unwrap_or(began), &mut exchange).await;
         }
         match answer {
-            // The head came in time. Its outcome stands, however long the body takes.
+            // The head came in time and decides, however long the body takes.
             Ok(Ok(Some((answer, rest)))) => rest.attempted(answer, self.1, hidden).await,
             Ok(_) => Answer::without_status(Outcome::Aborted).into(),
             Err(_) => Attempted::TimedOut { late: late(exchange) },
@@ -197,9 +196,9 @@ impl EndpointClient for HttpClient {
             Ok(Err(reason)) => return not_shown(Stage::Certificate, reason),
             Err(_) => return Probed::late(Stage::Certificate, began_at),
         };
-        let (began_at, sending, way) =
+        let (began_at, sending, progress) =
             (Instant::now(), OnceLock::new(), ConnectProgress::default());
-        match timeout_at(until, way.of(self.send(request, shown, &sending))).await {
+        match timeout_at(until, progress.of(self.send(request, shown, &sending))).await {
             Ok(Ok(response)) => {
                 let answer = self.answer_of(&response);
                 let hidden = Hidden::of(&url, &headers, &attributes);
@@ -214,14 +213,13 @@ impl EndpointClient for HttpClient {
             }
             Err(_) => match sending.get() {
                 Some(sent_at) => Probed::late(Stage::Answer, *sent_at),
-                None => Probed::late(stage_of(way.stage()), began_at),
+                None => Probed::late(stage_of(progress.stage()), began_at),
             },
         }
     }
 }
 
-/// Makes a request with a bounded connection time, and at most three minutes for its response after
-/// that.
+/// Makes a request with a bounded connection time, and then at most three minutes for its response.
 async fn bounded(
     client: HttpClient,
     request: Built,
@@ -242,8 +240,7 @@ async fn bounded(
 
 const _: () = assert!(CONNECTED_WITHIN.as_secs() < RESPONSE_WAIT.as_secs());
 
-/// Waits for the rest of the three minutes, or until it is dropped: a request without a listener
-/// must not hold its connection and its body.
+/// Waits for the rest of the three minutes. Dropping it frees the connection and the body.
 fn late(exchange: JoinHandle<Option<Exchanged>>) -> BoxFuture<'static, Option<Answer>> {
     let mut exchange = Abandoned(exchange);
     Box::pin(async move { (&mut exchange.0).await.ok()?.map(|(answer, _)| answer) })

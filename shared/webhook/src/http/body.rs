@@ -1,4 +1,4 @@
-//! Reads a bounded part of a response's body. The outcome is already decided by the head.
+//! Reads a bounded part of a response's body, when the head has already decided the outcome.
 
 use std::time::Duration;
 
@@ -12,17 +12,16 @@ use gridpost_core::{
     retry::response_text::{ResponseBytes, response_text},
 };
 
-/// The most bytes of a body that are read so that the connection can be reused.
+/// The most bytes that are read to reuse a connection.
 pub(super) const BODY_BYTES_MAX: usize = 64 * 1024;
 const _: () = assert!(BODY_BYTES_MAX == RESULTS_BYTES_MAX);
 
-/// How long reading may take: the outcome is already known.
 pub(super) const BODY_WAIT: Duration = Duration::from_secs(2);
 
-/// How long to wait for the first bytes of a failed response: the attempt is not over before.
+/// The attempt lasts until these bytes have come.
 const FIRST_BYTES_WAIT: Duration = Duration::from_millis(500);
 
-/// The beginning of a body, as far as it arrives soon, without what is `hidden`; the rest is read in the background.
+/// Reads the beginning of a body, without what is `hidden`. The rest is read in the background.
 pub(super) async fn first_bytes(
     mut body: Incoming,
     most: ResponseBytes,
@@ -39,7 +38,7 @@ pub(super) async fn first_bytes(
     response_text(&hidden.taken_from(&bytes), most)
 }
 
-/// Reads the body of an accepted response that may say something about single events.
+/// Reads the body of an accepted response that may report on single events.
 pub(super) async fn results(mut body: Incoming) -> ResponseBody {
     let mut read = ResponseBody { bytes: Vec::new(), is_whole: false };
     let until = Instant::now() + BODY_WAIT;
@@ -59,14 +58,14 @@ pub(super) async fn results(mut body: Incoming) -> ResponseBody {
     }
 }
 
-/// Reads a body only so that its connection can be reused.
+/// Reads a body in the background, so that its connection can be reused.
 pub(super) fn read_aside(body: Incoming) {
     if !body.is_end_stream() {
         tokio::spawn(timeout(BODY_WAIT, read(body, BODY_BYTES_MAX)));
     }
 }
 
-/// Reads a bounded part of a body. A longer one costs its connection.
+/// Reads a bounded part of a body. Longer ones cost their connection.
 pub(super) async fn read(mut body: Incoming, bytes_max: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while let Some(Ok(frame)) = body.frame().await {

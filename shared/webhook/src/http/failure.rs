@@ -1,4 +1,4 @@
-//! What an error of the client's means.
+//! Reads the causes of client errors.
 
 use std::{error::Error as StdError, io};
 
@@ -20,7 +20,7 @@ pub(super) fn found<E: StdError + 'static>(error: &Error) -> Option<&E> {
         if let Some(found) = error.downcast_ref() {
             return Some(found);
         }
-        // What an IO error was made of is not its source, but in its place.
+        // The error inside an IO error is not its source, but takes its place.
         let inside = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         source = match inside {
             Some(inside) => Some(inside),
@@ -30,8 +30,8 @@ pub(super) fn found<E: StdError + 'static>(error: &Error) -> Option<&E> {
     None
 }
 
-/// The name of the alert by which an endpoint refuses a client's certificate. `was_asked` says whether
-/// it has asked for it.
+/// Returns the alert by which an endpoint refuses a client's certificate. `was_asked` says whether it
+/// asked for one.
 pub(super) fn refusal_in(error: &Error, was_asked: bool) -> Option<String> {
     match found::<TlsError>(error)? {
         TlsError::AlertReceived(alert) if is_refusal(*alert, was_asked) => {
@@ -41,7 +41,6 @@ pub(super) fn refusal_in(error: &Error, was_asked: bool) -> Option<String> {
     }
 }
 
-/// The step that a connection was at.
 pub(super) fn stage_of(stage: connect::Stage) -> Stage {
     match stage {
         connect::Stage::Name => Stage::Name,
@@ -50,7 +49,7 @@ pub(super) fn stage_of(stage: connect::Stage) -> Stage {
     }
 }
 
-/// How far a request came. Nothing of it repeats the URL.
+/// Returns how far a request came. The texts never repeat the URL.
 pub(super) fn failure_of(error: &Error) -> Failure {
     if found::<ResolutionError>(error).is_some() {
         return Failure::at(Stage::Name, "the host name does not resolve");

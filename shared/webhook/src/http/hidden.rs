@@ -1,4 +1,4 @@
-//! What a response repeats of its request's secrets, which is not kept.
+//! Hides secrets of the request that a response repeats.
 
 use std::borrow::Cow;
 
@@ -8,14 +8,13 @@ use percent_encoding::percent_decode;
 /// Shorter values would hide ordinary words.
 const BYTES_MIN: usize = 8;
 
-/// The header with the signatures of a webhook, each with its version and a comma before it.
+/// The header with a webhook's signatures, each after its version and a comma.
 const SIGNATURES: &str = "webhook-signature";
 
 const INSTEAD: &[u8] = b"[hidden]";
 
-/// The values of a request that no text of ours may have: its delivery attributes, whatever
-/// authenticates and signs it, and its URL's query, whole and by value, as it was given and as it was
-/// sent. The longest comes first.
+/// Values that must not appear in our texts, the longest first: delivery attributes, authentication and
+/// signatures, and the URL's query, whole and by value, as given and as sent.
 pub(super) struct Hidden<'a>(Vec<Cow<'a, [u8]>>);
 
 impl<'a> Hidden<'a> {
@@ -53,7 +52,7 @@ impl<'a> Hidden<'a> {
         Self(hidden)
     }
 
-    /// The beginning of a body without them, nor the beginning of one that its end has cut.
+    /// Returns the beginning of a body without them, and without a value that is cut off at its end.
     pub(super) fn taken_from(&self, body: &[u8]) -> Vec<u8> {
         let mut kept = Vec::with_capacity(body.len());
         let mut rest = body;

@@ -1,12 +1,12 @@
-//! Client certificates. Each has pools and TLS sessions of its own, so a connection that was made with
-//! one is never used with another, or without any.
+//! Client certificates. Each has its own pools and TLS sessions, so its connections are used with no
+//! other certificate, and not without one.
 //!
 //! | | |
 //! |---|---|
-//! | identities kept | 128; the one that was not used for the longest time goes |
-//! | a secret is read | once for all who wait, again after 5 min, and when the endpoint refuses what it had |
-//! | it can't be read again | what it had is used for an hour, and it is tried every 30 s (10 s if that has expired) |
-//! | a failure | is the answer for 2 s |
+//! | identities kept | 128; the least recently used goes |
+//! | a secret is read | once for all who wait, again after 5 min, and when an endpoint refuses the certificate |
+//! | a read fails | the last value is used for an hour, with a try every 30 s (10 s if it has expired) |
+//! | a failure | is repeated for 2 s |
 
 use std::{
     collections::HashMap,
@@ -44,25 +44,25 @@ use crate::{connect::Connector, network::Network, sockets::OpenSockets};
 
 const IDENTITIES_MAX: usize = 128;
 
-/// How long what a secret has is used before it is read again.
+/// The age at which a secret is read again.
 const READ_AGAIN_AFTER: Duration = Duration::from_secs(5 * 60);
 
-/// How long it is used when it can't be read again, from when it was read.
+/// The age up to which it is used if that fails.
 const USED_FOR: Duration = Duration::from_secs(60 * 60);
 
-/// How soon a read that failed is repeated while there is something to use.
+/// The pause between such failed reads.
 const REPEATED_AFTER: Duration = Duration::from_secs(30);
 
-/// How soon after a read the same secret is read for a refusal.
+/// The pause before a refusal causes another read.
 const REFUSED_AFTER: Duration = Duration::from_secs(10);
 
-/// For how long a failure is the answer for those who come after it.
+/// How long a failure is repeated.
 const FAILURE_KEPT_FOR: Duration = Duration::from_secs(2);
 
-/// TLS without a client's certificate yet, but with those whom it trusts.
+/// TLS settings with trusted authorities, but no client certificate yet.
 pub(super) type Trusting = ConfigBuilder<ClientConfig, WantsClientCert>;
 
-/// The identities of all event subscriptions that one process connects for.
+/// The client certificates of all event subscriptions.
 pub(super) struct Identities {
     pub(super) network: Arc<dyn Network>,
     pub(super) allowed: Allowed,
@@ -70,18 +70,17 @@ pub(super) struct Identities {
     pub(super) trusting: Trusting,
     pub(super) reader: Arc<dyn SecretReader>,
     pub(super) clock: Arc<dyn Clock>,
-    /// Connections of all of them count together with those without a certificate.
+    /// Counts these connections together with those without a certificate.
     open: OpenSockets,
-    kept: Mutex<HashMap<ClientCertificate, Arc<Place>>>,
+    kept: Mutex<HashMap<ClientCertificate, Arc<Slot>>>,
     uses: AtomicU64,
 }
 
-/// One identity, or what came of asking for it.
 #[derive(Default)]
-struct Place {
+struct Slot {
     used: AtomicU64,
     last: Mutex<Last>,
-    /// Held by the one who reads. Others wait for it.
+    /// Held while reading.
     turn: Turn<()>,
 }
 
@@ -93,28 +92,28 @@ enum Last {
     Failed(NoCertificate, Timestamp),
 }
 
-/// A certificate that can be shown, and the connections that are made with it.
+/// A client certificate and its connections.
 #[derive(Clone)]
 pub(super) struct Identity {
     pub(super) pools: Pools,
     own: Arc<Certificate>,
-    asked: Asked,
-    /// What its secret had; `None` if it has none.
+    asked: CertificateRequests,
+    /// The secret's value; `None` without a secret.
     text: Option<Secret>,
     read_at: Timestamp,
-    /// When it was tried to read it, last.
+    /// The last try to read it.
     tried_at: Timestamp,
     read_again_at: Timestamp,
 }
 
-/// How often endpoints have asked for a certificate.
+/// Counts the endpoints that have asked for the certificate.
 #[derive(Clone, Debug, Default)]
-struct Asked(Arc<AtomicUsize>);
+struct CertificateRequests(Arc<AtomicUsize>);
 
-/// Gives a certificate, and counts who asks for it.
+/// Provides a certificate, and counts requests for it.
 #[derive(Debug)]
 struct Counting {
-    asked: Asked,
+    asked: CertificateRequests,
     inner: Arc<dyn ResolvesClientCert>,
 }
 
@@ -134,7 +133,6 @@ impl ResolvesClientCert for Counting {
 }
 
 impl Identity {
-    /// How often endpoints have asked for its certificate.
     pub(super) fn asked(&self) -> usize {
         self.asked.0.load(Ordering::Relaxed)
     }
@@ -152,8 +150,8 @@ fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Place {
-    /// The last result, if it answers one who asks at `asked_at`.
+impl Slot {
+    /// Returns the last result if it answers a request of `asked_at`.
     fn answer(
         &self,
         asked_at: Timestamp,
@@ -196,7 +194,6 @@ impl Identities {
         Self::new(network, allowed, trusting, reader, clock, self.open.clone())
     }
 
-    /// The identity to connect to that endpoint with.
     pub(super) async fn get(
         &self,
         by: &ClientCertificate,
@@ -212,7 +209,7 @@ impl Identities {
             Some(answer) => answer,
             None => {
                 let _turn = place.turn.lock().await;
-                // The one before may have brought it.
+                // The previous holder may have read it.
                 match place.answer(asked_at, self.clock.now()) {
                     Some(answer) => answer,
                     None => self.renew(by, name, &place).await,
@@ -224,7 +221,7 @@ impl Identities {
         Ok(identity)
     }
 
-    /// Another identity than one that the endpoint has refused, if its secret has another by now.
+    /// Returns another identity than the refused one, if its secret has changed.
     pub(super) async fn instead_of(
         &self,
         refused: &Identity,
@@ -251,7 +248,7 @@ impl Identities {
         open(&self.kept).keys().cloned().collect()
     }
 
-    fn place(&self, by: &ClientCertificate) -> Arc<Place> {
+    fn place(&self, by: &ClientCertificate) -> Arc<Slot> {
         let mut kept = open(&self.kept);
         let use_number = self.uses.fetch_add(1, Ordering::Relaxed);
         if !kept.contains_key(by) && kept.len() >= IDENTITIES_MAX {
@@ -267,13 +264,12 @@ impl Identities {
         place
     }
 
-    /// Reads the secret, and makes what is to be used from now on. What is unchanged keeps its
-    /// connections.
+    /// Reads the secret and makes the identity. If nothing changed, it keeps its connections.
     async fn renew(
         &self,
         by: &ClientCertificate,
         name: Option<&str>,
-        place: &Place,
+        place: &Slot,
     ) -> Result<Identity, NoCertificate> {
         let before = place.ready();
         let read = match name {
@@ -323,7 +319,7 @@ impl Identities {
         let chain = chain.into_iter().map(CertificateDer::from).collect();
         let tls = trusting.with_client_auth_cert(chain, private(key));
         let mut tls = tls.map_err(|error| NoCertificate::Unusable(unusable(&error)))?;
-        let asked = Asked::default();
+        let asked = CertificateRequests::default();
         let inner = tls.client_auth_cert_resolver;
         tls.client_auth_cert_resolver = Arc::new(Counting { asked: asked.clone(), inner });
         let networks = self.allowed.networks.clone();
@@ -345,7 +341,6 @@ fn private(key: PrivateKey) -> PrivateKeyDer<'static> {
     }
 }
 
-/// Trusts these authorities, and no others.
 fn trusting_only(trusted: &str) -> Result<Trusting, NoCertificate> {
     let unusable = |why: String| NoCertificate::Trusted(why);
     let certificates =
@@ -359,8 +354,8 @@ fn trusting_only(trusted: &str) -> Result<Trusting, NoCertificate> {
     Ok(versions.with_root_certificates(roots))
 }
 
-/// Whether a certificate can be shown at that time. The endpoint alone decides about the rest, so what
-/// is checked here after that does not count.
+/// Checks that a certificate is valid at that time. The rest is for the endpoint to decide, so other
+/// results of the check are ignored.
 fn is_valid(own: &Certificate, now: Timestamp) -> Result<(), NoCertificate> {
     let unusable = |why| Err(NoCertificate::Unusable(why));
     let der = CertificateDer::from(own.as_slice());
@@ -392,8 +387,8 @@ fn unusable(error: &TlsError) -> &'static str {
     }
 }
 
-/// Whether an alert of TLS's says that the client's certificate is not taken. Servers of some kinds
-/// say only that the handshake failed, which means nothing of it where it was not asked for.
+/// Whether a TLS alert refuses the client's certificate. Some servers only report a failed handshake,
+/// which means nothing if they did not ask for one.
 pub(super) fn is_refusal(alert: AlertDescription, was_asked: bool) -> bool {
     use AlertDescription::*;
     match alert {

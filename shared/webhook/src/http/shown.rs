@@ -21,21 +21,20 @@ use tokio::time::{Instant, timeout};
 
 use super::{Built, HttpClient, failure::refusal_in, identity::Identity};
 
-/// Whose certificate a request's connection shows.
+/// The certificate that a request's connection shows.
 pub(super) struct Shown {
     by: Arc<Authentication>,
     url: Secret,
     identity: Identity,
 }
 
-/// Why there is no response.
 pub(super) enum Unanswered {
     NotTaken(NoCertificate),
     Error(Error),
 }
 
 impl HttpClient {
-    /// Whose certificate a request is sent with, if it is sent with one.
+    /// Returns the certificate that a request needs, if any.
     pub(super) async fn shown(
         &self,
         authentication: Option<Arc<Authentication>>,
@@ -49,8 +48,8 @@ impl HttpClient {
         Ok(Some(Box::new(Shown { by, url: url.clone(), identity })))
     }
 
-    /// Sends a request on a connection of that identity, and once more with another one if the
-    /// endpoint refuses it and its secret has changed.
+    /// Sends a request on a connection of that identity; once more with another if the endpoint refuses it
+    /// and its secret has changed.
     pub(super) async fn send_shown(
         &self,
         request: Built,
@@ -82,7 +81,6 @@ async fn send_as(
     })
 }
 
-/// The client certificate of an authentication, if that is what it is.
 fn certificate(by: &Authentication) -> Option<&ClientCertificate> {
     match by {
         Authentication::ClientCertificate(certificate) => Some(certificate),

@@ -25,7 +25,7 @@ use crate::scenario::{DEAD_LETTER_DELAY_S, GIVE_UP_AFTER, Settings as Tuned};
 /// matched under a newer revision.
 const DISPATCH_KEEPS_CONFIGURATION: Duration = Duration::from_secs(10);
 
-/// How long one machine caches configuration, as in `server/src/world.rs`.
+/// How long one machine caches configuration, as in `server/src/process.rs`.
 const MACHINE_KEEPS_CONFIGURATION: Duration = Duration::from_millis(50);
 
 impl World {

@@ -202,13 +202,13 @@ impl SecretReader for Changing {
     }
 }
 
-struct World {
+struct Fixture {
     client: HttpClient,
     clock: Arc<Hands>,
     secret: Arc<Changing>,
 }
 
-impl World {
+impl Fixture {
     /// One that trusts that authority as if it were public.
     fn trusting(public: &Authority) -> Self {
         let (clock, secret) = (Arc::new(Hands(AtomicI64::new(NOW_MS))), Arc::default());
@@ -265,16 +265,16 @@ async fn a_certificate_is_shown_and_who_has_none_or_another_is_refused() {
     let (public, clients, others) =
         (Authority::new("public"), Authority::new("clients"), Authority::new("others"));
     let receiver = Receiver::start(server(&public, &clients, Asks::Strictly)).await;
-    let world = World::trusting(&public);
+    let fixture = Fixture::trusting(&public);
     let own = clients.signs("own", 2019, 2100);
-    let (outcome, said) = world.attempt(&receiver.url, Some(&inline(&own))).await;
+    let (outcome, said) = fixture.attempt(&receiver.url, Some(&inline(&own))).await;
     assert_eq!(outcome, Outcome::Delivered, "{said}");
     assert_eq!(receiver.seen(), [der(&own)]);
     let foreign = others.signs("own", 2019, 2100);
-    let (outcome, said) = world.attempt(&receiver.url, Some(&inline(&foreign))).await;
+    let (outcome, said) = fixture.attempt(&receiver.url, Some(&inline(&foreign))).await;
     assert_eq!(outcome, FAILED);
     assert!(said.contains("refused the client certificate: TLS alert"), "{said}");
-    assert_eq!(world.attempt(&receiver.url, None).await.0, Outcome::SocketError);
+    assert_eq!(fixture.attempt(&receiver.url, None).await.0, Outcome::SocketError);
     assert_eq!(receiver.seen(), [], "neither request was read");
 }
 
@@ -309,9 +309,9 @@ async fn a_certificate_that_can_not_be_shown_is_said_and_nothing_is_sent() {
         (plain.as_str(), inline(&own), None, "by https alone"),
     ];
     for (url, by, text, want) in table {
-        let world = World::trusting(&public);
-        world.secret.set(text);
-        let (outcome, said) = world.attempt(url, Some(&by)).await;
+        let fixture = Fixture::trusting(&public);
+        fixture.secret.set(text);
+        let (outcome, said) = fixture.attempt(url, Some(&by)).await;
         assert_eq!(outcome, FAILED, "{want}");
         assert!(said.contains(want) && !said.contains("hush"), "{want}: {said}");
         assert!(!said.contains("aHVzaA"), "{said}");
@@ -323,11 +323,11 @@ async fn a_certificate_that_can_not_be_shown_is_said_and_nothing_is_sent() {
 async fn one_that_expires_is_used_no_longer() {
     let (public, clients) = (Authority::new("public"), Authority::new("clients"));
     let receiver = Receiver::start(server(&public, &clients, Asks::Politely)).await;
-    let world = World::trusting(&public);
+    let fixture = Fixture::trusting(&public);
     let by = inline(&clients.signs("own", 2019, 2027));
-    assert_eq!(world.attempt(&receiver.url, Some(&by)).await.0, Outcome::Delivered);
-    world.clock.go_on(Duration::from_secs(365 * 24 * 60 * 60));
-    let (outcome, said) = world.attempt(&receiver.url, Some(&by)).await;
+    assert_eq!(fixture.attempt(&receiver.url, Some(&by)).await.0, Outcome::Delivered);
+    fixture.clock.go_on(Duration::from_secs(365 * 24 * 60 * 60));
+    let (outcome, said) = fixture.attempt(&receiver.url, Some(&by)).await;
     assert_eq!(outcome, FAILED);
     assert!(said.contains("has expired"), "{said}");
     assert_eq!(receiver.seen().len(), 1, "on no connection that is there, either");
@@ -338,7 +338,7 @@ async fn a_private_authority_is_trusted_alone_and_by_that_event_subscription_alo
     let (public, private) = (Authority::new("public"), Authority::new("private"));
     let of_private = Receiver::start(server(&private, &private, Asks::Strictly)).await;
     let of_public = Receiver::start(server(&public, &private, Asks::Strictly)).await;
-    let world = World::trusting(&public);
+    let fixture = Fixture::trusting(&public);
     let plain = inline(&private.signs("own", 2019, 2100));
     let trusting = ClientCertificate { trusted: Some(private.pem()), ..plain.clone() };
     let table = [
@@ -348,7 +348,7 @@ async fn a_private_authority_is_trusted_alone_and_by_that_event_subscription_alo
         (&of_public, &plain, Outcome::Delivered),
     ];
     for (receiver, by, want) in table {
-        let (outcome, said) = world.attempt(&receiver.url, Some(by)).await;
+        let (outcome, said) = fixture.attempt(&receiver.url, Some(by)).await;
         assert_eq!(outcome, want, "{said}");
     }
 }
@@ -357,7 +357,7 @@ async fn a_private_authority_is_trusted_alone_and_by_that_event_subscription_alo
 async fn identities_at_one_url_never_mix() {
     let (public, clients) = (Authority::new("public"), Authority::new("clients"));
     let receiver = Receiver::start(server(&public, &clients, Asks::Politely)).await;
-    let world = World::trusting(&public);
+    let fixture = Fixture::trusting(&public);
     let (one, two) = (clients.signs("one", 2019, 2100), clients.signs("two", 2019, 2100));
     let (by_one, by_two) = (inline(&one), inline(&two));
     for closes in [false, true] {
@@ -366,7 +366,7 @@ async fn identities_at_one_url_never_mix() {
         for _ in 0..4 {
             for (by, want) in [(Some(&by_one), der(&one)), (None, None), (Some(&by_two), der(&two))]
             {
-                let (outcome, said) = world.attempt(&receiver.url, by).await;
+                let (outcome, said) = fixture.attempt(&receiver.url, by).await;
                 assert_eq!(outcome, Outcome::Delivered, "{said}");
                 assert_eq!(receiver.seen(), [want]);
             }
@@ -383,77 +383,77 @@ async fn a_secret_is_read_once_for_all_and_again_when_the_endpoint_refuses_what_
     let after = Authority::new("after");
     let receiver = Receiver::start(server(&public, &before, Asks::Strictly)).await;
     *receiver.closes.lock().expect("no panic") = true;
-    let world = World::trusting(&public);
+    let fixture = Fixture::trusting(&public);
     let text = |authority: &Authority| {
         let (certificate, key) = authority.signs("own", 2019, 2100);
         Some(format!("{key}{certificate}"))
     };
-    world.secret.set(text(&before));
+    fixture.secret.set(text(&before));
     let by = named_by("arn:s");
-    let all = (0..20).map(|_| world.attempt(&receiver.url, Some(&by)));
+    let all = (0..20).map(|_| fixture.attempt(&receiver.url, Some(&by)));
     let all = futures::future::join_all(all).await;
     assert!(all.iter().all(|(outcome, _)| *outcome == Outcome::Delivered), "{all:?}");
-    assert_eq!(world.secret.reads(), 1, "once for all who wait");
-    world.clock.go_on(Duration::from_secs(5 * 60));
-    assert_eq!(world.attempt(&receiver.url, Some(&by)).await.0, Outcome::Delivered);
-    assert_eq!(world.secret.reads(), 2, "and again after a time");
+    assert_eq!(fixture.secret.reads(), 1, "once for all who wait");
+    fixture.clock.go_on(Duration::from_secs(5 * 60));
+    assert_eq!(fixture.attempt(&receiver.url, Some(&by)).await.0, Outcome::Delivered);
+    assert_eq!(fixture.secret.reads(), 2, "and again after a time");
     // The endpoint changes whom it trusts. The secret does not, yet.
     receiver.asks_as(server(&public, &after, Asks::Strictly));
-    world.clock.go_on(Duration::from_secs(60));
-    assert_eq!(world.attempt(&receiver.url, Some(&by)).await.0, FAILED);
-    assert_eq!(world.secret.reads(), 3, "a refusal is a reason to read it");
-    assert_eq!(world.attempt(&receiver.url, Some(&by)).await.0, FAILED);
-    assert_eq!(world.secret.reads(), 3, "but not for each event");
-    world.secret.set(text(&after));
-    world.clock.go_on(Duration::from_secs(10));
-    let (outcome, said) = world.attempt(&receiver.url, Some(&by)).await;
+    fixture.clock.go_on(Duration::from_secs(60));
+    assert_eq!(fixture.attempt(&receiver.url, Some(&by)).await.0, FAILED);
+    assert_eq!(fixture.secret.reads(), 3, "a refusal is a reason to read it");
+    assert_eq!(fixture.attempt(&receiver.url, Some(&by)).await.0, FAILED);
+    assert_eq!(fixture.secret.reads(), 3, "but not for each event");
+    fixture.secret.set(text(&after));
+    fixture.clock.go_on(Duration::from_secs(10));
+    let (outcome, said) = fixture.attempt(&receiver.url, Some(&by)).await;
     assert_eq!(outcome, Outcome::Delivered, "in the same attempt: {said}");
-    assert_eq!(world.secret.reads(), 4);
+    assert_eq!(fixture.secret.reads(), 4);
 }
 
 #[tokio::test]
 async fn a_secret_that_can_not_be_read_again_is_used_for_an_hour() {
     let (public, clients) = (Authority::new("public"), Authority::new("clients"));
     let receiver = Receiver::start(server(&public, &clients, Asks::Strictly)).await;
-    let world = World::trusting(&public);
+    let fixture = Fixture::trusting(&public);
     let (certificate, key) = clients.signs("own", 2019, 2100);
-    world.secret.set(Some(format!("{certificate}{key}")));
+    fixture.secret.set(Some(format!("{certificate}{key}")));
     let by = named_by("arn:s");
-    assert_eq!(world.attempt(&receiver.url, Some(&by)).await.0, Outcome::Delivered);
-    world.secret.set(None);
+    assert_eq!(fixture.attempt(&receiver.url, Some(&by)).await.0, Outcome::Delivered);
+    fixture.secret.set(None);
     for (minutes, want) in [(6, Outcome::Delivered), (50, Outcome::Delivered), (10, FAILED)] {
-        world.clock.go_on(Duration::from_secs(minutes * 60));
-        assert_eq!(world.attempt(&receiver.url, Some(&by)).await.0, want, "{minutes} min later");
+        fixture.clock.go_on(Duration::from_secs(minutes * 60));
+        assert_eq!(fixture.attempt(&receiver.url, Some(&by)).await.0, want, "{minutes} min later");
     }
     // A secret that is taken away on purpose, and given back.
-    world.secret.set(Some(format!("{certificate}{key}")));
-    world.clock.go_on(Duration::from_secs(3));
-    assert_eq!(world.attempt(&receiver.url, Some(&by)).await.0, Outcome::Delivered);
+    fixture.secret.set(Some(format!("{certificate}{key}")));
+    fixture.clock.go_on(Duration::from_secs(3));
+    assert_eq!(fixture.attempt(&receiver.url, Some(&by)).await.0, Outcome::Delivered);
 }
 
 #[tokio::test]
 async fn an_expired_certificate_s_secret_that_can_not_be_read_is_tried_once_for_all() {
     let (public, clients) = (Authority::new("public"), Authority::new("clients"));
     let receiver = Receiver::start(server(&public, &clients, Asks::Strictly)).await;
-    let world = World::trusting(&public);
+    let fixture = Fixture::trusting(&public);
     let year_2027 = 1_798_761_600_000;
-    world
+    fixture
         .clock
         .go_on(Duration::from_millis(year_2027 - 60_000 - u64::try_from(NOW_MS).expect("a time")));
     let (certificate, key) = clients.signs("own", 2019, 2027);
-    world.secret.set(Some(format!("{certificate}{key}")));
+    fixture.secret.set(Some(format!("{certificate}{key}")));
     let by = named_by("arn:s");
-    assert_eq!(world.attempt(&receiver.url, Some(&by)).await.0, Outcome::Delivered);
-    world.secret.set(None);
-    world.clock.go_on(Duration::from_secs(90));
+    assert_eq!(fixture.attempt(&receiver.url, Some(&by)).await.0, Outcome::Delivered);
+    fixture.secret.set(None);
+    fixture.clock.go_on(Duration::from_secs(90));
     for reads in [2, 2, 3] {
-        let all = (0..20).map(|_| world.attempt(&receiver.url, Some(&by)));
+        let all = (0..20).map(|_| fixture.attempt(&receiver.url, Some(&by)));
         for (outcome, said) in futures::future::join_all(all).await {
             assert_eq!(outcome, FAILED);
             assert!(said.contains("has expired"), "{said}");
         }
-        assert_eq!(world.secret.reads(), reads);
-        world.clock.go_on(Duration::from_secs(6));
+        assert_eq!(fixture.secret.reads(), reads);
+        fixture.clock.go_on(Duration::from_secs(6));
     }
 }
 
@@ -462,17 +462,17 @@ async fn a_refusal_reads_a_secret_that_can_not_be_read_every_ten_seconds_at_most
     let (public, clients) = (Authority::new("public"), Authority::new("clients"));
     let others = Authority::new("others");
     let receiver = Receiver::start(server(&public, &others, Asks::Strictly)).await;
-    let world = World::trusting(&public);
+    let fixture = Fixture::trusting(&public);
     let (certificate, key) = clients.signs("own", 2019, 2100);
-    world.secret.set(Some(format!("{certificate}{key}")));
+    fixture.secret.set(Some(format!("{certificate}{key}")));
     let by = named_by("arn:s");
-    assert_eq!(world.attempt(&receiver.url, Some(&by)).await.0, FAILED);
-    world.secret.set(None);
-    world.clock.go_on(Duration::from_secs(60));
+    assert_eq!(fixture.attempt(&receiver.url, Some(&by)).await.0, FAILED);
+    fixture.secret.set(None);
+    fixture.clock.go_on(Duration::from_secs(60));
     for reads in [2, 2, 3] {
-        assert_eq!(world.attempt(&receiver.url, Some(&by)).await.0, FAILED);
-        assert_eq!(world.secret.reads(), reads);
-        world.clock.go_on(Duration::from_secs(6));
+        assert_eq!(fixture.attempt(&receiver.url, Some(&by)).await.0, FAILED);
+        assert_eq!(fixture.secret.reads(), reads);
+        fixture.clock.go_on(Duration::from_secs(6));
     }
 }
 
@@ -495,7 +495,7 @@ async fn a_handshake_that_fails_before_a_certificate_is_asked_for_is_no_refusal_
                 let _ = stream.read(&mut hello).await;
             }
         });
-        let (outcome, said) = World::trusting(&public).attempt(&url, Some(&own)).await;
+        let (outcome, said) = Fixture::trusting(&public).attempt(&url, Some(&own)).await;
         assert_eq!(outcome, want, "{alert:?}: {said}");
         assert_eq!(is_refusal(alert, false), want == FAILED);
         assert!(is_refusal(alert, true), "{alert:?}");
@@ -506,7 +506,7 @@ async fn a_handshake_that_fails_before_a_certificate_is_asked_for_is_no_refusal_
 async fn identities_are_bounded_and_the_least_used_one_goes() {
     let (public, clients) = (Authority::new("public"), Authority::new("clients"));
     let receiver = Receiver::start(server(&public, &clients, Asks::Strictly)).await;
-    let world = World::trusting(&public);
+    let fixture = Fixture::trusting(&public);
     let own = clients.signs("own", 2019, 2100);
     // Each trusts something else, so each is an identity of its own.
     let by = |number: usize| {
@@ -515,11 +515,11 @@ async fn identities_are_bounded_and_the_least_used_one_goes() {
     };
     for number in 0..129 {
         for number in [0, number] {
-            let identities = &world.client.0.identities;
+            let identities = &fixture.client.0.identities;
             identities.get(&by(number), &receiver.url).await.map(|_| ()).expect("an identity");
         }
     }
-    let kept = world.client.0.identities.kept();
+    let kept = fixture.client.0.identities.kept();
     assert_eq!(kept.len(), 128);
     assert!(kept.contains(&by(0)) && kept.contains(&by(128)) && !kept.contains(&by(1)));
 }
@@ -528,7 +528,7 @@ async fn identities_are_bounded_and_the_least_used_one_goes() {
 async fn handshakes_show_it_too() {
     let (public, clients) = (Authority::new("public"), Authority::new("clients"));
     let receiver = Receiver::start(server(&public, &clients, Asks::Strictly)).await;
-    let world = World::trusting(&public);
+    let fixture = Fixture::trusting(&public);
     let own = clients.signs("own", 2019, 2100);
     let ask = |by: Option<ClientCertificate>| {
         let request = HandshakeRequest {
@@ -541,7 +541,7 @@ async fn handshakes_show_it_too() {
             is_sent_once: false,
             wait: Duration::from_secs(10),
         };
-        world.client.exchange(request)
+        fixture.client.exchange(request)
     };
     let answered = ask(Some(inline(&own))).await.map(|answer| answer.status);
     assert_eq!(answered, Ok(200));
@@ -580,14 +580,14 @@ async fn a_probe_finds_out_where_it_fails() {
         ("https://user:pw@example.com/", None, Some(Stage::Address)),
     ];
     for (url, by, want) in table {
-        let world = World::trusting(&public);
+        let fixture = Fixture::trusting(&public);
         let until = Instant::now() + Duration::from_secs(26);
-        let probed = world.client.probe(request(url, by), until).await;
+        let probed = fixture.client.probe(request(url, by), until).await;
         let stage = probed.failure.as_ref().map(|failure| failure.stage);
         assert_eq!(stage, want, "{url}: {:?}", probed.failure);
         let Attempted::Answered { answer, .. } = probed.attempted else { panic!("{url}") };
         assert_eq!(answer.outcome == Outcome::Delivered, want.is_none(), "{url}");
-        let attempted = world.attempt(url, by).await.0;
+        let attempted = fixture.attempt(url, by).await.0;
         assert_eq!(answer.outcome, attempted, "{url}: an attempt comes to the same");
     }
 }

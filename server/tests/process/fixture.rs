@@ -1,4 +1,4 @@
-//! A whole process by a fast clock, with a topic, and a client of it.
+//! A process with a fast clock and a topic, and a client.
 
 use std::time::Duration;
 
@@ -10,23 +10,21 @@ use tokio::time::{sleep, timeout};
 /// An hour of the clock takes 6 s.
 pub(crate) const FAST: u32 = 600;
 
-/// Far longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A process, and a client of it.
-pub(crate) struct World {
+pub(crate) struct Fixture {
     pub(crate) dev: Dev,
     pub(crate) http: Client,
 }
 
-impl World {
+impl Fixture {
     pub(crate) async fn of(options: Options) -> Self {
         let speed = Speed::new(FAST).expect("a speed");
         let dev = Dev::start(Options { speed, ..options }).await.expect("it starts");
-        let world = Self { dev, http: Client::builder().no_proxy().build().expect("a client") };
-        let answer = world.http.put(world.url("/topics/orders")).json(&json!({})).send().await;
+        let fixture = Self { dev, http: Client::builder().no_proxy().build().expect("a client") };
+        let answer = fixture.http.put(fixture.url("/topics/orders")).json(&json!({})).send().await;
         assert!(answer.expect("an answer").status().is_success());
-        world
+        fixture
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -37,7 +35,6 @@ impl World {
         self.publish_all(&event(event_type, id)).await;
     }
 
-    /// A key of a topic.
     pub(crate) async fn key(&self, topic: &str) -> String {
         let keys = self.http.post(self.url(&format!("/topics/{topic}/listKeys"))).send().await;
         let keys: Value = keys.expect("an answer").json().await.expect("keys");
@@ -51,8 +48,7 @@ impl World {
         assert_eq!(answer.expect("an answer").status(), StatusCode::OK);
     }
 
-    /// Stores an event subscription for events of the type that it is named after. Returns the document, or
-    /// why it was refused.
+    /// Creates an event subscription for events of that type. Returns the document, or the refusal.
     pub(crate) async fn subscribe_by(
         &self,
         name: &str,
@@ -69,7 +65,6 @@ impl World {
         answer.expect("an answer").text().await.expect("a text")
     }
 
-    /// What a test event comes to.
     pub(crate) async fn test(&self, name: &str, id: &str) -> Value {
         let path = self.url(&format!("/topics/orders/eventSubscriptions/{name}/sendTestEvent"));
         let document = json!({"event": event(name, id)[0]});
@@ -83,7 +78,6 @@ pub(crate) fn event(event_type: &str, id: &str) -> Value {
         "eventTime": "2030-01-02T03:04:05Z", "dataVersion": "1"}])
 }
 
-/// Waits until something is there.
 pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let found = timeout(PATIENCE, async {
         loop {

@@ -1,4 +1,4 @@
-//! The functions' contexts, on the embedded stores: what their programs make of AWS.
+//! The functions' contexts on the embedded stores, which the programs make on AWS.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -49,40 +49,38 @@ use crate::{
     secrets,
 };
 
-/// Of a failed response, kept with its attempt: who develops an endpoint wants to see what it said, and
-/// the data never leaves the machine.
+/// How much of a failed response is kept: developers want to see it, and it never leaves the machine.
 const RESPONSE_BYTES: &str = "512";
 
-/// How long configuration is kept in memory, by the machine's clock: reading it again costs next to
-/// nothing here, and a change is answered when it is over.
+/// How long configuration is cached, by the machine's clock. Reads are cheap here, and a change is
+/// answered after this time.
 const CONFIGURATION_KEPT_FOR: Duration = Duration::from_millis(50);
 
-/// What a change waits beyond that, for clocks that are read at different moments.
+/// A change waits this much longer, for clocks that are read at different moments.
 const SLACK: Duration = Duration::from_millis(10);
 
-/// Most memory of one copy of the configuration.
 const CONFIGURATION_BYTES_MAX: usize = 64 * 1_048_576;
 
-/// How long an ended delivery waits for others to share its object. A deployment waits five minutes.
+/// How long an ended delivery waits to share an object; on AWS five minutes.
 const DEAD_LETTER_DELAY_S: u32 = 5;
 
-/// The topic of events about dead letters, where it was created.
+/// The topic of events about dead letters, if it exists.
 const DEAD_LETTER_TOPIC: &str = "dead-letters";
 
-/// Runs that may listen for late responses at the same time: of first attempts, and of each retry queue,
+/// Invocations that may listen for late responses at once: of first attempts, and of each retry queue,
 /// which has 50 in all.
 const LISTENERS_MAX: usize = 50;
 const RETRY_LISTENERS_MAX: usize = 5;
 
-/// The networks that endpoints may be in besides the public internet: this machine.
+/// Endpoints may be on this machine, besides the public internet.
 const NETWORKS: &str = "127.0.0.0/8,::1/128";
 
-/// What the refusal of an AWS resource says. The SDK would take longer to compile than all else.
+/// The refusal of an AWS resource. The SDK would take longer to compile than all else.
 const NO_RESOURCES: &str = "which `gridpost dev` delivers to with --allow-aws alone, if it is built with \
     the feature aws. Name a webhook here, or use `gridpost up`, which has resources on an emulator, or \
     a deployment on AWS";
 
-pub(crate) struct World {
+pub(crate) struct Process {
     pub(crate) clock: Arc<DevClock>,
     pub(crate) store: Embedded,
     pub(crate) log: Log,
@@ -108,9 +106,9 @@ struct Parts {
     resources: Arc<dyn ResourceClient>,
 }
 
-impl World {
+impl Process {
     pub(crate) fn open(options: &Options, address: SocketAddr) -> Result<Self, StartError> {
-        // Only now is the folder this process's own, with the clock's file in it.
+        // From here on this process owns the folder, with the clock's file in it.
         let waiting = Embedded::prepare(store_options(options))?;
         let (data, last_seen) = (options.data.as_deref(), waiting.last_seen());
         let clock = Arc::new(DevClock::open(data, options.speed, last_seen));
@@ -153,8 +151,7 @@ impl World {
         })
     }
 
-    /// Notes where the clock has come to, and closes the stores: then the folder may be another
-    /// process's.
+    /// Saves the clock's time, and closes the stores: another process may open the folder then.
     pub(crate) async fn stop(&self) {
         self.clock.stop();
         self.store.close().await;
@@ -175,7 +172,7 @@ fn tokens(
     );
     let tokens = tokens.signing(Arc::new(PrivateKeys), Arc::new(SystemDice));
     let Some(identity) = identity else { return Arc::new(tokens) };
-    // By the real time: AWS takes no signature of another.
+    // By real time: AWS accepts no signature of another.
     let now: Arc<dyn Clock> = Arc::new(SystemClock);
     let make_client = Box::new(client_for_services(&now));
     let (own, at) = (Some(identity.credentials.clone()), identity.endpoint_url.clone());
@@ -190,7 +187,7 @@ pub(crate) fn url(address: SocketAddr, is_https: bool) -> String {
 }
 
 fn store_options(options: &Options) -> StoreOptions {
-    // What protects a message in hand is a time of the machine: an attempt takes as long as it takes.
+    // By the machine's time: an attempt does not run faster with the clock.
     let hidden =
         |timeout: Duration| options.speed.pace().to_clock(timeout + mapping::VISIBLE_AFTER);
     StoreOptions {
@@ -211,7 +208,7 @@ fn store_options(options: &Options) -> StoreOptions {
 
 fn allowed(resources_too: bool) -> Allowed {
     let patterns = match resources_too {
-        // What the credentials allow is for IAM to say.
+        // IAM decides what the credentials allow.
         true => "*".parse().unwrap_or_default(),
         false => ArnPatterns::nothing(NO_RESOURCES),
     };
@@ -299,7 +296,7 @@ impl Parts {
                 lanes: SlowEndpointSettings::default().at_pace(self.clock.pace()),
                 first_listeners_max: LISTENERS_MAX,
                 retry_listeners_max: RETRY_LISTENERS_MAX,
-                // Every long wait is parked, as `gridpost up` has it: then it can be seen.
+                // Every long wait is parked, so that it can be seen.
                 retry_in_flight_limit: 0,
                 queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
                 dead_letter_delay_s: DEAD_LETTER_DELAY_S,

@@ -20,7 +20,6 @@ use gridpost_testkit::{
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-/// A clock that a test moves.
 #[derive(Clone)]
 pub(super) struct HandClock(Arc<AtomicI64>);
 
@@ -44,16 +43,15 @@ impl Clock for HandClock {
     }
 }
 
-/// Stores with their clock.
-pub(super) struct World {
+pub(super) struct Fixture {
     pub(super) clock: HandClock,
     pub(super) stores: Embedded,
     pub(super) options: Options,
     pub(super) folder: Option<TempDir>,
 }
 
-impl World {
-    /// One in memory and one on disk: a test is to hold for both.
+impl Fixture {
+    /// In memory and on disk: a test must hold for both.
     pub(super) fn both() -> [Self; 2] {
         [Self::in_memory(), Self::on_disk()]
     }
@@ -74,7 +72,7 @@ impl World {
         Self { clock, stores, options, folder }
     }
 
-    /// The same stores, opened with other options.
+    /// Opens the stores with other options.
     pub(super) async fn set(self, change: impl FnOnce(&mut Options)) -> Self {
         let Self { clock, stores, mut options, folder } = self;
         stores.close().await;
@@ -96,12 +94,11 @@ impl World {
         database
     }
 
-    /// Changes the database as no writer does.
+    /// Changes the database from outside.
     pub(super) fn tamper(&self, sql: &str) {
         self.database().execute_batch(sql).expect("it is changed");
     }
 
-    /// How many rows a table has.
     pub(super) fn rows_of(&self, table: &str) -> i64 {
         let count = format!("SELECT count(*) FROM {table}");
         self.database().query_row(&count, [], |row| row.get(0)).expect("a number")
@@ -109,7 +106,7 @@ impl World {
 }
 
 #[async_trait]
-impl QueueWorld for World {
+impl QueueWorld for Fixture {
     type Queues = Queues;
 
     const DIFFERS: &'static [Difference] = OF_EMBEDDED;
