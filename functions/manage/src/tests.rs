@@ -159,7 +159,7 @@ async fn an_event_subscription_lives_and_goes() {
     let full = fixture.call("POST /topics/demo/eventSubscriptions/s-1/getFullUrl").await;
     assert_eq!(body(&full), &json!({"endpointUrl": "https://e.example/hook?code=hush"}));
 
-    // Written back as it was read, it stays what it is, and nobody is asked again.
+    // Written back as read, it stays unchanged, and no endpoint is asked.
     let replaced = fixture.send(S1, body(&read).clone()).await;
     assert_eq!(replaced, read);
     assert_eq!((fixture.asked(), fixture.subscription_uid("s-1")), (1, uid));
@@ -325,11 +325,11 @@ async fn a_change_is_answered_when_the_data_plane_has_seen_it() {
 
 #[tokio::test(start_paused = true)]
 async fn changes_that_meet_are_decided_anew() {
-    // Behind both reads and the question.
+    // After both reads and the handshake.
     const SAVE: u64 = 4;
     let fixture = Fixture::with_subscription().await;
     let uid = fixture.subscription_uid("s-1");
-    // Other settings of somebody else's are not lost, and the endpoint is asked once.
+    // The other writer's settings are not lost, and the endpoint is asked once.
     let (asked, made) = (fixture.asked(), fixture.made());
     fixture.interfere(SAVE, touch);
     assert_eq!(fixture.send(S1, webhook("https://e.example/2")).await.status, 200);
@@ -398,7 +398,7 @@ async fn a_topic_goes_with_all_its_event_subscriptions_even_after_a_crash() {
     let left: Vec<_> = left.into_iter().map(|subscription| subscription.key).collect();
     assert_eq!(left, [key("other", "s-1")]);
     assert_eq!(fixture.topic("demo"), None);
-    // Two writes met others; two deleted the rest, one what was new, one the topic.
+    // Two writes conflicted; two deleted the rest, one the new one, one the topic.
     assert_eq!(fixture.made() - made, 3 * (2 + 2 + 1 + 1));
 }
 
@@ -523,7 +523,7 @@ async fn the_configuration_of_a_topic_is_bounded() {
     assert_eq!(fixture.prepare(&put("large-2"), small).await.status, 200);
 }
 
-/// Whatever a publish takes or refuses, so do a test of a filter and an explanation.
+/// Tests of filters and explanations take and refuse the same events as a publish.
 #[tokio::test(start_paused = true)]
 async fn samples_are_read_as_a_publish_reads_them() {
     let fixture = Fixture::with_subscription().await;

@@ -164,7 +164,6 @@ fn counted(fixture: &Deployment, metric: &str) -> u64 {
     let counts = fixture.meter.counts();
     assert!(counts.iter().all(|count| !count.is_duration), "of functions that serve events");
     let of_it = counts.iter().filter(|count| count.metric == metric);
-    // Those of the ledger.
     of_it.filter(|count| count.published_at.is_some()).map(|count| count.by).sum()
 }
 
@@ -221,7 +220,7 @@ async fn an_object_is_told_of_with_what_is_in_it() {
         });
         assert_eq!(event["data"], data);
         assert!(stored.iter().any(|name| event["data"]["objectName"] == json!(name)));
-        // Two were published, one of them was wanted.
+        // Two were published, and one matched.
         assert_eq!(counted(&fixture, metric::PUBLISH_SUCCESS_COUNT), 2);
         assert_eq!(counted(&fixture, metric::UNMATCHED_EVENT_COUNT), 1);
         assert_eq!(counted(&fixture, metric::MATCHED_EVENT_COUNT), 1);
@@ -244,7 +243,7 @@ async fn what_was_not_told_is_told_again_as_the_same() {
     let fixture = fixture_with_topic();
     let context = context(&fixture);
     let some = || three()[..3].to_vec();
-    // It is tried three times to tell; records are hidden then.
+    // The notification is tried three times, then records are hidden.
     fixture.injector.plan().calls = (1..=3).map(|number| (number, Fault::FailsBefore)).collect();
     assert_eq!(gather(&context, some()).await.len(), 3, "they come back");
     assert_eq!(hidden(&fixture), [10, 10, 10]);

@@ -6,7 +6,12 @@ use gridpost_core::{
         state::{AttemptRecord, DeliveryState, DeliveryStatus},
     },
     event::DeliverySchema,
-    retry::{DelayReason, attempts::Attempts, health::Probation, outcome::Outcome},
+    retry::{
+        DelayReason,
+        attempts::Attempts,
+        health::Probation,
+        outcome::{Answer, Outcome},
+    },
     subscription::{BatchFailure, Batching, DeadLetterDestination},
 };
 use gridpost_testkit::{
@@ -70,7 +75,7 @@ fn accepted(fixture: &Fixture) -> Vec<String> {
     all
 }
 
-/// What was dead-lettered: the ids of each message's events, its reason and its attempts.
+/// Dead letters: the ids of each message's events, its reason and its attempts.
 fn dead(fixture: &Fixture) -> Vec<(Vec<String>, String, u64)> {
     let sent = fixture.deployment.queues.sent().into_iter();
     let dead = sent.filter(|(queue, _)| *queue == Queue::DeadLetter).map(|(_, message)| {
@@ -171,7 +176,7 @@ async fn without_being_asked_for_a_batch_ends_whole() {
     );
 }
 
-/// Deliveries that were joined into one request: those without a bad event leave nothing behind.
+/// Of deliveries joined into one request, those without a bad event write nothing.
 #[tokio::test(start_paused = true)]
 async fn joined_deliveries_are_split_event_by_event() {
     let fixture = picky(400, BISECTS);
@@ -187,7 +192,7 @@ async fn joined_deliveries_are_split_event_by_event() {
     assert_eq!(states.iter().map(|state| state.id).collect::<Vec<_>>(), [Uuid::from_u128(10)]);
 }
 
-/// The payload bucket has the events: those that end alone go as a part of their own.
+/// The payload bucket has the events: those that end alone are sent as a separate part.
 #[tokio::test(start_paused = true)]
 async fn a_large_delivery_is_split_too() {
     let fixture = picky(400, BISECTS);
@@ -197,7 +202,7 @@ async fn a_large_delivery_is_split_too() {
     assert_eq!(dead(&fixture).len(), 1);
 }
 
-/// Nothing that was accepted is forgotten, whatever calls for the state do.
+/// Accepted events are recorded even if calls for the state fail.
 #[tokio::test(start_paused = true)]
 async fn an_end_that_can_not_be_written_is_carried_out_alone() {
     let mut fixture = picky(400, BISECTS);
@@ -207,7 +212,7 @@ async fn an_end_that_can_not_be_written_is_carried_out_alone() {
     assert_eq!(dead(&fixture), [(vec!["4".to_owned()], BAD_REQUEST.to_owned(), 4)]);
 }
 
-/// An endpoint that allows few requests a minute: what is not separated goes on as the delivery.
+/// The endpoint allows few requests a minute: events that are not separated stay in the delivery.
 #[tokio::test(start_paused = true)]
 async fn what_is_not_separated_goes_on_together() {
     let mut fixture = picky(400, BISECTS);
@@ -226,7 +231,7 @@ async fn what_is_not_separated_goes_on_together() {
     let [(Queue::Retry(0), next)] = &sent[..] else { panic!("{sent:?}") };
     let next = Delivery::decode(&next.body).expect("a delivery");
     assert_eq!((next.event_count(), next.events().len()), (5, 9), "the message keeps its events");
-    // The next visit separates the rest, and sends nothing twice.
+    // The next attempt separates the rest, and sends nothing twice.
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
     fixture.subscription.allowed_rate = None;
     assert!(fixture.receive(Queue::Retry(0), &[next]).await.is_empty());
@@ -241,7 +246,7 @@ async fn what_was_delivered_is_not_dropped_when_the_event_subscription_is_delete
     fixture.subscription.allowed_rate = std::num::NonZeroU32::new(3);
     assert!(fixture.receive(Queue::Dispatch, &[batch(1, 1..=9)]).await.is_empty());
     assert_eq!(delivered(&fixture), 4);
-    // It is another one now: that of the delivery is gone.
+    // A new event subscription has replaced the delivery's.
     fixture.subscription.uid = Uuid::from_u128(99);
     assert!(fixture.receive(Queue::Retry(0), &[batch(1, 1..=9)]).await.is_empty());
     let counts = fixture.deployment.meter.counts();
@@ -249,8 +254,7 @@ async fn what_was_delivered_is_not_dropped_when_the_event_subscription_is_delete
     assert_eq!(dropped.map(|count| count.by).collect::<Vec<_>>(), [5]);
 }
 
-/// Its rate has room for the whole batch alone: no visit separates anything, and nothing is lost before its
-/// attempts are spent.
+/// Its rate allows the whole batch only: nothing is separated, and nothing lost before the last attempt.
 #[tokio::test(start_paused = true)]
 async fn a_rate_of_one_request_a_minute_splits_nothing() {
     let mut fixture = picky(400, BISECTS);
@@ -268,7 +272,7 @@ async fn a_rate_of_one_request_a_minute_splits_nothing() {
     assert_eq!((all.len(), reason.as_str()), (9, BAD_REQUEST));
 }
 
-/// It is sent no more, and those beside it are separated all the same.
+/// It is not sent again, and the others are still separated.
 #[tokio::test(start_paused = true)]
 async fn a_delivery_whose_time_is_over_stops_no_other() {
     let fixture = picky(400, BISECTS);
@@ -294,7 +298,7 @@ async fn a_delivery_whose_time_is_over_stops_no_other() {
     assert_eq!(ended, want);
 }
 
-/// With as many attempts as that, what can't be separated ends together.
+/// Events that can't be separated with so few attempts end together.
 #[tokio::test(start_paused = true)]
 async fn attempts_are_never_exceeded() {
     let mut fixture = picky(400, BISECTS);
@@ -333,7 +337,7 @@ fn waiting(of: &Delivery, past: &[u16]) -> DeliveryState {
     }
 }
 
-/// A status that is retried separates with the third attempt that met it, and not before.
+/// A retried status separates at the third attempt with it, not before.
 #[tokio::test(start_paused = true)]
 async fn what_fails_again_and_again_is_separated() {
     for (past, requests) in [(&[500][..], 1), (&[500, 500], 7), (&[503, 500], 1)] {
@@ -348,7 +352,7 @@ async fn what_fails_again_and_again_is_separated() {
     }
 }
 
-/// Endpoints that fail altogether: no half is tried.
+/// If the endpoint itself fails, no half is tried.
 #[tokio::test(start_paused = true)]
 async fn what_is_the_endpoints_own_failure_is_not_separated() {
     for status in [401, 403, 404, 408, 429, 503] {
@@ -359,8 +363,7 @@ async fn what_is_the_endpoints_own_failure_is_not_separated() {
     }
 }
 
-/// A slow endpoint gets some parts of a batch in each visit, however long the whole took.
-/// First attempts to all other endpoints wait for the same places.
+/// First attempts to all other endpoints wait for the same slots.
 #[tokio::test(start_paused = true)]
 async fn a_first_attempt_splits_for_two_seconds_and_a_later_one_for_ten() {
     for (queue, seconds) in [(Queue::Dispatch, 2), (Queue::Retry(0), 10)] {
@@ -384,7 +387,7 @@ async fn a_slow_endpoint_gets_on() {
     assert_eq!(fixture.requests(), 3, "the whole and two parts");
 }
 
-/// A part that is accepted shows that the endpoint works; when all are refused it is told once.
+/// An accepted part shows that the endpoint works; if all are refused, one failure is recorded.
 #[tokio::test(start_paused = true)]
 async fn refused_parts_and_the_endpoints_health() {
     let fixture = picky(400, BISECTS);
@@ -400,7 +403,7 @@ async fn refused_parts_and_the_endpoints_health() {
     assert_eq!(dead(&fixture).iter().map(|(ids, ..)| ids.len()).sum::<usize>(), 9);
 }
 
-/// The probe has a bad event in it: its good half opens the gate.
+/// The probe has a bad event: its good half ends the probation.
 #[tokio::test(start_paused = true)]
 async fn a_probe_with_a_bad_event_opens_the_gate() {
     let since = Timestamp::from_millis(NOW.as_millis() - 60_000);
@@ -413,7 +416,6 @@ async fn a_probe_with_a_bad_event_opens_the_gate() {
     assert_eq!(health.probation, None);
 }
 
-/// What an accepted response says about its events.
 #[tokio::test(start_paused = true)]
 async fn named_events_are_retried_or_end() {
     let mut fixture = picky(200, READS);
@@ -444,7 +446,7 @@ async fn named_events_are_retried_or_end() {
     assert_eq!(fixture.health_writes().await, 0, "the endpoint works");
 }
 
-/// The dead-letter queue takes nothing: what was delivered is still recorded, and the attempt counts.
+/// The dead-letter queue fails: delivered events are still recorded, and the attempt counts.
 #[tokio::test(start_paused = true)]
 async fn events_that_can_not_be_ended_wait_for_the_next_attempt() {
     let mut fixture = picky(200, READS);
@@ -483,7 +485,7 @@ async fn a_part_that_can_not_be_ended_ends_with_what_is_left() {
     assert!(dead.iter().all(|(_, reason, made)| reason == BAD_REQUEST && *made <= 30), "{dead:?}");
 }
 
-/// Parts were refused for their events, then the endpoint itself fails: that is what is noted.
+/// Parts were refused for their events, then the endpoint itself fails: that is recorded.
 #[tokio::test(start_paused = true)]
 async fn the_endpoints_own_failure_is_noted_not_what_it_refused_before() {
     let mut fixture = picky(400, BISECTS);
@@ -495,7 +497,7 @@ async fn the_endpoints_own_failure_is_noted_not_what_it_refused_before() {
     assert_eq!(probation.outcome, Outcome::Busy);
 }
 
-/// Neither the probe's claim nor a lease of the slow lane is outlived: others take their place.
+/// No part outlives the probe's claim or a lease of the slow lane.
 #[tokio::test(start_paused = true)]
 async fn no_part_begins_that_would_outlive_the_probes_claim() {
     let since = Timestamp::from_millis(NOW.as_millis() - 60_000);
@@ -509,7 +511,7 @@ async fn no_part_begins_that_would_outlive_the_probes_claim() {
     assert_eq!(fixture.requests(), 2);
 }
 
-/// Each of two copies has delivered a part, and together that is all: an empty request would be wrong.
+/// Two copies have together delivered all parts: no empty request is sent.
 #[tokio::test(start_paused = true)]
 async fn what_copies_have_delivered_together_is_not_attempted() {
     let fixture = picky(200, BISECTS);
@@ -550,7 +552,7 @@ async fn a_copy_keeps_what_another_copy_has_done() {
     assert!(over.is_none(), "together they have delivered all");
 }
 
-/// The same endpoint, to an event subscription that does not listen.
+/// The same endpoint, for an event subscription that does not read results.
 #[tokio::test(start_paused = true)]
 async fn bodies_mean_nothing_unless_they_are_asked_for() {
     let mut fixture = picky(200, BISECTS);
@@ -559,7 +561,7 @@ async fn bodies_mean_nothing_unless_they_are_asked_for() {
     assert_eq!((fixture.requests(), delivered(&fixture)), (1, 9));
 }
 
-/// A body that can't be understood loses nothing.
+/// An unreadable body loses nothing.
 #[tokio::test(start_paused = true)]
 async fn a_garbled_body_asks_for_all_again() {
     let mut fixture = picky(200, READS);

@@ -24,7 +24,7 @@ use gridpost_core::{
     subscription::{Batching, DeadLetterDestination},
 };
 
-/// The state of a delivery that has failed once and is due; asked for, where it is.
+/// The state of a delivery that has failed once and is due, perhaps with an operator's request.
 fn state(of: &Delivery, resend_requested: bool) -> DeliveryState {
     let answer = Answer::of_status(503, None);
     DeliveryState {
@@ -62,7 +62,7 @@ async fn what_is_asked_for_is_attempted_on_probation() {
     }
 }
 
-/// While that attempt is under way, the one before it ends and is recorded.
+/// The previous attempt ends and is recorded during the requested one.
 #[tokio::test(start_paused = true)]
 async fn a_requested_attempt_answers_the_request_whatever_is_recorded_beside_it() {
     let delivery = delivery(7);
@@ -84,8 +84,7 @@ async fn a_requested_attempt_answers_the_request_whatever_is_recorded_beside_it(
     assert!(waits, "{state:?}");
 }
 
-/// An operator asks for another attempt while one is under way, and shows its message: another copy
-/// may have it by now.
+/// An operator requests another attempt during one, and shows its message: another copy may have it.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_beside_a_requested_one_leaves_it_its_message() {
     for refusals in [0, 9] {
@@ -166,7 +165,7 @@ async fn what_is_in_its_message_does_not_wait_for_what_is_fetched() {
     assert_eq!((began(1), began(2)), (0, 9));
 }
 
-/// They come back in another order, from a message of their own each, and are one request again.
+/// They come back in another order, each from its own message, and share a request again.
 #[tokio::test(start_paused = true)]
 async fn a_retried_request_has_the_same_body_to_the_byte() {
     let mut fixture = Fixture::new(None);
@@ -202,7 +201,7 @@ async fn after_a_success_each_copy_lets_twice_as_many_through_each_second() {
     }
 }
 
-/// An invocation that listens for late responses holds a slot that first attempts need.
+/// Listening for late responses holds a slot that first attempts need.
 #[tokio::test(start_paused = true)]
 async fn late_responses_are_heard_while_the_lane_is_quiet() {
     for (visible, heard) in [(0, true), (10, true), (11, false)] {

@@ -148,7 +148,7 @@ async fn a_look_whose_word_is_lost_is_a_look() {
     }
 }
 
-/// A thousand requests to an endpoint that hangs end together, in as many copies as there are.
+/// A thousand requests to a hanging endpoint end together, in some number of copies.
 #[tokio::test(start_paused = true)]
 async fn a_thousand_timeouts_at_once_write_little() {
     for copies in [1, 10, 100, 1_000] {
@@ -182,7 +182,7 @@ async fn failures_of_a_write_that_took_effect_count_once() {
     copy.look(&fixture.subscription, NOW).await.expect("readable");
     fixture.deployment.injector.plan().calls.insert(2, Fault::FailsAfter);
     let durations = Durations::default();
-    // The first one is alone in its write, the others are together in the next one.
+    // The first is written alone, the others share the next write.
     fixture.deployment.injector.plan().calls.insert(3, Fault::None);
     let noted = (0..4).map(|number| {
         let failed = fixture.failed(Outcome::ServerError, after(number));

@@ -77,7 +77,7 @@ async fn what_a_minute_has_no_room_for_waits_without_an_attempt() {
         let kept = fixture.receive(Queue::Dispatch, &deliveries(3)).await;
         assert!(kept.is_empty(), "{row}: {kept:?}");
         assert_eq!((fixture.requests(), fixture.waits_until_s()), (requests, waits), "{row}");
-        // Once the minute is known to be full nothing more is written.
+        // Nothing is written once the minute is known to be full.
         let want = (counted + 1).max(rate.into()).min(counted + 3);
         assert_eq!(fixture.counts(), [(100, want)], "{row}");
     }
@@ -117,7 +117,7 @@ async fn requests_that_ask_together_are_counted_together() {
     numbers.sort_unstable();
     assert!(numbers.into_iter().eq(1..=300), "each has a number of its own");
     assert_eq!(table.calls.load(Ordering::Relaxed), 2, "the first, and all others");
-    // 200 more fill the minute; those that wait are told so without a write.
+    // 200 more fill the minute; the others wait without a write.
     let numbers: Vec<u64> =
         join_all((0..5_000).map(|_| ask(1))).await.into_iter().flatten().collect();
     let (go, wait): (Vec<_>, Vec<_>) = numbers.into_iter().partition(|number| *number <= 500);

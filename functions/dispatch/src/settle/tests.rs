@@ -75,7 +75,7 @@ async fn an_end_that_could_not_be_written_is_carried_out_at_once() {
     assert_eq!((fixture.requests(), ended + dropped as u64), (1, 1));
 }
 
-/// The limit of messages was lowered while it waited: its events lie in the payload bucket from now on.
+/// The limit of messages was lowered meanwhile: its events move to the payload bucket.
 #[tokio::test(start_paused = true)]
 async fn what_does_not_fit_a_message_any_more_goes_on_without_its_events() {
     for (status, to) in [(503, Queue::Retry(0)), (400, Queue::DeadLetter)] {
@@ -105,7 +105,7 @@ async fn what_does_not_fit_a_message_any_more_goes_on_without_its_events() {
     }
 }
 
-/// Nothing says that it ended: soon, it would only be attempted again.
+/// Nothing says that it ended: an early return would only attempt it again.
 #[tokio::test(start_paused = true)]
 async fn an_end_that_could_neither_be_written_nor_carried_out_comes_back_late() {
     let mut fixture = without_states(400);
@@ -136,7 +136,7 @@ async fn what_sqs_does_not_hide_is_sent_on_with_a_delay() {
     }
 }
 
-/// A second copy of a message has made the same attempt: what the first one has written holds.
+/// A second copy of a message has made the same attempt: the first one's state holds.
 #[tokio::test(start_paused = true)]
 async fn what_another_copy_has_written_is_followed() {
     let mut fixture = Fixture::new(None);
@@ -151,8 +151,7 @@ async fn what_another_copy_has_written_is_followed() {
     assert!(dues[0].is_some() && dues[0] == dues[1], "{dues:?}");
 }
 
-/// A success meets the end of another attempt: the dead letter that is under way keeps its payload,
-/// and it counts.
+/// Another attempt ended the delivery: its dead letter keeps the payload, and counts.
 #[tokio::test(start_paused = true)]
 async fn a_success_beside_an_end_leaves_the_dead_letter_its_events() {
     let mut fixture = Fixture::new(None);
@@ -192,7 +191,7 @@ async fn a_success_beside_an_end_leaves_the_dead_letter_its_events() {
     assert!(counts.iter().all(|count| count.metric != "DeliverySuccessCount"), "the end counts");
 }
 
-/// The parked deliveries of the fixture's event subscription, as its lot has them.
+/// The deliveries in the lot.
 async fn lot(fixture: &Fixture) -> Vec<Parked> {
     let minute = parking::lot_minute(fixture.subscription.uid);
     let mut all = Vec::new();
@@ -225,7 +224,7 @@ async fn a_pause_holds_new_and_retried_deliveries_without_an_attempt() {
     }
 }
 
-/// Hidden in the dispatch queue, enough of them would hold up first attempts of every event subscription.
+/// Many messages hidden in the dispatch queue would hold up all first attempts.
 #[tokio::test(start_paused = true)]
 async fn what_a_pause_can_t_hold_leaves_the_dispatch_queue() {
     for (queue, moved) in [(Queue::Dispatch, 1), (Queue::Retry(0), 0)] {
@@ -242,7 +241,7 @@ async fn what_a_pause_can_t_hold_leaves_the_dispatch_queue() {
     }
 }
 
-/// Fewer retry queues are sent to than there are: the others empty, however long what they hold waits.
+/// Retry queues that are no longer used are emptied, however long their deliveries wait.
 #[tokio::test(start_paused = true)]
 async fn what_fails_leaves_a_retry_queue_that_is_emptied() {
     for (shard, moved) in [(0, 0), (1, 1)] {
@@ -258,7 +257,7 @@ async fn what_fails_leaves_a_retry_queue_that_is_emptied() {
     }
 }
 
-/// What had failed before the pause waits in its queue until it is due, and is held then.
+/// A delivery that failed before the pause waits until it is due, and is held then.
 #[tokio::test(start_paused = true)]
 async fn a_pause_holds_what_is_due_and_lets_its_state_be() {
     let mut fixture = Fixture::new(None);
@@ -287,7 +286,7 @@ async fn what_is_over_ends_during_a_pause_and_what_time_to_live_stood_still_for_
         let fixture = Fixture::new(None).paused(runs);
         let life = Duration::from_secs(24 * 60 * 60);
         let mut old = delivery(7);
-        // It was over half a minute ago, and that was during the pause.
+        // Its time-to-live ended half a minute ago, during the pause.
         old.publish_time = Timestamp::from_millis(
             NOW.as_millis() - i64::try_from(life.as_millis()).expect("a day") - 30_000,
         );

@@ -37,14 +37,12 @@ mod repeats;
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_123);
 
-/// Topics, and event subscriptions of them.
 struct Stored {
     topics: Vec<Topic>,
     subscriptions: Vec<EventSubscription>,
 }
 
-/// Ingest in a deployment. Its calls to store objects are numbered, and so are, apart from them, the
-/// messages that it sends; they fail by the plans that a test was begun with.
+/// Ingest in a deployment. Stores and sent messages are numbered separately, and fail by the plans.
 struct Fixture {
     context: Context,
     deployment: Deployment,
@@ -55,7 +53,6 @@ impl Fixture {
         Self::failing(stored, Plan::default(), Plan::default())
     }
 
-    /// Where stores and sends fail.
     fn failing(stored: Stored, stores: Plan, sends: Plan) -> Self {
         let deployment = Deployment::at(NOW);
         for topic in stored.topics {
@@ -90,7 +87,7 @@ impl Fixture {
         response
     }
 
-    /// Hands over API Gateway's event, or a function URL's.
+    /// Sends API Gateway's event, or a function URL's.
     async fn publish_event(&self, event: Value) -> Response<String> {
         let event: gateway::Event = serde_json::from_value(event).expect("an event");
         let publish = |request| async move { self.publish(&request).await };
@@ -116,7 +113,7 @@ impl Fixture {
         self.deployment.queues.call_sizes(Queue::Dispatch)
     }
 
-    /// What the dispatch queue was sent and took.
+    /// Messages that the dispatch queue took.
     fn dispatched(&self) -> Vec<Outgoing> {
         self.deployment.queues.sent_to(Queue::Dispatch)
     }
@@ -143,7 +140,7 @@ fn subscription(topic: &str, name: &str) -> EventSubscription {
     EventSubscription { key, ..fixtures::subscription(name) }
 }
 
-/// A topic of each schema with one subscription to everything, and one that takes no publish.
+/// A topic of each schema with one subscription to everything, and one without local authentication.
 fn stored() -> Stored {
     let grid = topic("orders", Kind::Custom, InputSchema::EventGridSchema);
     let cloud = topic("clouds", Kind::Custom, InputSchema::CloudEventSchemaV1_0);
@@ -262,7 +259,7 @@ async fn a_publishers_trace_goes_with_its_deliveries() {
             assert_eq!(found.as_deref(), want, "{given}");
         }
     }
-    // One of several could be anybody's.
+    // Several headers are ambiguous.
     let fixture = Fixture::new(stored());
     let mut twice = with(request(&events(1, 1)), "traceparent", trace);
     let other = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01";
@@ -359,7 +356,7 @@ async fn an_authorizer_of_api_gateway_stands_for_keys() {
     for (asked, passed, want) in table {
         let mut fixture = Fixture::new(stored());
         fixture.context.authorization = Authorization::Gateway(asked);
-        // Whether local authentication is disabled matters no more than what is in the headers.
+        // Keys do not matter, nor whether local authentication is disabled.
         for path in ["/topics/orders/api/events", "/topics/closed/api/events"] {
             let request = with(to(path, request(&events(1, 1))), "aeg-sas-key", "no");
             let request = Request { authorizer: passed, ..request };
@@ -432,7 +429,7 @@ async fn only_what_was_not_sent_is_sent_again_and_is_the_same_delivery() {
 
 #[tokio::test(start_paused = true)]
 async fn what_can_not_be_sent_twice_is_503_with_a_time_to_come_back() {
-    // The second of three messages, and then the same once more.
+    // The second of three messages, and its retry.
     let fixture = Fixture::failing(stored(), Plan::default(), Plan::failing([2, 4]));
     let response = fixture.publish(&request(&events(3, 1))).await;
     assert_eq!(

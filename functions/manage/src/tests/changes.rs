@@ -132,12 +132,12 @@ async fn a_change_may_name_what_it_was_decided_on() {
     assert_eq!(fixture.call(S1_DELETE).await.status, 204, "gone with its topic");
 }
 
-/// Two who have read the same and change it at the same moment: one of them is told.
+/// Two concurrent changes of the same version: one is refused.
 #[tokio::test(start_paused = true)]
 async fn of_two_writers_with_one_tag_one_is_told() {
     let fixture = Fixture::with_subscription().await;
     let read = tag(&fixture.call(S1_GET).await);
-    // Behind the reads of both.
+    // After both reads.
     fixture.interfere(3, |tables| {
         tables.change(&key("demo", "s-1"), |subscription| {
             subscription.etag = uuid::Uuid::from_u128(0xdead);

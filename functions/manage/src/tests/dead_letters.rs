@@ -34,7 +34,7 @@ pub(super) async fn filled() -> Fixture {
     fixture
 }
 
-/// Follows requests to the end: all of their answers.
+/// Follows the links to the end. Returns all answers.
 async fn all(fixture: &Fixture, first: &str, input: Option<&Value>) -> Vec<Value> {
     let (method, path) = first.split_once(' ').expect("a method and a path");
     let mut next = Some(path.to_owned());
@@ -154,7 +154,7 @@ async fn what_is_purged_is_gone_and_nothing_else() {
     let purged = all(&fixture, &purge, Some(&json!({"reason": "TimeToLiveExceeded"}))).await;
     assert_eq!((&purged[0]["purgedEvents"], &purged[0]["purgedObjects"]), (&json!(6), &json!(3)));
     assert_eq!(events(&fixture, "").await, (6..14).collect::<Vec<_>>());
-    // Objects that hold others too stay as they are, and the answer says so.
+    // Objects with other letters stay, and the answer says so.
     let purged = all(&fixture, &purge, Some(&json!({"eventType": "A"}))).await;
     assert_eq!((&purged[0]["purgedEvents"], &purged[0]["leftEvents"]), (&json!(0), &json!(4)));
     assert_eq!(events(&fixture, "").await.len(), 8);
@@ -165,7 +165,7 @@ async fn what_is_purged_is_gone_and_nothing_else() {
     assert_eq!(events(&fixture, "").await.len(), 0);
 }
 
-/// Seven objects, of which every other one has a letter too that is not chosen.
+/// Seven objects, of which every other one has a letter that is not chosen.
 async fn mixed() -> Fixture {
     let mut fixture = Fixture::with_subscription().await;
     assert_eq!(fixture.prepare(S1, with_destination()).await.status, 200);
@@ -250,7 +250,7 @@ async fn what_was_redriven_is_told_from_what_is_still_open() {
     let open = fixture.call(&format!("GET {LETTERS}?redriven=false")).await;
     assert_eq!(body(&open)["value"][0]["isRedriven"], false);
     assert_eq!(fixture.call(&format!("GET {LETTERS}?redriven=x")).await.status, 400);
-    // What is open stays when the rest is purged.
+    // Letters that were not redriven stay when the rest is purged.
     let purge = format!("POST {LETTERS}:purge");
     let refused = fixture.send(&purge, json!({"reason": "R", "redriven": false})).await;
     assert_eq!(
@@ -261,7 +261,7 @@ async fn what_was_redriven_is_told_from_what_is_still_open() {
     let purged = all(&fixture, &format!("POST {LETTERS}:purge"), Some(&input)).await;
     let purged: u64 = purged.iter().filter_map(|page| page["purgedEvents"].as_u64()).sum();
     assert_eq!((purged, events(&fixture, "").await), (12, vec![0, 1]));
-    // And so does what can't be read.
+    // So do unreadable ones.
     store(&fixture.letters, 20, 1, &["7".to_owned()]);
     all(&fixture, &format!("POST {LETTERS}:purge"), Some(&input)).await;
     let left = all(&fixture, &format!("GET {LETTERS}:count"), None).await;
@@ -273,7 +273,7 @@ async fn a_look_ends_in_time_though_pages_are_passed_over_whole() {
     for (method, action) in [("GET", ""), ("GET", ":count"), ("POST", ":purge")] {
         let mut fixture = Fixture::with_subscription().await;
         assert_eq!(fixture.prepare(S1, with_destination()).await.status, 200);
-        // The first object takes longer than a request may look; behind it are four pages of others.
+        // The first object takes longer than a request; four pages of others follow.
         let from = super::NOW.as_millis() - 3_600_000 + 60_000;
         let from = gridpost_core::time::Timestamp::from_millis(from).to_iso_8601();
         for number in 0..12 {

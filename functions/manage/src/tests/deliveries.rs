@@ -257,11 +257,11 @@ async fn a_delivery_is_shown_with_every_attempt_and_what_comes_next() {
     assert_eq!(shown["next"], next);
     super::openapi::assert_valid("DeliveryShown", &shown);
 
-    // One that was redriven lives from then on.
+    // A redrive restarts time-to-live.
     fixture.put_state(DeliveryState { redriven_at: Some(ago(10)), ..waiting(&fixture, 7) });
     assert_eq!(list(&fixture, &one(7)).await["next"]["expires"], "2026-11-22T07:59:50.000Z");
 
-    // A success is its last attempt, and none of those that are counted.
+    // A success is its last attempt, and is not counted.
     let mut delivered = waiting(&fixture, 8);
     delivered.status = DeliveryStatus::Delivered;
     let good = Answer::of_status(200, None);
@@ -270,7 +270,7 @@ async fn a_delivery_is_shown_with_every_attempt_and_what_comes_next() {
     let shown = list(&fixture, &one(8)).await;
     assert_eq!((&shown["attempts"][2]["attempt"], shown.get("next")), (&json!(3), None));
     assert_eq!(shown["attempts"][2]["outcome"], "Delivered");
-    // Of another event subscription it shows nothing.
+    // Deliveries of another event subscription are not shown.
     let mut of_another = waiting(&fixture, 9);
     of_another.subscription_uid = Uuid::from_u128(4_711);
     fixture.put_state(of_another);
@@ -297,7 +297,7 @@ fn parked() -> Parked {
 
 #[tokio::test(start_paused = true)]
 async fn a_resend_reaches_a_delivery_where_it_can_be_reached() {
-    // Parked when it is due, or later: what waits together does not come back together.
+    // Parked until it is due, or later: deliveries that wait together come back spread.
     for later_s in [Some(0), Some(9 * 60), None] {
         let is_parked = later_s.is_some();
         let fixture = Fixture::with_subscription().await;

@@ -62,21 +62,21 @@ async fn only_the_route_that_iam_was_asked_for_is_carried_out() {
         ("GET", "/topics", "GET /topics", iam(), 200),
         ("GET", s1, get.as_str(), iam(), 200),
         ("POST", "/topics/demo/listKeys", "POST /topics/{topic}/listKeys", iam(), 200),
-        // Not let through by IAM.
+        // Not authorised by IAM.
         ("GET", "/topics", "GET /topics", Value::Null, 403),
         ("GET", "/topics", "GET /topics", json!({"jwt": {"claims": {}}}), 403),
         ("GET", s1, &get, json!({}), 403),
-        // Another route than the one that was asked for, or none.
+        // Another route than the requested one, or none.
         ("POST", "/topics/demo/listKeys", &post_validate, Value::Null, 403),
         ("POST", "/topics/demo/listKeys", &post_validate, iam(), 403),
         ("GET", s1, &format!("GET {validate}"), Value::Null, 403),
         ("POST", &format!("{s1}/getFullUrl"), "POST /topics/{topic}/listKeys", iam(), 403),
         ("DELETE", s1, &get, iam(), 403),
-        // A name that was decoded on the way, and names a path that is not read that way.
+        // A name that was decoded on the way to another path.
         ("PUT", "/topics/demo/listKeys", "PUT /topics/{topic}", iam(), 403),
         ("GET", "/topics", "$default", iam(), 403),
         ("GET", "/topics", "", iam(), 403),
-        // A text that can't be a name is refused, however it is matched.
+        // An invalid name is refused, whatever the matched route.
         (
             "POST",
             "/topics/demo%2FlistKeys%3F/eventSubscriptions/s-1/validate",
@@ -164,7 +164,7 @@ async fn who_changes_something_is_in_the_log() {
     let (caller, keys) = ("arn:aws:iam::123456789012:user/a", "/topics/demo/listKeys");
     let table = [
         ("POST", keys, "POST /topics/{topic}/listKeys", iam(), Some((caller, 200))),
-        // One that IAM let through to another route.
+        // Authorised by IAM for another route.
         ("POST", keys, "GET /topics", iam(), Some((caller, 403))),
         ("GET", "/topics", "GET /topics", iam(), None),
         ("POST", keys, "POST /topics/{topic}/listKeys", json!({}), None),

@@ -88,7 +88,7 @@ async fn a_health_says_why_and_until_when() {
     });
     assert_eq!(body(&fixture.call(SHOW).await), &want);
     super::openapi::assert_valid("Health", &want);
-    // A claimed probe is named as long as it may be under way.
+    // A claimed probe is shown as long as it may be under way.
     let probe = Probe { delivery: Uuid::from_u128(1), lease_until: NOW + Duration::from_secs(1) };
     store(&fixture, Health { probe: Some(probe), ..delayed() });
     want["nextProbe"]["delivery"] = json!(Uuid::from_u128(1));
@@ -100,7 +100,7 @@ async fn a_health_says_why_and_until_when() {
 async fn a_reset_lets_attempts_through() {
     let fixture = Fixture::with_subscription().await;
     store(&fixture, delayed());
-    // An attempt fails in between: it is decided anew.
+    // An attempt fails in between: the reset is tried again.
     let uid = fixture.subscription_uid("s-1").expect("s-1");
     fixture.interfere(4, move |tables| {
         tables.put_health(uid, Health { revision: 5, ..delayed() });
@@ -112,12 +112,12 @@ async fn a_reset_lets_attempts_through() {
     assert_eq!((reply.status, state, events), (200, &json!("Recovering"), &json!("Attempted")));
     let reset = stored(&fixture);
     assert_eq!((reset.until(), reset.row.failures, reset.revision), (None, 0, 6));
-    // What is healthy is not written.
+    // A healthy endpoint is not written.
     assert_eq!(fixture.call(RESET).await.status, 200);
     assert_eq!(stored(&fixture).revision, 6);
 }
 
-/// Another URL is another endpoint: nothing is left of what the old one did.
+/// Another URL is another endpoint, with a new health.
 #[tokio::test(start_paused = true)]
 async fn a_changed_destination_begins_healthy() {
     let fixture = Fixture::with_subscription().await;

@@ -1,5 +1,5 @@
-//! `docs/openapi.json` says what the code does: it is generated from the routes, its routes are those of
-//! API Gateway, and what the handler answers has the form that it says.
+//! `docs/openapi.json` is generated from the routes, has API Gateway's routes, and describes the
+//! handler's answers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -114,7 +114,7 @@ fn read_and_written(name: &str, value: &Value) -> Option<Value> {
     Some(of(value))
 }
 
-/// The document, its members in the order in which they are read.
+/// The document with its members in order.
 #[derive(Serialize)]
 struct Generated {
     openapi: Value,
@@ -166,8 +166,7 @@ fn generated() -> String {
     compact(&serde_json::to_string_pretty(&document).expect("JSON"), &parameters)
 }
 
-/// The schemas that are in reach of that part of the document: those of the types, and the others as they
-/// are written by hand.
+/// The schemas that a part of the document reaches, of types or written by hand.
 fn schemas(written: &Value, by_hand: Value) -> Value {
     let mut all: BTreeMap<String, Value> = serde_json::from_value(by_hand).expect("schemas");
     let collected = &routes::document().components.as_ref().expect("components").schemas;
@@ -458,7 +457,7 @@ async fn documents_have_the_form_that_it_says() {
         assert!(matches!(reply.status, 200 | 201), "{line}: {reply:?}");
         assert_valid(answered, body(&reply));
     }
-    // What a read answers can be sent back, and the document says so as well.
+    // An answer can be sent back, and the document allows that.
     let read = fixture.call(S1_GET).await;
     assert_valid("EventSubscriptionInput", body(&read));
     // It refuses what the handler refuses.
@@ -471,7 +470,7 @@ async fn documents_have_the_form_that_it_says() {
     }
 }
 
-/// The same for what waits.
+/// The same for the poison queue and parked deliveries.
 #[tokio::test(start_paused = true)]
 async fn what_waits_has_the_form_that_it_says() {
     let fixture = Fixture::new();

@@ -100,7 +100,7 @@ async fn refused_queries_name_their_parameters() {
         ("$skiptoken=abc", "$skiptoken", "is none that this API gave out"),
         ("$skiptoken=", "$skiptoken", "is none that this API gave out"),
         ("$skiptoken=%FF%00", "$skiptoken", "is none that this API gave out"),
-        // Tokens of the right form around what is no name.
+        // Tokens of the right form with an invalid name.
         ("$skiptoken=MTo", "$skiptoken", "is none that this API gave out"),
         ("$skiptoken=MTphL2I", "$skiptoken", "is none that this API gave out"),
         ("$skiptoken=Mjph", "$skiptoken", "is none that this API gave out"),

@@ -44,7 +44,7 @@ async fn filled() -> Fixture {
     fixture
 }
 
-/// Follows a list, or a request that changes some, to its end: all that it answered.
+/// Follows a list or a change to its end. Returns all items.
 async fn all(fixture: &Fixture, first: &str, input: Option<&Value>) -> Vec<Value> {
     let mut found = Vec::new();
     let mut next = Some(first.to_owned());
@@ -97,7 +97,7 @@ async fn every_parked_delivery_is_on_one_page() {
     assert!(!json!(found).to_string().contains("confidential"));
 }
 
-/// What dispatch finds in the queue and in the state agree that it is due.
+/// Message and state agree that it is due.
 #[tokio::test(start_paused = true)]
 async fn a_released_delivery_is_due_at_once() {
     let fixture = filled().await;
@@ -111,7 +111,7 @@ async fn a_released_delivery_is_due_at_once() {
     let stored = fixture.state(1).expect("a state");
     assert_eq!((stored.status, stored.revision), (DeliveryStatus::Waiting { due: NOW }, 4));
     assert_eq!(stored.attempts.made, 1);
-    // One that was never attempted has no state, and its message says when it is due.
+    // A delivery without an attempt has no state: its message has the due time.
     assert_eq!(fixture.state(2), None);
     assert_eq!(fixture.sent().len(), 2);
     for (queue, message) in fixture.sent() {
@@ -120,7 +120,7 @@ async fn a_released_delivery_is_due_at_once() {
     }
 }
 
-/// A retry queue that there was when it was parked is gone.
+/// The retry queue of the time of parking was removed.
 #[tokio::test(start_paused = true)]
 async fn what_is_parked_for_a_queue_that_is_gone_is_released_to_another_one() {
     let fixture = Fixture::new();
@@ -147,7 +147,6 @@ async fn what_is_parked_for_a_queue_that_is_gone_is_released_to_another_one() {
     assert_eq!((fixture.parked(), fixture.sent()[0].0), (0, Queue::Retry(1)));
 }
 
-/// Its end is decided, and dispatch carries it out as any other.
 #[tokio::test(start_paused = true)]
 async fn a_canceled_delivery_is_to_end() {
     let fixture = filled().await;
@@ -181,7 +180,7 @@ async fn a_canceled_delivery_is_to_end() {
     assert_eq!(fixture.sent().len(), 4);
 }
 
-/// Wherever it stops, the delivery is parked or sent, and the same request goes on.
+/// Wherever it stops, the delivery is parked or sent, and the same request continues.
 #[tokio::test(start_paused = true)]
 async fn a_change_that_stops_halfway_loses_nothing() {
     for (line, done) in [("POST /parked:release", "Released"), ("POST /parked:cancel", "Canceled")]
@@ -210,7 +209,7 @@ async fn a_change_that_stops_halfway_loses_nothing() {
     }
 }
 
-/// Its end was carried out by the copy that was sent, and only what was parked had stayed.
+/// The sent copy has ended it, and only the parked one is left.
 #[tokio::test(start_paused = true)]
 async fn what_has_ended_is_not_canceled_once_more() {
     let fixture = Fixture::new();

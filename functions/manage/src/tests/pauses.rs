@@ -13,7 +13,7 @@ fn runs(runs: bool) -> Value {
     json!({"timeToLiveRuns": runs})
 }
 
-/// The watches that wake's next runs meet.
+/// The watches that wake's next runs find.
 async fn watches(fixture: &Fixture) -> usize {
     let mut watches = 0;
     for minute in NOW.as_minutes()..NOW.as_minutes() + 10 {
@@ -74,7 +74,7 @@ async fn no_document_pauses_or_resumes() {
         let pause = &body(&reply)["properties"]["pause"];
         assert_eq!(*pause, body(&read)["properties"]["pause"], "{line}");
     }
-    // One that is created anew is another one.
+    // A new event subscription of the name is not paused.
     fixture.call(S1_DELETE).await;
     let new = fixture.send(S1, webhook("https://e.example/hook")).await;
     assert_eq!(body(&new)["properties"].get("pause"), None);

@@ -1,4 +1,4 @@
-//! The poison queue: what it shows, and what becomes of its messages.
+//! The poison queue: shown, resent, purged.
 
 use std::sync::{Arc, Mutex};
 
@@ -79,7 +79,7 @@ pub(super) fn state(id: u128, status: DeliveryStatus, revision: u64) -> Delivery
     }
 }
 
-/// With a delivery, an ended one, one that nobody can read, and one of a newer version.
+/// With a delivery, an ended one, an unreadable message, and one of a newer version.
 fn filled() -> Fixture {
     let fixture = Fixture::new();
     let newer = delivery(3).encode().replace("\"v\":1", "\"v\":9");
@@ -245,7 +245,7 @@ async fn a_look_that_fails_behind_what_was_handled_does_not_hide_it() {
         assert!(handled.iter().all(|one| one["result"] == result), "{reply:?}");
         assert_eq!(body(&reply)["isComplete"], false, "{line}");
         super::openapi::assert_valid("Handled", body(&reply));
-        // Where nothing was handled, the failure is the answer.
+        // If nothing was handled, the failure is the answer.
         fixture.fails(&[1]);
         assert_eq!(fixture.send(line, json!({"all": true})).await.status, 503, "{line}");
         assert_eq!(fixture.lying(), ["m-11", "m-12"], "{line}");
@@ -293,7 +293,7 @@ async fn what_is_purged_is_counted() {
     let named = |it: &Count| (format!("{} {}", it.metric, it.values(" ")), it.published_at, it.by);
     let counted: Vec<_> = counted.iter().map(named).collect();
     assert_eq!(counted, [known.clone(), known, unknown.clone(), unknown]);
-    // Copies of what was purged end by themselves; what had ended stays as it ended.
+    // Copies of purged deliveries end by themselves; ended ones stay so.
     let of = |id| fixture.state(id).map(|state| (state.status, state.revision));
     assert_eq!(of(1), Some((DeliveryStatus::Ended, 4)));
     assert_eq!(of(5), Some((DeliveryStatus::Delivered, 2)));
@@ -301,7 +301,7 @@ async fn what_is_purged_is_counted() {
     assert!(fixture.sent().is_empty());
 }
 
-/// What a piece of a large publish drops is counted where it was matched.
+/// The dropped events of a piece are counted by their event subscriptions.
 #[tokio::test(start_paused = true)]
 async fn a_purged_piece_counts_the_events_of_its_deliveries() {
     let body = json!([
@@ -325,7 +325,7 @@ async fn a_purged_piece_counts_the_events_of_its_deliveries() {
     let key = fan_out::key(acceptance.id);
     fixture.deployment.payloads.put(&key, fan_out::encode(&packed)).await.expect("stored");
     assert_eq!(body_of(&purge().await), 3);
-    // Where the publish is gone, nothing is known of it.
+    // Without the publish, its events are unknown.
     let other = pieces[0].encode().replace(&acceptance.id.to_string(), &Uuid::nil().to_string());
     fixture.lay("m-2", &other, None, None);
     assert_eq!(body_of(&purge().await), 1);

@@ -1,4 +1,4 @@
-//! Publishes with more deliveries than a request has time for, up to their deliveries.
+//! Large fan-outs, from publish to deliveries.
 
 use std::collections::BTreeSet;
 
@@ -114,7 +114,7 @@ async fn above_the_limit_a_publish_is_stored_and_expanded_in_pieces() {
         assert_eq!((events.len(), events.into_iter().collect()), (36, all(12)));
         let sizes = if stored > 0 { vec![7, 7, 7, 5] } else { vec![26] };
         assert_eq!(fixture.call_sizes(), sizes);
-        // Counted when it was accepted, and not once more.
+        // Counted once, when it was accepted.
         assert_eq!(fixture.counts().len(), 4, "{:?}", fixture.counts());
     }
 }
@@ -169,7 +169,7 @@ async fn a_piece_that_is_expanded_again_makes_the_same_deliveries() {
 async fn what_changes_after_acceptance_changes_no_delivery() {
     let mut fixture = fixture(0);
     assert_eq!(fixture.publish(&request(&events(12, 1))).await.status().as_u16(), 200);
-    // Neither topic nor event subscription can be found any more.
+    // Topic and event subscriptions are deleted.
     let history = Arc::clone(&fixture.deployment.history);
     let nothing = Arc::new(Tables::new(*fixture.deployment.clock, history));
     fixture.context.configuration = configuration(&fixture.deployment, nothing);
@@ -201,7 +201,7 @@ async fn a_wave_that_can_not_be_sent_repeats_no_wave_before_it() {
     let mut fixture = fixture(0);
     fixture.context.piece_deliveries_max = 5_000;
     assert_eq!(fixture.publish(&request(&events(1_000, 1))).await.status().as_u16(), 200);
-    // A message of the third wave of 500, and the same once more.
+    // A message of the third wave of 500, and its retry.
     let injector = &fixture.deployment.injector;
     *injector.plan() = Plan::failing([1_100, 1_501].map(|number| injector.made() + number));
     assert_eq!(fixture.expand_all(DEADLINE).await, [0; 0]);
@@ -219,7 +219,7 @@ async fn a_wave_that_can_not_be_sent_repeats_no_wave_before_it() {
 async fn a_piece_that_can_not_be_sent_comes_back() {
     let fixture = fixture(0);
     assert_eq!(fixture.publish(&request(&events(12, 1))).await.status().as_u16(), 200);
-    // The fourth message of the first piece's seven, and then the same once more.
+    // The fourth message of the first piece's seven, and its retry.
     let injector = &fixture.deployment.injector;
     *injector.plan() = Plan::failing([4, 8].map(|number| injector.made() + number));
     assert_eq!(fixture.expand_all(DEADLINE).await, [0], "the first of four pieces");
