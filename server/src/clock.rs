@@ -106,7 +106,7 @@ pub struct DevClock {
 
 impl DevClock {
     /// Opens the clock of a data folder whose stores last saved that time. If its file can't be read,
-    /// it continues from that time only, and [`report`](Self::report)s it.
+    /// it continues from that time only, and the log says so.
     pub fn open(folder: Option<&Path>, speed: Speed, last_seen: Option<Timestamp>) -> Self {
         let file = folder.map(|folder| folder.join("clock.json"));
         let machine_ms = machine_ms();

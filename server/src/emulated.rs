@@ -20,7 +20,6 @@ use crate::{
 
 /// The prefix of queues and log groups: the deployment's default.
 const PREFIX: &str = "gridpost";
-
 const PAGE_LINES: usize = 10_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

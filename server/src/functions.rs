@@ -16,7 +16,6 @@ use crate::{mapping::Mapping, process::Process, tasks::caught};
 
 /// How long a run of wake starts work, by the machine's clock: its timeout, less time for its last calls.
 const WAKE_RUN: Duration = Duration::from_secs(40);
-
 const MINUTE_MS: i64 = 60_000;
 
 /// Invokes a queue's function with a batch. Returns the ids of messages to keep; `None` after a timeout,

@@ -43,7 +43,6 @@ const BODY_BYTES_MAX: usize = 10 * 1_024 * 1_024;
 
 /// The path of the counts. Neither API has it.
 const COUNTS: &str = "/dev/counts";
-
 const TLS_BEGINS_WITHIN: Duration = Duration::from_secs(10);
 
 type Reply = Response<Full<Bytes>>;

@@ -58,7 +58,6 @@ const CONFIGURATION_KEPT_FOR: Duration = Duration::from_millis(50);
 
 /// A change waits this much longer, for clocks that are read at different moments.
 const SLACK: Duration = Duration::from_millis(10);
-
 const CONFIGURATION_BYTES_MAX: usize = 64 * 1_048_576;
 
 /// How long an ended delivery waits to share an object; on AWS five minutes.

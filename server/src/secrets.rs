@@ -9,7 +9,6 @@ use gridpost_ports::{PortError, authentication::SecretReader};
 
 /// The prefix of such variables: no others can be read.
 const BEGINNING: &str = "GRIDPOST_SECRET_";
-
 const SCHEME: &str = "env:";
 
 /// Returns the allowed secrets: all such variables, for any host.

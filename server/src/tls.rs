@@ -27,9 +27,7 @@ use time::{Duration, OffsetDateTime};
 use tokio_rustls::TlsAcceptor;
 
 const CERTIFICATE: &str = "ca.pem";
-
 const KEY: &str = "ca-key.pem";
-
 const CA_LASTS: Duration = Duration::days(3_650);
 
 /// A certificate's validity. Some clients refuse more than 398 days.
@@ -37,7 +35,6 @@ const LASTS: Duration = Duration::days(397);
 
 /// Both are valid this long before now, because clocks differ.
 const EARLIER: Duration = Duration::days(1);
-
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// Why there is no https.

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use gridpost_api::client::ClientError;
 use serde_json::{Map, Value, json};
 
 use crate::output;
@@ -151,7 +152,8 @@ pub fn report(error: &anyhow::Error, json: bool) -> ExitCode {
 }
 
 fn is_misuse(error: &anyhow::Error) -> bool {
-    error.is::<Misuse>() || error.downcast_ref::<InPart>().is_some_and(|it| it.is_misuse)
+    let is_name = matches!(error.downcast_ref(), Some(ClientError::Name(_)));
+    is_name || error.is::<Misuse>() || error.downcast_ref::<InPart>().is_some_and(|it| it.is_misuse)
 }
 
 fn is_unfinished(error: &anyhow::Error) -> bool {

@@ -11,6 +11,7 @@ pub mod waiting;
 use std::{ops::ControlFlow, path::Path};
 
 use anyhow::Context;
+use gridpost_api::client::{Answer, Client, Condition, Request, Transport};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -41,21 +42,70 @@ pub struct Reply {
 /// The resource API of one deployment.
 #[derive(Clone, Debug)]
 pub struct ManageApi {
-    base_url: String,
+    pub api: Client<Sender>,
+}
+
+/// Sends requests by HTTP, signed unless the API is on this machine.
+#[derive(Clone, Debug)]
+pub struct Sender {
     http: reqwest::Client,
     signer: Option<Signer>,
-    if_match: Option<String>,
-    only_new: bool,
-    started_by: Option<&'static str>,
+    started_by: &'static str,
+}
+
+impl Transport for Sender {
+    type Error = anyhow::Error;
+
+    async fn send(&self, request: Request) -> anyhow::Result<Answer> {
+        let Request { method, url, body, condition } = request;
+        let mut sent = self.http.request(method.clone(), &url);
+        if let Some(signer) = &self.signer {
+            let text = body.as_deref().unwrap_or_default().as_bytes();
+            let headers = signer.headers(method.as_str(), &url, &[], text, clock::now()).await?;
+            for (name, value) in headers {
+                sent = sent.header(name, value);
+            }
+        }
+        sent = match condition {
+            Some(Condition::IsNew) => sent.header("if-none-match", "*"),
+            Some(Condition::Is(etag)) => sent.header("if-match", etag),
+            None => sent,
+        };
+        if let Some(body) = body {
+            sent = sent.header("content-type", "application/json").body(body);
+        }
+        let answer = sent.send().await.with_context(|| self.no_answer(&method, &url))?;
+        let status = answer.status().as_u16();
+        let etag = answer.headers().get("etag").and_then(|etag| etag.to_str().ok());
+        let etag = etag.map(str::to_owned);
+        let body =
+            answer.text().await.with_context(|| format!("{method} {url}: answer cut off"))?;
+        if !(200..300).contains(&status) {
+            return Err(Refusal::from_answer(status, &body).into());
+        }
+        Ok(Answer { status, etag, body })
+    }
+}
+
+impl Sender {
+    fn no_answer(&self, method: &Method, url: &str) -> String {
+        if self.signer.is_some() {
+            return format!("{method} {url} got no answer");
+        }
+        format!(
+            "{method} {url} got no answer (is the local stack up? `gridpost status` says, `{}` starts it)",
+            self.started_by
+        )
+    }
 }
 
 impl ManageApi {
-    /// The API at `base_url`. Requests are signed unless it is on this machine.
+    /// Connects to the API at `base_url`. Requests are signed unless it is on this machine.
     pub async fn connect(base_url: &str) -> anyhow::Result<Self> {
         Self::connect_as(base_url, None, None).await
     }
 
-    /// The same, signed with a profile of the AWS configuration, and trusting the CA in a file.
+    /// Connects, signing with a profile of the AWS configuration, and trusting the CA in a file.
     pub async fn connect_as(
         base_url: &str,
         aws_profile: Option<&str>,
@@ -66,34 +116,32 @@ impl ManageApi {
             false => Some(Signer::for_url(base_url, aws_profile).await?),
         };
         let http = http_client::trusting(base_url, ca_file)?;
-        let base_url = base_url.trim_end_matches('/').to_owned();
-        Ok(Self { base_url, http, signer, if_match: None, only_new: false, started_by: None })
+        let sender = Sender { http, signer, started_by: "gridpost dev" };
+        Ok(Self { api: Client::new(base_url, sender) })
     }
 
-    /// The same API, whose changes are refused unless the resource still has this `ETag`.
+    /// Makes changes fail unless the resource still has this `ETag`.
     #[must_use]
-    pub fn only_if(mut self, etag: Option<String>) -> Self {
-        self.if_match = etag;
-        self
+    pub fn only_if(self, etag: Option<String>) -> Self {
+        Self { api: self.api.only_if(etag.map(Condition::Is)) }
     }
 
-    /// The same API, whose `PUT` makes and never replaces.
+    /// Makes a `PUT` fail if the resource exists.
     #[must_use]
-    pub fn only_new(mut self) -> Self {
-        self.only_new = true;
-        self
+    pub fn only_new(self) -> Self {
+        Self { api: self.api.only_if(Some(Condition::IsNew)) }
     }
 
-    /// The same API, which that command starts when it does not answer.
+    /// Names the command that starts this API, for the error when it does not answer.
     #[must_use]
     pub fn started_by(mut self, command: &'static str) -> Self {
-        self.started_by = Some(command);
+        self.api.transport_mut().started_by = command;
         self
     }
 
     /// The base URL, without a slash at its end.
     pub fn base_url(&self) -> &str {
-        &self.base_url
+        self.api.base_url()
     }
 
     /// Creates or replaces a topic. 201 when it is new, 200 when it was there. Fails with [`Refusal`]
@@ -264,7 +312,7 @@ impl ManageApi {
         pages_max: usize,
         mut take: impl FnMut(&Value) -> ControlFlow<()>,
     ) -> anyhow::Result<bool> {
-        let mut next = format!("{}{path}", self.base_url);
+        let mut next = format!("{}{path}", self.base_url());
         for _ in 0..pages_max {
             let page = self.send(Method::GET, &next, None).await?.document;
             let mut items = page.get("value").and_then(Value::as_array).into_iter().flatten();
@@ -282,13 +330,13 @@ impl ManageApi {
     /// A `nextLink` as a whole URL. One that leads elsewhere is refused: our signature would go with it.
     fn resolve(&self, link: &str) -> anyhow::Result<String> {
         if link.starts_with('/') {
-            return Ok(format!("{}{link}", self.base_url));
+            return Ok(format!("{}{link}", self.base_url()));
         }
-        let rest = link.strip_prefix(&self.base_url);
+        let rest = link.strip_prefix(self.base_url());
         anyhow::ensure!(
             rest.is_some_and(|rest| rest.starts_with('/')),
             "the next page is at {link}, outside {}",
-            self.base_url
+            self.base_url()
         );
         Ok(link.to_owned())
     }
@@ -299,7 +347,7 @@ impl ManageApi {
         path: &str,
         document: Option<&Value>,
     ) -> anyhow::Result<Reply> {
-        self.send(method, &format!("{}{path}", self.base_url), document).await
+        self.send(method, &format!("{}{path}", self.base_url()), document).await
     }
 
     async fn send(
@@ -317,51 +365,14 @@ impl ManageApi {
         url: &str,
         document: Option<String>,
     ) -> anyhow::Result<Reply> {
-        let (has_body, body) = (document.is_some(), document.unwrap_or_default());
-        let mut request = self.http.request(method.clone(), url);
-        if let Some(signer) = &self.signer {
-            let now = clock::now();
-            for (name, value) in
-                signer.headers(method.as_str(), url, &[], body.as_bytes(), now).await?
-            {
-                request = request.header(name, value);
-            }
-        }
-        if let Some(etag) = self.if_match.as_ref().filter(|_| method != Method::GET) {
-            request = request.header("if-match", etag);
-        }
-        if self.only_new && method == Method::PUT {
-            request = request.header("if-none-match", "*");
-        }
-        if has_body {
-            request = request.header("content-type", "application/json").body(body);
-        }
-        let answer = request.send().await.with_context(|| self.no_answer(&method, url))?;
-        let status = answer.status().as_u16();
-        let etag = answer.headers().get("etag").and_then(|etag| etag.to_str().ok());
-        let etag = etag.map(str::to_owned);
-        let text =
-            answer.text().await.with_context(|| format!("{method} {url}: answer cut off"))?;
-        if !(200..300).contains(&status) {
-            return Err(Refusal::from_answer(status, &text).into());
-        }
-        let document = match text.trim() {
+        let request = self.api.request(method.clone(), url.to_owned(), document);
+        let Answer { status, etag, body } = self.api.transport().send(request).await?;
+        let document = match body.trim() {
             "" => Value::Null,
             json => serde_json::from_str(json)
                 .with_context(|| format!("{method} {url} answered {status} with no JSON"))?,
         };
         Ok(Reply { status, document, etag })
-    }
-
-    fn no_answer(&self, method: &Method, url: &str) -> String {
-        if self.signer.is_some() {
-            return format!("{method} {url} got no answer");
-        }
-        let command = self.started_by.unwrap_or("gridpost dev");
-        format!(
-            "{method} {url} got no answer (is the local stack up? `gridpost status` says, `{command}` \
-             starts it)"
-        )
     }
 }
 

@@ -105,3 +105,113 @@ async fn answer(mut stream: TcpStream, told: Arc<Told>) {
     let _ = stream.shutdown().await;
     let _ = stream.read(&mut [0; 16_384]).await;
 }
+
+/// Whole documents of the API, each changed by a merge patch.
+pub mod documents {
+    use gridpost_api::document::merge;
+    use serde_json::{Value, json};
+
+    /// The time that documents of this module name.
+    pub const TIME: &str = "2026-01-01T00:00:00Z";
+
+    const ID: &str = "00000000-0000-0000-0000-000000000001";
+
+    fn patched(mut document: Value, patch: &Value) -> Value {
+        merge(&mut document, patch);
+        document
+    }
+
+    pub fn list(items: &[Value]) -> Value {
+        json!({ "value": items })
+    }
+
+    pub fn topic(name: &str, patch: &Value) -> Value {
+        let document = json!({"id": format!("/topics/{name}"), "name": name, "type": "Gridpost/topics",
+            "kind": "custom", "properties": {"endpoint": format!("http://127.0.0.1:1/{name}/api/events"),
+                "provisioningState": "Succeeded", "inputSchema": "EventGridSchema",
+                "disableLocalAuth": false, "deliveryProfile": "basic"}});
+        patched(document, patch)
+    }
+
+    /// Returns an event subscription of topic `orders`, whose webhook is on this machine.
+    pub fn subscription(name: &str, patch: &Value) -> Value {
+        let document = json!({"id": format!("/topics/orders/eventSubscriptions/{name}"), "name": name,
+            "type": "Gridpost/topics/eventSubscriptions", "properties": {"topic": "/topics/orders",
+                "provisioningState": "Succeeded", "destination": {"endpointType": "WebHook",
+                    "properties": {"endpointBaseUrl": "http://127.0.0.1:1/hook"}}}});
+        patched(document, patch)
+    }
+
+    /// Returns the health of an endpoint without failures.
+    pub fn health(patch: &Value) -> Value {
+        let document = json!({"state": "Healthy", "newEvents": "Attempted", "failuresInRow": 0,
+            "waitingDeliveries": {"count": 0, "isComplete": true}});
+        patched(document, patch)
+    }
+
+    /// Returns a delivery that waits after one attempt.
+    pub fn delivery(patch: &Value) -> Value {
+        let document = json!({"id": ID, "publishTime": TIME, "events": 1, "deliveryAttempts": 1,
+            "lastDeliveryAttemptTime": TIME, "lastDeliveryOutcome": "ServerError",
+            "lastHttpStatusCode": 500, "status": "Waiting", "due": TIME});
+        patched(document, patch)
+    }
+
+    /// Returns a delivery in a queue, as parked deliveries and poison messages show it.
+    pub fn waiting_delivery(patch: &Value) -> Value {
+        let document = json!({"id": ID, "topic": "orders", "eventSubscription": "one",
+            "publishTime": TIME, "events": 1, "deliveryAttempts": 1});
+        patched(document, patch)
+    }
+
+    pub fn dead_letter(patch: &Value) -> Value {
+        let document = json!({"id": "letter-1", "objectName": "one/letter-1.json", "writtenTime": TIME,
+            "isRedriven": false, "eventId": "e1", "eventType": "T",
+            "deadLetterReason": "MaxDeliveryAttemptsExceeded", "deliveryAttempts": 1,
+            "publishTime": TIME, "redriveCount": 0, "lastDeliveryOutcome": "ServerError"});
+        patched(document, patch)
+    }
+
+    /// Returns a redrive job of event subscription `one` of topic `orders`.
+    pub fn redrive(patch: &Value) -> Value {
+        let goal = json!({"topic": "orders", "eventSubscription": "one"});
+        let document = json!({"id": ID, "topic": "orders", "eventSubscription": "one", "target": goal,
+            "status": "Running", "phase": "Sending", "dryRun": false, "sendAgain": false,
+            "eventsPerSecond": 100, "maxRedrives": 3, "createdTime": TIME, "updatedTime": TIME,
+            "counted": 0, "redriven": 0, "leftOut": {"redrivenTooOften": 0, "sentBefore": 0,
+                "otherSchema": 0, "unreadable": 0}});
+        patched(document, patch)
+    }
+
+    /// Returns a message of the poison queue that can't be read.
+    pub fn poison(patch: &Value) -> Value {
+        let document = json!({"id": "m1", "kind": "Unreadable", "movedBy": "Gridpost", "sentTime": TIME,
+            "receiveCount": 1, "bodyBytes": 2, "problem": "no JSON"});
+        patched(document, patch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gridpost_api::{dead_letter, delivery, health, redrive, subscription, topic, waiting};
+    use serde::de::DeserializeOwned;
+    use serde_json::{Value, json};
+
+    use super::documents;
+
+    #[test]
+    fn documents_are_whole() {
+        fn reads<T: DeserializeOwned>(document: Value) {
+            let read = serde_json::from_value::<T>(document.clone());
+            assert!(read.is_ok(), "{:?}: {document}", read.err());
+        }
+        reads::<topic::Topic>(documents::topic("orders", &json!({})));
+        reads::<subscription::EventSubscription>(documents::subscription("one", &json!({})));
+        reads::<health::Health>(documents::health(&json!({})));
+        reads::<delivery::Delivery>(documents::delivery(&json!({})));
+        reads::<delivery::WaitingDelivery>(documents::waiting_delivery(&json!({})));
+        reads::<dead_letter::DeadLetter>(documents::dead_letter(&json!({})));
+        reads::<redrive::Redrive>(documents::redrive(&json!({})));
+        reads::<waiting::PoisonMessage>(documents::poison(&json!({})));
+    }
+}

@@ -142,12 +142,12 @@ impl Run<'_> {
         self.judge(&seen, dead_letter)
     }
 
-    /// Waits for the dead letter of the last case, as the manage API lists it.
+    /// Waits until the manage API lists the last case's dead letter.
     async fn dead_letter(&self, deadline: Instant) -> anyhow::Result<Value> {
         let [.., case] = &CASES;
         let (subscription, all) = (case.subscription_name(), LetterChoice::default());
         loop {
-            // A failed listing is tried again like an empty one; the last failure is told.
+            // Failures are retried; the last one is reported.
             let found = self.api.dead_letters(case.topic, &subscription, &all, 1).await;
             match found.map(|letters| letters.into_iter().next()) {
                 Ok(Some(letter)) => return Ok(letter),
@@ -160,7 +160,7 @@ impl Run<'_> {
         }
     }
 
-    /// Where an object with dead letters is; with an empty name, where all of them are.
+    /// Returns the place of an object with dead letters; with an empty name, of all.
     fn place(&self, object: &str) -> String {
         match self.show.buckets {
             Some(buckets) => format!("{buckets}/{}/{object}", self.connection.dead_letter_bucket),
@@ -169,7 +169,7 @@ impl Run<'_> {
         }
     }
 
-    /// The case that an arrival belongs to; none for a handshake, or an event of somebody else.
+    /// Returns the case of an arrival; `None` for handshakes and others' events.
     fn case_of(&self, arrival: &Arrival) -> Option<&'static Case> {
         let case = CASES.iter().find(|case| case.path() == arrival.path)?;
         let id = self.event_id(case);

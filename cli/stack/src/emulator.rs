@@ -29,12 +29,10 @@ const STOP_MAX: Duration = Duration::from_secs(20);
 
 /// The same if the state is needed: a busy one finishes its work first.
 const SAVED_WITHIN: Duration = Duration::from_secs(180);
-
 const POLL: Duration = Duration::from_millis(100);
 
 /// How much of its log a failed start shows.
 const LOG_TAIL_BYTES: u64 = 4_000;
-
 const LAUNCHER: &str = include_str!("../emulator/launcher.py");
 
 /// The emulator of one local stack.

@@ -33,7 +33,6 @@ const PORT: u16 = 9000;
 
 /// The emulator in `functions/local.env`.
 const EMULATOR: &str = "http://127.0.0.1:14566";
-
 const BUCKET: &str = "gridpost-dead-letters-000000000000-us-east-1";
 
 /// The dispatch queue in the samples; watched functions have another.

@@ -117,11 +117,8 @@ impl Terraform {
         self.prepare(&Progress::silent().step("terraform plan")).await?;
         let mut show = self.command("show");
         show.args(["-json", "-no-color"]).arg(self.plan_file());
-        let output = show.output().await.context("terraform cannot be started")?;
-        if !output.status.success() {
-            bail!("terraform show failed:\n{}", String::from_utf8_lossy(&output.stderr));
-        }
-        let document = serde_json::from_slice(&output.stdout).context("the plan is no JSON")?;
+        let plan = output_of("show", show).await?;
+        let document = serde_json::from_slice(&plan).context("the plan is no JSON")?;
         Ok(read_changes(&document))
     }
 
@@ -136,11 +133,7 @@ impl Terraform {
     async fn outputs(&self) -> anyhow::Result<Outputs> {
         let mut output = self.command("output");
         output.args(["-json", "-no-color"]).arg(self.state_flag());
-        let output = output.output().await.context("terraform cannot be started")?;
-        if !output.status.success() {
-            bail!("terraform output failed:\n{}", String::from_utf8_lossy(&output.stderr));
-        }
-        read_outputs(&output.stdout)
+        read_outputs(&output_of("output", output).await?)
     }
 
     fn command(&self, name: &str) -> Command {
@@ -223,6 +216,14 @@ pub(super) fn command(program: &Path, folder: &Path, data: &Path, name: &str) ->
     command.env("CHECKPOINT_DISABLE", "1");
     command.arg(format!("-chdir={}", folder.display())).arg(name);
     command
+}
+
+async fn output_of(name: &str, mut command: Command) -> anyhow::Result<Vec<u8>> {
+    let output = command.output().await.context("terraform cannot be started")?;
+    if !output.status.success() {
+        bail!("terraform {name} failed:\n{}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(output.stdout)
 }
 
 /// The account of the emulator's credentials.

@@ -38,6 +38,16 @@ pub struct Request {
     pub url: String,
     /// A JSON document.
     pub body: Option<String>,
+    pub condition: Option<Condition>,
+}
+
+/// The state that a resource must have to be changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// It must not exist (`If-None-Match: *`). Goes with `PUT` alone.
+    IsNew,
+    /// It must have this `ETag` (`If-Match`).
+    Is(String),
 }
 
 /// An answer with a status of 200 to 299.
@@ -93,6 +103,7 @@ pub struct Client<T> {
     /// Without a slash at its end.
     base_url: String,
     transport: T,
+    condition: Option<Condition>,
 }
 
 /// Calls that answer one document.
@@ -136,7 +147,14 @@ macro_rules! lists {
 impl<T: Transport> Client<T> {
     /// Makes a client of the API at that URL.
     pub fn new(base_url: &str, transport: T) -> Self {
-        Self { base_url: base_url.trim_end_matches('/').to_owned(), transport }
+        Self { base_url: base_url.trim_end_matches('/').to_owned(), transport, condition: None }
+    }
+
+    /// Makes changes fail unless the resource meets this condition.
+    #[must_use]
+    pub fn only_if(mut self, condition: Option<Condition>) -> Self {
+        self.condition = condition;
+        self
     }
 
     /// The base URL, without a slash at its end.
@@ -145,8 +163,22 @@ impl<T: Transport> Client<T> {
     }
 
     /// Returns what sends its requests.
-    pub fn transport(&mut self) -> &mut T {
+    pub fn transport(&self) -> &T {
+        &self.transport
+    }
+
+    /// Returns what sends its requests, to set it up.
+    pub fn transport_mut(&mut self) -> &mut T {
         &mut self.transport
+    }
+
+    /// Makes a request.
+    pub fn request(&self, method: Method, url: String, body: Option<String>) -> Request {
+        let condition = self.condition.clone().filter(|condition| match condition {
+            Condition::IsNew => method == Method::PUT,
+            Condition::Is(_) => method != Method::GET,
+        });
+        Request { method, url, body, condition }
     }
 
     calls! {
@@ -442,7 +474,7 @@ impl<T: Transport> Client<T> {
         url: String,
         body: Option<String>,
     ) -> Result<(D, Answer), T::Error> {
-        let request = Request { method: method.clone(), url: url.clone(), body };
+        let request = self.request(method.clone(), url.clone(), body);
         let answer = self.transport.send(request).await?;
         match serde_json::from_str(&answer.body) {
             Ok(document) => Ok((document, answer)),
@@ -474,7 +506,7 @@ impl<T: Transport> Client<T> {
 
     async fn delete(&self, path: &str) -> Result<bool, T::Error> {
         let url = format!("{}{path}", self.base_url);
-        let request = Request { method: Method::DELETE, url, body: None };
+        let request = self.request(Method::DELETE, url, None);
         Ok(self.transport.send(request).await?.status != 204)
     }
 

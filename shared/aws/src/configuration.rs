@@ -40,11 +40,8 @@ use super::{
 };
 
 const TOPICS: &str = "TOPICS";
-
 const TOPIC: &str = "topic";
-
 const KEYS: &str = "keys";
-
 const SUBSCRIPTION: &str = "subscription#";
 
 /// The topic is the one that the write is based on. A recreated topic counts its revisions
@@ -53,7 +50,6 @@ const UNCHANGED: &str = "revision = :revision AND createdAt = :created";
 
 /// Too short for the name of a topic.
 const NO_TOPIC: &str = "-";
-
 const CALL: &str = "dynamodb:TransactWriteItems";
 
 /// How long to wait for the first connection. Lambda allows 10 s for a start.

@@ -30,7 +30,6 @@ const PAGE_ITEMS_MAX: i32 = 500;
 
 /// Most items that one call deletes. Source: DynamoDB API reference, `BatchWriteItem`.
 const DELETES_MAX: usize = 25;
-
 const DELETE_CALLS_AT_ONCE: usize = 4;
 
 /// Tries for unprocessed items, which take seconds in total.
@@ -38,9 +37,7 @@ const DELETE_TRIES: u32 = 6;
 
 /// The first pause between them; doubled each time.
 const DELETE_PAUSE: Duration = Duration::from_millis(50);
-
 const CURSOR_PK: &str = "WAKE";
-
 const PK_PREFIX: &str = "PARKED#";
 
 /// Parked deliveries in the state table.

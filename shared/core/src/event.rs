@@ -157,9 +157,7 @@ pub enum ParseError {
     #[error("the event at index {index}: member '{}' {}", .violation.member, .violation.rule)]
     Member { index: usize, violation: Violation },
     #[error("the body has more than {limit} events; send them in several requests")]
-    TooManyEvents {
-        limit: usize,
-    },
+    TooManyEvents { limit: usize },
     #[error("the event at index 0: header '{name}' {rule}")]
     Header {
         name: String,

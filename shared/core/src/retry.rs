@@ -56,10 +56,7 @@ pub struct Failure {
 /// What follows a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    Retry {
-        due: Timestamp,
-        because: DelayReason,
-    },
+    Retry { due: Timestamp, because: DelayReason },
     End(EndReason),
 }
 

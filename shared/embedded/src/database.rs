@@ -29,26 +29,20 @@ use crate::{
 
 /// The schema version, in `user_version`.
 const FORM: i64 = 2;
-
 const FILE: &str = "gridpost.sqlite";
 
 /// The file whose lock marks the folder as open.
 const LOCK: &str = "lock";
-
 const TOGETHER_MAX: usize = 1_024;
-
 const STATEMENTS: usize = 64;
 
 /// How long to wait for another program's lock, such as an operator's.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
-
 const READERS_KEPT: usize = 4;
-
 const TIME: &str = "time";
 
 /// How far the saved time may lag during writes, in milliseconds.
 const TIME_LAG_MS: i64 = 1_000;
-
 const OPENED: &str = "opened";
 
 pub(crate) struct Database {

@@ -22,7 +22,6 @@ use files::{Files, path_of};
 use shelf::Shelf;
 
 const FOLDER: &str = "dead-letters";
-
 const LISTED_MAX: usize = 1_000;
 
 /// The dead-letter buckets: folders in `dead-letters` of the deployment's folder, with a JSON file for

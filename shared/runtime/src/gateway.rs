@@ -15,7 +15,6 @@ use serde_json::Value;
 
 /// The route of senders without routes.
 const NO_ROUTE: &str = "$default";
-
 const PLAIN_STAGE: &str = "$default";
 
 fn named_route(route: Option<String>) -> Option<String> {

@@ -28,7 +28,6 @@ use crate::{
 
 /// The path of the next invocation. Source: AWS Lambda, "Using the Lambda runtime API".
 const NEXT: &str = "/2018-06-01/runtime/invocation/next";
-
 const REQUEST_ID: &str = "lambda-runtime-aws-request-id";
 
 /// Answers every invocation, given its event and when Lambda stops it. Metrics are written after each.

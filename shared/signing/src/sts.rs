@@ -20,7 +20,6 @@ use url::form_urlencoded::Serializer;
 use crate::services::Call;
 
 const VERSION: &str = "2011-06-15";
-
 const HEADERS: &[(&str, &str)] = &[("content-type", "application/x-www-form-urlencoded")];
 
 /// The most if a role assumes another. Source: as above.
@@ -37,11 +36,8 @@ const MARGIN: Duration = Duration::from_secs(5 * 60);
 
 /// and not used any more this long before.
 const LAST_MINUTE: Duration = Duration::from_secs(60);
-
 const CODE_CHARS_MAX: usize = 60;
-
 pub(crate) const ASSUME_ROLE: &str = "sts:AssumeRole";
-
 pub(crate) const GET_TOKEN: &str = "sts:GetWebIdentityToken";
 
 pub(crate) fn call<'a>(name: &'static str, region: &'a str, body: &'a str) -> Call<'a> {

@@ -82,10 +82,8 @@ const IDLE_FOR: Duration = Duration::from_secs(50);
 
 /// As many as an invocation has attempts at once.
 const IDLE_PER_HOST_MAX: usize = 16;
-
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 const _: () = assert!(2 * (HEAD_BYTES_MAX + BODY_BYTES_MAX) <= EXCHANGE_BYTES_MAX);
-
 const HEADERS_MAX: usize = 256;
 
 /// How much an HTTP/2 endpoint may send unread, for one body and all together.

@@ -74,7 +74,7 @@ impl ManageApi {
         mut take: impl FnMut(&str, Waiting),
     ) -> anyhow::Result<bool> {
         let path = subscription_path(topic, name)?;
-        let mut next = format!("{}{path}/deliveries:count", self.base_url);
+        let mut next = format!("{}{path}/deliveries:count", self.base_url());
         while budget.take() {
             let page = self.send(Method::GET, &next, None).await?.document;
             for (hour, counts) in page["byPublishHour"].as_object().into_iter().flatten() {

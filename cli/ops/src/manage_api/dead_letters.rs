@@ -70,7 +70,7 @@ impl ManageApi {
     ) -> anyhow::Result<Vec<Value>> {
         let path = format!("{}/deadLetters{}", subscription_path(topic, name)?, choice.query());
         let mut found = Vec::new();
-        let mut next = Some(format!("{}{path}", self.base_url));
+        let mut next = Some(format!("{}{path}", self.base_url()));
         while let Some(url) = next.filter(|_| found.len() < most) {
             let page = self.send(Method::GET, &url, None).await?.document;
             found.extend(page["value"].as_array().into_iter().flatten().cloned());
@@ -117,7 +117,7 @@ impl ManageApi {
         document: Option<&Value>,
         mut take: impl FnMut(&Value),
     ) -> anyhow::Result<()> {
-        let mut next = format!("{}{path}", self.base_url);
+        let mut next = format!("{}{path}", self.base_url());
         for _ in 0..PAGES_MAX {
             let answer = self.send(method.clone(), &next, document).await?.document;
             take(&answer);

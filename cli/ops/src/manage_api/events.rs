@@ -44,7 +44,7 @@ impl ManageApi {
         others: &Value,
         path: &str,
     ) -> anyhow::Result<Value> {
-        let url = format!("{}{path}", self.base_url);
+        let url = format!("{}{path}", self.base_url());
         let document = with_text(others, member, events);
         Ok(self.send_text(Method::POST, &url, Some(document)).await?.document)
     }

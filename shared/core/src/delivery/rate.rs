@@ -19,9 +19,7 @@ const MINUTES_MAX: u64 = 7 * 24 * 60;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateDecision {
     Go,
-    Wait {
-        until: Timestamp,
-    },
+    Wait { until: Timestamp },
 }
 
 /// Decides whether request number `count` (from 1) of `minute` (since the Unix epoch) may be

@@ -33,9 +33,7 @@ const GROUPS_MAX: usize = 10;
 
 /// How long a group in flight is watched. Later crashes are not found.
 const GROUP_WATCHED_FOR: Duration = Duration::from_secs(1);
-
 const GROUP_WAIT_MAX: Duration = Duration::from_secs(10);
-
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A later crash is not due to the messages received first.

@@ -20,7 +20,6 @@ use crate::{database::Database, options::OpenError};
 /// Each opening continues with the next multiple of this, so no id is used twice. This allows 8
 /// million openings with a million million messages each.
 const IDS_OF_ONE_OPENING: i64 = 1 << 40;
-
 const FIRST_RETRY: i64 = 16;
 
 pub(super) struct Ids(AtomicI64);

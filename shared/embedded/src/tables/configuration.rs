@@ -15,7 +15,6 @@ use super::{Tables, VersionedRow, count, json, number, read, saved, versioned};
 use crate::database::whole;
 
 const READING: &str = "configuration: reading";
-
 const WRITING: &str = "configuration: writing";
 
 /// A topic's revision, its latest changes and its document.

@@ -16,14 +16,11 @@ const PAGE_ROWS_MAX: usize = 500;
 
 /// Without its last row.
 const PAGE_BYTES_MAX: usize = 1_048_576;
-
 const WAKE: &str = "wake";
 
 /// The `parked_at` of an unreadable row.
 const UNREADABLE: Timestamp = Timestamp::from_millis(0);
-
 const READING: &str = "parked: reading";
-
 const COLUMNS: &str = "minute, part, id, document, body";
 
 struct ParkedRow {

@@ -21,7 +21,6 @@ const FAILURE_KEPT_FOR: Duration = Duration::from_secs(2);
 
 /// How soon another is asked for while the last one is still valid.
 const REPEATED_AFTER: Duration = Duration::from_secs(10);
-
 const KEPT_MAX: usize = 1_024;
 
 /// A value that expires.

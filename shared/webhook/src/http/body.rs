@@ -15,7 +15,6 @@ use gridpost_core::{
 /// The most bytes that are read to reuse a connection.
 pub(super) const BODY_BYTES_MAX: usize = 64 * 1024;
 const _: () = assert!(BODY_BYTES_MAX == RESULTS_BYTES_MAX);
-
 pub(super) const BODY_WAIT: Duration = Duration::from_secs(2);
 
 /// The attempt lasts until these bytes have come.

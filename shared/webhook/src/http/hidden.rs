@@ -10,7 +10,6 @@ const BYTES_MIN: usize = 8;
 
 /// The header with a webhook's signatures, each after its version and a comma.
 const SIGNATURES: &str = "webhook-signature";
-
 const INSTEAD: &[u8] = b"[hidden]";
 
 /// Values that must not appear in our texts, the longest first: delivery attributes, authentication and

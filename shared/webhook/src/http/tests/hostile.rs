@@ -25,7 +25,6 @@ const PLAIN: &str = "http://10.0.0.1/hook";
 
 /// How much may be read beyond a connection's budget: one buffer of each layer.
 const SLACK_BYTES: usize = 64 * 1024;
-
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
 fn status(status: u16) -> Answer {

@@ -4,7 +4,6 @@ use super::*;
 
 /// The answer that Event Grid's form of the handshake asks for.
 const ANSWER: &[u8] = b"{\"validationResponse\":1}";
-
 const WAIT: Duration = Duration::from_secs(30);
 
 async fn exchange(

@@ -3,7 +3,6 @@
 use super::*;
 
 const NAMED: &str = "https://example.com/hook";
-
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RESET: u8 = 3;
@@ -12,7 +11,6 @@ const PUSH: u8 = 5;
 const PING: u8 = 6;
 const GO_AWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
-
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
