@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use gridpost_core::{
     delivery::{
-        bisect::{Answers, Asked, Bisection, Group, is_about_events},
+        bisect::{AnsweredRequest, Answers, Bisection, Group, is_about_events},
         event_set::EventSet,
         plan::Lane,
         rate::RateDecision,
@@ -74,7 +74,8 @@ pub fn begin<'h>(deliveries: &'h [LoadedDelivery], response: &Response) -> Optio
         loaded.delivery.left().map(move |(event, _)| EventIndex { delivery, event })
     });
     let past: Vec<_> = deliveries.iter().map(|loaded| loaded.past.as_slice()).collect();
-    let asked = Asked { answer: *answer, made: first.delivery.attempts.made, past: &past };
+    let asked =
+        AnsweredRequest { answer: *answer, made: first.delivery.attempts.made, past: &past };
     Bisection::begin(first.rules(), places.collect(), asked)
 }
 
@@ -135,7 +136,7 @@ impl Batch<'_> {
             not_before =
                 settle::note_failure(self.context, &self.deliveries[0], *answer, *times).await;
         }
-        let met = bisection.into_met(self.deliveries.len()).into_iter();
+        let met = bisection.into_outcomes(self.deliveries.len()).into_iter();
         let parts = met.zip(run.tries).map(|(met, tries)| Parts { met, tries });
         let response = Response {
             times: (began_at, run.ended_at),

@@ -92,7 +92,7 @@ pub struct Delivery {
     #[serde(default, skip_serializing_if = "EventSet::is_empty")]
     pub done: EventSet,
     /// How often a successor message was sent because its state could not be written.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub resent: u8,
     /// 1 to 5,000 events in the delivery schema; empty if claimed. Shared by copies of the
     /// delivery.
@@ -350,9 +350,8 @@ impl Delivery {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(count: &u8) -> bool {
-    *count == 0
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 fn is_empty(events: &Arc<Vec<Box<RawValue>>>) -> bool {

@@ -41,7 +41,6 @@ pub struct AllowedNetworks(Vec<IpNet>);
 impl FromStr for AllowedNetworks {
     type Err = ipnet::AddrParseError;
 
-    /// Reads comma-separated CIDR blocks.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let blocks = text.split(',').map(str::trim).filter(|block| !block.is_empty());
         blocks.map(str::parse).collect::<Result<_, _>>().map(Self)
@@ -202,7 +201,6 @@ pub fn check_url(text: &str, allowed: &Allowed) -> Result<Uri, Refusal> {
     url.as_str().parse().map_err(|error| Refusal::NotAbsolute(format!(": {error}")))
 }
 
-/// Returns the allowed address if the host is one.
 fn literal(url: &Url, networks: &AllowedNetworks) -> Result<Option<IpAddr>, Refusal> {
     let address = match url.host() {
         None => return Err(Refusal::NotAbsolute(String::new())),

@@ -175,7 +175,6 @@ pub struct Violation {
     pub rule: Cow<'static, str>,
 }
 
-/// The most characters of a member's name that an error repeats.
 const NAME_SHOWN_MAX: usize = 64;
 
 impl Violation {
@@ -192,7 +191,6 @@ fn json_string(text: &str) -> String {
     serde_json::to_string(text).expect("a string is JSON")
 }
 
-/// Stores a member's value, unless it is a duplicate.
 fn fill<'a>(
     place: &mut Option<&'a RawValue>,
     member: &str,
@@ -210,7 +208,6 @@ fn required<'a>(value: Option<&'a RawValue>, member: &str) -> Result<&'a RawValu
     value.ok_or_else(|| Violation::new(member, "is required"))
 }
 
-/// Returns the text of a member that must be a string.
 fn string<'a>(value: &'a RawValue, member: &str) -> Result<Cow<'a, str>, Violation> {
     let rule = if value.get().starts_with('"') {
         "must be a string of whole Unicode characters; it has half of a surrogate pair"
@@ -220,7 +217,6 @@ fn string<'a>(value: &'a RawValue, member: &str) -> Result<Cow<'a, str>, Violati
     reader::string(value).ok_or_else(|| Violation::new(member, rule))
 }
 
-/// Returns the text of a member that must be a non-empty string.
 fn filled_string<'a>(value: &'a RawValue, member: &str) -> Result<Cow<'a, str>, Violation> {
     let text = string(value, member)?;
     if text.is_empty() { Err(Violation::new(member, "must not be empty")) } else { Ok(text) }

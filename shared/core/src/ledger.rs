@@ -84,7 +84,6 @@ pub struct Ledger {
     pub accounts: BTreeMap<(SubscriptionKey, Timestamp), Account>,
 }
 
-/// A log line that counts events. Functions write one counter per line.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Line {

@@ -100,7 +100,6 @@ impl Content {
         self.delivery().map(|delivery| delivery.id)
     }
 
-    /// Returns where its content belongs.
     fn own_target(&self) -> Option<ResendTarget> {
         match self {
             Self::Delivery(_) => Some(ResendTarget::Retry),

@@ -106,10 +106,8 @@ fn events_max(kind: Kind) -> usize {
     }
 }
 
-/// The common prefix of all structured forms, including unsupported ones.
 const CLOUD_EVENTS_OF_ANY_FORM: &str = "application/cloudevents";
 
-/// Structured CloudEvents, alone and in a batch.
 const CLOUD_EVENTS: [&str; 2] =
     ["application/cloudevents+json", "application/cloudevents-batch+json"];
 

@@ -12,7 +12,7 @@ use gridpost_core::{
             position::Position,
             stored::{self, Letter},
         },
-        redrive::{Found, RedriveFilter},
+        redrive::{LocatedLetter, RedriveFilter},
     },
     error::chain,
     event::DeliverySchema,
@@ -44,7 +44,7 @@ pub struct Source {
 pub struct Item {
     pub position: Position,
     /// Or why it can't be read.
-    pub found: Result<Found, String>,
+    pub found: Result<LocatedLetter, String>,
     /// Whether it is the last one of its object.
     pub is_last: bool,
     /// Whether S3 refuses its object for now: it is archived, or its key is disabled.
@@ -208,7 +208,7 @@ impl<'w> Walk<'w> {
         let item = |(index, letter): (usize, Result<Letter, String>)| {
             let position = position.at(index);
             let written_at = object.written_at;
-            let found = letter.map(|letter| Found { position, written_at, schema, letter });
+            let found = letter.map(|letter| LocatedLetter { position, written_at, schema, letter });
             Item { position, found, is_last: index + 1 == count, is_sealed: false }
         };
         let all = letters.into_iter().enumerate().map(item);

@@ -18,7 +18,7 @@ use gridpost_api::{
 use gridpost_core::{
     delivery::{
         dead_letter::{folder_path, position::Position},
-        redrive::{Found, Job, JobStatus, RedriveFilter},
+        redrive::{Job, JobStatus, LocatedLetter, RedriveFilter},
     },
     error::chain,
     subscription::SubscriptionKey,
@@ -87,7 +87,7 @@ impl Choice {
         Ok(Self { wanted, redriven, source, jobs })
     }
 
-    fn has(&self, found: &Found) -> bool {
+    fn has(&self, found: &LocatedLetter) -> bool {
         self.wanted.has(&found.letter)
             && self.redriven.is_none_or(|wanted| wanted == self.is_redriven(found))
     }
@@ -97,7 +97,7 @@ impl Choice {
         self.wanted.has_unreadable() && self.redriven.is_none()
     }
 
-    fn is_redriven(&self, found: &Found) -> bool {
+    fn is_redriven(&self, found: &LocatedLetter) -> bool {
         let Source { bucket, folder, .. } = &self.source;
         self.jobs.iter().any(|job| job.has_sent(found, bucket, folder))
     }
@@ -395,8 +395,8 @@ fn time_of(text: &str, name: &str, problems: &mut Problems) -> Option<Timestamp>
     time
 }
 
-fn document(choice: &Choice, found: &Found) -> DeadLetter {
-    let Found { position, written_at, letter, .. } = found;
+fn document(choice: &Choice, found: &LocatedLetter) -> DeadLetter {
+    let LocatedLetter { position, written_at, letter, .. } = found;
     DeadLetter {
         id: position.to_string(),
         object_name: position.name(&choice.source.folder),

@@ -106,7 +106,7 @@ fn standing(context: &Context, subscription: &EventSubscription) -> PauseStandin
 
 fn refused(key: &SubscriptionKey, refusal: &Refusal) -> Reply {
     let message = match refusal {
-        Refusal::Otherwise(pause) => format!(
+        Refusal::OtherMode(pause) => format!(
             "'{key}' has been paused since {} with \"timeToLiveRuns\": {}. To pause it otherwise, \
              resume it first.",
             pause.since, pause.time_to_live_runs,

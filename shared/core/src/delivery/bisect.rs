@@ -27,12 +27,11 @@ use crate::{
 /// outcome: the endpoint may be at fault, not an event.
 pub const AGAIN: u32 = 3;
 
-/// The most parts that are sent in one visit.
 const PARTS_MAX: usize = 100;
 
 /// An answered request.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct AnsweredRequest<'a> {
     pub answer: Answer,
     /// The attempts of its deliveries before it.
     pub made: u32,
@@ -78,7 +77,7 @@ pub struct Bisection<'r> {
     /// Whether the endpoint itself has failed, so that nothing more is sent.
     is_over: bool,
     events: Vec<EventIndex>,
-    met: Vec<EventOutcome>,
+    outcomes: Vec<EventOutcome>,
 }
 
 /// Returns whether an outcome may be caused by a request's events, not by the endpoint or the
@@ -87,7 +86,6 @@ pub fn is_about_events(outcome: Outcome) -> bool {
     matches!(outcome, Outcome::BadRequest | Outcome::PayloadTooLarge | Outcome::ServerError)
 }
 
-/// Returns how often so many events can be halved.
 fn levels(events: usize) -> usize {
     events.next_power_of_two().trailing_zeros() as usize
 }
@@ -115,8 +113,12 @@ impl<'r> Bisection<'r> {
     ///
     /// A request that is not retried is split at once, one that is retried after every
     /// third visit in a row with the same outcome.
-    pub fn begin(rules: Rules<'r>, events: Vec<EventIndex>, asked: Asked<'_>) -> Option<Self> {
-        let Asked { answer, made, past } = asked;
+    pub fn begin(
+        rules: Rules<'r>,
+        events: Vec<EventIndex>,
+        asked: AnsweredRequest<'_>,
+    ) -> Option<Self> {
+        let AnsweredRequest { answer, made, past } = asked;
         if events.len() < 2 || !is_about_events(answer.outcome) {
             return None;
         }
@@ -140,7 +142,7 @@ impl<'r> Bisection<'r> {
             refused_in_row_max,
             narrows_after: if again { usize::MAX } else { narrows_after },
             is_over: false,
-            met: events.iter().map(|at| EventOutcome::new(at.event, answer)).collect(),
+            outcomes: events.iter().map(|at| EventOutcome::new(at.event, answer)).collect(),
             events,
         };
         bisection.refused(Group { events: 0..bisection.events.len(), requests: 1 }, answer, None);
@@ -194,12 +196,12 @@ impl<'r> Bisection<'r> {
             Answers::Each(each) => {
                 self.refused_in_row = 0;
                 for (place, answer) in group.events.clone().zip(each) {
-                    self.met(place, *answer, (group.requests, Some(began_at)), false);
+                    self.record(place, *answer, (group.requests, Some(began_at)), false);
                 }
             }
             Answers::Whole(answer) if answer.outcome.is_accepted() => {
                 self.refused_in_row = 0;
-                self.all_met(&group, *answer, Some(began_at), false);
+                self.record_all(&group, *answer, Some(began_at), false);
             }
             Answers::Whole(answer) => {
                 self.refused_in_row += 1;
@@ -216,7 +218,7 @@ impl<'r> Bisection<'r> {
             && is_about_events(answer.outcome)
             && (self.again || ends(self.rules, answer));
         // This is the outcome of its events until a later request answers for them.
-        self.all_met(&group, answer, began_at, is_separable);
+        self.record_all(&group, answer, began_at, is_separable);
         if is_separable && self.made + requests < self.rules.policy.max_attempts {
             let middle = events.start + events.len().div_ceil(2);
             let half = |events| Group { events, requests };
@@ -228,7 +230,7 @@ impl<'r> Bisection<'r> {
         }
     }
 
-    fn all_met(
+    fn record_all(
         &mut self,
         group: &Group,
         answer: Answer,
@@ -236,11 +238,11 @@ impl<'r> Bisection<'r> {
         is_separable: bool,
     ) {
         for place in group.events.clone() {
-            self.met(place, answer, (group.requests, began_at), is_separable);
+            self.record(place, answer, (group.requests, began_at), is_separable);
         }
     }
 
-    fn met(
+    fn record(
         &mut self,
         place: usize,
         answer: Answer,
@@ -248,13 +250,13 @@ impl<'r> Bisection<'r> {
         is_separable: bool,
     ) {
         let event = self.events[place].event;
-        self.met[place] = EventOutcome { event, answer, requests, last_at, is_separable };
+        self.outcomes[place] = EventOutcome { event, answer, requests, last_at, is_separable };
     }
 
     /// Returns the outcomes of each delivery's events.
-    pub fn into_met(self, deliveries: usize) -> Vec<Vec<EventOutcome>> {
+    pub fn into_outcomes(self, deliveries: usize) -> Vec<Vec<EventOutcome>> {
         let mut all = vec![Vec::new(); deliveries];
-        self.events.iter().zip(self.met).for_each(|(at, met)| all[at.delivery].push(met));
+        self.events.iter().zip(self.outcomes).for_each(|(at, met)| all[at.delivery].push(met));
         all
     }
 }

@@ -433,7 +433,6 @@ mod tests {
     }
 
     proptest! {
-        /// A record has each member once: ours where the event has it too.
         #[test]
         fn no_record_has_a_member_twice(
             names in prop::collection::btree_set(

@@ -14,13 +14,8 @@ use crate::{
 pub struct Form {
     pub schema: DeliverySchema,
     /// If set, even a single CloudEvent is sent as a batch.
-    #[serde(default, skip_serializing_if = "is_not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub batched: bool,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_not(flag: &bool) -> bool {
-    !*flag
 }
 
 impl Form {

@@ -119,7 +119,6 @@ pub fn expected(proof: Proof<'_>) -> String {
     }
 }
 
-/// Advises about a status.
 fn advice(
     proof: Proof<'_>,
     status: u16,
@@ -159,7 +158,6 @@ fn given_code(body: &[u8]) -> Option<String> {
     }
 }
 
-/// Says how a wrong code differs from the right one.
 fn other_code(given: &str, code: &str) -> &'static str {
     match given.to_ascii_uppercase() {
         upper if upper == code => {

@@ -32,7 +32,7 @@ pub const LAST_SECOND: Duration = Duration::from_secs(1);
 /// Waits from this on are rounded up to whole seconds, which adds a tenth at most.
 const ROUNDED_UP_FROM: Duration = Duration::from_secs(10);
 
-/// The messages that a standard queue may have in flight. Source: SQS quotas.
+/// Source: SQS quotas.
 const IN_FLIGHT_QUOTA: u64 = 120_000;
 
 /// With this many messages in flight, every parkable wait is parked.
@@ -42,7 +42,7 @@ pub const IN_FLIGHT_HIGH_WATER: u64 = IN_FLIGHT_QUOTA / 4 * 3;
 /// bucket. Few should: such a delivery is attempted, leased, limited and dead-lettered alone.
 pub const BODY_BYTES_MAX: usize = 300 * 1_024;
 
-/// The largest item of DynamoDB, in bytes. Source: DynamoDB developer guide, "Quotas".
+/// Source: DynamoDB developer guide, "Quotas".
 const ITEM_BYTES_MAX: usize = 400 * 1_024;
 const _: () = assert!(BODY_BYTES_MAX < ITEM_BYTES_MAX);
 
@@ -78,7 +78,7 @@ pub struct Parked {
     /// Its fair-queue group.
     pub group: String,
     /// How often it could not be sent when due.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "super::is_default")]
     pub postponed: u32,
     /// Set if it lies in the lot of a paused event subscription, not under its due minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -188,11 +188,6 @@ pub const RELEASED_PER_RUN: u64 = COME_BACK_PER_S * 60;
 /// queues. `None` if there are none.
 pub fn queue_now(shard: usize, shards: usize) -> Option<Queue> {
     shard.checked_rem(shards).map(Queue::Retry)
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(count: &u32) -> bool {
-    *count == 0
 }
 
 /// Where a wait is held.

@@ -134,7 +134,6 @@ fn is_text(bytes: &[u8]) -> bool {
 /// An event's id and source.
 type Name<'n> = (Cow<'n, str>, Option<Cow<'n, str>>);
 
-/// The positions of events with one id, by source.
 type Places<'e> = HashMap<Option<Cow<'e, str>>, Vec<usize>>;
 
 struct Index<'e> {
@@ -165,13 +164,12 @@ impl<'e> Index<'e> {
     }
 }
 
-/// The wishes of results, by name.
-struct Said<'b> {
+struct WishesByName<'b> {
     by_name: HashMap<Name<'b>, Wish>,
     names_nothing: bool,
 }
 
-impl<'b> Said<'b> {
+impl<'b> WishesByName<'b> {
     /// Merges the results of one name first, so that events are visited once for each name:
     /// a response may repeat a name many times.
     fn by(results: &[&'b RawValue]) -> Self {
@@ -195,7 +193,7 @@ fn apply<'e>(
     results: &[&RawValue],
     events: impl ExactSizeIterator<Item = &'e RawValue>,
 ) -> Vec<Wish> {
-    let (index, said) = (Index::of(events), Said::by(results));
+    let (index, said) = (Index::of(events), WishesByName::by(results));
     let mut wishes: Vec<Option<Wish>> = vec![None; index.len];
     let mut is_understood = !said.names_nothing;
     for (name, wish) in &said.by_name {

@@ -34,7 +34,7 @@ const SEEN_AFTER: Duration = Duration::from_secs(5);
 /// How many ranges of unreadable objects a job keeps: it is written after each batch.
 const UNREAD_MAX: usize = 100;
 
-/// The most events of one batch: an interruption may send as many twice.
+/// An interruption may send as many twice.
 const BATCH_EVENTS_MAX: u32 = 100;
 
 /// Selects dead letters: those that match every given member.
@@ -188,7 +188,7 @@ pub enum Verdict {
 
 /// A letter with its position and object.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct LocatedLetter {
     pub position: Position,
     pub written_at: Timestamp,
     pub schema: DeliverySchema,
@@ -203,8 +203,8 @@ impl Job {
     }
 
     /// Decides about a letter; `earlier` are the event subscription's other jobs.
-    pub fn verdict(&self, found: &Found, earlier: &[Job]) -> Verdict {
-        let Found { letter, written_at, schema, .. } = found;
+    pub fn verdict(&self, found: &LocatedLetter, earlier: &[Job]) -> Verdict {
+        let LocatedLetter { letter, written_at, schema, .. } = found;
         if !self.wanted.has_time(*written_at) || !self.wanted.has(letter) {
             Verdict::NotWanted
         } else if *schema != self.schema {
@@ -218,26 +218,24 @@ impl Job {
         }
     }
 
-    /// Returns whether another job has sent that letter to the same target.
-    fn is_repeated_by(&self, job: &Job, found: &Found) -> bool {
-        let is_same_way =
+    fn is_repeated_by(&self, job: &Job, found: &LocatedLetter) -> bool {
+        let is_same_target =
             job.to_uid == self.to_uid && (&job.bucket, &job.folder) == (&self.bucket, &self.folder);
         job.id != self.id
-            && is_same_way
+            && is_same_target
             && job.has_passed(&found.position)
             && job.verdict(found, &[]) == Verdict::Send
     }
 
     /// Returns whether it has sent that letter of this bucket and folder back to its own
     /// event subscription. A letter sent elsewhere for inspection is still open.
-    pub fn has_sent(&self, found: &Found, bucket: &str, folder: &str) -> bool {
+    pub fn has_sent(&self, found: &LocatedLetter, bucket: &str, folder: &str) -> bool {
         (self.bucket.as_str(), self.folder.as_str()) == (bucket, folder)
             && self.to == self.subscription
             && self.has_passed(&found.position)
             && self.verdict(found, &[]) == Verdict::Send
     }
 
-    /// Returns whether it has sent everything it selects, up to that position.
     fn has_passed(&self, position: &Position) -> bool {
         let is_before = |next: &Position| position.is_before(next);
         if self.may_be_unread(position) {
@@ -341,7 +339,11 @@ impl Job {
 
     /// Creates the delivery of a letter. Its id derives from job and position, so that
     /// receivers recognize the duplicates of a repeated batch.
-    pub fn delivery(&self, found: &Found, now: Timestamp) -> Result<Delivery, serde_json::Error> {
+    pub fn delivery(
+        &self,
+        found: &LocatedLetter,
+        now: Timestamp,
+    ) -> Result<Delivery, serde_json::Error> {
         let mut hash = Sha256::new();
         hash.update(self.id.as_bytes());
         hash.update(found.position.to_string());

@@ -25,7 +25,7 @@ use crate::{
     trace::{TRACE_PARENT, TraceParent},
 };
 
-/// The most message attributes. Source: SQS developer guide, "Message attributes".
+/// Source: SQS developer guide, "Message attributes".
 const MESSAGE_ATTRIBUTES_MAX: usize = 10;
 
 /// The attribute that names an event's schema.

@@ -110,7 +110,6 @@ impl ArnPatterns {
 impl FromStr for ArnPatterns {
     type Err = std::convert::Infallible;
 
-    /// Reads comma-separated patterns.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let patterns = text.split(',').map(str::trim).filter(|pattern| !pattern.is_empty());
         Ok(Self { patterns: patterns.map(str::to_owned).collect(), because: None })
@@ -126,7 +125,6 @@ impl fmt::Display for ArnPatterns {
     }
 }
 
-/// Matches a text part by part between a pattern's stars.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else {

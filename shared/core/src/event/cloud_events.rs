@@ -105,7 +105,6 @@ pub(crate) fn is_for_attributes(character: char) -> bool {
     !character.is_control() && !is_none
 }
 
-/// Refuses the characters that no attribute may have.
 fn check_characters(name: &str, text: &str) -> Result<(), Violation> {
     if !text.chars().all(is_for_attributes) {
         let rule = "must not have control characters or code points that are no characters";
@@ -114,7 +113,6 @@ fn check_characters(name: &str, text: &str) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Returns the text of an attribute, which must not be empty.
 fn attribute<'a>(value: &'a RawValue, name: &str) -> Result<Cow<'a, str>, Violation> {
     let text = filled_string(value, name)?;
     check_characters(name, &text).map(|()| text)
@@ -181,7 +179,6 @@ fn event(object: Object<'_>) -> Result<ParsedEvent<'_>, Violation> {
     })
 }
 
-/// Treats null as absent.
 fn unless_null(value: Option<&RawValue>) -> Option<&RawValue> {
     value.filter(|value| value.get() != "null")
 }

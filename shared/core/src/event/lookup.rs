@@ -71,7 +71,7 @@ impl Paths {
     }
 
     /// Walks an event. Of duplicate members the last counts, as for most readers.
-    pub fn walk<'t>(&self, text: &'t str) -> Found<'t> {
+    pub fn walk<'t>(&self, text: &'t str) -> FoundValues<'t> {
         #[cfg(test)]
         WALKS.set(WALKS.get() + 1);
         let spots = vec![Spot::default(); self.len()];
@@ -86,17 +86,17 @@ impl Paths {
                 || (values[parent].is_some() && spot.within == walk.spots[parent].visit);
             values[node] = spot.range.clone().filter(|_| stands).map(|range| &text[range]);
         }
-        Found { values }
+        FoundValues { values }
     }
 }
 
 /// The values of one event, each as its JSON text.
 #[derive(Clone, Debug)]
-pub struct Found<'t> {
+pub struct FoundValues<'t> {
     values: Vec<Option<&'t str>>,
 }
 
-impl<'t> Found<'t> {
+impl<'t> FoundValues<'t> {
     /// Returns the JSON text at that path.
     pub fn at(&self, place: PathId) -> Option<&'t str> {
         self.values.get(place.0).copied().flatten()

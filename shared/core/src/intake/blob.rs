@@ -118,7 +118,6 @@ impl Blob<'_> {
         }
     }
 
-    /// Returns the object's URL with the bucket in the host.
     fn url(&self) -> String {
         let suffix = match self.partition() {
             "aws-cn" => "amazonaws.com.cn",

@@ -107,7 +107,6 @@ fn is_json(text: &str) -> bool {
     serde_json::from_str::<&RawValue>(text).is_ok()
 }
 
-/// Returns a JSON value without the white space around it.
 fn raw(text: Cow<'_, str>) -> Cow<'_, RawValue> {
     match text {
         Cow::Borrowed(text) => Cow::Borrowed(serde_json::from_str(text).expect("it is JSON")),

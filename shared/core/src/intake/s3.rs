@@ -19,7 +19,6 @@ use super::{
 const WHAT: &str = "a notification of S3";
 const RECORD: &str = "a record of a notification of S3";
 
-/// Sent when a notification is set up.
 const TEST_EVENT: &str = "s3:TestEvent";
 
 #[derive(Deserialize)]

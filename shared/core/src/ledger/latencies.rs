@@ -14,7 +14,6 @@ use serde::{
 pub const BOUNDS_MS: [u64; 11] =
     [25, 50, 100, 250, 500, 1_000, 2_500, 10_000, 60_000, 600_000, 3_600_000];
 
-/// The bucket above all bounds.
 const ABOVE: &str = "more";
 
 /// Counts of delivered events by how long they took.
@@ -128,7 +127,6 @@ fn seconds(millis: u64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Milliseconds, and how many events took so long.
     type Counts<'a> = &'a [(u64, u64)];
 
     fn of(counts: Counts<'_>) -> Latencies {

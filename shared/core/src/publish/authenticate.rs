@@ -31,9 +31,9 @@ pub struct AccessRequest<'a> {
 }
 
 /// A well-formed access key or SAS token.
-pub struct Credentials(Presented);
+pub struct Credentials(CheckedCredentials);
 
-enum Presented {
+enum CheckedCredentials {
     Key(Vec<u8>),
     Token(String),
 }
@@ -46,18 +46,18 @@ impl Credentials {
     /// topic is read. Errors never repeat a key or a signature.
     pub fn of(asked: &AccessRequest<'_>) -> Result<Self, PublishError> {
         Ok(Self(match credentials(asked)? {
-            Given::Key(key) => {
+            RawCredentials::Key(key) => {
                 let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
                 if key.len() > KEY_BYTES_MAX || !key.iter().all(is_digit) {
                     return Err(PublishError::KeyRefused);
                 }
-                Presented::Key(key)
+                CheckedCredentials::Key(key)
             }
-            Given::Token(text) => {
+            RawCredentials::Token(text) => {
                 let text = String::from_utf8(text)
                     .map_err(|_| PublishError::Token(TokenError::Malformed("is not UTF-8")))?;
                 Token::parse(&text)?;
-                Presented::Token(text)
+                CheckedCredentials::Token(text)
             }
         }))
     }
@@ -85,12 +85,12 @@ pub fn authenticate(
     // Both keys are always compared, so that time does not tell which one matched.
     let AccessKeys([first, second]) = keys;
     match shown {
-        Presented::Key(given) => {
+        CheckedCredentials::Key(given) => {
             let equal =
                 given.ct_eq(first.expose().as_bytes()) | given.ct_eq(second.expose().as_bytes());
             if bool::from(equal) { Ok(()) } else { Err(PublishError::KeyRefused) }
         }
-        Presented::Token(text) => {
+        CheckedCredentials::Token(text) => {
             let token = Token::parse(text)?;
             let signed = [first, second].map(|key| token.is_signed_with(key.expose()));
             if signed == [false, false] {
@@ -101,14 +101,14 @@ pub fn authenticate(
     }
 }
 
-enum Given {
+enum RawCredentials {
     Key(Vec<u8>),
     Token(Vec<u8>),
 }
 
-fn credentials(asked: &AccessRequest<'_>) -> Result<Given, PublishError> {
-    let key = header(asked.headers, KEY)?.map(Given::Key);
-    let token = header(asked.headers, TOKEN)?.map(Given::Token);
+fn credentials(asked: &AccessRequest<'_>) -> Result<RawCredentials, PublishError> {
+    let key = header(asked.headers, KEY)?.map(RawCredentials::Key);
+    let token = header(asked.headers, TOKEN)?.map(RawCredentials::Token);
     let authorization = authorization(asked.headers)?;
     let unsupported = authorization.is_none() && asked.headers.contains_key(AUTHORIZATION);
     let mut given = [key, token, authorization].into_iter().flatten();
@@ -121,7 +121,7 @@ fn credentials(asked: &AccessRequest<'_>) -> Result<Given, PublishError> {
         (None, _) => {}
     }
     match parameter(asked.query, KEY)? {
-        Some(key) => Ok(Given::Key(key)),
+        Some(key) => Ok(RawCredentials::Key(key)),
         None if unsupported => Err(PublishError::CredentialsUnsupported { given: "authorization" }),
         None if parameter(asked.query, TOKEN)?.is_some() => {
             Err(PublishError::CredentialsUnsupported { given: "the query's aeg-sas-token" })
@@ -142,14 +142,14 @@ fn header(headers: &HeaderMap, name: &'static str) -> Result<Option<Vec<u8>>, Pu
 }
 
 /// Reads credentials in `Authorization`. A scheme that is not Event Grid's may be a proxy's.
-fn authorization(headers: &HeaderMap) -> Result<Option<Given>, PublishError> {
+fn authorization(headers: &HeaderMap) -> Result<Option<RawCredentials>, PublishError> {
     let Some(first) = headers.get(AUTHORIZATION) else { return Ok(None) };
     let bytes = first.as_bytes();
     let end = bytes.iter().position(|byte| *byte == b' ').unwrap_or(bytes.len());
     let (scheme, value) = bytes.split_at(end);
-    let credentials: fn(Vec<u8>) -> Given = match scheme.to_ascii_lowercase().as_slice() {
-        b"sharedaccesskey" => Given::Key,
-        b"sharedaccesssignature" => Given::Token,
+    let credentials: fn(Vec<u8>) -> RawCredentials = match scheme.to_ascii_lowercase().as_slice() {
+        b"sharedaccesskey" => RawCredentials::Key,
+        b"sharedaccesssignature" => RawCredentials::Token,
         _ => return Ok(None),
     };
     header(headers, "authorization")?;

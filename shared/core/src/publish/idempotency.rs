@@ -62,7 +62,7 @@ pub struct Record {
     pub content: String,
     /// How long it is valid.
     pub until: Timestamp,
-    pub standing: Standing,
+    pub standing: PublishProgress,
     /// Counts its writes; stored beside it.
     #[serde(skip)]
     pub revision: u64,
@@ -71,7 +71,7 @@ pub struct Record {
 /// How far a publish is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Standing {
+pub enum PublishProgress {
     /// Dead or given up after the end of its lease.
     Begun { lease_until: Timestamp },
     /// All of its deliveries are in the queue.
@@ -149,7 +149,7 @@ impl Keyed {
             by,
             content: self.content.clone(),
             until: now + self.window.max(lease),
-            standing: Standing::Begun { lease_until: now + lease },
+            standing: PublishProgress::Begun { lease_until: now + lease },
             revision,
         };
         let Some(stored) = stored else { return Ok(Next::Begin(fresh(by, 0))) };
@@ -161,14 +161,16 @@ impl Keyed {
             return Err(PublishError::KeyReused);
         }
         match stored.standing {
-            Standing::Done => Ok(Next::Repeated),
+            PublishProgress::Done => Ok(Next::Repeated),
             // Its write took effect despite an error.
-            Standing::Begun { .. } if stored.by == by => Ok(Next::Begun(stored.clone())),
-            Standing::Begun { lease_until } if lease_until > now => {
+            PublishProgress::Begun { .. } if stored.by == by => Ok(Next::Begun(stored.clone())),
+            PublishProgress::Begun { lease_until } if lease_until > now => {
                 let left = pace.to_real(lease_until.since(now));
                 Err(PublishError::UnderWay { retry_after_s: wait_s(left) })
             }
-            Standing::Begun { .. } => Ok(Next::Begin(fresh(stored.publish, stored.revision))),
+            PublishProgress::Begun { .. } => {
+                Ok(Next::Begin(fresh(stored.publish, stored.revision)))
+            }
         }
     }
 }
@@ -177,13 +179,13 @@ impl Record {
     /// Marks the publish as done, once all is enqueued.
     #[must_use]
     pub fn done(self) -> Self {
-        Self { standing: Standing::Done, ..self }
+        Self { standing: PublishProgress::Done, ..self }
     }
 
     /// Ends the lease of a publish that failed, so that a repetition need not wait.
     #[must_use]
     pub fn given_up(self, now: Timestamp) -> Self {
-        Self { standing: Standing::Begun { lease_until: now }, ..self }
+        Self { standing: PublishProgress::Begun { lease_until: now }, ..self }
     }
 
     /// Returns the id from which those of its deliveries derive.
@@ -199,7 +201,6 @@ impl Record {
     }
 }
 
-/// Returns how many seconds a repetition has to wait, by what is left of the lease.
 fn wait_s(left: Duration) -> u32 {
     if left > LEASE.saturating_sub(USUAL) {
         return 1;

@@ -148,7 +148,7 @@ impl<'m> Packed<'m> {
         let recipients = self.recipients.iter().enumerate().skip(from.recipient);
         recipients.flat_map(move |(number, recipient)| {
             let first = if number == from.recipient { from.event } else { 0 };
-            Parcels {
+            UnsentDeliveries {
                 packed: self,
                 recipient,
                 bodies: self.bodies(recipient.form.schema),
@@ -293,7 +293,6 @@ fn bodies(matches: &[Match], events: &[ParsedEvent<'_>], schema: DeliverySchema)
     events.iter().map(body).collect()
 }
 
-/// Returns the size of a queue form without events and data version.
 fn envelope_bytes(recipient: &Recipient<'_>, acceptance: Acceptance) -> usize {
     let (key, uid) = (recipient.key.clone().into_owned(), recipient.uid);
     let empty = Delivery::new(Uuid::nil(), key, uid, acceptance.time, String::new(), Vec::new());
@@ -301,7 +300,6 @@ fn envelope_bytes(recipient: &Recipient<'_>, acceptance: Acceptance) -> usize {
     empty.encode().len() + r#","events":[]"#.len()
 }
 
-/// Returns the size of a data version in a queue form.
 fn data_version_bytes(data_version: &str) -> usize {
     if data_version.is_empty() {
         return 0;
@@ -310,11 +308,9 @@ fn data_version_bytes(data_version: &str) -> usize {
     r#""dataVersion":,"#.len() + queue_text_bytes(&json)
 }
 
-/// The size of a trace in a queue form.
 const TRACE_BYTES: usize = r#","traceparent":"""#.len() + TRACE_PARENT_CHARS;
 
-/// The deliveries of one event subscription.
-struct Parcels<'p> {
+struct UnsentDeliveries<'p> {
     packed: &'p Packed<'p>,
     recipient: &'p Recipient<'p>,
     bodies: &'p [Body],
@@ -322,7 +318,7 @@ struct Parcels<'p> {
     next: Start,
 }
 
-impl<'p> Iterator for Parcels<'p> {
+impl<'p> Iterator for UnsentDeliveries<'p> {
     type Item = UnsentDelivery<'p>;
 
     /// Takes an event and those after it that fit. One too large for a queue message goes alone.

@@ -166,7 +166,6 @@ fn american(text: &str) -> Option<Timestamp> {
     Timestamp::parse_rfc_3339(&text)
 }
 
-/// Reads three numbers of at most four digits.
 fn numbers(text: &str, between: char) -> Option<[u16; 3]> {
     let number = |text: &str| {
         let digits =

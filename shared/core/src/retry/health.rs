@@ -346,13 +346,11 @@ impl Health {
         first.zip(over).map_or(spread, |(first, over)| spread.min(over.since(first)))
     }
 
-    /// Returns when the later of its waits began.
     fn waits_since(&self) -> Option<Timestamp> {
         let (probation, delayed) = (self.probation, self.delayed);
         probation.map(|wait| wait.since).max(delayed.map(|wait| wait.since))
     }
 
-    /// Removes its waits and its row of failures.
     fn opened(&self) -> Self {
         Self {
             row: Row { last_at: self.row.last_at, ..Row::default() },
@@ -477,7 +475,6 @@ fn admit_after_recovery(health: &Health, asking: AdmissionRequest) -> Admission 
     Admission::Wait { until }
 }
 
-/// Returns how many deliveries are admitted per second.
 fn admission_limit(since_recovery: Duration) -> u64 {
     let seconds = since_recovery.as_secs();
     if seconds >= ADMISSION_DOUBLINGS { u64::MAX } else { 1 << seconds }

@@ -87,7 +87,6 @@ pub fn shown_values(attributes: &[DeliveryAttribute], event: &str) -> BTreeMap<S
     headers.map(|(name, value)| (name, value.expose().to_owned())).collect()
 }
 
-/// Returns the values of dynamic attributes that all events agree on, by name.
 fn dynamic_values<'a, 'e>(
     attributes: &'a [DeliveryAttribute],
     mut events: impl Iterator<Item = &'e str>,

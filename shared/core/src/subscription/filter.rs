@@ -29,12 +29,8 @@ pub struct Filter {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub advanced: Vec<AdvancedFilter>,
     /// Whether advanced filters look at the elements of arrays.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub enable_advanced_filtering_on_arrays: bool,
-}
-
-fn is_false(flag: &bool) -> bool {
-    !flag
 }
 
 /// Folds the case of a text, character by character.

@@ -53,7 +53,7 @@ impl Span {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// It is already paused, with time-to-live treated differently.
-    Otherwise(Pause),
+    OtherMode(Pause),
     /// Earlier pauses have used up [`PAUSE_MAX`].
     UsedUp,
 }
@@ -116,7 +116,7 @@ impl Pauses {
     ) -> Result<Self, Refusal> {
         if let Some(pause) = self.current(now) {
             let is_same = pause.time_to_live_runs == time_to_live_runs;
-            let refused = || Refusal::Otherwise(pause.clone());
+            let refused = || Refusal::OtherMode(pause.clone());
             return is_same.then(|| self.clone()).ok_or_else(refused);
         }
         let mut next = self.resumed(now);

@@ -13,7 +13,6 @@ use crate::{secret::Secret, time::Timestamp};
 /// Grid event schema".
 pub const VALID_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// How often waiting deliveries check for consent.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
 /// How often they check when the time for consent is over and only a change can help.

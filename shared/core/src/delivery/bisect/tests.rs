@@ -58,18 +58,18 @@ fn what_is_split() {
     let policy = RetryPolicy::default_of(BASIC);
     for (row, status, count, made, before, want) in table {
         let before = past(before);
-        let asked = Asked { answer: answer(status), made, past: &[&before] };
+        let asked = AnsweredRequest { answer: answer(status), made, past: &[&before] };
         let begun = Bisection::begin(rules(&policy), events(count), asked);
         assert_eq!(begun.is_some(), want, "{row}");
     }
     // Every delivery of the request must have had it so often.
     let (often, once) = (past(&[500, 500]), past(&[]));
-    let asked = Asked { answer: answer(500), made: 2, past: &[&often, &once] };
+    let asked = AnsweredRequest { answer: answer(500), made: 2, past: &[&often, &once] };
     assert!(Bisection::begin(rules(&policy), events(4), asked).is_none());
     // Requests for parts are not visits.
     let mut parts = past(&[500, 500]);
     parts[1].because = None;
-    let asked = Asked { answer: answer(500), made: 2, past: &[&parts] };
+    let asked = AnsweredRequest { answer: answer(500), made: 2, past: &[&parts] };
     assert!(Bisection::begin(rules(&policy), events(4), asked).is_none());
 }
 
@@ -82,7 +82,7 @@ fn run(
 ) -> (Vec<EventOutcome>, usize) {
     let all: Vec<_> = (0..count).collect();
     let Answers::Whole(first) = endpoint(&all, 1) else { panic!("the first is refused whole") };
-    let asked = Asked { answer: first, made, past: &[before] };
+    let asked = AnsweredRequest { answer: first, made, past: &[before] };
     let Some(mut bisection) = Bisection::begin(rules(policy), events(count), asked) else {
         return (Vec::new(), 1);
     };
@@ -92,7 +92,7 @@ fn run(
         let sent: Vec<_> = bisection.events(&group).iter().map(|at| at.event).collect();
         bisection.note(group, &endpoint(&sent, requests), Timestamp::default());
     }
-    (bisection.into_met(1).pop().expect("one delivery"), requests)
+    (bisection.into_outcomes(1).pop().expect("one delivery"), requests)
 }
 
 fn refusing(bad: &BTreeSet<usize>, status: u16) -> impl FnMut(&[usize], usize) -> Answers + '_ {
@@ -110,7 +110,7 @@ fn what_is_left_out_is_sent_no_more() {
         .into_iter()
         .flat_map(|(delivery, count)| (0..count).map(move |event| EventIndex { delivery, event }))
         .collect();
-    let asked = Asked { answer: answer(400), made: 0, past: &[&[], &[], &[]] };
+    let asked = AnsweredRequest { answer: answer(400), made: 0, past: &[&[], &[], &[]] };
     let mut bisection = Bisection::begin(rules(&policy), events, asked).expect("it is refused");
     bisection.leave_out(|delivery| delivery == 1);
     let mut sent = Vec::new();
@@ -120,7 +120,7 @@ fn what_is_left_out_is_sent_no_more() {
     }
     sent.sort();
     assert_eq!(sent, [vec![0; 3], vec![2; 2]]);
-    let met = bisection.into_met(3);
+    let met = bisection.into_outcomes(3);
     let outcomes =
         |met: &[EventOutcome]| met.iter().map(|met| met.answer.status).collect::<Vec<_>>();
     assert_eq!((outcomes(&met[0]), outcomes(&met[2])), (vec![Some(200); 3], vec![Some(200); 2]));
@@ -189,7 +189,7 @@ fn visited(count: usize, bad: &BTreeSet<usize>, parts_max: usize) -> BTreeSet<us
             delivered.extend(left);
             return delivered;
         }
-        let asked = Asked { answer: answer(400), made, past: &[&before] };
+        let asked = AnsweredRequest { answer: answer(400), made, past: &[&before] };
         let begun = Bisection::begin(rules(&policy), events(left.len()), asked);
         let Some(mut bisection) = begun else { return delivered };
         for _ in 0..parts_max {
@@ -198,7 +198,7 @@ fn visited(count: usize, bad: &BTreeSet<usize>, parts_max: usize) -> BTreeSet<us
             let status = if bisection.events(&group).iter().any(is_bad) { 400 } else { 200 };
             bisection.note(group, &Answers::Whole(answer(status)), Timestamp::default());
         }
-        let met = bisection.into_met(1).pop().expect("one delivery");
+        let met = bisection.into_outcomes(1).pop().expect("one delivery");
         let split = partial::split(rules(&policy), made, &met);
         let of = |set: &EventSet| -> Vec<usize> {
             (0..left.len()).filter(|place| set.has(*place)).map(|place| left[place]).collect()

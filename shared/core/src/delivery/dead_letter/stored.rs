@@ -83,7 +83,6 @@ pub struct Letter {
     pub redriven: u32,
 }
 
-/// The members of a record of either profile.
 #[derive(Debug, Default)]
 struct RawLetter {
     reason: String,
@@ -117,7 +116,6 @@ impl RawLetter {
     }
 }
 
-/// A record of the namespace form.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Wrapped<'r> {
@@ -173,7 +171,6 @@ fn not_a_letter(error: serde_json::Error) -> String {
     format!("it is not a dead-letter record: {error}")
 }
 
-/// Returns the text of an object up to the end of its first members.
 fn up_to<'o>(object: &'o str, first: &[Member<'_>]) -> &'o str {
     let Some((_, last)) = first.last() else { return "{" };
     // The value is a slice of the object's text.
@@ -251,7 +248,6 @@ mod tests {
         }
     }
 
-    /// Reads the event back from its dead letter.
     fn back(ended: &Ended) -> Letter {
         let object = format!("[{}]", ended.records().join(","));
         let mut letters = letters(object.as_bytes(), ended.schema).expect("an array");

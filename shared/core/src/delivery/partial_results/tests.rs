@@ -168,7 +168,7 @@ fn events_are_visited_once_for_each_name() {
     };
     let results: Vec<_> = (0..100_000).map(result).collect();
     let results: Vec<_> = results.iter().map(AsRef::as_ref).collect();
-    let said = Said::by(&results);
+    let said = WishesByName::by(&results);
     assert_eq!(said.by_name.len(), 201, "one for each name");
     let visits: usize =
         said.by_name.keys().flat_map(|name| index.named(name)).map(<[usize]>::len).sum();

@@ -43,7 +43,7 @@ fn position(index: usize) -> Position {
     Position::first_of("S", &name).expect("a position").at(index)
 }
 
-fn found(index: usize) -> Found {
+fn found(index: usize) -> LocatedLetter {
     let letter = Letter {
         event: r#"{"id":"1","n":1.50}"#.to_owned(),
         event_id: "1".to_owned(),
@@ -59,7 +59,7 @@ fn found(index: usize) -> Found {
         redriven: 0,
     };
     let schema = DeliverySchema::EventGridSchema;
-    Found { position: position(index), written_at: NOW, schema, letter }
+    LocatedLetter { position: position(index), written_at: NOW, schema, letter }
 }
 
 #[test]
@@ -76,11 +76,16 @@ fn verdict_table() {
         found
     };
     let text = |text: &str| Some(text.to_owned());
-    let other = Found { schema: DeliverySchema::CloudEventSchemaV1_0, ..found(0) };
+    let other = LocatedLetter { schema: DeliverySchema::CloudEventSchemaV1_0, ..found(0) };
     let table = [
         ("plain", job(1), found(0), Verdict::Send),
-        ("at the end", job(1), Found { written_at: written(0), ..found(0) }, Verdict::Send),
-        ("too late", job(1), Found { written_at: written(1), ..found(0) }, Verdict::NotWanted),
+        ("at the end", job(1), LocatedLetter { written_at: written(0), ..found(0) }, Verdict::Send),
+        (
+            "too late",
+            job(1),
+            LocatedLetter { written_at: written(1), ..found(0) },
+            Verdict::NotWanted,
+        ),
         ("too early", wanted(&|w| w.from = Some(written(1))), found(0), Verdict::NotWanted),
         ("at the start", wanted(&|w| w.from = Some(NOW)), found(0), Verdict::Send),
         ("reason", wanted(&|w| w.reason = text("TimeToLiveExceeded")), found(0), Verdict::Send),
@@ -137,7 +142,7 @@ fn what_could_not_be_read_was_not_sent() {
     let object = |number: u128| {
         Position::parse(&format!("2026-11-21-8-{}-0", Uuid::from_u128(number))).expect("a position")
     };
-    let letter = |number: u128| Found { position: object(number).at(7), ..found(0) };
+    let letter = |number: u128| LocatedLetter { position: object(number).at(7), ..found(0) };
     let mut job = Job { phase: JobPhase::Counting, ..job(1) };
     job.note_unread(object(3), false);
     job.phase = JobPhase::Sending;
@@ -192,7 +197,7 @@ fn a_redriven_delivery_is_fresh_and_has_the_events_own_data() {
     assert_eq!((read.redriven, read.id), (delivery.redriven, delivery.id));
     // The same letter and job always give the same delivery.
     let id = |job: Job, index| {
-        job.delivery(&super::Found { position: position(index), ..found.clone() }, NOW)
+        job.delivery(&super::LocatedLetter { position: position(index), ..found.clone() }, NOW)
             .expect("JSON")
             .id
     };

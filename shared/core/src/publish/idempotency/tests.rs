@@ -248,8 +248,8 @@ proptest! {
                         Ok(Next::Begin(record)) => {
                             if let Some(before) = &stored {
                                 let is_dead = match before.standing {
-                                    Standing::Begun { lease_until } => lease_until <= now,
-                                    Standing::Done => false,
+                                    PublishProgress::Begun { lease_until } => lease_until <= now,
+                                    PublishProgress::Done => false,
                                 };
                                 prop_assert!(is_dead || before.until <= now, "{before:?} at {now:?}");
                                 leases_passed += 1;

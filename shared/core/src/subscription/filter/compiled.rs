@@ -133,7 +133,6 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// A filter without its event types.
 #[derive(Debug)]
 struct Compiled {
     /// Folded, unless case matters.
@@ -199,7 +198,7 @@ enum Predicate {
     End(Vec<String>),
     Part(Vec<Part>),
     /// Any value.
-    There,
+    Present,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -236,8 +235,8 @@ impl Test {
             StringNotEndsWith(texts) => (true, Predicate::End(all_folded(texts))),
             StringContains(texts) => (false, parts(texts)),
             StringNotContains(texts) => (true, parts(texts)),
-            IsNullOrUndefined => (true, Predicate::There),
-            IsNotNull => (false, Predicate::There),
+            IsNullOrUndefined => (true, Predicate::Present),
+            IsNotNull => (false, Predicate::Present),
         };
         let wants_missing = filter.operator.wants_missing();
         Self { place: keys.place(&filter.key), is_negative, wants_missing, predicate }
@@ -247,7 +246,7 @@ impl Test {
         let value = asked.values().at(self.place);
         match (value.kind, &self.predicate) {
             (Kind::Missing, _) => self.wants_missing,
-            (_, Predicate::There) => !self.is_negative,
+            (_, Predicate::Present) => !self.is_negative,
             (Kind::Object, _) => false,
             (Kind::Array | Kind::EmptyArray, _) if !looks_into_arrays => false,
             // An empty array has no forbidden element.
@@ -293,7 +292,7 @@ impl Predicate {
                 in_texts(&|text| wanted.iter().any(|end| text.folded.ends_with(end.as_str())))
             }
             Self::Part(wanted) => in_texts(&|text| wanted.iter().any(|part| part.is_in(text))),
-            Self::There => Some(true),
+            Self::Present => Some(true),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::folded;
 use crate::{
     event::{
         ParsedEvent,
-        lookup::{Found, PathId, Paths, elements, text_of},
+        lookup::{FoundValues, PathId, Paths, elements, text_of},
         mapping::InputSchemaMapping,
     },
     topic::InputSchema,
@@ -50,7 +50,6 @@ const STAMPS: [(&str, Stamp); 3] = [
     ("metadataVersion", Stamp::MetadataVersion),
 ];
 
-/// The envelope of Event Grid's schema.
 const EVENT_GRID: [&str; 8] =
     ["id", "topic", "subject", "eventType", "eventTime", "data", "dataVersion", "metadataVersion"];
 
@@ -176,7 +175,6 @@ impl Keys {
     }
 }
 
-/// Returns the envelope's members that a mapping gives.
 fn mapped(mapping: &InputSchemaMapping) -> Vec<(&'static str, Stamp)> {
     let InputSchemaMapping { id, topic, event_time, event_type, subject, data_version } = mapping;
     let all = [
@@ -194,7 +192,7 @@ fn mapped(mapping: &InputSchemaMapping) -> Vec<(&'static str, Stamp)> {
 pub(super) struct Values<'a> {
     keys: &'a Keys,
     event: &'a ParsedEvent<'a>,
-    found: Found<'a>,
+    found: FoundValues<'a>,
     cells: Vec<OnceCell<Value>>,
 }
 

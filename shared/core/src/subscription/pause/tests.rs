@@ -61,7 +61,7 @@ fn asked_for_twice() {
     let pauses = Pauses::default().paused(false, None, at(0)).expect("it may be");
     assert_eq!(pauses.paused(false, Some("other".to_owned()), at(5)), Ok(pauses.clone()));
     let refused = pauses.paused(true, None, at(5)).expect_err("it is paused in the other way");
-    assert!(matches!(refused, Refusal::Otherwise(pause) if pause.since == at(0)));
+    assert!(matches!(refused, Refusal::OtherMode(pause) if pause.since == at(0)));
     let resumed = pauses.resumed(at(7));
     assert_eq!(resumed.resumed(at(9)), resumed, "resumed twice is resumed once");
 }
