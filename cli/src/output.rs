@@ -2,6 +2,7 @@
 //! standard error.
 
 use gridpost_ops::manage_api::Reply;
+use serde::Serialize;
 use serde_json::Value;
 
 pub use gridpost_ops::output::*;
@@ -34,7 +35,7 @@ impl Output {
     }
 
     /// Prints `document` as JSON, or what `text` makes of it.
-    pub fn print(self, document: &Value, text: impl FnOnce(&Value) -> String) {
+    pub fn print<D: Serialize>(self, document: &D, text: impl FnOnce(&D) -> String) {
         if self.json { line(&pretty(document)) } else { line(&text(document)) }
     }
 }
@@ -49,7 +50,7 @@ fn tagged(reply: &Reply) -> Value {
 
 impl Output {
     /// The same for a command whose exit code says more: a reader that went away does not change it.
-    pub fn tell(self, document: &Value, text: impl FnOnce(&Value) -> String) {
+    pub fn tell<D: Serialize>(self, document: &D, text: impl FnOnce(&D) -> String) {
         tell(if self.json { pretty(document) } else { text(document) });
     }
 }

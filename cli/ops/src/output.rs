@@ -4,10 +4,12 @@
 
 use std::{
     array,
+    fmt::Display,
     io::{self, Write},
 };
 
 pub use gridpost_core::terminal::{hides, in_line, shown};
+use serde::Serialize;
 use serde_json::Value;
 
 /// Prints one line, or several, to standard error. A reader that went away changes nothing: what is being
@@ -53,9 +55,9 @@ fn is_left(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::BrokenPipe
 }
 
-/// JSON with two-space indents.
-pub fn pretty(document: &Value) -> String {
-    serde_json::to_string_pretty(document).unwrap_or_else(|_| document.to_string())
+/// Writes a document as JSON with two-space indents.
+pub fn pretty(document: &impl Serialize) -> String {
+    serde_json::to_string_pretty(document).unwrap_or_default()
 }
 
 /// JSON text with two-space indents and everything else as it was: order, numbers, escapes. None when
@@ -154,6 +156,11 @@ pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
 /// A number of things: `1 event`, `2 events`.
 pub fn count(number: u64, thing: &str) -> String {
     if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+}
+
+/// Writes a value, or `-` if it is missing.
+pub fn or_dash(value: Option<impl Display>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
 /// A string member of a JSON document by its pointer, `-` when there is none.

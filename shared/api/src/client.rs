@@ -81,10 +81,13 @@ pub enum ClientError {
 }
 
 /// A document with what names its state.
-#[derive(Clone, Debug, PartialEq)]
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tagged<D> {
+    #[serde(flatten)]
     pub document: D,
     /// Whether it was created.
+    #[serde(skip)]
     pub is_new: bool,
     pub etag: Option<String>,
 }
