@@ -6,7 +6,7 @@
 //! separate from that of `gridpost up`, and runs those that need third-party programs on `gridpost
 //! dev` too. The cases share a stack or process, but each has its own topics and endpoints.
 //! [`driver`] runs them and prints like Rust's test harness; [`ground`] is the stack or
-//! process; [`world`] is what a case works with: topics and event subscriptions through the
+//! process; [`fixture`] is what a case works with: topics and event subscriptions through the
 //! resource API, and a [`receiver`] that plays every endpoint. [`inside`] looks at objects, logs
 //! and processes, [`inventory`] at what is left of a deployment. Third-party publishers and parsers
 //! run in [`python`].
@@ -15,6 +15,7 @@ pub mod case;
 pub mod cases;
 pub mod configuration;
 pub mod driver;
+pub mod fixture;
 pub mod ground;
 pub mod inside;
 pub mod inventory;
@@ -25,4 +26,3 @@ pub mod receiver;
 pub mod schedule;
 pub mod schemathesis;
 pub mod services;
-pub mod world;

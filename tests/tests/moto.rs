@@ -4,14 +4,14 @@
 //!
 //! It needs Python, so `tests/complete` runs it and `cargo test` does not.
 
+#[path = "moto/fixture.rs"]
+mod fixture;
 #[path = "moto/quotas.rs"]
 mod quotas;
 #[path = "moto/server.rs"]
 mod server;
 #[path = "moto/signed.rs"]
 mod signed;
-#[path = "moto/world.rs"]
-mod world;
 
 use gridpost_aws::{
     configuration::ConfigurationTable,
@@ -26,18 +26,18 @@ use gridpost_testkit::contract::{
     self, BUCKET, OF_MOTO, configuration, objects, parking, poison, publishes, queues, tables,
 };
 
-use world::{World, clients, table};
+use fixture::{Fixture, clients, table};
 
 #[tokio::test]
 async fn what_is_sent_comes_back_until_it_is_deleted() {
-    queues::what_is_sent_comes_back_until_it_is_deleted(&World::new("sent").await).await;
+    queues::what_is_sent_comes_back_until_it_is_deleted(&Fixture::new("sent").await).await;
 }
 
 #[tokio::test]
 async fn messages_wait_for_their_time() {
-    let (delayed, hidden) = tokio::join!(World::new("delayed"), World::new("hidden"));
+    let (delayed, hidden) = tokio::join!(Fixture::new("delayed"), Fixture::new("hidden"));
     let (long, group, old) =
-        tokio::join!(World::new("long"), World::new("group"), World::new("old"));
+        tokio::join!(Fixture::new("long"), Fixture::new("group"), Fixture::new("old"));
     tokio::join!(
         queues::a_delayed_message_comes_in_its_time(&delayed),
         queues::a_hidden_message_waits_for_its_time(&hidden),
@@ -49,7 +49,7 @@ async fn messages_wait_for_their_time() {
 
 #[tokio::test]
 async fn queues_answer_for_each_message() {
-    queues::what_a_queue_does_not_take_fails_alone(&World::new("limits").await).await;
+    queues::what_a_queue_does_not_take_fails_alone(&Fixture::new("limits").await).await;
     let clients = clients().await;
     let url = format!("{}/123456789012/missing", server::url().await);
     let urls = QueueUrls { dispatch: url.clone(), poison: url, ..QueueUrls::default() };
@@ -61,8 +61,8 @@ async fn queues_answer_for_each_message() {
 
 #[tokio::test]
 async fn what_is_received_too_often_is_poison() {
-    let world = World::giving_up_after("worn", 2).await;
-    poison::a_message_that_is_received_too_often_is_poison(&world, 2).await;
+    let fixture = Fixture::giving_up_after("worn", 2).await;
+    poison::a_message_that_is_received_too_often_is_poison(&fixture, 2).await;
 }
 
 /// Tables of that name, empty: states, and what is parked in the same one.

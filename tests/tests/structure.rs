@@ -1,5 +1,5 @@
 //! Which crate may use which, and which file which, as tests: the picture in ARCHITECTURE is the real
-//! one, no arrow points up, the core reaches nothing of the world, and what needs no AWS SDK has none.
+//! one, no arrow points up, the core reaches nothing of the fixture, and what needs no AWS SDK has none.
 
 #[path = "structure/imports.rs"]
 mod imports;
@@ -302,7 +302,7 @@ fn fixtures_are_for_tests() {
 }
 
 #[test]
-fn the_core_reaches_nothing_of_the_world() {
+fn the_core_reaches_nothing_of_the_fixture() {
     none_of("gridpost-core", &WORLD);
 }
 

@@ -82,7 +82,7 @@ struct Contents {
     calls: Vec<(&'static str, String)>,
 }
 
-/// All buckets of one world.
+/// All buckets of one fixture.
 pub struct Buckets {
     settings: Mutex<BucketSettings>,
     contents: Mutex<Contents>,

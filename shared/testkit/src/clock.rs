@@ -4,10 +4,10 @@ use gridpost_core::time::{Pace, Timestamp};
 use gridpost_ports::Clock;
 use tokio::time::{Duration, Instant};
 
-/// When the simulation's worlds begin: 2026-01-01T00:00:00Z.
+/// When the simulation's fixtures begin: 2026-01-01T00:00:00Z.
 pub const BEGINNING: Timestamp = Timestamp::from_millis(1_767_225_600_000);
 
-/// The clock of one world. Needs a tokio runtime whose time is paused.
+/// The clock of one fixture. Needs a tokio runtime whose time is paused.
 #[derive(Clone, Copy, Debug)]
 pub struct VirtualClock {
     start: Instant,
@@ -48,7 +48,7 @@ impl VirtualClock {
         tokio::time::sleep(self.pace.to_real(on_clock)).await;
     }
 
-    /// Returns how long the world has lasted on this clock.
+    /// Returns how long the fixture has lasted on this clock.
     pub fn elapsed(&self) -> Duration {
         self.pace.to_clock(self.start.elapsed())
     }

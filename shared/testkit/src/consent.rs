@@ -64,7 +64,7 @@ pub struct ConsentRequest {
     pub request: HandshakeRequest,
 }
 
-/// The receivers of one world.
+/// The receivers of one fixture.
 pub struct Consents {
     clock: VirtualClock,
     answers: Mutex<ConsentAnswer>,

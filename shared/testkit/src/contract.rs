@@ -1,7 +1,7 @@
 //! The contract of the ports, as functions that tests call with an implementation: the fakes, the
 //! stores of one machine, and the AWS adapters with recorded responses and on an emulator.
 //!
-//! Each function says which world it needs: an empty table, a queue that refuses certain entries.
+//! Each function says which fixture it needs: an empty table, a queue that refuses certain entries.
 //! Each test prepares its own. Where an implementation differs from AWS, that is a [`Difference`],
 //! which is asserted too.
 

@@ -103,7 +103,7 @@ pub enum Script {
     Slow { seconds_max: u64, status: u16 },
 }
 
-/// All endpoints of one world, behind the client's port.
+/// All endpoints of one fixture, behind the client's port.
 pub struct Endpoints {
     scripts: Mutex<BTreeMap<SubscriptionKey, Script>>,
     had: Mutex<BTreeMap<SubscriptionKey, ReceivedRequests>>,

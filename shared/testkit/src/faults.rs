@@ -74,9 +74,9 @@ impl Instance {
         Self { skew_ms, ..self }
     }
 
-    /// Its machine's clock, in a world with that one.
-    pub fn clock(&self, of_world: VirtualClock) -> VirtualClock {
-        of_world.ahead_by(self.skew_ms)
+    /// Its machine's clock, with a fixture with that one.
+    pub fn clock(&self, of_fixture: VirtualClock) -> VirtualClock {
+        of_fixture.ahead_by(self.skew_ms)
     }
 
     fn deliveries(&self) -> Vec<Uuid> {

@@ -1,4 +1,4 @@
-//! The history of a simulated world: only facts, in order. Fakes write it, the checker reads it.
+//! The history of a simulated fixture: only facts, in order. Fakes write it, the checker reads it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,10 +31,10 @@ pub use self::{
 };
 use crate::event;
 
-/// A disturbance that also happens in calm worlds: a schedule may invoke wake twice.
+/// A disturbance that also happens in calm fixtures: a schedule may invoke wake twice.
 pub const TWO_WAKES: &str = "two runs of wake have sent it back";
 
-/// All facts of one world.
+/// All facts of one fixture.
 #[derive(Debug, Default)]
 pub struct History {
     /// Deliveries that were accepted, by id.
@@ -80,7 +80,7 @@ pub struct History {
     /// Times in which a queue's messages waited for the platform: all allowed invocations were
     /// running, or SQS returned nothing.
     pub platform_waits: BTreeMap<Queue, Vec<Range<Timestamp>>>,
-    /// Times in which the world held a delivery back: SQS showed it late, or it was in the poison
+    /// Times in which the fixture held a delivery back: SQS showed it late, or it was in the poison
     /// queue.
     pub held_back: BTreeMap<Uuid, Vec<Range<Timestamp>>>,
     /// Parked deliveries that were removed by key after they had been parked again.
@@ -441,7 +441,7 @@ impl History {
         }
     }
 
-    /// Records that the world held a delivery back.
+    /// Records that the fixture held a delivery back.
     pub fn hold_back(&mut self, delivery: Uuid, during: Range<Timestamp>) {
         self.held_back.entry(delivery).or_default().push(during);
     }
@@ -452,7 +452,7 @@ impl History {
     }
 
     pub fn violation(&mut self, at: Timestamp, what: impl Into<String>) {
-        // A broken world repeats itself: the first few violations say enough.
+        // A broken fixture repeats itself: the first few violations say enough.
         if self.violations.len() < 20 {
             self.violations.push(format!("{at}: {}", what.into()));
         }

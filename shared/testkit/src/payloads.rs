@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::{clock::VirtualClock, history::History};
 
-/// The payload bucket of one world. Its objects are in the history, where the checker reads them.
+/// The payload bucket of one fixture. Its objects are in the history, where the checker reads them.
 pub struct PayloadBucket {
     pub clock: VirtualClock,
     pub history: Arc<Mutex<History>>,

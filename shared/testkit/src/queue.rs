@@ -137,7 +137,7 @@ impl Received {
     }
 }
 
-/// All queues of one world.
+/// All queues of one fixture.
 pub struct Queues {
     log: Mutex<Log>,
     samples: Mutex<Samples>,

@@ -61,7 +61,7 @@ struct Items {
     publishes: BTreeMap<RecordKey, Record>,
 }
 
-/// All tables of one world.
+/// All tables of one fixture.
 pub struct Tables {
     items: Mutex<Items>,
     page_items_max: usize,

@@ -8,7 +8,7 @@ use gridpost_ports::{Clock, DeliveryStates, EndpointHealths, QueueSender, Saved}
 use gridpost_testkit::{
     contract::{
         self, Difference, OF_FAKES, configuration, objects, parking, poison, publishes,
-        queues::{self, QueueWorld},
+        queues::{self, QueueFixture},
         tables,
     },
     deployment::Deployment,
@@ -22,12 +22,12 @@ const NOW: Timestamp = Timestamp::from_millis(60_000);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A fake whose calls all fail before they take effect.
-fn refusing<T: ?Sized>(world: &Deployment, port: &Arc<T>) -> Arc<Faulty<T>> {
-    world.apart(port, Plan { calls_max: Some(0), ..Plan::default() })
+fn refusing<T: ?Sized>(fixture: &Deployment, port: &Arc<T>) -> Arc<Faulty<T>> {
+    fixture.apart(port, Plan { calls_max: Some(0), ..Plan::default() })
 }
 
 #[async_trait]
-impl QueueWorld for World {
+impl QueueFixture for Fixture {
     type Queues = Queues;
 
     const DIFFERS: &'static [Difference] = OF_FAKES;
@@ -51,7 +51,7 @@ impl QueueWorld for World {
     }
 
     async fn receive(&self, queue: Queue, most: usize) -> Vec<Handed> {
-        // It waits for messages, which the world's other hands would send.
+        // It waits for messages, which the fixture's other hands would send.
         let received = self.0.queues.receive(queue, most);
         let received = tokio::time::timeout(Duration::from_millis(1), received).await;
         let handed = received.unwrap_or_default().into_iter().map(|message| Handed {
@@ -69,9 +69,9 @@ impl QueueWorld for World {
 }
 
 /// Fakes that behave as well as AWS can.
-struct World(Deployment);
+struct Fixture(Deployment);
 
-impl World {
+impl Fixture {
     fn new() -> Self {
         Self(Deployment::at(NOW))
     }
@@ -79,46 +79,46 @@ impl World {
 
 #[tokio::test(start_paused = true)]
 async fn queues_answer_for_each_message() {
-    let world = Deployment::at(NOW);
-    let faulty = world.apart(&world.queues, Plan::failing([4, 12]));
+    let fixture = Deployment::at(NOW);
+    let faulty = fixture.apart(&fixture.queues, Plan::failing([4, 12]));
     queues::a_refused_message_fails_alone(&*faulty, 12, &[3, 11]).await;
-    assert_eq!(world.queues.sent().len(), 10, "what is refused is not there");
-    queues::a_queue_that_refuses_has_done_nothing(&*refusing(&world, &world.queues)).await;
-    let answers = world.queues.send(Queue::Dispatch, contract::messages(2)).await;
+    assert_eq!(fixture.queues.sent().len(), 10, "what is refused is not there");
+    queues::a_queue_that_refuses_has_done_nothing(&*refusing(&fixture, &fixture.queues)).await;
+    let answers = fixture.queues.send(Queue::Dispatch, contract::messages(2)).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
-    queues::what_a_queue_does_not_take_fails_alone(&World::new()).await;
+    queues::what_a_queue_does_not_take_fails_alone(&Fixture::new()).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn queues_keep_messages_until_their_time_or_their_deletion() {
-    queues::what_is_sent_comes_back_until_it_is_deleted(&World::new()).await;
-    queues::a_delayed_message_comes_in_its_time(&World::new()).await;
-    queues::a_hidden_message_waits_for_its_time(&World::new()).await;
-    queues::no_message_is_hidden_for_more_than_12_hours(&World::new()).await;
-    queues::messages_of_a_group_do_not_wait_for_each_other(&World::new()).await;
-    queues::what_is_too_old_is_forgotten(&World::new()).await;
+    queues::what_is_sent_comes_back_until_it_is_deleted(&Fixture::new()).await;
+    queues::a_delayed_message_comes_in_its_time(&Fixture::new()).await;
+    queues::a_hidden_message_waits_for_its_time(&Fixture::new()).await;
+    queues::no_message_is_hidden_for_more_than_12_hours(&Fixture::new()).await;
+    queues::messages_of_a_group_do_not_wait_for_each_other(&Fixture::new()).await;
+    queues::what_is_too_old_is_forgotten(&Fixture::new()).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_received_too_often_is_poison() {
     let settings = QueueSettings { receives_max: 2, ..QueueSettings::CALM };
-    let world = World(Deployment::with_queues(NOW, settings));
-    poison::a_message_that_is_received_too_often_is_poison(&world, 2).await;
+    let fixture = Fixture(Deployment::with_queues(NOW, settings));
+    poison::a_message_that_is_received_too_often_is_poison(&fixture, 2).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn tables_tell_races_from_refusals() {
-    let world = Deployment::at(NOW);
-    tables::what_is_not_stored_is_not_found(&*world.tables).await;
-    tables::a_table_that_refuses_says_nothing(&*refusing(&world, &world.tables)).await;
-    tables::a_table_that_refuses_parks_nothing(&*refusing(&world, &world.tables)).await;
-    tables::what_is_not_stored_is_not_found(&*world.tables).await;
-    let saved = DeliveryStates::save(&*world.tables, &contract::state(7)).await;
+    let fixture = Deployment::at(NOW);
+    tables::what_is_not_stored_is_not_found(&*fixture.tables).await;
+    tables::a_table_that_refuses_says_nothing(&*refusing(&fixture, &fixture.tables)).await;
+    tables::a_table_that_refuses_parks_nothing(&*refusing(&fixture, &fixture.tables)).await;
+    tables::what_is_not_stored_is_not_found(&*fixture.tables).await;
+    let saved = DeliveryStates::save(&*fixture.tables, &contract::state(7)).await;
     assert_eq!(saved.expect("written"), Saved::Written);
     let (key, uid) = (contract::key(), contract::state(7).subscription_uid);
-    let saved = EndpointHealths::save(&*world.tables, &key, uid, &Health::default()).await;
+    let saved = EndpointHealths::save(&*fixture.tables, &key, uid, &Health::default()).await;
     assert_eq!(saved.expect("written"), Saved::Written);
-    tables::a_lost_race_is_a_conflict(&*world.tables).await;
+    tables::a_lost_race_is_a_conflict(&*fixture.tables).await;
     tables::one_of_those_that_write_at_once_has_written(&*Deployment::at(NOW).tables).await;
 }
 
@@ -149,8 +149,8 @@ async fn publishes_are_recorded_under_their_keys() {
     publishes::one_of_those_that_begin_at_once_has_begun(&*tables(), NOW).await;
     let expire = async || tokio::time::sleep(3 * DAY).await;
     publishes::what_has_expired_can_be_replaced(&*tables(), NOW, expire).await;
-    let world = Deployment::at(NOW);
-    publishes::a_table_that_refuses_records_nothing(&*refusing(&world, &world.tables)).await;
+    let fixture = Deployment::at(NOW);
+    publishes::a_table_that_refuses_records_nothing(&*refusing(&fixture, &fixture.tables)).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,22 +164,22 @@ async fn configuration_is_written_under_its_revision() {
 
 #[tokio::test(start_paused = true)]
 async fn buckets_tell_what_is_missing_from_what_is_refused() {
-    let world = Deployment::at(NOW);
-    objects::an_object_that_is_not_there_is_none(&*world.payloads).await;
-    objects::an_object_that_is_refused_is_an_error(&*refusing(&world, &world.payloads)).await;
+    let fixture = Deployment::at(NOW);
+    objects::an_object_that_is_not_there_is_none(&*fixture.payloads).await;
+    objects::an_object_that_is_refused_is_an_error(&*refusing(&fixture, &fixture.payloads)).await;
     let always = Timestamp::default()..NOW + Duration::from_secs(60);
-    world.buckets.settings().refuses = vec![always];
-    objects::a_bucket_that_refuses_is_unavailable(&*world.buckets).await;
-    world.buckets.settings().refuses.clear();
-    world.buckets.settings().missing = BTreeSet::from([contract::BUCKET.to_owned()]);
-    objects::a_missing_bucket_is_not_found(&*world.buckets).await;
+    fixture.buckets.settings().refuses = vec![always];
+    objects::a_bucket_that_refuses_is_unavailable(&*fixture.buckets).await;
+    fixture.buckets.settings().refuses.clear();
+    fixture.buckets.settings().missing = BTreeSet::from([contract::BUCKET.to_owned()]);
+    objects::a_missing_bucket_is_not_found(&*fixture.buckets).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn buckets_keep_what_was_stored() {
-    let world = Deployment::at(NOW);
-    objects::dead_letters_are_listed_by_name(&*world.buckets).await;
-    objects::a_name_is_no_path(&*world.buckets).await;
-    objects::a_list_has_a_thousand_names_at_most(&*world.buckets).await;
-    objects::payloads_are_found_by_name(&*world.payloads).await;
+    let fixture = Deployment::at(NOW);
+    objects::dead_letters_are_listed_by_name(&*fixture.buckets).await;
+    objects::a_name_is_no_path(&*fixture.buckets).await;
+    objects::a_list_has_a_thousand_names_at_most(&*fixture.buckets).await;
+    objects::payloads_are_found_by_name(&*fixture.payloads).await;
 }

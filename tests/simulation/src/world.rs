@@ -76,7 +76,7 @@ pub const OPERATES_EVERY: Duration = Duration::from_secs(10 * 60);
 const CONFIGURATION_KEPT_FOR: Duration = Duration::from_secs(2);
 
 /// A world that runs.
-pub struct World {
+pub struct Simulation {
     pub clock: VirtualClock,
     pub history: Arc<Mutex<History>>,
     pub queues: Arc<Queues>,
@@ -172,14 +172,14 @@ pub fn run_on(stores: Stores, scenario: &Scenario, seed: u64, traced: bool) -> R
         .expect("a runtime without IO needs nothing");
     let tasks = tokio::task::LocalSet::new();
     runtime.block_on(tasks.run_until(async {
-        let world = World::new(stores, scenario, seed, traced);
+        let world = Simulation::new(stores, scenario, seed, traced);
         let reader = LogReader { clock: world.clock, history: Arc::clone(&world.history) };
         let _guard = tracing::subscriber::set_default(reader);
         world.live().await
     }))
 }
 
-impl World {
+impl Simulation {
     fn new(stores: Stores, scenario: &Scenario, seed: u64, traced: bool) -> Rc<Self> {
         let dice = SeededDice::new(seed ^ 0x5eed);
         let clock = VirtualClock::start().at_speed(scenario.speed);

@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{
     dev::{self, Dev, create_topic, publish_endpoint, subscribe},
-    e2e::world::post,
+    e2e::fixture::post,
 };
 
 /// The functions' timeouts: the deployment's defaults.

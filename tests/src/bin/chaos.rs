@@ -15,7 +15,7 @@ use gridpost_tests::{
         roll_out::RollOut,
         schedules::{self, Pace, Played, Scenario},
     },
-    e2e::{ground::Ground, world::World},
+    e2e::{fixture::Fixture, ground::Ground},
     program,
 };
 
@@ -125,9 +125,9 @@ async fn main() -> anyhow::Result<ExitCode> {
 
 async fn on_aws(arguments: AwsArguments) -> anyhow::Result<bool> {
     let folder = absolute(&arguments.folder)?;
-    let world = World::on(Ground::up(&folder).await?).await?;
+    let fixture = Fixture::on(Ground::up(&folder).await?).await?;
     let roll_out = match &arguments.earlier {
-        Some(commit) => Some(RollOut::of(commit, &folder.join("earlier"), &world.ground).await?),
+        Some(commit) => Some(RollOut::of(commit, &folder.join("earlier"), &fixture.ground).await?),
         None => None,
     };
     let mut failed = None;
@@ -137,7 +137,7 @@ async fn on_aws(arguments: AwsArguments) -> anyhow::Result<bool> {
     println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
     for seed in arguments.seed..arguments.seed + arguments.runs {
         let plan = aws::Plan { seed, deliveries: arguments.deliveries };
-        match aws::run(&world, plan, roll_out.as_ref()).await {
+        match aws::run(&fixture, plan, roll_out.as_ref()).await {
             Ok(found) => println!("{}", row(seed, &found)),
             Err(error) => {
                 failed = Some(error.context(format!("run {seed}")));
@@ -145,7 +145,7 @@ async fn on_aws(arguments: AwsArguments) -> anyhow::Result<bool> {
             }
         }
     }
-    world.ground.down().await?;
+    fixture.ground.down().await?;
     failed.map_or(Ok(true), Err)
 }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use gridpost_simulation::wall::{self, Plan};
 
-/// Simulates a world in which more deliveries wait than a queue may hide.
+/// Simulates a fixture in which more deliveries wait than a queue may hide.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Deliveries to dead endpoints

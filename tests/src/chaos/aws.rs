@@ -28,8 +28,8 @@ use super::{
     tally::{Ledger, Tally},
 };
 use crate::e2e::{
+    fixture::{EVENT_GRID, Fixture, Topic},
     inside,
-    world::{EVENT_GRID, Topic, World},
 };
 
 /// The endpoints. Each event goes to all of them.
@@ -89,21 +89,25 @@ pub struct Found {
 }
 
 /// Makes one run on a running stack, and leaves the stack as it was.
-pub async fn run(world: &World, plan: Plan, roll_out: Option<&RollOut>) -> anyhow::Result<Found> {
+pub async fn run(
+    fixture: &Fixture,
+    plan: Plan,
+    roll_out: Option<&RollOut>,
+) -> anyhow::Result<Found> {
     let began = Instant::now();
     let endpoints = Endpoints::open(&RULES, Duration::ZERO).await?;
-    let topic = world.topic(&format!("chaos-{}", plan.seed), EVENT_GRID).await?;
+    let topic = fixture.topic(&format!("chaos-{}", plan.seed), EVENT_GRID).await?;
     subscribe(&topic, &endpoints).await?;
 
-    let proxy = Proxy::start(&world.ground.connection.emulator_url, plan.seed).await?;
-    let deployment = Deployment::of(world, &deployment::FUNCTIONS).await?;
+    let proxy = Proxy::start(&fixture.ground.connection.emulator_url, plan.seed).await?;
+    let deployment = Deployment::of(fixture, &deployment::FUNCTIONS).await?;
     deployment.turn_to(Some(&proxy)).await?;
-    let mayhem = Mayhem::new(world, &proxy, plan.seed, roll_out.map(|it| (it, &deployment)));
-    let run = endure(world, &topic, plan, &mayhem, &proxy).await;
+    let mayhem = Mayhem::new(fixture, &proxy, plan.seed, roll_out.map(|it| (it, &deployment)));
+    let run = endure(fixture, &topic, plan, &mayhem, &proxy).await;
     // Whatever the result: later cases need the deployment as it was.
     proxy.calm();
     let settled = match run {
-        Ok(damage) => settle(world, &topic, plan, &endpoints).await.map(|tally| (tally, damage)),
+        Ok(damage) => settle(fixture, &topic, plan, &endpoints).await.map(|tally| (tally, damage)),
         Err(error) => Err(error),
     };
     deployment.turn_to(None).await?;
@@ -114,7 +118,7 @@ pub async fn run(world: &World, plan: Plan, roll_out: Option<&RollOut>) -> anyho
     // Every publish was repeated until it was confirmed.
     let is_known = tally.unconfirmed == 0;
     ensure!(tally.is_complete() && is_known, "events were lost:\n{tally}\n{damage}");
-    let ends_too_many = balance(world, &topic).await?;
+    let ends_too_many = balance(fixture, &topic).await?;
     let requests = proxy.counts();
     ensure!(requests.1 > 0, "the functions did not call by the proxy: {requests:?}");
     Ok(Found { tally, damage, ends_too_many, requests, took: began.elapsed() })
@@ -139,7 +143,7 @@ async fn subscribe(topic: &Topic<'_>, endpoints: &Endpoints) -> anyhow::Result<(
 
 /// Publishes everything while the mayhem lasts.
 async fn endure(
-    world: &World,
+    fixture: &Fixture,
     topic: &Topic<'_>,
     plan: Plan,
     mayhem: &Mayhem<'_>,
@@ -161,7 +165,7 @@ async fn endure(
         damage
     };
     let (published, operated, damage) =
-        tokio::join!(publishing, operate(world, topic, &is_over), raging);
+        tokio::join!(publishing, operate(fixture, topic, &is_over), raging);
     published?;
     operated?;
     damage
@@ -169,17 +173,17 @@ async fn endure(
 
 /// An operator who meanwhile changes and reads an event subscription. A confirmed change must be
 /// visible.
-async fn operate(world: &World, topic: &Topic<'_>, is_over: &AtomicBool) -> anyhow::Result<()> {
+async fn operate(fixture: &Fixture, topic: &Topic<'_>, is_over: &AtomicBool) -> anyhow::Result<()> {
     let mut done = 0;
     let mut number = 0_u64;
     while !is_over.load(Ordering::Relaxed) || done == 0 {
         number += 1;
         let label = number.to_string();
         let patch = json!({ "labels": [label] });
-        if world.api.patch_subscription(&topic.name, Rule::Steady.name(), &patch).await.is_ok() {
+        if fixture.api.patch_subscription(&topic.name, Rule::Steady.name(), &patch).await.is_ok() {
             // manage and its AWS calls may fail; then try again.
             let read = loop {
-                match world.api.subscription(&topic.name, Rule::Steady.name()).await {
+                match fixture.api.subscription(&topic.name, Rule::Steady.name()).await {
                     Ok(read) => break read,
                     Err(_) => sleep(LOOK_AGAIN).await,
                 }
@@ -248,14 +252,14 @@ async fn publish(
 /// Waits until everything has ended and nothing in queues and tables could still arrive, or until
 /// the time is up.
 async fn settle(
-    world: &World,
+    fixture: &Fixture,
     topic: &Topic<'_>,
     plan: Plan,
     endpoints: &Endpoints,
 ) -> anyhow::Result<Tally> {
     let deadline = Instant::now() + SETTLE_MAX;
     loop {
-        let (tally, left) = match look(world, topic, plan, endpoints).await {
+        let (tally, left) = match look(fixture, topic, plan, endpoints).await {
             Ok(seen) => seen,
             // The emulator is as busy as the functions that it runs: try again.
             Err(err) if Instant::now() < deadline => {
@@ -278,24 +282,24 @@ async fn settle(
 
 /// What has ended and, once everything has, what is left over.
 async fn look(
-    world: &World,
+    fixture: &Fixture,
     topic: &Topic<'_>,
     plan: Plan,
     endpoints: &Endpoints,
 ) -> anyhow::Result<(Tally, Vec<String>)> {
-    let dead = dead_letters(world, topic).await.context("dead letters can't be read")?;
+    let dead = dead_letters(fixture, topic).await.context("dead letters can't be read")?;
     let expected = RULES.iter().flat_map(|rule| (0..events(plan)).map(|number| (*rule, number)));
     let tally = Tally::of(expected, &endpoints.arrivals(), &dead);
-    let left = if tally.is_complete() { left(world, topic).await? } else { Vec::new() };
+    let left = if tally.is_complete() { left(fixture, topic).await? } else { Vec::new() };
     Ok((tally, left))
 }
 
 /// Checks that the ledger balances, and returns its surplus of ends: those of duplicates and of
 /// publishes that were not confirmed.
-async fn balance(world: &World, topic: &Topic<'_>) -> anyhow::Result<u64> {
-    let mut audit = world.audit(&topic.name, 0).await?;
+async fn balance(fixture: &Fixture, topic: &Topic<'_>) -> anyhow::Result<u64> {
+    let mut audit = fixture.audit(&topic.name, 0).await?;
     if audit["verdict"] != "balances" {
-        audit = world.audit(&topic.name, LEDGER_MAX.as_secs()).await?;
+        audit = fixture.audit(&topic.name, LEDGER_MAX.as_secs()).await?;
     }
     let ledger = Ledger::of(&audit);
     ensure!(ledger.verdict == "balances", "the ledger does not balance: {audit:#}");
@@ -303,8 +307,8 @@ async fn balance(world: &World, topic: &Topic<'_>) -> anyhow::Result<u64> {
 }
 
 /// A topic's waiting messages, in any queue including the poison queue, and its parked deliveries.
-async fn left(world: &World, topic: &Topic<'_>) -> anyhow::Result<Vec<String>> {
-    let messages = world.queued_bodies().await?;
+async fn left(fixture: &Fixture, topic: &Topic<'_>) -> anyhow::Result<Vec<String>> {
+    let messages = fixture.queued_bodies().await?;
     let mut left: Vec<_> = messages.into_iter().filter(|body| body.contains(&topic.name)).collect();
     for rule in RULES {
         let choice = ParkedChoice {
@@ -312,15 +316,15 @@ async fn left(world: &World, topic: &Topic<'_>) -> anyhow::Result<Vec<String>> {
             subscription: Some(rule.name().to_owned()),
             ..ParkedChoice::default()
         };
-        let parked = world.api.parked(&choice).await?;
+        let parked = fixture.api.parked(&choice).await?;
         left.extend(parked.iter().map(ToString::to_string));
     }
     Ok(left)
 }
 
 /// How often each event is a dead letter: only one event subscription has them.
-async fn dead_letters(world: &World, topic: &Topic<'_>) -> anyhow::Result<HashMap<Key, u64>> {
-    let bucket = &world.ground.connection.dead_letter_bucket;
-    let objects = inside::dead_letters(world.s3(), bucket, &topic.prefix()).await?;
+async fn dead_letters(fixture: &Fixture, topic: &Topic<'_>) -> anyhow::Result<HashMap<Key, u64>> {
+    let bucket = &fixture.ground.connection.dead_letter_bucket;
+    let objects = inside::dead_letters(fixture.s3(), bucket, &topic.prefix()).await?;
     Ok(inside::count_ids(&objects, |id| Some((Rule::Refusing, number_of(id)?))))
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::proxy::Proxy;
-use crate::e2e::{inside, world::World};
+use crate::e2e::{fixture::Fixture, inside};
 
 /// The functions that events go through.
 pub const FUNCTIONS: [&str; 6] = ["ingest", "expand", "dispatch", "dead-letter", "wake", "manage"];
@@ -31,7 +31,7 @@ const UPDATE_MAX: Duration = Duration::from_secs(30);
 
 /// The environments of the functions and the settings of their queues, as Terraform made them.
 pub struct Deployment<'a> {
-    world: &'a World,
+    fixture: &'a Fixture,
     environments: BTreeMap<&'static str, Value>,
     visibilities: BTreeMap<String, String>,
     /// How many copies each queue's mapping may run, by the mapping's id.
@@ -40,9 +40,9 @@ pub struct Deployment<'a> {
 
 impl<'a> Deployment<'a> {
     /// Reads those of these functions.
-    pub async fn of(world: &'a World, functions: &[&'static str]) -> anyhow::Result<Self> {
+    pub async fn of(fixture: &'a Fixture, functions: &[&'static str]) -> anyhow::Result<Self> {
         let (environments, visibilities) = (BTreeMap::new(), BTreeMap::new());
-        let mut deployment = Self { world, environments, visibilities, copies: BTreeMap::new() };
+        let mut deployment = Self { fixture, environments, visibilities, copies: BTreeMap::new() };
         deployment.copies = deployment.mappings().await?;
         for &function in functions {
             let read = deployment.configuration(function).await?;
@@ -51,7 +51,7 @@ impl<'a> Deployment<'a> {
             deployment.environments.insert(function, variables);
         }
         for url in deployment.queue_urls() {
-            let attributes = world.sqs().get_queue_attributes().queue_url(&url);
+            let attributes = fixture.sqs().get_queue_attributes().queue_url(&url);
             let attributes = attributes.attribute_names(QueueAttributeName::VisibilityTimeout);
             let attributes = attributes.send().await?.attributes.unwrap_or_default();
             let visibility = attributes.get(&QueueAttributeName::VisibilityTimeout);
@@ -66,7 +66,7 @@ impl<'a> Deployment<'a> {
     pub async fn turn_to(&self, proxy: Option<&Proxy>) -> anyhow::Result<()> {
         for (url, visibility) in &self.visibilities {
             let seconds = proxy.map_or_else(|| visibility.clone(), |_| VISIBILITY_S.to_string());
-            let change = self.world.sqs().set_queue_attributes().queue_url(url);
+            let change = self.fixture.sqs().set_queue_attributes().queue_url(url);
             change.attributes(QueueAttributeName::VisibilityTimeout, seconds).send().await?;
         }
         for (mapping, most) in &self.copies {
@@ -84,7 +84,7 @@ impl<'a> Deployment<'a> {
             }
             self.configure(function, &variables).await?;
             // Running copies have the old environment.
-            inside::kill(self.world.ground.home(), &name(function));
+            inside::kill(self.fixture.ground.home(), &name(function));
         }
         Ok(())
     }
@@ -94,7 +94,7 @@ impl<'a> Deployment<'a> {
         let body = json!({"ZipFile": BASE64_STANDARD.encode(zip)});
         self.lambda("PUT", &format!("functions/{}/code", name(function)), &body).await?;
         // Running copies have the other program.
-        inside::kill(self.world.ground.home(), &name(function));
+        inside::kill(self.fixture.ground.home(), &name(function));
         Ok(())
     }
 
@@ -144,7 +144,7 @@ impl<'a> Deployment<'a> {
     }
 
     async fn lambda(&self, method: &str, path: &str, body: &Value) -> anyhow::Result<Value> {
-        self.world.aws_rest("lambda", method, &format!("/2015-03-31/{path}"), body).await
+        self.fixture.aws_rest("lambda", method, &format!("/2015-03-31/{path}"), body).await
     }
 }
 

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     dev::{Dev, Program, create_topic, publish_endpoint, subscribe},
-    e2e::{inside, world::post},
+    e2e::{fixture::post, inside},
 };
 
 /// The endpoints. Each event goes to one of them.

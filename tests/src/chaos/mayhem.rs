@@ -14,7 +14,7 @@ use super::{
     proxy::{Proxy, Service},
     roll_out::{RollOut, Turns},
 };
-use crate::e2e::{inside, world::World};
+use crate::e2e::{fixture::Fixture, inside};
 
 /// How long the mayhem goes on after the last publish was accepted, while retries and dead letters
 /// are under way.
@@ -87,7 +87,7 @@ fn deed(done: usize, is_roll_out: bool, dice: &mut fastrand::Rng) -> Deed {
 
 /// The mayhem of one run.
 pub struct Mayhem<'a> {
-    world: &'a World,
+    fixture: &'a Fixture,
     proxy: &'a Proxy,
     seed: u64,
     over: watch::Sender<Option<Instant>>,
@@ -97,12 +97,12 @@ pub struct Mayhem<'a> {
 impl<'a> Mayhem<'a> {
     /// Mayhem with dice that start from `seed`.
     pub fn new(
-        world: &'a World,
+        fixture: &'a Fixture,
         proxy: &'a Proxy,
         seed: u64,
         roll_out: Option<(&'a RollOut, &'a Deployment<'a>)>,
     ) -> Self {
-        Self { world, proxy, seed, over: watch::Sender::new(None), roll_out }
+        Self { fixture, proxy, seed, over: watch::Sender::new(None), roll_out }
     }
 
     /// Says that everything is published.
@@ -136,7 +136,7 @@ impl<'a> Mayhem<'a> {
             match deed {
                 Deed::Kill(function) => {
                     let name = deployment::name(function);
-                    damage.killed += inside::kill(self.world.ground.home(), &name);
+                    damage.killed += inside::kill(self.fixture.ground.home(), &name);
                 }
                 Deed::Outage(service, lasts) => {
                     self.proxy.outage(service, lasts);
@@ -159,13 +159,13 @@ impl<'a> Mayhem<'a> {
     /// Stops the emulator between two calls, so that it can save its state, and starts it again.
     async fn restart(&self) -> anyhow::Result<()> {
         let _held = self.proxy.hold().await;
-        let emulator = Emulator::of(self.world.ground.home());
-        let url = &self.world.ground.connection.emulator_url;
+        let emulator = Emulator::of(self.fixture.ground.home());
+        let url = &self.fixture.ground.connection.emulator_url;
         let port = url.rsplit(':').next().and_then(|port| port.trim_end_matches('/').parse().ok());
         let port = port.ok_or_else(|| anyhow::anyhow!("{url} has no port"))?;
         // A killed emulator loses the messages in its queues, so the run would show nothing.
         emulator.stop_saved().await?;
-        emulator.start(self.world.ground.environment()?, port).await?;
+        emulator.start(self.fixture.ground.environment()?, port).await?;
         Ok(())
     }
 }

@@ -16,9 +16,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::{
     dev::{Dev, Program, create_topic, publish_endpoint, subscribe},
     e2e::{
+        fixture::post,
         inside,
         receiver::{Arrival, Endpoint, Receiver, Reply},
-        world::post,
     },
 };
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use super::{needs::Needs, world::World};
+use super::{fixture::Fixture, needs::Needs};
 
 /// One case, named after what it shows.
 #[derive(Clone, Copy)]
@@ -16,7 +16,7 @@ pub struct Case {
     /// What it needs besides Rust.
     pub needs: Needs,
     /// Runs it.
-    pub run: fn(Arc<World>) -> BoxFuture<'static, anyhow::Result<()>>,
+    pub run: fn(Arc<Fixture>) -> BoxFuture<'static, anyhow::Result<()>>,
 }
 
 /// Phases run one after the other. On `gridpost dev`, where another process costs nothing, all

@@ -61,7 +61,7 @@ macro_rules! case {
             name: concat!(stringify!($module), "::", stringify!($name)),
             phase: Phase::$phase,
             needs: $needs,
-            run: |world| Box::pin(async move { $module::$name(&world).await }),
+            run: |fixture| Box::pin(async move { $module::$name(&fixture).await }),
         }
     };
 }

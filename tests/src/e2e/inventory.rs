@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
-use super::world::World;
+use super::fixture::Fixture;
 
 /// The parts of a deployment: their Terraform types, and for each the attribute that the emulator
 /// lists and that is unique there.
@@ -26,12 +26,12 @@ const KINDS: [(&str, &str); 10] = [
 pub type Named = BTreeSet<(&'static str, String)>;
 
 /// The resources of a state that exist in the emulator.
-pub async fn still_there(world: &World, resources: &[Value]) -> anyhow::Result<Named> {
+pub async fn still_there(fixture: &Fixture, resources: &[Value]) -> anyhow::Result<Named> {
     let mut found = BTreeSet::new();
     for (kind, attribute) in KINDS {
         let of_kind = resources.iter().filter(|resource| resource["type"] == kind);
         let instances = of_kind.flat_map(|one| one["instances"].as_array().into_iter().flatten());
-        let listed = listing(world, kind).await.with_context(|| format!("the list of {kind}"))?;
+        let listed = listing(fixture, kind).await.with_context(|| format!("the list of {kind}"))?;
         for instance in instances {
             let name = instance["attributes"][attribute].as_str();
             let name = name.with_context(|| format!("{kind} without {attribute}"))?;
@@ -54,17 +54,18 @@ pub fn has_every_kind(there: &Named) -> anyhow::Result<()> {
 }
 
 /// All resources of a kind, as one text.
-async fn listing(world: &World, kind: &str) -> anyhow::Result<String> {
+async fn listing(fixture: &Fixture, kind: &str) -> anyhow::Result<String> {
     let call = async |service: &str, target: &str, ask: Value| {
-        Ok(world.aws_json(service, target.to_owned(), ask).await?.to_string())
+        Ok(fixture.aws_json(service, target.to_owned(), ask).await?.to_string())
     };
-    let path =
-        async |service: &str, path: &str| world.aws_rest(service, "GET", path, &Value::Null).await;
+    let path = async |service: &str, path: &str| {
+        fixture.aws_rest(service, "GET", path, &Value::Null).await
+    };
     match kind {
         "aws_sqs_queue" => call("sqs", "AmazonSQS.ListQueues", json!({})).await,
         "aws_dynamodb_table" => call("dynamodb", "DynamoDB_20120810.ListTables", json!({})).await,
         "aws_s3_bucket" => {
-            let told = world.s3().list_buckets().send().await?;
+            let told = fixture.s3().list_buckets().send().await?;
             let names = told.buckets().iter().filter_map(|bucket| bucket.name());
             Ok(names.collect::<Vec<_>>().join(" "))
         }
@@ -77,9 +78,9 @@ async fn listing(world: &World, kind: &str) -> anyhow::Result<String> {
             let told = path("lambda", "/2015-03-31/event-source-mappings/?MaxItems=1000").await?;
             names(&told, "EventSourceMappings", "UUID")
         }
-        "aws_iam_role" => world.aws_query("iam", "ListRoles", &[("MaxItems", "1000")]).await,
+        "aws_iam_role" => fixture.aws_query("iam", "ListRoles", &[("MaxItems", "1000")]).await,
         "aws_apigatewayv2_api" => names(&path("apigateway", "/v2/apis").await?, "items", "apiId"),
-        "aws_cloudwatch_log_group" => log_groups(world).await,
+        "aws_cloudwatch_log_group" => log_groups(fixture).await,
         "aws_cloudwatch_metric_alarm" => {
             let ask = json!({"MaxRecords": 100});
             call("monitoring", "GraniteServiceVersion20100801.DescribeAlarms", ask).await
@@ -92,11 +93,11 @@ async fn listing(world: &World, kind: &str) -> anyhow::Result<String> {
 }
 
 /// Log groups come in pages of fifty.
-async fn log_groups(world: &World) -> anyhow::Result<String> {
+async fn log_groups(fixture: &Fixture) -> anyhow::Result<String> {
     let (mut text, mut ask) = (String::new(), json!({}));
     loop {
         let target = "Logs_20140328.DescribeLogGroups".to_owned();
-        let page = world.aws_json("logs", target, ask.clone()).await?;
+        let page = fixture.aws_json("logs", target, ask.clone()).await?;
         text.push_str(&names(&page, "logGroups", "logGroupName")?);
         if page["nextToken"].is_null() {
             return Ok(text);

@@ -7,12 +7,12 @@ use aws_sdk_sqs::types::QueueAttributeName;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use super::{inside, world::World};
+use super::{fixture::Fixture, inside};
 
 /// The name of the policy that denies something everywhere.
 const POLICY: &str = "end-to-end-tests";
 
-impl World {
+impl Fixture {
     /// Creates a queue with attributes; returns its URL.
     pub async fn queue(&self, name: &str, attributes: &[(&str, &str)]) -> anyhow::Result<String> {
         let attributes: HashMap<_, _> = attributes

@@ -7,9 +7,9 @@ use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
+    fixture::Fixture,
     read,
     rows::{Different, Verdict, judge},
-    world::World,
 };
 
 /// Nothing: where Gridpost differs from the specification the row has its answer, and `differs`
@@ -46,23 +46,23 @@ fn name(row: &Value) -> String {
 }
 
 /// A deployment with one event subscription to a topic of CloudEvents.
-async fn world() -> World {
-    let world = World::new();
+async fn fixture() -> Fixture {
+    let fixture = Fixture::new();
     let topic = json!({"properties": {"inputSchema": "CloudEventSchemaV1_0"}});
-    assert_eq!(world.send("PUT /topics/demo", &topic).await.status, 201);
+    assert_eq!(fixture.send("PUT /topics/demo", &topic).await.status, 201);
     let document = json!({"properties": {"destination": {
         "endpointType": "WebHook", "properties": {"endpointUrl": "https://hook.example/"},
     }}});
-    let made = world.send("PUT /topics/demo/eventSubscriptions/es-1", &document).await;
+    let made = fixture.send("PUT /topics/demo/eventSubscriptions/es-1", &document).await;
     assert_eq!(made.status, 201, "{made:?}");
-    world
+    fixture
 }
 
 async fn published(row: &Value) -> Verdict {
-    let world = world().await;
+    let fixture = fixture().await;
     let mut headers = row["headers"].clone();
-    headers["aeg-sas-key"] = json!(world.key("demo").await);
-    let (status, body) = world
+    headers["aeg-sas-key"] = json!(fixture.key("demo").await);
+    let (status, body) = fixture
         .publish(json!({
             "version": "2.0", "routeKey": "POST /topics/{topic}/api/events",
             "rawPath": "/topics/demo/api/events", "rawQueryString": "", "headers": headers,
@@ -70,7 +70,7 @@ async fn published(row: &Value) -> Verdict {
             "body": STANDARD.encode(bytes(&row["body"])), "isBase64Encoded": true,
         }))
         .await;
-    let requests = world.requests();
+    let requests = fixture.requests();
     let want = if row["valid"] == true { 200 } else { 400 };
     if status != want {
         return Err(format!("answered {status} {body}"));
@@ -160,11 +160,11 @@ fn canonical(value: &Value) -> Option<String> {
 
 /// The body's events as samples of a filter that wants everything.
 async fn tested(row: &Value) -> Verdict {
-    let world = world().await;
+    let fixture = fixture().await;
     let body = String::from_utf8(bytes(&row["body"])).expect("text");
     let events = if row["body"].is_array() { body } else { format!("[{body}]") };
     let document = format!(r#"{{"name":"es-1","events":{events}}}"#);
-    let reply = world.send_text("POST /topics/demo/eventSubscriptions:test", document).await;
+    let reply = fixture.send_text("POST /topics/demo/eventSubscriptions:test", document).await;
     let want = if row["valid"] == true { 200 } else { 400 };
     if reply.status == want { Ok(()) } else { Err(format!("answered {reply:?}")) }
 }

@@ -11,8 +11,8 @@ use http::Response;
 use serde_json::{Value, json};
 
 use super::{
+    fixture::{Fixture, event_of},
     read,
-    world::{World, event_of},
 };
 
 const TABLE: &str = include_str!("../../conformance/gateway_requests.json");
@@ -66,22 +66,22 @@ async fn every_recorded_request_is_read_as_it_was_sent() {
 }
 
 /// A deployment with a topic of each kind, and one event subscription.
-async fn world() -> World {
-    let world = World::new();
+async fn fixture() -> Fixture {
+    let fixture = Fixture::new();
     for (topic, document) in [
         ("demo", json!({})),
         ("clouds", json!({"properties": {"inputSchema": "CloudEventSchemaV1_0"}})),
         ("spaces", json!({"kind": "namespace"})),
     ] {
-        let reply = world.send(&format!("PUT /topics/{topic}"), &document).await;
+        let reply = fixture.send(&format!("PUT /topics/{topic}"), &document).await;
         assert_eq!(reply.status, 201, "{reply:?}");
     }
     let document = json!({"properties": {"destination": {
         "endpointType": "WebHook", "properties": {"endpointUrl": "https://hook.example/"},
     }}});
-    let made = world.send("PUT /topics/demo/eventSubscriptions/es-1", &document).await;
+    let made = fixture.send("PUT /topics/demo/eventSubscriptions/es-1", &document).await;
     assert_eq!(made.status, 201, "{made:?}");
-    world
+    fixture
 }
 
 /// The recorded event with another method, path and body; what it says beside them stays. A stage
@@ -114,16 +114,16 @@ fn made_into(event: &Value, method: &str, path: &str, route: &str, body: &[u8]) 
 #[tokio::test(start_paused = true)]
 async fn every_recorded_request_made_into_a_publish_is_accepted() {
     for row in rows("requests", 16) {
-        let world = world().await;
+        let fixture = fixture().await;
         let route = "POST /topics/{topic}/api/events";
         let body = format!("[{EVENT}]");
         let path = "/topics/demo/api/events";
         let mut event = made_into(&row["event"], "POST", path, route, body.as_bytes());
-        event["headers"]["aeg-sas-key"] = json!(world.key("demo").await);
+        event["headers"]["aeg-sas-key"] = json!(fixture.key("demo").await);
         event["headers"]["content-type"] = json!("application/json");
-        let answer = world.publish(event).await;
+        let answer = fixture.publish(event).await;
         assert_eq!(answer, (200, String::new()), "{}", row["name"]);
-        let requests = world.requests();
+        let requests = fixture.requests();
         assert_eq!(requests.len(), 1, "{}", row["name"]);
         let events = read(&String::from_utf8_lossy(&requests[0].1));
         assert_eq!(events[0]["id"], "e-1", "{}", row["name"]);
@@ -133,13 +133,13 @@ async fn every_recorded_request_made_into_a_publish_is_accepted() {
 #[tokio::test(start_paused = true)]
 async fn every_recorded_request_made_into_a_list_is_answered() {
     for row in rows("requests", 16) {
-        let world = world().await;
+        let fixture = fixture().await;
         let mut event = made_into(&row["event"], "GET", "/topics", "GET /topics", b"");
         event["rawQueryString"] = match &event["rawQueryString"] {
             Value::Null => Value::Null,
             _ => json!(""),
         };
-        let (status, body) = world.manage(event).await;
+        let (status, body) = fixture.manage(event).await;
         assert_eq!(status, 200, "{}: {body}", row["name"]);
         let topics = read(&body)["value"].as_array().map(Vec::len);
         assert_eq!(topics, Some(3), "{}", row["name"]);
@@ -150,16 +150,16 @@ async fn every_recorded_request_made_into_a_list_is_answered() {
 async fn every_request_is_answered_as_the_table_says() {
     let mut problems = Vec::new();
     for row in rows("asTheyAre", 23) {
-        let mut world = world().await;
-        world.manage.settings.authorization = Authorization::None;
+        let mut fixture = fixture().await;
+        fixture.manage.settings.authorization = Authorization::None;
         let path = row["event"]["rawPath"].as_str().expect("a path");
         let topic = ["clouds", "spaces"].into_iter().find(|topic| path.contains(topic));
-        let key = world.key(topic.unwrap_or("demo")).await;
-        world.manage.settings.authorization = Authorization::Iam;
+        let key = fixture.key(topic.unwrap_or("demo")).await;
+        fixture.manage.settings.authorization = Authorization::Iam;
         let event = read(&row["event"].to_string().replace("KEY", &key));
         let (status, body) = match (row["ingest"].as_u64(), row["manage"].as_u64()) {
-            (Some(_), None) => world.publish(event).await,
-            (None, Some(_)) => world.manage(event).await,
+            (Some(_), None) => fixture.publish(event).await,
+            (None, Some(_)) => fixture.manage(event).await,
             _ => panic!("{}: for one of them", row["name"]),
         };
         let want = row["ingest"].as_u64().or(row["manage"].as_u64());

@@ -1,12 +1,12 @@
 //! The specification's tables, row by row, against the code's.
 
 mod cloud_events;
+mod fixture;
 mod gateway;
 #[path = "../operators/manage.rs"]
 mod manage;
 mod reads;
 mod rows;
-mod world;
 
 use std::{
     collections::BTreeMap,

@@ -6,9 +6,9 @@ use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
+    fixture::Fixture,
     read,
     rows::{Different, Verdict, judge},
-    world::World,
 };
 
 /// Nothing: where Azure does otherwise, the row has Gridpost's answer, and `differs` says why.
@@ -118,11 +118,11 @@ fn filled(value: &Value) -> Value {
 }
 
 async fn verdict(row: &Value) -> Verdict {
-    let world = World::new();
+    let fixture = Fixture::new();
     let is_of_topic = row["of"] == "topic";
     if !is_of_topic || row.get("topic").is_some() {
         let topic = row.get("topic").cloned().unwrap_or_else(|| json!({}));
-        assert_eq!(world.send("PUT /topics/demo", &topic).await.status, 201, "{row}");
+        assert_eq!(fixture.send("PUT /topics/demo", &topic).await.status, 201, "{row}");
     }
     let name = row["eventSubscription"].as_str().unwrap_or("es-1");
     let path = match is_of_topic {
@@ -130,14 +130,14 @@ async fn verdict(row: &Value) -> Verdict {
         false => format!("/topics/demo/eventSubscriptions/{name}"),
     };
     for before in row["before"].as_array().into_iter().flatten() {
-        let reply = world.send(&format!("PUT {path}"), before).await;
+        let reply = fixture.send(&format!("PUT {path}"), before).await;
         assert!(matches!(reply.status, 200 | 201), "{before}: {reply:?}");
     }
     let get = format!("GET {path}");
-    let was = world.send(&get, &Value::Null).await;
+    let was = fixture.send(&get, &Value::Null).await;
     let method = row["method"].as_str().unwrap_or("PUT");
-    let written = world.send(&format!("{method} {path}"), &row["write"]).await;
-    let now = world.send(&get, &Value::Null).await;
+    let written = fixture.send(&format!("{method} {path}"), &row["write"]).await;
+    let now = fixture.send(&get, &Value::Null).await;
     if let Some(status) = row["status"].as_u64() {
         let body = written.body.unwrap_or_default();
         let code = &body["error"]["code"];
@@ -156,7 +156,7 @@ async fn verdict(row: &Value) -> Verdict {
         want.map_or(Ok(()), |want| is_subset(want, found, Missing::IsNothing, member))?;
     }
     for (action, want) in row["post"].as_object().into_iter().flatten() {
-        let answer = world.send(&format!("POST {path}/{action}"), &Value::Null).await;
+        let answer = fixture.send(&format!("POST {path}/{action}"), &Value::Null).await;
         is_subset(want, &answer.body.unwrap_or_default(), Missing::IsWrong, action)?;
     }
     Ok(())

@@ -14,7 +14,7 @@ use gridpost_core::{delivery::queue::Queue, time::Timestamp};
 use gridpost_embedded::{Embedded, Options, Queues, Visibility};
 use gridpost_ports::Clock;
 use gridpost_testkit::{
-    contract::{Difference, OF_EMBEDDED, queues::QueueWorld},
+    contract::{Difference, OF_EMBEDDED, queues::QueueFixture},
     stores::Handed,
 };
 use rusqlite::Connection;
@@ -106,7 +106,7 @@ impl Fixture {
 }
 
 #[async_trait]
-impl QueueWorld for Fixture {
+impl QueueFixture for Fixture {
     type Queues = Queues;
 
     const DIFFERS: &'static [Difference] = OF_EMBEDDED;

@@ -40,7 +40,7 @@ async fn names<T: DeadLetters>(buckets: &T, prefix: &str, after: Option<&str>) -
     listed.into_iter().map(|object| object.name).collect()
 }
 
-/// In a world with an empty bucket: objects are listed by the bytes of their names, read with their
+/// With a fixture with an empty bucket: objects are listed by the bytes of their names, read with their
 /// labels, replaced, and deleted.
 pub async fn dead_letters_are_listed_by_name<T: Bucket + DeadLetters>(buckets: &T) {
     // A hyphen comes before a slash, and that before a digit.
@@ -78,7 +78,7 @@ pub async fn dead_letters_are_listed_by_name<T: Bucket + DeadLetters>(buckets: &
     assert!(names(buckets, "", None).await.is_empty());
 }
 
-/// In the same world: names that look like paths, escapes or addresses lead nowhere else.
+/// With the same fixture: names that look like paths, escapes or addresses lead nowhere else.
 pub async fn a_name_is_no_path<T: Bucket + DeadLetters>(buckets: &T) {
     let all =
         ["../other/S/a.json", "./S/b.json", "/S//c.json", "50%\\:/d.json", "a b+c?d#e&ü=.json"];
@@ -97,7 +97,7 @@ pub async fn a_name_is_no_path<T: Bucket + DeadLetters>(buckets: &T) {
     assert!(names(buckets, "", None).await.is_empty());
 }
 
-/// In the same world: a list has at most a thousand names, and continues after the last of them.
+/// With the same fixture: a list has at most a thousand names, and continues after the last of them.
 pub async fn a_list_has_a_thousand_names_at_most<T: Bucket + DeadLetters>(buckets: &T) {
     for number in 0..1_001 {
         store(buckets, &format!("n/{number:04}"), &Labels::default(), 0).await.expect("stored");
@@ -120,7 +120,7 @@ pub async fn payloads_are_found_by_name(payloads: &dyn Payloads) {
     }
 }
 
-/// In a world without the bucket, a write reports that: its events are dropped at once.
+/// With a fixture without the bucket, a write reports that: its events are dropped at once.
 pub async fn a_missing_bucket_is_not_found<T: Bucket + DeadLetters>(buckets: &T) {
     let answer = put(buckets).await;
     assert!(matches!(answer, Err(BucketError::NotFound)), "{answer:?}");
@@ -128,7 +128,7 @@ pub async fn a_missing_bucket_is_not_found<T: Bucket + DeadLetters>(buckets: &T)
     assert!(matches!(answer, Err(BucketError::NotFound)), "{answer:?}");
 }
 
-/// In a world whose bucket refuses, calls report a retryable failure, and nothing counts as stored,
+/// With a fixture whose bucket refuses, calls report a retryable failure, and nothing counts as stored,
 /// missing or deleted.
 pub async fn a_bucket_that_refuses_is_unavailable<T: Bucket + DeadLetters>(buckets: &T) {
     let unavailable = |answer: Result<(), BucketError>, what: &str| {
@@ -140,12 +140,12 @@ pub async fn a_bucket_that_refuses_is_unavailable<T: Bucket + DeadLetters>(bucke
     unavailable(buckets.delete(BUCKET, "k").await, "deleting");
 }
 
-/// In a world where the payload bucket lacks the object, reading finds nothing, without an error.
+/// With a fixture where the payload bucket lacks the object, reading finds nothing, without an error.
 pub async fn an_object_that_is_not_there_is_none(payloads: &dyn Payloads) {
     assert_eq!(payloads.get("deliveries/7").await.expect("it is readable"), None);
 }
 
-/// In a world whose payload bucket refuses, reading is an error: if the object counted as missing,
+/// With a fixture whose payload bucket refuses, reading is an error: if the object counted as missing,
 /// its events would be dropped.
 pub async fn an_object_that_is_refused_is_an_error(payloads: &dyn Payloads) {
     let read: Result<_, PortError> = payloads.get("deliveries/7").await;

@@ -5,30 +5,30 @@ use gridpost_ports::{PoisonQueue, QueueReceiver};
 
 use super::{
     Difference, message,
-    queues::{QueueWorld, receive_all, send},
+    queues::{QueueFixture, receive_all, send},
 };
 
 const DISPATCH: Queue = Queue::Dispatch;
 
-/// In a world whose dispatch queue gives up a message after that many receives: it is then in the
+/// With a fixture whose dispatch queue gives up a message after that many receives: it is then in the
 /// poison queue with its details, and hidden from others once it was received.
-pub async fn a_message_that_is_received_too_often_is_poison<W: QueueWorld>(
-    world: &W,
+pub async fn a_message_that_is_received_too_often_is_poison<W: QueueFixture>(
+    fixture: &W,
     receives_max: u32,
 ) {
-    let queues = world.queues();
-    let before = world.now();
-    send(world, DISPATCH, vec![message("a", 0)]).await;
-    let after = world.now();
+    let queues = fixture.queues();
+    let before = fixture.now();
+    send(fixture, DISPATCH, vec![message("a", 0)]).await;
+    let after = fixture.now();
     let mut id = String::new();
     for count in 1..=receives_max {
-        let received = world.receive(DISPATCH, 10).await;
+        let received = fixture.receive(DISPATCH, 10).await;
         assert_eq!((received.len(), received[0].count), (1, count));
         id.clone_from(&received[0].message_id);
         assert_eq!(PoisonQueue::count(&*queues).await.expect("a number"), 0);
-        world.pass(world.visibility()).await;
+        fixture.pass(fixture.visibility()).await;
     }
-    assert_eq!(receive_all(world, DISPATCH).await.len(), 0);
+    assert_eq!(receive_all(fixture, DISPATCH).await.len(), 0);
     assert_eq!(queues.backlog(DISPATCH).await.expect("a number"), 0, "it is not in two queues");
     assert_eq!(PoisonQueue::count(&*queues).await.expect("a number"), 1);
     let found = PoisonQueue::receive(&*queues, 60).await.expect("a look");

@@ -30,7 +30,7 @@ async fn save(records: &impl PublishRecords, key: &RecordKey, record: &Record) -
     records.save(key, record).await.expect("an answer")
 }
 
-/// In an empty world: a record is written under its revision, and a write under another one answers
+/// With an empty fixture: a record is written under its revision, and a write under another one answers
 /// with what is stored, whole.
 pub async fn a_record_is_written_under_its_revision<T: PublishRecords>(
     records: &T,
@@ -53,7 +53,7 @@ pub async fn a_record_is_written_under_its_revision<T: PublishRecords>(
     assert_eq!(save(records, &other, &first).await, Kept::Written, "another key");
 }
 
-/// In an empty world: of several copies that begin at the same moment, one has begun.
+/// With an empty fixture: of several copies that begin at the same moment, one has begun.
 pub async fn one_of_those_that_begin_at_once_has_begun<T: PublishRecords>(
     records: &T,
     now: Timestamp,
@@ -102,7 +102,7 @@ pub async fn what_has_expired_can_be_replaced<T: PublishRecords>(
     assert_eq!(replaced, Kept::Written);
 }
 
-/// In a world whose table refuses every call, that is an error: mistaken for a record, it would answer
+/// With a fixture whose table refuses every call, that is an error: mistaken for a record, it would answer
 /// for a publish that was never made.
 pub async fn a_table_that_refuses_records_nothing<T: PublishRecords>(records: &T) {
     let (key, record) = keyed("one", Timestamp::from_millis(60_000));

@@ -14,7 +14,7 @@ use crate::stores::Handed;
 
 /// Queues with their platform, which receives messages and lets time pass.
 #[async_trait]
-pub trait QueueWorld: Sync {
+pub trait QueueFixture: Sync {
     /// The ports.
     type Queues: QueueSender + QueueReceiver + PoisonQueue;
 
@@ -45,10 +45,10 @@ pub trait QueueWorld: Sync {
 const DISPATCH: Queue = Queue::Dispatch;
 const RETRY: Queue = Queue::Retry(0);
 
-pub(super) async fn receive_all<W: QueueWorld>(world: &W, queue: Queue) -> Vec<Handed> {
+pub(super) async fn receive_all<W: QueueFixture>(fixture: &W, queue: Queue) -> Vec<Handed> {
     let mut all = Vec::new();
     loop {
-        let some = world.receive(queue, 10).await;
+        let some = fixture.receive(queue, 10).await;
         if some.is_empty() {
             return all;
         }
@@ -57,8 +57,8 @@ pub(super) async fn receive_all<W: QueueWorld>(world: &W, queue: Queue) -> Vec<H
 }
 
 /// Sends messages that the queue accepts.
-pub(super) async fn send<W: QueueWorld>(world: &W, queue: Queue, all: Vec<Outgoing>) {
-    let answers = world.queues().send(queue, all).await;
+pub(super) async fn send<W: QueueFixture>(fixture: &W, queue: Queue, all: Vec<Outgoing>) {
+    let answers = fixture.queues().send(queue, all).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
 }
 
@@ -72,10 +72,10 @@ fn seconds(time: Duration) -> u32 {
 
 /// More messages than one call takes: each is received once; if it is not deleted in time, it comes
 /// back under the same id with another receipt; once deleted, it never comes back.
-pub async fn what_is_sent_comes_back_until_it_is_deleted<W: QueueWorld>(world: &W) {
-    let queues = world.queues();
-    send(world, DISPATCH, messages(12)).await;
-    let first = receive_all(world, DISPATCH).await;
+pub async fn what_is_sent_comes_back_until_it_is_deleted<W: QueueFixture>(fixture: &W) {
+    let queues = fixture.queues();
+    send(fixture, DISPATCH, messages(12)).await;
+    let first = receive_all(fixture, DISPATCH).await;
     let numbers: Vec<_> = (0..12).map(|number| number.to_string()).collect();
     assert_eq!(first.len(), 12, "each once");
     assert_eq!(bodies(&first), numbers.iter().map(String::as_str).collect());
@@ -85,8 +85,8 @@ pub async fn what_is_sent_comes_back_until_it_is_deleted<W: QueueWorld>(world: &
     let (kept, others) = first.split_first().expect("messages");
     let receipts: Vec<_> = others.iter().map(|message| message.receipt.clone()).collect();
     queues.delete(DISPATCH, receipts.clone()).await.expect("deleted");
-    world.pass(world.visibility()).await;
-    let again = receive_all(world, DISPATCH).await;
+    fixture.pass(fixture.visibility()).await;
+    let again = receive_all(fixture, DISPATCH).await;
     assert_eq!(bodies(&again), [kept.body.as_str()].into(), "what was deleted stays away");
     assert_eq!((&again[0].message_id, again[0].count), (&kept.message_id, 2));
     assert_ne!(again[0].receipt, kept.receipt, "each receive has a receipt of its own");
@@ -95,17 +95,17 @@ pub async fn what_is_sent_comes_back_until_it_is_deleted<W: QueueWorld>(world: &
     queues.delete(DISPATCH, mixed).await.expect("deleted, or gone already");
     assert!(queues.hide(DISPATCH, &again[0].receipt, 60).await.is_err(), "it is gone");
     assert!(queues.hide(DISPATCH, "r", 60).await.is_err(), "it never was");
-    world.pass(world.visibility()).await;
-    assert_eq!(receive_all(world, DISPATCH).await.len(), 0);
+    fixture.pass(fixture.visibility()).await;
+    assert_eq!(receive_all(fixture, DISPATCH).await.len(), 0);
     assert_eq!(queues.backlog(DISPATCH).await.expect("a number"), 0);
 }
 
 /// Delayed, visible and received messages are counted apart, and a delayed one comes in its time.
-pub async fn a_delayed_message_comes_in_its_time<W: QueueWorld>(world: &W) {
-    let (queues, delay) = (world.queues(), world.visibility() / 2);
+pub async fn a_delayed_message_comes_in_its_time<W: QueueFixture>(fixture: &W) {
+    let (queues, delay) = (fixture.queues(), fixture.visibility() / 2);
     let delayed = message("delayed", seconds(delay));
-    send(world, DISPATCH, vec![message("a", 0), delayed, message("b", 0)]).await;
-    let received = world.receive(DISPATCH, 1).await;
+    send(fixture, DISPATCH, vec![message("a", 0), delayed, message("b", 0)]).await;
+    let received = fixture.receive(DISPATCH, 1).await;
     assert_eq!(received.len(), 1);
     let counts = async || {
         let backlog = queues.backlog(DISPATCH).await.expect("a number");
@@ -113,45 +113,45 @@ pub async fn a_delayed_message_comes_in_its_time<W: QueueWorld>(world: &W) {
         (backlog, in_flight, queues.visible(DISPATCH).await.expect("a number"))
     };
     assert_eq!(counts().await, (3, 1, 1), "all, in flight, visible");
-    assert_eq!(receive_all(world, DISPATCH).await.len(), 1, "the delayed one is not among them");
+    assert_eq!(receive_all(fixture, DISPATCH).await.len(), 1, "the delayed one is not among them");
     assert_eq!(counts().await, (3, 2, 0));
-    world.pass(delay).await;
+    fixture.pass(delay).await;
     assert_eq!(counts().await, (3, 2, 1));
-    assert_eq!(bodies(&receive_all(world, DISPATCH).await), ["delayed"].into());
-    world.pass(world.visibility()).await;
+    assert_eq!(bodies(&receive_all(fixture, DISPATCH).await), ["delayed"].into());
+    fixture.pass(fixture.visibility()).await;
     assert_eq!(counts().await, (3, 0, 3));
 }
 
 /// A hidden message comes when its own time is over, not the queue's; an operator may request it
 /// now. Once it is visible, its receipt hides nothing.
-pub async fn a_hidden_message_waits_for_its_time<W: QueueWorld>(world: &W) {
-    let (queues, visibility) = (world.queues(), world.visibility());
-    send(world, RETRY, vec![message("a", 0)]).await;
-    let first = world.receive(RETRY, 10).await;
+pub async fn a_hidden_message_waits_for_its_time<W: QueueFixture>(fixture: &W) {
+    let (queues, visibility) = (fixture.queues(), fixture.visibility());
+    send(fixture, RETRY, vec![message("a", 0)]).await;
+    let first = fixture.receive(RETRY, 10).await;
     queues.hide(RETRY, &first[0].receipt, 2 * seconds(visibility)).await.expect("hidden");
     assert_eq!(queues.in_flight(RETRY).await.expect("a number"), 1);
-    world.pass(visibility).await;
-    assert_eq!(world.receive(RETRY, 10).await.len(), 0, "it is hidden for twice as long");
-    world.pass(visibility).await;
-    let second = world.receive(RETRY, 10).await;
+    fixture.pass(visibility).await;
+    assert_eq!(fixture.receive(RETRY, 10).await.len(), 0, "it is hidden for twice as long");
+    fixture.pass(visibility).await;
+    let second = fixture.receive(RETRY, 10).await;
     assert_eq!((bodies(&second), second[0].count), (["a"].into(), 2));
     // The receipt from before it was hidden still shows it.
     queues.hide(RETRY, &second[0].receipt, 3_600).await.expect("hidden");
     queues.hide(RETRY, &second[0].receipt, 0).await.expect("shown");
-    world.pass(Duration::from_millis(1)).await;
-    let third = world.receive(RETRY, 10).await;
+    fixture.pass(Duration::from_millis(1)).await;
+    let third = fixture.receive(RETRY, 10).await;
     assert_eq!((bodies(&third), third[0].count), (["a"].into(), 3));
-    world.pass(visibility).await;
+    fixture.pass(visibility).await;
     let is_refused = queues.hide(RETRY, &third[0].receipt, 60).await.is_err();
     Difference::HidesWhatIsVisible.holds(W::DIFFERS, is_refused);
 }
 
 /// A message may be hidden for 12 hours, counted from when it was received.
-pub async fn no_message_is_hidden_for_more_than_12_hours<W: QueueWorld>(world: &W) {
-    let queues = world.queues();
-    send(world, RETRY, vec![message("a", 0)]).await;
-    let received = world.receive(RETRY, 10).await;
-    world.pass(Duration::from_secs(1)).await;
+pub async fn no_message_is_hidden_for_more_than_12_hours<W: QueueFixture>(fixture: &W) {
+    let queues = fixture.queues();
+    send(fixture, RETRY, vec![message("a", 0)]).await;
+    let received = fixture.receive(RETRY, 10).await;
+    fixture.pass(Duration::from_secs(1)).await;
     let is_refused = queues.hide(RETRY, &received[0].receipt, 43_200).await.is_err();
     Difference::HidesForLonger.holds(W::DIFFERS, is_refused);
     let receipt = &received[0].receipt;
@@ -159,27 +159,27 @@ pub async fn no_message_is_hidden_for_more_than_12_hours<W: QueueWorld>(world: &
 }
 
 /// A group implies no order: its messages are received concurrently.
-pub async fn messages_of_a_group_do_not_wait_for_each_other<W: QueueWorld>(world: &W) {
-    send(world, DISPATCH, messages(3)).await;
+pub async fn messages_of_a_group_do_not_wait_for_each_other<W: QueueFixture>(fixture: &W) {
+    send(fixture, DISPATCH, messages(3)).await;
     let mut received = Vec::new();
     for _ in 0..3 {
-        received.extend(world.receive(DISPATCH, 1).await);
+        received.extend(fixture.receive(DISPATCH, 1).await);
     }
     assert_eq!(bodies(&received), ["0", "1", "2"].into());
 }
 
 /// A message that a queue refuses fails alone, and is not in the queue.
-pub async fn what_a_queue_does_not_take_fails_alone<W: QueueWorld>(world: &W) {
-    let queues = world.queues();
+pub async fn what_a_queue_does_not_take_fails_alone<W: QueueFixture>(fixture: &W) {
+    let queues = fixture.queues();
     let sized = |bytes: usize, delay_s| message(&"x".repeat(bytes), delay_s);
     let most = vec![sized(W::MESSAGE_BYTES_MAX, DELAY_S_MAX), sized(1, 0)];
-    send(world, DISPATCH, most).await;
+    send(fixture, DISPATCH, most).await;
     let late = queues.send(DISPATCH, vec![sized(2, DELAY_S_MAX + 1), sized(3, 0)]).await;
     assert_eq!([late[0].is_ok(), late[1].is_ok()], [false, true], "{late:?}");
     let large = queues.send(DISPATCH, vec![sized(W::MESSAGE_BYTES_MAX + 1, 0), sized(5, 0)]).await;
     assert!(large.len() == 2 && large[0].is_err(), "{large:?}");
     Difference::FailsWholeCall.holds(W::DIFFERS, large[1].is_ok());
-    let received = receive_all(world, DISPATCH).await;
+    let received = receive_all(fixture, DISPATCH).await;
     let mut sizes: Vec<_> = received.iter().map(|message| message.body.len()).collect();
     sizes.sort_unstable();
     let other = large[1].is_ok().then_some(5);
@@ -187,14 +187,14 @@ pub async fn what_a_queue_does_not_take_fails_alone<W: QueueWorld>(world: &W) {
 }
 
 /// A queue drops a message after its retention period, received or not.
-pub async fn what_is_too_old_is_forgotten<W: QueueWorld>(world: &W) {
-    send(world, Queue::Redrive, vec![message("a", 0)]).await;
-    world.pass(world.retention()).await;
-    let is_forgotten = world.receive(Queue::Redrive, 10).await.is_empty();
+pub async fn what_is_too_old_is_forgotten<W: QueueFixture>(fixture: &W) {
+    send(fixture, Queue::Redrive, vec![message("a", 0)]).await;
+    fixture.pass(fixture.retention()).await;
+    let is_forgotten = fixture.receive(Queue::Redrive, 10).await.is_empty();
     Difference::KeepsMessages.holds(W::DIFFERS, is_forgotten);
 }
 
-/// Of `count` messages to the dispatch queue, in a world that refuses those numbers, these fail and
+/// Of `count` messages to the dispatch queue, with a fixture that refuses those numbers, these fail and
 /// all others succeed. A refused message is not in the queue, so its result decides whether a
 /// publish is confirmed and a record deleted.
 pub async fn a_refused_message_fails_alone(
@@ -208,7 +208,7 @@ pub async fn a_refused_message_fails_alone(
     assert_eq!(failed.map(|(number, _)| number).collect::<Vec<_>>(), refused);
 }
 
-/// In a world that refuses every call to a queue, nothing counts as sent, hidden, deleted or counted.
+/// With a fixture that refuses every call to a queue, nothing counts as sent, hidden, deleted or counted.
 pub async fn a_queue_that_refuses_has_done_nothing<T: QueueSender + QueueReceiver>(queues: &T) {
     let answers = queues.send(Queue::Dispatch, messages(3)).await;
     assert!(answers.len() == 3 && answers.iter().all(Result::is_err), "{answers:?}");

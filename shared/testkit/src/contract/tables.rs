@@ -208,7 +208,7 @@ pub async fn jobs_are_kept_by_event_subscription<T: Redrives>(tables: &T) {
     assert!(tables.job(&other, one.id).await.expect("an answer").is_none());
 }
 
-/// In a world where nothing is stored, nothing is found, without an error.
+/// With a fixture where nothing is stored, nothing is found, without an error.
 pub async fn what_is_not_stored_is_not_found<T: DeliveryStates + EndpointHealths>(tables: &T) {
     let found = DeliveryStates::load(tables, Uuid::from_u128(7)).await.expect("it is readable");
     assert_eq!(found, None);
@@ -216,7 +216,7 @@ pub async fn what_is_not_stored_is_not_found<T: DeliveryStates + EndpointHealths
     assert_eq!(health.expect("it is readable"), Health::default());
 }
 
-/// In a world where another caller has written the same items, a write under the revision that was read
+/// With a fixture where another caller has written the same items, a write under the revision that was read
 /// is a conflict.
 pub async fn a_lost_race_is_a_conflict<T: DeliveryStates + EndpointHealths>(tables: &T) {
     for revision in [0, 3] {
@@ -228,7 +228,7 @@ pub async fn a_lost_race_is_a_conflict<T: DeliveryStates + EndpointHealths>(tabl
     assert_eq!(saved.expect("an answer"), Saved::Conflict);
 }
 
-/// In a world whose table refuses every call, by throttling or otherwise, that is an error:
+/// With a fixture whose table refuses every call, by throttling or otherwise, that is an error:
 /// mistaken for a conflict or a missing item, it would change what happens to a delivery.
 pub async fn a_table_that_refuses_says_nothing<T>(tables: &T)
 where

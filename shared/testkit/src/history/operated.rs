@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::{Held, History, SubscriptionLife, TWO_WAKES};
 
-/// Everything that operators did in one world.
+/// Everything that operators did in one fixture.
 #[derive(Debug, Default)]
 pub struct Operated {
     /// When they wrote the health of an endpoint, by its uid.

@@ -6,11 +6,11 @@ use gridpost_core::{
 };
 use gridpost_ports::Clock;
 
-use super::World;
+use super::Simulation;
 use crate::scenario::Changed;
 use gridpost_testkit::history::History;
 
-impl World {
+impl Simulation {
     /// The topics, with all event subscriptions that they ever had.
     pub(super) fn topics(&self) -> Vec<(Topic, Vec<EventSubscription>)> {
         let topics = self.scenario.topics.iter().map(|(topic, _)| topic);

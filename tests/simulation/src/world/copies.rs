@@ -18,7 +18,7 @@ use gridpost_ports::{
 };
 use gridpost_testkit::faults::{Faulty, Instance};
 
-use super::{CONFIGURATION_KEPT_FOR, World, meter::CountingMeter};
+use super::{CONFIGURATION_KEPT_FOR, Simulation, meter::CountingMeter};
 use crate::scenario::{DEAD_LETTER_DELAY_S, GIVE_UP_AFTER, Settings as Tuned};
 
 /// How long dispatch caches configuration, as deployed. It reads again sooner if a delivery was
@@ -28,7 +28,7 @@ const DISPATCH_KEEPS_CONFIGURATION: Duration = Duration::from_secs(10);
 /// How long one machine caches configuration, as in `server/src/process.rs`.
 const MACHINE_KEEPS_CONFIGURATION: Duration = Duration::from_millis(50);
 
-impl World {
+impl Simulation {
     pub fn ingest(&self, instance: &Arc<Instance>) -> gridpost_ingest::Context {
         let clock: Arc<dyn Clock> = Arc::new(instance.clock(self.clock));
         let configuration: Arc<dyn Configuration> = self.faulty(instance, &self.tables);

@@ -11,13 +11,13 @@ use gridpost_redrive::work;
 use gridpost_testkit::queue::Received;
 
 use super::{
-    World,
+    Simulation,
     pool::{self, Copy},
 };
 use crate::lambda::{Function, Mapping};
 
 /// Invokes a queue's function with a batch, and deletes what its reply does not name.
-pub(super) async fn invoke(world: &World, mapping: Mapping, received: Vec<Received>) {
+pub(super) async fn invoke(world: &Simulation, mapping: Mapping, received: Vec<Received>) {
     let (instance, copy, is_fresh) = pool::take(world, mapping.queue);
     let uids: BTreeSet<_> = received.iter().filter_map(|it| it.carried.subscription).collect();
     let ids = received.iter().filter_map(|it| it.carried.delivery).collect();

@@ -7,7 +7,7 @@ use gridpost_ports::Clock;
 use gridpost_testkit::queue::Received;
 use tokio::sync::Semaphore;
 
-use super::{World, invoke::invoke};
+use super::{Simulation, invoke::invoke};
 use crate::lambda::{Mapping, Reading};
 
 /// Most messages that one `ReceiveMessage` gives.
@@ -33,7 +33,7 @@ struct Slot(Rc<Slots>);
 
 /// Records the wait for a slot when it ends, or when its process does.
 struct Waits<'w> {
-    world: &'w World,
+    world: &'w Simulation,
     queue: Queue,
     from: Timestamp,
 }
@@ -60,7 +60,7 @@ impl Slots {
     }
 
     /// Takes the next free slot. While all are taken and messages wait, their number grows.
-    async fn take(self: Rc<Self>, world: &World, mapping: &Mapping) -> Slot {
+    async fn take(self: Rc<Self>, world: &Simulation, mapping: &Mapping) -> Slot {
         let waits = Waits { world, queue: mapping.queue, from: world.clock.now() };
         let free = self.free.acquire();
         tokio::select! { biased;
@@ -72,7 +72,7 @@ impl Slots {
     }
 
     /// Adds slots as allowed. Resolves when that has freed one, which is then taken.
-    async fn grow(&self, world: &World, mapping: &Mapping) {
+    async fn grow(&self, world: &Simulation, mapping: &Mapping) {
         let most = mapping.reading.concurrency;
         while let Some(ramp) = mapping.ramp.filter(|_| self.open.get() < most) {
             let next = (self.grew_at.get() + ramp.every()).max(world.clock.now());
@@ -98,7 +98,7 @@ impl Slots {
 /// Polls a queue for ever and invokes its function. Batches that wait to be filled are filled
 /// concurrently, by as many processes as Lambda begins with: they share the messages of a quiet
 /// queue.
-pub(super) async fn poll(world: Rc<World>, mapping: Mapping) {
+pub(super) async fn poll(world: Rc<Simulation>, mapping: Mapping) {
     let slots = Slots::of(&mapping, world.clock.now());
     let processes = match mapping.reading.window.is_zero() {
         true => 1,
@@ -108,7 +108,7 @@ pub(super) async fn poll(world: Rc<World>, mapping: Mapping) {
     futures::future::join_all((0..processes).map(|_| read())).await;
 }
 
-async fn read(world: Rc<World>, mapping: Mapping, slots: Rc<Slots>) {
+async fn read(world: Rc<Simulation>, mapping: Mapping, slots: Rc<Slots>) {
     let mut over = Vec::new();
     loop {
         let slot = Rc::clone(&slots).take(&world, &mapping).await;
@@ -125,7 +125,7 @@ async fn read(world: Rc<World>, mapping: Mapping, slots: Rc<Slots>) {
 
 /// Gathers a batch: full, or as old as its window, or as large as a payload may be. What no longer
 /// fits goes to `over` and begins the next.
-async fn gather(world: &World, mapping: &Mapping, over: &mut Vec<Received>) -> Vec<Received> {
+async fn gather(world: &Simulation, mapping: &Mapping, over: &mut Vec<Received>) -> Vec<Received> {
     let Reading { batch, window, .. } = mapping.reading;
     let most = |have: usize| RECEIVED_MAX.min(batch - have);
     let mut all = std::mem::take(over);

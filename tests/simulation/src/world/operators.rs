@@ -8,7 +8,7 @@ use gridpost_testkit::faults::Instance;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::World;
+use super::Simulation;
 use crate::{
     lambda::Function,
     scenario::{Operate, Operation},
@@ -28,7 +28,7 @@ struct Ask {
     body: Value,
 }
 
-impl World {
+impl Simulation {
     pub(super) async fn operate_on(self: &Rc<Self>, operation: &Operation) {
         let from = self.clock.now();
         if let Some(ask) = self.ask_for(operation).await {

@@ -6,7 +6,7 @@ use gridpost_ports::Clock;
 use gridpost_testkit::{dice::SeededDice, faults::Instance};
 use tokio::time::sleep;
 
-use super::World;
+use super::Simulation;
 
 /// Tells the dice of the copies' pace from the world's.
 const PACE: u64 = 0x9ace;
@@ -23,7 +23,7 @@ pub(super) fn dials(seed: u64) -> SeededDice {
     SeededDice::new(seed ^ DIALS)
 }
 
-impl World {
+impl Simulation {
     pub fn instance(&self, instance: Instance) -> Arc<Instance> {
         let most = i64::try_from(self.scenario.pace.skew_max.as_millis()).unwrap_or(0);
         let skew_ms = match most {

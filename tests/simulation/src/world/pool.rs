@@ -9,7 +9,7 @@ use gridpost_core::delivery::queue::Queue;
 use gridpost_ports::Meter;
 use gridpost_testkit::faults::Instance;
 
-use super::World;
+use super::Simulation;
 
 /// A running copy of a function: what it has in memory lives until it dies.
 #[derive(Clone)]
@@ -66,7 +66,7 @@ impl Pools {
 
 /// Takes an idle copy, or a fresh one: the one used last, or any if the world says so. Returns
 /// whether it is fresh, too.
-pub(super) fn take(world: &World, queue: Queue) -> (Arc<Instance>, Copy, bool) {
+pub(super) fn take(world: &Simulation, queue: Queue) -> (Arc<Instance>, Copy, bool) {
     let mut idle = world.pools.of(queue).lock().expect("no panic while held");
     if !world.dice.chance(world.cold_starts)
         && let Some(last) = idle.len().checked_sub(1)

@@ -11,7 +11,7 @@ use gridpost_ports::Clock;
 use gridpost_testkit::faults::Instance;
 use tokio::{sync::Notify, task::spawn_local};
 
-use super::{World, mapping};
+use super::{Simulation, mapping};
 
 /// The current process.
 #[derive(Default)]
@@ -22,7 +22,7 @@ pub(super) struct Process {
     instances: RefCell<Vec<Weak<Instance>>>,
 }
 
-impl World {
+impl Simulation {
     /// Runs work that ends with the process. Returns `None` if the process ended first.
     pub(super) async fn while_it_lives<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         if self.scenario.restarts.is_empty() {

@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue, Method, Response};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{CONFIGURATION_KEPT_FOR, World};
+use super::{CONFIGURATION_KEPT_FOR, Simulation};
 use crate::{
     lambda::Function,
     scenario::{
@@ -31,7 +31,7 @@ use gridpost_testkit::{
 /// The longest time from matching a publish's events to its answer.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 
-impl World {
+impl Simulation {
     /// Publishes as a publisher does: again and again until it is accepted.
     pub(super) async fn publish(&self, number: usize, publish: &Publish) {
         if self.scenario.keyed.contains(&publish.to.topic) {

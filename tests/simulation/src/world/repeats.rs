@@ -7,7 +7,7 @@ use gridpost_core::{gateway::Request, publish::idempotency::LEASE};
 use gridpost_ports::Clock;
 use http::{HeaderValue, Response};
 
-use super::World;
+use super::Simulation;
 use crate::scenario::Publish;
 
 /// How often an answer is lost on its way.
@@ -19,7 +19,7 @@ const IMPATIENT: f64 = 0.3;
 /// How often it repeats what was answered 200.
 const REPEATED: f64 = 0.5;
 
-impl World {
+impl Simulation {
     /// Publishes as an SDK with a key does.
     pub(super) async fn publish_keyed(&self, number: usize, publish: &Publish) {
         let ids: Vec<_> =

@@ -17,7 +17,7 @@ use gridpost_ports::{Clock, SourceMessage};
 use gridpost_testkit::{faults::Instance, history::SourcedMessage};
 use tokio::sync::Notify;
 
-use super::World;
+use super::Simulation;
 use crate::{
     lambda::Function,
     scenario::{Form, INGEST_TIMEOUT, Publish},
@@ -64,7 +64,7 @@ impl SourceQueue {
     }
 
     /// Takes what is visible; waits while that is nothing.
-    async fn receive(&self, world: &World, topic: &str) -> Vec<SourceMessage> {
+    async fn receive(&self, world: &Simulation, topic: &str) -> Vec<SourceMessage> {
         loop {
             let next = self.waiting.borrow().iter().map(|one| one.visible_at).min();
             match next {
@@ -82,7 +82,7 @@ impl SourceQueue {
     }
 
     /// Hides visible messages, as many as an invocation takes.
-    fn hide(&self, world: &World, topic: &str) -> Vec<SourceMessage> {
+    fn hide(&self, world: &Simulation, topic: &str) -> Vec<SourceMessage> {
         let now = world.clock.now();
         let mut waiting = self.waiting.borrow_mut();
         let visible = waiting.iter_mut().filter(|one| one.visible_at <= now).take(BATCH);
@@ -106,7 +106,7 @@ impl SourceQueue {
     }
 }
 
-impl World {
+impl Simulation {
     /// Whether messages of a source are still to be taken in.
     pub(super) fn anything_comes(&self) -> bool {
         self.sources.values().any(|source| !source.is_empty())

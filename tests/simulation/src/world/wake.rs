@@ -5,7 +5,7 @@ use std::{rc::Rc, time::Duration};
 use gridpost_ports::{Clock, Dice};
 use gridpost_testkit::{clock::BEGINNING, faults::Instance};
 
-use super::World;
+use super::Simulation;
 use crate::lambda::{Function, Wakes};
 
 /// How long a run of wake begins new pages: its timeout (55 s), less what it keeps for its last
@@ -16,7 +16,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// Invokes wake once a minute, as its schedule does, or a minute after its last run in worlds whose
 /// schedule is not told. If nothing is parked, only its cursor is written, to save time.
-pub(super) async fn schedule_wake(world: Rc<World>) {
+pub(super) async fn schedule_wake(world: Rc<Simulation>) {
     if let Some(wakes) = world.wakes {
         return loosely(world, wakes).await;
     }
@@ -26,7 +26,7 @@ pub(super) async fn schedule_wake(world: Rc<World>) {
     }
 }
 
-async fn loosely(world: Rc<World>, wakes: Wakes) {
+async fn loosely(world: Rc<Simulation>, wakes: Wakes) {
     for minute in 1.. {
         let due = BEGINNING + MINUTE * minute + wakes.phase;
         let late = wakes.late_max.mul_f64(world.dice.roll());
@@ -47,7 +47,7 @@ async fn loosely(world: Rc<World>, wakes: Wakes) {
     }
 }
 
-async fn run(world: &World) {
+async fn run(world: &Simulation) {
     if !world.tables.any_parked() {
         world.tables.pass();
         return;

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::e2e::{
+    fixture::{EVENT_GRID, Fixture, SOON},
     receiver::Reply,
-    world::{EVENT_GRID, SOON, World},
 };
 
 /// Events published at once.
@@ -18,8 +18,8 @@ const EVENTS: usize = 6;
 const SETTLED_WITHIN: Duration = Duration::from_secs(90);
 
 /// Events are delivered, dead-lettered, dropped or waiting; the audit finds all of them.
-pub async fn a_ledger_balances_over_every_kind_of_end(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("audit", EVENT_GRID).await?;
+pub async fn a_ledger_balances_over_every_kind_of_end(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("audit", EVENT_GRID).await?;
     let dead_letters = json!({"deadLetterDestination": topic.dead_letter_destination()});
     // The second attempt is hours away; batches show that events are counted, not deliveries.
     let waits = json!({
@@ -41,7 +41,7 @@ pub async fn a_ledger_balances_over_every_kind_of_end(world: &World) -> anyhow::
         (0..EVENTS).map(|index| topic.plain_event(&format!("e-{index}"))).collect();
     topic.publish(&events).await?;
     endpoints[0].wait_for(EVENTS, SOON).await?;
-    let audit = settled(world, &topic.name).await?;
+    let audit = settled(fixture, &topic.name).await?;
     ensure!(audit["verdict"] == "balances" && audit["endsTooMany"] == 0, "{audit:#}");
     ensure!(audit["topics"][0]["accepted"] == EVENTS, "{audit:#}");
     let all = json!({"matched": EVENTS, "total": EVENTS});
@@ -57,14 +57,14 @@ pub async fn a_ledger_balances_over_every_kind_of_end(world: &World) -> anyhow::
         ensure!(account["difference"] == 0, "{name}: {account:#}");
     }
     ensure!(account(&audit, "filters").is_none(), "nothing was for it: {audit:#}");
-    waiting_deliveries_are_listed(world, &topic.name).await
+    waiting_deliveries_are_listed(fixture, &topic.name).await
 }
 
 /// The audit once nothing more ends after its cut-off. Dead letters take their time.
-pub(super) async fn settled(world: &World, topic: &str) -> anyhow::Result<Value> {
+pub(super) async fn settled(fixture: &Fixture, topic: &str) -> anyhow::Result<Value> {
     let deadline = Instant::now() + SETTLED_WITHIN;
     loop {
-        let audit = world.audit(topic, SETTLED_WITHIN.as_secs()).await?;
+        let audit = fixture.audit(topic, SETTLED_WITHIN.as_secs()).await?;
         let accounts = audit["eventSubscriptions"].as_array();
         let is_settled =
             accounts.is_some_and(|all| all.iter().all(|account| account["difference"] == 0));
@@ -76,9 +76,9 @@ pub(super) async fn settled(world: &World, topic: &str) -> anyhow::Result<Value>
 }
 
 /// Each waiting delivery says what is known of it.
-async fn waiting_deliveries_are_listed(world: &World, topic: &str) -> anyhow::Result<()> {
+async fn waiting_deliveries_are_listed(fixture: &Fixture, topic: &str) -> anyhow::Result<()> {
     let mut waiting = Vec::new();
-    world.api.each_delivery(topic, "waits", |one| waiting.push(one.clone())).await?;
+    fixture.api.each_delivery(topic, "waits", |one| waiting.push(one.clone())).await?;
     let events: Vec<_> = waiting.iter().map(|one| one["events"].as_u64().unwrap_or(0)).collect();
     ensure!(waiting.len() == 2 && events.iter().sum::<u64>() == EVENTS as u64, "{waiting:?}");
     for delivery in &waiting {
@@ -93,7 +93,7 @@ async fn waiting_deliveries_are_listed(world: &World, topic: &str) -> anyhow::Re
         }
     }
     let mut others = 0;
-    world.api.each_delivery(topic, "drops", |_| others += 1).await?;
+    fixture.api.each_delivery(topic, "drops", |_| others += 1).await?;
     ensure!(others == 0, "what has ended does not wait");
     Ok(())
 }

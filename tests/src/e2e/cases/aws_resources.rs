@@ -11,8 +11,8 @@ use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+use crate::e2e::fixture::{ACCOUNT, EVENT_GRID, Fixture, SOON, Topic, refusal};
 use crate::e2e::inside::{POLL, until};
-use crate::e2e::world::{ACCOUNT, EVENT_GRID, SOON, Topic, World, refusal};
 use gridpost_ops::aws_api::REGION;
 
 use place::Place;
@@ -34,9 +34,9 @@ struct Target {
 }
 
 impl Target {
-    fn new(world: &World, kind: &'static str, (service, action): (&str, &'static str)) -> Self {
+    fn new(fixture: &Fixture, kind: &'static str, (service, action): (&str, &'static str)) -> Self {
         // Names that a local stack allows.
-        let name = format!("local-{}-{}", kind.to_lowercase(), world.run());
+        let name = format!("local-{}-{}", kind.to_lowercase(), fixture.run());
         let part = match kind {
             "KinesisStream" => format!("stream/{name}"),
             "EventBridgeBus" => format!("event-bus/{name}"),
@@ -52,7 +52,7 @@ impl Target {
     }
 
     /// Subscribes it to a topic as `all`, with dead letters.
-    async fn subscribe(&self, world: &World, topic: &Topic<'_>) -> anyhow::Result<Value> {
+    async fn subscribe(&self, fixture: &Fixture, topic: &Topic<'_>) -> anyhow::Result<Value> {
         let mut properties = self.properties.clone();
         properties["resourceId"] = json!(self.arn);
         let document = json!({"properties": {
@@ -60,14 +60,16 @@ impl Target {
             "eventDeliverySchema": topic.schema,
             "deadLetterDestination": topic.dead_letter_destination(),
         }});
-        Ok(world.api.put_subscription(&topic.name, "all", &document).await?.document)
+        Ok(fixture.api.put_subscription(&topic.name, "all", &document).await?.document)
     }
 
     /// A topic of the case with this endpoint.
-    async fn topic<'w>(&self, world: &'w World, what: &str) -> anyhow::Result<Topic<'w>> {
+    async fn topic<'w>(&self, fixture: &'w Fixture, what: &str) -> anyhow::Result<Topic<'w>> {
         let kind = self.kind.to_lowercase();
-        let topic = world.topic(&format!("{kind}-{what}"), EVENT_GRID).await?;
-        self.subscribe(world, &topic).await.with_context(|| format!("{} as endpoint", self.arn))?;
+        let topic = fixture.topic(&format!("{kind}-{what}"), EVENT_GRID).await?;
+        self.subscribe(fixture, &topic)
+            .await
+            .with_context(|| format!("{} as endpoint", self.arn))?;
         Ok(topic)
     }
 }
@@ -120,17 +122,17 @@ fn ids(received: &[Received]) -> Vec<&str> {
 }
 
 /// Without permission events end as dead letters after one attempt.
-async fn refused(world: &World, target: &Target) -> anyhow::Result<()> {
-    let topic = target.topic(world, "denied").await?;
+async fn refused(fixture: &Fixture, target: &Target) -> anyhow::Result<()> {
+    let topic = target.topic(fixture, "denied").await?;
     let policy = target.kind.to_lowercase();
-    world.deny_on("dispatch", &policy, target.action, &target.arn).await?;
+    fixture.deny_on("dispatch", &policy, target.action, &target.arn).await?;
     topic.publish(&[topic.plain_event("denied")]).await?;
-    let dead = world.dead_letters(&topic.prefix(), 1).await;
+    let dead = fixture.dead_letters(&topic.prefix(), 1).await;
     let asked = match target.kind {
-        "LambdaFunction" => Some(target.topic(world, "forbidden").await.map(|topic| topic.name)),
+        "LambdaFunction" => Some(target.topic(fixture, "forbidden").await.map(|topic| topic.name)),
         _ => None,
     };
-    world.deny_on_no_more("dispatch", &policy).await?;
+    fixture.deny_on_no_more("dispatch", &policy).await?;
     // Only for a function does AWS say beforehand whether it may be invoked.
     if let Some(asked) = asked {
         let refused = format!("{:#}", asked.err().context("a function that may not be invoked")?);
@@ -147,15 +149,15 @@ async fn refused(world: &World, target: &Target) -> anyhow::Result<()> {
 
 /// The same, and when the resource is gone, the endpoint waits at least five minutes, and no other
 /// event subscription gets the event.
-async fn refused_and_gone(world: &World, place: &Place<'_>) -> anyhow::Result<()> {
+async fn refused_and_gone(fixture: &Fixture, place: &Place<'_>) -> anyhow::Result<()> {
     let target = &place.target;
-    refused(world, target).await?;
-    let topic = target.topic(world, "gone").await?;
+    refused(fixture, target).await?;
+    let topic = target.topic(fixture, "gone").await?;
     place.remove().await?;
-    not_there(world, target).await?;
+    not_there(fixture, target).await?;
     topic.publish(&[topic.plain_event("gone")]).await?;
     let is_gone = |health: &Value| health["cause"]["outcome"] == "NotFound";
-    let health = world.health_when(&topic.name, "all", is_gone).await?;
+    let health = fixture.health_when(&topic.name, "all", is_gone).await?;
     let time = |name: &str| Timestamp::parse_rfc_3339(health[name].as_str()?);
     let (since, until) = time("since").zip(time("until")).context("it waits")?;
     ensure!(until.since(since) >= Duration::from_secs(300), "{health}");
@@ -164,42 +166,42 @@ async fn refused_and_gone(world: &World, place: &Place<'_>) -> anyhow::Result<()
 }
 
 /// A resource that does not exist can't become an endpoint.
-async fn not_there(world: &World, target: &Target) -> anyhow::Result<()> {
-    let topic = world.topic(&format!("{}-none", target.kind.to_lowercase()), EVENT_GRID).await?;
-    let refused = refusal(target.subscribe(world, &topic).await)?.to_string();
+async fn not_there(fixture: &Fixture, target: &Target) -> anyhow::Result<()> {
+    let topic = fixture.topic(&format!("{}-none", target.kind.to_lowercase()), EVENT_GRID).await?;
+    let refused = refusal(target.subscribe(fixture, &topic).await)?.to_string();
     ensure!(refused.contains("NotFound") && refused.contains("Create it first"), "{refused}");
     Ok(())
 }
 
-pub async fn a_queue_gets_messages(world: &World) -> anyhow::Result<()> {
-    let target = Target::new(world, "SqsQueue", ("sqs", "sqs:SendMessage")).with(attributes());
-    not_there(world, &target).await?;
-    let place = Place::make(world, target).await?;
-    let topic = place.target.topic(world, "all").await?;
+pub async fn a_queue_gets_messages(fixture: &Fixture) -> anyhow::Result<()> {
+    let target = Target::new(fixture, "SqsQueue", ("sqs", "sqs:SendMessage")).with(attributes());
+    not_there(fixture, &target).await?;
+    let place = Place::make(fixture, target).await?;
+    let topic = place.target.topic(fixture, "all").await?;
     for message in &delivered(&topic, &place).await? {
         has_attributes(message, &MESSAGE)?;
     }
-    refused_and_gone(world, &place).await
+    refused_and_gone(fixture, &place).await
 }
 
 /// A FIFO queue gets the events of a group in one group; an event without one does not reach it.
-pub async fn a_fifo_queue_gets_groups(world: &World) -> anyhow::Result<()> {
-    let mut target = Target::new(world, "SqsQueue", ("sqs", "sqs:SendMessage"));
+pub async fn a_fifo_queue_gets_groups(fixture: &Fixture) -> anyhow::Result<()> {
+    let mut target = Target::new(fixture, "SqsQueue", ("sqs", "sqs:SendMessage"));
     target.name = format!("{}-2.fifo", target.name);
     target.arn = format!("{}-2.fifo", target.arn);
-    let topic = world.topic("fifo", EVENT_GRID).await?;
-    let refused = refusal(target.subscribe(world, &topic).await)?.to_string();
+    let topic = fixture.topic("fifo", EVENT_GRID).await?;
+    let refused = refusal(target.subscribe(fixture, &topic).await)?.to_string();
     ensure!(refused.contains("messageGroupId"), "{refused}");
     target.properties["messageGroupId"] =
         json!({"type": "Dynamic", "properties": {"sourceField": "data.of"}});
-    let url = world.queue(&target.name, &[("FifoQueue", "true")]).await?;
-    target.subscribe(world, &topic).await?;
+    let url = fixture.queue(&target.name, &[("FifoQueue", "true")]).await?;
+    target.subscribe(fixture, &topic).await?;
     topic.publish(&[topic.plain_event("one"), topic.plain_event("two")]).await?;
     let deadline = Instant::now() + SOON;
     let mut groups = Vec::new();
     while groups.len() < 2 {
         ensure!(Instant::now() < deadline, "groups: {groups:?}");
-        let some = world.sqs().receive_message().queue_url(&url).max_number_of_messages(10);
+        let some = fixture.sqs().receive_message().queue_url(&url).max_number_of_messages(10);
         let some = some.message_system_attribute_names("All".into()).send().await?;
         for message in some.messages() {
             let all = message.attributes().context("attributes")?;
@@ -217,93 +219,93 @@ pub async fn a_fifo_queue_gets_groups(world: &World) -> anyhow::Result<()> {
     let mut bare = topic.plain_event("bare");
     bare["data"] = json!({});
     topic.publish(&[bare]).await?;
-    let outcome = outcome_of_first(world, &topic).await?;
+    let outcome = outcome_of_first(fixture, &topic).await?;
     ensure!(outcome == "SessionQueueNotSupported", "{outcome}");
     Ok(())
 }
 
-pub async fn a_topic_gets_messages(world: &World) -> anyhow::Result<()> {
-    let target = Target::new(world, "SnsTopic", ("sns", "sns:Publish*")).with(attributes());
-    let place = Place::make(world, target).await?;
-    let topic = place.target.topic(world, "all").await?;
+pub async fn a_topic_gets_messages(fixture: &Fixture) -> anyhow::Result<()> {
+    let target = Target::new(fixture, "SnsTopic", ("sns", "sns:Publish*")).with(attributes());
+    let place = Place::make(fixture, target).await?;
+    let topic = place.target.topic(fixture, "all").await?;
     for message in &delivered(&topic, &place).await? {
         has_attributes(message, &MESSAGE)?;
     }
-    refused_and_gone(world, &place).await
+    refused_and_gone(fixture, &place).await
 }
 
-pub async fn a_stream_gets_records(world: &World) -> anyhow::Result<()> {
-    let target = Target::new(world, "KinesisStream", ("kinesis", "kinesis:PutRecords"));
-    let place = Place::make(world, target).await?;
-    let topic = place.target.topic(world, "all").await?;
+pub async fn a_stream_gets_records(fixture: &Fixture) -> anyhow::Result<()> {
+    let target = Target::new(fixture, "KinesisStream", ("kinesis", "kinesis:PutRecords"));
+    let place = Place::make(fixture, target).await?;
+    let topic = place.target.topic(fixture, "all").await?;
     for (event, key) in delivered(&topic, &place).await? {
         ensure!(key == event["id"], "an event's id is its key: {key} of {event}");
     }
-    refused_and_gone(world, &place).await
+    refused_and_gone(fixture, &place).await
 }
 
-pub async fn a_bus_gets_events(world: &World) -> anyhow::Result<()> {
-    let target = Target::new(world, "EventBridgeBus", ("events", "events:PutEvents"));
-    let place = Place::make(world, target).await?;
-    let topic = place.target.topic(world, "all").await?;
+pub async fn a_bus_gets_events(fixture: &Fixture) -> anyhow::Result<()> {
+    let target = Target::new(fixture, "EventBridgeBus", ("events", "events:PutEvents"));
+    let place = Place::make(fixture, target).await?;
+    let topic = place.target.topic(fixture, "all").await?;
     let source = format!("/topics/{}", topic.name);
     for (detail, event) in delivered(&topic, &place).await? {
         ensure!(event["source"] == source && event["detail-type"] == "Gridpost.Test", "{event}");
         ensure!(detail["data"]["of"] == detail["id"], "the whole event: {detail}");
     }
     // EventBridge accepts events for a bus that is gone, and drops them.
-    refused(world, &place.target).await?;
+    refused(fixture, &place.target).await?;
     place.remove().await?;
-    not_there(world, &place.target).await
+    not_there(fixture, &place.target).await
 }
 
 /// A function gets what a webhook would get. If it fails, that is the endpoint's failure; if its
 /// concurrency lets it not run at all, the outcome is `Full`.
-pub async fn a_function_is_invoked(world: &World) -> anyhow::Result<()> {
+pub async fn a_function_is_invoked(fixture: &Fixture) -> anyhow::Result<()> {
     let properties = {
         let mut properties = attributes();
         properties["maxEventsPerBatch"] = json!(10);
         properties
     };
-    let target = Target::new(world, "LambdaFunction", ("lambda", "lambda:InvokeFunction"));
+    let target = Target::new(fixture, "LambdaFunction", ("lambda", "lambda:InvokeFunction"));
     let target = target.with(properties);
-    let place = Place::make(world, target).await?;
+    let place = Place::make(fixture, target).await?;
     let target = &place.target;
-    let topic = target.topic(world, "all").await?;
+    let topic = target.topic(fixture, "all").await?;
     for (event, _) in delivered(&topic, &place).await? {
         // The emulator does not pass the client context on.
         ensure!(event["topic"] == format!("/topics/{}", topic.name), "{event}");
     }
-    let failing = target.topic(world, "fails").await?;
+    let failing = target.topic(fixture, "fails").await?;
     let mut fails = failing.plain_event("fails");
     fails["data"]["fail"] = json!(true);
     failing.publish(&[fails]).await?;
-    let outcome = outcome_of_first(world, &failing).await?;
+    let outcome = outcome_of_first(fixture, &failing).await?;
     ensure!(outcome == "ServerError", "a function's own failure: {outcome}");
 
-    let full = target.topic(world, "full").await?;
+    let full = target.topic(fixture, "full").await?;
     let concurrency = format!("/2017-10-31/functions/{}/concurrency", target.name);
     let none = json!({"ReservedConcurrentExecutions": 0});
-    world.aws_rest("lambda", "PUT", &concurrency, &none).await?;
+    fixture.aws_rest("lambda", "PUT", &concurrency, &none).await?;
     full.publish(&[full.plain_event("full")]).await?;
-    let outcome = outcome_of_first(world, &full).await?;
-    world.aws_rest("lambda", "DELETE", &concurrency, &Value::Null).await?;
+    let outcome = outcome_of_first(fixture, &full).await?;
+    fixture.aws_rest("lambda", "DELETE", &concurrency, &Value::Null).await?;
     ensure!(matches!(outcome.as_str(), "Full" | "Busy"), "a function that may not run: {outcome}");
     // The event waits five minutes; once the endpoint's health is reset, the next one waits for nothing.
-    world.api.reset_health(&full.name, "all").await?;
+    fixture.api.reset_health(&full.name, "all").await?;
     // Instances of dispatch keep a health for two seconds.
     sleep(Duration::from_secs(3)).await;
     full.publish(&[full.plain_event("after")]).await?;
     wait_for(&place, SOON, |(event, _)| event["id"] == "after").await?;
-    refused_and_gone(world, &place).await
+    refused_and_gone(fixture, &place).await
 }
 
 /// An ARN that is not allowed is refused, and the message says what to add.
-pub async fn an_arn_outside_the_allowance_is_refused(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("outside", EVENT_GRID).await?;
-    let mut target = Target::new(world, "SqsQueue", ("sqs", "sqs:SendMessage"));
+pub async fn an_arn_outside_the_allowance_is_refused(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("outside", EVENT_GRID).await?;
+    let mut target = Target::new(fixture, "SqsQueue", ("sqs", "sqs:SendMessage"));
     target.arn = format!("arn:aws:sqs:{REGION}:{ACCOUNT}:gridpost-dispatch");
-    let refused = refusal(target.subscribe(world, &topic).await)?.to_string();
+    let refused = refusal(target.subscribe(fixture, &topic).await)?.to_string();
     ensure!(refused.contains("resource_destinations"), "{refused}");
     Ok(())
 }
@@ -319,13 +321,13 @@ async fn wait_for(
 }
 
 /// The last outcome of the topic's first failing delivery.
-async fn outcome_of_first(world: &World, topic: &Topic<'_>) -> anyhow::Result<String> {
+async fn outcome_of_first(fixture: &Fixture, topic: &Topic<'_>) -> anyhow::Result<String> {
     let outcome = || async {
         let mut found = None;
         let take = |one: &Value| {
             found = found.take().or(one["lastDeliveryOutcome"].as_str().map(str::to_owned));
         };
-        world.api.each_delivery(&topic.name, "all", take).await?;
+        fixture.api.each_delivery(&topic.name, "all", take).await?;
         Ok(found)
     };
     until("a failure", SOON, outcome, Option::is_some).await?.context("it was found")

@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use super::audit::settled;
 use crate::e2e::{
     configuration::Configuration,
+    fixture::{self, CLOUD_EVENTS, EVENT_GRID, Fixture, Topic},
     inside::until,
     python,
     receiver::{Endpoint, Reply},
-    world::{self, CLOUD_EVENTS, EVENT_GRID, Topic, World},
 };
 
 /// Time for an event: dispatch may be killed meanwhile, and a function starts cold.
-const SOON: Duration = world::SOON.saturating_add(Duration::from_secs(90));
+const SOON: Duration = fixture::SOON.saturating_add(Duration::from_secs(90));
 
 /// A source of each kind. The names of what they take from differ by run. The two slashes say where the
 /// package begins: the module uses another one of it.
@@ -71,8 +71,8 @@ struct Taken<'w> {
 }
 
 impl<'w> Taken<'w> {
-    async fn of(world: &'w World, kind: &str, schema: &'static str) -> anyhow::Result<Self> {
-        let topic = world.topic(&format!("source-{kind}"), schema).await?;
+    async fn of(fixture: &'w Fixture, kind: &str, schema: &'static str) -> anyhow::Result<Self> {
+        let topic = fixture.topic(&format!("source-{kind}"), schema).await?;
         let endpoint = topic.subscribe("all", &[Reply::prompt(200)], json!({})).await?;
         Ok(Self { topic, endpoint })
     }
@@ -87,27 +87,27 @@ impl<'w> Taken<'w> {
 /// What AWS's clients send to a bus, a bucket, an SNS topic and a queue arrives at webhooks, as
 /// CloudEvents or in Event Grid's schema; objects arrive as blobs. What can't be mapped is in the
 /// source's poison queue. The ledger of each topic balances.
-pub async fn events_of_aws_services_arrive(world: &World) -> anyhow::Result<()> {
-    let rule = Taken::of(world, "rule", CLOUD_EVENTS).await?;
-    let bucket = Taken::of(world, "bucket", EVENT_GRID).await?;
-    let sns = Taken::of(world, "sns", CLOUD_EVENTS).await?;
-    let sqs = Taken::of(world, "sqs", EVENT_GRID).await?;
+pub async fn events_of_aws_services_arrive(fixture: &Fixture) -> anyhow::Result<()> {
+    let rule = Taken::of(fixture, "rule", CLOUD_EVENTS).await?;
+    let bucket = Taken::of(fixture, "bucket", EVENT_GRID).await?;
+    let sns = Taken::of(fixture, "sns", CLOUD_EVENTS).await?;
+    let sqs = Taken::of(fixture, "sqs", EVENT_GRID).await?;
     let taken = [("rule", &rule), ("bucket", &bucket), ("sns", &sns), ("sqs", &sqs)];
     let topics: Value = taken.iter().map(|(kind, one)| (*kind, one.topic.name.clone())).collect();
-    let configuration = Configuration::new(world.ground.terraform()?, CONFIGURATION).await?;
-    let run = world.run();
-    let variables = json!({"gridpost": of_the_stack(world)?, "topics": topics, "run": run});
+    let configuration = Configuration::new(fixture.ground.terraform()?, CONFIGURATION).await?;
+    let run = fixture.run();
+    let variables = json!({"gridpost": of_the_stack(fixture)?, "topics": topics, "run": run});
     configuration.apply(&variables).await?;
     let made = configuration.outputs().await?["all"].take();
 
-    send(world, &made).await?;
+    send(fixture, &made).await?;
     check_rule(&rule.events(1).await?[0])?;
     check_blobs(&bucket.events(2).await?, made["bucket"].as_str().unwrap_or_default())?;
     check_sns(&sns.events(1).await?[0], &made)?;
     check_sqs(&sqs.events(1).await?[0])?;
-    refused_are_kept(world, &made).await?;
+    refused_are_kept(fixture, &made).await?;
     for (kind, one) in taken {
-        let audit = settled(world, &one.topic.name).await?;
+        let audit = settled(fixture, &one.topic.name).await?;
         ensure!(audit["verdict"] == "balances", "{kind}: {audit:#}");
         let want = if kind == "bucket" { 2 } else { 1 };
         ensure!(audit["topics"][0]["accepted"] == want, "{kind}: {audit:#}");
@@ -116,21 +116,21 @@ pub async fn events_of_aws_services_arrive(world: &World) -> anyhow::Result<()> 
 }
 
 /// What the stack gives sources.
-fn of_the_stack(world: &World) -> anyhow::Result<Value> {
-    let state = world.ground.home().terraform().join("terraform.tfstate");
+fn of_the_stack(fixture: &Fixture) -> anyhow::Result<Value> {
+    let state = fixture.ground.home().terraform().join("terraform.tfstate");
     let state: Value = serde_json::from_str(&fs::read_to_string(state)?)?;
     let found = state["outputs"]["aws_sources"]["value"].clone();
     ensure!(found.is_object(), "the stack was applied without aws_sources: {found}");
     Ok(found)
 }
 
-async fn call(world: &World, calls: Value) -> anyhow::Result<Value> {
-    let url = &world.ground.connection.emulator_url;
+async fn call(fixture: &Fixture, calls: Value) -> anyhow::Result<Value> {
+    let url = &fixture.ground.connection.emulator_url;
     let input = json!({"region": REGION, "url": url, "calls": calls});
-    python::run(world.ground.environment()?, python::AWS_SOURCES, &input).await
+    python::run(fixture.ground.environment()?, python::AWS_SOURCES, &input).await
 }
 
-async fn send(world: &World, made: &Value) -> anyhow::Result<()> {
+async fn send(fixture: &Fixture, made: &Value) -> anyhow::Result<()> {
     let bucket = &made["bucket"];
     let key = "in/ä +%.txt";
     let calls = json!([
@@ -144,7 +144,7 @@ async fn send(world: &World, made: &Value) -> anyhow::Result<()> {
         ["sns", "publish", {"TopicArn": made["topic"], "Subject": "an order", "Message": "hello"}],
         ["sqs", "send_message", {"QueueUrl": made["queue"], "MessageBody": r#"{"order": 7}"#}],
     ]);
-    call(world, calls).await.map(drop)
+    call(fixture, calls).await.map(drop)
 }
 
 fn check_rule(event: &Value) -> anyhow::Result<()> {
@@ -187,7 +187,7 @@ fn check_sqs(event: &Value) -> anyhow::Result<()> {
 }
 
 /// What is no notification, sent where only S3 may send on AWS: the emulator asks for no policy.
-async fn refused_are_kept(world: &World, made: &Value) -> anyhow::Result<()> {
+async fn refused_are_kept(fixture: &Fixture, made: &Value) -> anyhow::Result<()> {
     let url = |arn: &Value| {
         let name = arn.as_str().and_then(|arn| arn.rsplit(':').next()).unwrap_or_default();
         made["poison"]["bucket"]
@@ -198,9 +198,9 @@ async fn refused_are_kept(world: &World, made: &Value) -> anyhow::Result<()> {
     let queue = url(&made["queues"]["bucket"]);
     let send =
         json!(["sqs", "send_message", {"QueueUrl": queue, "MessageBody": "no notification"}]);
-    call(world, json!([send])).await?;
+    call(fixture, json!([send])).await?;
     let receive = json!(["sqs", "receive_message", {"QueueUrl": made["poison"]["bucket"]}]);
     let is_it = |answer: &Value| answer[0]["Messages"][0]["Body"] == "no notification";
-    let receive = || call(world, json!([receive]));
+    let receive = || call(fixture, json!([receive]));
     until("it in the poison queue", SOON, receive, is_it).await.map(drop)
 }

@@ -6,8 +6,8 @@ use anyhow::ensure;
 use serde_json::{Value, json};
 
 use crate::e2e::{
+    fixture::{CLOUD_EVENTS, EVENT_GRID, Fixture, SOON},
     receiver::{Arrival, Reply, describe},
-    world::{CLOUD_EVENTS, EVENT_GRID, SOON, World},
 };
 
 /// Refuses every request with this event in it.
@@ -37,10 +37,10 @@ fn accepted(deliveries: &[Arrival]) -> BTreeSet<String> {
 
 /// One event of twenty is refused: it ends alone, and each other one arrives once.
 pub async fn a_refused_batch_is_split_until_its_bad_event_stands_alone(
-    world: &World,
+    fixture: &Fixture,
 ) -> anyhow::Result<()> {
     for schema in [EVENT_GRID, CLOUD_EVENTS] {
-        let topic = world.topic(&format!("bisect-{}", &schema[..5]), schema).await?;
+        let topic = fixture.topic(&format!("bisect-{}", &schema[..5]), schema).await?;
         let properties = json!({
             "destination": {"maxEventsPerBatch": 100, "onBatchFailure": "Bisect"},
             "deadLetterDestination": topic.dead_letter_destination(),
@@ -58,7 +58,7 @@ pub async fn a_refused_batch_is_split_until_its_bad_event_stands_alone(
             .map(|arrival| arrival.ids().len())
             .sum();
         ensure!(sent == 19, "some came twice:\n{}", describe(&deliveries));
-        let objects = world.dead_letters(&topic.prefix(), 1).await?;
+        let objects = fixture.dead_letters(&topic.prefix(), 1).await?;
         let records: Vec<_> = objects.iter().flat_map(|object| &object.records).collect();
         ensure!(records.len() == 1 && records[0]["id"] == "e07", "{records:?}");
         let reason = ["deadLetterReason", "deadletterreason"].map(|name| &records[0][name]);
@@ -71,8 +71,8 @@ pub async fn a_refused_batch_is_split_until_its_bad_event_stands_alone(
 }
 
 /// An answer with 200 names one event to send again and one to end.
-pub async fn an_answer_tells_the_events_of_a_batch_apart(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("partial", CLOUD_EVENTS).await?;
+pub async fn an_answer_tells_the_events_of_a_batch_apart(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("partial", CLOUD_EVENTS).await?;
     let properties = json!({
         "destination": {"maxEventsPerBatch": 100, "partialResults": true},
         "retryPolicy": {"schedule": [1]},
@@ -87,7 +87,7 @@ pub async fn an_answer_tells_the_events_of_a_batch_apart(world: &World) -> anyho
     ensure!(deliveries[1].ids() == ["e03"], "{}", describe(&deliveries));
     let count = deliveries[1].header("aeg-delivery-count");
     ensure!(count == "1", "it is the second attempt: {count}");
-    let objects = world.dead_letters(&topic.prefix(), 1).await?;
+    let objects = fixture.dead_letters(&topic.prefix(), 1).await?;
     let records: Vec<_> = objects.iter().flat_map(|object| &object.records).collect();
     ensure!(records.len() == 1 && records[0]["id"] == "e07", "{records:?}");
     ensure!(records[0]["deadletterreason"] == "RejectedByEndpoint", "{records:?}");

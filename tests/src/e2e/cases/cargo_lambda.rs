@@ -25,8 +25,8 @@ use tokio::{
 
 use super::clients::curl;
 use crate::e2e::{
+    fixture::{ACCOUNT, EVENT_GRID, Fixture, SOON},
     receiver::{Arrival, Endpoint, Reply},
-    world::{ACCOUNT, EVENT_GRID, SOON, World},
 };
 
 /// Time for a function to be linked, and compiled where something has changed since the tests were.
@@ -55,16 +55,16 @@ const SAMPLES: [(&str, &str); 14] = [
 /// Under `gridpost watch`'s `cargo lambda watch` every sample that `up` has written works. Events
 /// that curl and Azure's SDK publish to the local URL go through the watched ingest and the watched
 /// dispatch, since no deployed function reads their queue. The log is quiet.
-pub async fn watch_serves_every_sample_and_publishers(world: &World) -> anyhow::Result<()> {
-    let endpoint = world.receiver.endpoint("watched", &[Reply::prompt(200)]);
+pub async fn watch_serves_every_sample_and_publishers(fixture: &Fixture) -> anyhow::Result<()> {
+    let endpoint = fixture.receiver.endpoint("watched", &[Reply::prompt(200)]);
     let destination =
         json!({"endpointType": "WebHook", "properties": {"endpointUrl": endpoint.url()}});
     let document = json!({"properties": {"destination": destination}});
-    world.api.put_subscription(samples::TOPIC, samples::SUBSCRIPTION, &document).await?;
+    fixture.api.put_subscription(samples::TOPIC, samples::SUBSCRIPTION, &document).await?;
 
-    let watch = Watch::start(world).await?;
+    let watch = Watch::start(fixture).await?;
     let shown = async {
-        watch.serve(world).await?;
+        watch.serve(fixture).await?;
         arrive(&endpoint).await
     };
     let shown = shown.await;
@@ -74,9 +74,9 @@ pub async fn watch_serves_every_sample_and_publishers(world: &World) -> anyhow::
     ensure!(noise.is_none(), "the log is not quiet: {noise:?}");
 
     // Messages that dispatch could not read must not disturb later cases.
-    let emulator = &world.ground.connection.emulator_url;
+    let emulator = &fixture.ground.connection.emulator_url;
     let poison = format!("{emulator}/{ACCOUNT}/gridpost-poison");
-    world.sqs().purge_queue().queue_url(poison).send().await?;
+    fixture.sqs().purge_queue().queue_url(poison).send().await?;
     Ok(())
 }
 
@@ -101,14 +101,14 @@ struct Watch {
 }
 
 impl Watch {
-    async fn start(world: &World) -> anyhow::Result<Self> {
+    async fn start(fixture: &Fixture) -> anyhow::Result<Self> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let home = world.ground.home();
+        let home = fixture.ground.home();
         let log = home.logs().join("watch.log");
         let file = fs::File::create(&log)?;
         let of_stack = TargetArguments { home: Some(home.root().to_owned()), ..Default::default() };
         let relay = Relay::open(&of_stack.resolve()?, port).await?;
-        let mut command = cargo_lambda(world, "watch", port)?;
+        let mut command = cargo_lambda(fixture, "watch", port)?;
         command.arg("--ignore-changes").arg("--env-file").arg(home.environment_file());
         command.stdout(Stdio::from(file.try_clone()?)).stderr(Stdio::from(file));
         let relaying = tokio::spawn(async move { relay.run().await });
@@ -122,13 +122,13 @@ impl Watch {
         Ok(watch)
     }
 
-    async fn serve(&self, world: &World) -> anyhow::Result<()> {
-        let folder = world.ground.home().samples();
+    async fn serve(&self, fixture: &Fixture) -> anyhow::Result<()> {
+        let folder = fixture.ground.home().samples();
         let known: BTreeSet<_> = SAMPLES.iter().map(|(path, _)| (*path).to_owned()).collect();
-        ensure!(written(world.ground.home())? == known, "other samples than these were written");
+        ensure!(written(fixture.ground.home())? == known, "other samples than these were written");
         for (path, want) in SAMPLES {
             let function = path.split('/').next().unwrap_or_default();
-            let mut command = cargo_lambda(world, "invoke", self.port)?;
+            let mut command = cargo_lambda(fixture, "invoke", self.port)?;
             command.arg(function).arg("--data-file").arg(folder.join(path));
             let output = timeout(COMPILED_MAX, command.output()).await;
             let output = output.with_context(|| format!("{path}: no answer"))??;
@@ -136,18 +136,18 @@ impl Watch {
             let said = String::from_utf8_lossy(&said).replace(char::is_whitespace, "");
             ensure!(said.contains(want), "{path} was answered {said}");
         }
-        self.publish(world).await
+        self.publish(fixture).await
     }
 
     /// At the URL of the README.
-    async fn publish(&self, world: &World) -> anyhow::Result<()> {
+    async fn publish(&self, fixture: &Fixture) -> anyhow::Result<()> {
         let topic = samples::TOPIC;
-        let key = &world.ground.connection.topics[topic].keys[0];
+        let key = &fixture.ground.connection.topics[topic].keys[0];
         let port = self.port;
         let url = format!("http://127.0.0.1:{port}/lambda-url/ingest/topics/{topic}/api/events");
         let event = json!([{
             "id": "curl", "eventType": "Sample.Greeting", "subject": "e2e/curl", "dataVersion": "1",
-            "eventTime": "2030-01-02T03:04:05Z", "data": {"hello": "world"},
+            "eventTime": "2030-01-02T03:04:05Z", "data": {"hello": "fixture"},
         }]);
         let header = format!("aeg-sas-key: {key}");
         let content = "content-type: application/json";
@@ -155,7 +155,7 @@ impl Watch {
         let event =
             json!({"id": "sdk", "type": "Sample.Greeting", "subject": "e2e/sdk", "data": {}});
         let send = json!({"endpoint": url, "key": key, "schema": EVENT_GRID, "events": [event]});
-        let sent = world.sdk_send(json!([send])).await?;
+        let sent = fixture.sdk_send(json!([send])).await?;
         ensure!(sent == json!([{"ok": true}]), "Azure's SDK: {sent}");
         Ok(())
     }
@@ -175,9 +175,9 @@ impl Watch {
     }
 }
 
-fn cargo_lambda(world: &World, name: &str, port: u16) -> anyhow::Result<Command> {
+fn cargo_lambda(fixture: &Fixture, name: &str, port: u16) -> anyhow::Result<Command> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("a workspace")?;
-    watched::cargo_lambda(workspace, world.ground.environment()?, (name, port))
+    watched::cargo_lambda(workspace, fixture.ground.environment()?, (name, port))
 }
 
 /// The paths of the samples below their folder.

@@ -20,8 +20,8 @@ use serde_json::json;
 use tokio::time::{Instant, interval, sleep};
 
 use crate::e2e::{
+    fixture::{EVENT_GRID, Fixture, SOON, Topic},
     receiver::{Endpoint, Reply},
-    world::{EVENT_GRID, SOON, Topic, World},
 };
 
 /// Event subscriptions that are created, changed, deleted and created again.
@@ -71,13 +71,13 @@ struct Told {
 /// An event subscription that existed when an event was accepted, and still exists, gets the event
 /// at its endpoint of that time.
 pub async fn nothing_is_lost_while_event_subscriptions_come_and_go(
-    world: &World,
+    fixture: &Fixture,
 ) -> anyhow::Result<()> {
-    let topic = world.topic("changing", EVENT_GRID).await?;
+    let topic = fixture.topic("changing", EVENT_GRID).await?;
     let stays = topic.subscribe("stays", &[Reply::prompt(200)], json!({})).await?;
     let told = Told::default();
     let changes = async {
-        let lives = (0..NAMES).map(|name| live(world, &topic, name, &told));
+        let lives = (0..NAMES).map(|name| live(fixture, &topic, name, &told));
         stream::iter(lives).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
         told.is_over.store(true, Ordering::Relaxed);
         Ok(())
@@ -96,12 +96,17 @@ fn all<T>(list: &Mutex<Vec<T>>) -> MutexGuard<'_, Vec<T>> {
 }
 
 /// The life of one event subscription: created, moved to another endpoint, deleted, created again.
-async fn live(world: &World, topic: &Topic<'_>, name: usize, told: &Told) -> anyhow::Result<()> {
+async fn live(
+    fixture: &Fixture,
+    topic: &Topic<'_>,
+    name: usize,
+    told: &Told,
+) -> anyhow::Result<()> {
     let key = format!("c{name}");
     for endpoints in [["first", "second"], ["third", "fourth"]] {
         for which in endpoints {
             let url = format!("{}/{key}/{which}", topic.name);
-            let endpoint = world.receiver.endpoint(&url, &[Reply::prompt(200)]);
+            let endpoint = fixture.receiver.endpoint(&url, &[Reply::prompt(200)]);
             subscribe(topic, &key, &endpoint).await?;
             let from = Instant::now();
             sleep(KEPT).await;
@@ -110,7 +115,7 @@ async fn live(world: &World, topic: &Topic<'_>, name: usize, told: &Told) -> any
         }
         // Deliveries under way end with their event subscription, so wait until all have arrived.
         arrived(told, name).await?;
-        delete(world, topic, &key).await?;
+        delete(fixture, topic, &key).await?;
     }
     Ok(())
 }
@@ -125,9 +130,9 @@ async fn subscribe(topic: &Topic<'_>, key: &str, endpoint: &Endpoint) -> anyhow:
     }
 }
 
-async fn delete(world: &World, topic: &Topic<'_>, key: &str) -> anyhow::Result<()> {
+async fn delete(fixture: &Fixture, topic: &Topic<'_>, key: &str) -> anyhow::Result<()> {
     loop {
-        match world.api.delete_subscription(&topic.name, key).await {
+        match fixture.api.delete_subscription(&topic.name, key).await {
             Err(error) if is_busy(&error) => sleep(KEPT).await,
             done => return done.map(drop).with_context(|| format!("deletion of {key}")),
         }

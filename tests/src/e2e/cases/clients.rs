@@ -8,20 +8,20 @@ use gridpost_stack::child;
 use serde_json::{Value, json};
 
 use crate::e2e::{
+    fixture::{CLOUD_EVENTS, CUSTOM_INPUT, EVENT_GRID, Fixture, SOON, Topic},
     receiver::{Arrival, Endpoint, Reply},
-    world::{CLOUD_EVENTS, CUSTOM_INPUT, EVENT_GRID, SOON, Topic, World},
 };
 
 /// The SDK's clients, sync and aio, send every kind of event that they support, by key and by
 /// token: all events are accepted and delivered.
 pub async fn azures_sdk_sends_every_kind_of_event_by_key_and_token(
-    world: &World,
+    fixture: &Fixture,
 ) -> anyhow::Result<()> {
-    let event_grid = world.topic("forms-eg", EVENT_GRID).await?;
-    let cloud = world.topic("forms-ce", CLOUD_EVENTS).await?;
-    let custom = world.topic_as("forms-custom", CUSTOM_INPUT, &custom_topic()).await?;
+    let event_grid = fixture.topic("forms-eg", EVENT_GRID).await?;
+    let cloud = fixture.topic("forms-ce", CLOUD_EVENTS).await?;
+    let custom = fixture.topic_as("forms-custom", CUSTOM_INPUT, &custom_topic()).await?;
     let namespace = json!({"kind": "namespace"});
-    let namespace = world.topic_as("forms-ns", CLOUD_EVENTS, &namespace).await?;
+    let namespace = fixture.topic_as("forms-ns", CLOUD_EVENTS, &namespace).await?;
     let mut sends = Vec::new();
     for client in ["sync", "aio"] {
         for credential in ["key", "sas"] {
@@ -39,7 +39,7 @@ pub async fn azures_sdk_sends_every_kind_of_event_by_key_and_token(
         // The SDK knows no tokens for namespaces.
         let way = json!({
             "client": client,
-            "endpoint": world.ground.connection.publish_url,
+            "endpoint": fixture.ground.connection.publish_url,
             "namespaceTopic": namespace.name,
         });
         let ids = [format!("{client}-1"), format!("{client}-2")];
@@ -52,7 +52,7 @@ pub async fn azures_sdk_sends_every_kind_of_event_by_key_and_token(
         endpoints.push((endpoint, count));
     }
     let count = sends.len();
-    let sent = world.sdk_send(Value::from(sends)).await?;
+    let sent = fixture.sdk_send(Value::from(sends)).await?;
     ensure!(sent == Value::from(vec![json!({"ok": true}); count]), "{sent}");
     for (endpoint, count) in &endpoints {
         let events = arrived(endpoint, *count).await?;
@@ -111,16 +111,18 @@ async fn arrived(endpoint: &Endpoint, count: usize) -> anyhow::Result<Vec<Value>
 type Row = (&'static str, Value, &'static str, Option<u64>);
 
 /// Every client raises the same class for a refusal as with Event Grid.
-pub async fn azures_sdk_raises_its_classes_for_every_client(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("classes", EVENT_GRID).await?;
+pub async fn azures_sdk_raises_its_classes_for_every_client(
+    fixture: &Fixture,
+) -> anyhow::Result<()> {
+    let topic = fixture.topic("classes", EVENT_GRID).await?;
     let namespace = json!({"kind": "namespace"});
-    let namespace = world.topic_as("classes-ns", CLOUD_EVENTS, &namespace).await?;
+    let namespace = fixture.topic_as("classes-ns", CLOUD_EVENTS, &namespace).await?;
     let mut rows = Vec::new();
     for client in ["sync", "aio"] {
         let of_topic = json!({"client": client});
         let of_namespace = json!({
             "client": client,
-            "endpoint": world.ground.connection.publish_url,
+            "endpoint": fixture.ground.connection.publish_url,
             "namespaceTopic": namespace.name,
         });
         rows.extend(error_rows("topic", &send(&topic, EVENT_GRID, &["1"], &of_topic)));
@@ -133,7 +135,7 @@ pub async fn azures_sdk_raises_its_classes_for_every_client(world: &World) -> an
         rows.push(("expired token", expired, "ClientAuthenticationError", Some(401)));
     }
     let sends: Vec<_> = rows.iter().map(|(_, send, ..)| send.clone()).collect();
-    let sent = world.sdk_send(Value::from(sends)).await?;
+    let sent = fixture.sdk_send(Value::from(sends)).await?;
     for (index, (title, send, class, status)) in rows.iter().enumerate() {
         let raised = &sent[index];
         let title = format!("{} {title}", send["client"]);
@@ -165,8 +167,10 @@ fn error_rows(title: &'static str, good: &Value) -> Vec<Row> {
 
 /// CloudEvents of the CloudEvents project's SDK, over plain HTTP: with attributes in headers, or
 /// with everything in the body.
-pub async fn cloud_events_come_in_binary_and_structured_form(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("cncf", CLOUD_EVENTS).await?;
+pub async fn cloud_events_come_in_binary_and_structured_form(
+    fixture: &Fixture,
+) -> anyhow::Result<()> {
+    let topic = fixture.topic("cncf", CLOUD_EVENTS).await?;
     let endpoint = topic.subscribe("all", &[Reply::prompt(200)], json!({})).await?;
     let post = |form: &str| {
         json!({
@@ -178,7 +182,7 @@ pub async fn cloud_events_come_in_binary_and_structured_form(world: &World) -> a
             "data": {"text": "Grüße", "list": [1, 2.5, null]},
         })
     };
-    let answers = world.cloud_events_post(json!([post("binary"), post("structured")])).await?;
+    let answers = fixture.cloud_events_post(json!([post("binary"), post("structured")])).await?;
     let accepted = json!({"status": 200, "body": ""});
     ensure!(answers == json!([accepted, accepted]), "{answers}");
     for event in arrived(&endpoint, 2).await? {
@@ -198,11 +202,11 @@ pub async fn cloud_events_come_in_binary_and_structured_form(world: &World) -> a
 }
 
 /// curl publishes: by header and by query, a CloudEvent in headers, a namespace's request.
-pub async fn curl_publishes(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("curl", EVENT_GRID).await?;
-    let cloud = world.topic("curl-ce", CLOUD_EVENTS).await?;
+pub async fn curl_publishes(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("curl", EVENT_GRID).await?;
+    let cloud = fixture.topic("curl-ce", CLOUD_EVENTS).await?;
     let namespace = json!({"kind": "namespace"});
-    let namespace = world.topic_as("curl-ns", CLOUD_EVENTS, &namespace).await?;
+    let namespace = fixture.topic_as("curl-ns", CLOUD_EVENTS, &namespace).await?;
     let mut endpoints = Vec::new();
     for (topic, count) in [(&topic, 2), (&cloud, 1), (&namespace, 1)] {
         endpoints.push((topic.subscribe("all", &[Reply::prompt(200)], json!({})).await?, count));
@@ -227,7 +231,7 @@ pub async fn curl_publishes(world: &World) -> anyhow::Result<()> {
     curl(&binary, "").await?;
 
     let authorization = format!("authorization: SharedAccessKey {}", namespace.key);
-    let publish_url = &world.ground.connection.publish_url;
+    let publish_url = &fixture.ground.connection.publish_url;
     let url = format!("{publish_url}/topics/{}:publish?api-version=2024-06-01", namespace.name);
     let one = namespace.event("one", "Curl", "e2e").to_string();
     let one_type = "content-type: application/cloudevents+json; charset=utf-8";

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::e2e::{
+    fixture::{EVENT_GRID, Fixture, SOON},
     inside,
     receiver::{Arrival, Reply, describe},
-    world::{EVENT_GRID, SOON, World},
 };
 
 /// The dispatch queues hide messages under way for the function's 60 s and 30 s more.
@@ -18,8 +18,8 @@ const VISIBLE_AGAIN: Duration = Duration::from_secs(90);
 
 /// `kill -9` of every dispatch process while first attempts and retries are under way: everything
 /// is delivered once the queues show it again, and the interrupted attempt was not counted.
-pub async fn killed_functions_lose_nothing(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("crash", EVENT_GRID).await?;
+pub async fn killed_functions_lose_nothing(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("crash", EVENT_GRID).await?;
     let slow = Reply::late(200, 20);
     let first = json!({"filter": {"includedEventTypes": ["First"]}});
     let first = topic.subscribe("first-attempts", std::slice::from_ref(&slow), first).await?;
@@ -36,7 +36,7 @@ pub async fn killed_functions_lose_nothing(world: &World) -> anyhow::Result<()> 
     topic.publish(&events).await?;
     first.wait_for(events.len(), SOON).await?;
 
-    let killed = inside::kill(world.ground.home(), "gridpost-dispatch");
+    let killed = inside::kill(fixture.ground.home(), "gridpost-dispatch");
     let at = Instant::now();
     ensure!(killed > 0, "no process of dispatch was found");
     let broken = || first.deliveries().iter().all(|attempt| attempt.answered.is_none());

@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::e2e::{
+    fixture::{CLOUD_EVENTS, EVENT_GRID, Fixture, SOON, Topic},
     receiver::{Reply, describe},
-    world::{CLOUD_EVENTS, EVENT_GRID, SOON, Topic, World},
 };
 
 /// 400 is one attempt and then a dead letter, with Event Grid's object name and members.
 pub async fn a_bad_request_becomes_a_dead_letter_in_event_grid_schema(
-    world: &World,
+    fixture: &Fixture,
 ) -> anyhow::Result<()> {
-    let topic = world.topic("dead-letter", EVENT_GRID).await?;
-    let record = dead_letter(world, &topic).await?;
+    let topic = fixture.topic("dead-letter", EVENT_GRID).await?;
+    let record = dead_letter(fixture, &topic).await?;
     for (member, want) in [
         ("eventType", json!("Gridpost.Test")),
         ("subject", json!("e2e/plain")),
@@ -36,10 +36,10 @@ pub async fn a_bad_request_becomes_a_dead_letter_in_event_grid_schema(
 
 /// The same for CloudEvents, whose extensions are all lower case.
 pub async fn a_bad_request_becomes_a_dead_letter_in_cloud_events_schema(
-    world: &World,
+    fixture: &Fixture,
 ) -> anyhow::Result<()> {
-    let topic = world.topic("dead-letter-cloud", CLOUD_EVENTS).await?;
-    let record = dead_letter(world, &topic).await?;
+    let topic = fixture.topic("dead-letter-cloud", CLOUD_EVENTS).await?;
+    let record = dead_letter(fixture, &topic).await?;
     for (member, want) in [
         ("specversion", json!("1.0")),
         ("type", json!("Gridpost.Test")),
@@ -56,8 +56,10 @@ pub async fn a_bad_request_becomes_a_dead_letter_in_cloud_events_schema(
 }
 
 /// An event that no queue message can carry is attempted and dead-lettered whole.
-pub async fn a_large_event_is_sent_and_dead_lettered_whole(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("dead-letter-large", EVENT_GRID).await?;
+pub async fn a_large_event_is_sent_and_dead_lettered_whole(
+    fixture: &Fixture,
+) -> anyhow::Result<()> {
+    let topic = fixture.topic("dead-letter-large", EVENT_GRID).await?;
     let properties = json!({"deadLetterDestination": topic.dead_letter_destination()});
     let endpoint = topic.subscribe("refuses", &[Reply::prompt(400)], properties).await?;
     let data = "x".repeat(900_000);
@@ -67,18 +69,18 @@ pub async fn a_large_event_is_sent_and_dead_lettered_whole(world: &World) -> any
     endpoint.wait_for(1, SOON).await?;
     let sent = &endpoint.deliveries()[0];
     ensure!(sent.events()[0]["data"] == json!(data), "{} bytes arrived", sent.body.len());
-    let objects = world.dead_letters(&topic.prefix(), 1).await?;
+    let objects = fixture.dead_letters(&topic.prefix(), 1).await?;
     ensure!(objects[0].records[0]["data"] == json!(data), "the dead letter is not whole");
     Ok(())
 }
 
 /// Makes an endpoint refuse one event with 400; returns the dead letter.
-async fn dead_letter(world: &World, topic: &Topic<'_>) -> anyhow::Result<Value> {
+async fn dead_letter(fixture: &Fixture, topic: &Topic<'_>) -> anyhow::Result<Value> {
     let properties = json!({"deadLetterDestination": topic.dead_letter_destination()});
     let endpoint = topic.subscribe("refuses", &[Reply::prompt(400)], properties).await?;
     topic.publish(&[topic.plain_event("refused")]).await?;
     endpoint.wait_for(1, SOON).await?;
-    let objects = world.dead_letters(&topic.prefix(), 1).await?;
+    let objects = fixture.dead_letters(&topic.prefix(), 1).await?;
     ensure!(objects.len() == 1 && objects[0].records.len() == 1, "{objects:?}");
     ensure!(objects[0].content_type == "application/json", "{}", objects[0].content_type);
     check_key(&objects[0].key, &format!("{}REFUSES/", topic.prefix()))?;
@@ -123,16 +125,16 @@ fn check_times(record: &Value, published: &str, attempted: &str) -> anyhow::Resu
 
 /// Without a dead-letter destination an ended event is dropped, which is logged with its reason.
 pub async fn without_a_destination_events_are_dropped_and_logged(
-    world: &World,
+    fixture: &Fixture,
 ) -> anyhow::Result<()> {
-    let topic = world.topic("dropped", EVENT_GRID).await?;
+    let topic = fixture.topic("dropped", EVENT_GRID).await?;
     let endpoint = topic.subscribe("refuses", &[Reply::prompt(413)], json!({})).await?;
     topic.publish(&[topic.plain_event("too-large-for-it")]).await?;
     endpoint.wait_for(1, SOON).await?;
     sleep(Duration::from_secs(12)).await;
     let attempts = endpoint.deliveries();
     ensure!(attempts.len() == 1, "a second request:\n{}", describe(&attempts));
-    let lines = world.log_lines("dispatch", &format!("{}/refuses", topic.name)).await?;
+    let lines = fixture.log_lines("dispatch", &format!("{}/refuses", topic.name)).await?;
     let dropped = lines.iter().find(|line| line.contains("events dropped"));
     let dropped = dropped.with_context(|| format!("no drop was logged: {lines:?}"))?;
     ensure!(dropped.contains("UndeliverableDueToHttpPayloadTooLarge"), "{dropped}");

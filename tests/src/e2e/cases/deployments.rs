@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use crate::e2e::{
     configuration::Configuration,
+    fixture::{EVENT_GRID, Fixture, post},
     inventory,
     receiver::{Endpoint, Reply},
-    world::{EVENT_GRID, World, post},
 };
 
 /// Time for a delivery while other cases kill functions.
@@ -52,8 +52,8 @@ output "urls" {
 /// Two deployments by `for_each` are applied beside the one of the other cases. An event of either
 /// reaches only its own receiver, although topics and event subscriptions have the same names. Each
 /// refuses the other's key. After a destroy, nothing is left in the emulator.
-pub async fn two_in_one_account_keep_apart(world: &World) -> anyhow::Result<()> {
-    let terraform = world.ground.terraform()?;
+pub async fn two_in_one_account_keep_apart(fixture: &Fixture) -> anyhow::Result<()> {
+    let terraform = fixture.ground.terraform()?;
     let configuration = Configuration::new(terraform, CONFIGURATION).await?;
     let variables = json!({
         "names": NAMES,
@@ -63,7 +63,7 @@ pub async fn two_in_one_account_keep_apart(world: &World) -> anyhow::Result<()> 
             "aws_endpoint_url": terraform.emulator_url(),
         },
     });
-    let shown = show(world, &configuration, &variables).await;
+    let shown = show(fixture, &configuration, &variables).await;
     // Destroy in any case: a stack that is kept would hold them forever.
     let before = configuration.resources().unwrap_or_default();
     let destroyed = configuration.destroy().await;
@@ -71,31 +71,31 @@ pub async fn two_in_one_account_keep_apart(world: &World) -> anyhow::Result<()> 
     destroyed?;
     let left = configuration.resources()?;
     ensure!(left.is_empty(), "left in the state: {left:?}");
-    let left = inventory::still_there(world, &before).await?;
+    let left = inventory::still_there(fixture, &before).await?;
     ensure!(left.is_empty(), "left in the emulator: {left:?}");
     Ok(())
 }
 
 async fn show(
-    world: &World,
+    fixture: &Fixture,
     configuration: &Configuration,
     variables: &Value,
 ) -> anyhow::Result<()> {
     configuration.apply(variables).await?;
-    let there = inventory::still_there(world, &configuration.resources()?).await?;
+    let there = inventory::still_there(fixture, &configuration.resources()?).await?;
     inventory::has_every_kind(&there)?;
     for name in NAMES {
         let own = there.iter().filter(|(_, of)| of.contains(name)).count();
         ensure!(own > 20, "the emulator has too little of {name}: {there:?}");
     }
     let urls = configuration.outputs().await?["urls"].take();
-    let [one, other] = NAMES.map(|name| Deployed::reach(world, name, &urls[name]));
+    let [one, other] = NAMES.map(|name| Deployed::reach(fixture, name, &urls[name]));
     let (one, other) = tokio::try_join!(one, other)?;
-    try_join_all([one.publish(world, &one.topic), other.publish(world, &other.topic)]).await?;
+    try_join_all([one.publish(fixture, &one.topic), other.publish(fixture, &other.topic)]).await?;
     let arrived = try_join_all([&one, &other].map(|it| it.endpoint.wait_for(1, SOON))).await;
     arrived.context("an event of each")?;
     for (mine, others) in [(&one, &other), (&other, &one)] {
-        let refused = mine.post(world, "stray", &others.topic).await?;
+        let refused = mine.post(fixture, "stray", &others.topic).await?;
         ensure!(refused == 401, "{} took the key of another deployment: {refused}", mine.name);
         let ids: Vec<_> = mine.endpoint.deliveries().iter().flat_map(|it| it.ids()).collect();
         ensure!(ids == [mine.name], "{} delivered {ids:?}", mine.name);
@@ -111,12 +111,12 @@ struct Deployed {
 }
 
 impl Deployed {
-    async fn reach(world: &World, name: &'static str, urls: &Value) -> anyhow::Result<Self> {
+    async fn reach(fixture: &Fixture, name: &'static str, urls: &Value) -> anyhow::Result<Self> {
         let url =
             |api: &str| urls[api].as_str().with_context(|| format!("{name} has no URL of {api}"));
         let api = ManageApi::connect(url("manage")?).await?;
         let topic = stack::reach_topic(&api, url("publish")?, "events", EVENT_GRID).await?;
-        let endpoint = world.receiver.endpoint(&format!("{name}/all"), &[Reply::prompt(200)]);
+        let endpoint = fixture.receiver.endpoint(&format!("{name}/all"), &[Reply::prompt(200)]);
         let destination =
             json!({"endpointType": "WebHook", "properties": {"endpointUrl": endpoint.url()}});
         let document = json!({"properties": {"destination": destination}});
@@ -125,21 +125,26 @@ impl Deployed {
     }
 
     /// Publishes an event with the deployment's name as its id.
-    async fn publish(&self, world: &World, with: &TopicConnection) -> anyhow::Result<()> {
-        let status = self.post(world, self.name, with).await?;
+    async fn publish(&self, fixture: &Fixture, with: &TopicConnection) -> anyhow::Result<()> {
+        let status = self.post(fixture, self.name, with).await?;
         ensure!(status == 200, "{} answered a publish with {status}", self.name);
         Ok(())
     }
 
     /// Publishes with a key of that topic; returns the answer's status.
-    async fn post(&self, world: &World, id: &str, with: &TopicConnection) -> anyhow::Result<u16> {
+    async fn post(
+        &self,
+        fixture: &Fixture,
+        id: &str,
+        with: &TopicConnection,
+    ) -> anyhow::Result<u16> {
         let event = json!([{
             "id": id, "eventType": "Gridpost.Test", "subject": "e2e/two", "data": {},
             "eventTime": gridpost_ops::clock::now_rfc3339(), "dataVersion": "1.0",
         }]);
         let key = with.keys.first().context("a topic has keys")?;
         let url = &self.topic.endpoint;
-        let answer = post(&world.http, url, key, "application/json", event.to_string()).await?;
+        let answer = post(&fixture.http, url, key, "application/json", event.to_string()).await?;
         Ok(answer.0)
     }
 }

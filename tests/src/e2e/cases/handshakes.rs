@@ -4,13 +4,13 @@ use anyhow::{Context, ensure};
 use serde_json::json;
 
 use crate::e2e::{
+    fixture::{CLOUD_EVENTS, EVENT_GRID, Fixture, SOON},
     receiver::{Arrival, Reply},
-    world::{CLOUD_EVENTS, EVENT_GRID, SOON, World},
 };
 
 /// EventGridSchema is validated by an event with a code, CloudEvents by `OPTIONS`.
-pub async fn both_handshakes_are_made_before_any_event(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("handshake-eg", EVENT_GRID).await?;
+pub async fn both_handshakes_are_made_before_any_event(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("handshake-eg", EVENT_GRID).await?;
     let endpoint = topic.subscribe("validated", &[Reply::prompt(200)], json!({})).await?;
     let handshakes = endpoint.handshakes();
     ensure!(handshakes.len() == 1 && handshakes[0].method == "POST", "{handshakes:?}");
@@ -24,7 +24,7 @@ pub async fn both_handshakes_are_made_before_any_event(world: &World) -> anyhow:
     topic.publish(&[topic.plain_event("welcome")]).await?;
     endpoint.wait_for(1, SOON).await?;
 
-    let topic = world.topic("handshake-ce", CLOUD_EVENTS).await?;
+    let topic = fixture.topic("handshake-ce", CLOUD_EVENTS).await?;
     let endpoint = topic.subscribe("validated", &[Reply::prompt(200)], json!({})).await?;
     let handshakes = endpoint.handshakes();
     ensure!(handshakes.len() == 1 && handshakes[0].method == "OPTIONS", "{handshakes:?}");
@@ -39,11 +39,11 @@ pub async fn both_handshakes_are_made_before_any_event(world: &World) -> anyhow:
 
 /// An endpoint that answers 200 but gives no proof gets no event before its owner has used the
 /// validation URL; one that answers otherwise is refused with 400.
-pub async fn an_endpoint_that_gives_no_proof_is_refused(world: &World) -> anyhow::Result<()> {
+pub async fn an_endpoint_that_gives_no_proof_is_refused(fixture: &Fixture) -> anyhow::Result<()> {
     for (case, schema) in [("no-proof-eg", EVENT_GRID), ("no-proof-ce", CLOUD_EVENTS)] {
-        let topic = world.topic(case, schema).await?;
+        let topic = fixture.topic(case, schema).await?;
         let name = format!("{}/unwilling", topic.name);
-        let unwilling = world.receiver.endpoint(&name, &[Reply::prompt(200)]);
+        let unwilling = fixture.receiver.endpoint(&name, &[Reply::prompt(200)]);
         unwilling.withhold_consent();
         let created = topic.try_subscribe("unwilling", unwilling.url(), json!({})).await?;
         let state = &created["properties"]["provisioningState"];
@@ -55,9 +55,9 @@ pub async fn an_endpoint_that_gives_no_proof_is_refused(world: &World) -> anyhow
         willing.wait_for(1, SOON).await?;
         ensure!(unwilling.deliveries().is_empty(), "an event without consent");
         let url = validation_url(&unwilling.handshakes()[0])?;
-        let done = world.http.get(&url).send().await?;
+        let done = fixture.http.get(&url).send().await?;
         ensure!(done.status().as_u16() == 200, "{url}: {done:?}");
-        let read = world.api.subscription(&topic.name, "unwilling").await?;
+        let read = fixture.api.subscription(&topic.name, "unwilling").await?;
         ensure!(read["properties"]["provisioningState"] == "Succeeded", "{read}");
         topic.publish(&[topic.plain_event("for-both")]).await?;
         unwilling.wait_for(1, SOON).await?;

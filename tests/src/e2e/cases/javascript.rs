@@ -6,26 +6,26 @@ use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
 use crate::e2e::{
+    fixture::{CLOUD_EVENTS, CUSTOM_INPUT, EVENT_GRID, Fixture, SOON, Topic},
     node,
     receiver::{Arrival, Endpoint, Reply},
-    world::{CLOUD_EVENTS, CUSTOM_INPUT, EVENT_GRID, SOON, Topic, World},
 };
 
 /// Azure's and the CloudEvents SDK send every kind of event that they support, by key and by token,
 /// and all events arrive as they were sent.
-pub async fn every_client_sends_every_kind_of_event(world: &World) -> anyhow::Result<()> {
-    let event_grid = world.topic("js-eg", EVENT_GRID).await?;
-    let cloud = world.topic("js-ce", CLOUD_EVENTS).await?;
+pub async fn every_client_sends_every_kind_of_event(fixture: &Fixture) -> anyhow::Result<()> {
+    let event_grid = fixture.topic("js-eg", EVENT_GRID).await?;
+    let cloud = fixture.topic("js-ce", CLOUD_EVENTS).await?;
     let custom = json!({"properties": {
         "inputSchema": "CustomEventSchema",
         "inputSchemaMapping": {"inputSchemaMappingType": "Json", "properties": {
             "eventType": {"sourceField": "type"},
         }},
     }});
-    let custom = world.topic_as("js-custom", CUSTOM_INPUT, &custom).await?;
+    let custom = fixture.topic_as("js-custom", CUSTOM_INPUT, &custom).await?;
     let namespace = json!({"kind": "namespace"});
-    let namespace = world.topic_as("js-ns", CLOUD_EVENTS, &namespace).await?;
-    let publish_url = &world.ground.connection.publish_url;
+    let namespace = fixture.topic_as("js-ns", CLOUD_EVENTS, &namespace).await?;
+    let publish_url = &fixture.ground.connection.publish_url;
     let to_namespace =
         |more: Value| with(&more, &json!({"endpoint": publish_url, "topic": namespace.name}));
     let azure = |credential: &str| json!({"client": "eventgrid", "credential": credential});
@@ -58,7 +58,7 @@ pub async fn every_client_sends_every_kind_of_event(world: &World) -> anyhow::Re
         }
     }
     let sends = rows.iter().map(|(topic, way, schema, ids)| send(topic, way, schema, ids));
-    let sent = node::run(world.ground.home(), node::SEND, &Value::from_iter(sends)).await?;
+    let sent = node::run(fixture.ground.home(), node::SEND, &Value::from_iter(sends)).await?;
     ensure!(sent == Value::from(vec![json!({"ok": true}); rows.len()]), "{sent}");
     for (topic, (endpoint, count)) in &endpoints {
         let events = arrived(endpoint, *count).await?;
@@ -73,12 +73,12 @@ pub async fn every_client_sends_every_kind_of_event(world: &World) -> anyhow::Re
 }
 
 /// Each client raises its own class of error for each problem.
-pub async fn every_client_raises_its_error(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("js-classes", EVENT_GRID).await?;
+pub async fn every_client_raises_its_error(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("js-classes", EVENT_GRID).await?;
     let namespace = json!({"kind": "namespace"});
-    let namespace = world.topic_as("js-classes-ns", CLOUD_EVENTS, &namespace).await?;
+    let namespace = fixture.topic_as("js-classes-ns", CLOUD_EVENTS, &namespace).await?;
     let azure = json!({"client": "eventgrid"});
-    let publish_url = &world.ground.connection.publish_url;
+    let publish_url = &fixture.ground.connection.publish_url;
     let spaces = json!({"client": "namespaces", "endpoint": publish_url, "topic": namespace.name});
     let bad_key = json!({"key": "bm90IHRoZSBrZXk="});
     let sends = json!([
@@ -87,7 +87,7 @@ pub async fn every_client_raises_its_error(world: &World) -> anyhow::Result<()> 
         send(&topic, &azure, "CustomEventSchema", &["1"]),
         with(&send(&namespace, &spaces, CLOUD_EVENTS, &["1"]), &json!({"topic": "no-such-topic"})),
     ]);
-    let sent = node::run(world.ground.home(), node::SEND, &sends).await?;
+    let sent = node::run(fixture.ground.home(), node::SEND, &sends).await?;
     for (index, (status, code)) in
         [(401, "Unauthorized"), (401, "Unauthorized"), (400, "BadRequest"), (404, "NotFound")]
             .into_iter()
@@ -105,9 +105,9 @@ pub async fn every_client_raises_its_error(world: &World) -> anyhow::Result<()> 
 
 /// The CloudEvents and Azure's parser for JavaScript read every form of delivery: both schemas,
 /// alone and in batches, and what was published in binary mode.
-pub async fn parsers_read_what_is_delivered(world: &World) -> anyhow::Result<()> {
-    let event_grid = world.topic("js-read-eg", EVENT_GRID).await?;
-    let cloud = world.topic("js-read-ce", CLOUD_EVENTS).await?;
+pub async fn parsers_read_what_is_delivered(fixture: &Fixture) -> anyhow::Result<()> {
+    let event_grid = fixture.topic("js-read-eg", EVENT_GRID).await?;
+    let cloud = fixture.topic("js-read-ce", CLOUD_EVENTS).await?;
     let batching = json!({"destination": {"maxEventsPerBatch": 10}});
     let mut endpoints = Vec::new();
     for (topic, name, properties) in [
@@ -124,7 +124,7 @@ pub async fn parsers_read_what_is_delivered(world: &World) -> anyhow::Result<()>
     cloud.publish(&plain(&cloud)).await?;
     let binary = json!({"client": "cloudevents", "form": "binary"});
     let sends = json!([send(&cloud, &binary, CLOUD_EVENTS, &["b1"])]);
-    let sent = node::run(world.ground.home(), node::SEND, &sends).await?;
+    let sent = node::run(fixture.ground.home(), node::SEND, &sends).await?;
     ensure!(sent == json!([{"ok": true}]), "{sent}");
     for (topic, name, endpoint) in &endpoints {
         let is_cloud = topic.schema == CLOUD_EVENTS;
@@ -133,7 +133,7 @@ pub async fn parsers_read_what_is_delivered(world: &World) -> anyhow::Result<()>
         let deliveries = endpoint.deliveries();
         let requests = deliveries.iter().map(|delivery| request(topic.schema, delivery));
         let requests = Value::from_iter(requests);
-        let parsed = node::run(world.ground.home(), node::PARSE, &requests).await?;
+        let parsed = node::run(fixture.ground.home(), node::PARSE, &requests).await?;
         let events = parsed.as_array().into_iter().flatten().filter_map(Value::as_array).flatten();
         let mut read = BTreeMap::new();
         for event in events {

@@ -9,8 +9,8 @@ use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
 use crate::e2e::{
+    fixture::{EVENT_GRID, Fixture, SOON, Topic},
     receiver::{Endpoint, Reply},
-    world::{EVENT_GRID, SOON, Topic, World},
 };
 
 /// How long the hanging endpoint gets events: longer than a request to it may take.
@@ -32,15 +32,15 @@ const P99_MAX: Duration = Duration::from_secs(10);
 
 /// An endpoint that never answers gets 10 events a second; five healthy ones beside it get theirs as if
 /// it were not there.
-pub async fn one_that_never_answers_delays_nobody(world: &World) -> anyhow::Result<()> {
+pub async fn one_that_never_answers_delays_nobody(fixture: &Fixture) -> anyhow::Result<()> {
     let never = [Reply::late(200, 3_600)];
-    let hanging = world.topic("hanging", EVENT_GRID).await?;
+    let hanging = fixture.topic("hanging", EVENT_GRID).await?;
     // Its events are over soon after the case.
     let soon_over = json!({"retryPolicy": {"eventTimeToLiveInMinutes": 1}});
     let hung = hanging.subscribe("all", &never, soon_over).await?;
     let mut healthy = Vec::new();
     for number in 0..HEALTHY {
-        let topic = world.topic(&format!("neighbour-{number}"), EVENT_GRID).await?;
+        let topic = fixture.topic(&format!("neighbour-{number}"), EVENT_GRID).await?;
         let endpoint = topic.subscribe("all", &[Reply::prompt(200)], json!({})).await?;
         healthy.push((topic, endpoint));
     }

@@ -10,18 +10,18 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::e2e::{
+    fixture::{CLOUD_EVENTS, EVENT_GRID, Fixture, SOON},
     inside::until,
     receiver::{Arrival, Reply, describe},
-    world::{CLOUD_EVENTS, EVENT_GRID, SOON, World},
 };
 
 /// 404 puts the event subscription on probation for 5 min: its health says so and why. After a
 /// reset the next event is attempted at once.
-pub async fn an_endpoints_health_is_told_and_reset(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("health", EVENT_GRID).await?;
+pub async fn an_endpoints_health_is_told_and_reset(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("health", EVENT_GRID).await?;
     let replies = [Reply::prompt(404), Reply::prompt(200)];
     let endpoint = topic.subscribe("all", &replies, json!({})).await?;
-    let healthy = world.api.health(&topic.name, "all").await?;
+    let healthy = fixture.api.health(&topic.name, "all").await?;
     ensure!(healthy["state"] == "Healthy" && healthy["newEvents"] == "Attempted", "{healthy}");
 
     topic.publish(&[topic.plain_event("first")]).await?;
@@ -29,12 +29,12 @@ pub async fn an_endpoints_health_is_told_and_reset(world: &World) -> anyhow::Res
     let is_seen = |health: &Value| {
         health["state"] == "Probation" && health["waitingDeliveries"]["count"] == 1
     };
-    let health = world.health_when(&topic.name, "all", is_seen).await?;
+    let health = fixture.health_when(&topic.name, "all", is_seen).await?;
     let cause = json!({"outcome": "NotFound", "httpStatusCode": 404});
     ensure!(health["cause"] == cause && health["newEvents"] == "Waits", "{health}");
     ensure!(health["failuresInRow"] == 1 && health["until"].is_string(), "{health}");
 
-    let reset = world.api.reset_health(&topic.name, "all").await?;
+    let reset = fixture.api.reset_health(&topic.name, "all").await?;
     ensure!(reset["state"] == "Recovering" && reset["failuresInRow"] == 0, "{reset}");
     // Instances of dispatch keep a health for two seconds.
     sleep(Duration::from_secs(3)).await;
@@ -46,9 +46,9 @@ pub async fn an_endpoints_health_is_told_and_reset(world: &World) -> anyhow::Res
 
 /// A failed attempt and the success after it are self-contained log lines; both contain the
 /// publisher's trace, and both requests carried it to the endpoint.
-pub async fn attempts_are_logged_with_their_trace(world: &World) -> anyhow::Result<()> {
+pub async fn attempts_are_logged_with_their_trace(fixture: &Fixture) -> anyhow::Result<()> {
     const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    let topic = world.topic("traced", CLOUD_EVENTS).await?;
+    let topic = fixture.topic("traced", CLOUD_EVENTS).await?;
     let replies = [Reply::prompt(500), Reply::prompt(200)];
     let endpoint = topic.subscribe("all", &replies, json!({})).await?;
     let mut event = topic.plain_event("traced-1");
@@ -59,7 +59,7 @@ pub async fn attempts_are_logged_with_their_trace(world: &World) -> anyhow::Resu
         ensure!(attempt.header("traceparent") == TRACE, "{}", describe(&attempts));
     }
     let whose = format!("{}/all", topic.name);
-    let lines = || attempt_lines(world, &whose);
+    let lines = || attempt_lines(fixture, &whose);
     let lines = until("two attempts' lines", SOON, lines, |lines| lines.len() >= 2).await?;
     let seen = |line: &Value| {
         let ids = line["event_ids"] == "[\"traced-1\"]" && line["traceparent"] == TRACE;
@@ -86,8 +86,8 @@ pub async fn attempts_are_logged_with_their_trace(world: &World) -> anyhow::Resu
 
 /// A delivery that waits for a minute after its second attempt is shown with both attempts and with
 /// the next one; when resent, it is attempted now.
-pub async fn a_delivery_is_shown_and_resent(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("resent", EVENT_GRID).await?;
+pub async fn a_delivery_is_shown_and_resent(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("resent", EVENT_GRID).await?;
     let policy = json!({"retryPolicy": {"schedule": [1, 7_200]}});
     let replies = [Reply::prompt(500), Reply::prompt(502), Reply::prompt(200)];
     let endpoint = topic.subscribe("all", &replies, policy).await?;
@@ -100,23 +100,23 @@ pub async fn a_delivery_is_shown_and_resent(world: &World) -> anyhow::Result<()>
                 found = one["id"].as_str().map(str::to_owned);
             }
         };
-        world.api.each_delivery(&topic.name, "all", take).await?;
+        fixture.api.each_delivery(&topic.name, "all", take).await?;
         Ok(found)
     };
     let id = until("it, listed with two attempts", SOON, listed, Option::is_some).await?;
     let id = id.context("it was found")?;
-    let shown = world.api.delivery(&topic.name, "all", &id).await?;
+    let shown = fixture.api.delivery(&topic.name, "all", &id).await?;
     let statuses: Vec<_> = (0..2).map(|n| shown["attempts"][n]["httpStatusCode"].clone()).collect();
     ensure!(statuses == [500, 502] && shown["next"]["because"] == "Schedule", "{shown}");
     ensure!(shown["next"]["attempt"] == 3, "{shown}");
 
     // The delivery is parked or hidden a moment after its wait was recorded.
     sleep(Duration::from_secs(2)).await;
-    let done = world.api.resend(&topic.name, "all", &id).await?;
+    let done = fixture.api.resend(&topic.name, "all", &id).await?;
     ensure!(done["result"] == "Sent", "{done}");
     let attempts = endpoint.wait_for(3, 2 * SOON).await?;
     ensure!(attempts[2].header("aeg-delivery-count") == "2", "{}", describe(&attempts));
-    let shown = || world.api.delivery(&topic.name, "all", &id);
+    let shown = || fixture.api.delivery(&topic.name, "all", &id);
     let is_delivered = |shown: &Value| shown["status"] == "Delivered";
     let shown = until("its delivery", SOON, shown, is_delivered).await?;
     ensure!(shown["attempts"][2]["outcome"] == "Delivered", "{shown}");
@@ -124,13 +124,13 @@ pub async fn a_delivery_is_shown_and_resent(world: &World) -> anyhow::Result<()>
 }
 
 /// One event subscription matches an event, another does not, and explain says why.
-pub async fn an_event_is_explained(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("explained", EVENT_GRID).await?;
+pub async fn an_event_is_explained(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("explained", EVENT_GRID).await?;
     topic.subscribe("all", &[Reply::prompt(200)], json!({})).await?;
     let filter = json!({"filter": {"subjectBeginsWith": "elsewhere"}});
     topic.subscribe("some", &[Reply::prompt(200)], filter).await?;
     let event = serde_json::value::RawValue::from_string(topic.plain_event("first").to_string())?;
-    let explained = world.api.explain(&topic.name, &event).await?;
+    let explained = fixture.api.explain(&topic.name, &event).await?;
     let (all, some) = (&explained["value"][0], &explained["value"][1]);
     ensure!(all["eventSubscription"] == "all" && all["matches"] == true, "{explained}");
     let path = &some["refusedBy"][0]["path"];
@@ -140,8 +140,8 @@ pub async fn an_event_is_explained(world: &World) -> anyhow::Result<()> {
 
 /// All metrics that the deployment's functions have written match the table, and they include a
 /// delivery that fails, is retried and succeeds.
-pub async fn metrics_are_those_of_the_table(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("metrics", EVENT_GRID).await?;
+pub async fn metrics_are_those_of_the_table(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("metrics", EVENT_GRID).await?;
     let replies = [Reply::prompt(503), Reply::prompt(200)];
     let endpoint = topic.subscribe("all", &replies, json!({})).await?;
     let refusing = [Reply::prompt(400)];
@@ -168,7 +168,7 @@ pub async fn metrics_are_those_of_the_table(world: &World) -> anyhow::Result<()>
     let missing = || async {
         let mut seen = BTreeSet::new();
         for function in ["ingest", "dispatch", "dead-letter"] {
-            for line in world.log_lines(function, "CloudWatchMetrics").await? {
+            for line in fixture.log_lines(function, "CloudWatchMetrics").await? {
                 let name = metric_line::check(&line).map_err(anyhow::Error::msg)?;
                 let is_own = line.contains(&format!("\"Topic\":\"{}\"", topic.name));
                 seen.extend(name.filter(|_| is_own));
@@ -180,8 +180,8 @@ pub async fn metrics_are_those_of_the_table(world: &World) -> anyhow::Result<()>
 }
 
 /// The attempts of an event subscription, as dispatch logged them, by their number.
-async fn attempt_lines(world: &World, whose: &str) -> anyhow::Result<Vec<Value>> {
-    let lines = world.log_lines("dispatch", whose).await?;
+async fn attempt_lines(fixture: &Fixture, whose: &str) -> anyhow::Result<Vec<Value>> {
+    let lines = fixture.log_lines("dispatch", whose).await?;
     let lines = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut lines: Vec<_> =
         lines.filter(|line| line["subscription"] == whose && line["attempt"].is_u64()).collect();

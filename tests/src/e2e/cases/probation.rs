@@ -7,15 +7,15 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use crate::e2e::{
+    fixture::{EVENT_GRID, Fixture, SOON},
     receiver::{Arrival, Endpoint, Reply, describe},
     schedule::EARLY,
-    world::{EVENT_GRID, SOON, World},
 };
 
 /// 429 puts the subscription on probation for 10 s: an event that is published meanwhile waits
 /// before its first attempt.
-pub async fn a_busy_answer_holds_everything_ten_seconds(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("busy", EVENT_GRID).await?;
+pub async fn a_busy_answer_holds_everything_ten_seconds(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("busy", EVENT_GRID).await?;
     let replies = [Reply::prompt(429), Reply::prompt(200)];
     let endpoint = topic.subscribe("all", &replies, json!({})).await?;
     topic.publish(&[topic.plain_event("first")]).await?;
@@ -39,8 +39,8 @@ pub async fn a_busy_answer_holds_everything_ten_seconds(world: &World) -> anyhow
 
 /// Ten failed attempts in a row make the endpoint unhealthy: the eleventh event waits a minute
 /// without an attempt, then one delivery probes.
-pub async fn ten_failures_in_a_row_delay_delivery(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("unhealthy", EVENT_GRID).await?;
+pub async fn ten_failures_in_a_row_delay_delivery(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("unhealthy", EVENT_GRID).await?;
     let mut replies = vec![Reply::prompt(500); 10];
     replies.push(Reply::prompt(200));
     let endpoint = topic.subscribe("all", &replies, json!({})).await?;

@@ -7,18 +7,18 @@ use futures::future::try_join_all;
 use serde_json::{Value, json};
 
 use crate::e2e::{
+    fixture::{CLOUD_EVENTS, EVENT_GRID, Fixture, SOON},
     receiver::{Arrival, Reply},
-    world::{CLOUD_EVENTS, EVENT_GRID, SOON, World},
 };
 
 /// `EventGridPublisherClient` sends EventGrid events with a topic key, unchanged, and a receiver
 /// parses what arrives with the same SDK.
-pub async fn azures_sdk_sends_event_grid_events(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("sdk-event-grid", EVENT_GRID).await?;
+pub async fn azures_sdk_sends_event_grid_events(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("sdk-event-grid", EVENT_GRID).await?;
     let endpoint = topic.subscribe("all", &[Reply::prompt(200)], json!({})).await?;
     let data =
         json!({"text": "Grüße, 世界 \u{1f600}", "number": 1.5, "list": [1, null, {"a": true}]});
-    let sent = world
+    let sent = fixture
         .sdk_send(
             json!([{"endpoint": topic.endpoint, "key": topic.key, "schema": EVENT_GRID, "events": [
                 {"id": "sdk-1", "type": "Sdk.First", "subject": "e2e/1", "data": data},
@@ -37,7 +37,7 @@ pub async fn azures_sdk_sends_event_grid_events(world: &World) -> anyhow::Result
             "not one event"
         );
     }
-    let parsed = world.sdk_parse(delivered(EVENT_GRID, &deliveries)).await?;
+    let parsed = fixture.sdk_parse(delivered(EVENT_GRID, &deliveries)).await?;
     let first = parsed.iter().find(|event| event["id"] == "sdk-1").cloned().unwrap_or_default();
     ensure!(first["data"] == data, "data changed on its way: {first}");
     ensure!(first["type"] == "Sdk.First" && first["subject"] == "e2e/1", "{first}");
@@ -49,11 +49,11 @@ pub async fn azures_sdk_sends_event_grid_events(world: &World) -> anyhow::Result
 }
 
 /// The same for CloudEvents, parsed by Azure's and by the CloudEvents SDK.
-pub async fn azures_sdk_sends_cloud_events(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("sdk-cloud", CLOUD_EVENTS).await?;
+pub async fn azures_sdk_sends_cloud_events(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("sdk-cloud", CLOUD_EVENTS).await?;
     let endpoint = topic.subscribe("all", &[Reply::prompt(204)], json!({})).await?;
     let data = json!({"text": "Grüße", "nested": {"n": [1, 2, 3]}});
-    let sent = world
+    let sent = fixture
         .sdk_send(json!([{"endpoint": topic.endpoint, "key": topic.key, "schema": CLOUD_EVENTS, "events": [
             {"id": "ce-1", "type": "Sdk.Cloud", "subject": "e2e/1", "data": data},
         ]}]))
@@ -64,7 +64,7 @@ pub async fn azures_sdk_sends_cloud_events(world: &World) -> anyhow::Result<()> 
     check_headers(&deliveries[0], "application/cloudevents+json; charset=utf-8")?;
     ensure!(deliveries[0].header("origin") == "eventgrid.azure.net", "{:?}", deliveries[0].headers);
     ensure!(deliveries[0].json().is_object(), "a CloudEvent comes as one object");
-    let parsed = world.sdk_parse(delivered(CLOUD_EVENTS, &deliveries)).await?;
+    let parsed = fixture.sdk_parse(delivered(CLOUD_EVENTS, &deliveries)).await?;
     ensure!(parsed[0]["data"] == data, "data changed on its way: {}", parsed[0]);
     ensure!(
         parsed[0]["source"] == "/gridpost/e2e" && parsed[0]["type"] == "Sdk.Cloud",
@@ -104,8 +104,8 @@ fn delivered(schema: &str, deliveries: &[Arrival]) -> Value {
 
 /// 200 events from concurrent publishers reach all of the three event subscriptions that match
 /// them, and no other.
-pub async fn two_hundred_events_reach_three_subscriptions(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("two-hundred", EVENT_GRID).await?;
+pub async fn two_hundred_events_reach_three_subscriptions(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("two-hundred", EVENT_GRID).await?;
     let prompt = [Reply::prompt(200)];
     let all = topic.subscribe("all", &prompt, json!({})).await?;
     let orders = json!({"filter": {"includedEventTypes": ["Shop.OrderPlaced"]}});
@@ -142,8 +142,8 @@ pub async fn two_hundred_events_reach_three_subscriptions(world: &World) -> anyh
 
 /// 40 events for four event subscriptions are more deliveries than a request on the stack enqueues:
 /// they are accepted and stored, and all arrive in each event subscription's batches.
-pub async fn a_large_fan_out_arrives_whole(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("fan-out", EVENT_GRID).await?;
+pub async fn a_large_fan_out_arrives_whole(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("fan-out", EVENT_GRID).await?;
     let prompt = [Reply::prompt(200)];
     let batching =
         json!({"destination": {"maxEventsPerBatch": 40, "preferredBatchSizeInKilobytes": 1024}});
@@ -163,7 +163,7 @@ pub async fn a_large_fan_out_arrives_whole(world: &World) -> anyhow::Result<()> 
     }
     let deliveries = whole.wait_until("all events", 6 * SOON, all).await?;
     ensure!(deliveries[0].ids().len() == 40, "one request: {:?}", deliveries[0].ids());
-    let stored = world.stored_publishes().await?;
+    let stored = fixture.stored_publishes().await?;
     ensure!(stored.iter().any(|text| text.contains(&topic.name)), "it was not stored first");
     Ok(())
 }
@@ -174,11 +174,11 @@ fn arrived(deliveries: &[Arrival]) -> BTreeSet<String> {
 
 /// Events that are published together are sent together, up to the event subscription's batch size.
 pub async fn a_hundred_events_published_together_are_one_request(
-    world: &World,
+    fixture: &Fixture,
 ) -> anyhow::Result<()> {
     for schema in [EVENT_GRID, CLOUD_EVENTS] {
         let case = format!("hundred-{}", &schema[..5]);
-        let topic = world.topic(&case, schema).await?;
+        let topic = fixture.topic(&case, schema).await?;
         let batching = |events| json!({"destination": {"maxEventsPerBatch": events, "preferredBatchSizeInKilobytes": 1024}});
         let whole = topic.subscribe("whole", &[Reply::prompt(200)], batching(100)).await?;
         let parts = topic.subscribe("parts", &[Reply::prompt(200)], batching(30)).await?;

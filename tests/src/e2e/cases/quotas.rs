@@ -5,14 +5,14 @@ use gridpost_ops::aws_api::REGION;
 use gridpost_stack::quotas;
 use serde_json::{Value, json};
 
-use crate::e2e::world::{ACCOUNT, World};
+use crate::e2e::fixture::{ACCOUNT, Fixture};
 
 /// A queue, table and bucket that do not exist: calls to them exceed limits on purpose.
 const BEYOND: &str = "beyond-quotas";
 
 /// Nothing on this stack exceeded a limit, except on purpose.
-pub fn kept(world: &World) -> anyhow::Result<()> {
-    let broken = quotas::broken(world.ground.home())?;
+pub fn kept(fixture: &Fixture) -> anyhow::Result<()> {
+    let broken = quotas::broken(fixture.ground.home())?;
     let meant = |broken: &&quotas::Broken| !broken.resource.contains(BEYOND);
     let lines: Vec<_> = broken.iter().filter(meant).map(ToString::to_string).collect();
     if !lines.is_empty() {
@@ -22,8 +22,8 @@ pub fn kept(world: &World) -> anyhow::Result<()> {
 }
 
 /// A request beyond a limit gets AWS's error for it, and is recorded.
-pub async fn the_emulator_refuses_what_aws_refuses(world: &World) -> anyhow::Result<()> {
-    let queue = format!("{}/{ACCOUNT}/{BEYOND}", world.ground.connection.emulator_url);
+pub async fn the_emulator_refuses_what_aws_refuses(fixture: &Fixture) -> anyhow::Result<()> {
+    let queue = format!("{}/{ACCOUNT}/{BEYOND}", fixture.ground.connection.emulator_url);
     let send = |more: Value| {
         let mut message = json!({"QueueUrl": queue, "MessageBody": "x"});
         more.as_object().into_iter().flatten().for_each(|(k, v)| message[k] = v.clone());
@@ -39,23 +39,23 @@ pub async fn the_emulator_refuses_what_aws_refuses(world: &World) -> anyhow::Res
         ("dynamodb", "DynamoDB_20120810.PutItem", put, "ValidationException"),
     ];
     for (service, target, body, want) in &rows {
-        let post = world.http.post(&world.ground.connection.emulator_url);
+        let post = fixture.http.post(&fixture.ground.connection.emulator_url);
         let post = post.header("x-amz-target", *target).body(body.to_string());
         let answer = post.header("authorization", authorization(service)).send().await?;
         let (status, text) = (answer.status().as_u16(), answer.text().await?);
         ensure!(status == 400 && text.contains(want), "{target}: {status} {text}");
     }
     let key = "k".repeat(1_025);
-    let url = format!("{}/{BEYOND}/{key}", world.ground.connection.emulator_url);
-    let answer = world.http.put(url).header("authorization", authorization("s3")).send().await?;
+    let url = format!("{}/{BEYOND}/{key}", fixture.ground.connection.emulator_url);
+    let answer = fixture.http.put(url).header("authorization", authorization("s3")).send().await?;
     let (status, text) = (answer.status().as_u16(), answer.text().await?);
     ensure!(status == 400 && text.contains("KeyTooLongError"), "S3: {status} {text}");
 
-    let publish = world.http.post(&world.ground.connection.publish_url);
+    let publish = fixture.http.post(&fixture.ground.connection.publish_url);
     let answer = publish.header("x-long", "v".repeat(10_240)).send().await?;
     ensure!(answer.status().as_u16() == 431, "API Gateway: {}", answer.status());
 
-    let broken = quotas::broken(world.ground.home())?;
+    let broken = quotas::broken(fixture.ground.home())?;
     let noted = broken.iter().filter(|broken| broken.resource.contains(BEYOND)).count();
     ensure!(noted > rows.len(), "only {noted} of them were noted: {broken:?}");
     Ok(())

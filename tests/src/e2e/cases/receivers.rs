@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::e2e::{
+    fixture::{CLOUD_EVENTS, EVENT_GRID, Fixture, SOON, Topic},
     inside,
-    world::{CLOUD_EVENTS, EVENT_GRID, SOON, Topic, World},
 };
 
 /// Time until every function has seen a change: they keep configuration for half a second.
@@ -16,12 +16,14 @@ const SEEN_BY_ALL: Duration = Duration::from_secs(1);
 
 /// The receiver passes the handshake like the samples, and its SDKs read every form of delivery:
 /// both schemas, single and in batches, and EventGrid events as CloudEvents.
-pub async fn a_receiver_as_in_the_samples_reads_what_it_gets(world: &World) -> anyhow::Result<()> {
-    let receiver = world.sample_receiver().await?;
-    let event_grid = world.topic("sample-eg", EVENT_GRID).await?;
-    let cloud = world.topic("sample-ce", CLOUD_EVENTS).await?;
+pub async fn a_receiver_as_in_the_samples_reads_what_it_gets(
+    fixture: &Fixture,
+) -> anyhow::Result<()> {
+    let receiver = fixture.sample_receiver().await?;
+    let event_grid = fixture.topic("sample-eg", EVENT_GRID).await?;
+    let cloud = fixture.topic("sample-ce", CLOUD_EVENTS).await?;
     let as_cloud = json!({"properties": {"inputSchema": EVENT_GRID}});
-    let converted = world.topic_as("sample-eg-as-ce", CLOUD_EVENTS, &as_cloud).await?;
+    let converted = fixture.topic_as("sample-eg-as-ce", CLOUD_EVENTS, &as_cloud).await?;
     let batching = json!({"destination": {"maxEventsPerBatch": 10}});
     let rows = [
         (&event_grid, "eg-single", json!({}), "EventGridEvent"),
@@ -44,7 +46,7 @@ pub async fn a_receiver_as_in_the_samples_reads_what_it_gets(world: &World) -> a
         topic.publish(&three(topic)).await?;
     }
     let events: Vec<_> = (0..3).map(|n| in_event_grid(&format!("e{n}"))).collect();
-    let (status, body) = event_grid_post(world, &converted, &events).await?;
+    let (status, body) = event_grid_post(fixture, &converted, &events).await?;
     ensure!(status == 200, "{status} {body}");
     for (_, name, _, parser) in &rows {
         let mut events = receiver.events(name, 3, SOON).await?;
@@ -79,21 +81,21 @@ fn in_event_grid(id: &str) -> Value {
 }
 
 async fn event_grid_post(
-    world: &World,
+    fixture: &Fixture,
     topic: &Topic<'_>,
     events: &[Value],
 ) -> anyhow::Result<(u16, String)> {
     let body = Value::from(events).to_string();
     let (url, key) = (&topic.endpoint, &topic.key);
-    crate::e2e::world::post(&world.http, url, key, "application/json", body).await
+    crate::e2e::fixture::post(&fixture.http, url, key, "application/json", body).await
 }
 
 /// A receiver that answers the handshake without consenting gets no event until its owner has
 /// fetched the validation URL.
-pub async fn a_receiver_is_validated_by_hand(world: &World) -> anyhow::Result<()> {
-    let receiver = world.sample_receiver().await?;
+pub async fn a_receiver_is_validated_by_hand(fixture: &Fixture) -> anyhow::Result<()> {
+    let receiver = fixture.sample_receiver().await?;
     for (case, schema) in [("manual-eg", EVENT_GRID), ("manual-ce", CLOUD_EVENTS)] {
-        let topic = world.topic(case, schema).await?;
+        let topic = fixture.topic(case, schema).await?;
         let name = format!("manual/{case}");
         let made = topic.try_subscribe("by-hand", &receiver.endpoint(&name), json!({})).await?;
         let state = &made["properties"]["provisioningState"];
@@ -102,9 +104,9 @@ pub async fn a_receiver_is_validated_by_hand(world: &World) -> anyhow::Result<()
 
         let seen = receiver.seen(&name).await?;
         let url = seen["handshakes"][0]["url"].as_str().context("a validation URL")?.to_owned();
-        let answer = world.http.get(&url).send().await?;
+        let answer = fixture.http.get(&url).send().await?;
         ensure!(answer.status() == 200, "{} for {url}", answer.status());
-        wait_for_success(world, &topic).await?;
+        wait_for_success(fixture, &topic).await?;
         sleep(SEEN_BY_ALL).await;
         topic.publish(&[topic.plain_event("in-time")]).await?;
         let events = receiver.events(&name, 1, SOON).await?;
@@ -113,14 +115,14 @@ pub async fn a_receiver_is_validated_by_hand(world: &World) -> anyhow::Result<()
 
         // The URL is good for one handshake, and for nothing else.
         let forged = format!("{}0", url);
-        let answer = world.http.get(&forged).send().await?;
+        let answer = fixture.http.get(&forged).send().await?;
         ensure!(answer.status().is_client_error(), "{} for {forged}", answer.status());
     }
     Ok(())
 }
 
-async fn wait_for_success(world: &World, topic: &Topic<'_>) -> anyhow::Result<()> {
-    let read = || world.api.subscription(&topic.name, "by-hand");
+async fn wait_for_success(fixture: &Fixture, topic: &Topic<'_>) -> anyhow::Result<()> {
+    let read = || fixture.api.subscription(&topic.name, "by-hand");
     let is_valid = |read: &Value| read["properties"]["provisioningState"] == "Succeeded";
     inside::until("its validation", SOON, read, is_valid).await.map(drop)
 }

@@ -10,9 +10,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     e2e::{
+        fixture::{EVENT_GRID, Fixture, SOON, Topic},
         inside,
         receiver::{Arrival, Endpoint, Reply},
-        world::{EVENT_GRID, SOON, Topic, World},
     },
     program,
 };
@@ -28,43 +28,43 @@ const NAME: &str = "billing";
 
 /// The command line lists, counts and shows dead letters with their events, redrives them exactly
 /// once, and purges them; the ledger closes.
-pub async fn dead_letters_are_seen_sent_again_and_purged(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("redrive", EVENT_GRID).await?;
-    let endpoint = refused(world, &topic, FEW, 6).await?;
+pub async fn dead_letters_are_seen_sent_again_and_purged(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("redrive", EVENT_GRID).await?;
+    let endpoint = refused(fixture, &topic, FEW, 6).await?;
     let all = LetterChoice::default();
-    let listed = world.api.dead_letters(&topic.name, NAME, &all, 10).await?;
+    let listed = fixture.api.dead_letters(&topic.name, NAME, &all, 10).await?;
     let id = listed.first().and_then(|one| one["id"].as_str()).context("no id")?;
-    let shown = world.api.dead_letter(&topic.name, NAME, id).await?;
+    let shown = fixture.api.dead_letter(&topic.name, NAME, id).await?;
     let event: Value = serde_json::from_str(shown["event"].as_str().unwrap_or_default())?;
     ensure!(event["id"] == shown["eventId"] && event["deadLetterReason"].is_null(), "{shown}");
     let reason = Some("UndeliverableDueToHttpBadRequest".to_owned());
     let other = LetterChoice { event_type: Some("none".to_owned()), ..all.clone() };
     ensure!(
-        count(world, &topic, &LetterChoice { reason, ..all.clone() }).await? == FEW,
+        count(fixture, &topic, &LetterChoice { reason, ..all.clone() }).await? == FEW,
         "by reason"
     );
-    ensure!(count(world, &topic, &other).await? == 0, "by type");
+    ensure!(count(fixture, &topic, &other).await? == 0, "by type");
     let one = LetterChoice { event_id: Some("e-7".to_owned()), ..all.clone() };
-    ensure!(count(world, &topic, &one).await? == 1, "by event");
+    ensure!(count(fixture, &topic, &one).await? == 1, "by event");
 
     endpoint.answer(&[Reply::prompt(200)]);
     let arrived = endpoint.deliveries().len();
-    redrive(world, &topic, &["--dry-run"]).await?;
+    redrive(fixture, &topic, &["--dry-run"]).await?;
     ensure!(endpoint.deliveries().len() == arrived, "a dry run sends nothing");
-    redrive(world, &topic, &["--rate", "50"]).await?;
+    redrive(fixture, &topic, &["--rate", "50"]).await?;
     all_arrive(&endpoint, arrived, FEW).await?;
-    let again = redrive_jobs(world, &topic, &["--rate", "50"]).await?;
+    let again = redrive_jobs(fixture, &topic, &["--rate", "50"]).await?;
     ensure!(again["leftOut"]["sentBefore"] == FEW && again["redriven"] == 0, "{again:#}");
-    let audit = super::audit::settled(world, &topic.name).await?;
+    let audit = super::audit::settled(fixture, &topic.name).await?;
     ensure!(audit["verdict"] == "balances", "{audit:#}");
     let account = &audit["eventSubscriptions"][0];
     ensure!(account["redriven"] == FEW && account["delivered"] == FEW, "{account:#}");
 
     let mut purged = 0;
     let take = |answer: &Value| purged += answer["purgedEvents"].as_u64().unwrap_or(0);
-    world.api.purge_dead_letters(&topic.name, NAME, &all, take).await?;
+    fixture.api.purge_dead_letters(&topic.name, NAME, &all, take).await?;
     ensure!(purged == FEW as u64, "{purged} were purged");
-    ensure!(count(world, &topic, &all).await? == 0, "purged ones are gone");
+    ensure!(count(fixture, &topic, &all).await? == 0, "purged ones are gone");
     Ok(())
 }
 
@@ -72,9 +72,9 @@ pub async fn dead_letters_are_seen_sent_again_and_purged(world: &World) -> anyho
 /// letters. It comes back, and they are redriven. Meanwhile the redrive function is killed, and the
 /// job is canceled and resumed. Everything arrives, and only events that were in flight at the kill
 /// arrive twice; the ledger closes.
-pub async fn an_outage_is_recovered_from(world: &World) -> anyhow::Result<()> {
+pub async fn an_outage_is_recovered_from(fixture: &Fixture) -> anyhow::Result<()> {
     const RATE: usize = 100;
-    let topic = world.topic("outage", EVENT_GRID).await?;
+    let topic = fixture.topic("outage", EVENT_GRID).await?;
     let down = json!({"retryPolicy": {"eventTimeToLiveInMinutes": 1}});
     let endpoint = subscribe(&topic, 503, 500, down).await?;
     publish(&topic, MANY, 500).await?;
@@ -82,29 +82,29 @@ pub async fn an_outage_is_recovered_from(world: &World) -> anyhow::Result<()> {
     let is_waiting = |health: &Value| {
         health["state"] == "Probation" && health["waitingDeliveries"]["count"].as_u64() >= Some(1)
     };
-    let health = world.health_when(&topic.name, NAME, is_waiting).await?;
+    let health = fixture.health_when(&topic.name, NAME, is_waiting).await?;
     let cause = json!({"outcome": "Busy", "httpStatusCode": 503});
     ensure!(health["cause"] == cause && health["newEvents"] == "Waits", "{health:#}");
-    dead_letters_are_written(world, &topic, MANY).await?;
+    dead_letters_are_written(fixture, &topic, MANY).await?;
     endpoint.answer(&[Reply::prompt(200)]);
-    world.api.reset_health(&topic.name, NAME).await?;
+    fixture.api.reset_health(&topic.name, NAME).await?;
     let before = endpoint.deliveries().len();
     let asked = json!({"eventsPerSecond": RATE});
-    let begun = world.api.redrive(&topic.name, NAME, &asked).await?;
+    let begun = fixture.api.redrive(&topic.name, NAME, &asked).await?;
     let id = begun["id"].as_str().context("no id")?.to_owned();
 
     let is_under_way = |job: &Value| job["redriven"].as_u64().is_some_and(|sent| sent >= 300);
-    wait_for(world, &topic, &id, is_under_way).await?;
-    let killed = inside::kill(world.ground.home(), "gridpost-redrive");
+    wait_for(fixture, &topic, &id, is_under_way).await?;
+    let killed = inside::kill(fixture.ground.home(), "gridpost-redrive");
     ensure!(killed > 0, "no process of redrive was there");
-    wait_for(world, &topic, &id, |job| job["redriven"].as_u64() >= Some(800)).await?;
-    let canceled = world.api.change_redrive(&topic.name, NAME, &id, "cancel", None).await?;
+    wait_for(fixture, &topic, &id, |job| job["redriven"].as_u64() >= Some(800)).await?;
+    let canceled = fixture.api.change_redrive(&topic.name, NAME, &id, "cancel", None).await?;
     ensure!(canceled["status"] == "Canceled", "{canceled:#}");
     sleep(Duration::from_secs(5)).await;
-    let still = world.api.redrive_job(&topic.name, NAME, &id).await?;
+    let still = fixture.api.redrive_job(&topic.name, NAME, &id).await?;
     ensure!(still["redriven"].as_u64() < Some(MANY as u64), "it did not stop: {still:#}");
-    world.api.change_redrive(&topic.name, NAME, &id, "resume", None).await?;
-    let done = wait_for(world, &topic, &id, |job| job["status"] == "Completed").await?;
+    fixture.api.change_redrive(&topic.name, NAME, &id, "resume", None).await?;
+    let done = wait_for(fixture, &topic, &id, |job| job["status"] == "Completed").await?;
     ensure!(done["redriven"] == MANY && done["counted"] == MANY, "{done:#}");
 
     all_arrive(&endpoint, before, MANY).await?;
@@ -114,12 +114,12 @@ pub async fn an_outage_is_recovered_from(world: &World) -> anyhow::Result<()> {
     // response, the request is repeated after two minutes.
     let end = Instant::now() + Duration::from_secs(300);
     loop {
-        let audit = world.audit(&topic.name, 0).await?;
+        let audit = fixture.audit(&topic.name, 0).await?;
         if audit["verdict"] == "balances" {
             return Ok(());
         }
         if Instant::now() >= end {
-            anyhow::bail!("{audit:#}\n{}", attempts_of(world, &topic).await?);
+            anyhow::bail!("{audit:#}\n{}", attempts_of(fixture, &topic).await?);
         }
         sleep(Duration::from_secs(2)).await;
     }
@@ -127,18 +127,18 @@ pub async fn an_outage_is_recovered_from(world: &World) -> anyhow::Result<()> {
 
 /// The local stack's topic for dead letters gets events that say whose they are, where, how many
 /// and why.
-pub async fn a_topic_is_told_of_dead_letters(world: &World) -> anyhow::Result<()> {
+pub async fn a_topic_is_told_of_dead_letters(fixture: &Fixture) -> anyhow::Result<()> {
     const TOLD: &str = "dead-letters";
-    let topic = world.topic("told", EVENT_GRID).await?;
+    let topic = fixture.topic("told", EVENT_GRID).await?;
     let subject = format!("/topics/{}/eventSubscriptions/{NAME}", topic.name);
-    world.api.put_topic(TOLD, &json!({})).await?;
-    let endpoint = world.receiver.endpoint("told", &[Reply::prompt(200)]);
+    fixture.api.put_topic(TOLD, &json!({})).await?;
+    let endpoint = fixture.receiver.endpoint("told", &[Reply::prompt(200)]);
     let document = json!({"properties": {
         "destination": {"endpointType": "WebHook", "properties": {"endpointUrl": endpoint.url()}},
         "filter": {"subjectEndsWith": subject},
     }});
-    world.api.put_subscription(TOLD, &topic.name, &document).await?;
-    refused(world, &topic, 5, 5).await?;
+    fixture.api.put_subscription(TOLD, &topic.name, &document).await?;
+    refused(fixture, &topic, 5, 5).await?;
     let arrived = endpoint.wait_for(1, 2 * SOON).await?;
     let event = arrived[0].events().into_iter().next().context("no event")?;
     let object = event["data"]["objectName"].as_str().context("no object")?;
@@ -154,14 +154,14 @@ pub async fn a_topic_is_told_of_dead_letters(world: &World) -> anyhow::Result<()
 
 /// Publishes events to an endpoint that answers 400, and waits for their dead letters.
 async fn refused(
-    world: &World,
+    fixture: &Fixture,
     topic: &Topic<'_>,
     events: usize,
     batch: usize,
 ) -> anyhow::Result<Endpoint> {
     let endpoint = subscribe(topic, 400, batch, json!({})).await?;
     publish(topic, events, batch).await?;
-    dead_letters_are_written(world, topic, events).await?;
+    dead_letters_are_written(fixture, topic, events).await?;
     Ok(endpoint)
 }
 
@@ -187,12 +187,12 @@ async fn publish(topic: &Topic<'_>, events: usize, batch: usize) -> anyhow::Resu
 }
 
 async fn dead_letters_are_written(
-    world: &World,
+    fixture: &Fixture,
     topic: &Topic<'_>,
     events: usize,
 ) -> anyhow::Result<()> {
     let choice = LetterChoice::default();
-    let (what, written) = (format!("{events} dead letters"), || count(world, topic, &choice));
+    let (what, written) = (format!("{events} dead letters"), || count(fixture, topic, &choice));
     inside::until(&what, Duration::from_secs(300), written, |written| *written >= events).await?;
     // A redrive leaves out objects that were written in the two seconds before it.
     sleep(Duration::from_secs(3)).await;
@@ -200,16 +200,20 @@ async fn dead_letters_are_written(
 }
 
 /// The failed attempts in dispatch's log.
-async fn attempts_of(world: &World, topic: &Topic<'_>) -> anyhow::Result<String> {
-    let lines = world.log_lines("dispatch", &topic.name).await?;
+async fn attempts_of(fixture: &Fixture, topic: &Topic<'_>) -> anyhow::Result<String> {
+    let lines = fixture.log_lines("dispatch", &topic.name).await?;
     let failed = lines.iter().filter(|line| line.contains("attempt failed"));
     Ok(failed.map(String::as_str).collect::<Vec<_>>().join("\n"))
 }
 
-async fn count(world: &World, topic: &Topic<'_>, choice: &LetterChoice) -> anyhow::Result<usize> {
+async fn count(
+    fixture: &Fixture,
+    topic: &Topic<'_>,
+    choice: &LetterChoice,
+) -> anyhow::Result<usize> {
     let mut events = 0;
     let take = |answer: &Value| events += answer["events"].as_u64().unwrap_or(0);
-    world.api.count_dead_letters(&topic.name, NAME, choice, take).await?;
+    fixture.api.count_dead_letters(&topic.name, NAME, choice, take).await?;
     Ok(usize::try_from(events)?)
 }
 
@@ -224,9 +228,9 @@ async fn all_arrive(endpoint: &Endpoint, first: usize, events: usize) -> anyhow:
 }
 
 /// Runs `gridpost dead-letter redrive` to its end.
-async fn redrive(world: &World, topic: &Topic<'_>, flags: &[&str]) -> anyhow::Result<()> {
+async fn redrive(fixture: &Fixture, topic: &Topic<'_>, flags: &[&str]) -> anyhow::Result<()> {
     let mut command = tokio::process::Command::new(program::gridpost().await?);
-    command.arg("--home").arg(world.ground.home().root());
+    command.arg("--home").arg(fixture.ground.home().root());
     command.args(["--json", "dead-letter", "redrive", "--topic", &topic.name]);
     let ended =
         command.args(["--subscription", NAME]).args(flags).kill_on_drop(true).output().await?;
@@ -236,20 +240,24 @@ async fn redrive(world: &World, topic: &Topic<'_>, flags: &[&str]) -> anyhow::Re
 }
 
 /// The same, but returns the job that it began.
-async fn redrive_jobs(world: &World, topic: &Topic<'_>, flags: &[&str]) -> anyhow::Result<Value> {
-    redrive(world, topic, flags).await?;
-    let jobs = world.api.redrives(&topic.name, NAME).await?;
+async fn redrive_jobs(
+    fixture: &Fixture,
+    topic: &Topic<'_>,
+    flags: &[&str],
+) -> anyhow::Result<Value> {
+    redrive(fixture, topic, flags).await?;
+    let jobs = fixture.api.redrives(&topic.name, NAME).await?;
     jobs.into_iter().next().context("no job is listed")
 }
 
 /// Reads a job until it meets the condition.
 async fn wait_for(
-    world: &World,
+    fixture: &Fixture,
     topic: &Topic<'_>,
     id: &str,
     is_it: impl Fn(&Value) -> bool,
 ) -> anyhow::Result<Value> {
     // A function that was killed holds its job for the rest of its invocation.
-    let job = || world.api.redrive_job(&topic.name, NAME, id);
+    let job = || fixture.api.redrive_job(&topic.name, NAME, id);
     inside::until("the job", Duration::from_secs(300), job, is_it).await
 }

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::e2e::{
+    fixture::{CLOUD_EVENTS, EVENT_GRID, Fixture, SOON, Topic, post, refusal},
     receiver::{Arrival, Reply},
-    world::{CLOUD_EVENTS, EVENT_GRID, SOON, Topic, World, post, refusal},
 };
 
 /// A request, the status that it must get, and what the message must name.
@@ -16,14 +16,14 @@ type Row = (&'static str, String, u16, &'static [&'static str]);
 
 /// Every refusal has its status and Event Grid's error shape, and names what is wrong. No event of
 /// the request is delivered.
-pub async fn nothing_of_a_refused_request_is_delivered(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("refusals", EVENT_GRID).await?;
+pub async fn nothing_of_a_refused_request_is_delivered(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("refusals", EVENT_GRID).await?;
     let endpoint = topic.subscribe("all", &[Reply::prompt(200)], json!({})).await?;
     for row in event_grid_rows(&topic) {
         check_row(&topic, row).await?;
     }
-    check_access(world, &topic).await?;
-    let cloud = world.topic("refusals-cloud", CLOUD_EVENTS).await?;
+    check_access(fixture, &topic).await?;
+    let cloud = fixture.topic("refusals-cloud", CLOUD_EVENTS).await?;
     let cloud_endpoint = cloud.subscribe("all", &[Reply::prompt(200)], json!({})).await?;
     for row in cloud_events_rows(&cloud) {
         check_row(&cloud, row).await?;
@@ -105,7 +105,7 @@ fn check_error(status: u16, text: &str, want: u16, named: &[&str]) -> anyhow::Re
 }
 
 /// Unknown topics and bad keys.
-async fn check_access(world: &World, topic: &Topic<'_>) -> anyhow::Result<()> {
+async fn check_access(fixture: &Fixture, topic: &Topic<'_>) -> anyhow::Result<()> {
     let good = json!([topic.plain_event("part-of-a-bad-request")]).to_string();
     let unknown = topic.endpoint.replace(&topic.name, "no-such-topic");
     for (title, url, key, want) in [
@@ -113,20 +113,21 @@ async fn check_access(world: &World, topic: &Topic<'_>) -> anyhow::Result<()> {
         ("bad key", &topic.endpoint, "bm90IHRoZSBrZXk=", 401),
         ("no key", &topic.endpoint, "", 401),
     ] {
-        let (status, text) = post(&world.http, url, key, "application/json", good.clone()).await?;
+        let (status, text) =
+            post(&fixture.http, url, key, "application/json", good.clone()).await?;
         check_error(status, &text, want, &[]).context(title)?;
     }
     Ok(())
 }
 
 /// `EventGridPublisherClient` raises the exceptions that it raises with Event Grid itself.
-pub async fn azures_sdk_raises_its_own_error_classes(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("sdk-errors", EVENT_GRID).await?;
+pub async fn azures_sdk_raises_its_own_error_classes(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("sdk-errors", EVENT_GRID).await?;
     let event = |data: Value| json!([{"id": "1", "type": "T", "subject": "s", "data": data}]);
     let send = |endpoint: &str, key: &str, schema: &str, events: Value| json!({"endpoint": endpoint, "key": key, "schema": schema, "events": events});
     let unknown = topic.endpoint.replace(&topic.name, "no-such-topic");
     let small = || event(json!(1));
-    let sent = world
+    let sent = fixture
         .sdk_send(json!([
             send(&topic.endpoint, "bm90IHRoZSBrZXk=", EVENT_GRID, small()),
             send(&unknown, &topic.key, EVENT_GRID, small()),
@@ -148,10 +149,11 @@ pub async fn azures_sdk_raises_its_own_error_classes(world: &World) -> anyhow::R
 
 /// Unknown members and values out of range of an event subscription are all listed, by path.
 pub async fn an_unknown_subscription_member_is_named_by_its_path(
-    world: &World,
+    fixture: &Fixture,
 ) -> anyhow::Result<()> {
-    let topic = world.topic("bad-documents", EVENT_GRID).await?;
-    let endpoint = world.receiver.endpoint(&format!("{}/never", topic.name), &[Reply::prompt(200)]);
+    let topic = fixture.topic("bad-documents", EVENT_GRID).await?;
+    let endpoint =
+        fixture.receiver.endpoint(&format!("{}/never", topic.name), &[Reply::prompt(200)]);
     let bad = json!({
         "colour": "red",
         "retryPolicy": {"maxDeliveryAttempts": 31, "patience": 1, "schedule": [3, 2]},
@@ -169,7 +171,7 @@ pub async fn an_unknown_subscription_member_is_named_by_its_path(
     }
     ensure!(text.contains("30"), "the range is not named: {text}");
     ensure!(endpoint.handshakes().is_empty(), "a refused document must not reach the endpoint");
-    let gone = refusal(world.api.subscription(&topic.name, "bad").await)?;
+    let gone = refusal(fixture.api.subscription(&topic.name, "bad").await)?;
     ensure!(gone.status == 404, "{gone:?}");
     Ok(())
 }

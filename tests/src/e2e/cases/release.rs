@@ -7,21 +7,21 @@ use gridpost_stack::artefacts::architecture;
 use gridpost_stack::child;
 use tokio::process::Command;
 
-use crate::{e2e::world::World, program};
+use crate::{e2e::fixture::Fixture, program};
 
 /// The packages of `release/build` are deployed onto their own emulator and verified, in an empty
 /// folder, with an empty home folder and without Rust, a C compiler or Git on the PATH. Functions
 /// and command line are those of this run. The timed steps of `gridpost verify` can't be shown on a
 /// busy machine: [`super::verify`] shows them.
-pub async fn it_is_deployed_and_proven_without_rust(world: &World) -> anyhow::Result<()> {
+pub async fn it_is_deployed_and_proven_without_rust(fixture: &Fixture) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let packed = folder.path().join("dist");
-    let functions = world.ground.terraform()?.functions();
+    let functions = fixture.ground.terraform()?.functions();
     let mut build = script("build")?;
     build.args(["--arch", architecture()?, "--level", "1", "--programs"]);
     build.arg(functions.as_str().context("a folder of functions")?);
     build.arg("--cli").arg(program::gridpost().await?).arg("--out").arg(&packed);
-    let logs = world.ground.home().logs();
+    let logs = fixture.ground.home().logs();
     child::run("release/build", build, &logs.join("release-build.log"), |_| ()).await?;
     let mut tried = script("try")?;
     tried.arg(&packed).args(["--", "--only", "webhook,fan-out,large,dead-letter,redrive"]);

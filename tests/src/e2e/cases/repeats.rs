@@ -13,8 +13,8 @@ use http::request::Parts;
 use serde_json::{Value, json};
 
 use crate::e2e::{
+    fixture::{EVENT_GRID, Fixture, SOON, Topic},
     receiver::{Arrival, Endpoint, Reply},
-    world::{EVENT_GRID, SOON, Topic, World},
 };
 
 /// How long a second delivery has to come after one that was published later.
@@ -92,9 +92,9 @@ async fn forward(way: Arc<Way>, mut parts: Parts, body: Bytes) -> anyhow::Result
 /// A publisher that gets no answer sends again under the same key, until one comes: the event is
 /// delivered once.
 pub async fn a_publish_whose_answer_was_lost_is_delivered_once(
-    world: &World,
+    fixture: &Fixture,
 ) -> anyhow::Result<()> {
-    let topic = heeding(world, "repeated").await?;
+    let topic = heeding(fixture, "repeated").await?;
     let endpoint = topic.subscribe("all", &[Reply::prompt(200)], json!({})).await?;
     let lossy = Lossy::before(&topic, Loss::Cut, 2).await?;
     // A connection for each request: one that was closed is not tried again by the client.
@@ -125,9 +125,9 @@ pub async fn a_publish_whose_answer_was_lost_is_delivered_once(
 
 /// Azure's SDKs repeat a publish by themselves, under the same `x-ms-client-request-id`, when a
 /// gateway answers 503 for a publish that was accepted.
-pub async fn azures_sdk_repeats_and_is_delivered_once(world: &World) -> anyhow::Result<()> {
+pub async fn azures_sdk_repeats_and_is_delivered_once(fixture: &Fixture) -> anyhow::Result<()> {
     for client in ["sync", "aio"] {
-        let topic = heeding(world, &format!("sdk-repeats-{client}")).await?;
+        let topic = heeding(fixture, &format!("sdk-repeats-{client}")).await?;
         let endpoint = topic.subscribe("all", &[Reply::prompt(200)], json!({})).await?;
         let lossy = Lossy::before(&topic, Loss::Unavailable, 1).await?;
         let send = |id: &str| {
@@ -137,7 +137,7 @@ pub async fn azures_sdk_repeats_and_is_delivered_once(world: &World) -> anyhow::
             }])
         };
         for id in ["once", "last"] {
-            let sent = world.sdk_send(send(id)).await?;
+            let sent = fixture.sdk_send(send(id)).await?;
             ensure!(sent == json!([{"ok": true}]), "{client}: {sent}");
         }
         ensure!(lossy.forwarded() == 3, "{client}: {} requests", lossy.forwarded());
@@ -146,9 +146,9 @@ pub async fn azures_sdk_repeats_and_is_delivered_once(world: &World) -> anyhow::
     Ok(())
 }
 
-async fn heeding<'w>(world: &'w World, case: &str) -> anyhow::Result<Topic<'w>> {
+async fn heeding<'w>(fixture: &'w Fixture, case: &str) -> anyhow::Result<Topic<'w>> {
     let document = json!({"properties": {"idempotency": {"windowInSeconds": 300}}});
-    world.topic_as(case, EVENT_GRID, &document).await
+    fixture.topic_as(case, EVENT_GRID, &document).await
 }
 
 /// Waits until all of these events have come, and a while longer.

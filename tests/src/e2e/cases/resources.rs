@@ -6,25 +6,25 @@ use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
 use crate::e2e::{
+    fixture::{CLOUD_EVENTS, EVENT_GRID, Fixture, SOON, Topic},
     receiver::Reply,
     schemathesis,
-    world::{CLOUD_EVENTS, EVENT_GRID, SOON, Topic, World},
 };
 
 /// Calls the resource API; returns status, headers and document.
 async fn call(
-    world: &World,
+    fixture: &Fixture,
     method: Method,
     path_or_url: &str,
     if_match: Option<&str>,
     document: Option<&Value>,
 ) -> anyhow::Result<(u16, HeaderMap, Value)> {
-    let base = &world.ground.connection.manage_url;
+    let base = &fixture.ground.connection.manage_url;
     let url = match path_or_url.starts_with('/') {
         true => format!("{base}{path_or_url}"),
         false => path_or_url.to_owned(),
     };
-    let mut request = world.http.request(method, &url);
+    let mut request = fixture.http.request(method, &url);
     if let Some(etag) = if_match {
         request = request.header("if-match", etag);
     }
@@ -48,9 +48,11 @@ fn etag(headers: &HeaderMap) -> anyhow::Result<String> {
 
 /// A document goes through the models of Azure's management SDK and back without a change. (Those
 /// models don't know dead-letter destinations on S3 and our own members.)
-pub async fn azures_management_models_round_trip_documents(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("models", EVENT_GRID).await?;
-    let cloud = world.topic("models-ce", CLOUD_EVENTS).await?;
+pub async fn azures_management_models_round_trip_documents(
+    fixture: &Fixture,
+) -> anyhow::Result<()> {
+    let topic = fixture.topic("models", EVENT_GRID).await?;
+    let cloud = fixture.topic("models-ce", CLOUD_EVENTS).await?;
     let rich = json!({
         "destination": {
             "maxEventsPerBatch": 20,
@@ -83,19 +85,19 @@ pub async fn azures_management_models_round_trip_documents(world: &World) -> any
     {
         topic.subscribe(name, &[Reply::prompt(200)], properties).await?;
         let path = path_of(topic, name);
-        let (_, headers, document) = call(world, Method::GET, &path, None, None).await?;
-        let full = world.api.full_url(&topic.name, name).await?;
+        let (_, headers, document) = call(fixture, Method::GET, &path, None, None).await?;
+        let full = fixture.api.full_url(&topic.name, name).await?;
         given.push(json!({"document": document, "endpointUrl": full}));
         kept.push((path, etag(&headers)?, document));
     }
-    let passed = world.through_azures_models(Value::from(given)).await?;
+    let passed = fixture.through_azures_models(Value::from(given)).await?;
     for ((path, tag, before), passed) in kept.iter().zip(passed.as_array().into_iter().flatten()) {
         ensure!(passed["destination"] == "WebHookEventSubscriptionDestination", "{passed}");
         ensure!(passed["schema"] == before["properties"]["eventDeliverySchema"], "{passed}");
         let document = Some(&passed["document"]);
-        let (status, _, written) = call(world, Method::PUT, path, Some(tag), document).await?;
+        let (status, _, written) = call(fixture, Method::PUT, path, Some(tag), document).await?;
         ensure!(status == 200, "{path}: {status} {written} for {passed}");
-        let (_, _, after) = call(world, Method::GET, path, None, None).await?;
+        let (_, _, after) = call(fixture, Method::GET, path, None, None).await?;
         ensure!(without_etag(&after) == without_etag(before), "{path}: {before} became {after}");
     }
     let classes = json!([
@@ -120,17 +122,17 @@ fn without_etag(document: &Value) -> Value {
 
 /// A patch changes only the members that it names. With the ETag of an older read it is refused,
 /// and nothing changes.
-pub async fn a_patch_is_guarded_by_its_etag(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("patched", EVENT_GRID).await?;
+pub async fn a_patch_is_guarded_by_its_etag(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("patched", EVENT_GRID).await?;
     let properties = json!({"labels": ["old"], "filter": {"subjectBeginsWith": "/shop"}});
     let endpoint = topic.subscribe("patched", &[Reply::prompt(200)], properties).await?;
     let path = path_of(&topic, "patched");
-    let (_, headers, before) = call(world, Method::GET, &path, None, None).await?;
+    let (_, headers, before) = call(fixture, Method::GET, &path, None, None).await?;
     let old = etag(&headers)?;
 
     let patch = json!({"labels": ["new"], "filter": {"subjectEndsWith": ".jpg"}});
     let (status, headers, patched) =
-        call(world, Method::PATCH, &path, Some(&old), Some(&patch)).await?;
+        call(fixture, Method::PATCH, &path, Some(&old), Some(&patch)).await?;
     ensure!(status == 200 || status == 201, "{status} {patched}");
     let mut want = without_etag(&before);
     want["properties"]["labels"] = json!(["new"]);
@@ -143,20 +145,20 @@ pub async fn a_patch_is_guarded_by_its_etag(world: &World) -> anyhow::Result<()>
     ensure!(endpoint.handshakes().len() == 1, "the endpoint was asked again");
 
     let late = json!({"labels": ["too late"]});
-    let (status, _, refused) = call(world, Method::PATCH, &path, Some(&old), Some(&late)).await?;
+    let (status, _, refused) = call(fixture, Method::PATCH, &path, Some(&old), Some(&late)).await?;
     ensure!(status == 412 && refused["error"]["code"].is_string(), "{status} {refused}");
-    let (status, ..) = call(world, Method::DELETE, &path, Some(&old), None).await?;
+    let (status, ..) = call(fixture, Method::DELETE, &path, Some(&old), None).await?;
     ensure!(status == 412, "{status}");
-    let (_, _, after) = call(world, Method::GET, &path, None, None).await?;
+    let (_, _, after) = call(fixture, Method::GET, &path, None, None).await?;
     ensure!(without_etag(&after) == want, "{after}");
-    let (status, ..) = call(world, Method::DELETE, &path, Some(&new), None).await?;
+    let (status, ..) = call(fixture, Method::DELETE, &path, Some(&new), None).await?;
     ensure!(status == 200, "{status}");
     Ok(())
 }
 
 /// A list comes in pages of the size asked for, and the links lead through all of it once.
-pub async fn lists_come_in_pages(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("pages", EVENT_GRID).await?;
+pub async fn lists_come_in_pages(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("pages", EVENT_GRID).await?;
     let mut want = Vec::new();
     for n in 0..5 {
         let name = format!("sub-{n}");
@@ -167,7 +169,7 @@ pub async fn lists_come_in_pages(world: &World) -> anyhow::Result<()> {
     let mut sizes = Vec::new();
     let mut next = Some(format!("/topics/{}/eventSubscriptions?$top=2", topic.name));
     while let Some(link) = next {
-        let (status, _, page) = call(world, Method::GET, &link, None, None).await?;
+        let (status, _, page) = call(fixture, Method::GET, &link, None, None).await?;
         ensure!(status == 200, "{status} {page} for {link}");
         let listed = page["value"].as_array().context("a list")?;
         names.extend(listed.iter().filter_map(|one| one["name"].as_str().map(str::to_owned)));
@@ -181,8 +183,8 @@ pub async fn lists_come_in_pages(world: &World) -> anyhow::Result<()> {
 
 /// For sample events, the API says which part of a filter refuses them, both for an existing
 /// subscription and for a new document; nothing is delivered.
-pub async fn a_sample_event_is_tested_against_a_filter(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("tested", EVENT_GRID).await?;
+pub async fn a_sample_event_is_tested_against_a_filter(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("tested", EVENT_GRID).await?;
     let filter = json!({
         "includedEventTypes": ["Shop.OrderPlaced"],
         "advancedFilters": [
@@ -211,7 +213,7 @@ pub async fn a_sample_event_is_tested_against_a_filter(world: &World) -> anyhow:
     for about in [json!({"name": "picky"}), json!({"properties": properties})] {
         let mut document = about;
         document["events"] = Value::from(events.to_vec());
-        let (status, _, tested) = call(world, Method::POST, &path, None, Some(&document)).await?;
+        let (status, _, tested) = call(fixture, Method::POST, &path, None, Some(&document)).await?;
         ensure!(status == 200, "{status} {tested}");
         for (index, want) in want.iter().enumerate() {
             let verdict = &tested["value"][index];
@@ -233,9 +235,9 @@ pub async fn a_sample_event_is_tested_against_a_filter(world: &World) -> anyhow:
 
 /// All requests that schemathesis generates from `docs/openapi.json`, alone or in chains, are
 /// answered as the document says, and without a server error.
-pub async fn what_openapi_says_is_what_is_answered(world: &World) -> anyhow::Result<()> {
-    let endpoint = world.receiver.endpoint("schemathesis", &[Reply::prompt(200)]);
-    let ground = &world.ground;
+pub async fn what_openapi_says_is_what_is_answered(fixture: &Fixture) -> anyhow::Result<()> {
+    let endpoint = fixture.receiver.endpoint("schemathesis", &[Reply::prompt(200)]);
+    let ground = &fixture.ground;
     let url = &ground.connection.manage_url;
     schemathesis::run(ground.home(), ground.environment()?, url, endpoint.url()).await
 }

@@ -7,14 +7,14 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::e2e::{
+    fixture::{EVENT_GRID, Fixture, SOON},
     receiver::{Reply, describe},
     schedule::{self, EARLY},
-    world::{EVENT_GRID, SOON, World},
 };
 
 /// A webhook that answers 500 sees attempts at 0, 10, 30 and 60 s.
-pub async fn a_failing_webhook_sees_the_schedule(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("failing", EVENT_GRID).await?;
+pub async fn a_failing_webhook_sees_the_schedule(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("failing", EVENT_GRID).await?;
     let endpoint = topic.subscribe("all", &[Reply::prompt(500)], json!({})).await?;
     topic.publish(&[topic.plain_event("fails")]).await?;
     let attempts = endpoint.wait_for(4, Duration::from_secs(90)).await?;
@@ -25,8 +25,8 @@ pub async fn a_failing_webhook_sees_the_schedule(world: &World) -> anyhow::Resul
 }
 
 /// A webhook that answers 500 twice and then 200 is left alone afterwards.
-pub async fn two_failures_then_success(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("twice", EVENT_GRID).await?;
+pub async fn two_failures_then_success(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("twice", EVENT_GRID).await?;
     let replies = [Reply::prompt(500), Reply::prompt(500), Reply::prompt(200)];
     let endpoint = topic.subscribe("all", &replies, json!({})).await?;
     topic.publish(&[topic.plain_event("third-time")]).await?;
@@ -40,8 +40,8 @@ pub async fn two_failures_then_success(world: &World) -> anyhow::Result<()> {
 }
 
 /// `retryPolicy.schedule` replaces the profile's steps, and its last gap repeats.
-pub async fn an_own_schedule_is_kept(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("own-schedule", EVENT_GRID).await?;
+pub async fn an_own_schedule_is_kept(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("own-schedule", EVENT_GRID).await?;
     let policy = json!({"retryPolicy": {"schedule": [1, 2, 3]}});
     let mut replies = vec![Reply::prompt(500); 8];
     replies.push(Reply::prompt(200));
@@ -62,15 +62,15 @@ pub async fn an_own_schedule_is_kept(world: &World) -> anyhow::Result<()> {
 }
 
 /// `maxDeliveryAttempts` is the number of attempts, and then the event ends.
-pub async fn the_last_attempt_ends_delivery(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("max-attempts", EVENT_GRID).await?;
+pub async fn the_last_attempt_ends_delivery(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("max-attempts", EVENT_GRID).await?;
     let properties = json!({
         "retryPolicy": {"maxDeliveryAttempts": 3, "schedule": [1, 3]},
         "deadLetterDestination": topic.dead_letter_destination(),
     });
     let endpoint = topic.subscribe("three", &[Reply::prompt(500)], properties).await?;
     topic.publish(&[topic.plain_event("spent")]).await?;
-    let objects = world.dead_letters(&topic.prefix(), 1).await;
+    let objects = fixture.dead_letters(&topic.prefix(), 1).await;
     let attempts = endpoint.deliveries();
     let objects = objects.map_err(|err| err.context(describe(&attempts)))?;
     ensure!(attempts.len() == 3, "not three attempts:\n{}", describe(&attempts));
@@ -85,8 +85,8 @@ pub async fn the_last_attempt_ends_delivery(world: &World) -> anyhow::Result<()>
 
 /// An answer of 200 after 35 s comes too late for its attempt, which counts as timed out, but takes
 /// the delivery out of retry: no second request.
-pub async fn a_late_success_cancels_the_retry(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("late", EVENT_GRID).await?;
+pub async fn a_late_success_cancels_the_retry(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("late", EVENT_GRID).await?;
     let replies = [Reply::late(200, 35), Reply::prompt(200)];
     let endpoint = topic.subscribe("all", &replies, json!({})).await?;
     topic.publish(&[topic.plain_event("late")]).await?;
@@ -98,7 +98,7 @@ pub async fn a_late_success_cancels_the_retry(world: &World) -> anyhow::Result<(
     ensure!(attempts.len() == 1, "a second request after the success:\n{}", describe(&attempts));
     ensure!(attempts[0].answered == Some(200), "the connection was not kept open for 35 s");
     let noted =
-        world.log_lines("dispatch", "attempt succeeded late and is taken out of retry").await?;
+        fixture.log_lines("dispatch", "attempt succeeded late and is taken out of retry").await?;
     // By its event, too, so that `explain` and `tail` tell of it.
     let names_event = |line: &String| line.contains(r#"[\"late\"]"#);
     ensure!(noted.iter().any(names_event), "the late success was not noticed: {noted:?}");

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use crate::e2e::{
     configuration::Configuration,
+    fixture::{self, EVENT_GRID, Fixture, Topic, refusal},
     receiver::{Arrival, Endpoint, Reply},
-    world::{self, EVENT_GRID, Topic, World, refusal},
 };
 
 /// Time for a delivery. Dispatch may be killed meanwhile, and continues after 90 s.
-const SOON: Duration = world::SOON.saturating_add(Duration::from_secs(90));
+const SOON: Duration = fixture::SOON.saturating_add(Duration::from_secs(90));
 
 /// Two event subscriptions of one topic, one for each schema.
 const CONFIGURATION: &str = r#"
@@ -51,11 +51,11 @@ const TOKEN: &str = "hush-hush";
 /// An event subscription made by the module delivers with a dynamic and a secret header in either
 /// schema. A plan lists every problem of a document; a change that an endpoint refused is tried
 /// again; a new name replaces the event subscription, a removal deletes it.
-pub async fn a_subscription_of_the_module_lives_and_goes(world: &World) -> anyhow::Result<()> {
-    let topic = world.topic("terraform", EVENT_GRID).await?;
-    let configuration = Configuration::new(world.ground.terraform()?, CONFIGURATION).await?;
+pub async fn a_subscription_of_the_module_lives_and_goes(fixture: &Fixture) -> anyhow::Result<()> {
+    let topic = fixture.topic("terraform", EVENT_GRID).await?;
+    let configuration = Configuration::new(fixture.ground.terraform()?, CONFIGURATION).await?;
     let open = |name: &str| {
-        world.receiver.endpoint(&format!("{}/{name}", topic.name), &[Reply::prompt(200)])
+        fixture.receiver.endpoint(&format!("{}/{name}", topic.name), &[Reply::prompt(200)])
     };
     let (event_grid, cloud) = (open("eg"), open("ce"));
     let mut variables = json!({
@@ -83,20 +83,20 @@ pub async fn a_subscription_of_the_module_lives_and_goes(world: &World) -> anyho
     ] {
         let deliveries = endpoint.wait_for(1, SOON).await?;
         check_delivery(&deliveries[0], content_type)?;
-        check_signature(world, &topic.name, name, &deliveries[0]).await?;
+        check_signature(fixture, &topic.name, name, &deliveries[0]).await?;
     }
-    a_replaced_secret_stays_valid(world, &topic, "made-eg", &event_grid).await?;
-    a_change_without_consent_is_tried_again(world, &topic.name, &configuration, &mut variables)
+    a_replaced_secret_stays_valid(fixture, &topic, "made-eg", &event_grid).await?;
+    a_change_without_consent_is_tried_again(fixture, &topic.name, &configuration, &mut variables)
         .await?;
 
     variables["name"] = json!("renamed");
     configuration.apply(&variables).await?;
-    let names = names(world, &topic.name).await?;
+    let names = names(fixture, &topic.name).await?;
     ensure!(names == ["renamed-ce", "renamed-eg"], "after the new name: {names:?}");
     // It may be gone already.
-    world.api.delete_subscription(&topic.name, "renamed-eg").await?;
+    fixture.api.delete_subscription(&topic.name, "renamed-eg").await?;
     configuration.destroy().await?;
-    let gone = refusal(world.api.subscription(&topic.name, "renamed-ce").await)?;
+    let gone = refusal(fixture.api.subscription(&topic.name, "renamed-ce").await)?;
     ensure!(gone.status == 404, "{gone:?}");
     Ok(())
 }
@@ -105,8 +105,8 @@ fn with_code(endpoint: &Endpoint) -> String {
     format!("{}?code=hush", endpoint.url())
 }
 
-async fn names(world: &World, topic: &str) -> anyhow::Result<Vec<String>> {
-    let all = world.api.subscriptions(topic).await?;
+async fn names(fixture: &Fixture, topic: &str) -> anyhow::Result<Vec<String>> {
+    let all = fixture.api.subscriptions(topic).await?;
     Ok(all.iter().filter_map(|one| one["name"].as_str().map(str::to_owned)).collect())
 }
 
@@ -120,18 +120,18 @@ fn check_delivery(delivery: &Arrival, content_type: &str) -> anyhow::Result<()> 
 
 /// The library of Standard Webhooks accepts the request, and no request with another body.
 async fn check_signature(
-    world: &World,
+    fixture: &Fixture,
     topic: &str,
     name: &str,
     delivery: &Arrival,
 ) -> anyhow::Result<()> {
-    let secrets = world.api.signing_secrets(topic, name).await?;
+    let secrets = fixture.api.signing_secrets(topic, name).await?;
     let secret = secrets["secret"].as_str().context("a signing secret")?;
     ensure!(secret.starts_with("whsec_"), "not of the form that the libraries take");
     let signed = signed(secret, delivery);
     let mut forged = signed.clone();
     forged["body"] = json!(String::from_utf8_lossy(&delivery.body).replace("first", "forged"));
-    let verdicts = world.verify_signatures(json!([signed, forged])).await?;
+    let verdicts = fixture.verify_signatures(json!([signed, forged])).await?;
     ensure!(verdicts[0].is_null() && verdicts[1].is_string(), "{name}: {verdicts}");
     Ok(())
 }
@@ -146,19 +146,19 @@ fn signed(secret: &str, delivery: &Arrival) -> Value {
 
 /// Once the secret has been replaced, the library accepts requests by the old one and by the new one.
 async fn a_replaced_secret_stays_valid(
-    world: &World,
+    fixture: &Fixture,
     topic: &Topic<'_>,
     name: &str,
     endpoint: &Endpoint,
 ) -> anyhow::Result<()> {
-    let secrets = world.api.rotate_signing_secret(&topic.name, name, None).await?;
+    let secrets = fixture.api.rotate_signing_secret(&topic.name, name, None).await?;
     let secret = |which: &str| secrets[which].as_str().context("a secret").map(str::to_owned);
     let (new, old) = (secret("secret")?, secret("previousSecret")?);
     topic.publish(&[topic.plain_event("second")]).await?;
     let deliveries = endpoint.wait_for(2, SOON).await?;
     let (before, after) = (&deliveries[0], &deliveries[1]);
     let rows = json!([signed(&new, after), signed(&old, after), signed(&new, before)]);
-    let verdicts = world.verify_signatures(rows).await?;
+    let verdicts = fixture.verify_signatures(rows).await?;
     let [by_new, by_old, too_old] = [0, 1, 2].map(|row| verdicts[row].is_null());
     ensure!(by_new && by_old && !too_old, "{name}: {verdicts}");
     Ok(())
@@ -184,13 +184,13 @@ async fn a_plan_lists_every_problem(
 
 /// A change that an endpoint refuses does not count as done: the next apply makes it.
 async fn a_change_without_consent_is_tried_again(
-    world: &World,
+    fixture: &Fixture,
     topic: &str,
     configuration: &Configuration,
     variables: &mut Value,
 ) -> anyhow::Result<()> {
     let labels = async || -> anyhow::Result<Value> {
-        let read = world.api.subscription(topic, "made-eg").await?;
+        let read = fixture.api.subscription(topic, "made-eg").await?;
         Ok(read["properties"]["labels"].clone())
     };
     let url = variables["urls"]["eg"].as_str().context("a URL")?.replace("/eg?", "/late?");
@@ -204,7 +204,7 @@ async fn a_change_without_consent_is_tried_again(
     ensure!(refused.contains("404") && !refused.contains("code="), "{refused}");
     ensure!(labels().await? != json!(["changed"]), "it was changed without consent");
 
-    let late = world.receiver.endpoint(&format!("{topic}/late"), &[Reply::prompt(200)]);
+    let late = fixture.receiver.endpoint(&format!("{topic}/late"), &[Reply::prompt(200)]);
     configuration.apply(variables).await?;
     ensure!(labels().await? == json!(["changed"]), "the change was forgotten");
     ensure!(late.handshakes().len() == 1, "{:?}", late.handshakes());

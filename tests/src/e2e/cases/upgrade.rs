@@ -10,11 +10,11 @@ use gridpost_stack::terraform::Terraform;
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use crate::e2e::world::World;
+use crate::e2e::fixture::Fixture;
 
 /// `gridpost prober` finds every event while Terraform rolls out a version of the functions, and
 /// then goes back to the previous one.
-pub async fn a_new_version_loses_nothing(world: &World) -> anyhow::Result<()> {
+pub async fn a_new_version_loses_nothing(fixture: &Fixture) -> anyhow::Result<()> {
     // On AWS a version's first copies begin in a fraction of a second. Here they take seconds of two processors,
     // and each publish that comes meanwhile asks for another one: at 20 a second none was ever done.
     let options = ProberOptions {
@@ -25,10 +25,10 @@ pub async fn a_new_version_loses_nothing(world: &World) -> anyhow::Result<()> {
         port: 0,
         endpoint: None,
     };
-    let target = world.target()?;
+    let target = fixture.target()?;
     let (rolled, stop) = oneshot::channel();
     let rolling = async {
-        let before = world.ground.terraform()?.clone();
+        let before = fixture.ground.terraform()?.clone();
         // Every function has this setting; changing it makes a version.
         let after = before.clone().with_variable("config_cache_ms", json!(1_500));
         let rolled_out = roll_out(&after).await.context("forward");

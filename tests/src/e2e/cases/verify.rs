@@ -7,14 +7,14 @@ use gridpost_ops::aws_api::REGION;
 use gridpost_ops::verify::{self, VerifyOptions};
 use serde_json::Value;
 
-use crate::e2e::world::{ACCOUNT, World};
+use crate::e2e::fixture::{ACCOUNT, Fixture};
 
 /// The test plays the webhook, and the queue is the emulator's. The report does not claim steps
 /// that only Lambda's own mapping can show. The topic of the run is gone at its end.
-pub async fn a_deployment_is_proven_with_a_queue(world: &World) -> anyhow::Result<()> {
+pub async fn a_deployment_is_proven_with_a_queue(fixture: &Fixture) -> anyhow::Result<()> {
     // A name that a local stack allows.
-    let name = format!("local-verify-{}", world.run());
-    world.queue(&name, &[]).await?;
+    let name = format!("local-verify-{}", fixture.run());
+    fixture.queue(&name, &[]).await?;
     let queue = format!("arn:aws:sqs:{REGION}:{ACCOUNT}:{name}");
     // The emulator takes seconds for calls that SQS answers at once; over 100 deliveries are stored
     // first.
@@ -29,7 +29,7 @@ pub async fn a_deployment_is_proven_with_a_queue(world: &World) -> anyhow::Resul
         fan_out_events: 24,
         remove_leftovers: false,
     };
-    let report = verify::report(&options, &world.target()?, pending()).await?.document();
+    let report = verify::report(&options, &fixture.target()?, pending()).await?.document();
     let steps = report["steps"].as_array().context("no steps")?;
     ensure!(steps.len() == 9, "{report:#}");
     for step in steps {
@@ -40,7 +40,7 @@ pub async fn a_deployment_is_proven_with_a_queue(world: &World) -> anyhow::Resul
     stages.retain(|stage| stage["p50Ms"].as_f64().is_some_and(|took| took > 0.0));
     ensure!(stages.len() == 6, "{report:#}");
     let topic = report["topic"].as_str().context("no topic")?;
-    let left = world.api.topics().await?;
+    let left = fixture.api.topics().await?;
     ensure!(left.iter().all(|one: &Value| one["name"] != topic), "{topic} is left behind");
     Ok(())
 }

@@ -18,9 +18,9 @@ use super::{Failures, Turn, beside::Beside};
 use crate::e2e::{
     case::{Case, Phase},
     cases::quotas,
+    fixture::Fixture,
     ground::{self, Ground},
     needs::{Needs, Place, Program},
-    world::World,
 };
 
 /// No case waits longer; one that does is stuck.
@@ -45,8 +45,8 @@ pub(super) async fn run(temporary: &Path, turns: &[Turn]) -> Failures {
 /// Runs one phase after the other. Cases on `gridpost dev` share only the machine with them, and
 /// run beside the phase that tolerates that.
 async fn run_on_stack(temporary: &Path, turns: &[Turn], on_dev: &[Turn]) -> Failures {
-    let (world, beside) = match raise(temporary).await {
-        Ok((world, beside)) => (Arc::new(world), beside),
+    let (fixture, beside) = match raise(temporary).await {
+        Ok((fixture, beside)) => (Arc::new(fixture), beside),
         Err(err) => {
             let taken_down = ground::clean(temporary).await.err();
             return without_ground(err, taken_down, turns.iter().chain(on_dev));
@@ -58,31 +58,31 @@ async fn run_on_stack(temporary: &Path, turns: &[Turn], on_dev: &[Turn]) -> Fail
             turns.iter().filter(|turn| turn.case.phase.order() == phase).collect();
         let on_dev = if phase == Phase::Disturbing { on_dev } else { &[] };
         let (of_phase, on_dev) =
-            tokio::join!(run_phase(&world, &of_phase, beside), run_on_dev(temporary, on_dev));
+            tokio::join!(run_phase(&fixture, &of_phase, beside), run_on_dev(temporary, on_dev));
         failed.extend(of_phase.into_iter().chain(on_dev));
     }
-    failed.extend(quotas::kept(&world).err().map(|err| ("AWS's quotas".to_owned(), err)));
-    if let Err(err) = world.ground.down().await {
+    failed.extend(quotas::kept(&fixture).err().map(|err| ("AWS's quotas".to_owned(), err)));
+    if let Err(err) = fixture.ground.down().await {
         failed.push(("taking the stack down".to_owned(), err));
     }
     failed
 }
 
-async fn raise(temporary: &Path) -> anyhow::Result<(World, Beside)> {
+async fn raise(temporary: &Path) -> anyhow::Result<(Fixture, Beside)> {
     let beside = Beside::named()?;
     beside.goes_on(true);
     let ground = Ground::up(temporary).await?;
-    Ok((World::on(ground).await?, beside))
+    Ok((Fixture::on(ground).await?, beside))
 }
 
 /// Runs the turns of a phase on the stack. What goes on beside them stands still for timed cases.
-async fn run_phase(world: &Arc<World>, turns: &[&Turn], beside: Beside) -> Failures {
+async fn run_phase(fixture: &Arc<Fixture>, turns: &[&Turn], beside: Beside) -> Failures {
     let mut failed = Vec::new();
     for turns in turns.chunk_by(|one, next| one.case.phase == next.case.phase) {
         let [Turn { case: Case { phase, .. }, .. }, ..] = turns else { continue };
         beside.goes_on(!phase.needs_quiet());
         let at_once = if phase.is_alone() { 1 } else { stack_holds() };
-        failed.extend(run_turns(world, turns, at_once).await);
+        failed.extend(run_turns(fixture, turns, at_once).await);
     }
     beside.goes_on(true);
     failed
@@ -138,13 +138,13 @@ async fn run_on_process(
     environment: Option<Environment>,
 ) -> Failures {
     let folder = temporary.join(DEV_FOLDER).join(name);
-    let world = async { World::on(Ground::on_dev(&folder, environment).await?).await };
-    let world = match world.await {
-        Ok(world) => Arc::new(world),
+    let fixture = async { Fixture::on(Ground::on_dev(&folder, environment).await?).await };
+    let fixture = match fixture.await {
+        Ok(fixture) => Arc::new(fixture),
         Err(err) => return without_ground(err, None, turns.iter().copied()),
     };
-    let mut failed = run_turns(&world, turns, turns.len()).await;
-    if let Err(err) = world.ground.down().await {
+    let mut failed = run_turns(&fixture, turns, turns.len()).await;
+    if let Err(err) = fixture.ground.down().await {
         failed.push(("ending `gridpost dev`".to_owned(), err));
     }
     if failed.is_empty() {
@@ -163,16 +163,16 @@ fn stack_holds() -> usize {
 }
 
 /// Runs turns, so many at once.
-async fn run_turns(world: &Arc<World>, turns: &[&Turn], at_once: usize) -> Failures {
+async fn run_turns(fixture: &Arc<Fixture>, turns: &[&Turn], at_once: usize) -> Failures {
     let (mut waiting, mut running) = (turns.iter(), JoinSet::new());
     let mut failed = Vec::new();
     loop {
         while running.len() < at_once {
             let Some(turn) = waiting.next().map(|turn| **turn) else { break };
-            let world = Arc::clone(world);
-            running.spawn(
-                async move { (turn.name(), Instant::now(), outcome(turn.case, world).await) },
-            );
+            let fixture = Arc::clone(fixture);
+            running.spawn(async move {
+                (turn.name(), Instant::now(), outcome(turn.case, fixture).await)
+            });
         }
         let Some(Ok((name, started, outcome))) = running.join_next().await else { break };
         let verdict = if outcome.is_ok() { "ok" } else { "FAILED" };
@@ -183,8 +183,8 @@ async fn run_turns(world: &Arc<World>, turns: &[&Turn], at_once: usize) -> Failu
 }
 
 /// Runs one case; a panic in it or an endless wait is a failure of that case alone.
-async fn outcome(case: Case, world: Arc<World>) -> anyhow::Result<()> {
-    let run = AssertUnwindSafe((case.run)(world)).catch_unwind();
+async fn outcome(case: Case, fixture: Arc<Fixture>) -> anyhow::Result<()> {
+    let run = AssertUnwindSafe((case.run)(fixture)).catch_unwind();
     let run = timeout(CASE_MAX, run).await.context("it did not end in time")?;
     run.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();

@@ -11,8 +11,8 @@ use super::{Place, Received, Target, ids, outcome_of_first, wait_for};
 use crate::{
     chaos::{deployment::Deployment, proxy::Proxy, told::Answer},
     e2e::{
+        fixture::{Fixture, SOON, Topic},
         inside::POLL,
-        world::{SOON, Topic, World},
     },
 };
 
@@ -68,13 +68,15 @@ const SERVICES: [Service; 5] = [
 /// A throttled call is `Busy`, and is delivered later. If one entry of a batch was refused, only
 /// that entry is sent again; an entry that is refused for good becomes a dead letter, and the
 /// others arrive.
-pub async fn throttled_calls_and_parts_of_batches_come_again(world: &World) -> anyhow::Result<()> {
-    let deployment = Deployment::of(world, &["dispatch"]).await?;
-    let proxy = Proxy::start(&world.ground.connection.emulator_url, 1).await?;
+pub async fn throttled_calls_and_parts_of_batches_come_again(
+    fixture: &Fixture,
+) -> anyhow::Result<()> {
+    let deployment = Deployment::of(fixture, &["dispatch"]).await?;
+    let proxy = Proxy::start(&fixture.ground.connection.emulator_url, 1).await?;
     proxy.calm();
     deployment.turn_to(Some(&proxy)).await?;
     let services = SERVICES.iter().map(|service| {
-        let checked = checked(world, &proxy, service);
+        let checked = checked(fixture, &proxy, service);
         async move { checked.await.with_context(|| format!("{} as endpoint", service.kind)) }
     });
     let checked = try_join_all(services).await;
@@ -82,18 +84,18 @@ pub async fn throttled_calls_and_parts_of_batches_come_again(world: &World) -> a
     checked.map(drop)
 }
 
-async fn checked(world: &World, proxy: &Proxy, service: &Service) -> anyhow::Result<()> {
-    let mut target = Target::new(world, service.kind, service.action);
+async fn checked(fixture: &Fixture, proxy: &Proxy, service: &Service) -> anyhow::Result<()> {
+    let mut target = Target::new(fixture, service.kind, service.action);
     target.name += "-parts";
     target.arn += "-parts";
-    let place = Place::make(world, target).await?;
+    let place = Place::make(fixture, target).await?;
     let name = &place.target.name;
-    let topic = place.target.topic(world, "parts").await?;
+    let topic = place.target.topic(fixture, "parts").await?;
 
     let (status, code) = service.throttled;
     proxy.answer_once(service.operation, name, Answer::Refused(status, code));
     topic.publish(&[topic.plain_event("busy")]).await?;
-    let outcome = outcome_of_first(world, &topic).await?;
+    let outcome = outcome_of_first(fixture, &topic).await?;
     ensure!(outcome == "Busy", "{outcome}");
     // The second attempt comes after the schedule's ten seconds.
     wait_for(&place, 3 * SOON, |(event, _)| event["id"] == "busy").await?;
@@ -104,7 +106,7 @@ async fn checked(world: &World, proxy: &Proxy, service: &Service) -> anyhow::Res
     if service.kind == "SqsQueue" {
         // The lowest size limit of a queue: the queue itself refuses the event of 2 KB for good.
         let least = (QueueAttributeName::MaximumMessageSize, "1024");
-        let change = world.sqs().set_queue_attributes().queue_url(&place.inbox);
+        let change = fixture.sqs().set_queue_attributes().queue_url(&place.inbox);
         change.attributes(least.0, least.1).send().await?;
         let mut large = topic.plain_event("large");
         large["data"] = json!("x".repeat(2_000));
@@ -121,9 +123,9 @@ async fn checked(world: &World, proxy: &Proxy, service: &Service) -> anyhow::Res
         ensure!(count("a") == Some(json!("0")) && count("b") == Some(json!("1")), "{arrived:?}");
     }
     if service.kind == "SqsQueue" {
-        large_is_dead(world, &topic).await?;
+        large_is_dead(fixture, &topic).await?;
     }
-    let audit = world.audit(&topic.name, 60).await?;
+    let audit = fixture.audit(&topic.name, 60).await?;
     ensure!(audit["verdict"] == "balances", "{audit}");
     Ok(())
 }
@@ -154,8 +156,8 @@ async fn all_of_them(place: &Place<'_>) -> anyhow::Result<Vec<Received>> {
     Ok(arrived)
 }
 
-async fn large_is_dead(world: &World, topic: &Topic<'_>) -> anyhow::Result<()> {
-    let record = world.dead_letters(&topic.prefix(), 1).await?[0].records[0].clone();
+async fn large_is_dead(fixture: &Fixture, topic: &Topic<'_>) -> anyhow::Result<()> {
+    let record = fixture.dead_letters(&topic.prefix(), 1).await?[0].records[0].clone();
     ensure!(record["id"] == "large" && record["deliveryAttempts"] == 1, "{record}");
     ensure!(record["lastDeliveryOutcome"] == "PayloadTooLarge", "{record}");
     Ok(())

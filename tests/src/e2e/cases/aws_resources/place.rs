@@ -10,14 +10,14 @@ use tokio::time::sleep;
 
 use super::{Received, Target};
 use crate::e2e::{
+    fixture::{ACCOUNT, Fixture, SOON},
     inside::until,
     python,
-    world::{ACCOUNT, SOON, World},
 };
 
 /// A resource that exists, and the queue that receives its events.
 pub(super) struct Place<'w> {
-    world: &'w World,
+    fixture: &'w Fixture,
     pub(super) target: Target,
     /// The queue behind a topic or a bus, or the queue itself; empty where there is none.
     pub(super) inbox: String,
@@ -46,10 +46,10 @@ json.dump(base64.b64encode(file.getvalue()).decode(), sys.stdout)
 
 impl<'w> Place<'w> {
     /// Creates it.
-    pub(super) async fn make(world: &'w World, target: Target) -> anyhow::Result<Self> {
-        let mut place = Self { world, target, inbox: String::new() };
+    pub(super) async fn make(fixture: &'w Fixture, target: Target) -> anyhow::Result<Self> {
+        let mut place = Self { fixture, target, inbox: String::new() };
         match place.target.kind {
-            "SqsQueue" => place.inbox = world.queue(&place.target.name, &[]).await?,
+            "SqsQueue" => place.inbox = fixture.queue(&place.target.name, &[]).await?,
             "SnsTopic" => place.make_topic().await?,
             "KinesisStream" => place.make_stream().await?,
             "EventBridgeBus" => place.make_bus().await?,
@@ -60,7 +60,7 @@ impl<'w> Place<'w> {
 
     async fn make_topic(&mut self) -> anyhow::Result<()> {
         let arn = self.target.arn.clone();
-        self.world.aws_query("sns", "CreateTopic", &[("Name", &self.target.name)]).await?;
+        self.fixture.aws_query("sns", "CreateTopic", &[("Name", &self.target.name)]).await?;
         let inbox_arn = self.make_inbox().await?;
         let subscription = [
             ("TopicArn", arn.as_str()),
@@ -69,7 +69,7 @@ impl<'w> Place<'w> {
             ("Attributes.entry.1.key", "RawMessageDelivery"),
             ("Attributes.entry.1.value", "true"),
         ];
-        self.world.aws_query("sns", "Subscribe", &subscription).await.map(drop)
+        self.fixture.aws_query("sns", "Subscribe", &subscription).await.map(drop)
     }
 
     async fn make_stream(&self) -> anyhow::Result<()> {
@@ -93,11 +93,11 @@ impl<'w> Place<'w> {
     }
 
     async fn make_function(&self) -> anyhow::Result<()> {
-        let zip = python::run(self.world.ground.environment()?, ZIP, &json!(FUNCTION)).await?;
+        let zip = python::run(self.fixture.ground.environment()?, ZIP, &json!(FUNCTION)).await?;
         let role = format!("arn:aws:iam::{ACCOUNT}:role/gridpost-dispatch-{REGION}");
         let function = json!({"FunctionName": self.target.name, "Runtime": "python3.11",
             "Handler": "index.handler", "Role": role, "Timeout": 20, "Code": {"ZipFile": zip}});
-        self.world.aws_rest("lambda", "POST", "/2015-03-31/functions", &function).await?;
+        self.fixture.aws_rest("lambda", "POST", "/2015-03-31/functions", &function).await?;
         sleep(Duration::from_secs(2)).await;
         Ok(())
     }
@@ -106,8 +106,8 @@ impl<'w> Place<'w> {
     async fn make_inbox(&mut self) -> anyhow::Result<String> {
         let name = format!("{}-inbox", self.target.name);
         let arn = format!("arn:aws:sqs:{REGION}:{ACCOUNT}:{name}");
-        self.inbox = self.world.queue(&name, &[]).await?;
-        self.world.allow_all_to_send(&self.inbox, &arn).await?;
+        self.inbox = self.fixture.queue(&name, &[]).await?;
+        self.fixture.allow_all_to_send(&self.inbox, &arn).await?;
         Ok(arn)
     }
 
@@ -116,10 +116,10 @@ impl<'w> Place<'w> {
         let Target { name, arn, kind, .. } = &self.target;
         match *kind {
             "SqsQueue" => {
-                self.world.sqs().delete_queue().queue_url(&self.inbox).send().await?;
+                self.fixture.sqs().delete_queue().queue_url(&self.inbox).send().await?;
             }
             "SnsTopic" => {
-                self.world.aws_query("sns", "DeleteTopic", &[("TopicArn", arn)]).await?;
+                self.fixture.aws_query("sns", "DeleteTopic", &[("TopicArn", arn)]).await?;
             }
             "KinesisStream" => {
                 self.kinesis("DeleteStream", json!({"StreamName": name})).await?;
@@ -134,7 +134,7 @@ impl<'w> Place<'w> {
             }
             _ => {
                 let path = format!("/2015-03-31/functions/{name}");
-                self.world.aws_rest("lambda", "DELETE", &path, &Value::Null).await?;
+                self.fixture.aws_rest("lambda", "DELETE", &path, &Value::Null).await?;
             }
         }
         Ok(())
@@ -161,7 +161,7 @@ impl<'w> Place<'w> {
 
     /// The messages of the inbox, deleted as they are read.
     async fn messages(&self) -> anyhow::Result<Vec<Received>> {
-        let sqs = self.world.sqs();
+        let sqs = self.fixture.sqs();
         let ask = sqs.receive_message().queue_url(&self.inbox).max_number_of_messages(10);
         let found = ask.message_attribute_names("All").send().await?;
         let mut received = Vec::new();
@@ -193,7 +193,7 @@ impl<'w> Place<'w> {
 
     /// The function's log; before its first invocation there is none.
     async fn lines(&self) -> anyhow::Result<Vec<Received>> {
-        let lines = self.world.lines_of(&self.target.name, "GOT ").await.unwrap_or_default();
+        let lines = self.fixture.lines_of(&self.target.name, "GOT ").await.unwrap_or_default();
         let lines = lines.iter().map(|line| {
             let json = line.split_once("GOT ").context("a line")?.1;
             Ok(serde_json::from_str(json.trim())?)
@@ -202,10 +202,10 @@ impl<'w> Place<'w> {
     }
 
     async fn kinesis(&self, operation: &str, body: Value) -> anyhow::Result<Value> {
-        self.world.aws_json("kinesis", format!("Kinesis_20131202.{operation}"), body).await
+        self.fixture.aws_json("kinesis", format!("Kinesis_20131202.{operation}"), body).await
     }
 
     async fn events(&self, operation: &str, body: Value) -> anyhow::Result<Value> {
-        self.world.aws_json("events", format!("AWSEvents.{operation}"), body).await
+        self.fixture.aws_json("events", format!("AWSEvents.{operation}"), body).await
     }
 }

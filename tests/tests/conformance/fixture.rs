@@ -25,13 +25,13 @@ use crate::manage::{RETRY_SHARDS, manage_context};
 const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_000);
 
 /// Needs a tokio runtime whose time is paused.
-pub(crate) struct World {
+pub(crate) struct Fixture {
     pub(crate) deployment: Deployment,
     pub(crate) manage: manage::Context,
     pub(crate) ingest: ingest::Context,
 }
 
-impl World {
+impl Fixture {
     /// An empty deployment. Endpoints consent, and every call succeeds.
     pub(crate) fn new() -> Self {
         let queues = QueueSettings { retry_shards: RETRY_SHARDS, ..QueueSettings::CALM };

@@ -35,7 +35,7 @@ pub const SOON: Duration = Duration::from_secs(20);
 pub const DEAD_LETTER_SOON: Duration = Duration::from_secs(40);
 
 /// A stack or a process of `gridpost dev`, with everything else that the cases share.
-pub struct World {
+pub struct Fixture {
     /// The stack, or the process.
     pub ground: Ground,
     /// Its resource API.
@@ -52,8 +52,8 @@ pub struct World {
     began_ms: i64,
 }
 
-impl World {
-    /// The world on a running stack or process.
+impl Fixture {
+    /// The fixture on a running stack or process.
     pub async fn on(ground: Ground) -> anyhow::Result<Self> {
         let api = ManageApi::connect(&ground.connection.manage_url).await?;
         let http =
@@ -96,7 +96,7 @@ impl World {
         let name = format!("{case}-{}", self.run);
         let key = dev::create_topic(&self.api, &name, document).await?;
         let endpoint = dev::publish_endpoint(&self.ground.connection, &name);
-        Ok(Topic { world: self, name, schema, endpoint, key })
+        Ok(Topic { fixture: self, name, schema, endpoint, key })
     }
 
     /// Waits for `count` dead letters below `prefix`, and returns their objects.
@@ -222,7 +222,7 @@ impl World {
 
 /// A topic that belongs to one case.
 pub struct Topic<'a> {
-    world: &'a World,
+    fixture: &'a Fixture,
     /// Its name.
     pub name: String,
     /// The delivery schema of its event subscriptions; usually also its input schema.
@@ -241,7 +241,7 @@ impl Topic<'_> {
         replies: &[Reply],
         properties: Value,
     ) -> anyhow::Result<Endpoint> {
-        let endpoint = self.world.receiver.endpoint(&format!("{}/{name}", self.name), replies);
+        let endpoint = self.fixture.receiver.endpoint(&format!("{}/{name}", self.name), replies);
         let created = self.try_subscribe(name, endpoint.url(), properties).await;
         created.with_context(|| format!("event subscription {name} of {}", self.name))?;
         Ok(endpoint)
@@ -255,14 +255,14 @@ impl Topic<'_> {
         mut properties: Value,
     ) -> anyhow::Result<Value> {
         properties["eventDeliverySchema"] = json!(self.schema);
-        dev::subscribe(&self.world.api, &self.name, name, url, properties).await
+        dev::subscribe(&self.fixture.api, &self.name, name, url, properties).await
     }
 
     /// The property that sends ended events of this topic to the stack's bucket, below the prefix
     /// that [`Topic::prefix`] names.
     pub fn dead_letter_destination(&self) -> Value {
         json!({"endpointType": "S3Bucket", "properties": {
-            "bucketName": self.world.ground.connection.dead_letter_bucket,
+            "bucketName": self.fixture.ground.connection.dead_letter_bucket,
             "prefix": self.prefix(),
         }})
     }
@@ -281,7 +281,7 @@ impl Topic<'_> {
 
     /// Posts a body as it is; returns status and body of the answer.
     pub async fn post(&self, body: String) -> anyhow::Result<(u16, String)> {
-        post(&self.world.http, &self.endpoint, &self.key, self.content_type(), body).await
+        post(&self.fixture.http, &self.endpoint, &self.key, self.content_type(), body).await
     }
 
     fn content_type(&self) -> &'static str {

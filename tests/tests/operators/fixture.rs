@@ -32,12 +32,12 @@ pub(super) const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_000);
 
 /// manage and dispatch with the event subscription `s-1` of the topic `demo`. Calls of manage are
 /// numbered, and go wrong as the injector's plan says.
-pub(super) struct World {
+pub(super) struct Fixture {
     pub(super) deployment: Deployment,
     pub(super) subscription: EventSubscription,
 }
 
-impl World {
+impl Fixture {
     /// At first at [`NOW`]; its endpoint answers 200.
     pub(super) fn new() -> Self {
         let queues = QueueSettings { retry_shards: RETRY_SHARDS, ..QueueSettings::CALM };

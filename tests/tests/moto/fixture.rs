@@ -20,7 +20,7 @@ use gridpost_aws::{
 };
 use gridpost_core::{delivery::queue::Queue, time::Timestamp};
 use gridpost_testkit::{
-    contract::{Difference, OF_MOTO, queues::QueueWorld},
+    contract::{Difference, OF_MOTO, queues::QueueFixture},
     stores::Handed,
 };
 
@@ -84,13 +84,13 @@ pub(super) async fn table(clients: &Clients, name: &str) -> String {
 }
 
 /// Queues on moto, in real time.
-pub(super) struct World {
+pub(super) struct Fixture {
     client: aws_sdk_sqs::Client,
     urls: QueueUrls,
     queues: Arc<SqsQueues>,
 }
 
-impl World {
+impl Fixture {
     /// Empty ones.
     pub(super) async fn new(name: &str) -> Self {
         Self::giving_up_after(name, 1_000).await
@@ -135,7 +135,7 @@ impl World {
 }
 
 #[async_trait]
-impl QueueWorld for World {
+impl QueueFixture for Fixture {
     type Queues = SqsQueues;
 
     const DIFFERS: &'static [Difference] = OF_MOTO;
