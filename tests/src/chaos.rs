@@ -7,7 +7,7 @@
 //! - [`schedules`]: the schedules of the conformance tables as real deliveries.
 //!
 //! [`endpoints`] are those of the first two, and [`tally`] judges what became of their events. For
-//! [`aws`], [`proxy`] sits between functions and emulator, with [`told`] for the failures that a
+//! [`aws`], [`proxy`] sits between functions and emulator, with [`planned_answer`] for the failures that a
 //! case plans; [`mayhem`] kills and restarts; [`roll_out`] has the other commit's programs.
 
 pub mod aws;
@@ -15,8 +15,8 @@ pub mod deployment;
 pub mod dev;
 pub mod endpoints;
 pub mod mayhem;
+pub mod planned_answer;
 pub mod proxy;
 pub mod roll_out;
 pub mod schedules;
 pub mod tally;
-pub mod told;

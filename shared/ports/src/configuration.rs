@@ -90,7 +90,7 @@ pub struct SubscriptionLookup<'w> {
 }
 
 impl SubscriptionLookup<'_> {
-    fn find(&self, snapshot: Option<Arc<TopicSnapshot>>) -> Option<Found> {
+    fn find(&self, snapshot: Option<Arc<TopicSnapshot>>) -> Option<TopicAndSubscription> {
         let snapshot = snapshot?;
         let subscription = snapshot.subscription(&self.key.name)?;
         let is_it = subscription.uid == self.uid;
@@ -99,7 +99,7 @@ impl SubscriptionLookup<'_> {
 }
 
 /// An event subscription with its topic.
-pub type Found = (Arc<TopicSnapshot>, Arc<EventSubscription>);
+pub type TopicAndSubscription = (Arc<TopicSnapshot>, Arc<EventSubscription>);
 
 /// Caches topics with their event subscriptions in memory.
 ///
@@ -179,7 +179,7 @@ impl ConfigurationCache {
     pub async fn subscription(
         &self,
         wanted: SubscriptionLookup<'_>,
-    ) -> Result<Option<Found>, PortError> {
+    ) -> Result<Option<TopicAndSubscription>, PortError> {
         let topic = &wanted.key.topic;
         let known = self.topic_at_least(topic, wanted.revision).await?;
         if let Some(found) = wanted.find(known) {

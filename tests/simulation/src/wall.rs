@@ -51,7 +51,7 @@ pub struct Plan {
 
 /// The result of such a world.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct Outcome {
     /// Deliveries that were accepted, healthy endpoints' included.
     pub accepted: usize,
     pub requests: usize,
@@ -69,7 +69,7 @@ pub struct Found {
     pub failures: Vec<String>,
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for Outcome {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { accepted, requests, dead_letters, parked, in_flight_max, .. } = self;
         write!(
@@ -85,7 +85,7 @@ impl fmt::Display for Found {
     }
 }
 
-pub fn live(plan: Plan, seed: u64) -> Found {
+pub fn live(plan: Plan, seed: u64) -> Outcome {
     judge(plan, &world::run(&scenario(plan), seed, false))
 }
 
@@ -128,7 +128,7 @@ fn healthy(number: usize) -> String {
     format!("healthy-{number}")
 }
 
-fn judge(plan: Plan, remains: &Remains) -> Found {
+fn judge(plan: Plan, remains: &Remains) -> Outcome {
     let history = &remains.history;
     let mut failures = checker::check(remains);
     let names: Vec<_> = (0..HEALTHY).map(healthy).collect();
@@ -152,7 +152,7 @@ fn judge(plan: Plan, remains: &Remains) -> Found {
     }
     let parks = history.parks.values().flatten();
     let sent_back = parks.filter_map(|park| Some(park.gone_at?.since(park.due)));
-    Found {
+    Outcome {
         accepted: history.accepted.len(),
         requests: history.requests.len(),
         dead_letters: history.dead_letters.len(),

@@ -149,8 +149,8 @@ async fn on_aws(arguments: AwsArguments) -> anyhow::Result<bool> {
     failed.map_or(Ok(true), Err)
 }
 
-fn row(seed: u64, found: &aws::Found) -> String {
-    let aws::Found { tally, damage, ends_too_many, requests: (calls, disturbed), took } = found;
+fn row(seed: u64, found: &aws::Outcome) -> String {
+    let aws::Outcome { tally, damage, ends_too_many, requests: (calls, disturbed), took } = found;
     format!(
         "| {seed} | {} | {} | {} | {ends_too_many} | {} | {} | {} | {} | {calls} | {disturbed} | {:.0} |",
         tally.delivered + tally.dead_lettered,

@@ -75,7 +75,7 @@ pub struct Plan {
 
 /// The result of a run.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct Outcome {
     /// Where every event ended.
     pub tally: Tally,
     /// What was done to the deployment.
@@ -93,7 +93,7 @@ pub async fn run(
     fixture: &Fixture,
     plan: Plan,
     roll_out: Option<&RollOut>,
-) -> anyhow::Result<Found> {
+) -> anyhow::Result<Outcome> {
     let began = Instant::now();
     let endpoints = Endpoints::open(&RULES, Duration::ZERO).await?;
     let topic = fixture.topic(&format!("chaos-{}", plan.seed), EVENT_GRID).await?;
@@ -121,7 +121,7 @@ pub async fn run(
     let ends_too_many = balance(fixture, &topic).await?;
     let requests = proxy.counts();
     ensure!(requests.1 > 0, "the functions did not call by the proxy: {requests:?}");
-    Ok(Found { tally, damage, ends_too_many, requests, took: began.elapsed() })
+    Ok(Outcome { tally, damage, ends_too_many, requests, took: began.elapsed() })
 }
 
 /// Subscribes the endpoints.

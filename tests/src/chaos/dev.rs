@@ -79,7 +79,7 @@ pub struct Plan {
 
 /// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct Outcome {
     /// Events that were sent.
     pub sent: usize,
     /// The ends of accepted events.
@@ -94,14 +94,14 @@ pub struct Found {
     pub took: Duration,
 }
 
-impl Found {
+impl Outcome {
     /// Returns whether nothing is lost.
     pub fn holds(&self) -> bool {
         self.ledger.explains(&self.tally) && self.poison == 0
     }
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for Outcome {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { sent, tally, ledger, kills, poison, took } = self;
         let took_s = took.as_secs_f64();
@@ -136,7 +136,7 @@ struct Run {
 }
 
 /// Carries out a plan on that program, with its data in `folder`; returns the result.
-pub async fn run(program: &Path, folder: &Path, plan: Plan) -> anyhow::Result<Found> {
+pub async fn run(program: &Path, folder: &Path, plan: Plan) -> anyhow::Result<Outcome> {
     let began = Instant::now();
     let endpoints = Endpoints::open(&RULES, plan.hangs_for).await?;
     let program = Program::new(program, folder, &[]);
@@ -162,7 +162,7 @@ pub async fn run(program: &Path, folder: &Path, plan: Plan) -> anyhow::Result<Fo
         tokio::try_join!(publish_until(Arc::clone(&run), until), run.rage_until(dev, until))?;
     run.endpoints.recover();
     let found = run.settle(&dev).await?;
-    Ok(Found { sent, kills, took: began.elapsed(), ..found })
+    Ok(Outcome { sent, kills, took: began.elapsed(), ..found })
 }
 
 /// Publishes at the plan's rate; events that could not be sent while nothing was up are sent later.
@@ -234,7 +234,7 @@ impl Run {
     }
 
     /// Waits until everything that was accepted has ended, or until the time is up.
-    async fn settle(&self, dev: &Dev) -> anyhow::Result<Found> {
+    async fn settle(&self, dev: &Dev) -> anyhow::Result<Outcome> {
         let deadline = Instant::now() + self.plan.settles;
         let accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let key = |number: usize| (rule_of(number), number);
@@ -251,7 +251,7 @@ impl Run {
                 let poison = poison["value"].as_array().map_or(0, Vec::len);
                 let ledger = self.audit().await?;
                 // Read it last: events that have ended meanwhile are no longer missing.
-                return Ok(Found { tally: look()?, ledger, poison, ..Found::default() });
+                return Ok(Outcome { tally: look()?, ledger, poison, ..Outcome::default() });
             }
             eprintln!("{} of {} have not ended yet", tally.missing.len(), accepted.len());
             sleep(LOOK_AGAIN).await;
@@ -285,8 +285,8 @@ mod tests {
     #[test]
     fn a_poison_message_does_not_hold() {
         let ledger = Ledger { verdict: "balances".to_owned(), ..Ledger::default() };
-        let found = Found { ledger, ..Found::default() };
+        let found = Outcome { ledger, ..Outcome::default() };
         assert!(found.holds());
-        assert!(!Found { poison: 1, ..found }.holds());
+        assert!(!Outcome { poison: 1, ..found }.holds());
     }
 }

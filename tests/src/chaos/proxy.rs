@@ -18,7 +18,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::told::{Answer, Reduced, Told, refusal};
+use super::planned_answer::{Answer, PlannedAnswer, Reduced, refusal};
 use crate::e2e::inside;
 
 /// A service that the functions call.
@@ -136,7 +136,7 @@ impl Weather {
 struct Shared {
     emulator_url: String,
     /// Answers that are each given once.
-    once: Mutex<Vec<Told>>,
+    once: Mutex<Vec<PlannedAnswer>>,
     http: reqwest::Client,
     weather: Mutex<Weather>,
     gate: Arc<RwLock<()>>,
@@ -186,13 +186,13 @@ impl Proxy {
     /// Gives this answer to the next call of an operation on the resource of that name.
     pub fn answer_once(&self, operation: &'static str, resource: &str, answer: Answer) {
         let mut once = self.shared.once.lock().expect("no panic while held");
-        once.push(Told { operation, resource: resource.to_owned(), answer });
+        once.push(PlannedAnswer { operation, resource: resource.to_owned(), answer });
     }
 
     /// Whether a planned answer for that resource is still unused.
     pub fn is_to_answer(&self, resource: &str) -> bool {
         let once = self.shared.once.lock().expect("no panic while held");
-        once.iter().any(|told| told.resource == resource)
+        once.iter().any(|planned| planned.resource == resource)
     }
 
     /// All calls of a service fail for that long.
@@ -225,7 +225,7 @@ impl Proxy {
 /// An error breaks the connection.
 async fn answer(parts: Parts, body: Bytes, shared: Arc<Shared>) -> anyhow::Result<Response<Bytes>> {
     let service = Service::of(&parts.headers);
-    if let Some(Told { operation, answer, .. }) = told(&parts, &body, &shared) {
+    if let Some(PlannedAnswer { operation, answer, .. }) = planned(&parts, &body, &shared) {
         return match answer {
             Answer::Refused(status, code) => Ok(refusal(operation, status, code)?),
             Answer::WithoutEntry(text) => {
@@ -254,10 +254,10 @@ async fn answer(parts: Parts, body: Bytes, shared: Arc<Shared>) -> anyhow::Resul
 }
 
 /// The planned answer for this call, if there is one.
-fn told(parts: &Parts, body: &[u8], shared: &Shared) -> Option<Told> {
+fn planned(parts: &Parts, body: &[u8], shared: &Shared) -> Option<PlannedAnswer> {
     let body = std::str::from_utf8(body).ok()?;
     let mut once = shared.once.lock().expect("no panic while held");
-    let position = once.iter().position(|told| told.is_of(parts, body))?;
+    let position = once.iter().position(|planned| planned.is_of(parts, body))?;
     Some(once.remove(position))
 }
 
@@ -270,9 +270,9 @@ async fn without_entry(
     reduced.unsign(&mut parts.headers, &inside::unsigned(reduced.service()))?;
     let answer = forward(shared, parts, Bytes::from(reduced.body.clone())).await?;
     let (mut head, body) = answer.into_parts();
-    let told = reduced.tell(&body)?;
+    let planned = reduced.tell(&body)?;
     head.headers.remove(header::CONTENT_LENGTH);
-    Ok(Response::from_parts(head, Bytes::from(told)))
+    Ok(Response::from_parts(head, Bytes::from(planned)))
 }
 
 async fn forward(shared: &Shared, parts: Parts, body: Bytes) -> anyhow::Result<Response<Bytes>> {

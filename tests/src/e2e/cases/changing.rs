@@ -62,7 +62,7 @@ struct Published {
 
 /// What happened so far.
 #[derive(Default)]
-struct Told {
+struct History {
     spans: Mutex<Vec<Span>>,
     published: Mutex<Vec<Published>>,
     is_over: AtomicBool,
@@ -75,17 +75,17 @@ pub async fn nothing_is_lost_while_event_subscriptions_come_and_go(
 ) -> anyhow::Result<()> {
     let topic = fixture.topic("changing", EVENT_GRID).await?;
     let stays = topic.subscribe("stays", &[Reply::prompt(200)], json!({})).await?;
-    let told = Told::default();
+    let history = History::default();
     let changes = async {
-        let lives = (0..NAMES).map(|name| live(fixture, &topic, name, &told));
+        let lives = (0..NAMES).map(|name| live(fixture, &topic, name, &history));
         stream::iter(lives).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
-        told.is_over.store(true, Ordering::Relaxed);
+        history.is_over.store(true, Ordering::Relaxed);
         Ok(())
     };
-    try_join(changes, publish(&topic, &told)).await?;
-    let published = all(&told.published).len();
+    try_join(changes, publish(&topic, &history)).await?;
+    let published = all(&history.published).len();
     stays.wait_for(published, 3 * SOON).await.context("the one that stays")?;
-    let met = (0..NAMES).map(|name| expected_of(&told, name).len()).sum::<usize>();
+    let met = (0..NAMES).map(|name| expected_of(&history, name).len()).sum::<usize>();
     ensure!(met > 2 * NAMES, "only {met} events met an event subscription that was there");
     println!("{published} events; {met} for event subscriptions that came and went; 0 lost");
     Ok(())
@@ -100,7 +100,7 @@ async fn live(
     fixture: &Fixture,
     topic: &Topic<'_>,
     name: usize,
-    told: &Told,
+    history: &History,
 ) -> anyhow::Result<()> {
     let key = format!("c{name}");
     for endpoints in [["first", "second"], ["third", "fourth"]] {
@@ -111,10 +111,10 @@ async fn live(
             let from = Instant::now();
             sleep(KEPT).await;
             let until = Instant::now();
-            all(&told.spans).push(Span { name, from, until, endpoint });
+            all(&history.spans).push(Span { name, from, until, endpoint });
         }
         // Deliveries under way end with their event subscription, so wait until all have arrived.
-        arrived(told, name).await?;
+        arrived(history, name).await?;
         delete(fixture, topic, &key).await?;
     }
     Ok(())
@@ -144,12 +144,12 @@ fn is_busy(error: &anyhow::Error) -> bool {
 }
 
 /// Waits until all events that event subscriptions of that name must get have arrived.
-async fn arrived(told: &Told, name: usize) -> anyhow::Result<()> {
+async fn arrived(history: &History, name: usize) -> anyhow::Result<()> {
     let deadline = Instant::now() + 3 * SOON;
     loop {
         // A publish that ends now began before the spans had ended.
         sleep(KEPT / 3).await;
-        let missing = missing(told, name);
+        let missing = missing(history, name);
         if missing.is_empty() {
             return Ok(());
         }
@@ -158,14 +158,14 @@ async fn arrived(told: &Told, name: usize) -> anyhow::Result<()> {
 }
 
 /// Publishes until the changes are over.
-async fn publish(topic: &Topic<'_>, told: &Told) -> anyhow::Result<()> {
+async fn publish(topic: &Topic<'_>, history: &History) -> anyhow::Result<()> {
     let mut tick = interval(Duration::from_secs(1) / PER_SECOND);
     let mut under_way = FuturesUnordered::new();
     let mut number = 0;
-    while !told.is_over.load(Ordering::Relaxed) {
+    while !history.is_over.load(Ordering::Relaxed) {
         tokio::select! {
             _ = tick.tick() => {
-                under_way.push(publish_some(topic, number, told));
+                under_way.push(publish_some(topic, number, history));
                 number += TOGETHER;
             }
             Some(done) = under_way.next() => done?,
@@ -174,7 +174,7 @@ async fn publish(topic: &Topic<'_>, told: &Told) -> anyhow::Result<()> {
     under_way.try_collect().await
 }
 
-async fn publish_some(topic: &Topic<'_>, number: usize, told: &Told) -> anyhow::Result<()> {
+async fn publish_some(topic: &Topic<'_>, number: usize, history: &History) -> anyhow::Result<()> {
     let ids = (number..number + TOGETHER).map(|number| (format!("e-{number}"), number % NAMES));
     let ids: Vec<_> = ids.collect();
     let event =
@@ -190,16 +190,16 @@ async fn publish_some(topic: &Topic<'_>, number: usize, told: &Told) -> anyhow::
         ensure!(status == 200, "a publish was answered {status}: {answer}");
         let answered_at = Instant::now();
         let some = ids.into_iter().map(|(id, name)| Published { id, name, began_at, answered_at });
-        all(&told.published).extend(some);
+        all(&history.published).extend(some);
         return Ok(());
     }
 }
 
 /// The events that were accepted while an event subscription of that name existed, each with its
 /// span.
-fn expected_of(told: &Told, name: usize) -> Vec<(String, Instant)> {
-    let spans = all(&told.spans);
-    let published = all(&told.published);
+fn expected_of(history: &History, name: usize) -> Vec<(String, Instant)> {
+    let spans = all(&history.spans);
+    let published = all(&history.published);
     let expected = published.iter().filter(|one| one.name == name).filter_map(|one| {
         let is_in = |span: &&Span| {
             span.name == name && span.from <= one.began_at && one.answered_at < span.until
@@ -210,9 +210,9 @@ fn expected_of(told: &Told, name: usize) -> Vec<(String, Instant)> {
 }
 
 /// Events that did not arrive at their endpoint, or at one that replaced it meanwhile.
-fn missing(told: &Told, name: usize) -> Vec<String> {
-    let expected = expected_of(told, name);
-    let spans = all(&told.spans);
+fn missing(history: &History, name: usize) -> Vec<String> {
+    let expected = expected_of(history, name);
+    let spans = all(&history.spans);
     let spans = spans.iter().filter(|span| span.name == name);
     let arrived: Vec<(Instant, BTreeSet<_>)> = spans
         .map(|span| {

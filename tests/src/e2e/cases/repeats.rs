@@ -33,11 +33,11 @@ enum Loss {
 struct Lossy {
     /// The topic's endpoint, through it.
     endpoint: String,
-    way: Arc<Way>,
+    proxy: Arc<LossyProxy>,
     _server: Server,
 }
 
-struct Way {
+struct LossyProxy {
     http: reqwest::Client,
     /// Scheme, host and port of the publish API.
     origin: String,
@@ -51,8 +51,9 @@ impl Lossy {
         let url = reqwest::Url::parse(&topic.endpoint)?;
         let origin = url.origin().ascii_serialization();
         let http = reqwest::Client::builder().no_proxy().build()?;
-        let way = Arc::new(Way { http, origin, loss, lost, forwarded: AtomicUsize::new(0) });
-        let own = Arc::clone(&way);
+        let proxy =
+            Arc::new(LossyProxy { http, origin, loss, lost, forwarded: AtomicUsize::new(0) });
+        let own = Arc::clone(&proxy);
         // An answer that is lost is an error: the connection is closed without one.
         let answer = move |parts, body| {
             let answered = forward(Arc::clone(&own), parts, body);
@@ -60,25 +61,29 @@ impl Lossy {
         };
         let server = Server::start(answer).await?;
         let endpoint = format!("{}{}", server.url(), url.path());
-        Ok(Self { endpoint, way, _server: server })
+        Ok(Self { endpoint, proxy, _server: server })
     }
 
     /// How many requests have reached the publish API.
     fn forwarded(&self) -> usize {
-        self.way.forwarded.load(Ordering::Relaxed)
+        self.proxy.forwarded.load(Ordering::Relaxed)
     }
 }
 
-async fn forward(way: Arc<Way>, mut parts: Parts, body: Bytes) -> anyhow::Result<Response<Bytes>> {
+async fn forward(
+    proxy: Arc<LossyProxy>,
+    mut parts: Parts,
+    body: Bytes,
+) -> anyhow::Result<Response<Bytes>> {
     for name in [HOST, CONTENT_LENGTH, CONNECTION] {
         parts.headers.remove(name);
     }
-    let url = format!("{}{}", way.origin, parts.uri);
-    let answer = way.http.post(url).headers(parts.headers).body(body).send().await?;
+    let url = format!("{}{}", proxy.origin, parts.uri);
+    let answer = proxy.http.post(url).headers(parts.headers).body(body).send().await?;
     let (status, retry_after) = (answer.status(), answer.headers().get(RETRY_AFTER).cloned());
     let body = answer.bytes().await?;
-    let is_lost = way.forwarded.fetch_add(1, Ordering::Relaxed) < way.lost;
-    match way.loss {
+    let is_lost = proxy.forwarded.fetch_add(1, Ordering::Relaxed) < proxy.lost;
+    match proxy.loss {
         Loss::Cut if is_lost => anyhow::bail!("the answer is lost"),
         Loss::Unavailable if is_lost => Ok(response(503, "")),
         _ => {

@@ -18,7 +18,7 @@ pub enum Answer {
 
 /// A call with a planned answer.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct PlannedAnswer {
     /// The operation, such as `PutRecords`.
     pub operation: &'static str,
     /// The resource's name, which is in the body or the path.
@@ -27,7 +27,7 @@ pub struct Told {
     pub answer: Answer,
 }
 
-impl Told {
+impl PlannedAnswer {
     /// Whether that call is meant.
     pub fn is_of(&self, parts: &Parts, body: &str) -> bool {
         let named = |name: &str| {
@@ -159,9 +159,9 @@ impl Reduced {
                 "<Failed><member><Id>{id}</Id><Code>InternalError</Code><Message>injected</Message>\
                  <SenderFault>false</SenderFault></member></Failed>"
             );
-            let told = ["<Failed/>", "<Failed />", "<Failed></Failed>"];
-            let told = told.into_iter().find(|none| text.contains(none));
-            return Ok(match told {
+            let document = ["<Failed/>", "<Failed />", "<Failed></Failed>"];
+            let document = document.into_iter().find(|none| text.contains(none));
+            return Ok(match document {
                 Some(none) => text.replacen(none, &failed, 1),
                 None => {
                     let end = "</PublishBatchResult>";
@@ -170,23 +170,23 @@ impl Reduced {
                 }
             });
         }
-        let mut told: Value = serde_json::from_str(text)?;
+        let mut document: Value = serde_json::from_str(text)?;
         let positional = json!({"ErrorCode": "InternalFailure", "ErrorMessage": "injected"});
         let (list, count) = match self.operation {
             "PutRecords" => ("Records", "FailedRecordCount"),
             "PutEvents" => ("Entries", "FailedEntryCount"),
             _ => {
-                let mut all = told["Failed"].as_array().cloned().unwrap_or_default();
+                let mut all = document["Failed"].as_array().cloned().unwrap_or_default();
                 all.push(json!({
                     "Id": id, "SenderFault": false, "Code": "InternalError", "Message": "injected",
                 }));
-                told["Failed"] = Value::Array(all);
-                return Ok(told.to_string());
+                document["Failed"] = Value::Array(all);
+                return Ok(document.to_string());
             }
         };
-        told[list].as_array_mut().context("a list")?.insert(self.position, positional);
-        told[count] = json!(told[count].as_u64().unwrap_or(0) + 1);
-        Ok(told.to_string())
+        document[list].as_array_mut().context("a list")?.insert(self.position, positional);
+        document[count] = json!(document[count].as_u64().unwrap_or(0) + 1);
+        Ok(document.to_string())
     }
 }
 
@@ -200,11 +200,11 @@ mod tests {
             r#"{"Records":[{"PartitionKey":"a"},{"PartitionKey":"b"},{"PartitionKey":"c"}]}"#;
         let reduced = Reduced::of("PutRecords", records, r#""PartitionKey":"b""#).expect("reduced");
         assert_eq!(reduced.body, r#"{"Records":[{"PartitionKey":"a"},{"PartitionKey":"c"}]}"#);
-        let told = reduced.tell(br#"{"FailedRecordCount":0,"Records":[{"n":1},{"n":2}]}"#);
-        let told: Value = serde_json::from_str(&told.expect("told")).expect("JSON");
-        assert_eq!(told["FailedRecordCount"], 1);
-        assert_eq!(told["Records"][1]["ErrorCode"], "InternalFailure");
-        assert_eq!(told["Records"][2]["n"], 2);
+        let document = reduced.tell(br#"{"FailedRecordCount":0,"Records":[{"n":1},{"n":2}]}"#);
+        let document: Value = serde_json::from_str(&document.expect("document")).expect("JSON");
+        assert_eq!(document["FailedRecordCount"], 1);
+        assert_eq!(document["Records"][1]["ErrorCode"], "InternalFailure");
+        assert_eq!(document["Records"][2]["n"], 2);
 
         let form = "Action=PublishBatch&PublishBatchRequestEntries.member.1.Id=0\
             &PublishBatchRequestEntries.member.1.Message=a&PublishBatchRequestEntries.member.2.Id=1\
@@ -213,7 +213,7 @@ mod tests {
         let want = "Action=PublishBatch&PublishBatchRequestEntries.member.1.Id=1\
             &PublishBatchRequestEntries.member.1.Message=b&TopicArn=t";
         assert_eq!(reduced.body, want);
-        let told = reduced.tell(b"<PublishBatchResult><Failed/></PublishBatchResult>");
-        assert!(told.expect("told").contains("<Id>0</Id><Code>InternalError</Code>"));
+        let document = reduced.tell(b"<PublishBatchResult><Failed/></PublishBatchResult>");
+        assert!(document.expect("document").contains("<Id>0</Id><Code>InternalError</Code>"));
     }
 }
