@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Place, Received, Target, ids, outcome_of_first, wait_for};
 use crate::{
-    chaos::{deployment::Deployment, proxy::Proxy, told::Answer},
+    chaos::{deployment::Deployment, planned_answer::Answer, proxy::Proxy},
     e2e::{
         fixture::{Fixture, SOON, Topic},
         inside::POLL,
