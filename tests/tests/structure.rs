@@ -1,5 +1,5 @@
 //! Which crate may use which, and which file which, as tests: the picture in ARCHITECTURE is the real
-//! one, no arrow points up, the core reaches nothing of the fixture, and what needs no AWS SDK has none.
+//! one, no arrow points up, the core does no I/O, and what needs no AWS SDK has none.
 
 #[path = "structure/imports.rs"]
 mod imports;
@@ -100,7 +100,7 @@ const BESIDES: [(&str, &str); 8] = [
 ];
 
 /// What reaches a network, a runtime, a clock or dice, by the beginning of its name.
-const WORLD: [&str; 14] = [
+const IO_CRATES: [&str; 14] = [
     "aws",
     "fastrand",
     "getrandom",
@@ -302,8 +302,8 @@ fn fixtures_are_for_tests() {
 }
 
 #[test]
-fn the_core_reaches_nothing_of_the_fixture() {
-    none_of("gridpost-core", &WORLD);
+fn the_core_does_no_io() {
+    none_of("gridpost-core", &IO_CRATES);
 }
 
 #[test]

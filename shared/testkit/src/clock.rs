@@ -4,7 +4,7 @@ use gridpost_core::time::{Pace, Timestamp};
 use gridpost_ports::Clock;
 use tokio::time::{Duration, Instant};
 
-/// When the simulation's fixtures begin: 2026-01-01T00:00:00Z.
+/// When simulations begin: 2026-01-01T00:00:00Z.
 pub const BEGINNING: Timestamp = Timestamp::from_millis(1_767_225_600_000);
 
 /// The clock of one fixture. Needs a tokio runtime whose time is paused.

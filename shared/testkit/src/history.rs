@@ -31,7 +31,7 @@ pub use self::{
 };
 use crate::event;
 
-/// A disturbance that also happens in calm fixtures: a schedule may invoke wake twice.
+/// A disturbance that also happens in calm worlds: a schedule may invoke wake twice.
 pub const TWO_WAKES: &str = "two runs of wake have sent it back";
 
 /// All facts of one fixture.
