@@ -18,7 +18,7 @@ use gridpost_stack::{child, prerequisites};
 #[derive(Debug)]
 pub struct Server {
     pub url: String,
-    /// What it printed after its port, on the same line.
+    /// The rest of the line with its port.
     pub printed: String,
     /// It ends when its standard input is closed, which the end of this process does.
     _process: Child,

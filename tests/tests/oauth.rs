@@ -25,7 +25,7 @@ use serde_json::Value;
 const REQUIREMENTS: &str = include_str!("../oauth/requirements.txt");
 const PROGRAM: &str = include_str!("../oauth/server.py");
 
-/// As long as the server's tokens live.
+/// The life of the server's tokens.
 const LIFE: Duration = Duration::from_secs(4);
 
 struct Server {

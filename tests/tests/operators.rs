@@ -1,5 +1,5 @@
-//! What operators do to deliveries, with dispatch beside manage on the same tables and queues: copies of a
-//! message meet at its state, whatever the operator has sent and wherever that stopped.
+//! Operators' changes of deliveries, with dispatch beside manage on the same tables and queues:
+//! copies of a message meet at its state, whatever the operator has sent and wherever that stopped.
 
 #[path = "operators/fixture.rs"]
 mod fixture;
@@ -104,7 +104,7 @@ async fn change(fixture: &Fixture, line: &str) -> Value {
     document
 }
 
-/// It is attempted once, though two messages of it are under way.
+/// A released delivery is attempted once, though two messages of it are under way.
 #[tokio::test(start_paused = true)]
 async fn a_released_delivery_is_attempted_once_and_soon() {
     let fixture = Fixture::new();
@@ -117,7 +117,7 @@ async fn a_released_delivery_is_attempted_once_and_soon() {
     assert_eq!(dropped(&fixture), []);
 }
 
-/// It waits for its endpoint, and goes when that may be asked.
+/// A released delivery waits for its endpoint, and goes when that may be asked.
 #[tokio::test(start_paused = true)]
 async fn a_released_delivery_waits_for_its_endpoint() {
     let fixture = Fixture::new();
@@ -131,7 +131,8 @@ async fn a_released_delivery_waits_for_its_endpoint() {
     assert_eq!((requests(&fixture), delivery_status(&fixture)), (1, DeliveryStatus::Delivered));
 }
 
-/// It is not attempted any more, and ends once, though two messages of it are under way.
+/// A canceled delivery is not attempted any more, and ends once, though two messages of it are
+/// under way.
 #[tokio::test(start_paused = true)]
 async fn a_canceled_delivery_ends_once_and_is_attempted_no_more() {
     let fixture = Fixture::new();
@@ -175,7 +176,7 @@ fn on_probation(fixture: &Fixture, until: Timestamp) {
     fixture.deployment.tables.put_health(fixture.subscription.endpoint_uid(), health);
 }
 
-/// It is attempted though its endpoint has to wait, and once.
+/// A resent delivery is attempted once, though its endpoint has to wait.
 #[tokio::test(start_paused = true)]
 async fn a_resent_delivery_is_attempted_once_whatever_its_endpoint_waits_for() {
     let fixture = Fixture::new();

@@ -1,5 +1,5 @@
-//! Which crate may use which, and which file which, as tests: the picture in ARCHITECTURE is the real
-//! one, no arrow points up, the core does no I/O, and what needs no AWS SDK has none.
+//! Tests which crate may use which, and which file which: the picture in ARCHITECTURE is the real
+//! one, no arrow points up, the core does no I/O, and crates that need no AWS SDK have none.
 
 #[path = "structure/imports.rs"]
 mod imports;
@@ -14,7 +14,7 @@ use serde_json::Value;
 /// Crates of the workspace with those of it that they use, tests aside. Names without `gridpost-`.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// What handlers are made of.
+/// Crates that handlers are made of.
 const BASE: &[&str] = &["core", "ports"];
 
 /// The handlers.
@@ -86,7 +86,7 @@ const OF_THE_CORE: [&str; 18] = [
     "uuid",
 ];
 
-/// What tests of a crate use besides the testkit.
+/// Crates that tests use besides the testkit.
 const BESIDES: [(&str, &str); 8] = [
     ("gridpost-api", "gridpost-core"),
     ("gridpost-console", "gridpost-ops"),
@@ -99,7 +99,7 @@ const BESIDES: [(&str, &str); 8] = [
     ("gridpost-ingest", "gridpost-expand"),
 ];
 
-/// What reaches a network, a runtime, a clock or dice, by the beginning of its name.
+/// Crates that reach a network, a runtime, a clock or dice, by the beginning of their names.
 const IO_CRATES: [&str; 14] = [
     "aws",
     "fastrand",
@@ -209,7 +209,7 @@ fn the_core_depends_on_a_short_list() {
     }
 }
 
-/// What tests and builds use besides.
+/// Tests and builds use the testkit and little besides.
 #[test]
 fn tests_use_the_testkit_and_little_besides() {
     for package in packages() {
@@ -287,7 +287,7 @@ fn every_function_has_the_same_edge() {
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
 }
 
-/// What crates have for tests of others must reach no program: those that only tests have turn it on.
+/// Features for tests of others reach no program: only tests turn them on.
 #[test]
 fn fixtures_are_for_tests() {
     for package in packages() {

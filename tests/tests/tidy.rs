@@ -15,7 +15,7 @@ use gridpost_core::retry::{
     profile::{EndpointKind, ProfileName, Rule},
 };
 
-/// Where code lies.
+/// Folders of code.
 const SOURCES: [&str; 5] = ["cli", "functions", "server", "shared", "tests"];
 
 fn root() -> &'static Path {
@@ -173,7 +173,8 @@ fn functions_start_with_the_settings_of_local_env() {
     none(problems);
 }
 
-/// What the command line and the functions read from their environment: the page has each name.
+/// The settings page has every variable that the command line and the functions read from their
+/// environment.
 #[test]
 fn the_settings_page_has_every_variable() {
     let page = read(&root().join("docs/settings.md"));

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use gridpost_tests::bench::wake::{Load, run};
 
-/// What of its 256 MB wake may use, in KiB.
+/// The part of its 256 MB that wake may use, in KiB.
 const PEAK_KIB_MAX: u64 = 200 * 1_024;
 
 async fn holds(load: Load) {

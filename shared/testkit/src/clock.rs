@@ -32,7 +32,7 @@ impl VirtualClock {
         Self { pace: Pace::times(speed), ..self }
     }
 
-    /// The same clock, so many milliseconds ahead, or behind if negative.
+    /// Returns the same clock, this many milliseconds ahead, or behind if negative.
     #[must_use]
     pub fn ahead_by(self, millis: i64) -> Self {
         let beginning = Timestamp::from_millis(self.beginning.as_millis() + millis);

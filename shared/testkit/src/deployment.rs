@@ -52,7 +52,7 @@ impl Deployment {
         Self::with_queues(now, QueueSettings::CALM)
     }
 
-    /// The same, with other settings for queues.
+    /// Makes a deployment with other settings for queues.
     pub fn with_queues(now: Timestamp, settings: QueueSettings) -> Self {
         logs::watch();
         let clock = VirtualClock::starting_at(now);

@@ -54,7 +54,7 @@ impl Reaction {
         Self { after: self.after + by, ..self }
     }
 
-    /// The same, with `Retry-After`.
+    /// Adds `Retry-After`.
     #[must_use]
     pub fn with_retry_after(self, seconds: u64) -> Self {
         let asked = Some(Duration::from_secs(seconds));
@@ -67,7 +67,7 @@ impl Reaction {
         Self { after, answer: Some(Answer::without_status(outcome)) }
     }
 
-    /// Nothing ever comes.
+    /// An answer that never comes.
     pub const NEVER: Self = Self { after: Duration::from_secs(600), answer: None };
 }
 
@@ -89,7 +89,7 @@ pub enum Script {
     /// At most this many requests in a second; the others get 429.
     Limited {
         per_second: usize,
-        /// What `Retry-After` asks for.
+        /// The wait that `Retry-After` asks for.
         retry_after: Option<Duration>,
     },
     /// Some events are always refused with that status, chosen by their ids.
@@ -107,7 +107,8 @@ pub enum Script {
 pub struct Endpoints {
     scripts: Mutex<BTreeMap<SubscriptionKey, Script>>,
     had: Mutex<BTreeMap<SubscriptionKey, ReceivedRequests>>,
-    /// Those whose deliveries may end in parts: what each event has met is recorded.
+    /// Event subscriptions whose deliveries may end in parts: the outcome of each event is
+    /// recorded.
     in_parts: Mutex<BTreeSet<SubscriptionKey>>,
     clock: VirtualClock,
     dice: SeededDice,
@@ -133,7 +134,7 @@ struct ReceivedRequests {
     recent: VecDeque<Timestamp>,
 }
 
-/// What is read of an event.
+/// The members of an event that the endpoint reads.
 #[derive(Clone, Deserialize)]
 struct Event {
     id: String,

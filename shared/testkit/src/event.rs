@@ -19,7 +19,7 @@ struct Marked {
     mark: String,
 }
 
-/// What identifies an event: the mark in its data if it has one, otherwise its id. Ids may be
+/// Returns an event's identity: the mark in its data if it has one, otherwise its id. Ids may be
 /// equal: a publisher that repeats a publish sends the same.
 pub fn name(text: &str) -> serde_json::Result<String> {
     let Named { id, data } = serde_json::from_str(text)?;
@@ -33,7 +33,7 @@ pub fn id(text: &str) -> Option<String> {
     serde_json::from_str::<Named<'_>>(text).ok().map(|named| named.id)
 }
 
-/// What identifies a parsed event, as [`name`].
+/// Returns a parsed event's identity, as [`name`].
 pub fn name_of(event: &Value) -> String {
     let mark = event["data"]["mark"].as_str();
     mark.or(event["id"].as_str()).unwrap_or_default().to_owned()

@@ -68,7 +68,7 @@ impl Instance {
         Self { serves_operators: true, ..Self::default() }
     }
 
-    /// The same on a machine whose clock is so many milliseconds ahead, or behind if negative.
+    /// Sets the clock of its machine this many milliseconds ahead, or behind if negative.
     #[must_use]
     pub fn with_skew(self, skew_ms: i64) -> Self {
         Self { skew_ms, ..self }
@@ -106,7 +106,7 @@ impl Instance {
     }
 }
 
-/// What another caller does immediately before a call.
+/// Work of another caller immediately before a call.
 pub type Interference = Box<dyn FnOnce() + Send>;
 
 /// Makes calls fail by plan.
@@ -279,7 +279,7 @@ impl Injector {
         self.kill_at(instance, &About::Other);
     }
 
-    /// The same, during a call with that subject.
+    /// Kills the instance during a call with that subject.
     fn kill_at(&self, instance: &Instance, about: &About) {
         const WHAT: &str = "a function died";
         let now = self.clock.now();

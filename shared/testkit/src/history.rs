@@ -42,7 +42,7 @@ pub struct History {
     /// Deliveries that were in one hand with another delivery of the same event: requests and dead
     /// letters do not tell them apart.
     pub twins: BTreeMap<Uuid, BTreeSet<Uuid>>,
-    /// Which delivery carries an event, by its id, to a subscription.
+    /// The delivery that carries an event, by its id, to a subscription.
     pub carriers: BTreeMap<SubscriptionKey, BTreeMap<String, Uuid>>,
     /// Deliveries that carried an event before it was redriven.
     pub carried_before: BTreeMap<(SubscriptionKey, String), Vec<Uuid>>,
@@ -138,13 +138,13 @@ pub struct Published {
     pub text: String,
     /// Whether it is of its publisher's own schema, and as a whole the data of other schemas.
     pub is_own: bool,
-    /// What it becomes in each schema that it is delivered in, with [nil](Uuid::nil) as an unmapped
-    /// id and the [beginning of time](Timestamp::default) as an unmapped time.
+    /// Its form in each schema that it is delivered in, with [nil](Uuid::nil) as an unmapped id and
+    /// the [beginning of time](Timestamp::default) as an unmapped time.
     pub forms: BTreeMap<DeliverySchema, String>,
 }
 
 impl Published {
-    /// What is delivered in a schema, with the id and the time that ingest has stamped.
+    /// Returns the delivered form in a schema, with the id and the time that ingest has stamped.
     fn delivered(&self, schema: DeliverySchema, id: &str, time: Timestamp) -> Option<String> {
         let form = self.forms.get(&schema)?;
         let (nil, beginning) = (Uuid::nil().to_string(), Timestamp::default().to_iso_8601());
@@ -218,7 +218,7 @@ pub struct Held {
 #[derive(Clone, Debug)]
 pub struct Accepted {
     pub subscription: SubscriptionKey,
-    /// Which creation of it.
+    /// The uid of this creation of it.
     pub uid: Uuid,
     pub publish_time: Timestamp,
     /// When its time-to-live starts, for each message of it: several if a redrive or a dead-letter
@@ -343,8 +343,8 @@ impl History {
         self.carriers.get(of)?.get(event).copied()
     }
 
-    /// The same, for a caller with these deliveries in hand: an earlier carrier, if that is the one
-    /// in hand. `said` returns how much was said about each.
+    /// Finds the carrier for a caller with these deliveries in hand: an earlier carrier, if that is
+    /// the one in hand. `said` returns how much was said about each.
     pub fn carrier_in(
         &self,
         of: &SubscriptionKey,
@@ -372,8 +372,9 @@ impl History {
         }
     }
 
-    /// What is wrong with an event as it was sent to an endpoint: every byte is what its schema
-    /// makes of it. A redriven one is read from its dead letter, so its members alone are the same.
+    /// Returns the difference between an event as it was sent to an endpoint and what its schema
+    /// makes of it, byte by byte. A redriven one is read from its dead letter, so its members alone
+    /// are the same.
     pub fn wrong_with(&self, delivery: Uuid, name: &str, sent: &str) -> Option<String> {
         let published = self.published.get(name)?;
         let accepted = self.accepted.get(&delivery)?;

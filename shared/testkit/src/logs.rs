@@ -24,7 +24,7 @@ pub const SECRETS: [&str; 7] =
     ["hush", "aHVzaA", "a2V5MQ==", "a2V5Mg==", "Zmlyc3Q", "c2Vjb25k", "confidential"];
 
 thread_local! {
-    /// What this thread, and so this test, has logged.
+    /// The log of this thread, and so of this test.
     static LOGGED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 

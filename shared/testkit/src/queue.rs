@@ -64,11 +64,11 @@ pub struct QueueSettings {
     pub retry_shards: usize,
     /// For how long a received message is hidden, by queue.
     pub visibility: Duration,
-    /// The same of the dead-letter queue.
+    /// For how long a received message of the dead-letter queue is hidden.
     pub dead_letter_visibility: Duration,
-    /// The same of the fan-out queue.
+    /// For how long a received message of the fan-out queue is hidden.
     pub fan_out_visibility: Duration,
-    /// The same of the redrive queue.
+    /// For how long a received message of the redrive queue is hidden.
     pub redrive_visibility: Duration,
     /// How often a message is delivered twice, even if hidden or deleted.
     pub duplicates: f64,
@@ -92,7 +92,7 @@ pub struct QueueSettings {
 }
 
 impl QueueSettings {
-    /// As deployed, with one retry queue, without faults, and with calls logged.
+    /// The settings as deployed, with one retry queue, without faults, and with calls logged.
     pub const CALM: Self = Self {
         retry_shards: 1,
         visibility: Duration::from_secs(240),

@@ -43,8 +43,8 @@ impl Server {
         Self::on(listener, |stream| ready(Ok(stream)), answer)
     }
 
-    /// The same on a listener, for clients on this machine only. `accept` makes of a connection what
-    /// is read and written, as TLS does; its error closes the connection.
+    /// Listens for clients on this machine only. `accept` makes a stream of a connection, as TLS
+    /// does; its error closes the connection.
     pub fn on<C, S, O, A, F>(listener: TcpListener, accept: C, answer: A) -> io::Result<Self>
     where
         C: Fn(TcpStream) -> S + Send + 'static,

@@ -19,7 +19,7 @@ pub struct Received<'a> {
     pub body: &'a [u8],
 }
 
-/// What a good signature says.
+/// The claims of a good signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signed {
     pub key_id: String,

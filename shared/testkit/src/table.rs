@@ -53,8 +53,7 @@ struct Items {
     topics: BTreeMap<String, Topic>,
     /// With the numbers of the revisions at which they were written.
     subscriptions: BTreeMap<SubscriptionKey, (EventSubscription, u64)>,
-    /// The same for access keys, by topic. Topics added without keys have
-    /// [`crate::fixtures::access_keys`].
+    /// Access keys, by topic. Topics added without keys have [`crate::fixtures::access_keys`].
     keys: BTreeMap<String, (AccessKeys, u64)>,
     redrives: BTreeMap<Uuid, Job>,
     listeners: BTreeMap<Queue, Listeners>,
@@ -76,8 +75,7 @@ impl Tables {
         Self { items: Mutex::default(), page_items_max, real: Mutex::default(), clock, history }
     }
 
-    /// The same, with everything that the data plane writes also in those stores, whose answers
-    /// count.
+    /// Writes everything that the data plane writes also to those stores, whose answers count.
     #[must_use]
     pub fn on(self, real: Arc<dyn StateStores>) -> Self {
         self.go_on_with(real);
@@ -93,7 +91,7 @@ impl Tables {
         self.real.lock().expect("no panic while held").clone()
     }
 
-    /// The same with pages of at most so many due deliveries.
+    /// Returns due deliveries in pages of at most this many.
     #[must_use]
     pub fn with_pages_of(self, items: usize) -> Self {
         Self { page_items_max: items, ..self }
@@ -105,7 +103,7 @@ impl Tables {
         !self.items().parked.is_empty()
     }
 
-    /// What a run of wake does if nothing is parked: it moves the cursor.
+    /// Moves the cursor, as a run of wake does if nothing is parked.
     pub fn pass(&self) {
         let next = self.clock.now().as_minutes() + 1;
         if let Some(real) = self.real() {
@@ -135,7 +133,7 @@ impl Tables {
     }
 }
 
-/// As it would come back from the table.
+/// Returns the value as it would come back from the table.
 fn stored<T: Serialize + DeserializeOwned>(value: &T) -> Result<T, PortError> {
     let text = serde_json::to_string(value).map_err(|error| PortError::new("dynamodb", error))?;
     serde_json::from_str(&text).map_err(|error| PortError::new("dynamodb", error))

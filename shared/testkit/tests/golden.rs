@@ -137,8 +137,8 @@ fn every_kind_is_stored() {
     assert_eq!(names, kinds.iter().collect::<Vec<_>>());
 }
 
-/// What a newer version has sent is refused as a whole, so that functions keep it or move it to the
-/// poison queue: read as far as it is known, what the newer version added would be gone.
+/// A message of a newer version is refused as a whole, so that functions keep it or move it to the
+/// poison queue: read as far as it is known, the addition of the newer version would be gone.
 #[test]
 fn a_newer_version_is_refused_and_not_misread() {
     let mut refused = Vec::new();

@@ -45,7 +45,7 @@ struct Event<'e> {
     schema: InputSchema,
     event: &'e ParsedEvent<'e>,
     values: BTreeMap<String, Value>,
-    /// As they were written.
+    /// The texts as they were written.
     texts: BTreeMap<String, String>,
 }
 

@@ -214,7 +214,7 @@ impl<'a> Check<'a> {
         self.drops.get(&delivery).map_or(&[], Vec::as_slice)
     }
 
-    /// What the sender of a request learned of a delivery in it.
+    /// Returns the answer that the sender of a request learned for a delivery in it.
     fn heard(&self, made: &Request, delivery: Uuid) -> Option<(Timestamp, Answer)> {
         let (at, answer) = made.heard?;
         let met = made.met.iter().filter(|met| met.delivery == delivery);

@@ -44,7 +44,7 @@ pub struct Plan {
     pub healthy_rate: f64,
     /// Most invocations at the same time for first attempts.
     pub concurrency: usize,
-    /// The same for each retry queue.
+    /// Concurrency of each retry queue.
     pub retry_concurrency: usize,
     /// Time-to-live of the bad endpoints' events, in minutes.
     pub ttl_minutes: u32,

@@ -78,7 +78,7 @@ pub struct Scenario {
     pub strange: Vec<Strange>,
     /// Event subscriptions that are deleted, and when.
     pub deletions: Vec<(Timestamp, SubscriptionKey)>,
-    /// What else is changed while events flow.
+    /// Other changes while events flow.
     pub changes: Vec<Change>,
     pub consents: Vec<Consent>,
     pub operations: Vec<Operation>,

@@ -35,8 +35,8 @@ const HEALTHY_EVERY: Duration = Duration::from_secs(30);
 /// Most parked deliveries of a page, as the adapter reads them.
 const PAGE_ITEMS_MAX: usize = 500;
 
-/// What the first attempt of an event to a healthy endpoint may take from its publish: polling, the
-/// start of an invocation, the calls before the attempt.
+/// The longest time from an event's publish to its first attempt at a healthy endpoint: polling,
+/// the start of an invocation, the calls before the attempt.
 const FIRST_ATTEMPT_MAX: Duration = Duration::from_secs(3);
 
 /// A world with a wall.
@@ -169,7 +169,8 @@ fn judge(plan: Plan, remains: &Remains) -> Outcome {
 mod tests {
     use super::*;
 
-    /// The same at full size: `cargo run --release -p gridpost-tests --bin wall`.
+    /// The wall at a hundredth of its size. At full size: `cargo run --release -p gridpost-tests
+    /// --bin wall`.
     #[test]
     fn a_hundredth_of_it_is_parked_unnoticed() {
         let plan = Plan { deliveries: 10_000, in_flight_max: 120_000, retry_in_flight_limit: 600 };

@@ -141,7 +141,7 @@ pub struct Remains {
     pub bucket_refuses: Vec<Range<Timestamp>>,
     /// The buckets that do not exist.
     pub missing_buckets: BTreeSet<String>,
-    /// What lies in the poison queues of sources.
+    /// Messages in the poison queues of sources.
     pub refused: Vec<String>,
     pub pace: Pace,
     /// How many times faster than tokio's its clock ran.

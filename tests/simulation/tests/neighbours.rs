@@ -22,7 +22,7 @@ use gridpost_testkit::endpoint::{Reaction, Script};
 /// all, in milliseconds.
 const WARM: (u64, u64) = (1_000, 3_000);
 
-/// The same where Lambda begins with five batches.
+/// The bounds where Lambda begins with five batches.
 const COLD: (u64, u64) = (2_000, 5_000);
 
 fn plan(bad: &[&str], rate: f64, seconds: u64, ttl_minutes: u32) -> Plan {

@@ -119,7 +119,7 @@ impl Cloud {
         lock(&self.problems).push(problem);
     }
 
-    /// What was noted so far.
+    /// Returns the problems noted so far.
     pub fn problems(&self) -> Vec<String> {
         lock(&self.problems).clone()
     }
@@ -247,7 +247,8 @@ pub fn queue_url(url: &str, name: &str) -> String {
     format!("{url}/000000000000/{name}")
 }
 
-/// What functions are set on a developer's machine, with the stand-in's address, and what is different.
+/// Returns the environment of functions: a developer's settings, the stand-in's address, and the
+/// differences.
 pub fn environment(
     url: &str,
     trusted: &Path,

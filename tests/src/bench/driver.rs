@@ -58,7 +58,7 @@ struct Arguments {
     /// Leaves out the limits, starts and sizes.
     #[arg(long)]
     mixes_only: bool,
-    /// What `cargo bench` adds.
+    /// Passed by `cargo bench`
     #[arg(long, hide = true)]
     bench: bool,
 }

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::e2e::inside;
 
-/// What work takes.
+/// The cost of a piece of work.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cost {

@@ -22,7 +22,7 @@ const VISIBILITY: Duration = Duration::from_secs(240);
 /// Most bytes of an invocation, 6 MB, less the envelopes of the bodies. Source: Lambda quotas.
 const PAYLOAD_BYTES_MAX: usize = 6 * 1_048_576 - 65_536;
 
-/// What the mappings connect.
+/// The places that the mappings connect.
 pub struct Mappings {
     pub cloud: Arc<Cloud>,
     pub function: Function,

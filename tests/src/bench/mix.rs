@@ -1,4 +1,4 @@
-//! What is measured, as data: the mixes in `mixes.json`, and what each stores and expects.
+//! Measurements as data: the mixes in `mixes.json`, and what each stores and expects.
 
 use anyhow::Context;
 use gridpost_core::{
@@ -24,13 +24,13 @@ pub enum Load {
     Backlog,
 }
 
-/// What is wrong with an endpoint.
+/// An endpoint's misconduct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Conduct {
-    /// Nothing: it answers 200.
+    /// Answers 200.
     Works,
-    /// It answers 503.
+    /// Answers 503.
     Fails,
     /// Nothing listens at its port.
     Dead,
@@ -41,7 +41,7 @@ pub enum Conduct {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Mix {
     pub name: String,
-    /// What it shows.
+    /// The claim that it shows.
     pub about: String,
     /// How publishes follow each other.
     pub load: Load,
@@ -60,7 +60,7 @@ pub struct Mix {
     pub custom_schema: bool,
     /// Most events of a request and its preferred kilobytes, if batching is on.
     pub batching: Option<(u32, u32)>,
-    /// What is wrong with the first topic's endpoints.
+    /// The conduct of the first topic's endpoints.
     pub first_topic: Conduct,
     /// Whether endpoints are called over TLS.
     pub https: bool,

@@ -1,4 +1,4 @@
-//! What the operating system says about a process, seen from outside.
+//! Figures of the operating system about a process, seen from outside.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -23,7 +23,8 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Of a running process: all its threads together, including those that have ended.
+    /// Reads the figures of a running process: all its threads together, including those that have
+    /// ended.
     pub fn of(process: u32) -> anyhow::Result<Self> {
         let folder = Path::new("/proc").join(process.to_string());
         let stat = Stat::from_file(folder.join("stat"))?;
@@ -52,7 +53,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// What each process has used so far.
+    /// Reads the usage of each process so far.
     pub fn usages(&self) -> anyhow::Result<Vec<Usage>> {
         self.processes.iter().map(|process| Usage::of(*process)).collect()
     }

@@ -24,7 +24,7 @@ pub struct Message {
     pub body: Arc<RawValue>,
     pub group: Arc<str>,
     pub sent_at: Instant,
-    /// The same in milliseconds since the epoch, as SQS gives it.
+    /// The time in milliseconds since the epoch, as SQS gives it.
     pub sent_ms: i64,
     pub receives: u32,
 }
@@ -35,7 +35,7 @@ impl Message {
         uuid::Uuid::from_u128(u128::from(self.number)).to_string()
     }
 
-    /// What deletes or hides it until it is received again.
+    /// Returns the receipt that deletes or hides it until it is received again.
     pub fn receipt(&self) -> String {
         format!("{}-{}", self.number, self.receives)
     }

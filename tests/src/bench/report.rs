@@ -17,7 +17,7 @@ pub struct Report {
     pub repeats: usize,
     /// The mixes by name, in the order in which they ran.
     pub mixes: Vec<(String, Spreads)>,
-    /// What the same takes at the least.
+    /// The least that each may cost.
     pub limits: BTreeMap<String, Cost>,
     pub start: Spreads,
 }

@@ -107,7 +107,7 @@ impl Options {
 #[derive(Debug)]
 pub struct Run {
     pub figures: Figures,
-    /// What went wrong; a run with problems proves nothing.
+    /// Problems; a run with problems proves nothing.
     pub problems: Vec<String>,
 }
 
@@ -119,7 +119,7 @@ enum Front {
     Dev { http: reqwest::Client, topics: Vec<(String, String)>, _dev: Box<Dev> },
 }
 
-/// What is measured; the mappings to dispatch are those of functions.
+/// The measured functions; the mappings to dispatch are theirs.
 type Subject = (Front, Vec<Measured>, Option<Arc<Mappings>>);
 
 impl Front {
@@ -322,7 +322,7 @@ impl Deployment {
         self.book.sum(&held)
     }
 
-    /// What was used so far, by the names of the figures that it becomes.
+    /// Reads the usage so far, by the names of the figures that it becomes.
     fn counters(&self) -> anyhow::Result<Figures> {
         let driver = Usage::of(std::process::id())?.cpu_ms;
         let mut counters = Figures::from([("driver CPU ms/event".to_owned(), driver)]);

@@ -31,7 +31,7 @@ const START_WAIT: Duration = Duration::from_secs(30);
 /// Lambda's id of an invocation, which no function keeps: a sandbox has one at a time.
 const REQUEST_ID: &str = "8476a536-e9f4-11e8-9739-2dfe598c3fcd";
 
-/// What to run.
+/// A program to run.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// The function's name, e.g. `ingest`.

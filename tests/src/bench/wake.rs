@@ -38,7 +38,7 @@ const MESSAGE_BYTES_MAX: usize = 1_048_576;
 /// Deliveries that are left after this many runs are lost.
 const RUNS_MAX: usize = 120;
 
-/// What is parked.
+/// The parked deliveries.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// How many deliveries.
@@ -56,7 +56,7 @@ pub struct Outcome {
     pub runs: usize,
     /// How long all runs took.
     pub took: Duration,
-    /// What its process used.
+    /// The usage of its process.
     pub usage: Usage,
     /// Deliveries that were never sent.
     pub lost: usize,

@@ -23,7 +23,7 @@ use gridpost_tests::{
 /// may be off.
 const SHORT: (u32, f64) = (60, 5.0);
 
-/// The same for longer ones.
+/// Events and seconds of longer runs.
 const LONG: (u32, f64) = (600, 60.0);
 
 /// If a process is ended and restarted, this is between two attempts of most schedules.

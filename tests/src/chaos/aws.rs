@@ -78,9 +78,9 @@ pub struct Plan {
 pub struct Outcome {
     /// Where every event ended.
     pub tally: Tally,
-    /// What was done to the deployment.
+    /// The damage done to the deployment.
     pub damage: Damage,
-    /// What the ledger counts beyond one end for each event.
+    /// Ends in the ledger beyond one for each event.
     pub ends_too_many: u64,
     /// The functions' requests, and how many of them got an answer that AWS would not have given.
     pub requests: (u64, u64),
@@ -280,7 +280,7 @@ async fn settle(
     }
 }
 
-/// What has ended and, once everything has, what is left over.
+/// Counts what has ended and, once everything has, what is left over.
 async fn look(
     fixture: &Fixture,
     topic: &Topic<'_>,

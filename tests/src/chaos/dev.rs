@@ -84,7 +84,7 @@ pub struct Outcome {
     pub sent: usize,
     /// The ends of accepted events.
     pub tally: Tally,
-    /// What the ledger says.
+    /// The ledger's counts.
     pub ledger: Ledger,
     /// Processes that were killed.
     pub kills: u32,
@@ -123,7 +123,7 @@ fn rule_of(number: usize) -> Rule {
     }
 }
 
-/// What goes on while a plan is carried out.
+/// The state while a plan is carried out.
 struct Run {
     plan: Plan,
     program: Program,

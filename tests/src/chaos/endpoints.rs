@@ -172,7 +172,7 @@ impl Endpoints {
         delivered.map(|(key, seen)| (*key, seen.delivered)).collect()
     }
 
-    /// From now on they only refuse the events that they always refuse, so that all others can end.
+    /// Makes them refuse only the events that they always refuse, so that all others can end.
     pub fn recover(&self) {
         self.book.is_well.store(true, Ordering::Relaxed);
     }

@@ -26,7 +26,7 @@ const FIRST_RESTART: Duration = Duration::from_secs(12);
 /// Longest pause between two actions.
 const PAUSE_MAX: Duration = Duration::from_secs(3);
 
-/// What was done.
+/// The damage done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Damage {
     /// Processes of functions that were killed by us.

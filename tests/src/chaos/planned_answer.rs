@@ -81,7 +81,7 @@ pub fn refusal(operation: &str, status: u16, code: &str) -> anyhow::Result<http:
 /// A batch without one of its entries, and how to report that entry's failure in the answer.
 #[derive(Debug)]
 pub struct Reduced {
-    /// What is sent on.
+    /// The body that is sent on.
     pub body: String,
     operation: &'static str,
     /// The entry's index, from 0.

@@ -67,20 +67,20 @@ impl Service {
     }
 }
 
-/// What happens to a call.
+/// The fate of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
-    /// It passes.
+    /// Passes.
     Passes,
-    /// It passes after a while.
+    /// Passes after a while.
     Slow(Duration),
-    /// It is throttled, and has no effect.
+    /// Is throttled, and has no effect.
     Throttled,
-    /// It fails, and has no effect.
+    /// Fails, and has no effect.
     Fails,
-    /// It takes effect, and an error is answered.
+    /// Takes effect, and an error is answered.
     Belied,
-    /// It takes effect, and the connection breaks before the answer.
+    /// Takes effect, and the connection breaks before the answer.
     Cut,
 }
 

@@ -36,7 +36,7 @@ const END_WAIT: Duration = Duration::from_secs(90);
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scenario {
-    /// What it shows.
+    /// The claim that it shows.
     pub name: String,
     profile: String,
     ttl_seconds: u64,
@@ -218,7 +218,7 @@ impl Playing {
     }
 }
 
-/// What the process's clock showed meanwhile.
+/// The times that the process's clock showed meanwhile.
 #[derive(Clone, Copy, Debug)]
 struct Shown {
     speed: u32,
@@ -240,7 +240,7 @@ fn client() -> reqwest::Result<reqwest::Client> {
     reqwest::Client::builder().no_proxy().build()
 }
 
-/// What the process's clock shows, in seconds.
+/// Reads the process's clock, in seconds.
 async fn shown_s(dev: &Dev) -> anyhow::Result<f64> {
     let counts = client()?.get(format!("{}/dev/counts", dev.connection.manage_url)).send().await?;
     let counts: Value = counts.error_for_status()?.json().await?;

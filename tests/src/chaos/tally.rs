@@ -9,19 +9,19 @@ use super::endpoints::Key;
 /// Most events that a message names.
 const NAMED_MAX: usize = 20;
 
-/// What became of the events of a run.
+/// The ends of a run's events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Deliveries that must end: each accepted event at each of its endpoints.
     pub expected: u64,
-    /// Of these, those that were delivered at least once.
+    /// Events that were delivered at least once.
     pub delivered: u64,
-    /// Of these, those that are dead letters because their endpoint refuses them.
+    /// Events that are dead letters because their endpoint refuses them.
     pub dead_lettered: u64,
     /// Events without a trace: they are waiting or lost.
     pub missing: Vec<Key>,
-    /// Those that were delivered although their endpoint refuses them, or are dead letters although
-    /// it takes them, expected or not.
+    /// Events that were delivered although their endpoint refuses them, or are dead letters
+    /// although it takes them, expected or not.
     pub misplaced: Vec<Key>,
     /// Events that ended as they should although their publish was not confirmed.
     pub unconfirmed: u64,
@@ -93,7 +93,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// What `gridpost audit` says.
+/// The counts of `gridpost audit`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// `balances`, `underWay` or `missing`.

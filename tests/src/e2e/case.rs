@@ -1,4 +1,4 @@
-//! What a case is, and beside which others it may run.
+//! A case, and the cases beside which it may run.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub struct Case {
     pub name: &'static str,
     /// When it runs.
     pub phase: Phase,
-    /// What it needs besides Rust.
+    /// The tools it needs besides Rust.
     pub needs: Needs,
     /// Runs it.
     pub run: fn(Arc<Fixture>) -> BoxFuture<'static, anyhow::Result<()>>,
@@ -23,17 +23,17 @@ pub struct Case {
 /// cases run at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// It disturbs no other case.
+    /// Disturbs no other case.
     Together,
-    /// It kills functions or keeps the emulator busy, or tolerates both: no timed case may run
-    /// beside it.
+    /// Kills functions or keeps the emulator busy, or tolerates both: no timed case may run beside
+    /// it.
     Disturbing,
-    /// It restarts the emulator or changes the deployment, so it runs alone. On `gridpost dev` it
-    /// has its own process.
+    /// Restarts the emulator or changes the deployment, so it runs alone. On `gridpost dev` it has
+    /// its own process.
     Alone,
-    /// It runs alone like those, in its place among them, and measures how long others take.
+    /// Runs alone like those, in its place among them, and measures how long others take.
     Timed,
-    /// It removes the deployment.
+    /// Removes the deployment.
     Last,
 }
 

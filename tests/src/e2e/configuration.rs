@@ -89,14 +89,14 @@ impl Configuration {
         self.run("destroy", &["-input=false", "-auto-approve", AT_ONCE]).await.map(drop)
     }
 
-    /// What the applied configuration puts out, by name.
+    /// Reads the outputs of the applied configuration, by name.
     pub async fn outputs(&self) -> anyhow::Result<Value> {
         let told: Value = serde_json::from_str(&self.run("output", &["-json"]).await?)?;
         let outputs = told.as_object().into_iter().flatten();
         Ok(outputs.map(|(name, output)| (name.clone(), output["value"].clone())).collect())
     }
 
-    /// What its state holds.
+    /// Reads the resources of its state.
     pub fn resources(&self) -> anyhow::Result<Vec<Value>> {
         resources(&self.folder.path().join("terraform.tfstate"))
     }
@@ -118,7 +118,7 @@ impl Configuration {
     }
 }
 
-/// What a state of Terraform holds.
+/// Reads the resources of a Terraform state.
 pub fn resources(state: &Path) -> anyhow::Result<Vec<Value>> {
     let text = fs::read_to_string(state).with_context(|| state.display().to_string())?;
     let state: Value = serde_json::from_str(&text)?;

@@ -1,4 +1,4 @@
-//! What a case works with.
+//! The fixture of a case.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ impl Fixture {
         Ok(Self { ground, api, receiver, http, s3, sqs, run, began_ms })
     }
 
-    /// What tells the names of this run from those of an earlier one.
+    /// Returns the text that tells the names of this run from those of an earlier one.
     pub fn run(&self) -> &str {
         &self.run
     }
@@ -120,7 +120,7 @@ impl Fixture {
         Ok(stored.into_iter().map(|(_, _, text)| text).collect())
     }
 
-    /// What `gridpost audit` finds of a topic, looking again for so many seconds while it does not balance.
+    /// Audits a topic, looking again for up to `wait_s` seconds while it does not balance.
     pub async fn audit(&self, topic: &str, wait_s: u64) -> anyhow::Result<Value> {
         let options = AuditOptions {
             topic: Some(topic.to_owned()),

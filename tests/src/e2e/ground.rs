@@ -1,5 +1,5 @@
-//! What the cases run on: a stack, or a process of `gridpost dev`. It is brought up before the
-//! first case and taken down after the last.
+//! The ground that cases run on: a stack, or a process of `gridpost dev`. It is brought up before
+//! the first case and taken down after the last.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub struct Ground {
     under: Under,
 }
 
-/// What the connection leads to.
+/// The deployment behind the connection.
 #[derive(Debug)]
 enum Under {
     /// Terraform over what is deployed, and what keeps another run out.
@@ -124,7 +124,7 @@ impl Ground {
         &self.home
     }
 
-    /// What Terraform's state holds.
+    /// Reads the resources of Terraform's state.
     pub fn terraform_resources(&self) -> anyhow::Result<Vec<Value>> {
         configuration::resources(&self.home.terraform().join("terraform.tfstate"))
     }

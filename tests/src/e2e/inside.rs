@@ -140,7 +140,7 @@ pub async fn stored(
     Ok(objects)
 }
 
-/// The same where the bucket is a folder of `gridpost dev`.
+/// Lists dead letters where the bucket is a folder of `gridpost dev`.
 pub fn dead_letter_files(folder: &Path, prefix: &str) -> anyhow::Result<Vec<Object>> {
     let mut found = Vec::new();
     let mut open = vec![folder.to_owned()];

@@ -1,9 +1,9 @@
-//! What a case needs besides Rust, which decides where it runs.
+//! The tools that a case needs besides Rust, which decide where it runs.
 
-/// What a case needs besides Rust and a C compiler.
+/// The tools that a case needs besides Rust and a C compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// Nothing: it runs on `gridpost dev`, and on the stack.
+    /// Runs on `gridpost dev`, and on the stack.
     Nothing,
     /// A third-party program: the case runs on both, if that program is installed.
     Program(Program),
@@ -42,7 +42,7 @@ impl Needs {
         }
     }
 
-    /// In a few words.
+    /// Describes the need in a few words.
     pub fn text(self) -> &'static str {
         match self {
             Self::Nothing => "nothing but Rust",

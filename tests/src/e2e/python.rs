@@ -83,7 +83,7 @@ impl SampleReceiver {
         format!("{}/{name}", self.url)
     }
 
-    /// What an endpoint has seen: its `handshakes`, its `events`, its `problems`.
+    /// Reads what an endpoint has seen: its `handshakes`, its `events`, its `problems`.
     pub async fn seen(&self, name: &str) -> anyhow::Result<Value> {
         let answer = self.http.get(format!("{}/seen/{name}", self.url)).send().await?;
         Ok(answer.error_for_status()?.json().await?)

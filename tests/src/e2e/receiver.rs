@@ -38,7 +38,7 @@ impl Reply {
         Self::of(Some(status), Duration::from_secs(seconds))
     }
 
-    /// The same with that body.
+    /// Sets the body.
     #[must_use]
     pub fn saying(self, body: impl Into<String>) -> Self {
         Self { body: body.into(), ..self }
@@ -101,7 +101,7 @@ impl Arrival {
     }
 }
 
-/// What one path does and has seen.
+/// The replies and the requests of one path.
 struct Post {
     judge: Judge,
     /// Whether it proves that it wants events, instead of answering handshakes with a bare 200.
@@ -166,17 +166,17 @@ impl Endpoint {
         &self.url
     }
 
-    /// From now on gives out these replies.
+    /// Gives out these replies from now on.
     pub fn answer(&self, replies: &[Reply]) {
         self.with(|post| post.judge = script(replies));
     }
 
-    /// From now on answers each delivery by what is in it.
+    /// Answers each delivery by its content from now on.
     pub fn judge(&self, judge: impl FnMut(&Arrival) -> Reply + Send + 'static) {
         self.with(|post| post.judge = Box::new(judge));
     }
 
-    /// From now on answers handshakes with 200, without any proof.
+    /// Answers handshakes with 200 from now on, without any proof.
     pub fn withhold_consent(&self) {
         self.with(|post| post.consents = false);
     }

@@ -9,8 +9,8 @@ use super::receiver::{Arrival, describe};
 /// Clocks and rounding may make an attempt look this much early.
 pub const EARLY: Duration = Duration::from_millis(100);
 
-/// What scheduling on a busy machine may add beyond the schedule's own jitter. Two steps are never
-/// nearer to each other.
+/// The longest delay that scheduling on a busy machine may add beyond the schedule's own jitter.
+/// Two steps are never nearer to each other.
 const LATE: Duration = Duration::from_secs(5);
 
 /// Checks that attempts came when they were due: at `due_s` seconds after the first, plus at most a

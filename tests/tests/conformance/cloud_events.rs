@@ -12,8 +12,8 @@ use super::{
     rows::{Different, Verdict, judge},
 };
 
-/// Nothing: where Gridpost differs from the specification the row has its answer, and `differs`
-/// says why.
+/// Empty: where Gridpost differs from the specification the row has its answer, and `differs` says
+/// why.
 const DIFFERENT: &[Different] = &[];
 
 const TABLE: &str = include_str!("../../conformance/cloud_events_http.json");

@@ -45,7 +45,7 @@ impl Fixture {
         self.send_text(line, document.to_string()).await
     }
 
-    /// The same with a document that is text already.
+    /// Sends a document that is text already.
     pub(crate) async fn send_text(&self, line: &str, document: String) -> Reply {
         let (method, path) = line.split_once(' ').expect("a method and a path");
         let method = method.parse().expect("a method");

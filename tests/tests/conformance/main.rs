@@ -161,7 +161,7 @@ fn every_status_has_the_tables_outcome() {
     }
 }
 
-/// What a connection meets that the answer decides about.
+/// The state of a connection that decides about the answer.
 enum Meets {
     Nothing,
     Bytes(&'static [u8]),
@@ -253,7 +253,7 @@ impl Network for Nobody {
     }
 }
 
-/// What refuses a URL before anything is asked, by the name of its variant.
+/// Returns why a URL is refused before any request, by the name of the variant.
 fn refusal(url: &str) -> Option<String> {
     let refusal = check_url(url, &Allowed::default()).err()?;
     let name = format!("{refusal:?}");

@@ -11,10 +11,10 @@ use super::{
     rows::{Different, Verdict, judge},
 };
 
-/// Nothing: where Azure does otherwise, the row has Gridpost's answer, and `differs` says why.
+/// Empty: where Azure does otherwise, the row has Gridpost's answer, and `differs` says why.
 const DIFFERENT: &[Different] = &[];
 
-/// In the place of BUCKET.
+/// The bucket that stands for BUCKET.
 const BUCKET: &str = "letters";
 
 #[tokio::test(start_paused = true)]
@@ -60,7 +60,8 @@ async fn verdicts(
     verdicts
 }
 
-/// The same document with every name of an enumeration in another case and every boolean as text.
+/// Returns the document with every name of an enumeration in another case and every boolean as
+/// text.
 fn in_another_case(value: &Value) -> Value {
     const ENUMERATIONS: [&str; 9] = [
         "deliveryMode",
@@ -178,7 +179,7 @@ fn check(holds: bool, problem: String) -> Verdict {
     if holds { Ok(()) } else { Err(problem) }
 }
 
-/// What a null of the table means.
+/// The meaning of a null in the table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
     /// Absent, null and empty lists are the same.

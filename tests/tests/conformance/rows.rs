@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 /// A row's name, and why it is answered otherwise.
 pub(crate) type Different = (&'static str, &'static str);
 
-/// What became of a row: nothing, or what is wrong with the answer.
+/// The result of a row: nothing, or the problem with the answer.
 pub(crate) type Verdict = Result<(), String>;
 
 /// Fails with every row that is answered otherwise and not listed, and with every listed row that

@@ -37,7 +37,7 @@ const VISIBILITY: Duration = Duration::from_secs(6);
 /// AWS allows no less than a minute; moto takes any.
 const RETENTION: Duration = Duration::from_secs(3);
 
-/// What a wait lasts longer than it says, so that moto's clock has passed it.
+/// The time that a wait lasts longer than it says, so that moto's clock has passed it.
 const SLACK: Duration = Duration::from_millis(50);
 
 /// A machine that is busy, or the first call of a service, may take long.
@@ -96,7 +96,8 @@ impl Fixture {
         Self::giving_up_after(name, 1_000).await
     }
 
-    /// The same, whose dispatch queue moves to the poison queue what was received so often.
+    /// Makes a deployment whose dispatch queue moves a message to the poison queue after this many
+    /// receives.
     pub(super) async fn giving_up_after(name: &str, receives: u32) -> Self {
         let client = clients().await.sqs();
         let poison = format!("arn:aws:sqs:{REGION}:{ACCOUNT}:{name}-poison");

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use gridpost_stack::quotas::CHECKS;
 use serde_json::{Value, json};
 
-/// What is tried in Python, the last that is taken, the first that is refused, and how.
+/// A trial in Python: the last that is taken, the first that is refused, and how.
 type Row = (&'static str, &'static str, &'static str, &'static str);
 
 /// `{}` in a call is what differs between the two.

@@ -6,7 +6,7 @@ use gridpost_core::endpoint::Allowed;
 use gridpost_manage as manage;
 use gridpost_testkit::deployment::Deployment;
 
-/// Of the queues that the deployment has to be made with.
+/// The number of retry queues that the deployment has to be made with.
 pub(crate) const RETRY_SHARDS: usize = 4;
 
 /// Configuration is read anew at each request, and requests need no signature.

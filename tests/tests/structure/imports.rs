@@ -1,5 +1,5 @@
-//! Which files of a crate use which, read from their text, and which of them go round in circles.
-//! Tests are left out. What a module only passes on (`pub use`) counts as its own.
+//! Reads from their text which files of a crate use which, and which of them go round in circles.
+//! Tests are left out. A re-export (`pub use`) counts as the module's own.
 
 mod tokens;
 
@@ -96,12 +96,12 @@ fn graph_of(roots: Vec<PathBuf>, read: &dyn Fn(&Path) -> Option<String>) -> Grap
     graph
 }
 
-/// What a file declares and names.
+/// The declarations and names of a file.
 #[derive(Default)]
 struct Code {
     /// Modules in other files, and where `#[path]` says that they lie.
     modules: Vec<(Module, Option<String>)>,
-    /// What `use` brings in, and under which name.
+    /// Names that `use` brings in, each with the name it has there.
     imports: Vec<(Named, String)>,
     /// Paths elsewhere.
     paths: Vec<Named>,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{SOURCES, files, none, read, root};
 
-/// What needs Rust alone, and what needs more.
+/// The command for what needs Rust alone, and the one for what needs more.
 const COMMANDS: [&str; 2] = ["cargo test", "tests/complete"];
 
 /// The commands in a page's blocks of shell, without what is said behind them.

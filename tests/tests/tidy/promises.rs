@@ -35,15 +35,15 @@ fn function(line: &str) -> Option<&str> {
     line.strip_prefix("fn ")?.split(['(', '<']).next()
 }
 
-/// What a promise cites: names in backquotes in its emphasised paragraphs, each with whether it is a
-/// case of `e2e`. What ends in a file's extension is no test of Rust.
+/// Returns the names that a promise cites: in backquotes in its emphasised paragraphs, each with
+/// whether it is a case of `e2e`. A name with a file's extension is no test of Rust.
 fn cited(promise: &str) -> Vec<&str> {
     let emphasised = promise.split("\n*").skip(1).filter_map(|rest| rest.split('*').next());
     let names = emphasised.flat_map(|text| text.split('`').skip(1).step_by(2));
     names.filter(|name| !name.contains('/')).collect()
 }
 
-/// What is wrong with a promise's tests, where these are the tests and cases that are run.
+/// Returns the problems with a promise's tests, where these are the tests and cases that are run.
 fn problems(promise: &str, tests: &BTreeSet<String>, cases: &BTreeSet<&str>) -> Vec<String> {
     let (number, rest) = promise.split_once(".**").expect("a promise has a number");
     let cited = cited(rest);
@@ -137,8 +137,8 @@ fn is_root(path: &Path) -> bool {
         || folder == "bin"
 }
 
-/// Where the module of a file may be declared: beside its folder, or in it, by `lib.rs`, `main.rs` or a
-/// file that has its own place by `#[path]`.
+/// Returns the files in which the module of a file may be declared: beside its folder, or in it, by
+/// `lib.rs`, `main.rs` or a file that has its own place by `#[path]`.
 fn declaring(path: &Path) -> Vec<PathBuf> {
     let folder = path.parent().expect("a folder");
     let siblings = fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path());

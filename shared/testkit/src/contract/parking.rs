@@ -91,8 +91,8 @@ where
     assert_eq!(all_due(tables, 7).await, [*last]);
 }
 
-/// What is held lies apart from every minute, under its event subscription, and is found in the
-/// order of its ends. Parked twice it is there once, and it can be removed.
+/// Deliveries held by a pause lie apart from every minute, under their event subscription, and are
+/// found in the order of their ends. A delivery parked twice is stored once, and it can be removed.
 pub async fn a_lot_is_found_in_the_order_of_its_ends<T>(tables: &T)
 where
     T: ParkingLot + DueDeliveries + ParkedDeliveries,

@@ -194,9 +194,9 @@ pub async fn what_is_too_old_is_forgotten<W: QueueFixture>(fixture: &W) {
     Difference::KeepsMessages.holds(W::DIFFERS, is_forgotten);
 }
 
-/// Of `count` messages to the dispatch queue, with a fixture that refuses those numbers, these fail and
-/// all others succeed. A refused message is not in the queue, so its result decides whether a
-/// publish is confirmed and a record deleted.
+/// Sends `count` messages to the dispatch queue with a fixture that refuses those numbers: these
+/// fail and all others succeed. A refused message is not in the queue, so its result decides
+/// whether a publish is confirmed and a record deleted.
 pub async fn a_refused_message_fails_alone(
     queues: &dyn QueueSender,
     count: usize,

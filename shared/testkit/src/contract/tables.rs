@@ -247,7 +247,7 @@ where
     assert!(counted.is_err(), "{counted:?}");
 }
 
-/// The same for parked deliveries: none is stored or removed.
+/// A table that refuses stores and removes no parked delivery.
 pub async fn a_table_that_refuses_parks_nothing<T: ParkingLot + DueDeliveries>(tables: &T) {
     assert!(tables.park(&parked(7)).await.is_err(), "it is not stored");
     assert!(ParkingLot::remove(tables, &parked(7)).await.is_err(), "it is not removed");

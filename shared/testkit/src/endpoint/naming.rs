@@ -48,7 +48,8 @@ impl Endpoints {
         whole(json!({"results": named.collect::<Vec<_>>()}).to_string())
     }
 
-    /// What each event of a request has met, where deliveries may end in parts; otherwise nothing.
+    /// Returns the outcome of each event of a request, where deliveries may end in parts; otherwise
+    /// nothing.
     pub(super) fn met_by_each(
         &self,
         subscription: &SubscriptionKey,

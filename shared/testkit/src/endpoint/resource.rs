@@ -135,7 +135,7 @@ impl Endpoints {
     }
 }
 
-/// What is wrong with the members of entries that only some services take.
+/// Returns the problem with members of entries that only some services take.
 fn wrong_members(resource: &Resource, entries: &[Entry]) -> Option<String> {
     let is_stream = resource.kind == ResourceKind::KinesisStream;
     let is_bus = resource.kind == ResourceKind::EventBridgeBus;

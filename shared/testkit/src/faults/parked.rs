@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::{About, Faulty, Units};
 use crate::table::Tables;
 
-/// What a write of it takes: a unit for each KiB, a removal like any other.
+/// Returns the units that a write of it takes: one for each KiB; a removal is like any other.
 fn units_of(parked: &Parked) -> Units {
     Units::Write(u32::try_from(parked.body.len() / 1_024 + 1).unwrap_or(u32::MAX))
 }

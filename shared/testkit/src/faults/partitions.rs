@@ -56,7 +56,8 @@ impl Partitions {
         units.iter().any(is_over)
     }
 
-    /// The same. If none does, the units are used.
+    /// Returns whether one of the partitions has too few units left. If none does, the units are
+    /// used.
     pub(super) fn is_full(
         &mut self,
         units: &[(String, Units)],

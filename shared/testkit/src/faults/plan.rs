@@ -61,24 +61,24 @@ impl Plan {
     }
 }
 
-/// What happens to one call.
+/// The fate of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     None,
-    /// It fails before it takes effect.
+    /// Fails before it takes effect.
     FailsBefore,
-    /// It takes effect but answers an error.
+    /// Takes effect but answers an error.
     FailsAfter,
     /// Its caller dies before it takes effect.
     DiesBefore,
     /// Its caller dies after it took effect.
     DiesAfter,
-    /// It times out before it takes effect.
+    /// Times out before it takes effect.
     HangsBefore,
-    /// It takes effect, but times out.
+    /// Takes effect, but times out.
     HangsAfter,
-    /// It takes effect, its answer is lost, and the SDK makes it again.
+    /// Takes effect, its answer is lost, and the SDK makes it again.
     RetriedAfter,
-    /// It succeeds after so long; of an attempt, its endpoint alone decides how long it takes.
+    /// Succeeds after this time; of an attempt, its endpoint alone decides how long it takes.
     Slow(Duration),
 }

@@ -27,7 +27,7 @@ pub struct Operated {
     pub resets: BTreeMap<Uuid, Vec<Timestamp>>,
     /// When a waiting delivery was made due at once.
     pub hurried: BTreeMap<Uuid, Vec<Timestamp>>,
-    /// The same, but whatever its endpoint's health.
+    /// When a waiting delivery was made due at once, whatever its endpoint's health.
     pub resent: BTreeMap<Uuid, Vec<Timestamp>>,
     /// When the end of a waiting delivery was decided.
     pub canceled: BTreeMap<Uuid, Vec<Timestamp>>,
@@ -68,8 +68,8 @@ impl Operated {
     }
 }
 
-/// What leaves a lot may be sent with a delay: until dispatch has heard that the pause is over, and
-/// spread by the size of the lot.
+/// The longest delay of deliveries that leave a lot: until dispatch has heard that the pause is
+/// over, and spread by the size of the lot.
 const LET_GO: Duration = Duration::from_secs(75);
 
 impl History {
@@ -82,7 +82,7 @@ impl History {
         self.trace(at, || format!("hold {delivery}"));
     }
 
-    /// It left its lot.
+    /// Notes that it left its lot.
     pub fn note_let_go(&mut self, at: Timestamp, delivery: Uuid) {
         let held = self.held.entry(delivery).or_default().last_mut();
         if let Some(held) = held {

@@ -10,7 +10,7 @@ pub struct Sourced(BTreeMap<(String, String), SourcedMessage>);
 #[derive(Clone, Debug, Default)]
 pub struct SourcedMessage {
     pub body: String,
-    /// What its events are known by; none if it does not have its source's form.
+    /// The identities of its events; none if it does not have its source's form.
     pub events: Vec<String>,
     /// How often intake was given it.
     pub handed: usize,

@@ -1,9 +1,9 @@
-//! What a message is about.
+//! The content of a message.
 
 use gridpost_core::delivery::{Delivery, dead_letter::Ended};
 use uuid::Uuid;
 
-/// What a message carries: read once, for a message may be received thousands of times.
+/// The content of a message: read once, for a message may be received thousands of times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     pub delivery: Option<Uuid>,
@@ -12,7 +12,7 @@ pub struct Carried {
 }
 
 impl Carried {
-    /// What a message with that body carries.
+    /// Reads the content of a message's body.
     pub fn of(body: &str) -> Self {
         if let Ok(delivery) = Delivery::decode(body) {
             let subscription = Some(delivery.subscription_uid);

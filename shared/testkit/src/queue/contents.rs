@@ -168,12 +168,12 @@ pub(super) struct Note {
 }
 
 impl Note {
-    /// Of a message that our code sent.
+    /// Makes the place of a message that our code sent.
     pub(super) fn sent(group: String) -> Self {
         Self { group: Some(group), ..Self::default() }
     }
 
-    /// Of a message that SQS moved.
+    /// Makes the place of a message that SQS moved.
     pub(super) fn moved(from: Queue) -> Self {
         Self { moved_from: Some(format!("gridpost-{from}")), ..Self::default() }
     }

@@ -136,7 +136,7 @@ impl Contents {
     }
 }
 
-/// It hands over what is visible, without dice.
+/// Hands over what is visible, without dice.
 #[async_trait]
 impl PoisonQueue for Queues {
     async fn receive(&self, hidden_s: u32) -> Result<Vec<Poisoned>, PortError> {

@@ -50,8 +50,8 @@ impl Real {
 }
 
 impl Queues {
-    /// The same, with the messages in those queues. Duplicates, late messages and the wall of messages
-    /// in flight are left out, and so is what fair queues prefer.
+    /// Puts the messages into those queues. Duplicates, late messages and the wall of messages in
+    /// flight are left out, and so is the preference of fair queues.
     #[must_use]
     pub fn on(self, messages: Arc<dyn MessageStores>) -> Self {
         Self { real: Some(Real::of(messages)), ..self }

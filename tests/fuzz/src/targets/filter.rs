@@ -22,7 +22,7 @@ use uuid::Uuid;
 use super::publish::{NOW, subscription, topic};
 use crate::naive_filter;
 
-/// What the naive filters take their time for.
+/// The longest text that the naive filters can take in time.
 const NAIVE_BYTES_MAX: usize = 8_192;
 
 /// The first line is a filter's document. What follows is an event, events, or the data of an event.

@@ -120,7 +120,7 @@ fn content_type(value: &'static str) -> HeaderMap {
     HeaderMap::from_iter([(http::header::CONTENT_TYPE, HeaderValue::from_static(value))])
 }
 
-/// What a topic's events may be delivered in.
+/// Returns the schemas that a topic's events may be delivered in.
 pub(super) fn schemas(input: InputSchema) -> Vec<DeliverySchema> {
     use DeliverySchema::{CloudEventSchemaV1_0, CustomInputSchema, EventGridSchema};
     match input {

@@ -132,8 +132,8 @@ fn made(topic: &Topic, mut settings: subscription::Settings) -> EventSubscriptio
     stored(topic, settings)
 }
 
-/// What was made of a document stays what it is: written and read back, patched by nothing, and
-/// patched by the document itself.
+/// An event subscription made of a document stays the same: written and read back, patched by
+/// nothing, and patched by the document itself.
 fn reads_back(topic: &Topic, document: &Value, made: &EventSubscription) {
     let written = json!(subscription::write(made, topic.delivery_profile));
     let read = read(topic, &written, Some(made)).expect("what a read answers can be written back");
@@ -173,8 +173,8 @@ fn is_the_same(
     assert_eq!(shown(one), shown(other), "a secret shows");
 }
 
-/// The same document with other letters and digits in its secrets: the URL's query, and attributes
-/// that are secret.
+/// Returns the document with other letters and digits in its secrets: the URL's query, and secret
+/// attributes.
 fn disguised(document: &Value) -> Value {
     let mut other = document.clone();
     for outer in ["/properties", ""] {

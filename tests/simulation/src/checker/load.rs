@@ -1,4 +1,4 @@
-//! What must hold under any load: healthy endpoints wait for no other, and no copy of a function
+//! Rules that hold under any load: healthy endpoints wait for no other, and no copy of a function
 //! has more in hand than its memory holds.
 
 use std::{

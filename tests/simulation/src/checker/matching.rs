@@ -1,5 +1,5 @@
-//! Which event subscriptions get an event, by naive filters that share no code with the compiled
-//! ones.
+//! Decides which event subscriptions get an event, by naive filters that share no code with the
+//! compiled ones.
 
 use gridpost_api::subscription::write;
 use gridpost_core::{

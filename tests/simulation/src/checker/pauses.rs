@@ -11,11 +11,11 @@ use super::{
     waits::{WAKE_EVERY, Waits},
 };
 
-/// From wake's message to what is let go: queues count whole seconds, and pages are read one after
-/// the other.
+/// The longest time from wake's message to the release: queues count whole seconds, and pages are
+/// read one after the other.
 const PROMPT: Duration = Duration::from_secs(6);
 
-/// In worlds with faults wake may fail some runs, by calls that are about no delivery.
+/// The time of runs of wake that faults may fail, by calls that are about no delivery.
 const FAILED_RUNS: Duration = Duration::from_secs(10 * 60);
 
 impl Check<'_> {
@@ -25,7 +25,7 @@ impl Check<'_> {
         self.expires(delivery).0
     }
 
-    /// The same, at the earliest and at the latest.
+    /// Returns when its time-to-live ends, at the earliest and at the latest.
     pub(super) fn expires(&self, delivery: Uuid) -> (Timestamp, Timestamp) {
         let accepted = &self.remains.history.accepted[&delivery];
         let (from, life) = self.lives(delivery);

@@ -1,5 +1,5 @@
-//! Nothing comes later than it is due, except for what really held it up: attempts, ends, dead
-//! letters, and what wake sends back.
+//! Checks that nothing comes later than it is due, except for what really held it up: attempts,
+//! ends, dead letters, and deliveries sent back by wake.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -123,8 +123,8 @@ fn latest_due(
     dues.max()
 }
 
-/// It ends when its next attempt would be due, at the latest, and its dead letter is written as
-/// soon as it may.
+/// Checks that it ends at the latest when its next attempt would be due, and that its dead letter
+/// is written as soon as it may.
 fn end(
     check: &Check<'_>,
     waits: &Waits,

@@ -19,11 +19,11 @@ pub(super) type Span = Range<Timestamp>;
 /// for: at most ten minutes, and a tenth more.
 const COMES_BACK: Duration = Duration::from_secs(240 + 600 + 60 + 10);
 
-/// The same for the dead-letter queue.
+/// The time after which a message of the dead-letter queue comes back.
 const DEAD_LETTER_COMES_BACK: Duration = Duration::from_secs(360 + 10);
 
-/// When its endpoint's waits end, a delivery comes back within three seconds, finds a probe under
-/// way and comes back again after 20 s and three more.
+/// The time until an attempt after an endpoint's wait: a delivery comes back within three seconds,
+/// finds a probe under way and comes back again after 20 s and three more.
 const AFTER_A_WAIT: Duration = Duration::from_secs(3 + 20 + 3 + 4);
 
 /// After a success has ended the waits, deliveries are admitted gradually for ten seconds; one that
@@ -33,7 +33,7 @@ const RECOVERY: Duration = Duration::from_secs(10 + 12 + 2);
 /// A delivery without room in the slow lane comes back within a minute.
 const SLOW_LANE: Duration = Duration::from_secs(60 + 4);
 
-/// Nothing is parked for less.
+/// The shortest wait that is parked.
 const PARKED_MIN: Duration = Duration::from_secs(3 * 60 + 4);
 
 pub(super) const WAKE_EVERY: Duration = Duration::from_secs(60);
@@ -93,8 +93,8 @@ impl Waits {
         uncovered(span, &joined(spans))
     }
 
-    /// The same for an end, which also waits for its dead letter. After `life`, its endpoint's
-    /// waits no longer hold it up.
+    /// Returns how late an end was, which also waits for its dead letter. After `life`, its
+    /// endpoint's waits no longer hold it up.
     pub(super) fn end_late(
         &self,
         check: &Check<'_>,
@@ -113,15 +113,15 @@ impl Waits {
         uncovered(span, &joined(spans))
     }
 
-    /// The same for when wake sends it back. The run after a failed one may have too little time to catch
-    /// up.
+    /// Returns how late wake sent it back. The run after a failed one may have too little time to
+    /// catch up.
     pub(super) fn woken_late(&self, check: &Check<'_>, delivery: Uuid, span: &Span) -> Duration {
         let mut spans = hindrances(check, delivery, WAKE_EVERY * 3);
         add(&self.wake, span, &mut spans);
         uncovered(span, &joined(spans))
     }
 
-    /// What happened to the delivery alone.
+    /// Adds the times of what happened to the delivery alone.
     fn add_own(&self, check: &Check<'_>, delivery: Uuid, each: Duration, to: &mut Vec<Span>) {
         let history = &check.remains.history;
         to.extend(hindrances(check, delivery, each));
@@ -169,7 +169,7 @@ fn endpoint(said: &HealthWrite) -> Vec<Span> {
     waits.chain(probe).chain(recovered).chain(slow).collect()
 }
 
-/// The same times, joined where they overlap.
+/// Joins times where they overlap.
 fn joined(mut spans: Vec<Span>) -> Vec<Span> {
     spans.retain(|span| span.start < span.end);
     spans.sort_by_key(|span| span.start);

@@ -1,4 +1,4 @@
-//! What Lambda bills: how long functions ran, and with how much memory.
+//! Lambda's bill: how long functions ran, and with how much memory.
 
 use std::{collections::BTreeMap, time::Duration};
 

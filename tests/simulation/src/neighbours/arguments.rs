@@ -34,7 +34,7 @@ delivery (events that never arrived have none). inFlightMax counts requests that
 30 s) at the same time. invocations and billedGbSeconds are of all functions, with the memory they are deployed with, and
 without Lambda's requests for idle queues. violations is what broke a promise; then the command fails.";
 
-/// What do healthy endpoints feel of bad neighbours?
+/// Shows how bad neighbours affect healthy endpoints
 #[derive(Debug, Parser)]
 #[command(name = "neighbours", after_help = SPECS)]
 pub struct Arguments {
@@ -66,7 +66,7 @@ pub struct Arguments {
           value_parser = clap::value_parser!(u64).range(2..=1_000))]
     concurrency: u64,
 
-    /// The same for each of the retry queues (retry_concurrency)
+    /// Concurrency of each of the retry queues (retry_concurrency)
     #[arg(long, value_name = "N", default_value_t = deployed::RETRY_CONCURRENCY as u64,
           value_parser = clap::value_parser!(u64).range(2..=1_000))]
     retry_concurrency: u64,
@@ -93,7 +93,7 @@ pub struct Arguments {
     #[arg(long)]
     fair: bool,
 
-    /// What the dice begin with
+    /// Seed of the dice
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 

@@ -18,7 +18,7 @@ use crate::{scenario::key, world::Remains};
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     pub healthy: Healthy,
-    /// What became of each bad one's events.
+    /// The ends of each bad one's events.
     pub bad: Vec<Bad>,
     pub invocations: u64,
     pub billed_gb_seconds: f64,

@@ -10,13 +10,13 @@ const SECONDS_MAX: f64 = 600.0;
 /// How a bad endpoint behaves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Spec {
-    /// It does so with each request.
+    /// Does so with each request.
     Always(Answering),
     /// With every other one, the first among them; the others succeed at once.
     Half(Answering),
 }
 
-/// What a request meets.
+/// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Answering {
     /// Nothing ever comes.

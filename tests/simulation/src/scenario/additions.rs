@@ -1,6 +1,5 @@
-//! What was added to the worlds of [`super::plain`], with dice of its own, so that the worlds of
-//! all seeds stay the same except for the additions. What came after these is in
-//! [`super::conversions`].
+//! Additions to the worlds of [`super::plain`], with dice of their own, so that the worlds of all
+//! seeds stay the same except for the additions. Later ones are in [`super::conversions`].
 
 use std::time::Duration;
 
@@ -15,19 +14,19 @@ use gridpost_testkit::{
 use super::{Pace, Scenario, Settings, filters, operations, plain};
 use crate::lambda::Wakes;
 
-/// The same of settings that change, which came last.
+/// The dice of settings that change, the last addition.
 const SETTINGS: u64 = 0x5e7_71a6;
 
-/// The same of clocks, connections and machines, which came after that.
+/// The dice of clocks, connections and machines, a later addition.
 const PACE: u64 = 0x57a1_1ed0;
 
 /// Tells these dice from those of the plain world.
 const APART: u64 = 0xadd_ed00;
 
-/// The same of what operators do, which came later.
+/// The dice of operators' actions, a later addition.
 const OPERATED: u64 = 0x0be_7a7e;
 
-/// The same without what was added after these.
+/// Returns the world without the additions after these.
 pub fn unconverted(seed: u64) -> Scenario {
     let dice = SeededDice::new(seed ^ APART);
     let mut scenario = plain(seed);

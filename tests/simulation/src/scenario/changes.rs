@@ -20,12 +20,12 @@ pub struct Change {
     pub what: Changed,
 }
 
-/// What a change writes.
+/// The value that a change writes.
 #[derive(Clone, Debug)]
 pub enum Changed {
     /// An event subscription, in the place of the one of that name.
     Written(Box<EventSubscription>),
-    /// It is deleted, if it is there.
+    /// Deletes it, if it is there.
     Deleted(SubscriptionKey),
     /// The topic is deleted with all event subscriptions, and created again with these.
     CreatedAgain(String, Vec<EventSubscription>),

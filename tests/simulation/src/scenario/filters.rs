@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::{CHANGING, Scenario, seeds};
 
-/// What is published to a topic whose event subscriptions have filters.
+/// An event published to a topic whose event subscriptions have filters.
 #[derive(Clone, Copy, Debug)]
 pub struct Filtered {
     /// Whether events have equal ids now and then, those of a publish that is made again always.
@@ -121,9 +121,9 @@ impl Draws {
 pub(crate) struct EventFacts<'e> {
     /// Topic and event subscription that its subject begins with.
     pub(crate) to: &'e str,
-    /// What identifies it.
+    /// Its identity.
     pub(crate) mark: &'e str,
-    /// What it shares with its repetitions.
+    /// The id that it shares with its repetitions.
     pub(crate) id: &'e str,
     /// Bytes of its data, besides what filters ask for.
     pub(crate) bytes: usize,

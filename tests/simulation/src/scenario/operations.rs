@@ -22,7 +22,7 @@ pub struct Operation {
     pub what: Operate,
 }
 
-/// What an operator does.
+/// An operator's action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operate {
     /// Gives it another label, which does not affect deliveries.

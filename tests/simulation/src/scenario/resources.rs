@@ -38,7 +38,7 @@ pub(super) fn set(dice: &SeededDice, scenario: &mut Scenario) {
     }
 }
 
-/// What one entry of a batch may be refused with.
+/// Chooses an answer that refuses one entry of a batch.
 fn entry_failure(dice: &SeededDice) -> Answer {
     let without = [Outcome::Disabled, Outcome::Full, Outcome::SessionQueueNotSupported];
     match dice.number(0..5) {

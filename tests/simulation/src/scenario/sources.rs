@@ -23,7 +23,7 @@ const SOURCED: u64 = 0x50_0ced;
 pub enum Form {
     /// Events of EventBridge.
     Bus,
-    /// The same, by way of SNS.
+    /// A bus by way of SNS.
     BusBySns,
     /// Messages of an application, by way of SNS.
     Messages,

@@ -13,13 +13,13 @@ use gridpost_testkit::{
     stores::{Handed, MessageStores},
 };
 
-/// Which stores a world has.
+/// The stores of a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stores {
-    /// Those of the fakes, which do what SQS and DynamoDB may do.
+    /// The fakes, which do what SQS and DynamoDB may do.
     #[default]
     Fakes,
-    /// Those of one machine. Their queues ignore faults such as duplicates, late messages and
+    /// The stores of one machine. Their queues ignore faults such as duplicates, late messages and
     /// poison.
     Embedded,
 }

@@ -1,4 +1,4 @@
-//! What a copy of a function counts.
+//! Counts of a copy of a function.
 
 use std::{
     sync::{Arc, Mutex},

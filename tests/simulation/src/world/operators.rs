@@ -117,7 +117,7 @@ impl Simulation {
         None
     }
 
-    /// What a copy of manage answers, if it lives until then.
+    /// Returns the answer of a copy of manage, if it lives until then.
     async fn answered(
         &self,
         instance: &Arc<Instance>,

@@ -13,12 +13,12 @@ const PACE: u64 = 0x9ace;
 
 const DIALS: u64 = 0xd1a1;
 
-/// What chooses the pace of copies in the world of that seed.
+/// Returns the dice that choose the pace of copies in the world of that seed.
 pub(super) fn dice(seed: u64) -> SeededDice {
     SeededDice::new(seed ^ PACE)
 }
 
-/// What chooses how long it takes to connect there.
+/// Returns the dice that choose how long it takes to connect there.
 pub(super) fn dials(seed: u64) -> SeededDice {
     SeededDice::new(seed ^ DIALS)
 }

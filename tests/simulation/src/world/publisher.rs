@@ -71,7 +71,7 @@ impl Simulation {
         true
     }
 
-    /// What a copy of ingest answers; `None` if it dies.
+    /// Returns the answer of a copy of ingest; `None` if it dies.
     pub(super) async fn ask_ingest(&self, request: &Request) -> Option<Response<String>> {
         let idle = self.ingests.borrow_mut().pop();
         let (instance, context) = idle.unwrap_or_else(|| {
@@ -242,7 +242,7 @@ fn event(to: &SubscriptionKey, schema: InputSchema, id: &str, data_bytes: usize)
     }
 }
 
-/// What becomes of an event in each schema that it is delivered in. Its unmapped id is nil, and its
+/// Returns an event's form in each schema that it is delivered in. Its unmapped id is nil, and its
 /// unmapped time the beginning of time.
 fn forms(
     topic: &Topic,

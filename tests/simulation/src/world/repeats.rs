@@ -57,7 +57,7 @@ impl Simulation {
         }
     }
 
-    /// What of the answers to one or two requests reaches the publisher.
+    /// Returns what reaches the publisher of the answers to one or two requests.
     async fn answer(&self, number: usize, request: &Request) -> Option<Response<String>> {
         let is_impatient = self.dice.chance(IMPATIENT);
         let second = async {

@@ -32,7 +32,7 @@ const HIDDEN_FOR: Duration = INTAKE_TIMEOUT.saturating_add(Duration::from_secs(3
 /// Most messages of one invocation, as deployed.
 const BATCH: usize = 10;
 
-/// What no source sends.
+/// A message that no source sends.
 const STRANGE: &str = "strange";
 
 /// The sources of a world, by topic.

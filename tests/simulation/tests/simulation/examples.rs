@@ -28,7 +28,7 @@ use gridpost_testkit::{
     history::Request,
 };
 
-/// What a poller and a cold function take at most, plus the rounding up of a hidden message.
+/// The longest delay of a poller and a cold function, plus the rounding up of a hidden message.
 const LATE_S: u64 = 3;
 
 fn lived(scenario: &Scenario) -> Remains {

@@ -127,7 +127,7 @@ fn a_thousand_failures_at_once_write_the_health_a_few_times() {
     assert!(writes < 20, "{writes} writes for {failed} failures");
 }
 
-/// What has waited for an outage comes back over some time: 6,000 deliveries over twelve seconds.
+/// The backlog of an outage comes back over some time: 6,000 deliveries over twelve seconds.
 #[test]
 fn a_backlog_comes_back_bit_by_bit() {
     let outage = Script::Outage { windows: vec![(0, 100)], reaction: Reaction::status(503) };

@@ -13,7 +13,7 @@ use gridpost_simulation::{
 const SEEDS: u64 = 600;
 const EMBEDDED_SEEDS: u64 = 60;
 
-/// What occurred.
+/// Counts of what occurred.
 #[derive(Debug, Default)]
 struct Seen {
     publishes: usize,

@@ -71,7 +71,7 @@ pub(super) enum Made {
 }
 
 impl Made {
-    /// Those that have a name in the corpus.
+    /// Scenarios that have a name in the corpus.
     const NAMED: [(&str, Self); 10] = [
         ("plain", Self::Plain),
         ("unconverted", Self::Unconverted),
@@ -271,7 +271,7 @@ pub(super) fn assert_all_keep(
     assert!(lines.is_empty(), "{} failed\n{}", lines.len(), lines.join("\n"));
 }
 
-/// The same from the first seed of this run on; returns how much of what is counted there was.
+/// Runs the seeds from the first of this run on; returns how much of what is counted there was.
 fn assert_all_keep_and_count(
     world: &str,
     seeds: u64,

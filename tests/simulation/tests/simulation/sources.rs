@@ -14,7 +14,7 @@ use super::seeds::assert_all_keep;
 /// Seeds of one run.
 const SEEDS: u64 = 400;
 
-/// What occurred.
+/// Counts of what occurred.
 #[derive(Debug, Default)]
 struct Seen {
     messages: usize,

@@ -74,7 +74,7 @@ impl Target {
     }
 }
 
-/// What a message carries besides its body.
+/// Returns a message's attributes beside its body.
 fn attributes() -> Value {
     json!({"deliveryAttributeMappings": [
         {"name": "x-fixed", "type": "Static", "properties": {"value": "e2e", "isSecret": false}},
@@ -147,7 +147,7 @@ async fn refused(fixture: &Fixture, target: &Target) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The same, and when the resource is gone, the endpoint waits at least five minutes, and no other
+/// Checks that when the resource is gone, the endpoint waits at least five minutes, and no other
 /// event subscription gets the event.
 async fn refused_and_gone(fixture: &Fixture, place: &Place<'_>) -> anyhow::Result<()> {
     let target = &place.target;

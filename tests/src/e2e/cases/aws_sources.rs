@@ -84,9 +84,9 @@ impl<'w> Taken<'w> {
     }
 }
 
-/// What AWS's clients send to a bus, a bucket, an SNS topic and a queue arrives at webhooks, as
-/// CloudEvents or in Event Grid's schema; objects arrive as blobs. What can't be mapped is in the
-/// source's poison queue. The ledger of each topic balances.
+/// Events that AWS's clients send to a bus, a bucket, an SNS topic and a queue arrive at webhooks,
+/// as CloudEvents or in Event Grid's schema; objects arrive as blobs. Messages that can't be mapped
+/// are in the source's poison queue. The ledger of each topic balances.
 pub async fn events_of_aws_services_arrive(fixture: &Fixture) -> anyhow::Result<()> {
     let rule = Taken::of(fixture, "rule", CLOUD_EVENTS).await?;
     let bucket = Taken::of(fixture, "bucket", EVENT_GRID).await?;
@@ -115,7 +115,7 @@ pub async fn events_of_aws_services_arrive(fixture: &Fixture) -> anyhow::Result<
     configuration.destroy().await
 }
 
-/// What the stack gives sources.
+/// Returns the sources' settings of the stack.
 fn of_the_stack(fixture: &Fixture) -> anyhow::Result<Value> {
     let state = fixture.ground.home().terraform().join("terraform.tfstate");
     let state: Value = serde_json::from_str(&fs::read_to_string(state)?)?;
@@ -186,7 +186,8 @@ fn check_sqs(event: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is no notification, sent where only S3 may send on AWS: the emulator asks for no policy.
+/// Sends messages that are not notifications where only S3 may send on AWS: the emulator asks for
+/// no policy.
 async fn refused_are_kept(fixture: &Fixture, made: &Value) -> anyhow::Result<()> {
     let url = |arn: &Value| {
         let name = arn.as_str().and_then(|arn| arn.rsplit(':').next()).unwrap_or_default();

@@ -60,7 +60,7 @@ struct Published {
     answered_at: Instant,
 }
 
-/// What happened so far.
+/// The events so far.
 #[derive(Default)]
 struct History {
     spans: Mutex<Vec<Span>>,

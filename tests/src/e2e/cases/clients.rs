@@ -77,7 +77,7 @@ fn custom_topic() -> Value {
     }})
 }
 
-/// What `send.py` takes; `way` is how.
+/// Makes the arguments of `send.py`; `way` is how.
 fn send(topic: &Topic<'_>, schema: &str, ids: &[&str], way: &Value) -> Value {
     let event = |id: &&str| match schema {
         "CustomEventSchema" => json!({"key": id, "kind": "Sdk.Custom", "sent": true}),

@@ -151,7 +151,7 @@ pub async fn parsers_read_what_is_delivered(fixture: &Fixture) -> anyhow::Result
     Ok(())
 }
 
-/// What `send.mjs` takes.
+/// Makes the arguments of `send.mjs`.
 fn send(topic: &Topic<'_>, way: &Value, schema: &str, ids: &[&str]) -> Value {
     let event = |id: &&str| json!({"id": id, "type": "Js.Sent", "subject": "e2e", "data": data()});
     let events: Vec<_> = ids.iter().map(event).collect();
@@ -164,7 +164,7 @@ fn data() -> Value {
     json!({"text": "Grüße", "list": [1, 2.5, null]})
 }
 
-/// The same with more or changed members.
+/// Returns the document with more or changed members.
 fn with(document: &Value, more: &Value) -> Value {
     let mut document = document.clone();
     for (member, value) in more.as_object().into_iter().flatten() {
@@ -181,7 +181,7 @@ async fn arrived(endpoint: &Endpoint, count: usize) -> anyhow::Result<Vec<Value>
     Ok(events(&deliveries))
 }
 
-/// What `parse.mjs` takes.
+/// Makes the arguments of `parse.mjs`.
 fn request(schema: &str, delivery: &Arrival) -> Value {
     let headers = delivery.headers.iter().filter_map(|(name, value)| {
         Some((name.as_str().to_owned(), Value::from(value.to_str().ok()?)))

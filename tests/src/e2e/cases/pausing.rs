@@ -17,8 +17,9 @@ const HEARD: Duration = Duration::from_secs(11);
 /// wake's next run, and what its messages and a busy machine take.
 const RESUMED: Duration = Duration::from_secs(60 + 30);
 
-/// What comes during a pause is accepted, held and seen, and nothing is attempted. A change of the
-/// document does not end the pause; a resumption brings everything back within about a minute.
+/// Deliveries that come during a pause are accepted, held and seen, and nothing is attempted. A
+/// change of the document does not end the pause; a resumption brings everything back within about
+/// a minute.
 pub async fn what_a_pause_holds_comes_back(fixture: &Fixture) -> anyhow::Result<()> {
     let topic = fixture.topic("paused", EVENT_GRID).await?;
     let endpoint = topic.subscribe("all", &[Reply::prompt(200)], json!({})).await?;

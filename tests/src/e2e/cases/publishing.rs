@@ -48,7 +48,7 @@ pub async fn azures_sdk_sends_event_grid_events(fixture: &Fixture) -> anyhow::Re
     Ok(())
 }
 
-/// The same for CloudEvents, parsed by Azure's and by the CloudEvents SDK.
+/// Azure's SDK sends CloudEvents, which Azure's and the CloudEvents SDK parse.
 pub async fn azures_sdk_sends_cloud_events(fixture: &Fixture) -> anyhow::Result<()> {
     let topic = fixture.topic("sdk-cloud", CLOUD_EVENTS).await?;
     let endpoint = topic.subscribe("all", &[Reply::prompt(204)], json!({})).await?;

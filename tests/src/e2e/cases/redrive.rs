@@ -239,7 +239,7 @@ async fn redrive(fixture: &Fixture, topic: &Topic<'_>, flags: &[&str]) -> anyhow
     Ok(())
 }
 
-/// The same, but returns the job that it began.
+/// Redrives, and returns the job.
 async fn redrive_jobs(
     fixture: &Fixture,
     topic: &Topic<'_>,

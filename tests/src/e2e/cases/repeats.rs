@@ -23,9 +23,9 @@ const LATER: Duration = Duration::from_secs(2);
 /// How a proxy loses an answer.
 #[derive(Clone, Copy, Debug)]
 enum Loss {
-    /// It closes the connection.
+    /// Closes the connection.
     Cut,
-    /// It answers 503 in its place, as a gateway does that gives up.
+    /// Answers 503 in its place, as a gateway does that gives up.
     Unavailable,
 }
 

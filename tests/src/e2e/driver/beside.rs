@@ -8,12 +8,12 @@ use rustix::process::{Pid, Signal, kill_process_group};
 /// Names the process group of that work.
 const VARIABLE: &str = "GRIDPOST_TESTS_BESIDE";
 
-/// That work, if there is any.
+/// A process that works beside the run, if there is any.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Beside(Option<Pid>);
 
 impl Beside {
-    /// What the environment names.
+    /// Reads the groups that the environment names.
     pub(super) fn named() -> anyhow::Result<Self> {
         let Some(group) = env::var_os(VARIABLE) else { return Ok(Self(None)) };
         let group = group.to_str().and_then(|group| group.parse().ok()).and_then(Pid::from_raw);

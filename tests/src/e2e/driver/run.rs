@@ -29,7 +29,7 @@ const CASE_MAX: Duration = Duration::from_secs(10 * 60);
 /// Cases wait most of their time.
 const CASES_PER_PROCESSOR: usize = 10;
 
-/// What the processes of `gridpost dev` keep, below the temporary folder.
+/// The data folders of `gridpost dev` processes, below the temporary folder.
 const DEV_FOLDER: &str = "dev";
 
 /// Runs the turns; returns the failures.
@@ -156,8 +156,8 @@ async fn run_on_process(
     failed
 }
 
-/// So many cases on the stack at once: functions, emulator and clients share these processors, and
-/// an emulator that answers nothing for 30 s fails whatever waits for it.
+/// Returns how many cases the stack takes at once: functions, emulator and clients share these
+/// processors, and an emulator that answers nothing for 30 s fails whatever waits for it.
 fn stack_holds() -> usize {
     CASES_PER_PROCESSOR * available_parallelism().map_or(1, NonZero::get)
 }

@@ -145,8 +145,8 @@ impl<'w> Place<'w> {
         matches!(self.target.kind, "KinesisStream" | "LambdaFunction")
     }
 
-    /// What it received: for queues and topics since the last read, for others since the beginning.
-    /// Each event comes with its attributes, its partition key or the bus's own members.
+    /// Reads what it received: for queues and topics since the last read, for others since the
+    /// beginning. Each event comes with its attributes, its partition key or the bus's own members.
     pub(super) async fn got(&self) -> anyhow::Result<Vec<Received>> {
         match self.target.kind {
             "KinesisStream" => self.records().await,
