@@ -1,9 +1,8 @@
 //! Deliveries: the events of one request to one event subscription, from packing to their end.
 //!
-//! A delivery to a webhook ends or is retried as a whole; [`retry`](crate::retry) decides
-//! which. AWS services answer for each event: [`resource_request`] replaces [`request`],
-//! [`resource_outcome`] interprets the answers, and [`partial`] separates delivered events from
-//! those that go on.
+//! A delivery to a webhook ends or is retried as a whole, see [`retry`](crate::retry). AWS services
+//! answer for each event: [`resource_request`] and [`resource_outcome`] hold the calls and their
+//! answers, and [`partial`] separates delivered events from those that go on.
 
 pub mod batch;
 pub mod bisect;
@@ -48,16 +47,14 @@ use form::Form;
 
 const VERSION: u8 = 1;
 
-/// The version of the queue form whose events are in the payload bucket. An older function must not
-/// take it for a delivery without events.
+/// The version if events are in the payload bucket: older functions must not see an empty delivery.
 const VERSION_CLAIMED: u8 = 2;
 
 const IDS_MAX: usize = 100;
 
 const IDS_BYTES_MAX: usize = 4_096;
 
-/// One delivery, as it travels in an SQS message. Its events are raw JSON, exactly as they will
-/// be sent.
+/// A delivery, as it travels in an SQS message. Its events are raw JSON, exactly as they are sent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Delivery {
@@ -66,8 +63,7 @@ pub struct Delivery {
     pub id: Uuid,
     pub subscription: SubscriptionKey,
     pub subscription_uid: Uuid,
-    /// The topic's revision when its events were matched or redriven. An older
-    /// configuration may lack the event subscription or have another form of it.
+    /// The topic's revision when its events were matched or redriven: others may be too old.
     #[serde(default)]
     pub revision: Revision,
     pub publish_time: Timestamp,
@@ -82,8 +78,7 @@ pub struct Delivery {
     /// `dataVersion` of the first event, for the request's header; empty for CloudEvents.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub data_version: String,
-    /// `None` means the form that the event subscription asks for, as for redriven
-    /// deliveries.
+    /// `None` means the form that the event subscription asks for, as for redriven deliveries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     form: Option<Form>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -94,8 +89,7 @@ pub struct Delivery {
     /// How often a successor message was sent because its state could not be written.
     #[serde(default, skip_serializing_if = "is_default")]
     pub resent: u8,
-    /// 1 to 5,000 events in the delivery schema; empty if claimed. Shared by copies of the
-    /// delivery.
+    /// 1 to 5,000 events in the delivery schema, shared by copies; empty if claimed.
     #[serde(default, skip_serializing_if = "is_empty")]
     events: Arc<Vec<Box<RawValue>>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -226,8 +220,7 @@ impl Delivery {
         events.filter(|(position, _)| !self.done.has(*position))
     }
 
-    /// Returns the ids of the events that are not done as a JSON array, as many as fit a
-    /// log line. Events of a publisher's own schema have no known id.
+    /// Returns the ids of the events that are not done, as a JSON array cut for a log line.
     pub fn event_ids(&self) -> String {
         ids(self.left())
     }
@@ -237,9 +230,8 @@ impl Delivery {
         ids(self.left().filter(|(position, _)| of.has(*position)))
     }
 
-    /// Returns a delivery of some of its events, with all others marked as done. A part of
-    /// claimed events carries its events itself, under a derived id: releasing the payload
-    /// of the whole would release them too.
+    /// Returns a delivery of some of its events; the others are marked as done. A part of claimed
+    /// events carries them, under a derived id: releasing the whole's payload would release them.
     #[must_use]
     pub fn part(&self, of: &EventSet) -> Self {
         if !self.is_claimed() {
@@ -299,8 +291,7 @@ impl Delivery {
         queue_text(serde_json::to_string(self).expect("a delivery has only string keys"))
     }
 
-    /// Writes the queue form with these JSON texts as events; the delivery must have none.
-    /// `bytes` is the expected size.
+    /// Writes the queue form, of about `bytes` bytes, with these JSON texts as its only events.
     pub fn encode_with<'a>(&self, events: impl Iterator<Item = &'a str>, bytes: usize) -> String {
         let empty = serde_json::to_string(self).expect("a delivery has only string keys");
         let mut text = String::with_capacity(bytes);
@@ -332,8 +323,7 @@ impl Delivery {
         }
     }
 
-    /// Returns its retry queue. An event subscription always has the same one, so that a
-    /// failing endpoint burdens no other shard.
+    /// Returns its retry queue: one per event subscription, so that failures burden no other shard.
     pub fn retry_queue(&self, shards: usize) -> Queue {
         Self::retry_queue_of(self.subscription_uid, shards)
     }

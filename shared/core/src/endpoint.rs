@@ -1,9 +1,7 @@
-//! Decides which endpoints may be called. Endpoint URLs are untrusted: without this guard,
-//! anyone who may create an event subscription could reach the Lambda Runtime API on loopback,
-//! or hosts of a private network.
+//! Decides which endpoints may be called. URLs are untrusted: without this guard, authors of event
+//! subscriptions could reach the Lambda Runtime API on loopback, or hosts of a private network.
 //!
-//! The URL is checked when an event subscription is created and again at every attempt.
-//! Resolved addresses are checked when they are dialled.
+//! URLs are checked on creation and at every attempt, resolved addresses when they are dialled.
 
 use std::{
     fmt,
@@ -33,8 +31,7 @@ pub struct Allowed {
     pub identities: Identities,
 }
 
-/// Networks allowed besides the public internet. Only their addresses may be called by plain
-/// `http`.
+/// Networks allowed besides the public internet; only they may be called by plain `http`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowedNetworks(Vec<IpNet>);
 
@@ -48,15 +45,13 @@ impl FromStr for AllowedNetworks {
 }
 
 impl AllowedNetworks {
-    /// Returns whether a named network has this address. A mapped address
-    /// (`::ffff:10.0.0.1`) counts as the IPv4 address to which its packets go.
+    /// Returns whether a named network has this address; a mapped one counts as the IPv4 address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|network| network.contains(&address))
     }
 
-    /// Returns whether an address may be called: one of a named network or, with `public`,
-    /// any public one. Plain `http` is for named networks only.
+    /// Returns whether an address may be called: of a named network or, with `public`, public.
     pub fn permits(&self, address: IpAddr, public: bool) -> bool {
         self.contains(address) || (public && is_public(address))
     }
@@ -68,9 +63,8 @@ impl AllowedNetworks {
 
 /// Ports that endpoints may have.
 ///
-/// The default is 80, 443 and all from 1024, which development and load balancers use. Below
-/// 1024, other protocols (mail, name service, remote shells) have their ports, which must not
-/// be contacted in the deployment's name.
+/// The default is 80, 443 and all from 1024. The others below 1024 belong to other protocols (mail,
+/// name service, remote shells), which must not be contacted in the deployment's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowedPorts(Vec<(u16, u16)>);
 
@@ -161,8 +155,7 @@ pub enum Refusal {
     LocalName(String),
 }
 
-/// Parses an endpoint's URL into the form that requests carry, and checks all that it shows.
-/// Host names are checked again when they are resolved.
+/// Parses an endpoint's URL as requests carry it. Names are checked again when they are resolved.
 pub fn check_url(text: &str, allowed: &Allowed) -> Result<Uri, Refusal> {
     // The URL parser would drop or repair these characters, but the owner meant something else.
     if text.chars().any(|char| char.is_whitespace() || char.is_control() || char == '\\') {
@@ -224,8 +217,7 @@ fn literal(url: &Url, networks: &AllowedNetworks) -> Result<Option<IpAddr>, Refu
     networks.permits(address, true).then_some(Some(address)).ok_or(Refusal::Address(address))
 }
 
-/// Returns whether name servers and certificates can have this label. Lengths: RFC 1035,
-/// section 2.3.4.
+/// Returns whether names and certificates can have this label. Lengths: RFC 1035, section 2.3.4.
 fn is_label(label: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     (1..=63).contains(&label.len())
@@ -234,8 +226,7 @@ fn is_label(label: &str) -> bool {
         && !label.ends_with('-')
 }
 
-/// Returns whether the host is where it should be. The parser also accepts `https:host` and
-/// `https:////host`.
+/// Returns whether the host follows `://`; the parser also takes `https:host` and `https:////host`.
 fn has_authority(given: &str, scheme: &str) -> bool {
     let rest = given.get(scheme.len()..).and_then(|rest| rest.strip_prefix("://"));
     rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))

@@ -1,8 +1,7 @@
 //! Events and their wire schemas.
 //!
-//! A publish body is read from its raw text: the envelope's members are parsed, `data` is only
-//! checked to be JSON, and every text goes on byte for byte as the publisher wrote it. Event Grid's
-//! stamps are appended.
+//! Only members of the envelope are parsed; `data` is only checked to be JSON. Texts go on byte for
+//! byte as the publisher wrote them, with Event Grid's stamps appended.
 //!
 //! Source: Event Grid, "Event schema" and "CloudEvents v1.0 schema with Azure Event Grid";
 //! CloudEvents 1.0.2, "JSON event format".
@@ -27,20 +26,8 @@ use serde_json::value::RawValue;
 use crate::trace::TraceParent;
 
 /// The schema in which events are delivered.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    strum::IntoStaticStr,
-    strum::VariantNames,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Serialize, Deserialize, strum::IntoStaticStr, strum::VariantNames)]
 pub enum DeliverySchema {
     /// Always an array.
     EventGridSchema,
@@ -50,8 +37,7 @@ pub enum DeliverySchema {
     CustomInputSchema,
 }
 
-/// The most events in one publish request to a custom topic. Source: Event Grid, "Quotas and
-/// limits".
+/// The most events in one publish to a custom topic. Source: Event Grid, "Quotas and limits".
 pub const EVENTS_MAX: usize = 5_000;
 
 /// The same for a namespace topic.
@@ -107,9 +93,8 @@ impl ParsedEvent<'_> {
     /// Writes the event as JSON in a delivery schema.
     ///
     /// An event of Event Grid's schema gets its stamps, or becomes a CloudEvent. One of a
-    /// publisher's own schema goes out as it came, or as the data of an event in either schema. A
-    /// CloudEvent goes out as it came. Other combinations are refused when event subscriptions are
-    /// created.
+    /// publisher's own schema goes out as it came, or as data. A CloudEvent goes out as it came.
+    /// Other combinations are refused when event subscriptions are created.
     pub fn in_schema(&self, schema: DeliverySchema) -> String {
         match (&self.form, schema) {
             (Form::EventGrid(envelope), DeliverySchema::CloudEventSchemaV1_0) => {

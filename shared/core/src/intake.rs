@@ -1,9 +1,8 @@
 //! Turns messages of AWS services into events of a topic. A message comes from outside and is read
 //! strictly; the [`Source`] that says what it means comes from Terraform.
 //!
-//! A message may hold several events (S3's notifications), or none (S3's test event). Its events
-//! are written in the topic's schema and then read as those of any publish, so they obey the same
-//! rules.
+//! A message holds several events (S3's notifications), one, or none (S3's test event). They are
+//! written in the topic's schema and read as any publish, so they obey the same rules.
 
 mod blob;
 mod event_bridge;
@@ -257,8 +256,7 @@ fn reason(error: &serde_json::Error) -> String {
     }
 }
 
-/// Percent-encodes what CloudEvents' attributes can't have, such as control characters in keys of
-/// S3.
+/// Percent-encodes characters that CloudEvents' attributes can't have: keys of S3 may have any.
 fn attribute(text: &str) -> String {
     let mut legal = String::with_capacity(text.len());
     for character in text.chars() {

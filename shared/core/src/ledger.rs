@@ -1,9 +1,8 @@
 //! The ledger: compares what was published with what became of it, per event subscription and hour.
 //!
-//! Each count is a log line of a function ([`gridpost_runtime::telemetry`]), summed over the events
-//! of one invocation with the same topic, event subscription and hour of publish. Every event
-//! matched or redriven is delivered, dead-lettered, dropped or waiting: the rest is
-//! [`Account::difference`].
+//! Each count is a log line of a function, summed over the events of one invocation with the same
+//! topic, event subscription and hour of publish. Every event matched or redriven is delivered,
+//! dead-lettered, dropped or waiting: the rest is [`Account::difference`].
 
 pub mod latencies;
 
@@ -118,8 +117,7 @@ fn hour<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Erro
 }
 
 impl Ledger {
-    /// Adds a log line's counts of events published at or after `since`. Returns whether the line
-    /// was the ledger's.
+    /// Adds a log line's counts of events published since then. Returns whether it is the ledger's.
     pub fn read(&mut self, line: &str, since: Timestamp) -> bool {
         if !line.contains(PUBLISH_HOUR) {
             return false;

@@ -1,8 +1,7 @@
 //! The core of Gridpost: what an event is, who wants it, and what becomes of every delivery.
 //!
-//! All of it is pure. Nothing here can reach AWS, a network, a clock or dice: `Cargo.toml` names no
-//! crate that could, and a lint forbids what the standard library has of them. Time and randomness
-//! are arguments.
+//! All of it is pure: it can't reach AWS, a network, a clock or dice. `Cargo.toml` names no crate
+//! that could, a lint forbids those of std, and time and randomness are arguments.
 //!
 //! Modules build on those above them:
 

@@ -14,12 +14,10 @@ pub const DEAD_LETTER_REASON: &str = "DeadLetterReason";
 
 pub const DROP_REASON: &str = "DropReason";
 
-/// A property of lines of the ledger: the beginning of the hour of the publish. As a dimension it
-/// would make new metrics every hour.
+/// A property of the ledger's lines: the hour of the publish, too many values for a dimension.
 pub const PUBLISH_HOUR: &str = "PublishHour";
 
-/// A property of lines that count delivered events: their time since the publish, in the ledger's
-/// buckets.
+/// A property of lines that count delivered events: their time since the publish, in buckets.
 pub const LATENCY_MS: &str = "LatencyMs";
 
 /// Returns the dimensions of an event subscription.
@@ -50,8 +48,7 @@ pub const POISON_COUNT: &str = "PoisonCount";
 /// Messages of the dead-letter, fan-out and redrive queues that come back after a failure. They
 /// have an alarm: SQS does not tell the age of messages received several times.
 pub const KEPT_COUNT: &str = "KeptCount";
-/// Messages of AWS sources that can't become events and went to the source's poison queue, by
-/// `Reason`.
+/// Messages of AWS sources that can't become events, moved to the source's poison queue.
 pub const SOURCE_REFUSED_COUNT: &str = "SourceRefusedCount";
 /// Messages of AWS sources that come back after a failure, by `Source`.
 pub const SOURCE_KEPT_COUNT: &str = "SourceKeptCount";
@@ -63,15 +60,13 @@ pub const PARKED_COUNT: &str = "ParkedCount";
 pub const STUCK_PARKED_COUNT: &str = "StuckParkedCount";
 /// Visibility changes that SQS refused.
 pub const HIDE_FAIL_COUNT: &str = "HideFailCount";
-/// Waits of endpoints that began (probations, delayed deliveries and failed probes), by `Error`
-/// (the outcome), `Topic` and `EventSubscriptionName`.
+/// Waits of endpoints that began: probations, delayed deliveries and failed probes.
 pub const PROBATION_COUNT: &str = "ProbationCount";
 /// Milliseconds from a publish request to its answer, by `Topic`.
 pub const PUBLISH_SUCCESS_LATENCY_IN_MS: &str = "PublishSuccessLatencyInMs";
 /// Milliseconds of attempts, by `Topic` and `EventSubscriptionName`.
 pub const DESTINATION_PROCESSING_DURATION_IN_MS: &str = "DestinationProcessingDurationInMs";
-/// Milliseconds from the publish to the end of the successful attempt, by `Topic` and
-/// `EventSubscriptionName`.
+/// Milliseconds from the publish to the end of the successful attempt.
 pub const DELIVERY_LATENCY_IN_MS: &str = "DeliveryLatencyInMs";
 
 /// All metrics with their dimensions, of which [`NAMES`] may be missing. Each is also written

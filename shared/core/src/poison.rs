@@ -117,11 +117,9 @@ fn why(error: &dyn Error) -> String {
     }
 }
 
-/// Where a message may be sent from the poison queue. Not the dispatch queue: first attempts do not
-/// read a delivery's state.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::Display, strum::VariantNames,
-)]
+/// Where a poison message may be sent. Not the dispatch queue: first attempts read no state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Serialize, Deserialize, strum::Display, strum::VariantNames)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum ResendTarget {

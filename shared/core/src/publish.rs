@@ -1,6 +1,5 @@
-//! Turns a publish request into deliveries, as pure decisions: who may publish, what the body
-//! holds, which event subscriptions match, and how events are packed. A request is accepted or
-//! refused as a whole.
+//! Turns a publish request into deliveries: who may publish, what the body holds, which event
+//! subscriptions match, how events are packed. A request is accepted or refused as a whole.
 
 pub mod authenticate;
 pub mod error;
@@ -29,16 +28,13 @@ use crate::{
     topic::{InputSchema, Kind, Topic},
 };
 
-/// The most bytes of a request's body, and so of an event: 1 MiB. Source: Event Grid, "Quotas
-/// and limits", which says 1 MB without defining it.
+/// The most bytes of a body or event: 1 MiB. Source: Event Grid, "Quotas and limits" (1 MB).
 pub const BODY_BYTES_MAX: usize = 1_048_576;
 
-/// Returns the body in the form that [`read`] takes: unchanged or, for a binary CloudEvent,
-/// rewritten in structured form.
+/// Returns the body as [`read`] takes it: unchanged, or a binary CloudEvent in structured form.
 ///
-/// For Event Grid's schema, everything but CloudEvents is read as JSON, because publishers also
-/// send forms (`curl -d`). Fails if the body is too large, compressed, or in another schema, or
-/// if its headers don't make an event.
+/// For Event Grid's schema, everything but CloudEvents is read as JSON: some publishers send forms.
+/// Fails if the body is too large, compressed or of another schema, or its headers make no event.
 pub fn body<'a>(
     topic: &Topic,
     headers: &HeaderMap,

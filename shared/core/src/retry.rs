@@ -1,8 +1,7 @@
 //! Decides when a delivery is attempted again, and when it ends.
 //!
-//! Only [`decide`] chooses between retry and end. [`profile`] and [`policy`] have the rules as
-//! tables, [`health`] decides whether an endpoint may be called at all, and [`slow_endpoint`]
-//! how many requests a slow one may have under way.
+//! [`decide`] chooses between retry and end by the tables in [`profile`] and [`policy`]. [`health`]
+//! decides whether an endpoint may be called, and [`slow_endpoint`] how often at once.
 
 pub mod attempts;
 pub mod health;
@@ -47,8 +46,7 @@ pub struct Failure {
     /// When the endpoint's probation or delayed delivery ends.
     pub not_before: Option<Timestamp>,
     pub expires_at: Timestamp,
-    /// Whether the answer was to several events that further attempts separate: it ends
-    /// none of them while attempts are left.
+    /// Whether further attempts can separate the answered events: none ends while some are left.
     pub is_separable: bool,
 }
 
@@ -59,11 +57,9 @@ pub enum Decision {
     End(EndReason),
 }
 
-/// The reason for a wait: the longest of all that apply. Logs and the API keep the names of the
-/// first version.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::VariantNames, Serialize, Deserialize,
-)]
+/// The reason for a wait, the longest that applies. Documents keep the names of the first version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(strum::Display, strum::VariantNames, Serialize, Deserialize)]
 pub enum DelayReason {
     /// The next step of the schedule.
     Schedule,
@@ -78,20 +74,8 @@ pub enum DelayReason {
 }
 
 /// Why a delivery ended undelivered (`deadLetterReason`, or the reason of a drop).
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    strum::Display,
-    strum::VariantArray,
-    Serialize,
-    Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(strum::Display, strum::VariantArray, Serialize, Deserialize)]
 pub enum EndReason {
     MaxDeliveryAttemptsExceeded,
     TimeToLiveExceeded,

@@ -37,8 +37,7 @@ pub use pause::Pauses;
 pub use signing::Signing;
 pub use validation::Validation;
 
-/// The unique name of an event subscription, as it was first spelled. Keys that differ only in
-/// case are equal: see [`crate::name`].
+/// The unique name of an event subscription as first spelled; compared without case, see [`name`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SubscriptionKey {
     pub topic: String,
@@ -128,8 +127,7 @@ impl Endpoint {
 pub struct Batching {
     /// 1 to 5,000, never exceeded.
     pub max_events: u32,
-    /// A target for the request's size in kilobytes (1,024 bytes): 1 to 1,024. A larger
-    /// event goes alone.
+    /// The target for a request in kilobytes (1,024 bytes): 1 to 1,024. A larger event goes alone.
     pub preferred_kilobytes: u32,
 }
 
@@ -154,8 +152,7 @@ pub struct BatchFailure {
     /// Whether a refused batch is split until its bad events stand alone.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub bisects: bool,
-    /// Whether the body of an accepted response may ask to send single events again, or to
-    /// end them.
+    /// Whether the body of an accepted response may ask to send single events again, or end them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub reads_results: bool,
 }
@@ -180,8 +177,7 @@ pub struct DeadLetterDestination {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::VariantNames)]
 pub enum ProvisioningState {
     Succeeded,
-    /// The endpoint has neither consented nor refused; its owner has ten minutes for the
-    /// validation URL.
+    /// The endpoint has not decided; its owner has ten minutes for the validation URL.
     AwaitingManualAction,
     /// The validation URL was not used in time. Never stored.
     Failed,
@@ -192,8 +188,7 @@ pub enum ProvisioningState {
 #[serde(rename_all = "camelCase")]
 pub struct EventSubscription {
     pub key: SubscriptionKey,
-    /// New with every creation: a delivery never reaches a later event subscription of the
-    /// same name.
+    /// New with every creation: no delivery reaches a later event subscription of the same name.
     pub uid: Uuid,
     pub endpoint: Endpoint,
     /// New with every change of the endpoint; `None` until the first. Use [`Self::endpoint_uid`].
@@ -236,8 +231,7 @@ pub struct EventSubscription {
 }
 
 impl EventSubscription {
-    /// Returns the batching in force. Services that answer for each entry take as many as
-    /// fit a call.
+    /// Returns the batching in force. Services that answer for each entry fill a call.
     pub fn batching(&self) -> Batching {
         let own = match &self.endpoint {
             Endpoint::WebHook { .. } => None,
@@ -256,8 +250,7 @@ impl EventSubscription {
         self.pauses.expires_at(start, retry::time_to_live(&self.retry_policy))
     }
 
-    /// Returns until when a pause holds a delivery that would be attempted now: to the end
-    /// of the pause or of the delivery's life.
+    /// Returns until when a pause holds a delivery: to its own end or that of the delivery's life.
     pub fn holds_until(&self, expires_at: Timestamp, now: Timestamp) -> Option<Timestamp> {
         self.pauses.current(now).map(|pause| pause.until.min(expires_at))
     }

@@ -29,8 +29,7 @@ pub fn hides(c: char) -> bool {
         )
 }
 
-/// Escapes a text but keeps its line breaks. Characters that [hides] names become JSON escapes such
-/// as `\u001b`, so JSON keeps its meaning.
+/// Escapes a text but keeps its line breaks. The escapes are JSON's, so JSON keeps its meaning.
 pub fn shown(text: &str) -> Cow<'_, str> {
     escaped(text, hides)
 }

@@ -13,9 +13,8 @@ use ::time::{
 use serde::{Deserialize, Serialize};
 
 /// A point in time, UTC, in milliseconds since the Unix epoch.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(i64);
 
@@ -109,8 +108,7 @@ impl Timestamp {
             .unwrap_or(OffsetDateTime::UNIX_EPOCH)
     }
 
-    /// Avoids the calendar: converting a time to UTC beyond its last date
-    /// (`9999-12-31T23:59:59-01:00`) would panic.
+    /// Avoids the calendar: times beyond its last date in UTC (`9999-12-31T23:59:59-01:00`) panic.
     fn from_date_time(value: OffsetDateTime) -> Self {
         let millis = value.unix_timestamp_nanos().div_euclid(1_000_000);
         let millis = millis.clamp(i128::from(Self::MIN.0), i128::from(Self::MAX.0));

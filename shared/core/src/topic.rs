@@ -17,17 +17,8 @@ pub use changes::{Change, Changes};
 pub use revision::Revision;
 
 /// The kind of a topic, as in Event Grid.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Serialize,
-    Deserialize,
-    strum::IntoStaticStr,
-    strum::VariantNames,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Serialize, Deserialize, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "camelCase")]
 #[serde(rename_all = "camelCase")]
 pub enum Kind {
@@ -38,17 +29,8 @@ pub enum Kind {
 }
 
 /// The schema in which a topic takes events.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Serialize,
-    Deserialize,
-    strum::IntoStaticStr,
-    strum::VariantNames,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Serialize, Deserialize, strum::IntoStaticStr, strum::VariantNames)]
 pub enum InputSchema {
     EventGridSchema,
     /// In JSON, structured or batched.
@@ -73,8 +55,7 @@ pub struct Topic {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency: Option<Idempotency>,
     pub created_at: Timestamp,
-    /// New with every change of the topic itself, so that a change can name the version it is based
-    /// on.
+    /// New with every change of the topic itself: a change names the version it is based on.
     #[serde(default)]
     pub etag: Uuid,
     /// Counts every change of the topic or of one of its event subscriptions.

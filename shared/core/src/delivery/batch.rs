@@ -12,11 +12,9 @@ pub struct Load {
     pub bytes: usize,
 }
 
-/// Joins deliveries of one event subscription into requests, in order, and returns the
-/// positions of each request's deliveries.
+/// Joins deliveries of one event subscription into requests; returns the positions of each.
 ///
-/// No request has more events than allowed, nor more bytes than the target; a delivery larger
-/// than the target goes alone.
+/// No request has more events than allowed, or more bytes than preferred unless of one delivery.
 pub fn join(loads: &[Load], batching: Batching) -> Vec<Vec<usize>> {
     let mut requests: Vec<(Load, Vec<usize>)> = Vec::new();
     for (position, load) in loads.iter().enumerate() {

@@ -1,12 +1,10 @@
-//! Splits a refused batch until its bad events stand alone, for event subscriptions that ask
-//! for it.
+//! Splits a refused batch until its bad events stand alone, if the event subscription asks for it.
 //!
-//! A refused request is split in two halves, each half is a request, and a refused half is
-//! split again. An event that stands alone is treated like any refused event; the others are
-//! delivered. The largest part is sent first, so that many good events do not wait for a few
-//! bad ones; after many refusals in a row, the smallest, so that some events stand alone.
-//! Visits alternate the half that comes first, because an interrupted visit remembers
-//! deliveries but not refusals. `k` bad events of `n` take at most `1 + 2·k·⌈log₂ n⌉` requests.
+//! A refused request is split in two halves, and so is a refused half. An event that stands alone
+//! is treated like any refused event. The largest part is sent first: many good events should not
+//! wait for a few bad ones. After many refusals in a row it is the smallest, so that some stand
+//! alone. Visits alternate the half that comes first, because an interrupted visit forgets
+//! refusals. `k` bad events of `n` take at most `1 + 2·k·⌈log₂ n⌉` requests.
 //!
 //! Every request is an attempt of its events. Events not separated when the attempts, the time
 //! or the endpoint's patience end go on together, in the delivery's next attempt.
@@ -23,8 +21,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// A batch whose outcome is retried is split after every so many visits in a row with that
-/// outcome: the endpoint may be at fault, not an event.
+/// A retried batch is split after every so many equal outcomes: the endpoint may be at fault.
 pub const AGAIN: u32 = 3;
 
 const PARTS_MAX: usize = 100;
@@ -80,8 +77,7 @@ pub struct Bisection<'r> {
     outcomes: Vec<EventOutcome>,
 }
 
-/// Returns whether an outcome may be caused by a request's events, not by the endpoint or the
-/// caller.
+/// Returns whether an outcome may be caused by the events of a request.
 pub fn is_about_events(outcome: Outcome) -> bool {
     matches!(outcome, Outcome::BadRequest | Outcome::PayloadTooLarge | Outcome::ServerError)
 }
@@ -95,8 +91,7 @@ fn waited(past: &[AttemptRecord]) -> impl Iterator<Item = &AttemptRecord> {
     past.iter().rev().filter(|attempt| attempt.because.is_some())
 }
 
-/// Counts the visits in a row, this one included, with that outcome. A visit ends with an
-/// attempt after which the delivery waits.
+/// Counts the visits in a row with that outcome, this one included. Each ends with a wait.
 fn visits(past: &[AttemptRecord], outcome: Outcome) -> u32 {
     1 + waited(past).take_while(|attempt| attempt.outcome == outcome).count() as u32
 }
@@ -111,8 +106,7 @@ impl Group {
 impl<'r> Bisection<'r> {
     /// Begins to split a request, if that is due.
     ///
-    /// A request that is not retried is split at once, one that is retried after every
-    /// third visit in a row with the same outcome.
+    /// A request is split at once, one that is retried after every third equal outcome in a row.
     pub fn begin(
         rules: Rules<'r>,
         events: Vec<EventIndex>,

@@ -1,9 +1,7 @@
-//! Claim check: events too large for a message are stored in the payload bucket, and the
-//! message refers to them.
+//! Claim check: events too large for a message are stored in the payload bucket.
 //!
-//! Each delivery has one object. It is stored before the message is sent, and emptied after the
-//! delivery's end: an empty object tells late copies of the message that nothing is left to do,
-//! while a missing one means lost events.
+//! Each delivery has one object, stored before the message is sent and emptied after its end: an
+//! empty object tells late copies that nothing is left to do, a missing one means lost events.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

@@ -1,7 +1,6 @@
 //! Dead letters: the records of deliveries that ended undelivered.
 //!
-//! Source: Event Grid, "Message delivery and retry", section "Dead-letter events", and "Manage
-//! event delivery".
+//! Source: Event Grid, "Message delivery and retry" and "Manage event delivery".
 
 pub mod position;
 pub mod stored;
@@ -49,14 +48,12 @@ pub struct Ended {
 /// The size of delivery attributes that a queue message always has room for.
 pub(crate) const ATTRIBUTES_BYTES_ROOMY: usize = 2_048;
 
-/// A delivery up to this size fits a queue message with the most delivery attributes allowed,
-/// even if each of their characters is escaped.
+/// Up to this size, a delivery fits a queue message together with the most, all escaped attributes.
 const DELIVERY_BYTES_ROOMY: usize = 128 * 1_024;
 const _: () =
     assert!(DELIVERY_BYTES_ROOMY + 2 * ATTRIBUTES_MAX * VALUE_BYTES_MAX < MESSAGE_BYTES_MAX_LOWEST);
 
-/// Returns the delivery attributes that dead letters show: only for namespace topics, without
-/// secrets, and only beside a delivery that leaves room for them.
+/// Returns the attributes that dead letters of namespace topics show: no secrets, if there is room.
 pub fn shown_attributes(
     delivery: &Delivery,
     subscription: &EventSubscription,
@@ -177,8 +174,7 @@ impl Ended {
 }
 
 /// Returns the common prefix of an event subscription's dead letters, without a trailing slash.
-/// Under the basic profiles it does not name the topic, so event subscriptions of the same name
-/// share it.
+/// Under the basic profiles, event subscriptions of the same name share it.
 pub fn folder_path(
     destination: &DeadLetterDestination,
     subscription: &SubscriptionKey,

@@ -4,8 +4,7 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-/// Positions of events in their delivery. As text, hexadecimal digits: the lowest bit of the
-/// first byte is the first event. 500 events take 126 characters.
+/// Positions of events in their delivery. As text, two hexadecimal digits for each eight events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct EventSet(Vec<u8>);

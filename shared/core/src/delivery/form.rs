@@ -1,5 +1,4 @@
-//! The form that a delivery was packed in. It travels with the delivery, because the event
-//! subscription may change meanwhile.
+//! The form of a delivery. It travels with it: the event subscription may change meanwhile.
 
 use serde::{Deserialize, Serialize};
 

@@ -138,8 +138,7 @@ fn advice(
     }
 }
 
-/// Returns the requests per minute that `WebHook-Allowed-Rate` allows; `None` for `*` and
-/// anything but a positive number.
+/// Returns the requests per minute that `WebHook-Allowed-Rate` allows; `None` if it is no number.
 ///
 /// Source: CloudEvents, "HTTP 1.1 Web Hooks", section 4.2.2.
 pub fn allowed_rate(headers: &HeaderMap) -> Option<NonZeroU32> {

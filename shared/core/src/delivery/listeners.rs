@@ -18,8 +18,7 @@ pub const QUIET_VISIBLE_MAX: u64 = 10;
 pub struct Listeners(Vec<(Uuid, Timestamp)>);
 
 impl Listeners {
-    /// Adds an invocation, unless `most` others listen at `now`. Joining twice counts once.
-    /// An expired listener does not count, so a crash holds no slot.
+    /// Adds an invocation, unless `most` others listen at `now`. Expired ones do not count.
     #[must_use]
     pub fn join(
         &self,

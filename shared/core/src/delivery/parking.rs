@@ -11,13 +11,11 @@ use crate::{
     time::Timestamp,
 };
 
-/// The longest a message is hidden, counted from when the function was invoked. SQS allows 12 h
-/// from the receive, which a batching window and a slow start make minutes earlier. Source: SQS
-/// developer guide, visibility timeout.
+/// The longest a message is hidden, from the start of the function. SQS allows 12 h from the
+/// receive, some minutes earlier. Source: SQS developer guide, visibility timeout.
 const HIDDEN_MAX: Duration = Duration::from_secs(12 * 60 * 60 - 10 * 60);
 
-/// A message received this often is parked, whatever its wait, and comes back as a new one: at
-/// [`POISON_RECEIVES`] SQS would treat it as poison.
+/// A message received this often is parked and comes back as new, before SQS takes it for poison.
 pub const RECEIVES_MAX: u32 = 500;
 
 const _: () = assert!(RECEIVES_MAX < POISON_RECEIVES);
@@ -25,8 +23,7 @@ const _: () = assert!(RECEIVES_MAX < POISON_RECEIVES);
 /// The shortest wait that is parked: wake may be busy with earlier minutes.
 const PARKED_MIN: Duration = Duration::from_secs(3 * 60);
 
-/// A delivery received this long before it is due waits in the function: queues count whole
-/// seconds.
+/// The longest that the function itself waits for a delivery: queues count whole seconds.
 pub const LAST_SECOND: Duration = Duration::from_secs(1);
 
 /// Waits from this on are rounded up to whole seconds, which adds a tenth at most.
@@ -56,12 +53,10 @@ const POSTPONED_FIRST: Duration = Duration::from_secs(5 * 60);
 const POSTPONED_MAX: Duration = Duration::from_secs(60 * 60);
 const _: () = assert!(POSTPONED_FIRST.as_secs() < POSTPONED_MAX.as_secs());
 
-/// The most deliveries of one event subscription that come back per second, as far as
-/// [`spread`] can tell.
+/// The most deliveries that come back per second, as far as [`spread`] can tell.
 const COME_BACK_PER_S: u64 = 500;
 
-/// The longest spread of the end of a wait, so that nothing waits much longer than an outage
-/// lasted.
+/// The longest spread of the end of a wait: nothing waits much longer than an outage lasted.
 pub const SPREAD_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// A parked delivery.
@@ -86,8 +81,7 @@ pub struct Parked {
     /// Set if it is not a delivery but the watch over a lot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch: Option<Box<Watch>>,
-    /// A separate attribute: inside JSON its quotes would count twice against the 400 KB of
-    /// an item.
+    /// A separate attribute: inside JSON its quotes would count twice against an item's 400 KB.
     #[serde(skip)]
     pub body: String,
 }
@@ -134,17 +128,14 @@ pub fn unreadable_lot(minute: i64) -> Option<Uuid> {
     (bits < 1 << LOT_BITS).then_some(Uuid::from_u128(bits))
 }
 
-/// How long a lot is watched after its pause, in addition to the time for which dispatch may
-/// use configuration that it can't read anew. Afterwards no invocation can still believe in the
-/// pause: one ends within 15 minutes.
+/// How long a lot is watched after its pause, beyond the time for which dispatch may use outdated
+/// configuration. Invocations that believe in the pause end within 15 minutes.
 pub const WATCHED_BESIDES: Duration = Duration::from_secs(19 * 60);
 
-/// How far ahead the first watch is parked: wake also reads the next minute, and only once, and
-/// parking it may take the 29 s that manage has.
+/// How far ahead the first watch is parked: wake reads the next minute too, and parking takes time.
 const WATCHED_FROM: Duration = Duration::from_secs(90);
 
-/// The watch over the lot of a paused event subscription. Every run of wake that meets it parks
-/// it again, so that lots are found without a search.
+/// The watch over a paused event subscription's lot; each run of wake finds it and parks it again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Watch {
@@ -156,8 +147,7 @@ pub struct Watch {
 }
 
 impl Parked {
-    /// Creates a watch, which wake meets in its next run or the one after. Each change of
-    /// the pauses creates one with a new id.
+    /// Creates a watch, with a new id for each change of pauses; wake meets it within two runs.
     pub fn watch(subscription: &SubscriptionKey, uid: Uuid, id: Uuid, now: Timestamp) -> Self {
         let watch = Watch { subscription: subscription.clone(), uid, over_since: None };
         Self {
@@ -175,8 +165,7 @@ impl Parked {
     }
 }
 
-/// Returns when the `count`-th delivery of a lot comes back after a resumption at `from`: at
-/// the same rate as after an outage.
+/// Returns when the `count`-th delivery of a lot comes back, at the same rate as after an outage.
 pub fn released_at(from: Timestamp, count: u64) -> Timestamp {
     from + Duration::from_millis(count.saturating_mul(1_000) / COME_BACK_PER_S)
 }
@@ -184,8 +173,7 @@ pub fn released_at(from: Timestamp, count: u64) -> Timestamp {
 /// The most deliveries of one lot that a run of wake sends back; it runs every minute.
 pub const RELEASED_PER_RUN: u64 = COME_BACK_PER_S * 60;
 
-/// Returns the retry queue of a shard, which may have been numbered when there were more
-/// queues. `None` if there are none.
+/// Returns the queue of a shard, even one numbered when there were more; `None` without queues.
 pub fn queue_now(shard: usize, shards: usize) -> Option<Queue> {
     shard.checked_rem(shards).map(Queue::Retry)
 }
@@ -222,28 +210,24 @@ pub fn place(
     Place::Hide { seconds: hidden_s(wait, since_received) }
 }
 
-/// Returns whether a wait is long enough to be parked. A shorter one is hidden, however many
-/// messages are in flight.
+/// Returns whether a wait is long enough to be parked. A shorter one is always hidden.
 pub fn is_parkable(wait: Duration) -> bool {
     wait > PARKED_MIN
 }
 
-/// Returns when a parked delivery comes back. What one outage delayed is [spread](spread), by a
-/// `roll` from 0.0 up to 1.0, but over no longer than the wait itself: the backlog may be
-/// another endpoint's.
+/// Returns when a parked delivery comes back: [spread](spread) by a `roll` from 0 up to 1, but over
+/// no longer than the wait itself, because the backlog may be another endpoint's.
 pub fn parked_until(due: Timestamp, now: Timestamp, backlog: u64, roll: f64) -> Timestamp {
     let due = due.max(now + PARKED_MIN);
     due + spread(backlog).min(due.since(now)).mul_f64(roll)
 }
 
-/// Returns the spread of the end of a wait of `backlog` deliveries: 500 come back per second,
-/// the last within [`SPREAD_MAX`].
+/// Returns the time in which `backlog` deliveries come back: 500 per second, up to [`SPREAD_MAX`].
 pub fn spread(backlog: u64) -> Duration {
     Duration::from_millis(backlog.saturating_mul(1_000) / COME_BACK_PER_S).min(SPREAD_MAX)
 }
 
-/// Returns how long to hide a received message: whole seconds, rounded up so that it does not
-/// come back early, within 12 hours of its receive.
+/// Returns for how many seconds to hide a message: rounded up, within 12 hours of its receive.
 pub fn hidden_s(wait: Duration, since_received: Duration) -> u32 {
     let most = HIDDEN_MAX.saturating_sub(since_received);
     seconds_up(wait.min(most))
@@ -251,8 +235,7 @@ pub fn hidden_s(wait: Duration, since_received: Duration) -> u32 {
 
 /// Returns how long a queue holds a wait, in whole seconds.
 ///
-/// A short wait is rounded down, and the function waits for the rest: rounded up, it would skip
-/// steps of a dense schedule. A long one is rounded up.
+/// A short wait is rounded down to skip no step of a schedule: the function waits for the rest.
 pub fn queue_wait(wait: Duration) -> Duration {
     if wait < ROUNDED_UP_FROM { Duration::from_secs(wait.as_secs()) } else { wait }
 }

@@ -1,8 +1,7 @@
 //! Splits the events of an attempt that were answered one by one: delivered events are done,
 //! events that are not retried end for their own reason, and the rest goes on as the delivery.
 //!
-//! AWS services answer for each event, webhooks if their event subscription asks for it, and a
-//! split batch has had several answers.
+//! AWS services answer for each event, some webhooks do, and a split batch has several answers.
 
 use super::event_set::EventSet;
 use crate::{
@@ -143,8 +142,7 @@ impl End {
     }
 }
 
-/// Returns the seconds after which an event may be retried, or why it ends. Of events with the
-/// same answer, some may have had more attempts.
+/// Returns after how many seconds an event is retried, or why it ends; each has its own attempts.
 fn follows(rules: Rules<'_>, made: u32, met: &EventOutcome) -> Result<u64, EndReason> {
     let Answer { outcome, status, retry_after } = met.answer;
     let is_spent = made + met.requests >= rules.policy.max_attempts;

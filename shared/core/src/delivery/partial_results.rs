@@ -153,8 +153,7 @@ impl<'e> Index<'e> {
         index
     }
 
-    /// Returns the positions that a name matches, for each source: events of different
-    /// sources may differ.
+    /// Returns the positions that a name matches, by source: events of two sources may differ.
     fn named<'n>(&'n self, (id, source): &'n Name<'n>) -> Vec<&'n [usize]> {
         let Some(all) = self.by_id.get(id) else { return Vec::new() };
         match source {
@@ -170,8 +169,7 @@ struct WishesByName<'b> {
 }
 
 impl<'b> WishesByName<'b> {
-    /// Merges the results of one name first, so that events are visited once for each name:
-    /// a response may repeat a name many times.
+    /// Merges the results of each name first: a response may repeat a name many times.
     fn by(results: &[&'b RawValue]) -> Self {
         let mut said = Self { by_name: HashMap::new(), names_nothing: false };
         for result in results {

@@ -1,8 +1,7 @@
 //! Plans what happens to a received delivery before anything is attempted, as one table.
 //!
-//! dispatch loads the facts, [`plan`] chooses, dispatch carries the plan out. The rows ask in
-//! order: has it ended, does its event subscription still exist, is it due, is it alive, may
-//! its endpoint be called, and in which lane?
+//! dispatch loads the facts and carries the plan out. The rows ask in order: has it ended, does its
+//! event subscription exist, is it due, alive, may its endpoint be called, and in which lane?
 
 use std::time::Duration;
 
@@ -91,8 +90,7 @@ pub fn plan(facts: Facts, now: Timestamp) -> Plan {
     let due = match facts.status {
         None => facts.due,
         Some(DeliveryStatus::Waiting { due }) if facts.lane == Lane::Retry => Some(due),
-        // Its end was not carried out, or a crash may have left a first message without
-        // a successor.
+        // Its end was not carried out, or a crash left a first message without a successor.
         Some(status) => return Plan::Follow(status),
     };
     let early = due.map_or(Duration::ZERO, |due| due.since(now));

@@ -1,5 +1,4 @@
-//! Explains the result of one test request to an endpoint: which steps it passed, where it
-//! failed, and what to do.
+//! Explains a test request to an endpoint: the steps it passed, where it failed, and what to do.
 
 use std::time::Duration;
 
@@ -148,19 +147,8 @@ impl Failure {
 }
 
 /// The steps of a request, in order.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    strum::Display,
-    strum::VariantArray,
-    strum::VariantNames,
-    Serialize,
-    Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+#[derive(strum::Display, strum::VariantArray, strum::VariantNames, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[strum(serialize_all = "camelCase")]
 pub enum Step {
@@ -174,9 +162,8 @@ pub enum Step {
 }
 
 /// The result of a step.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::VariantNames, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(strum::Display, strum::VariantNames, Serialize, Deserialize)]
 pub enum StepResult {
     Passed,
     Failed,
@@ -228,8 +215,7 @@ pub fn explain(
     (steps.collect(), advice)
 }
 
-/// Returns whether a step was passed before the failed one. A missing certificate is found
-/// before anything is sent.
+/// Returns whether a step was passed before the failed one; no certificate means nothing was sent.
 fn came_before(step: Step, failed: Step, failure: Option<&Failure>) -> bool {
     let is_unsent = failure.is_some_and(|failure| failure.stage == Stage::Certificate);
     !is_unsent && step < failed

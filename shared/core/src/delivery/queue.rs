@@ -30,8 +30,7 @@ impl fmt::Display for Queue {
     }
 }
 
-/// The lowest limit that a deployment may set for a queue message, in bytes
-/// (`queue_message_bytes_max` in Terraform).
+/// The lowest `queue_message_bytes_max` that a deployment may set in Terraform.
 pub const MESSAGE_BYTES_MAX_LOWEST: usize = 224 * 1_024;
 
 /// The queues' `maxReceiveCount`: SQS then moves a message to the poison queue.

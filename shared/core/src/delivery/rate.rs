@@ -1,15 +1,13 @@
 //! Keeps to the requests per minute that an endpoint allows (`WebHook-Allowed-Rate`).
 //!
-//! Requests are counted by clock minute, across all copies of dispatch. A request that finds
-//! its minute full gets a later one by its place in line. So a backlog takes as many minutes as
-//! it needs, and about as many deliveries wake in a minute as it allows.
+//! Requests are counted by clock minute, across all copies of dispatch. One too many gets a later
+//! minute by its place in line, so a backlog takes as many minutes as it needs.
 
 use std::{num::NonZeroU32, time::Duration};
 
 use crate::time::Timestamp;
 
-/// Waiting deliveries wake in the first 50 s of their minute: queues count whole seconds, and
-/// functions take time to start.
+/// Waiting deliveries wake in the first 50 s of their minute: functions take time to start.
 const SPREAD: Duration = Duration::from_secs(50);
 
 /// The farthest minute given: 7 days from now, as no delivery lives longer.
@@ -22,8 +20,7 @@ pub enum RateDecision {
     Wait { until: Timestamp },
 }
 
-/// Decides whether request number `count` (from 1) of `minute` (since the Unix epoch) may be
-/// made. `dice` spreads those that wait.
+/// Decides about request `count` (from 1) of a minute (of the epoch); `dice` spreads the others.
 pub fn turn(minute: i64, rate: NonZeroU32, count: u64, dice: f64) -> RateDecision {
     let rate = u64::from(rate.get());
     if count <= rate {

@@ -83,18 +83,16 @@ impl RedriveFilter {
 }
 
 /// What a job is doing.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::VariantNames, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(strum::Display, strum::VariantNames, Serialize, Deserialize)]
 pub enum JobPhase {
     Counting,
     Sending,
 }
 
 /// The status of a job.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::VariantNames, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(strum::Display, strum::VariantNames, Serialize, Deserialize)]
 pub enum JobStatus {
     Running,
     /// Stopped by an operator; can be resumed.
@@ -161,8 +159,7 @@ pub struct Job {
     #[serde(default)]
     pub next: Option<Position>,
     pub counts: Counts,
-    /// Ranges of objects that could not be read while sending, in order, both ends
-    /// included. They may become readable, by a re-enabled key or from an archive.
+    /// Ranges of objects (ends included) that could not be read while sending, but may be later.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<(Position, Position)>,
     /// The number of letters to send, once counted.
@@ -248,8 +245,7 @@ impl Job {
         }
     }
 
-    /// Records that an object could not be read while sending, and whether it follows the
-    /// last such one. Reading it later does not make it sent.
+    /// Records an object that could not be read; `is_next` if it follows the last such one.
     pub fn note_unread(&mut self, object: Position, is_next: bool) {
         if self.phase != JobPhase::Sending || self.may_be_unread(&object) {
             return;
@@ -260,8 +256,7 @@ impl Job {
         }
     }
 
-    /// Returns whether the object may be one that could not be read: beyond the recorded
-    /// ranges, any may be. Sending twice is better than not sending.
+    /// Returns whether the object may be unread; beyond the recorded ranges, any may be.
     fn may_be_unread(&self, position: &Position) -> bool {
         let object = position.at(0);
         let begun = self.unread.partition_point(|(first, _)| !object.is_before(first));
@@ -315,8 +310,7 @@ impl Job {
         }
     }
 
-    /// Takes over what operators changed in the stored job: its status and its rate.
-    /// Returns whether the job still belongs to this worker.
+    /// Takes over operators' changes of the stored job. Returns whether this worker still owns it.
     pub fn take_over(&mut self, stored: &Self) -> bool {
         let holder = |job: &Self| job.lease.as_ref().map(|lease| lease.holder.clone());
         let is_own = holder(stored) == holder(self);
@@ -337,8 +331,7 @@ impl Job {
         Duration::from_secs(1) * events / self.events_per_second.max(1)
     }
 
-    /// Creates the delivery of a letter. Its id derives from job and position, so that
-    /// receivers recognize the duplicates of a repeated batch.
+    /// Creates the delivery of a letter, with the same id if a batch is repeated.
     pub fn delivery(
         &self,
         found: &LocatedLetter,

@@ -34,8 +34,7 @@ pub struct Request {
     pub reads_results: bool,
 }
 
-/// Builds the request for deliveries of one form and number of attempts. `origin` is what
-/// CloudEvents receivers were asked to consent to, `url` the endpoint.
+/// Builds the request for deliveries of one form and number of attempts; `origin` is CloudEvents'.
 pub fn build(
     subscription: &EventSubscription,
     url: &Secret,
@@ -80,11 +79,9 @@ pub fn build(
     Request { url: url.clone(), headers, attributes, body, authentication, reads_results }
 }
 
-/// Returns the `dataVersion` for headers and attributes: empty if it is too long or has
-/// characters that they can't carry. The event keeps it in any case.
+/// Returns the `dataVersion` for headers and attributes; empty if they can't carry it.
 ///
-/// Source: RFC 9110, section 5.5; SQS API reference, `SendMessage`, characters of message
-/// attributes.
+/// Source: RFC 9110, section 5.5; SQS API reference, `SendMessage`, on message attributes.
 pub(crate) fn data_version_for_headers(data_version: &str) -> &str {
     let is_allowed =
         |character: char| !character.is_control() && !matches!(character, '\u{fffe}' | '\u{ffff}');
@@ -92,8 +89,7 @@ pub(crate) fn data_version_for_headers(data_version: &str) -> &str {
     if fits { data_version } else { "" }
 }
 
-/// Sorts a request's deliveries, the oldest first: attempts receive them in any order, and the
-/// body must stay the same.
+/// Sorts deliveries, the oldest first: every attempt at them must have the same body.
 fn in_order<'d>(deliveries: &[&'d Delivery]) -> Vec<&'d Delivery> {
     let mut deliveries = deliveries.to_vec();
     deliveries.sort_by_key(|delivery| (delivery.publish_time, delivery.id));
@@ -107,9 +103,8 @@ pub(super) fn trace_parent(deliveries: &[&Delivery]) -> Option<TraceParent> {
     first.traceparent.filter(|_| others.iter().all(same))
 }
 
-/// Returns the request's id: the delivery's or, for several, a hash of their ids, which does
-/// not depend on their order. A part of a delivery has another id than the whole: a receiver of
-/// one half must not take the other for a repetition.
+/// Returns the request's id: the delivery's or, for several or parts, a hash of ids and parts: a
+/// receiver of one half must not take the other for a repetition.
 fn webhook_id(deliveries: &[&Delivery]) -> String {
     if let [only] = deliveries
         && only.done.is_empty()

@@ -1,5 +1,4 @@
-//! Checks whether an AWS resource can become an endpoint, by a call that changes nothing,
-//! before its event subscription is stored.
+//! Checks whether an AWS resource can become an endpoint, by a call that changes nothing.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,8 +25,7 @@ pub enum Obstacle {
     Passing(String),
 }
 
-/// Returns whether a resource can be checked from this deployment's `account`.
-/// `DescribeEventBus` only knows the caller's buses.
+/// Returns whether a resource can be checked from this `account`: other accounts' buses can't.
 ///
 /// Source: EventBridge API reference, `DescribeEventBus`.
 pub fn is_askable(resource: &Resource, account: &str) -> bool {
@@ -36,9 +34,8 @@ pub fn is_askable(resource: &Resource, account: &str) -> bool {
 
 /// Returns why a resource can't become an endpoint now. `account` is the deployment's.
 ///
-/// Only Lambda can be asked for the permission to deliver (`DryRun`); other services are asked
-/// to describe the resource. An owner in another account may allow sending alone, so there a
-/// refused description says nothing.
+/// Only Lambda can be asked for the permission to deliver (`DryRun`); others are asked to describe
+/// the resource. Another account may allow sending alone: a refused description says nothing.
 pub fn obstacle(resource: &Resource, account: &str, finding: &Finding) -> Option<Obstacle> {
     let is_foreign = resource.arn.account != account;
     let action = resource.kind.rules().check_action;

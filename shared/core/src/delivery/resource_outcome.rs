@@ -90,9 +90,8 @@ use Outcome::{
     PayloadTooLarge, ServerError, SessionQueueNotSupported, TimedOut, Unauthorized,
 };
 
-/// The first matching row counts. Services spell codes differently from protocol to protocol,
-/// so case, dots, prefixes ending in `#`, `AWS.SimpleQueueService.` and the suffix `Exception`
-/// are ignored.
+/// The first matching row counts. Services spell codes differently: case, dots, prefixes ending in
+/// `#`, `AWS.SimpleQueueService.` and the suffix `Exception` are ignored.
 pub static TABLE: &[Row] = &[
     row(LAMBDA, "TooManyRequestsException", "concurren", Full, THROTTLES),
     row(LAMBDA, "TooManyRequestsException", "", Busy, THROTTLES),

@@ -196,8 +196,7 @@ fn schema_name(schema: DeliverySchema) -> &'static str {
     }
 }
 
-/// Returns Gridpost's own attributes, the most important first: the last ones are left out if
-/// the user's leave too little room.
+/// Returns Gridpost's own attributes, the most important first: there may not be room for all.
 fn shared_attributes(
     subscription: &EventSubscription,
     delivery: &Delivery,

@@ -48,8 +48,7 @@ pub struct DeliveryState {
     /// The receipt of its message while it is hidden. SQS accepts it until the next receive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<String>,
-    /// When the last known copy of its message comes back. A late success or an operator
-    /// may end the wait earlier than that.
+    /// When the last known copy of its message comes back; its wait may end earlier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies_until: Option<Timestamp>,
     /// Cleared by the next attempt.
@@ -66,8 +65,7 @@ pub const PAST_MAX: usize = 30;
 /// The most bytes of failed responses that a state keeps: those of the newest attempts.
 pub const RESPONSES_BYTES_MAX: usize = 4 * RESPONSE_TEXT_BYTES_MAX;
 
-/// A past attempt, in about 35 bytes without a response: a state is written with every failure,
-/// and each kilobyte costs money.
+/// A past attempt in about 35 bytes, plus its response: each failure writes all of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "AttemptForm", into = "AttemptForm")]
 pub struct AttemptRecord {
@@ -166,8 +164,7 @@ impl AttemptRecord {
 #[serde(rename_all = "camelCase")]
 pub struct Resend {
     pub at: Timestamp,
-    /// The due time before the request. Unless it has passed, the message is hidden until
-    /// about then.
+    /// The due time before the request: until then the message may be hidden.
     pub was_due: Timestamp,
 }
 
@@ -218,9 +215,8 @@ impl DeliveryState {
 
     /// Returns when the table may delete it: two days after a copy could last matter.
     ///
-    /// While a delivery waits for its endpoint or for the end of a pause, nothing is
-    /// written for days. If its state were deleted then, its attempts would count from zero
-    /// again, and a copy would not know of its end.
+    /// While a delivery waits for its endpoint or a pause, nothing is written for days. Without a
+    /// state, its attempts would count from zero, and a copy would not know of its end.
     pub fn forget_at(&self) -> Timestamp {
         let last = match self.status {
             DeliveryStatus::Waiting { due } => due.max(self.ttl_starts_at() + LIFE_MAX + PAUSE_MAX),

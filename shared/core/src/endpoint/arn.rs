@@ -1,7 +1,6 @@
 //! Names of AWS resources, and patterns of them.
 //!
-//! Source: AWS IAM user guide, "Identify AWS resources with Amazon Resource Names (ARNs)" and "Policy
-//! elements: Resource".
+//! Source: AWS IAM user guide, "Amazon Resource Names (ARNs)" and "Policy elements: Resource".
 
 use std::{fmt, str::FromStr};
 
@@ -90,8 +89,7 @@ pub struct ArnPatterns {
 }
 
 impl ArnPatterns {
-    /// Creates an empty list that no setting can change; `because` says why and what to do
-    /// instead, as in "which … can't deliver to".
+    /// Creates an empty list that no setting can change; `because` ends "which … can't deliver to".
     pub fn nothing(because: &'static str) -> Self {
         Self { patterns: Vec::new(), because: Some(because) }
     }

@@ -1,9 +1,8 @@
 //! The AWS identities that requests to endpoints may prove, and to whom.
 //!
-//! Authors of event subscriptions do not have these identities. They choose a request's URL,
-//! query, headers and, by publishing, its body: a signature for a database's host would let
-//! them do there what they want, and a receiver could show a token to others. So both go only
-//! to hosts that the operator has named, by https.
+//! Authors of event subscriptions choose a request's URL, query, headers and body. With a signature
+//! for a database's host they could do there what they want, and a receiver could show a token to
+//! others. So both go only to hosts that the operator has named, by https.
 
 use std::{collections::BTreeMap, str::FromStr};
 
@@ -15,8 +14,7 @@ use super::secrets::named_host;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Identities {
-    /// Hosts that requests by the function's identity may be signed for; `*` is any host,
-    /// here and below.
+    /// Hosts for which the function itself may sign; `*` is any host, here and below.
     #[serde(default)]
     pub own: Vec<String>,
     /// Hosts by the ARN of the role that may sign.
@@ -106,10 +104,9 @@ fn of<'n>(named: &'n BTreeMap<String, Vec<String>>, name: &str) -> Option<&'n Ve
 
 /// Returns the service and region in a host of AWS.
 ///
-/// Source: API Gateway developer guide, "Invoke REST APIs"
-/// (`id.execute-api.region.amazonaws.com`, `….execute-api.region.vpce.amazonaws.com`,
-/// `id.execute-api.region.on.aws` with dual stack); Lambda developer guide, "Function URLs"
-/// (`id.lambda-url.region.on.aws`).
+/// Source: API Gateway developer guide, "Invoke REST APIs" (`id.execute-api.region.amazonaws.com`,
+/// `….execute-api.region.vpce.amazonaws.com`, `id.execute-api.region.on.aws` with dual stack);
+/// Lambda developer guide, "Function URLs" (`id.lambda-url.region.on.aws`).
 pub fn of_host(url: &str) -> Option<(&'static str, String)> {
     const SERVICES: [(&str, &str); 2] = [("execute-api", "execute-api"), ("lambda-url", "lambda")];
     const ENDS: [&str; 4] =

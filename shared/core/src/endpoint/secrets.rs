@@ -1,7 +1,6 @@
 //! The secrets that requests to endpoints may use, and where they may be sent.
 //!
-//! Authors of event subscriptions may not read these secrets: without this rule, they could
-//! have them sent to a token URL that they own.
+//! Authors of event subscriptions may not read these, nor have them sent to their own token URL.
 
 use std::{collections::BTreeMap, str::FromStr};
 
@@ -18,8 +17,7 @@ pub struct ClientSecrets {
     /// shown it. `*` is any host and, as a name, any secret that is missing here.
     #[serde(default)]
     pub hosts: BTreeMap<String, Vec<String>>,
-    /// The client of Entra ID for event subscriptions that, as Event Grid's, only name
-    /// tenant and application.
+    /// The client of Entra ID for event subscriptions that name only tenant and application.
     #[serde(default)]
     pub entra: Option<EntraClient>,
 }

@@ -59,8 +59,7 @@ fn translated_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Returns the IPv4 addresses that traffic to an IPv6 address may be tunnelled to: its network
-/// by 6to4, its interface by ISATAP.
+/// Returns the IPv4 addresses that traffic may be tunnelled to: by 6to4, by ISATAP.
 fn tunnelled_v4(address: Ipv6Addr) -> [Option<Ipv4Addr>; 2] {
     let segments = address.segments();
     let by_network = match segments {

@@ -118,8 +118,7 @@ fn attribute<'a>(value: &'a RawValue, name: &str) -> Result<Cow<'a, str>, Violat
     check_characters(name, &text).map(|()| text)
 }
 
-/// Checks a type and a subtype, both tokens; parameters are left to the receiver. Source: RFC 2045,
-/// section 5.1, and RFC 2046.
+/// Checks a type and a subtype, both tokens, but no parameters. Source: RFC 2045, 5.1; RFC 2046.
 fn check_media_type(value: Option<&RawValue>) -> Result<(), Violation> {
     const NAME: &str = "datacontenttype";
     let Some(text) = optional(value, NAME)? else { return Ok(()) };
@@ -139,8 +138,7 @@ fn trace_parent(value: &RawValue) -> Option<TraceParent> {
     TraceParent::parse(value.get().strip_prefix('"')?.strip_suffix('"')?)
 }
 
-/// Blames the first member whose name no attribute can have, if there is one: then the event is
-/// probably of another schema.
+/// Explains a name that no attribute can have: the event is probably of another schema.
 fn with_cause(found: Violation, text: &str) -> Violation {
     let is_cloud_event = || {
         let members = reader::members(text).unwrap_or_default();

@@ -24,8 +24,7 @@ pub struct Stamps<'s> {
 }
 
 /// Reads a publish to the topic with that id and mapping: an object or an array of objects. The
-/// first event fails the whole body that has a mapped member in an unusable form, or lacks one
-/// without a default.
+/// first event without a usable mapped member fails the whole body.
 pub fn parse<'a>(
     body: &'a [u8],
     topic_id: &'a str,
@@ -78,8 +77,7 @@ fn event<'a>(
     })
 }
 
-/// Returns a member of the envelope that may have a default; `unmapped` is its value without a
-/// mapping.
+/// Returns a member of the envelope; `unmapped` is its value without a mapping.
 fn field<'a>(
     object: &Object<'a>,
     field: &Field,
@@ -103,8 +101,7 @@ fn field<'a>(
     }
 }
 
-/// Returns the text of a top-level member. Null counts as absent; numbers and booleans keep their
-/// spelling.
+/// Returns the text of a top-level member, as spelled; `None` for null.
 fn member<'a>(object: &Object<'a>, name: &str) -> Result<Option<Cow<'a, str>>, Violation> {
     let mut named = object.members.iter().filter(|(given, _)| given == name);
     let Some((_, value)) = named.next() else { return Ok(None) };

@@ -13,9 +13,8 @@ pub(super) fn is_rfc_3339(text: &str) -> bool {
 
 /// Converts a date-time to RFC 3339 form.
 ///
-/// It also accepts what publishers of Event Grid's schema send: an offset without colon (`+0000`:
-/// `date +%Y-%m-%dT%H:%M:%S%z`, as in Event Grid's shell examples), and no offset (.NET's
-/// unspecified kind), which means UTC.
+/// It also accepts an offset without colon (`date +%Y-%m-%dT%H:%M:%S%z`, as in Event Grid's shell
+/// examples), and no offset (.NET's unspecified kind), which means UTC.
 pub(crate) fn to_rfc_3339(text: &str) -> Option<Cow<'_, str>> {
     match zone_of(text)? {
         Zone::Full => Some(Cow::Borrowed(text)),

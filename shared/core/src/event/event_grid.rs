@@ -1,7 +1,6 @@
 //! Event Grid's own schema: reading, stamping, and writing as a CloudEvent.
 //!
-//! Source: Event Grid, "Event schema", and the conversion of "CloudEvents v1.0 schema with Azure
-//! Event Grid".
+//! Source: Event Grid, "Event schema" and "CloudEvents v1.0 schema with Azure Event Grid".
 
 use std::borrow::Cow;
 
@@ -28,9 +27,8 @@ pub(super) struct Envelope<'a> {
     data_version_given: bool,
 }
 
-/// Reads a publish to the topic with that id: always an array. As in Event Grid, an unknown member
-/// is refused, so that a misspelling is never lost silently. The first refused event fails the
-/// whole body.
+/// Reads a publish to the topic with that id, always an array. The first refused event fails it. An
+/// unknown member is refused as in Event Grid: no misspelling is lost silently.
 pub fn parse<'a>(body: &'a [u8], topic_id: &'a str) -> Result<Vec<ParsedEvent<'a>>, ParseError> {
     reader::read(body, Shape::Array, EVENTS_MAX, |object| event(object, topic_id))
 }
@@ -67,8 +65,7 @@ impl<'a> Members<'a> {
         Ok(sorted)
     }
 
-    /// Treats optional members that are null as absent, as serializers mean them. Returns whether
-    /// there were any.
+    /// Removes optional members that are null. Returns whether there were any.
     fn leave_out_nulls(&mut self) -> bool {
         let mut any = false;
         for place in [&mut self.topic, &mut self.data_version, &mut self.metadata_version] {
@@ -91,8 +88,7 @@ fn is_number(value: &RawValue) -> bool {
 
 const NULLABLE: [&str; 3] = ["topic", "dataVersion", "metadataVersion"];
 
-/// Rewrites an event's text: without nulls, with a string as id, and with the topic's name as it
-/// was created.
+/// Rewrites an event's text without nulls, with a string as id and the topic's name as created.
 fn rewritten(text: &str, topic_id: &str) -> String {
     let members = reader::members(text).unwrap_or_default();
     let is_left_out =

@@ -1,7 +1,6 @@
 //! Input schema mappings: the sources of Event Grid's envelope in a publisher's own schema.
 //!
-//! Source: Event Grid, "Map custom fields to Event Grid schema"; resource model,
-//! `JsonInputSchemaMapping`.
+//! Source: Event Grid, "Map custom fields to Event Grid schema", `JsonInputSchemaMapping`.
 
 use super::notation::path_notation;
 use crate::text::quoted;
@@ -42,8 +41,7 @@ impl InputSchemaMapping {
         source_field.is_none().then_some(default)
     }
 
-    /// Warns of source fields that look like paths and so find nothing: names the envelope's
-    /// member, the field, and why.
+    /// Warns of source fields that look like paths: they find nothing.
     pub fn warnings(&self) -> Vec<String> {
         let Self { id, topic, event_time, event_type, subject, data_version } = self;
         let all = [

@@ -1,7 +1,6 @@
 //! Recognizes paths written as in other products.
 
-/// Says which other notation a path is written in: JSONPath, JSON Pointer, a template, an index.
-/// `None` for names with dots between them.
+/// Describes a path in another notation, such as JSONPath. `None` for names with dots between them.
 pub fn path_notation(path: &str) -> Option<String> {
     if path.trim() != path {
         return Some("the space at its ends counts as part of a name".to_owned());

@@ -1,7 +1,6 @@
 //! Writes objects of S3 as Event Grid's events about blobs, for handlers made for those.
 //!
-//! Source: Event Grid, "Azure Blob Storage as an Event Grid source": the members of
-//! `Microsoft.Storage.BlobCreated` and `BlobDeleted`.
+//! Source: Event Grid, "Azure Blob Storage as an Event Grid source".
 
 use std::borrow::Cow;
 

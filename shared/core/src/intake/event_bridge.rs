@@ -1,7 +1,6 @@
 //! Events of EventBridge.
 //!
-//! Source: Amazon EventBridge user guide, "Event structure reference"; Amazon S3 user guide,
-//! "EventBridge event message structure".
+//! Source: EventBridge user guide, "Event structure reference"; S3's, "EventBridge event message".
 
 use std::borrow::Cow;
 

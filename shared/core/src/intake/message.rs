@@ -1,7 +1,6 @@
 //! Takes messages out of what SQS delivers: the body, or what SNS wraps.
 //!
-//! Source: Amazon SNS developer guide, "Amazon SNS message formats": the notification in Amazon
-//! SQS.
+//! Source: Amazon SNS developer guide, "Amazon SNS message formats", on SQS.
 
 use std::borrow::Cow;
 
@@ -17,8 +16,7 @@ use super::{
 
 const NOTIFICATION: &str = "Notification";
 
-/// The needed part of an SNS notification. Its signature is not checked: the queue's policy admits
-/// the topic alone.
+/// A part of an SNS notification. Its signature is not checked: the queue admits the topic alone.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Notification<'m> {
@@ -59,8 +57,7 @@ pub(super) fn content<'m>(
         }),
         Envelope::Sns => {
             let found: Notification<'m> = object(message.body, "a notification of SNS")?;
-            // A topic of another account asks for a confirmation here, and only the message says
-            // where.
+            // A topic of another account asks for a confirmation here: only the message says where.
             if let Some(kind) = found.kind.filter(|kind| kind != NOTIFICATION) {
                 return Err(Unmappable::OtherThanNotification { kind: quoted(&kind) });
             }

@@ -1,8 +1,7 @@
 //! S3's notifications.
 //!
-//! Source: Amazon S3 user guide, "Event message structure". The attributes are those of the
-//! CloudEvents adapter for AWS S3 except the id, whose parts are the same for all objects that one
-//! request deletes.
+//! Source: Amazon S3 user guide, "Event message structure"; attributes are those of the CloudEvents
+//! adapter for AWS S3, except the id: theirs is the same for all objects that one request deletes.
 
 use std::borrow::Cow;
 
@@ -166,8 +165,7 @@ fn decoded(key: &str) -> String {
 
 /// Returns what an event means for a blob, if it has a counterpart.
 ///
-/// `:Delete` with a version deletes that version. The blob may still exist in another; what hides
-/// it is a delete marker, whose event has another name.
+/// `:Delete` with a version leaves others; a delete marker, which hides the blob, has another name.
 fn meaning(name: &str, version: &str) -> Option<(Happened, Api)> {
     Some(match name {
         "ObjectCreated:Copy" => (Happened::Created, Api::CopyBlob),

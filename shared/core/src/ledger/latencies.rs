@@ -1,5 +1,4 @@
-//! The time from publish to delivery, in buckets: few enough for every line of the ledger, and
-//! summable, as percentiles are not.
+//! The time from publish to delivery, in a few buckets that, unlike percentiles, can be summed.
 
 use std::fmt;
 
@@ -9,8 +8,7 @@ use serde::{
     ser::SerializeMap,
 };
 
-/// Inclusive upper bounds of the buckets in milliseconds, dense for first attempts, sparse for
-/// retries. One more bucket follows.
+/// Inclusive upper bounds of the buckets in milliseconds. One more bucket follows.
 pub const BOUNDS_MS: [u64; 11] =
     [25, 50, 100, 250, 500, 1_000, 2_500, 10_000, 60_000, 600_000, 3_600_000];
 
@@ -49,8 +47,7 @@ impl Latencies {
         self.counts.iter().copied().fold(0, u64::saturating_add)
     }
 
-    /// Returns the time that at least `percent` (1 to 100) of the events did not exceed; `None`
-    /// without events.
+    /// Returns the time that `percent` (1 to 100) of the events kept; `None` without events.
     pub fn percentile(&self, percent: u32) -> Option<Latency> {
         let wanted = (u128::from(self.events()) * u128::from(percent)).div_ceil(100).max(1);
         let mut sum = 0_u128;

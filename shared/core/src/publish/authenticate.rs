@@ -42,8 +42,7 @@ enum CheckedCredentials {
 const KEY_BYTES_MAX: usize = 256;
 
 impl Credentials {
-    /// Reads a request's credentials. Missing or malformed ones are refused before the
-    /// topic is read. Errors never repeat a key or a signature.
+    /// Reads a request's credentials. Errors never repeat a key or a signature.
     pub fn of(asked: &AccessRequest<'_>) -> Result<Self, PublishError> {
         Ok(Self(match credentials(asked)? {
             RawCredentials::Key(key) => {
@@ -67,11 +66,9 @@ impl Credentials {
 ///
 /// A key comes in `aeg-sas-key`, in `Authorization: SharedAccessKey` or, if no header has
 /// credentials, in the query; a token in `aeg-sas-token` or `Authorization: SharedAccessSignature`.
-/// Duplicate credentials are refused, so that it is always clear which ones count. All comparisons
-/// take constant time, and errors never repeat a key or a signature.
+/// Duplicates are refused: which ones would count? Comparisons take constant time.
 ///
-/// Source: Event Grid, "Authenticate publishing clients with access keys and shared access
-/// signatures".
+/// Source: Event Grid, "Authenticate publishing clients with access keys".
 pub fn authenticate(
     topic: &Topic,
     keys: &AccessKeys,
@@ -130,8 +127,7 @@ fn credentials(asked: &AccessRequest<'_>) -> Result<RawCredentials, PublishError
     }
 }
 
-/// Returns a header's value; an empty one counts as absent. API Gateway joins several values
-/// with commas, which neither keys nor tokens have.
+/// Returns a header's value, if not empty. API Gateway joins several with commas: no key has one.
 fn header(headers: &HeaderMap, name: &'static str) -> Result<Option<Vec<u8>>, PublishError> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -156,8 +152,7 @@ fn authorization(headers: &HeaderMap) -> Result<Option<RawCredentials>, PublishE
     Ok(Some(credentials(value.trim_ascii().to_vec())))
 }
 
-/// Returns a query parameter; an empty one counts as absent. A plus sign stays: base64 has it
-/// as a digit, and no spaces.
+/// Returns a query parameter, if not empty. A plus sign stays: it is a digit of base64.
 fn parameter(query: &str, name: &'static str) -> Result<Option<Vec<u8>>, PublishError> {
     let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let mut named = pairs.filter(|(key, _)| percent_decode_str(key).eq(name.bytes()));

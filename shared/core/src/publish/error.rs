@@ -92,8 +92,7 @@ pub enum PublishError {
          publish, and the same one only to repeat it"
     )]
     KeyReused,
-    /// Status 503: a publish with the same key is under way, or has died. Azure's SDKs
-    /// retry 503, but not 409, nor 408 in Python.
+    /// Status 503: the same key is under way, or has died. Azure's SDKs retry 503, but not 409.
     #[error(
         "a publish with the same idempotency key is under way; send it again, and it is answered as \
          that one is"

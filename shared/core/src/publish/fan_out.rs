@@ -1,5 +1,4 @@
-//! Large fan-outs: a publish with more deliveries than its request has time for is stored, and
-//! its deliveries are made piece by piece from the fan-out queue.
+//! Large fan-outs: a publish with too many deliveries for its request is stored and cut in pieces.
 //!
 //! The stored object holds the decision made at the publish: the events as they are delivered, and
 //! their recipients. So nothing is matched a second time, and later changes of event subscriptions
@@ -24,8 +23,7 @@ use crate::{
 
 const VERSION: u8 = 1;
 
-/// The most deliveries of a piece. One invocation makes them in a few seconds, and repeats at
-/// most this many if it dies.
+/// The most deliveries of a piece: those of a few seconds, all repeated if the invocation dies.
 pub const PIECE_DELIVERIES_MAX: usize = 5_000;
 
 /// The most bytes of a piece's messages, unless it is a single larger delivery.

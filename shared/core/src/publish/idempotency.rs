@@ -1,5 +1,4 @@
-//! Idempotent publish, for topics that ask for it: a request repeated under its key gets the
-//! first answer, and makes no second delivery.
+//! Idempotent publish: a request repeated under its key gets the first answer and no new delivery.
 //!
 //! A record under the key says *begun* before anything is enqueued, and *done* after everything
 //! is. A repetition of a done publish is answered; one of a fresh publish waits. After a crash
@@ -21,8 +20,7 @@ use crate::{
     topic::{Revision, Topic},
 };
 
-/// The headers of a key; the first that is present counts. Azure's SDKs send the second with
-/// every request, and repeat it when they retry.
+/// The headers of a key; the first counts. Azure's SDKs send the second with all requests.
 pub const KEY_HEADERS: [&str; 2] = ["idempotency-key", "x-ms-client-request-id"];
 
 pub const KEY_CHARS_MAX: usize = 256;
@@ -30,9 +28,8 @@ pub const KEY_CHARS_MAX: usize = 256;
 /// After this, a publish counts as dead: ingest is stopped after 29 s, and clocks differ.
 pub const LEASE: Duration = Duration::from_secs(35);
 
-/// Most publishes take less than this; until then, repetitions may ask again in a second. A
-/// longer one is probably dead, and repetitions are told to wait for the end of its lease, so
-/// that the three of an Azure SDK reach past it.
+/// Most publishes take less than this; until then, repetitions ask again in a second. A longer one
+/// is probably dead, and the three repetitions of an Azure SDK must reach past its lease.
 const USUAL: Duration = Duration::from_secs(2);
 
 /// A publish with a key, to a topic that remembers keys.
@@ -45,8 +42,7 @@ pub struct Keyed {
     window: Duration,
 }
 
-/// The name of a record: a hash of topic and key. It spreads records over all partitions of a
-/// table, and does not reveal the key.
+/// The name of a record: a hash of topic and key, which spreads records and reveals no key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordKey(String);
 
@@ -96,9 +92,8 @@ impl RecordKey {
 }
 
 impl Keyed {
-    /// Returns a request's key and content; `None` if the topic does not remember keys, or
-    /// there is none. An unusable key is refused, because ignoring it would silently break
-    /// the publisher's guarantee.
+    /// Returns a request's key and content; `None` without a key, or if the topic does not remember
+    /// any. Unusable keys are refused: ignoring one would silently break the publisher's guarantee.
     pub fn of(
         topic: &Topic,
         headers: &HeaderMap,
@@ -134,8 +129,7 @@ impl Keyed {
         id([self.key.0.as_bytes(), self.content.as_bytes(), &number.to_be_bytes()])
     }
 
-    /// Decides what request `by` does, given the stored record. Fails for other content
-    /// under the same key, and while another request with it is under way.
+    /// Decides what request `by` does. Fails for other content under the key, or one under way.
     pub fn next(
         &self,
         stored: Option<&Record>,
@@ -190,9 +184,8 @@ impl Record {
 
     /// Returns the id from which those of its deliveries derive.
     ///
-    /// It depends on the topic's revision: under another one, a delivery in the same place
-    /// may have other events, and must not end with the first. It depends on the hour
-    /// because the ledger does.
+    /// It depends on the topic's revision, because under another one a delivery in the same place
+    /// may have other events, and on the hour, because the ledger does.
     pub fn publish_id(&self, revision: Revision, at: Timestamp) -> Uuid {
         let (created_at, number) = (revision.created_at.as_millis(), revision.number);
         let hour = at.hour().as_millis();
@@ -209,8 +202,7 @@ fn wait_s(left: Duration) -> u32 {
     whole.saturating_add(u32::from(left.subsec_nanos() > 0)).max(1)
 }
 
-/// Hashes the body and, of a binary `CloudEvent`, the attributes. Other headers may differ
-/// between repetitions.
+/// Hashes the body and a binary CloudEvent's attributes. Other headers may differ in repetitions.
 fn content(headers: &HeaderMap, body: &[u8]) -> String {
     let mut attributes: Vec<(&HeaderName, &HeaderValue)> =
         headers.iter().filter(|(name, _)| name.as_str().starts_with("ce-")).collect();

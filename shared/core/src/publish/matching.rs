@@ -44,8 +44,7 @@ impl Matcher {
         Self { filters, subscriptions: subscriptions.to_vec() }
     }
 
-    /// Finds the events that each event subscription matches. An expired one matches none,
-    /// nor one whose endpoint was not validated.
+    /// Finds the events that each event subscription matches unless it is expired or not validated.
     pub fn match_events(&self, events: &[ParsedEvent<'_>], now: Timestamp) -> Matched {
         let active: Vec<_> =
             self.subscriptions.iter().map(|subscription| is_active(subscription, now)).collect();

@@ -19,8 +19,7 @@ use crate::{
     trace::{TRACE_PARENT_CHARS, TraceParent},
 };
 
-/// Room in a queue message for what a delivery gains on its way: its attempts, and the envelope
-/// of a dead letter with its destination.
+/// Room in a queue message for a delivery's attempts, or a dead letter's envelope and destination.
 pub const HEADROOM_BYTES: usize = 4_096;
 const _: () = assert!(ATTRIBUTES_BYTES_ROOMY < HEADROOM_BYTES);
 
@@ -83,8 +82,7 @@ pub struct UnsentDelivery<'p> {
 }
 
 impl UnsentDelivery<'_> {
-    /// Returns the delivery's id, which derives from the publish, the event subscription
-    /// and the events: packing a publish again makes recognizable duplicates.
+    /// Returns the delivery's id: the same, so recognizable, if the publish is packed again.
     pub fn id(&self) -> Uuid {
         let ends = [self.events.first(), self.events.last()];
         let ends = ends.map(|position| position.copied().unwrap_or_default() as u64);
@@ -98,8 +96,7 @@ impl UnsentDelivery<'_> {
     }
 }
 
-/// All deliveries of one publish. They are made one by one, so that a publish to hundreds of
-/// event subscriptions never takes hundreds of times its memory.
+/// All deliveries of one publish, made one by one: many recipients must not multiply its memory.
 #[derive(Debug)]
 pub struct Packed<'m> {
     pub(super) acceptance: Acceptance,
@@ -158,8 +155,7 @@ impl<'m> Packed<'m> {
         })
     }
 
-    /// Returns all deliveries if neither their number nor the size of their queue forms
-    /// exceeds these limits.
+    /// Returns all deliveries if neither their number nor their size exceeds these limits.
     pub fn at_most(&self, deliveries: usize, bytes: usize) -> Option<Vec<UnsentDelivery<'_>>> {
         let mut all = Vec::new();
         let mut sum_bytes = 0;
@@ -211,8 +207,7 @@ impl<'m> Packed<'m> {
         .traced(self.trace_parent(one))
     }
 
-    /// Returns a delivery's trace: the request's or, without one, the one that all of its
-    /// events name.
+    /// Returns a delivery's trace: the request's, or else the one that all of its events name.
     fn trace_parent(&self, one: &UnsentDelivery<'_>) -> Option<TraceParent> {
         let bodies = self.bodies(one.recipient.form.schema);
         let mut named = one.events.iter().map(|position| bodies[*position].trace_parent);
@@ -263,10 +258,9 @@ impl Body {
 
 /// Packs matched events into deliveries, in the order of the request.
 ///
-/// A delivery never has more events than its event subscription's `maxEventsPerBatch`. It fills
-/// up to the preferred size (of events, commas and brackets), unless a single event is larger.
-/// Its queue form never exceeds `message_bytes_max` less [`HEADROOM_BYTES`]: a larger event is
-/// claimed, see [`claim`](crate::delivery::claim).
+/// A delivery has at most its event subscription's `maxEventsPerBatch`. It fills up to the
+/// preferred size (of events, commas and brackets), unless a single event is larger. A queue form
+/// larger than `message_bytes_max` less [`HEADROOM_BYTES`] is [claimed](crate::delivery::claim).
 pub fn pack<'m>(
     matches: &'m [Match],
     events: &[ParsedEvent<'_>],

@@ -1,8 +1,7 @@
 //! SAS tokens: `r=<resource>&e=<expiry>&s=<signature>`, each value percent-encoded.
 //!
-//! A publisher signs the first two members, as they are encoded, with one of the topic's keys.
-//! The signature is verified over the text as it came: encoders differ (`%2f` or `%2F`, `+` or
-//! `%20`), so decoding and encoding again would break it.
+//! A publisher signs the first two members with one of the topic's keys. The signature is verified
+//! over the text as it came: encoders differ (`%2f` or `%2F`, `+` or `%20`).
 //!
 //! Source: Event Grid, "Authenticate publishing clients with access keys and shared access
 //! signatures", and the tokens that Azure's SDKs make (`tests/conformance/sas_tokens.json`).
@@ -75,8 +74,7 @@ impl<'a> Token<'a> {
         }
         let resource = percent_decode_str(resource).decode_utf8();
         let resource = resource.map_err(|_| Malformed("has a resource that is not UTF-8"))?;
-        // Form encoders write a space as a plus sign. In times, encoders never leave a
-        // plus sign as it is.
+        // Form encoders write a space as a plus sign, and none leaves a plus sign as it is.
         let expiry = expiry.replace('+', " ");
         let expiry = percent_decode_str(&expiry).decode_utf8_lossy();
         let signature: Vec<u8> = percent_decode_str(signature).collect();
@@ -98,9 +96,8 @@ impl<'a> Token<'a> {
         mac.chain_update(self.signed).verify_slice(&self.signature).is_ok()
     }
 
-    /// Checks that it has not expired, and that it is for this resource: the path of the
-    /// publish API (`/topics/orders/api/events`), or the requested path, which may begin
-    /// with a stage or a proxy's prefix.
+    /// Checks that it has not expired, and is for this resource (`/topics/orders/api/events`) or
+    /// the requested path, which may begin with a stage or a proxy's prefix.
     ///
     /// A token is good for every URL that begins with its resource, in whole segments. Scheme and
     /// host are not compared: a deployment has several (custom domains, proxies), and the key
@@ -122,8 +119,7 @@ impl<'a> Token<'a> {
     }
 }
 
-/// Returns whether a path begins with these whole segments, in any case, as in names of topics.
-/// The colon of `:publish` also ends a segment.
+/// Returns whether a path begins with these whole segments, in any case; a colon also ends one.
 fn begins(path: &str, head: &str) -> bool {
     let Some((start, rest)) = path.split_at_checked(head.len()) else { return false };
     start.eq_ignore_ascii_case(head) && (rest.is_empty() || rest.starts_with(['/', ':']))
@@ -139,9 +135,8 @@ fn time_of(text: &str) -> Option<Timestamp> {
     Timestamp::parse_rfc_3339(&date_time::to_rfc_3339(&format!("{date}T{time}"))?)
 }
 
-/// Reads `1/31/2030 12:00:00 AM`, .NET's `DateTime`, or `1/31/2030 12:00:00 AM +00:00`, its
-/// `DateTimeOffset`. Newer locale data has a narrow no-break space before `AM`, or none at all.
-/// Java may write it in lower case.
+/// Reads .NET's `1/31/2030 12:00:00 AM` or `1/31/2030 12:00:00 AM +00:00`. Newer locale data has a
+/// narrow no-break space before `AM`, or no space; Java may write it in lower case.
 fn american(text: &str) -> Option<Timestamp> {
     let text = text.replace(['\u{202f}', '\u{a0}'], " ");
     let (date, rest) = text.split_once(' ')?;

@@ -39,8 +39,7 @@ impl Attempts {
         }
     }
 
-    /// Adds an attempt whose last request began at `last_at`. `requests` counts the
-    /// requests that carried the events, at least 1: each counts as an attempt.
+    /// Adds an attempt of that many requests, the last at `last_at`: each counts as an attempt.
     #[must_use]
     pub fn with_requests(
         &self,

@@ -1,11 +1,9 @@
-//! Decides whether an endpoint may be called at all: probation, delayed delivery, and what ends
-//! them.
+//! Decides whether an endpoint may be called: probation, delayed delivery, and what ends them.
 //!
 //! *Probation* follows a failed attempt with certain outcomes; *delayed delivery* follows ten
-//! failures in a row and grows with every failed probe. Nothing is attempted before both are
-//! over; then one delivery probes. [`admit`] decides about one delivery; [`after_failure`],
-//! [`after_success`] and [`evidence`] compute the next health, which is kept in a table and
-//! written conditionally.
+//! failures in a row and grows with every failed probe. Once both are over, one delivery probes.
+//! [`admit`] decides about a delivery; [`after_failure`], [`after_success`] and [`evidence`]
+//! compute the next health, which is kept in a table and written conditionally.
 
 mod change;
 
@@ -30,18 +28,8 @@ pub use change::{
 };
 
 /// What happens to events that come during a probation caused by a client error.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    Serialize,
-    Deserialize,
-    strum::IntoStaticStr,
-    strum::VariantNames,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Serialize, Deserialize, strum::IntoStaticStr, strum::VariantNames)]
 pub enum ProbationPolicy {
     /// They end at once if the profile does not retry that error.
     #[default]
@@ -52,8 +40,7 @@ pub enum ProbationPolicy {
 /// Failures in a row that begin delayed delivery.
 pub const UNHEALTHY_AFTER: u32 = 10;
 
-/// The waits of delayed delivery, in seconds: the next one after every failed probe; the last
-/// repeats.
+/// The waits of delayed delivery, in seconds: one more with every failed probe; the last repeats.
 pub const DELAYED_WAITS_S: [u32; 6] = [60, 300, 600, 1_800, 3_600, 10_800];
 
 pub const FAILED_PROBE_WAIT: Duration = Duration::from_secs(10);
@@ -62,8 +49,7 @@ pub const FAILED_PROBE_WAIT: Duration = Duration::from_secs(10);
 const PROBE_LEASE: Duration = Duration::from_secs(60);
 const _: () = assert!(PROBE_LEASE.as_secs() > RESPONSE_WAIT.as_secs());
 
-/// When deliveries come back that find a probe under way: half the time after which an endpoint
-/// that never answers fails it, so that few come back twice.
+/// When deliveries come back that find a probe under way: few come back twice.
 const PROBED_LOOK_AGAIN: Duration = Duration::from_secs(20);
 const _: () = assert!(2 * PROBED_LOOK_AGAIN.as_secs() > RESPONSE_WAIT.as_secs());
 
@@ -77,12 +63,10 @@ const LIFTED_WITHIN: Duration = Duration::from_secs(2);
 /// ... after at least this, and up to twice as much.
 const LIFTED_LOOK_AGAIN: Duration = Duration::from_secs(2);
 
-/// After a recovery, each copy of dispatch admits 1, 2, 4, … deliveries per second, and after
-/// this many seconds any number.
+/// For this many seconds after a recovery, each copy of dispatch admits 1, 2, 4, … deliveries.
 const ADMISSION_DOUBLINGS: u64 = 10;
 
-/// When deliveries come back that a recovery does not admit yet; at the latest in its last
-/// limited second.
+/// When deliveries come back that a recovery does not admit yet.
 const LIMITED_LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// How long each outcome puts an event subscription on probation.
@@ -133,12 +117,10 @@ pub struct Health {
     pub delayed: Option<Delayed>,
     pub probe: Option<Probe>,
     pub recovered: Option<Recovery>,
-    /// A success that a copy of dispatch has shared while attempts fail. Successes are not
-    /// written while nothing fails, so there may be later ones.
+    /// A success shared while attempts fail. There may be later ones: they are rarely written.
     pub last_success_at: Option<Timestamp>,
     pub slow: Slowness,
-    /// The last counted failed request, by its first delivery and its start, so that a
-    /// repeated write counts once.
+    /// The last counted failed request (first delivery, start): a repeated write counts once.
     pub counted: Option<(Uuid, Timestamp)>,
     /// Counts its writes; a write is conditional on the revision it read.
     #[serde(skip)]
@@ -153,8 +135,7 @@ pub struct Row {
     pub failures: u32,
     /// When the first of them ended.
     pub since: Option<Timestamp>,
-    /// When the last failure ended, in this row or before it. Up to a minute old while
-    /// failures change nothing else.
+    /// When the last failure ended, even before this row; up to a minute old.
     pub last_at: Option<Timestamp>,
 }
 
@@ -337,9 +318,8 @@ impl Health {
         })
     }
 
-    /// Limits a spread to the time for which the endpoint will have been in trouble: its
-    /// deliveries came in that time, and may come back as fast. The backlog counts a whole
-    /// retry queue, and may be another endpoint's.
+    /// Limits a spread to the time of the endpoint's trouble: its deliveries came in that time, and
+    /// may come back as fast. The backlog of a whole retry queue may be another endpoint's.
     fn bounded(&self, spread: Duration, now: Timestamp) -> Duration {
         let first = self.row.since.into_iter().chain(self.since()).min();
         let over = self.until().max(Some(now));
@@ -375,8 +355,7 @@ impl Health {
 }
 
 impl Recovery {
-    /// Returns when all waiting deliveries should have come back, and attempts are no
-    /// longer limited.
+    /// Returns when waiting deliveries should have come back, and attempts are unlimited again.
     fn until(&self) -> Timestamp {
         self.at + self.over.max(Duration::from_secs(ADMISSION_DOUBLINGS))
     }
@@ -389,8 +368,7 @@ pub struct AdmissionRequest {
     pub now: Timestamp,
     /// Of the clock that `now` is from.
     pub pace: Pace,
-    /// Deliveries that this copy of dispatch has admitted for the event subscription in
-    /// this second.
+    /// Deliveries admitted for the event subscription in this second, by this copy of dispatch.
     pub admitted: u64,
     /// The spread for the size of the backlog: see `delivery::parking::spread`. May be zero
     /// while the health does not [wait](Health::is_waiting).
@@ -400,8 +378,7 @@ pub struct AdmissionRequest {
 }
 
 impl AdmissionRequest {
-    /// Draws a moment of the spread. Later ones are likelier: a backlog that grows during
-    /// the wait then comes back at about the same rate throughout.
+    /// Draws a moment of the spread. Later ones are likelier: the backlog grows during the wait.
     fn moment(&self, health: &Health) -> Duration {
         let spread = health.bounded(self.spread, self.now).max(SPREAD_MIN);
         spread.mul_f64(self.dice.clamp(0.0, 1.0).sqrt())

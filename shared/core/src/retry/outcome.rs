@@ -16,20 +16,8 @@ pub const LATE_RESPONSE_WAIT: Duration = Duration::from_secs(180);
 /// The outcome of an attempt (`lastDeliveryOutcome`).
 ///
 /// Source: Event Grid, "Message delivery and retry", section "Delivery outcomes".
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Display,
-    VariantArray,
-    Serialize,
-    Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Display, VariantArray, Serialize, Deserialize)]
 pub enum Outcome {
     Delivered,
     /// 400 or 414.
@@ -79,8 +67,7 @@ impl Outcome {
     /// All outcomes, in the order of Event Grid's table; ours come before the last ones.
     pub const ALL: &[Self] = Self::VARIANTS;
 
-    /// Returns the outcome of a webhook's HTTP status. Success is exactly 200 to 204;
-    /// redirects fail.
+    /// Returns the outcome of a webhook's HTTP status. Success is 200 to 204; redirects fail.
     pub fn of_status(status: u16) -> Self {
         match status {
             200..=204 => Self::Delivered,

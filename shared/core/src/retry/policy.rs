@@ -39,8 +39,7 @@ impl RetryPolicy {
 
     /// Returns what follows a failure: the event subscription's row, or else the profile's.
     ///
-    /// The event subscription's schedule overrides the profile's minimum wait of 10 s,
-    /// because it says how soon to come back; longer minimums stay.
+    /// Its own schedule overrides the profile's minimum wait of 10 s, but no longer minimum.
     pub fn rule(
         &self,
         profile: ProfileName,
@@ -92,8 +91,7 @@ fn last_gap(steps: &[u32]) -> u32 {
 
 /// An event subscription's rows of the status table, which precede the profile's.
 ///
-/// The most specific row wins: a status (`404`), then a class (`5xx`), then an outcome
-/// (`SocketError`).
+/// The most specific row wins: a status (`404`), a class (`5xx`), then an outcome (`SocketError`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatusRules {

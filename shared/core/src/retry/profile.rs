@@ -1,25 +1,15 @@
 //! Delivery profiles: the status tables and schedules of Event Grid's editions, as data.
 //!
-//! Source: Event Grid, "Message delivery and retry" in its editions for the basic tier (today's
-//! and 2021's) and for namespace topics. Where an edition contradicts itself, the stricter list
-//! holds for webhooks and the status table for resources.
+//! Source: Event Grid, "Message delivery and retry" for the basic tier (today and 2021) and
+//! namespace topics. Where one contradicts itself, webhooks follow the stricter list.
 
 use serde::{Deserialize, Serialize};
 
 use super::outcome::Outcome;
 
 /// A named table of rules, chosen per topic.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Serialize,
-    Deserialize,
-    strum::IntoStaticStr,
-    strum::VariantNames,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Serialize, Deserialize, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum ProfileName {

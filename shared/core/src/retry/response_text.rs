@@ -5,8 +5,7 @@ use std::str::FromStr;
 /// The most bytes of a response that a deployment may keep with an attempt.
 pub const RESPONSE_TEXT_BYTES_MAX: usize = 1_024;
 
-/// How many bytes of a failed response are kept: 0 to [`RESPONSE_TEXT_BYTES_MAX`]; by default
-/// 0.
+/// How many bytes of a failed response are kept: 0 (the default) to [`RESPONSE_TEXT_BYTES_MAX`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResponseBytes(usize);
 
@@ -33,13 +32,11 @@ impl FromStr for ResponseBytes {
     }
 }
 
-/// Returns the beginning of a response's body as text of at most `most` bytes, escapes
-/// included; `None` if nothing is left of it.
+/// Returns the beginning of a body as text of at most `most` bytes; `None` if that is empty.
 ///
-/// Line ends, other control characters, backslashes and invisible characters (such as marks
-/// that reverse the direction of text) are escaped as in Rust: the text is one line, and can't
-/// imitate another. Each run of bytes that are not UTF-8 becomes one `U+FFFD`; a character cut
-/// by the end of `body` is left out.
+/// Control characters, line ends, backslashes and invisible characters (such as marks that reverse
+/// text) are escaped as in Rust: the text is one line, and can't imitate another. Each run of bytes
+/// that are not UTF-8 becomes one `U+FFFD`; a character cut by the end is left out.
 pub fn response_text(body: &[u8], most: ResponseBytes) -> Option<String> {
     let mut text = String::new();
     let mut chunks = body.utf8_chunks().peekable();

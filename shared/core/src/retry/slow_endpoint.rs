@@ -1,14 +1,12 @@
 //! Slow endpoints: detects them, and limits the requests that each may have under way.
 //!
-//! A first attempt holds a slot that others need, so an endpoint whose requests stay unanswered
-//! is *marked* slow while they are still under way: copies of dispatch [`vote`]. While it is
-//! marked, its deliveries go to their retry queue without an attempt. There each invocation
-//! [takes](take) a lease for its requests and [gives it back](give_back) with what it has
-//! learned: the bound grows with each answer and halves when none comes, and the mark ends when
-//! hardly any answer is slow. Slowness is not a failure: nothing here counts as an attempt.
+//! A first attempt holds a slot that others need. So an endpoint whose requests stay unanswered is
+//! *marked* slow while they are under way: copies of dispatch [`vote`]. Its deliveries then go to
+//! their retry queue without an attempt. There each invocation [takes](take) a lease for its
+//! requests and [gives it back](give_back) with its answers: each raises the bound, silence halves
+//! it, and the mark ends when hardly any is slow. Nothing here counts as an attempt.
 //!
-//! All of it is part of the endpoint's health and is written conditionally, for slow endpoints
-//! alone.
+//! All of it is part of the endpoint's health, and written conditionally for slow endpoints alone.
 
 use std::time::Duration;
 
@@ -18,9 +16,8 @@ use uuid::Uuid;
 use super::outcome::RESPONSE_WAIT;
 use crate::time::{Pace, Timestamp};
 
-/// How long a lease lasts if it is not given back, as after a crash: the time for a response,
-/// and 50 s, more than it takes to fetch the events (15 s), get a rate slot (6 s) and a token
-/// (15 s) and connect (12 s).
+/// How long a lease lasts if it is not given back: the time for a response, and more than it takes
+/// to fetch the events (15 s), get a rate slot (6 s) and a token (15 s) and connect (12 s).
 pub const LEASE: Duration = RESPONSE_WAIT.saturating_add(Duration::from_secs(50));
 
 /// A request unanswered for this long counts twice: an unknown endpoint that hangs is marked by
@@ -46,8 +43,7 @@ pub const LOOK_AGAIN_MAX: Duration = Duration::from_secs(60);
 /// slower than its events come, which never fails, would fill the queue.
 const LOOK_AGAIN_MAX_NEARLY_FULL: Duration = Duration::from_secs(10 * 60);
 
-/// A delivery waits no longer than this or its age: the backlog may be another endpoint's in
-/// the same queue.
+/// A delivery waits no longer than this or its age: the backlog may be another endpoint's.
 const LOOK_AGAIN_YOUNG: Duration = Duration::from_secs(10);
 
 /// The assumed time of an answer before the first.
@@ -237,10 +233,9 @@ pub fn vote(
     Some(Slowness { marked_until: Some(now + settings.mark), ..slow.unmarked() })
 }
 
-/// Leases up to `wanted` requests under way to an invocation, and returns how many. This
-/// replaces the invocation's earlier lease, so a write whose result is unknown can be repeated.
-/// A mark is renewed in its second half even if nothing is granted: waiting deliveries do not
-/// mean that the endpoint has become fast.
+/// Leases up to `wanted` requests under way to an invocation, and returns how many. It replaces an
+/// earlier lease, so the write can be repeated. A mark is renewed in its second half even if
+/// nothing is granted: waiting deliveries do not mean that the endpoint is fast.
 ///
 /// If the value is unchanged, there is nothing to write.
 pub fn take(
@@ -270,10 +265,9 @@ fn renewed(slow: &Slowness, now: Timestamp, settings: &SlowEndpointSettings) -> 
     Slowness { marked_until: marked_until.or(slow.marked_until), ..slow.clone() }
 }
 
-/// Takes back what an invocation no longer needs of its lease, and learns from its answers:
-/// each allows one more request under way, silence halves the bound. Once hardly any answer is
-/// slow, the mark ends, and marking the endpoint again takes twice as many votes: an
-/// occasionally slow one is then left alone until requests hang again.
+/// Takes back the unused part of a lease, and learns from its answers: each allows one more request
+/// under way, silence halves the bound. Once hardly any answer is slow, the mark ends, and the next
+/// takes twice as many votes: an occasionally slow endpoint is left alone until it hangs.
 pub fn give_back(
     slow: &Slowness,
     holder: Uuid,

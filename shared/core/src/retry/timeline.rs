@@ -1,5 +1,4 @@
-//! Simulates one delivery to an endpoint with known answers, by dispatch's own decisions: shows
-//! what a retry policy leads to before it is saved.
+//! Simulates a delivery to an endpoint with known answers: shows where a retry policy leads.
 
 use std::time::Duration;
 
@@ -25,8 +24,7 @@ pub struct Question<'a> {
     pub rules: Rules<'a>,
     pub probation_policy: ProbationPolicy,
     pub durations: &'a Durations,
-    /// The endpoint's answers, in order; the last one repeats. A missing response takes 30
-    /// s, any other no time.
+    /// The endpoint's answers; the last one repeats. A missing response takes 30 s, others no time.
     pub answers: &'a [Answer],
     /// A draw from 0 up to 1 for each wait's jitter.
     pub dice: f64,

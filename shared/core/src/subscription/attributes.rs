@@ -53,9 +53,8 @@ impl DeliveryAttribute {
 
 /// Returns the headers of a request that carries these events, given as JSON.
 ///
-/// A header applies to its whole request: if the events of a batch give a dynamic attribute
-/// different values, none, or one that no header can carry, the request goes without it. Events
-/// are parsed only if there is a dynamic attribute.
+/// A header applies to its whole request: it is left out if the events give a dynamic attribute
+/// different values, none, or an unusable one. Without dynamic ones, no event is parsed.
 pub fn headers<'e>(
     attributes: &[DeliveryAttribute],
     events: impl Iterator<Item = &'e str> + Clone,
@@ -121,8 +120,7 @@ fn dynamic_values<'a, 'e>(
     values
 }
 
-/// Returns the text of a string, number or boolean if a header can carry it. Spaces and tabs at
-/// its ends would be lost (RFC 9110, section 5.5).
+/// Returns a string, number or boolean that a header can carry, trimmed (RFC 9110, section 5.5).
 fn header_value(json: &str) -> Option<String> {
     let text = match json.as_bytes().first()? {
         b'"' => text_of(json).into_owned(),
@@ -133,8 +131,7 @@ fn header_value(json: &str) -> Option<String> {
     (value.len() <= VALUE_BYTES_MAX && is_header_value(value)).then(|| value.to_owned())
 }
 
-/// Returns whether a header can carry a text: printable ASCII, spaces and tabs, but not at its
-/// ends.
+/// Returns whether a header can carry a text: printable ASCII; spaces and tabs only inside.
 pub fn is_header_value(text: &str) -> bool {
     let legal = |byte: u8| matches!(byte, b' '..=b'~' | b'\t');
     text.bytes().all(legal) && text.trim() == text

@@ -60,8 +60,7 @@ pub enum Grant {
     EntraId { tenant: String, application: String },
 }
 
-/// How a token request authenticates its client. Source: RFC 6749, section 2.3.1; OpenID
-/// Connect Core 1.0, section 9.
+/// How a token request authenticates its client. Source: RFC 6749, 2.3.1; OpenID Connect Core, 9.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all_fields = "camelCase")]
 pub enum SentBy {
@@ -122,9 +121,8 @@ impl Grant {
 }
 
 impl Grant {
-    /// Returns the audience of assertions if it is not the token URL. If an event
-    /// subscription only names the key, it must be a host that is named for the key: others
-    /// would accept the assertion too.
+    /// Returns the audience of assertions if it is not the token URL. It must be a host that is
+    /// named for a referenced key: others would accept the assertion too.
     pub fn assertion_audience(&self) -> Option<&str> {
         match self {
             Self::OAuth2 { sent_by: SentBy::PrivateKeyJwt { audience, .. }, .. } => {
@@ -136,8 +134,7 @@ impl Grant {
 }
 
 impl ClientCredentials {
-    /// Returns the client's id and secret. It may be refused, because settings may have
-    /// changed since the event subscription was written.
+    /// Returns the client's id and secret, unless settings refuse it by now.
     pub fn client(&self, secrets: &ClientSecrets) -> Result<(String, ClientSecret), SecretRefused> {
         match &self.client {
             Client::Deployment => {

@@ -5,19 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::Batching;
 use crate::endpoint::arn::Arn;
 
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    strum::IntoStaticStr,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Serialize, Deserialize, strum::IntoStaticStr)]
 pub enum ResourceKind {
     /// A Lambda function, for Azure's function.
     LambdaFunction,
@@ -193,12 +182,10 @@ impl Resource {
     }
 }
 
-/// The most characters of a message group. Source: SQS and SNS API references,
-/// `MessageGroupId`.
+/// The most characters of a message group. Source: SQS and SNS API references, `MessageGroupId`.
 pub const GROUP_CHARS_MAX: usize = 128;
 
-/// The most characters of a partition key. Source: Kinesis API reference,
-/// `PutRecordsRequestEntry`.
+/// The most characters of a partition key. Source: Kinesis API reference, `PutRecordsRequestEntry`.
 pub const PARTITION_KEY_CHARS_MAX: usize = 256;
 
 /// Returns whether SQS, SNS and Kinesis accept a text as group or key.

@@ -146,9 +146,8 @@ impl Pauses {
         next
     }
 
-    /// Forgets pauses older than any delivery, and joins the nearest two while there are
-    /// too many. The time between them then counts as paused, so a deadline may come later
-    /// than announced, but never earlier.
+    /// Forgets pauses older than any delivery, and joins the nearest two while there are too many:
+    /// a deadline may come later than announced, but never earlier.
     fn forget(&mut self, now: Timestamp) {
         let is_needed = |span: &Span| self.expires_at(span.until, LIFE_MAX) > now;
         let needed: Vec<_> = self.stopped.iter().copied().filter(is_needed).collect();

@@ -1,7 +1,6 @@
 //! Signs requests, so that an endpoint can tell who sends them.
 //!
-//! Source: Standard Webhooks specification 1.0, <https://www.standardwebhooks.com>, "Signature
-//! scheme".
+//! Source: Standard Webhooks 1.0, <https://www.standardwebhooks.com>, "Signature scheme".
 
 use std::time::Duration;
 

@@ -9,8 +9,7 @@ use subtle::ConstantTimeEq;
 use super::{EventSubscription, ProvisioningState};
 use crate::{secret::Secret, time::Timestamp};
 
-/// How long the validation URL can be used. Source: Event Grid, "Endpoint validation with Event
-/// Grid event schema".
+/// How long a validation URL is valid. Source: Event Grid, "Endpoint validation".
 pub const VALID_FOR: Duration = Duration::from_secs(10 * 60);
 
 const ASK_AGAIN: Duration = Duration::from_secs(60);
@@ -57,8 +56,7 @@ impl EventSubscription {
         }
     }
 
-    /// Returns until when deliveries wait for the endpoint to consent to the current
-    /// settings, if they do.
+    /// Returns until when deliveries wait for the endpoint's consent, if they do.
     pub fn waits_for_consent(&self, now: Timestamp) -> Option<Timestamp> {
         match self.state(now) {
             ProvisioningState::Succeeded => None,

@@ -1,8 +1,7 @@
 //! The latest changes of a topic, stored with its revision.
 //!
-//! A cached topic that is a few changes old only reads what these changed, not all of up to 500
-//! event subscriptions. And a concurrent reader can tell whether its result includes a change:
-//! DynamoDB shows the items of a transaction one after the other.
+//! A cached topic that is a few changes old only reads these, not all of up to 500 event
+//! subscriptions. And readers can tell whether they saw a change: DynamoDB shows it item by item.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -10,8 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::name;
 
-/// The most changes kept. With names of up to 64 characters, they and a topic's document usually
-/// fit one read unit of 4 KB.
+/// The most changes kept: with a topic's document, they usually fit one read unit of 4 KB.
 const CHANGES_MAX: usize = 16;
 
 /// One change. Names are folded: see [`crate::name`].
@@ -26,8 +24,7 @@ pub enum Change {
 
 /// What the latest changes wrote or deleted besides the topic itself.
 ///
-/// A change of more than [`CHANGES_MAX`] event subscriptions is dropped with all earlier ones: a
-/// cached topic that is older reads everything.
+/// A change of more than [`CHANGES_MAX`] is dropped with all earlier ones: cached topics read all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Changes {

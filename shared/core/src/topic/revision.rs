@@ -8,9 +8,8 @@ use crate::time::Timestamp;
 /// since. Numbers only compare within one creation; a later creation is newer.
 ///
 /// It is stored as a pair, `[1795248000123, 7]`. The default is older than any stored one.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Serialize, Deserialize)]
 #[serde(from = "(Timestamp, u64)", into = "(Timestamp, u64)")]
 pub struct Revision {
     pub created_at: Timestamp,

@@ -7,8 +7,7 @@ use uuid::Uuid;
 
 use crate::time::Timestamp;
 
-/// A dead letter's position among those of its event subscription: its object, and its index
-/// there. As text, its id: `2026-11-21-8-{uuid}-0`.
+/// A dead letter's object, and its index there. As text, its id: `2026-11-21-8-{uuid}-0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Position {
@@ -20,8 +19,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// Returns the first position in an object; `None` if the name is not that of a
-    /// dead-letter object in this folder.
+    /// Returns the first position in an object; `None` if its name is not one of this folder.
     pub fn first_of(folder: &str, name: &str) -> Option<Self> {
         let rest = name.strip_prefix(folder)?.strip_prefix('/')?.strip_suffix(".json")?;
         let parts: Vec<_> = rest.split('/').collect();
@@ -40,8 +38,7 @@ impl Position {
         format!("{}.json", self.before(folder))
     }
 
-    /// Returns a text that sorts before the object's name and after all earlier names: a
-    /// listing that starts after it begins with this object.
+    /// Returns a text that sorts just before the object's name, for a listing that starts after it.
     pub fn before(&self, folder: &str) -> String {
         let [year, month, day, hour] = self.hour;
         format!("{folder}/{year}/{month}/{day}/{hour}/{}", self.object)
@@ -108,8 +105,7 @@ impl Hours {
         Self { first: parts(from), last: parts(to) }
     }
 
-    /// Returns `None` for an object of these hours. Otherwise returns the text up to which
-    /// all names belong to other hours.
+    /// Returns the text up to which all names are of other hours; `None` for one of these hours.
     pub fn pass_over(&self, folder: &str, position: &Position) -> Option<String> {
         let is_out = |parts: &usize| {
             let of = &position.hour[..*parts];

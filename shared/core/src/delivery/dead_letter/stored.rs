@@ -1,8 +1,7 @@
 //! Reads dead letters from the bucket, event by event.
 //!
-//! A record is the event with our members at its end, or with the event inside
-//! ([`Ended::records`](super::Ended::records)). The event comes back byte for byte, but for
-//! white space before its last brace; numbers keep their digits.
+//! A record is the event with our members at its end, or inside ours (`Ended::records`). It comes
+//! back byte for byte, but for white space at its end.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -27,8 +26,7 @@ const SCHEMA_LABEL: &str = "gridpost-delivery-schema";
 /// Names and values of an object's metadata in S3.
 pub type Labels = Vec<(&'static str, String)>;
 
-/// Identifies an object's event subscription. In topics of kind `custom`, the object's name
-/// does not.
+/// Identifies an object's event subscription, which its name does not for topics of kind `custom`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     pub subscription: SubscriptionKey,
@@ -125,8 +123,7 @@ struct Wrapped<'r> {
     event: &'r RawValue,
 }
 
-/// Reads an object's records in order, whose events were delivered in that schema. A record
-/// that can't be read says why.
+/// Reads an object's records, delivered in that schema. A record that can't be read says why.
 pub fn letters(
     object: &[u8],
     schema: DeliverySchema,

@@ -22,8 +22,7 @@ pub fn is_binary(headers: &HeaderMap) -> bool {
     headers.keys().any(|name| name.as_str().starts_with(PREFIX))
 }
 
-/// Rewrites an event in structured form, which is checked when it is read. Fails for a header or
-/// data that can't be part of a CloudEvent.
+/// Rewrites an event in structured form, still unchecked. Fails for unusable headers or data.
 pub fn to_structured(headers: &HeaderMap, body: &[u8]) -> Result<String, ParseError> {
     for name in REQUIRED {
         if !headers.contains_key(name) {

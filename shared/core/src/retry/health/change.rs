@@ -10,8 +10,7 @@ use super::{
 };
 use crate::{retry::outcome::Answer, time::Timestamp};
 
-/// Successes of other copies of dispatch are known to about a second: failures this soon after
-/// a known success do not lengthen the row.
+/// After a success, failures this soon don't lengthen the row: other copies' times are inexact.
 const AS_FAR_AS_KNOWN: Duration = Duration::from_secs(1);
 
 /// How old the shared time of a success is before it is rewritten, while attempts fail and succeed.
@@ -35,8 +34,7 @@ pub struct FailedAttempt {
     pub began_at: Timestamp,
     pub ended_at: Timestamp,
     pub answer: Answer,
-    /// The last success that this copy of dispatch has seen. Successes are not written
-    /// while nothing fails, so the failure reports them.
+    /// The last success seen by this copy of dispatch: a failure reports it, as nothing else does.
     pub last_success_at: Option<Timestamp>,
 }
 
@@ -121,8 +119,7 @@ fn known_success(health: &Health, failed: FailedAttempt) -> Option<Timestamp> {
     health.last_success_at.max(failed.last_success_at)
 }
 
-/// Returns the row of failures. A known success in between breaks it; it grows to
-/// [`UNHEALTHY_AFTER`], and then by probes alone.
+/// Returns the row of failures. A success breaks it; from [`UNHEALTHY_AFTER`] on it counts probes.
 fn row_after(health: &Health, failed: FailedAttempt, probed: bool) -> Row {
     let success = known_success(health, failed);
     let mut row = health.row;
@@ -158,8 +155,7 @@ fn delayed_wait(step: u32) -> Duration {
     Duration::from_secs(u64::from(DELAYED_WAITS_S[index]))
 }
 
-/// Returns the probation after a failed attempt. A failed probe always waits, even if neither
-/// its outcome nor delayed delivery asks for that.
+/// Returns the probation after a failed attempt. A failed probe always waits.
 fn probation_after(
     health: &Health,
     durations: &Durations,
@@ -179,14 +175,12 @@ fn probation_after(
     }
 }
 
-/// Returns the health after a success; `None` if there is nothing to write, as usual. `spread`
-/// is the time over which waiting deliveries come back (see `delivery::parking::spread`); it
-/// only matters while the health [waits](Health::is_waiting).
+/// Returns the health after a success; usually `None`, for nothing to write. `spread` is the time
+/// in which deliveries come back to a health that [waits](Health::is_waiting).
 ///
 /// A probe, which began when both waits were over, ends them, and so does an attempt that an
-/// operator asked for. An attempt that began earlier, or before its copy of dispatch knew of
-/// the wait, ends none; but its success breaks the row of failures, and lifts a first delayed
-/// wait that the row has caused.
+/// operator asked for. An earlier attempt ends none, but its success breaks the row of failures and
+/// lifts a first delayed wait that the row has caused.
 pub fn after_success(
     health: &Health,
     success: SuccessfulAttempt,
@@ -202,13 +196,11 @@ pub fn after_success(
     broken_by(health, ended_at)
 }
 
-/// Adds what a copy of dispatch has seen to the health it has read; `None` if there is nothing
-/// new to share.
+/// Adds a copy of dispatch's own observations to the health it has read; `None` if nothing is new.
 ///
-/// Successes are not written while nothing fails, so one copy may count ten failures in a row
-/// while others see successes. Each copy calls this at every read: its success breaks a row
-/// that others have counted, and lifts the first delayed wait that the row has caused. While
-/// attempts fail and succeed, it shares a success at most twice a second.
+/// Successes are not written while nothing fails, so one copy may count ten failures in a row while
+/// others see successes. Each copy calls this at every read: its success breaks the others' row,
+/// and lifts the first delayed wait. It shares a success at most twice a second.
 pub fn evidence(health: &Health, seen: SeenAttempts, now: Timestamp) -> Option<Health> {
     let success = seen.last_success_at?;
     let broken = broken_by(health, success);
@@ -221,8 +213,7 @@ pub fn evidence(health: &Health, seen: SeenAttempts, now: Timestamp) -> Option<H
         .then(|| Health { last_success_at: Some(success), ..health.clone() })
 }
 
-/// Returns the health after a success has broken the row of failures; `None` if it breaks none.
-/// A failed probe outweighs an earlier success.
+/// Returns the health after a success has broken a row; later failed probes outweigh it.
 fn broken_by(health: &Health, success: Timestamp) -> Option<Health> {
     let in_row = health.row.since.is_some_and(|since| success >= since);
     if !in_row || health.delayed.is_some_and(|wait| wait.step > 1) {

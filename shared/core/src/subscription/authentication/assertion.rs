@@ -1,8 +1,6 @@
-//! What a client signs, instead of a secret, to prove who it is to a token endpoint:
-//! `private_key_jwt`.
+//! The assertion that a client signs, instead of sending a secret: `private_key_jwt`.
 //!
-//! Source: OpenID Connect Core 1.0, section 9; RFC 7523, sections 2.2 and 3; RFC 7515, section
-//! 3.
+//! Source: OpenID Connect Core 1.0, section 9; RFC 7523, 2.2 and 3; RFC 7515, 3.
 
 use std::time::Duration;
 

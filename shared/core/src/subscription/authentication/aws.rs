@@ -16,12 +16,10 @@ pub const EXECUTE_API: &str = "execute-api";
 /// The signing name of function URLs.
 pub const LAMBDA: &str = "lambda";
 
-/// The audience of tokens exchanged at Entra ID. Source: Microsoft Entra ID, "Workload identity
-/// federation", `audiences`.
+/// The audience of tokens exchanged at Entra ID. Source: Entra ID, "Workload identity federation".
 pub const ENTRA_AUDIENCE: &str = "api://AzureADTokenExchange";
 
-/// Entra ID's hosts: everywhere, in the US government's clouds, and in China. Source: Microsoft
-/// identity platform, "National clouds".
+/// Entra ID's hosts: global, US government, China. Source: Microsoft, "National clouds".
 const ENTRA_HOSTS: [&str; 4] = [
     ENTRA_HOST,
     "login.microsoftonline.us",
@@ -53,19 +51,8 @@ pub struct WebIdentity {
 }
 
 /// The algorithm of a token's signature. Source: STS API reference, `GetWebIdentityToken`.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    Hash,
-    Serialize,
-    Deserialize,
-    strum::IntoStaticStr,
-    strum::VariantNames,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Serialize, Deserialize, strum::IntoStaticStr, strum::VariantNames)]
 pub enum SigningAlgorithm {
     /// The one that Entra ID accepts.
     #[default]
@@ -111,8 +98,7 @@ impl SigV4 {
 impl WebIdentity {
     /// Checks that a token for this audience may be sent to an endpoint at that URL.
     pub fn check_bearer(&self, url: &str, named: &Identities) -> Result<(), IdentityRefused> {
-        // Its receiver could exchange it. The hosts of this audience are named as
-        // receivers of the exchanged tokens.
+        // Its receiver could exchange it; this audience's hosts receive exchanged tokens.
         if self.is_for_entra() {
             return Err(IdentityRefused::Exchanged);
         }
@@ -152,8 +138,7 @@ impl ClientCredentials {
 }
 
 impl Authentication {
-    /// Checks that the deployment allows the proof of an AWS identity to that URL. Settings
-    /// may have changed since the event subscription was written.
+    /// Checks that the deployment, by now, allows the proof of an AWS identity to that URL.
     pub fn check(&self, url: &str, named: &Identities) -> Result<(), IdentityRefused> {
         match self {
             Self::ClientCertificate(_) => Ok(()),

@@ -46,8 +46,7 @@ impl Material {
 }
 
 impl ClientCertificate {
-    /// Returns the name of its secret. It may be refused, because settings may have changed
-    /// since the event subscription was written.
+    /// Returns the name of its secret, unless settings refuse it by now.
     pub fn reference<'a>(
         &'a self,
         secrets: &ClientSecrets,

@@ -1,5 +1,4 @@
-//! The request for a token, and its answer. Token endpoints are untrusted: what they say is
-//! bounded and checked before it reaches a header or a log.
+//! The request for a token, and its answer, which is untrusted: bounded and checked before use.
 
 use std::time::Duration;
 
@@ -19,8 +18,7 @@ const LIFE_DEFAULT: Duration = Duration::from_secs(5 * 60);
 /// The longest that a token is kept.
 const LIFE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long before its end a token is no longer used: clocks differ, and requests take time.
-/// Short-lived tokens are used for three quarters of their life.
+/// How long before its end a token is no longer used; a quarter of a short life.
 const MARGIN_MAX: Duration = Duration::from_secs(60);
 
 /// Source: RFC 7523, section 2.2.
@@ -124,8 +122,7 @@ impl Token {
         now < self.use_until
     }
 
-    /// Returns whether a request may be sent with it if there is no newer one: half of the
-    /// margin is left.
+    /// Returns whether it may be used if there is no newer one: half of the margin is left.
     pub fn is_valid(&self, now: Timestamp) -> bool {
         now < self.ends_at
     }
@@ -161,8 +158,7 @@ pub enum NoToken {
     Aws(String),
 }
 
-/// Reads the token endpoint's answer. Source: RFC 6749, sections 5.1 and 5.2; RFC 6750, section
-/// 2.1.
+/// Reads the token endpoint's answer. Source: RFC 6749, 5.1 and 5.2; RFC 6750, 2.1.
 pub fn read(status: u16, body: &[u8], now: Timestamp) -> Result<Token, NoToken> {
     let answer = serde_json::from_slice::<Value>(body).unwrap_or_default();
     if status != 200 {

@@ -1,7 +1,6 @@
 //! Advanced filters as they are stored: a key, an operator, and the operator's values.
 //!
-//! Source: Event Grid, "Understand event filtering for Event Grid subscriptions", section "Advanced
-//! filtering".
+//! Source: Event Grid, "Understand event filtering for Event Grid subscriptions".
 
 use std::{cmp::Ordering, fmt, num::ParseFloatError, str::FromStr};
 
@@ -29,9 +28,8 @@ pub struct AdvancedFilter {
 }
 
 /// A condition on a value. It holds for one of several values; with `Not`, for none of them.
-#[derive(
-    Clone, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames, Serialize, Deserialize,
-)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(strum::IntoStaticStr, strum::VariantNames, Serialize, Deserialize)]
 #[serde(tag = "operatorType", content = "values")]
 pub enum Operator {
     NumberIn(Vec<Number>),
@@ -88,9 +86,8 @@ impl Operator {
 
     /// Returns whether it matches a missing or null key.
     ///
-    /// Source: as above, which lists `NumberNotIn` and `StringNotIn` as matched, the other
-    /// negative string operators as not matched, and does not mention `NumberNotInRange`:
-    /// it follows `NumberNotIn`, which it generalizes.
+    /// Source: as above, which lists `NumberNotIn` and `StringNotIn` alone of the negative
+    /// operators. `NumberNotInRange`, which it does not mention, follows `NumberNotIn`.
     pub fn wants_missing(&self) -> bool {
         matches!(
             self,

@@ -81,8 +81,7 @@ impl Filters {
         }
     }
 
-    /// Returns all reasons why a filter refuses an event; empty if it matches. `filter`
-    /// must be the one compiled at that position.
+    /// Returns all reasons why the filter at that position refuses an event; empty if it matches.
     pub fn refusals<'f>(
         &self,
         position: usize,

@@ -25,8 +25,7 @@ pub(super) struct Keys {
     stamps: Vec<(PathId, Stamp)>,
     /// Members that a mapping gives.
     mapped: Vec<(&'static str, Stamp)>,
-    /// Keys within `data` of a publisher's own schema, which is the event itself, and their
-    /// places there.
+    /// Keys within `data` of a publisher's own schema, the event itself, and their places there.
     inside: Vec<(PathId, PathId)>,
     /// CloudEvents' attributes, which count as text even if written as numbers.
     attributes: BTreeSet<PathId>,
@@ -207,8 +206,7 @@ impl Values<'_> {
         self.found(place).map(str::to_owned).or_else(stamp)
     }
 
-    /// Returns the JSON text at a path. A null that a stamp replaces counts as missing, and
-    /// so does a member with the name of a mapped one.
+    /// Returns the JSON text at a path, unless a stamp replaces a null, or a mapping the member.
     fn found(&self, place: PathId) -> Option<&str> {
         if self.keys.schema == InputSchema::CustomEventSchema && self.stamp(place).is_some() {
             return None;
@@ -256,8 +254,7 @@ impl Values<'_> {
             Some(b'n') | None => Kind::Missing,
             Some(_) => {
                 value.add(json);
-                // CloudEvents' extension attributes are strings; publishers that
-                // write one as a number or boolean mean its text.
+                // A number or boolean of an extension attribute means its text.
                 if self.keys.attributes.contains(&place) && value.texts.is_empty() {
                     value.texts.push(Text::new(json));
                 }
@@ -282,8 +279,7 @@ impl Value {
     }
 }
 
-/// Parses a number as documents do, so that the same digits are the same number. One out of
-/// range becomes the largest or smallest finite number.
+/// Parses a number as documents do; one out of range becomes the largest or smallest.
 fn number(json: &str) -> f64 {
     let number: f64 = serde_json::from_str(json).or_else(|_| json.parse()).unwrap_or_default();
     number.clamp(f64::MIN, f64::MAX) + 0.0
