@@ -71,7 +71,10 @@ pub trait Transport: Sync {
 pub enum ClientError {
     #[error("`{0}` is no name: names are letters, digits and hyphens")]
     Name(String),
-    #[error("{method} {url} answered {status} with another document than is expected")]
+    #[error(
+        "{method} {url} answered {status} with another document than is expected. The deployment may be of \
+         another version than this command line: compare `gridpost --version` with the release that was deployed"
+    )]
     Document { method: Method, url: String, status: u16, source: serde_json::Error },
     /// A signature would go with the request.
     #[error("the next page is at {link}, outside {base_url}")]
@@ -360,27 +363,46 @@ impl<T: Transport> Client<T> {
         self.each(Method::GET, &path, None, take).await
     }
 
-    /// Reads a page of an event subscription's dead letters. `query` is [`letters_query`]'s.
+    /// Reads the first `most` dead letters of an event subscription. Of `chosen`, `all` does not count.
+    pub async fn dead_letters(
+        &self,
+        topic: &str,
+        name: &str,
+        chosen: &PurgeDeadLettersInput,
+        most: usize,
+    ) -> Result<Vec<DeadLetter>, T::Error> {
+        let mut found = Vec::new();
+        let take = |page: List<DeadLetter>| {
+            found.extend(page.value);
+            let has_enough = found.len() >= most;
+            let flow = if has_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+            (flow, page.next_link)
+        };
+        self.each(Method::GET, &letters_path(topic, name, "", chosen)?, None, take).await?;
+        found.truncate(most);
+        Ok(found)
+    }
+
+    /// Reads a page of the same; the first without a token.
     pub async fn dead_letters_page(
         &self,
         topic: &str,
         name: &str,
-        query: &str,
+        chosen: &PurgeDeadLettersInput,
         after: Option<&str>,
     ) -> Result<Page<DeadLetter>, T::Error> {
-        let path = format!("{}/deadLetters{query}", subscription_path(topic, name)?);
-        self.page(&path, after).await
+        self.page(&letters_path(topic, name, "", chosen)?, after).await
     }
 
-    /// Counts dead letters; takes the answer of each request.
+    /// Counts dead letters; takes the answer of each request. Of `chosen`, `all` does not count.
     pub async fn count_dead_letters(
         &self,
         topic: &str,
         name: &str,
-        query: &str,
+        chosen: &PurgeDeadLettersInput,
         mut take: impl FnMut(&DeadLetterCount) -> ControlFlow<()> + Send,
     ) -> Result<bool, T::Error> {
-        let path = format!("{}/deadLetters:count{query}", subscription_path(topic, name)?);
+        let path = letters_path(topic, name, ":count", chosen)?;
         let take = |count: DeadLetterCount| (take(&count), count.next_link);
         self.each(Method::GET, &path, None, take).await
     }
@@ -406,15 +428,18 @@ impl<T: Transport> Client<T> {
         self.call(Method::GET, &format!("/poison?$top={most}"), None).await
     }
 
-    /// Reads a page of the parked deliveries, in no order. Of `chosen`, topic and name count.
+    /// Lists parked deliveries, in no order. Of `chosen`, topic and name count.
+    pub async fn parked(&self, chosen: &ParkedInput) -> Result<Vec<Parked>, T::Error> {
+        self.all(&parked_path(chosen)).await
+    }
+
+    /// Reads a page of the same; the first without a token.
     pub async fn parked_page(
         &self,
         chosen: &ParkedInput,
         after: Option<&str>,
     ) -> Result<Page<Parked>, T::Error> {
-        let names = [("topic", &chosen.topic), ("eventSubscription", &chosen.event_subscription)];
-        let given = names.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
-        self.page(&format!("/parked{}", query(given)), after).await
+        self.page(&parked_path(chosen), after).await
     }
 
     /// Releases parked deliveries to their retry queues, or cancels them (`release`, `cancel`); takes what
@@ -579,6 +604,30 @@ fn subscription_path(topic: &str, name: &str) -> Result<String, ClientError> {
     Ok(format!("{}/eventSubscriptions/{}", topic_path(topic)?, segment(name)?))
 }
 
+fn letters_path(
+    topic: &str,
+    name: &str,
+    action: &str,
+    chosen: &PurgeDeadLettersInput,
+) -> Result<String, ClientError> {
+    let PurgeDeadLettersInput { from, to, reason, event_type, event_id, redriven, all: _ } = chosen;
+    let parameters = [
+        ("from", from.map(|from| from.to_string())),
+        ("to", to.map(|to| to.to_string())),
+        ("reason", reason.clone()),
+        ("eventType", event_type.clone()),
+        ("eventId", event_id.clone()),
+        ("redriven", redriven.map(|redriven| redriven.to_string())),
+    ];
+    let path = subscription_path(topic, name)?;
+    Ok(format!("{path}/deadLetters{action}{}", query(parameters)))
+}
+
+fn parked_path(ParkedInput { topic, event_subscription, .. }: &ParkedInput) -> String {
+    let parameters = [("topic", topic.clone()), ("eventSubscription", event_subscription.clone())];
+    format!("/parked{}", query(parameters))
+}
+
 /// Returns a name as it may stand in a path. Its length is for the server to judge.
 fn segment(name: &str) -> Result<&str, ClientError> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
@@ -597,9 +646,10 @@ fn with_text(object: &str, member: &str, value: impl Display) -> String {
     format!("{others}{comma}\"{member}\":{value}}}")
 }
 
-/// Returns a query with its question mark; empty without parameters.
-pub fn query<'q>(parameters: impl Iterator<Item = (&'q str, &'q String)>) -> String {
-    match form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish() {
+/// Returns a query of the parameters that have a value, with its question mark; empty without any.
+fn query<const N: usize>(parameters: [(&str, Option<String>); N]) -> String {
+    let given = parameters.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    match form_urlencoded::Serializer::new(String::new()).extend_pairs(given).finish() {
         none if none.is_empty() => none,
         query => format!("?{query}"),
     }
