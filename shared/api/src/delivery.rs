@@ -14,7 +14,7 @@ use strum::Display;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::schema::{List, Time, names};
+use crate::schema::{List, Time, stand_in};
 
 /// A page of deliveries.
 pub type DeliveryList = List<Delivery>;
@@ -117,7 +117,7 @@ pub struct Attempt {
     pub http_status_code: Option<u16>,
     /// What asked for the wait behind it: the schedule, the least wait of its outcome's rule,
     /// Retry-After, or the endpoint's probation or delayed delivery.
-    #[schema(value_type = Option<names::DelayReason>)]
+    #[schema(value_type = Option<stand_in::DelayReason>)]
     pub wait_because: Option<DelayReason>,
     /// How its failed response began, escaped, where the Terraform variable failed_response_bytes keeps
     /// that. It may hold personal data.

@@ -92,6 +92,13 @@ impl Problems {
         })
     }
 
+    /// Adds that a member is missing, unless it is there and breaks another rule.
+    pub(crate) fn require(&mut self, path: &str, rule: &str) {
+        if !self.is_of(path) {
+            self.add(Code::MissingMember, path, rule);
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.listed.is_empty()
     }

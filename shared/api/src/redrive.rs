@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::schema::{List, Time, names};
+use crate::schema::{List, Time, stand_in};
 
 /// A page of redrive jobs.
 pub type RedriveList = List<Redrive>;
@@ -19,9 +19,9 @@ pub struct Redrive {
     pub topic: String,
     pub event_subscription: String,
     pub target: RedriveGoal,
-    #[schema(value_type = names::JobStatus)]
+    #[schema(value_type = stand_in::JobStatus)]
     pub status: JobStatus,
-    #[schema(value_type = names::JobPhase)]
+    #[schema(value_type = stand_in::JobPhase)]
     pub phase: JobPhase,
     pub dry_run: bool,
     pub send_again: bool,

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use crate::{
     document::{Code, Problem, Problems, read},
-    schema::{Time, names},
+    schema::{Time, stand_in},
     subscription, topic,
 };
 
@@ -170,7 +170,7 @@ pub struct ResendInput {
     /// Stands where no ids choose.
     pub all: Option<bool>,
     /// For messages that can't be read; with ids alone.
-    #[schema(value_type = Option<names::ResendTarget>)]
+    #[schema(value_type = Option<stand_in::ResendTarget>)]
     pub to: Option<ResendTarget>,
 }
 

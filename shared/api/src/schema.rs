@@ -1,32 +1,29 @@
 //! What documents are made of, and their schemas: each is derived from its type.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, str::FromStr};
 
-use gridpost_core::{
-    delivery::{probe, redrive},
-    event, poison,
-    retry::{self, health, profile},
-    subscription::{self, authentication, filter::advanced},
-    time::Timestamp,
-    topic,
-};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use gridpost_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 use strum::VariantNames;
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{
-        ArrayBuilder, KnownFormat, ObjectBuilder, Ref, RefOr, Schema, SchemaFormat, schema::Type,
+        AllOfBuilder, ArrayBuilder, KnownFormat, ObjectBuilder, OneOfBuilder, Ref, RefOr, Schema,
+        SchemaFormat,
+        schema::{AnyOfBuilder, SchemaType, Type},
     },
 };
 
 /// A point in time as documents have it: ISO 8601 with milliseconds, UTC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
 pub struct Time(pub Timestamp);
 
-impl Time {
-    /// Reads a date and time of RFC 3339.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        Timestamp::parse_rfc_3339(text).map(Self)
+impl FromStr for Time {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        Timestamp::parse_rfc_3339(text).map(Self).ok_or("not a date and time of RFC 3339")
     }
 }
 
@@ -39,19 +36,6 @@ impl From<Timestamp> for Time {
 impl fmt::Display for Time {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0.to_iso_8601())
-    }
-}
-
-impl Serialize for Time {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Time {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Cow::<'de, str>::deserialize(deserializer)?;
-        Self::parse(&text).ok_or_else(|| D::Error::custom("not a date and time of RFC 3339"))
     }
 }
 
@@ -100,77 +84,88 @@ impl<T: ToSchema> ToSchema for List<T> {
     }
 }
 
-/// Types that stand for enums of the core in schemas: each is one of the names of its variants.
-macro_rules! names {
-    ($($name:ident of $module:ident;)*) => {
-        pub(crate) mod names {
-            use super::*;
+/// Returns the schema of settings as a read shows them: these members are always there.
+pub(crate) fn shown<T: ToSchema>(always: &[&str]) -> RefOr<Schema> {
+    let mut schema = T::schema();
+    if let RefOr::T(Schema::Object(settings)) = &mut schema {
+        settings.required.extend(always.iter().map(|name| (*name).to_owned()));
+        settings.required.dedup();
+    }
+    schema
+}
 
-            $(
-            #[doc = concat!("Stands for the core's `", stringify!($name), "`.")]
+/// Types that stand for others in schemas.
+pub mod stand_in {
+    use gridpost_core::{
+        delivery::{probe, redrive},
+        event, poison, retry, subscription, topic,
+    };
+
+    use super::*;
+    use crate::requests;
+
+    macro_rules! stand_ins {
+        ($($name:ident = $schema:expr $(, with $type:ty)?;)*) => {$(
+            #[doc = concat!("Stands for `", stringify!($name), "`.")]
             #[derive(Debug)]
-            pub(crate) enum $name {}
+            pub enum $name {}
 
             impl PartialSchema for $name {
                 fn schema() -> RefOr<Schema> {
-                    let names = <super::$module::$name as VariantNames>::VARIANTS.iter().copied();
-                    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names)).into()
+                    $schema.into()
                 }
             }
 
-            impl ToSchema for $name {}
-        )*}
-    };
-}
+            impl ToSchema for $name {
+                $(fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+                    <$type>::schemas(schemas);
+                })?
+            }
+        )*};
+    }
 
-names! {
-    DelayReason of retry;
-    DeliverySchema of event;
-    InputSchema of topic;
-    JobPhase of redrive;
-    JobStatus of redrive;
-    Kind of topic;
-    Operator of advanced;
-    ProbationPolicy of health;
-    ProfileName of profile;
-    ProvisioningState of subscription;
-    ResendTarget of poison;
-    SigningAlgorithm of authentication;
-    Step of probe;
-    StepResult of probe;
-}
+    stand_ins! {
+        DelayReason = one_of::<retry::DelayReason>();
+        DeliverySchema = one_of::<event::DeliverySchema>();
+        InputSchema = one_of::<topic::InputSchema>();
+        JobPhase = one_of::<redrive::JobPhase>();
+        JobStatus = one_of::<redrive::JobStatus>();
+        Kind = one_of::<topic::Kind>();
+        Operator = one_of::<subscription::filter::advanced::Operator>();
+        ProbationPolicy = one_of::<retry::health::ProbationPolicy>();
+        ProfileName = one_of::<retry::profile::ProfileName>();
+        ProvisioningState = one_of::<subscription::ProvisioningState>();
+        ResendTarget = one_of::<poison::ResendTarget>();
+        SigningAlgorithm = one_of::<subscription::authentication::SigningAlgorithm>();
+        Step = one_of::<probe::Step>();
+        StepResult = one_of::<probe::StepResult>();
+        EventType = of(Type::String).min_length(Some(1)).max_length(Some(512));
+        Label = of(Type::String).min_length(Some(1)).max_length(Some(256));
+        ScheduleStep = of(Type::Integer).minimum(Some(1)).maximum(Some(604_800));
+        NumberOrFlag = of(SchemaType::from_iter([Type::Number, Type::Boolean]));
+        ParkedInput = all_or::<requests::ParkedInput>(&["ids", "topic", "eventSubscription"]),
+            with requests::ParkedInput;
+        PurgeDeadLettersInput = all_or::<requests::PurgeDeadLettersInput>(
+            &["from", "to", "reason", "eventType", "eventId", "redriven"]
+        ), with requests::PurgeDeadLettersInput;
+        PurgeInput = all_or::<requests::PurgeInput>(&["ids"]), with requests::PurgeInput;
+        ResendInput = all_or::<requests::ResendInput>(&["ids"]), with requests::ResendInput;
+    }
 
-/// Types that stand for texts and numbers with bounds in schemas of lists.
-macro_rules! bounded {
-    ($module:ident: $type:ident, $($name:ident: $least:ident($min:literal) $(, $most:ident($max:literal))?;)*) => {
-        pub(crate) mod $module {
-            use super::*;
+    fn of(schema_type: impl Into<SchemaType>) -> ObjectBuilder {
+        ObjectBuilder::new().schema_type(schema_type)
+    }
 
-            $(
-                #[doc = concat!("Stands for a bounded value: ", stringify!($name), ".")]
-                #[derive(Debug)]
-                pub(crate) enum $name {}
+    /// Returns the schema of the names of an enum.
+    fn one_of<T: VariantNames>() -> ObjectBuilder {
+        of(Type::String).enum_values(Some(T::VARIANTS.iter().copied()))
+    }
 
-                impl PartialSchema for $name {
-                    fn schema() -> RefOr<Schema> {
-                        let schema = ObjectBuilder::new().schema_type(Type::$type);
-                        schema.$least(Some($min))$(.$most(Some($max)))?.into()
-                    }
-                }
-
-                impl ToSchema for $name {}
-            )*
-        }
-    };
-}
-
-bounded! {
-    texts: String,
-    EventType: min_length(1), max_length(512);
-    Label: min_length(1), max_length(256);
-}
-
-bounded! {
-    numbers: Integer,
-    ScheduleStep: minimum(1), maximum(604_800);
+    /// Returns the schema of a request that has either `all` or some of those other members.
+    fn all_or<T: ToSchema>(others: &[&str]) -> AllOfBuilder {
+        let having = |name: &str| ObjectBuilder::new().required(name);
+        let some = others.iter().fold(AnyOfBuilder::new(), |any, name| any.item(having(name)));
+        let choice = OneOfBuilder::new().item(having("all")).item(some);
+        AllOfBuilder::new().item(T::schema()).item(choice)
+    }
 }

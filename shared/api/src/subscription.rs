@@ -31,7 +31,10 @@ use gridpost_core::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use utoipa::ToSchema;
+use utoipa::{
+    ToSchema,
+    openapi::{RefOr, Schema},
+};
 use uuid::Uuid;
 
 use self::destination::Stored;
@@ -58,7 +61,7 @@ use crate::{
         azure::{Form, NotSupported},
         read as read_as, read_at,
     },
-    schema::{List, Time, names, texts},
+    schema::{List, Time, shown, stand_in},
 };
 
 /// The resource type that documents carry.
@@ -74,6 +77,7 @@ pub struct EventSubscription {
     #[schema(pattern = "^[A-Za-z0-9-]{2,64}$")]
     pub name: String,
     #[serde(rename = "type")]
+    #[schema(pattern = "^Gridpost/topics/eventSubscriptions$")]
     pub resource_type: String,
     pub properties: EventSubscriptionProperties,
 }
@@ -84,7 +88,7 @@ pub struct EventSubscription {
 pub struct EventSubscriptionProperties {
     /// The topic's id.
     pub topic: String,
-    #[schema(value_type = names::ProvisioningState)]
+    #[schema(value_type = stand_in::ProvisioningState)]
     pub provisioning_state: ProvisioningState,
     /// Requests in a minute that the endpoint allows (WebHook-Allowed-Rate).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,14 +99,26 @@ pub struct EventSubscriptionProperties {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation: Option<AwaitedValidation>,
     #[serde(flatten)]
+    #[schema(schema_with = shown_settings)]
     pub settings: EventSubscriptionSettings,
+}
+
+fn shown_settings() -> RefOr<Schema> {
+    shown::<EventSubscriptionSettings>(&[
+        "destination",
+        "filter",
+        "eventDeliverySchema",
+        "retryPolicy",
+        "probationPolicy",
+        "labels",
+    ])
 }
 
 /// What came of a request to the validation URL.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Validated {
-    #[schema(value_type = names::ProvisioningState)]
+    #[schema(value_type = stand_in::ProvisioningState)]
     pub provisioning_state: ProvisioningState,
     pub message: String,
 }
@@ -137,20 +153,19 @@ pub struct EventSubscriptionPatch {}
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EventSubscriptionSettings {
-    /// An object with endpointType, such as 'WebHook', and properties.
-    #[schema(required = true)]
+    /// Required, unless deliveryConfiguration has it.
     pub destination: Option<Destination>,
     pub filter: Option<Filter>,
     /// In which schema events are delivered. It can't be changed.
-    #[schema(value_type = Option<names::DeliverySchema>)]
+    #[schema(value_type = Option<stand_in::DeliverySchema>)]
     pub event_delivery_schema: Option<DeliverySchema>,
     pub retry_policy: Option<RetryPolicy>,
     /// What becomes of events that come during a probation which a client error caused.
-    #[schema(value_type = Option<names::ProbationPolicy>, default = "EventGrid")]
+    #[schema(value_type = Option<stand_in::ProbationPolicy>, default = "EventGrid")]
     pub probation_policy: Option<ProbationPolicy>,
     /// Where events are kept that ended undelivered; without it they are dropped, and counted.
     pub dead_letter_destination: Option<DeadLetterDestination>,
-    #[schema(value_type = Option<Vec<texts::Label>>, max_items = 50)]
+    #[schema(value_type = Option<Vec<stand_in::Label>>, max_items = 50)]
     pub labels: Option<Vec<String>>,
     /// From then on no event matches.
     pub expiration_time_utc: Option<Time>,
@@ -392,6 +407,10 @@ fn read_whole(
     }
     let EventSubscriptionInput { properties } = read_as(&document, problems);
     let given = properties?;
+    if given.destination.is_none() {
+        let rule = "is required: an object with endpointType, such as 'WebHook', and properties";
+        problems.require("properties.destination", rule);
+    }
     let destination =
         given.destination.and_then(|given| given.read(context, "properties.destination", problems));
     let retry_policy = given.retry_policy.unwrap_or_default();

@@ -11,11 +11,14 @@ use gridpost_core::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::ToSchema;
+use utoipa::{
+    ToSchema,
+    openapi::{RefOr, Schema},
+};
 
 use crate::{
     document::{self, Code, Problem, Problems, merge, quoted, read as read_as},
-    schema::{List, names},
+    schema::{List, shown, stand_in},
 };
 
 pub use mapping::Mapping;
@@ -33,8 +36,9 @@ pub struct Topic {
     #[schema(pattern = "^[A-Za-z0-9-]{3,50}$")]
     pub name: String,
     #[serde(rename = "type")]
+    #[schema(pattern = "^Gridpost/topics$")]
     pub resource_type: String,
-    #[schema(value_type = names::Kind)]
+    #[schema(value_type = stand_in::Kind)]
     pub kind: Kind,
     pub properties: TopicProperties,
 }
@@ -44,11 +48,17 @@ pub struct Topic {
 #[serde(rename_all = "camelCase")]
 pub struct TopicProperties {
     #[serde(flatten)]
+    #[schema(schema_with = shown_settings)]
     pub settings: TopicSettings,
     /// Where to publish.
     #[schema(format = "uri")]
     pub endpoint: String,
+    #[schema(pattern = "^Succeeded$")]
     pub provisioning_state: String,
+}
+
+fn shown_settings() -> RefOr<Schema> {
+    shown::<TopicSettings>(&["inputSchema", "disableLocalAuth", "deliveryProfile"])
 }
 
 /// What a topic is to be. Names are read in any case. Documents as Azure's tools print them are
@@ -56,7 +66,7 @@ pub struct TopicProperties {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TopicInput {
     /// Which of Event Grid's topics it is like.
-    #[schema(value_type = Option<names::Kind>, default = "custom")]
+    #[schema(value_type = Option<stand_in::Kind>, default = "custom")]
     pub kind: Option<Kind>,
     pub properties: Option<TopicSettings>,
 }
@@ -65,7 +75,7 @@ pub struct TopicInput {
 /// default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TopicPatch {
-    #[schema(value_type = Option<names::Kind>)]
+    #[schema(value_type = Option<stand_in::Kind>)]
     pub kind: Option<Kind>,
     pub properties: Option<TopicSettings>,
 }
@@ -76,7 +86,7 @@ pub struct TopicPatch {
 #[serde(rename_all = "camelCase")]
 pub struct TopicSettings {
     /// In which schema it takes events. It can't be changed.
-    #[schema(value_type = Option<names::InputSchema>)]
+    #[schema(value_type = Option<stand_in::InputSchema>)]
     pub input_schema: Option<InputSchema>,
     /// Explains events of CustomEventSchema.
     pub input_schema_mapping: Option<Mapping>,
@@ -84,7 +94,7 @@ pub struct TopicSettings {
     #[schema(default = false)]
     pub disable_local_auth: Option<bool>,
     /// By which table of rules events are delivered.
-    #[schema(value_type = Option<names::ProfileName>)]
+    #[schema(value_type = Option<stand_in::ProfileName>)]
     pub delivery_profile: Option<ProfileName>,
     /// Whether publishes with a key that was used before are answered without being taken again.
     pub idempotency: Option<IdempotencySettings>,

@@ -29,7 +29,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use self::sample::refuse_too_large;
-use crate::schema::names;
+use crate::schema::stand_in;
 
 /// A message size that no readable event exceeds.
 const MESSAGE_BYTES_MAX: usize = 16 * 1_024 * 1_024;
@@ -136,9 +136,9 @@ pub struct TestEventSent {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TestStep {
-    #[schema(value_type = names::Step)]
+    #[schema(value_type = stand_in::Step)]
     pub step: Step,
-    #[schema(value_type = names::StepResult)]
+    #[schema(value_type = stand_in::StepResult)]
     pub result: StepResult,
     /// How it failed.
     pub message: Option<String>,

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 pub use self::advanced::AdvancedFilter;
 use crate::{
     document::{Code, Problems},
-    schema::texts::EventType,
+    schema::stand_in,
 };
 
 /// The event type that means all of them. Source: Event Grid, "Event filtering".
@@ -20,7 +20,7 @@ const ALL: &str = "All";
 #[serde(rename_all = "camelCase")]
 pub struct Filter {
     /// Exact event types, each once; null and ["All"] stand for every type.
-    #[schema(value_type = Option<Vec<EventType>>, min_items = 1, max_items = 250)]
+    #[schema(value_type = Option<Vec<stand_in::EventType>>, min_items = 1, max_items = 250)]
     pub included_event_types: Option<Vec<String>>,
     #[schema(max_length = 1_024)]
     pub subject_begins_with: Option<String>,

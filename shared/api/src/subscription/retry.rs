@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use crate::{
     document::{Code, Problems, path_of_member, quoted, read_at},
-    schema::numbers::ScheduleStep,
+    schema::stand_in,
 };
 
 /// When to try again, and when to end. Which two limits there are is told by the delivery profile of
@@ -33,7 +33,7 @@ pub struct RetryPolicy {
     /// ISO 8601 duration, PT1M to P7D: of the profile namespace.
     pub event_time_to_live: Option<String>,
     /// Offsets from the first attempt in seconds, rising; after the last, its last gap repeats.
-    #[schema(value_type = Option<Vec<ScheduleStep>>, min_items = 1, max_items = 30)]
+    #[schema(value_type = Option<Vec<stand_in::ScheduleStep>>, min_items = 1, max_items = 30)]
     pub schedule: Option<Vec<u32>>,
     /// Own rules: by a status that fails, a class of statuses (4xx) or an outcome.
     #[schema(value_type = Option<BTreeMap<String, StatusRule>>)]

@@ -3,7 +3,8 @@
 use gridpost_api::{
     dead_letter::{DeadLetterCount, DeadLetterList, DeadLetterShown, DeadLettersPurged},
     redrive::{Redrive, RedriveList},
-    requests::{PurgeDeadLettersInput, RedriveInput, ResumeInput},
+    requests::{RedriveInput, ResumeInput},
+    schema::stand_in::PurgeDeadLettersInput,
 };
 use utoipa_axum::routes;
 

@@ -1,7 +1,7 @@
 //! What waits for an operator: the poison queue, and parked deliveries.
 
 use gridpost_api::{
-    requests::{ParkedInput, PurgeInput, ResendInput},
+    schema::stand_in::{ParkedInput, PurgeInput, ResendInput},
     waiting::{Handled, HandledDeliveryList, ParkedList, PoisonList, PoisonShown},
 };
 use utoipa_axum::routes;

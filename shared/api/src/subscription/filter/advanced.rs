@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::{
     document::{Code, Problems, flag, kind, literal, quoted, text_of},
-    schema::names,
+    schema::stand_in,
 };
 
 /// A condition on a value of an event.
@@ -18,12 +18,13 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AdvancedFilter {
-    #[schema(value_type = names::Operator, required = true)]
+    #[schema(value_type = stand_in::Operator, required = true)]
     pub operator_type: Option<String>,
     /// Where the value stands, such as subject or data.order.total.
     #[schema(required = true, min_length = 1, max_length = 512)]
     pub key: Option<String>,
     /// A number or a boolean.
+    #[schema(value_type = Option<stand_in::NumberOrFlag>)]
     pub value: Option<Value>,
     /// Numbers, pairs of numbers or strings, of which one must hold; with Not, none may.
     pub values: Option<Vec<Value>>,

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::{Endpoint, check_text, require};
 use crate::{
     document::{Code, Problems, quoted},
-    schema::names,
+    schema::stand_in,
 };
 
 /// Most characters of a service's or a region's name.
@@ -40,7 +40,7 @@ pub struct WebIdentity {
     /// Whom the token is for, one of the deployment's endpoint_audiences.
     #[schema(min_length = 1, max_length = 1_000)]
     pub audience: Option<String>,
-    #[schema(value_type = Option<names::SigningAlgorithm>, default = "RS256")]
+    #[schema(value_type = Option<stand_in::SigningAlgorithm>, default = "RS256")]
     pub signing_algorithm: Option<authentication::SigningAlgorithm>,
 }
 
