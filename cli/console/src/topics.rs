@@ -148,7 +148,7 @@ fn subscriptions(topic: &str, page: Page, healths: anyhow::Result<Page>) -> Mark
         Ok(page) => (page.items, None),
         Err(error) => (Vec::new(), Some(error)),
     };
-    let all = health::joined(items, &healths);
+    let all = gridpost_ops::subscription::untyped::joined(items, &healths);
     let row = |(subscription, health): &(Value, Option<Value>)| {
         let name = text_at(subscription, "/name");
         let none = Value::Null;

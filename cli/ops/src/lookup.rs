@@ -1,12 +1,12 @@
 //! Whether what is named exists, and what is said where it does not.
 
+use gridpost_api::{health::Health, schema::Time};
 use gridpost_core::{name, time::Timestamp};
-use serde_json::Value;
 
 use crate::{
     failure::{Misuse, Refusal},
     manage_api::ManageApi,
-    output::text_at,
+    subscription::untyped::Read,
 };
 
 /// Names that an error lists at most.
@@ -39,8 +39,8 @@ pub async fn check_exists(
     topic: Option<&str>,
     subscription: Option<&str>,
 ) -> anyhow::Result<()> {
-    let topics = api.topics().await?;
-    let topics: Vec<_> = topics.iter().map(|topic| text_at(topic, "/name")).collect();
+    let topics = api.api.topics().await?;
+    let topics: Vec<_> = topics.iter().map(|topic| topic.name.as_str()).collect();
     if let Some(topic) = topic.filter(|topic| !topics.iter().any(|it| name::is_same(it, topic))) {
         return Err(no_such("topic", topic, topics).into());
     }
@@ -49,8 +49,7 @@ pub async fn check_exists(
     for topic in
         topics.into_iter().filter(|name| topic.is_none_or(|wanted| name::is_same(wanted, name)))
     {
-        let found = api.subscriptions(topic).await?;
-        known.extend(found.iter().map(|one| text_at(one, "/name").to_owned()));
+        known.extend(api.api.subscriptions(topic).await?.into_iter().map(|one| one.name));
     }
     match known.iter().any(|name| name::is_same(name, subscription)) {
         true => Ok(()),
@@ -61,9 +60,8 @@ pub async fn check_exists(
 /// Returns the name of a topic as it was created, or the given one if the topic can't be read: the
 /// next request for it fails with the reason.
 pub async fn spelled(api: &ManageApi, topic: &str) -> String {
-    let found = api.topic(topic).await.ok();
-    let name = found.as_ref().and_then(|found| found["name"].as_str());
-    name.unwrap_or(topic).to_owned()
+    let found = api.api.topic(topic).await;
+    found.map_or_else(|_| topic.to_owned(), |found| found.document.name)
 }
 
 /// What was answered; `None` where it does not exist.
@@ -92,9 +90,8 @@ fn is_near(name: &str, other: &str) -> bool {
 }
 
 /// Whether the time is past until which an endpoint gets nothing: the next delivery is the probe.
-pub fn wait_is_over(health: &Value, now: Timestamp) -> bool {
-    let until = health["until"].as_str().and_then(Timestamp::parse_rfc_3339);
-    until.is_some_and(|until| until <= now)
+pub fn wait_is_over(health: &impl Read<Health>, now: Timestamp) -> bool {
+    health.read().until.is_some_and(|Time(until)| until <= now)
 }
 
 #[cfg(test)]

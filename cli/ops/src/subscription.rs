@@ -1,16 +1,16 @@
 //! Event subscriptions in words: settings, the health of the endpoint, a pause, a test event.
 
-use serde_json::Value;
-
-use crate::output::text_at;
+use gridpost_api::health::{Health, NewEvents};
 
 pub mod health;
 pub mod pause;
 pub mod send_test;
 pub mod show;
+pub mod untyped;
 pub mod warnings;
 
 /// Whether deliveries may wait of which no state tells, because nothing was attempted.
-pub fn holds_back(health: &Value) -> bool {
-    health["pause"].is_object() || matches!(text_at(health, "/newEvents"), "Held" | "Waits")
+pub fn holds_back(health: &impl untyped::Read<Health>) -> bool {
+    let health = health.read();
+    health.pause.is_some() || matches!(health.new_events, NewEvents::Held | NewEvents::Waits)
 }

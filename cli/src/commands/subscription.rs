@@ -24,7 +24,7 @@ use gridpost_ops::{
     manage_api::{ManageApi, Reply},
     schedule::delay_warning_of,
     subscription::{
-        health::{self, Health},
+        health::{self, Report},
         holds_back, pause,
         send_test::{explained, told},
         show::{self, awaited, describe},
@@ -250,11 +250,11 @@ async fn show_health(
     output: Output,
 ) -> anyhow::Result<()> {
     let health = match reset {
-        true => api.reset_health(&topic, &name).await?,
-        false => api.health(&topic, &name).await?,
+        true => api.api.reset_health(&topic, &name).await?,
+        false => api.api.health(&topic, &name).await?,
     };
     let whose = SubscriptionArgs::named(api, &topic, &name).await;
-    let mut one = Health::of(whose.topic, whose.subscription, health);
+    let mut one = Report::of(whose.topic, whose.subscription, health);
     if let Some(since) = since {
         health::add_counts(std::slice::from_mut(&mut one), target, since).await?;
     }
@@ -293,7 +293,7 @@ async fn change(
 async fn list(topic: &str, api: &ManageApi, output: Output) -> anyhow::Result<()> {
     // Programs ask for healths by themselves: each is a request of its own.
     let all = match output.is_json() {
-        true => api.subscriptions(topic).await?.into_iter().map(|one| (one, None)).collect(),
+        true => api.api.subscriptions(topic).await?.into_iter().map(|one| (one, None)).collect(),
         false => health::of_topic(api, topic).await?,
     };
     let subscriptions: Vec<_> = all.iter().map(|(subscription, _)| subscription).collect();

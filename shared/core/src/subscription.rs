@@ -174,7 +174,17 @@ pub struct DeadLetterDestination {
 }
 
 /// Whether events flow to the endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::VariantNames)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    strum::Display,
+    strum::VariantNames
+)]
 pub enum ProvisioningState {
     Succeeded,
     /// The endpoint has not decided; its owner has ten minutes for the validation URL.

@@ -1,11 +1,12 @@
 //! Dead letters of event subscriptions, and jobs that send them again.
 
+use gridpost_api::health::{Health, NewEvents};
 use gridpost_core::time::Timestamp;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{ManageApi, PAGES_MAX, path_segment, subscription_path};
-use crate::output::text_at;
+use crate::{output::or_dash, subscription::untyped::Read};
 
 /// Which dead letters.
 #[derive(Clone, Debug, Default)]
@@ -184,17 +185,17 @@ pub fn until_counted(choice: LetterChoice, now: Timestamp) -> LetterChoice {
     }
 }
 
-/// What is wrong with sending to an endpoint on a probation that ends events at once, and what to do.
-pub fn refusal_by_probation(topic: &str, name: &str, health: &Value) -> Option<String> {
-    let at = |pointer| text_at(health, pointer);
-    (health["newEvents"] == "Ends").then(|| {
+/// Says why not to send to an endpoint on a probation that ends events at once, and what to do.
+pub fn refusal_by_probation(topic: &str, name: &str, health: &impl Read<Health>) -> Option<String> {
+    let Health { new_events, until, cause, .. } = &*health.read();
+    (*new_events == NewEvents::Ends).then(|| {
         format!(
             "{topic}/{name} is on probation until {} because of {}: each event sent now ends at once, as a \
              new dead letter. Mend the cause, test it (gridpost subscription send-test --topic {topic} --subscription \
              {name}) and end the probation (gridpost subscription health --topic {topic} --subscription \
              {name} --reset). --on-probation sends all the same.",
-            at("/until"),
-            at("/cause/outcome")
+            or_dash(*until),
+            or_dash(cause.as_ref().map(|cause| &cause.outcome))
         )
     })
 }
@@ -202,7 +203,7 @@ pub fn refusal_by_probation(topic: &str, name: &str, health: &Value) -> Option<S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::testkit::documents;
 
     #[test]
     fn a_choice_is_a_query_and_a_document() {
@@ -226,14 +227,14 @@ mod tests {
     #[test]
     fn nothing_is_sent_to_an_endpoint_that_ends_events_at_once() {
         let health = |new_events: &str| {
-            json!({"newEvents": new_events, "until": "2026-01-01T00:05:00Z",
-                "cause": {"outcome": "Unauthorized"}})
+            documents::health(&json!({"newEvents": new_events, "until": "2026-01-01T00:05:00.000Z",
+                "cause": {"outcome": "Unauthorized"}}))
         };
         for sent in ["Attempted", "Waits", "NotMatched"] {
             assert_eq!(refusal_by_probation("t", "u", &health(sent)), None, "{sent}");
         }
         let refused = refusal_by_probation("t", "u", &health("Ends")).expect("refused");
-        for part in ["t/u", "until 2026-01-01T00:05:00Z", "Unauthorized", "--on-probation"] {
+        for part in ["t/u", "until 2026-01-01T00:05:00.000Z", "Unauthorized", "--on-probation"] {
             assert!(refused.contains(part), "{part} is not in\n{refused}");
         }
     }

@@ -1,15 +1,18 @@
 //! One event to one event subscription: a sample, and what its endpoint answers in words.
 
+use gridpost_api::trial::{TestEventSent, TestStep};
+use gridpost_core::delivery::probe::{Step, StepResult};
 use serde_json::{Value, json};
 
+use super::untyped::Read;
 use crate::{
     attempt_lines::met,
     clock,
     failure::Misuse,
-    output::{self, text_at},
+    output::{self, or_dash},
 };
 
-/// An event that says what it is.
+/// Makes an event that says what it is. Fails for a topic of another schema.
 pub fn made(schema: &str, id: String) -> Result<Value, Misuse> {
     let (subject, kind) = ("gridpost/test", "Gridpost.TestEvent");
     let at = clock::now_rfc3339();
@@ -24,22 +27,22 @@ pub fn made(schema: &str, id: String) -> Result<Value, Misuse> {
     }
 }
 
-/// What the endpoint answered, and whether the filter would have let the event through.
-pub fn told(sent: &Value) -> String {
-    let met = met(text_at(sent, "/outcome"), sent["httpStatusCode"].as_u64());
-    let mut text = format!("{met} after {} ms", sent["durationInMs"]);
-    if let Some(said) = sent["response"].as_str() {
-        text.push_str(&format!("; it said: {said}"));
+/// Describes what the endpoint answered, and whether the filter would have let the event through.
+pub fn told(sent: &impl Read<TestEventSent>) -> String {
+    let TestEventSent {
+        outcome, http_status_code, duration_in_ms, response, advice, verdict, ..
+    } = &*sent.read();
+    let mut text =
+        format!("{} after {duration_in_ms} ms", met(outcome, http_status_code.map(Into::into)));
+    if let Some(response) = response {
+        text.push_str(&format!("; it said: {response}"));
     }
-    if let Some(advice) = sent["advice"].as_str() {
+    if let Some(advice) = advice {
         text.push_str(&format!("\n{advice}"));
     }
-    let rows: Vec<_> = sent["refusedBy"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|part| [format!("  {}", text_at(part, "/path")), text_at(part, "/message").to_owned()])
-        .collect();
+    let refused_by = verdict.refused_by.iter();
+    let rows: Vec<_> =
+        refused_by.map(|part| [format!("  {}", part.path), part.message.clone()]).collect();
     if !rows.is_empty() {
         text.push_str(&format!(
             "\nThe event was sent whatever the filter says. The filter would refuse it:\n{}",
@@ -49,29 +52,33 @@ pub fn told(sent: &Value) -> String {
     text
 }
 
-/// The same, below what the request went through.
-pub fn explained(sent: &Value) -> String {
-    let row = |step: &Value| {
-        let result = match text_at(step, "/result") {
-            "Passed" => "passed".to_owned(),
-            "NotReached" => "not reached".to_owned(),
-            _ => format!("failed: {}", text_at(step, "/message")),
+/// Describes the same, below the steps of the request.
+pub fn explained(sent: &impl Read<TestEventSent>) -> String {
+    let sent = &*sent.read();
+    let row = |TestStep { step, result, message }: &TestStep| {
+        let result = match result {
+            StepResult::Passed => "passed".to_owned(),
+            StepResult::NotReached => "not reached".to_owned(),
+            StepResult::Failed => format!("failed: {}", or_dash(message.as_ref())),
         };
-        [step_name(text_at(step, "/step")), result]
+        [name_step(*step).to_owned(), result]
     };
-    let rows: Vec<_> = sent["steps"].as_array().into_iter().flatten().map(row).collect();
+    let rows: Vec<_> = sent.steps.iter().map(row).collect();
     match rows.is_empty() {
         true => told(sent),
         false => format!("{}\n\n{}", output::columns(&rows), told(sent)),
     }
 }
 
-fn step_name(step: &str) -> String {
+fn name_step(step: Step) -> &'static str {
     match step {
-        "name" => "host name".to_owned(),
-        "tls" => "TLS".to_owned(),
-        "clientCertificate" => "client certificate".to_owned(),
-        other => other.to_owned(),
+        Step::Token => "token",
+        Step::Name => "host name",
+        Step::Address => "address",
+        Step::Connection => "connection",
+        Step::Tls => "TLS",
+        Step::ClientCertificate => "client certificate",
+        Step::Answer => "answer",
     }
 }
 
@@ -79,31 +86,37 @@ fn step_name(step: &str) -> String {
 mod tests {
     use super::*;
 
+    fn sent(patch: &Value) -> TestEventSent {
+        let mut sent = json!({"delivery": "00000000-0000-0000-0000-000000000001", "matches": true,
+            "refusedBy": [], "steps": []});
+        gridpost_api::document::merge(&mut sent, patch);
+        serde_json::from_value(sent).expect("an answer")
+    }
+
     #[test]
     fn what_the_endpoint_answered_is_told_beside_the_filter() {
-        let sent = json!({"outcome": "Busy", "httpStatusCode": 503, "durationInMs": 41,
-            "response": "later", "matches": false,
-            "refusedBy": [{"path": "filter.subjectBeginsWith", "message": "no"}]});
+        let refused = sent(&json!({"outcome": "Busy", "httpStatusCode": 503, "durationInMs": 41,
+            "response": "later", "matches": false, "refusedBy":
+                [{"path": "filter.subjectBeginsWith", "found": "x", "message": "no"}]}));
         let want = "Busy (503) after 41 ms; it said: later\nThe event was sent whatever the filter \
                     says. The filter would refuse it:\n  filter.subjectBeginsWith  no";
-        assert_eq!(told(&sent), want);
-        let sent = json!({"outcome": "TimedOut", "durationInMs": 26000, "refusedBy": []});
-        assert_eq!(told(&sent), "TimedOut after 26000 ms");
+        assert_eq!(told(&refused), want);
+        let late = sent(&json!({"outcome": "TimedOut", "durationInMs": 26000}));
+        assert_eq!(told(&late), "TimedOut after 26000 ms");
     }
 
     #[test]
     fn a_request_is_explained_step_by_step() {
-        let sent = json!({"outcome": "SocketError", "durationInMs": 7, "refusedBy": [],
+        let failed = sent(&json!({"outcome": "SocketError", "durationInMs": 7,
             "advice": "Check it.",
             "steps": [{"step": "name", "result": "Passed"},
                 {"step": "tls", "result": "Failed", "message": "UnknownIssuer"},
-                {"step": "answer", "result": "NotReached"}]});
+                {"step": "answer", "result": "NotReached"}]}));
         let want = "host name  passed\nTLS        failed: UnknownIssuer\nanswer     not reached\n\n\
                     SocketError after 7 ms\nCheck it.";
-        assert_eq!(explained(&sent), want);
-        // An older manage function says no steps.
-        let sent = json!({"outcome": "Busy", "httpStatusCode": 503, "durationInMs": 41});
-        assert_eq!(explained(&sent), "Busy (503) after 41 ms");
+        assert_eq!(explained(&failed), want);
+        let stepless = sent(&json!({"outcome": "Busy", "httpStatusCode": 503, "durationInMs": 41}));
+        assert_eq!(explained(&stepless), "Busy (503) after 41 ms");
     }
 
     #[test]

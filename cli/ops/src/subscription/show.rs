@@ -1,50 +1,51 @@
 //! What `gridpost subscription show` and `list` print: everything that a read shows.
 
-use gridpost_api::settings::Document;
+use gridpost_api::{
+    client::Tagged,
+    health::Health,
+    settings::Document,
+    subscription::{AwaitedValidation, Destination, EventSubscription},
+};
+use gridpost_core::subscription::ProvisioningState;
 use serde_json::Value;
 
-use crate::output::{self, text_at};
+use super::untyped::Read;
+use crate::output::{self, or_dash};
 
 const HEADERS: &str = "destination.deliveryAttributeMappings";
 
-/// An event subscription for people.
-pub fn describe(subscription: &Value) -> String {
+/// Describes an event subscription.
+pub fn describe(subscription: &impl Read<Tagged<EventSubscription>>) -> String {
     output::columns(&rows(subscription))
 }
 
-/// The same as names and values.
-pub fn rows(subscription: &Value) -> Vec<[String; 2]> {
-    let mut settings = Document::of(subscription);
+/// Describes it by names and values.
+pub fn rows(subscription: &impl Read<Tagged<EventSubscription>>) -> Vec<[String; 2]> {
+    let Tagged { document, etag, .. } = &*subscription.read();
+    let properties = &document.properties;
+    let mut settings = Document::of(document);
     let headers: Vec<_> = (0..settings.rows(HEADERS)).map(|row| header(&settings, row)).collect();
-    settings.take(HEADERS);
-    // What has a row of its own is not told again with all others.
+    // What has a row of its own is not shown again with all others.
+    let shown = ["topic", "provisioningState", "validation", "pause"];
+    let shown = shown.into_iter().chain(ENDPOINTS).chain([HEADERS]);
+    shown.for_each(|path| drop(settings.take(path)));
     let mut take = |path: &str| settings.take(path).join(", ");
-    let at = |pointer| text_at(subscription, pointer).to_owned();
     let mut rows = vec![
-        row("event subscription", at("/name")),
-        row("etag", at("/etag")),
-        row("state", state(&or(take("provisioningState"), "-"))),
+        row("event subscription", document.name.clone()),
+        row("etag", or_dash(etag.as_ref())),
+        row("state", describe_state(properties.provisioning_state).to_owned()),
     ];
-    rows.extend(reason(subscription.pointer("/properties/validation")));
-    rows.push(row("endpoint", destination(subscription)));
-    for path in [
-        "validation",
-        "destination.endpointBaseUrl",
-        "destination.endpointUrl",
-        "destination.resourceId",
-    ] {
-        take(path);
-    }
+    rows.extend(reason(properties.validation.as_ref()));
+    rows.push(row("endpoint", destination(document)));
     rows.extend([
         row("event types", or(take("filter.includedEventTypes"), "all")),
         row("delivery schema", or(take("eventDeliverySchema"), "-")),
         row("retry policy", limits(&mut take)),
         row("dead letters", dead_letters(&mut take)),
     ]);
-    if let Some(pause) = subscription.pointer("/properties/pause").filter(|it| it.is_object()) {
+    if let Some(pause) = &properties.pause {
         rows.push(row("paused", super::pause::told(pause)));
-        rows.push(row("pause ends by", text_at(pause, "/until").to_owned()));
-        take("pause");
+        rows.push(row("pause ends by", pause.until.to_string()));
     }
     let filters = settings.take("filter.advancedFilters").into_iter();
     rows.extend(filters.map(|filter| row("filter", filter)));
@@ -52,6 +53,10 @@ pub fn rows(subscription: &Value) -> Vec<[String; 2]> {
     others(&mut rows, "", &settings.into_properties());
     rows
 }
+
+/// Where an endpoint is.
+const ENDPOINTS: [&str; 3] =
+    ["destination.endpointBaseUrl", "destination.endpointUrl", "destination.resourceId"];
 
 fn or(text: String, none: &str) -> String {
     if text.is_empty() { none.to_owned() } else { text }
@@ -61,7 +66,7 @@ fn row(name: &str, value: String) -> [String; 2] {
     [name.to_owned(), value]
 }
 
-/// A header of every request, without a secret's value.
+/// Describes a header of every request, without a secret's value.
 fn header(settings: &Document, row: usize) -> String {
     let at = |member: &str| settings.text(&format!("{HEADERS}.{row}.{member}"));
     let (name, field) = (at("name"), at("sourceField"));
@@ -72,8 +77,7 @@ fn header(settings: &Document, row: usize) -> String {
     }
 }
 
-/// Settings, labelled by the words of their paths. Null, false and empty
-/// values are left out.
+/// Adds settings, labelled by the words of their paths. Null, false and empty values are left out.
 fn others(rows: &mut Vec<[String; 2]>, path: &str, value: &Value) {
     match value {
         Value::Object(members) => {
@@ -92,8 +96,8 @@ fn others(rows: &mut Vec<[String; 2]>, path: &str, value: &Value) {
     }
 }
 
-/// The words of a member's name: `maxEventsPerBatch` is `max events per batch`. Names that begin otherwise,
-/// such as outcomes, are whole.
+/// Returns the words of a member's name: `maxEventsPerBatch` is `max events per batch`. Names that do not
+/// begin with a small letter, such as outcomes, stay whole.
 pub(crate) fn words(name: &str) -> String {
     if !name.starts_with(|first: char| first.is_ascii_lowercase()) {
         return name.to_owned();
@@ -108,12 +112,20 @@ pub(crate) fn words(name: &str) -> String {
     words
 }
 
-/// The destination as a user knows it; a webhook's URL is shown without its query, which is a secret.
-pub fn destination(subscription: &Value) -> String {
-    let settings = Document::of(subscription);
-    let members = ["endpointBaseUrl", "endpointUrl", "resourceId"];
-    let mut texts = members.iter().map(|member| settings.text(&format!("destination.{member}")));
-    texts.find(|text| !text.is_empty()).unwrap_or_else(|| "-".to_owned())
+/// Returns the destination as a user knows it; a webhook's URL without its query, which is a secret.
+pub fn destination(subscription: &impl Read<EventSubscription>) -> String {
+    let place = match &subscription.read().properties.settings.destination {
+        Some(Destination::WebHook(webhook)) => webhook.endpoint_base_url.clone(),
+        Some(
+            Destination::SqsQueue(resource)
+            | Destination::SnsTopic(resource)
+            | Destination::KinesisStream(resource)
+            | Destination::EventBridgeBus(resource)
+            | Destination::LambdaFunction(resource),
+        ) => resource.resource_id.clone(),
+        None => None,
+    };
+    or_dash(place)
 }
 
 fn limits(take: &mut impl FnMut(&str) -> String) -> String {
@@ -135,59 +147,56 @@ fn dead_letters(take: &mut impl FnMut(&str) -> String) -> String {
     }
 }
 
-/// Why the endpoint's answer to the handshake was no consent, as a row.
-pub(super) fn reason(validation: Option<&Value>) -> Option<[String; 2]> {
-    let reason = validation?.get("reason")?.as_str()?;
-    Some(row("not validated", reason.to_owned()))
+/// Returns a row that says why the endpoint's answer to the handshake was no consent.
+pub(super) fn reason(validation: Option<&AwaitedValidation>) -> Option<[String; 2]> {
+    Some(row("not validated", validation?.reason.clone()?))
 }
 
 /// Says that no event goes to the endpoint until it consents, with the reason and what to do; `None`
 /// if it has consented.
-pub fn awaited(subscription: &Value) -> Option<String> {
-    let at = |pointer| text_at(subscription, pointer);
-    if at("/properties/provisioningState") != "AwaitingManualAction" {
+pub fn awaited(subscription: &impl Read<EventSubscription>) -> Option<String> {
+    let EventSubscription { name, properties, .. } = &*subscription.read();
+    if properties.provisioning_state != ProvisioningState::AwaitingManualAction {
         return None;
     }
-    let validation = subscription.pointer("/properties/validation").unwrap_or(&Value::Null);
-    let because = validation["reason"].as_str().map(|why| format!(": {why}")).unwrap_or_default();
-    let topic = at("/properties/topic").trim_start_matches("/topics/");
+    let validation = properties.validation.as_ref();
+    let because = validation.and_then(|validation| validation.reason.as_ref());
+    let because = because.map(|why| format!(": {why}")).unwrap_or_default();
+    let topic = properties.topic.trim_start_matches("/topics/");
     Some(format!(
         "No event goes to {} until it has consented{because}.\nMend its answer and have it asked again \
-         (`gridpost subscription update --topic {topic} --subscription {} --endpoint URL`), or open the validation \
-         URL that it was sent, which its log may have, before {}.",
-        destination(subscription),
-        at("/name"),
-        text_at(validation, "/until"),
+         (`gridpost subscription update --topic {topic} --subscription {name} --endpoint URL`), or open the \
+         validation URL that it was sent, which its log may have, before {}.",
+        destination(&*subscription.read()),
+        or_dash(validation.map(|validation| validation.until)),
     ))
 }
 
-fn state(name: &str) -> String {
-    match name {
-        "AwaitingManualAction" => {
+fn describe_state(state: ProvisioningState) -> &'static str {
+    match state {
+        ProvisioningState::Succeeded => "Succeeded",
+        ProvisioningState::AwaitingManualAction => {
             "AwaitingManualAction: no events flow until the validation URL that the endpoint was sent has been \
              opened, within 10 minutes"
-                .to_owned()
         }
-        "Failed" => {
+        ProvisioningState::Failed => {
             "Failed: the endpoint was not validated within 10 minutes; `subscription update --endpoint URL` \
-             asks it again".to_owned()
+             asks it again"
         }
-        other => other.to_owned(),
     }
 }
 
-/// The event subscriptions of a topic, each with the health of its endpoint, where that is known.
-pub fn list(topic: &str, subscriptions: &[(Value, Option<Value>)]) -> String {
+/// Lists the event subscriptions of a topic, each with the health of its endpoint, where that is known.
+pub fn list(topic: &str, subscriptions: &[(EventSubscription, Option<Health>)]) -> String {
     if subscriptions.is_empty() {
         return format!(
             "no event subscriptions; create one: gridpost subscription create --topic {topic} --subscription <name> --endpoint <url>"
         );
     }
-    let row = |(subscription, health): &(Value, Option<Value>)| {
-        let at = |pointer| text_at(subscription, pointer).to_owned();
-        let health = health.as_ref().map_or("-", |health| text_at(health, "/state"));
-        let state = at("/properties/provisioningState");
-        [at("/name"), state, health.to_owned(), destination(subscription)]
+    let row = |(subscription, health): &(EventSubscription, Option<Health>)| {
+        let state = subscription.properties.provisioning_state.to_string();
+        let health = or_dash(health.as_ref().map(|health| health.state));
+        [subscription.name.clone(), state, health, destination(subscription)]
     };
     let head = ["EVENT SUBSCRIPTION", "STATE", "HEALTH", "ENDPOINT"];
     output::table(head, subscriptions.iter().map(row))
@@ -198,6 +207,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::testkit::documents;
 
     /// Every text and number of a document.
     fn leaves(value: &Value, found: &mut Vec<String>) {
@@ -212,8 +222,9 @@ mod tests {
 
     #[test]
     fn everything_is_shown_but_secrets() {
-        let mut subscription = json!({"name": "billing", "etag": "tag-1", "properties": {
-            "provisioningState": "Succeeded",
+        let mut subscription = json!({"id": "/topics/orders/eventSubscriptions/billing", "name": "billing",
+            "type": "Gridpost/topics/eventSubscriptions", "properties": {
+            "topic": "/topics/orders", "provisioningState": "Succeeded",
             "eventDeliverySchema": "EventGridSchema",
             "destination": {"endpointType": "WebHook", "properties": {
                 "endpointBaseUrl": "https://e.example/hook", "maxEventsPerBatch": 77,
@@ -264,9 +275,13 @@ mod tests {
 
     #[test]
     fn a_list_says_how_healthy_endpoints_are() {
-        let one = json!({"name": "a", "properties": {"provisioningState": "Succeeded",
-            "destination": {"properties": {"endpointBaseUrl": "https://e"}}}});
-        let text = list("t", &[(one.clone(), Some(json!({"state": "Probation"}))), (one, None)]);
+        let webhook = json!({"endpointBaseUrl": "https://e"});
+        let patch = json!({"properties": {"destination": {"properties": webhook}}});
+        let one: EventSubscription =
+            serde_json::from_value(documents::subscription("a", &patch)).expect("whole");
+        let health = documents::health(&json!({"state": "Probation"}));
+        let health = serde_json::from_value(health).expect("whole");
+        let text = list("t", &[(one.clone(), Some(health)), (one, None)]);
         let rows: Vec<Vec<_>> =
             text.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[0], ["a", "Succeeded", "Probation", "https://e"]);

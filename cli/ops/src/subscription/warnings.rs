@@ -1,35 +1,41 @@
 //! Warnings about what is allowed but probably a mistake: keys that match nothing in any event.
 
-use gridpost_api::topic as topics;
+use gridpost_api::{subscription::properties_of, topic as topics};
 use gridpost_core::{event::mapping::InputSchemaMapping, topic::InputSchema};
-use serde_json::Value;
+use serde::Serialize;
 
 use crate::progress::Progress;
 
 /// Lists what finds nothing in the events of a topic, by the documents of event subscription and topic.
 /// A topic that can't be read has no warnings.
-pub fn unmatched(topic: &Value, subscription: &Value) -> Vec<String> {
-    let Ok(topics::Settings { input_schema, input_schema_mapping, .. }) = topics::read(topic)
-    else {
-        return Vec::new();
-    };
-    unmatched_in(input_schema, input_schema_mapping.as_ref(), subscription)
+pub fn unmatched(topic: &impl Serialize, subscription: &impl Serialize) -> Vec<String> {
+    match read(topic) {
+        Some(topic) => {
+            unmatched_in(topic.input_schema, topic.input_schema_mapping.as_ref(), subscription)
+        }
+        None => Vec::new(),
+    }
 }
 
 /// The same for a schema and a mapping.
 pub fn unmatched_in(
     schema: InputSchema,
     mapping: Option<&InputSchemaMapping>,
-    subscription: &Value,
+    subscription: &impl Serialize,
 ) -> Vec<String> {
-    gridpost_api::subscription::warnings(&subscription["properties"], schema, mapping)
+    let document = serde_json::to_value(subscription).unwrap_or_default();
+    let properties = properties_of(&document).unwrap_or_default();
+    gridpost_api::subscription::warnings(&properties, schema, mapping)
 }
 
 /// Lists source fields of a topic's mapping that match nothing.
-pub fn unmapped(topic: &Value) -> Vec<String> {
-    let settings = topics::read(topic).ok();
-    let mapping = settings.and_then(|settings| settings.input_schema_mapping);
+pub fn unmapped(topic: &impl Serialize) -> Vec<String> {
+    let mapping = read(topic).and_then(|topic| topic.input_schema_mapping);
     mapping.map(|mapping| mapping.warnings()).unwrap_or_default()
+}
+
+fn read(topic: &impl Serialize) -> Option<topics::Settings> {
+    topics::read(&serde_json::to_value(topic).ok()?).ok()
 }
 
 /// Prints warnings to standard error.

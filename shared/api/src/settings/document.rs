@@ -1,5 +1,6 @@
 //! Documents of event subscriptions, written and read by settings.
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Kind, SETTINGS, Setting, pointer, schema::names, setting};
@@ -37,8 +38,9 @@ impl Kind {
 
 impl Document {
     /// Takes the settings out of a document.
-    pub fn of(document: &Value) -> Self {
-        let mut properties = document["properties"].clone();
+    pub fn of(document: &impl Serialize) -> Self {
+        let mut document = serde_json::to_value(document).unwrap_or_default();
+        let mut properties = document.get_mut("properties").map(Value::take).unwrap_or_default();
         if let Some(rules) = properties.pointer_mut(RULES) {
             *rules = rows_of(rules);
         }
