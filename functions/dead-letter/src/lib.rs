@@ -253,9 +253,7 @@ fn refused_wait(receives: u32, give_up_after: Duration) -> Duration {
 /// The id of the object, the same for the same deliveries: a batch that is received twice is stored
 /// once. Parts of one delivery that ended apart differ in the events that were done before.
 fn object_id(ended: &[(Record, Ended)]) -> Uuid {
-    let part = |(_, ended): &(Record, Ended)| {
-        (ended.delivery.id, String::from(ended.delivery.done.clone()))
-    };
+    let part = |(_, ended): &(Record, Ended)| (ended.delivery.id, ended.delivery.done.to_string());
     let mut parts: Vec<_> = ended.iter().map(part).collect();
     parts.sort_unstable();
     let mut hash = Sha256::new();

@@ -129,7 +129,7 @@ async fn admit(context: &Context, request: &Request) -> Result<Arc<TopicSnapshot
             Ok(snapshot)
         }
         _ => Err(PublishError::OtherPath {
-            kind: snapshot.topic.kind_name(),
+            kind: snapshot.topic.kind.into(),
             path: snapshot.topic.publish_path(),
         }),
     }

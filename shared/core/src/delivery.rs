@@ -250,14 +250,10 @@ impl Delivery {
 
     fn apart(&self, of: &EventSet) -> Self {
         let events = self.left().filter(|(position, _)| of.has(*position));
-        let mut hash = Sha256::new();
-        hash.update(self.id.as_bytes());
-        hash.update(String::from(of.clone()));
-        let mut bytes = [0; 16];
-        bytes.copy_from_slice(&hash.finalize()[..16]);
+        let hash = Sha256::new().chain_update(self.id.as_bytes()).chain_update(of.to_string());
         Self {
             v: VERSION,
-            id: uuid::Builder::from_custom_bytes(bytes).into_uuid(),
+            id: hashed_id(hash),
             events: Arc::new(events.map(|(_, event)| event.to_owned()).collect()),
             claim: None,
             claimed: Arc::default(),
@@ -346,6 +342,13 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 
 fn is_empty(events: &Arc<Vec<Box<RawValue>>>) -> bool {
     events.is_empty()
+}
+
+/// Returns an id of version 8 (RFC 9562: application-defined) that begins with a hash.
+pub(crate) fn hashed_id(hash: Sha256) -> Uuid {
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash.finalize()[..16]);
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
 }
 
 fn ids<'e>(events: impl Iterator<Item = (usize, &'e RawValue)>) -> String {

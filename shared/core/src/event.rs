@@ -27,7 +27,7 @@ use crate::trace::TraceParent;
 
 /// The schema in which events are delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[derive(Serialize, Deserialize, strum::IntoStaticStr, strum::VariantNames)]
+#[derive(Serialize, Deserialize, strum::EnumString, strum::IntoStaticStr, strum::VariantNames)]
 pub enum DeliverySchema {
     /// Always an array.
     EventGridSchema,

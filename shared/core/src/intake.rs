@@ -14,10 +14,12 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::{event::cloud_events::is_for_attributes, time::Timestamp, topic::InputSchema};
+use crate::{
+    delivery::hashed_id, event::cloud_events::is_for_attributes, publish::idempotency::digest,
+    time::Timestamp, topic::InputSchema,
+};
 
 pub use settings::{Carries, Content, Envelope, Source, SourceError};
 
@@ -121,15 +123,7 @@ fn json(value: &impl Serialize) -> String {
 
 /// Derives an id from texts.
 pub fn id_from<'t>(texts: impl IntoIterator<Item = &'t str>) -> Uuid {
-    let mut hash = Sha256::new();
-    for text in texts {
-        // With its length: ("a", "bc") and ("ab", "c") must differ.
-        hash.update((text.len() as u64).to_be_bytes());
-        hash.update(text.as_bytes());
-    }
-    let mut bytes = [0; 16];
-    bytes.copy_from_slice(&hash.finalize()[..16]);
-    uuid::Builder::from_custom_bytes(bytes).into_uuid()
+    hashed_id(digest(texts.into_iter().map(str::as_bytes)))
 }
 
 #[derive(Serialize)]

@@ -1,13 +1,11 @@
 //! Messages in the poison queue: what they are, where they came from, and where they may go.
 
-use std::error::Error;
-
-use uuid::Uuid;
-
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::{
     delivery::{DecodeError, Delivery, dead_letter::Ended, queue::Queue},
+    error::chain,
     publish::fan_out::{self, Piece},
     time::Timestamp,
 };
@@ -78,12 +76,12 @@ impl Content {
         match Ended::decode(body) {
             Ok(ended) => return Self::Ended(Box::new(ended)),
             Err(DecodeError::NotEnded(_)) => {}
-            Err(error) => return Self::Unreadable(why(&error)),
+            Err(error) => return Self::Unreadable(chain(&error)),
         }
         match Piece::decode(body) {
             Ok(piece) => Self::FanOut(piece),
-            Err(fan_out::DecodeError::Form(..)) => Self::Unreadable(why(&not_a_delivery)),
-            Err(error) => Self::Unreadable(why(&error)),
+            Err(fan_out::DecodeError::Form(..)) => Self::Unreadable(chain(&not_a_delivery)),
+            Err(error) => Self::Unreadable(chain(&error)),
         }
     }
 
@@ -98,22 +96,6 @@ impl Content {
 
     pub fn delivery_id(&self) -> Option<Uuid> {
         self.delivery().map(|delivery| delivery.id)
-    }
-
-    fn own_target(&self) -> Option<ResendTarget> {
-        match self {
-            Self::Delivery(_) => Some(ResendTarget::Retry),
-            Self::Ended(_) => Some(ResendTarget::DeadLetter),
-            Self::FanOut(_) => Some(ResendTarget::FanOut),
-            Self::Unreadable(_) => None,
-        }
-    }
-}
-
-fn why(error: &dyn Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
     }
 }
 
@@ -150,17 +132,21 @@ pub fn resend_queue(
     to: Option<ResendTarget>,
     shards: usize,
 ) -> Result<Queue, NotResendable> {
-    let (queue, what) = match (content, to) {
-        (Content::Unreadable(why), None) => return Err(NotResendable::Unreadable(why.clone())),
-        (Content::Unreadable(_), Some(ResendTarget::Retry)) => return Ok(Queue::Retry(0)),
-        (Content::Unreadable(_), Some(ResendTarget::DeadLetter)) => return Ok(Queue::DeadLetter),
-        (Content::Unreadable(_), Some(ResendTarget::FanOut)) => return Ok(Queue::FanOut),
-        (Content::Delivery(delivery), _) => (delivery.retry_queue(shards), "a delivery"),
-        (Content::Ended(_), _) => (Queue::DeadLetter, "an ended delivery"),
-        (Content::FanOut(_), _) => (Queue::FanOut, "a piece of a publish"),
+    use ResendTarget::{DeadLetter, FanOut, Retry};
+    let (own, queue, what) = match content {
+        Content::Unreadable(why) => {
+            return match to.ok_or_else(|| NotResendable::Unreadable(why.clone()))? {
+                Retry => Ok(Queue::Retry(0)),
+                DeadLetter => Ok(Queue::DeadLetter),
+                FanOut => Ok(Queue::FanOut),
+            };
+        }
+        Content::Delivery(delivery) => (Retry, delivery.retry_queue(shards), "a delivery"),
+        Content::Ended(_) => (DeadLetter, Queue::DeadLetter, "an ended delivery"),
+        Content::FanOut(_) => (FanOut, Queue::FanOut, "a piece of a publish"),
     };
     match to {
-        Some(_) if to != content.own_target() => Err(NotResendable::Elsewhere { what, queue }),
+        Some(to) if to != own => Err(NotResendable::Elsewhere { what, queue }),
         _ => Ok(queue),
     }
 }

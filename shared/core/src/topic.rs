@@ -102,14 +102,6 @@ impl Topic {
         Self { revision, changes: self.changes.with(revision, changes), ..self.clone() }
     }
 
-    /// Returns the name of its kind in documents.
-    pub fn kind_name(&self) -> &'static str {
-        match self.kind {
-            Kind::Custom => "custom",
-            Kind::Namespace => "namespace",
-        }
-    }
-
     /// Returns the path for publishes.
     pub fn publish_path(&self) -> String {
         match self.kind {

@@ -2,9 +2,9 @@
 //!
 //! Source: W3C, "Trace Context", section 3.2; CloudEvents, "Distributed tracing extension".
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 /// The HTTP header, and the extension attribute of CloudEvents.
 pub const TRACE_PARENT: &str = "traceparent";
@@ -13,7 +13,7 @@ pub const TRACE_PARENT: &str = "traceparent";
 pub const TRACE_PARENT_CHARS: usize = 55;
 
 /// A `traceparent` of version 00. Later versions begin with the same form; longer ones are refused.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
 pub struct TraceParent([u8; TRACE_PARENT_CHARS]);
 
 impl TraceParent {
@@ -32,34 +32,25 @@ impl TraceParent {
             && !is_zero(&bytes[36..52]);
         legal.then_some(Self(bytes))
     }
+}
 
-    pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).expect("made of ASCII")
+impl FromStr for TraceParent {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse(text).ok_or("this is not a traceparent")
     }
 }
 
 impl fmt::Display for TraceParent {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.as_str())
+        formatter.write_str(std::str::from_utf8(&self.0).expect("made of ASCII"))
     }
 }
 
 impl fmt::Debug for TraceParent {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, formatter)
-    }
-}
-
-impl Serialize for TraceParent {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}
-
-impl<'de> Deserialize<'de> for TraceParent {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        Self::parse(&text).ok_or_else(|| D::Error::custom("this is not a traceparent"))
     }
 }
 

@@ -55,7 +55,7 @@ pub(crate) fn assume_role(role: &str) -> String {
 pub(crate) fn get_token(of: &WebIdentity) -> String {
     form("GetWebIdentityToken")
         .append_pair("Audience.member.1", &of.audience)
-        .append_pair("SigningAlgorithm", of.algorithm.name())
+        .append_pair("SigningAlgorithm", of.algorithm.into())
         .append_pair("DurationSeconds", &TOKEN_LIFE.as_secs().to_string())
         .finish()
 }

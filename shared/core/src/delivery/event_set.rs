@@ -1,12 +1,11 @@
 //! A set of events of one delivery, for endpoints that answer for each event.
 
-use std::fmt::Write as _;
+use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 /// Positions of events in their delivery. As text, two hexadecimal digits for each eight events.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
 pub struct EventSet(Vec<u8>);
 
 impl EventSet {
@@ -52,22 +51,19 @@ impl FromIterator<usize> for EventSet {
 #[error("'{0}' is no set of events: pairs of hexadecimal digits")]
 pub struct InvalidEventSet(String);
 
-impl TryFrom<String> for EventSet {
-    type Error = InvalidEventSet;
+impl FromStr for EventSet {
+    type Err = InvalidEventSet;
 
-    fn try_from(text: String) -> Result<Self, InvalidEventSet> {
+    fn from_str(text: &str) -> Result<Self, InvalidEventSet> {
         let byte = |at| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
         let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
-        bytes.map(Self).ok_or(InvalidEventSet(text))
+        bytes.map(Self).ok_or_else(|| InvalidEventSet(text.to_owned()))
     }
 }
 
-impl From<EventSet> for String {
-    fn from(set: EventSet) -> Self {
-        set.0.iter().fold(Self::new(), |mut text, byte| {
-            write!(text, "{byte:02x}").expect("a String takes all");
-            text
-        })
+impl fmt::Display for EventSet {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
     }
 }
 

@@ -17,6 +17,7 @@ use super::{
         position::{Hours, Position},
         stored::Letter,
     },
+    hashed_id,
 };
 use crate::{
     event::DeliverySchema,
@@ -337,14 +338,10 @@ impl Job {
         found: &LocatedLetter,
         now: Timestamp,
     ) -> Result<Delivery, serde_json::Error> {
-        let mut hash = Sha256::new();
-        hash.update(self.id.as_bytes());
-        hash.update(found.position.to_string());
-        let mut bytes = [0; 16];
-        bytes.copy_from_slice(&hash.finalize()[..16]);
+        let hash = Sha256::new().chain_update(self.id.as_bytes());
         let letter = &found.letter;
         let mut delivery = Delivery::new(
-            uuid::Builder::from_custom_bytes(bytes).into_uuid(),
+            hashed_id(hash.chain_update(found.position.to_string())),
             self.to.clone(),
             self.to_uid,
             letter.published_at,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::{Delivery, form::Form};
+use super::{Delivery, form::Form, hashed_id};
 use crate::{
     event::DeliverySchema,
     secret::Secret,
@@ -117,13 +117,10 @@ fn webhook_id(deliveries: &[&Delivery]) -> String {
     for (id, done) in ids {
         hash.update(id.as_bytes());
         if !done.is_empty() {
-            hash.update(String::from(done.clone()));
+            hash.update(done.to_string());
         }
     }
-    let mut bytes = [0; 16];
-    bytes.copy_from_slice(&hash.finalize()[..16]);
-    // Version 8 of RFC 9562: application-defined bytes.
-    uuid::Builder::from_custom_bytes(bytes).into_uuid().to_string()
+    hashed_id(hash).to_string()
 }
 
 pub(super) fn content_type(schema: DeliverySchema, array: bool) -> &'static str {

@@ -10,10 +10,7 @@ use serde_json::value::RawValue;
 
 use super::{Delivery, queue_text_bytes, request, resource_outcome::status_of};
 use crate::{
-    event::{
-        DeliverySchema,
-        lookup::{Paths, text_of},
-    },
+    event::lookup::{Paths, text_of},
     retry::outcome::{Answer, Outcome},
     secret::Secret,
     subscription::{
@@ -176,7 +173,7 @@ fn invocation(
     let headers = headers.map(|(name, value)| (name.to_owned(), Secret::new(value)));
     let form = deliveries.first().map(|delivery| delivery.form(subscription));
     let schema = form.map_or(subscription.delivery_schema, |form| form.schema);
-    let schema = Secret::new(schema_name(schema));
+    let schema = Secret::new(<&str>::from(schema));
     let attributes = headers.chain([(SCHEMA.to_owned(), schema)]).chain(request.attributes);
     Entry {
         id: deliveries.first().map(|delivery| delivery.id.to_string()).unwrap_or_default(),
@@ -185,14 +182,6 @@ fn invocation(
         attempts_made,
         key: None,
         bus: None,
-    }
-}
-
-fn schema_name(schema: DeliverySchema) -> &'static str {
-    match schema {
-        DeliverySchema::EventGridSchema => "EventGridSchema",
-        DeliverySchema::CloudEventSchemaV1_0 => "CloudEventSchemaV1_0",
-        DeliverySchema::CustomInputSchema => "CustomInputSchema",
     }
 }
 
@@ -206,7 +195,7 @@ fn shared_attributes(
     let trace_parent = delivery.traceparent.map(|trace| trace.to_string()).unwrap_or_default();
     let all = [
         ("content-type", request::content_type(schema, false).to_owned()),
-        (SCHEMA, schema_name(schema).to_owned()),
+        (SCHEMA, <&str>::from(schema).to_owned()),
         ("aeg-subscription-name", subscription.key.name.to_ascii_uppercase()),
         ("aeg-delivery-count", attempts_made.to_string()),
         ("aeg-data-version", delivery.data_version.clone()),

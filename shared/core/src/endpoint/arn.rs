@@ -4,14 +4,13 @@
 
 use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 /// Source: IAM API reference, `arnType`.
 const CHARS_MAX: usize = 2_048;
 
 /// The name of one AWS resource: `arn:partition:service:region:account:resource`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct Arn {
     /// `aws`, `aws-cn`, `aws-us-gov`.
     pub partition: String,
@@ -48,20 +47,6 @@ impl FromStr for Arn {
         let is_account = arn.account.len() == 12 && arn.account.bytes().all(|b| b.is_ascii_digit());
         let plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'*' | b'?');
         if is_account && text.bytes().all(plain) { Ok(arn) } else { Err(NotAnArn) }
-    }
-}
-
-impl TryFrom<String> for Arn {
-    type Error = NotAnArn;
-
-    fn try_from(text: String) -> Result<Self, NotAnArn> {
-        text.parse()
-    }
-}
-
-impl From<Arn> for String {
-    fn from(arn: Arn) -> Self {
-        arn.to_string()
     }
 }
 

@@ -31,11 +31,11 @@ pub struct AccessRequest<'a> {
 }
 
 /// A well-formed access key or SAS token.
-pub struct Credentials(CheckedCredentials);
+pub struct Credentials(Proof);
 
-enum CheckedCredentials {
+enum Proof {
     Key(Vec<u8>),
-    Token(String),
+    Token(Vec<u8>),
 }
 
 /// An access key has 44 characters; a much longer text can't be one.
@@ -44,22 +44,22 @@ const KEY_BYTES_MAX: usize = 256;
 impl Credentials {
     /// Reads a request's credentials. Errors never repeat a key or a signature.
     pub fn of(asked: &AccessRequest<'_>) -> Result<Self, PublishError> {
-        Ok(Self(match credentials(asked)? {
-            RawCredentials::Key(key) => {
+        let proof = proof(asked)?;
+        match &proof {
+            Proof::Key(key) => {
                 let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
                 if key.len() > KEY_BYTES_MAX || !key.iter().all(is_digit) {
                     return Err(PublishError::KeyRefused);
                 }
-                CheckedCredentials::Key(key)
             }
-            RawCredentials::Token(text) => {
-                let text = String::from_utf8(text)
-                    .map_err(|_| PublishError::Token(TokenError::Malformed("is not UTF-8")))?;
-                Token::parse(&text)?;
-                CheckedCredentials::Token(text)
-            }
-        }))
+            Proof::Token(text) => drop(token(text)?),
+        }
+        Ok(Self(proof))
     }
+}
+
+fn token(text: &[u8]) -> Result<Token<'_>, TokenError> {
+    Token::parse(std::str::from_utf8(text).map_err(|_| TokenError::Malformed("is not UTF-8"))?)
 }
 
 /// Admits a request with one of the topic's two access keys, or a SAS token made with one of them.
@@ -82,13 +82,13 @@ pub fn authenticate(
     // Both keys are always compared, so that time does not tell which one matched.
     let AccessKeys([first, second]) = keys;
     match shown {
-        CheckedCredentials::Key(given) => {
+        Proof::Key(given) => {
             let equal =
                 given.ct_eq(first.expose().as_bytes()) | given.ct_eq(second.expose().as_bytes());
             if bool::from(equal) { Ok(()) } else { Err(PublishError::KeyRefused) }
         }
-        CheckedCredentials::Token(text) => {
-            let token = Token::parse(text)?;
+        Proof::Token(text) => {
+            let token = token(text)?;
             let signed = [first, second].map(|key| token.is_signed_with(key.expose()));
             if signed == [false, false] {
                 return Err(TokenError::Signature.into());
@@ -98,14 +98,9 @@ pub fn authenticate(
     }
 }
 
-enum RawCredentials {
-    Key(Vec<u8>),
-    Token(Vec<u8>),
-}
-
-fn credentials(asked: &AccessRequest<'_>) -> Result<RawCredentials, PublishError> {
-    let key = header(asked.headers, KEY)?.map(RawCredentials::Key);
-    let token = header(asked.headers, TOKEN)?.map(RawCredentials::Token);
+fn proof(asked: &AccessRequest<'_>) -> Result<Proof, PublishError> {
+    let key = header(asked.headers, KEY)?.map(Proof::Key);
+    let token = header(asked.headers, TOKEN)?.map(Proof::Token);
     let authorization = authorization(asked.headers)?;
     let unsupported = authorization.is_none() && asked.headers.contains_key(AUTHORIZATION);
     let mut given = [key, token, authorization].into_iter().flatten();
@@ -118,7 +113,7 @@ fn credentials(asked: &AccessRequest<'_>) -> Result<RawCredentials, PublishError
         (None, _) => {}
     }
     match parameter(asked.query, KEY)? {
-        Some(key) => Ok(RawCredentials::Key(key)),
+        Some(key) => Ok(Proof::Key(key)),
         None if unsupported => Err(PublishError::CredentialsUnsupported { given: "authorization" }),
         None if parameter(asked.query, TOKEN)?.is_some() => {
             Err(PublishError::CredentialsUnsupported { given: "the query's aeg-sas-token" })
@@ -138,14 +133,14 @@ fn header(headers: &HeaderMap, name: &'static str) -> Result<Option<Vec<u8>>, Pu
 }
 
 /// Reads credentials in `Authorization`. A scheme that is not Event Grid's may be a proxy's.
-fn authorization(headers: &HeaderMap) -> Result<Option<RawCredentials>, PublishError> {
+fn authorization(headers: &HeaderMap) -> Result<Option<Proof>, PublishError> {
     let Some(first) = headers.get(AUTHORIZATION) else { return Ok(None) };
     let bytes = first.as_bytes();
     let end = bytes.iter().position(|byte| *byte == b' ').unwrap_or(bytes.len());
     let (scheme, value) = bytes.split_at(end);
-    let credentials: fn(Vec<u8>) -> RawCredentials = match scheme.to_ascii_lowercase().as_slice() {
-        b"sharedaccesskey" => RawCredentials::Key,
-        b"sharedaccesssignature" => RawCredentials::Token,
+    let credentials = match scheme.to_ascii_lowercase().as_slice() {
+        b"sharedaccesskey" => Proof::Key,
+        b"sharedaccesssignature" => Proof::Token,
         _ => return Ok(None),
     };
     header(headers, "authorization")?;

@@ -35,26 +35,8 @@ pub struct Piece {
     v: u8,
     /// The id of the stored publish.
     pub publish: Uuid,
-    #[serde(with = "pair")]
     from: Start,
-    #[serde(with = "pair")]
     to: Start,
-}
-
-/// Writes a start as a pair of numbers: 2 to 10 bytes, without names.
-mod pair {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use super::Start;
-
-    pub(super) fn serialize<S: Serializer>(place: &Start, to: S) -> Result<S::Ok, S::Error> {
-        (place.recipient, place.event).serialize(to)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Start, D::Error> {
-        let (recipient, event) = Deserialize::deserialize(from)?;
-        Ok(Start { recipient, event })
-    }
 }
 
 /// Why a piece or a stored publish could not be read.
@@ -104,7 +86,7 @@ impl Piece {
 
 /// Splits a stored publish into pieces of at most `deliveries_max`.
 pub fn cut(packed: &Packed<'_>, publish: Uuid, deliveries_max: usize) -> Vec<Piece> {
-    let end = Start { recipient: packed.recipients.len(), event: 0 };
+    let end = Start(packed.recipients.len(), 0);
     let mut pieces: Vec<Piece> = Vec::new();
     let (mut deliveries, mut bytes) = (0, 0);
     for one in packed.unsent() {

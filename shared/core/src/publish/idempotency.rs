@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::PublishError;
 use crate::{
+    delivery::hashed_id,
     event::cloud_events::binary,
     time::{Pace, Timestamp},
     topic::{Revision, Topic},
@@ -126,7 +127,8 @@ impl Keyed {
 
     /// Returns the id of an event that has none: the same for every repetition.
     pub fn event_id(&self, number: u64) -> Uuid {
-        id([self.key.0.as_bytes(), self.content.as_bytes(), &number.to_be_bytes()])
+        let parts = [self.key.0.as_bytes(), self.content.as_bytes(), &number.to_be_bytes()];
+        hashed_id(digest(parts))
     }
 
     /// Decides what request `by` does. Fails for other content under the key, or one under way.
@@ -190,7 +192,7 @@ impl Record {
         let (created_at, number) = (revision.created_at.as_millis(), revision.number);
         let hour = at.hour().as_millis();
         let parts = [created_at.to_be_bytes(), number.to_be_bytes(), hour.to_be_bytes()];
-        id([self.publish.as_bytes().as_slice(), &parts.concat()])
+        hashed_id(digest([self.publish.as_bytes().as_slice(), &parts.concat()]))
     }
 }
 
@@ -217,24 +219,18 @@ fn content(headers: &HeaderMap, body: &[u8]) -> String {
     hash(parts.chain([body]))
 }
 
-/// Hashes each part with its length, so that different lists of parts have different hashes.
-fn digest<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> [u8; 32] {
+/// Hashes each part with its length: ("a", "bc") and ("ab", "c") must differ.
+pub(crate) fn digest<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> Sha256 {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }
-    hash.finalize().into()
+    hash
 }
 
 fn hash<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> String {
-    URL_SAFE_NO_PAD.encode(digest(parts))
-}
-
-fn id<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> Uuid {
-    let mut bytes = [0; 16];
-    bytes.copy_from_slice(&digest(parts)[..16]);
-    uuid::Builder::from_custom_bytes(bytes).into_uuid()
+    URL_SAFE_NO_PAD.encode(digest(parts).finalize())
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -9,7 +10,7 @@ use uuid::Uuid;
 use super::matching::Match;
 use crate::{
     delivery::{
-        Delivery, dead_letter::ATTRIBUTES_BYTES_ROOMY, form::Form, queue_text_bytes,
+        Delivery, dead_letter::ATTRIBUTES_BYTES_ROOMY, form::Form, hashed_id, queue_text_bytes,
         request::data_version_for_headers,
     },
     event::{DeliverySchema, ParsedEvent},
@@ -58,14 +59,9 @@ impl<'m> Recipient<'m> {
     }
 }
 
-/// Where an unsent delivery begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Start {
-    /// From 0.
-    pub recipient: usize,
-    /// Among the recipient's events, from 0.
-    pub event: usize,
-}
+/// Where an unsent delivery begins: the recipient, and the first of its events, both from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Start(pub usize, pub usize);
 
 /// A delivery that is not made yet.
 #[derive(Clone, Copy, Debug)]
@@ -90,9 +86,7 @@ impl UnsentDelivery<'_> {
         hash.update(self.publish.as_bytes());
         hash.update(self.recipient.uid.as_bytes());
         ends.iter().for_each(|position| hash.update(position.to_be_bytes()));
-        let mut bytes = [0; 16];
-        bytes.copy_from_slice(&hash.finalize()[..16]);
-        uuid::Builder::from_custom_bytes(bytes).into_uuid()
+        hashed_id(hash)
     }
 }
 
@@ -137,21 +131,21 @@ impl<'m> Packed<'m> {
 
     /// Returns all deliveries, by event subscription, in the order of the request.
     pub fn unsent(&self) -> impl Iterator<Item = UnsentDelivery<'_>> {
-        self.unsent_from(Start { recipient: 0, event: 0 })
+        self.unsent_from(Start(0, 0))
     }
 
     /// Returns the deliveries from a start on.
-    pub fn unsent_from(&self, from: Start) -> impl Iterator<Item = UnsentDelivery<'_>> {
-        let recipients = self.recipients.iter().enumerate().skip(from.recipient);
-        recipients.flat_map(move |(number, recipient)| {
-            let first = if number == from.recipient { from.event } else { 0 };
-            UnsentDeliveries {
-                packed: self,
-                recipient,
-                bodies: self.bodies(recipient.form.schema),
-                envelope_bytes: envelope_bytes(recipient, self.acceptance),
-                next: Start { recipient: number, event: first },
-            }
+    pub fn unsent_from(
+        &self,
+        Start(first, event): Start,
+    ) -> impl Iterator<Item = UnsentDelivery<'_>> {
+        let recipients = self.recipients.iter().enumerate().skip(first);
+        recipients.flat_map(move |(number, recipient)| UnsentDeliveries {
+            packed: self,
+            recipient,
+            bodies: self.bodies(recipient.form.schema),
+            envelope_bytes: envelope_bytes(recipient, self.acceptance),
+            next: Start(number, if number == first { event } else { 0 }),
         })
     }
 
@@ -319,7 +313,7 @@ impl<'p> Iterator for UnsentDeliveries<'p> {
     fn next(&mut self) -> Option<UnsentDelivery<'p>> {
         const COMMA: usize = 1;
         const BRACKETS: usize = 2;
-        let events = self.recipient.events.get(self.next.event..)?;
+        let events = self.recipient.events.get(self.next.1..)?;
         let (first, others) = events.split_first()?;
         let (batching, limit_bytes) = (self.recipient.batching, self.packed.limit_bytes);
         let first = &self.bodies[*first];
@@ -342,7 +336,7 @@ impl<'p> Iterator for UnsentDeliveries<'p> {
         let most = (batching.max_events as usize).saturating_sub(1);
         let count = 1 + others.iter().take(most).take_while(fits).count();
         let place = self.next;
-        self.next.event += count;
+        self.next.1 += count;
         Some(UnsentDelivery {
             recipient: self.recipient,
             place,

@@ -249,13 +249,10 @@ impl Health {
 
     /// Returns the cause of the wait that ends later.
     pub fn cause(&self) -> Option<Cause> {
-        let probation = self
-            .probation
-            .map(|Probation { until, outcome, status, .. }| (until, Cause { outcome, status }));
-        let delayed = self
-            .delayed
-            .map(|Delayed { until, outcome, status, .. }| (until, Cause { outcome, status }));
-        probation.into_iter().chain(delayed).max_by_key(|(until, _)| *until).map(|(_, cause)| cause)
+        let probation = self.probation.map(|wait| (wait.until, wait.outcome, wait.status));
+        let delayed = self.delayed.map(|wait| (wait.until, wait.outcome, wait.status));
+        let later = probation.into_iter().chain(delayed).max_by_key(|(until, ..)| *until);
+        later.map(|(_, outcome, status)| Cause { outcome, status })
     }
 
     /// Returns whether one of its waits began at `at`.

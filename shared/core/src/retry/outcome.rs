@@ -1,9 +1,9 @@
 //! Outcomes of attempts, by Event Grid's names.
 
-use std::{str::FromStr, time::Duration};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use strum::{Display, VariantArray};
+use strum::{Display, EnumString, VariantArray};
 
 use crate::time::Timestamp;
 
@@ -17,7 +17,8 @@ pub const LATE_RESPONSE_WAIT: Duration = Duration::from_secs(180);
 ///
 /// Source: Event Grid, "Message delivery and retry", section "Delivery outcomes".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[derive(Display, VariantArray, Serialize, Deserialize)]
+#[derive(Display, EnumString, VariantArray, Serialize, Deserialize)]
+#[strum(parse_err_ty = UnknownOutcome, parse_err_fn = UnknownOutcome::from)]
 pub enum Outcome {
     Delivered,
     /// 400 or 414.
@@ -83,22 +84,16 @@ impl Outcome {
     }
 }
 
-impl FromStr for Outcome {
-    type Err = UnknownOutcome;
-
-    fn from_str(name: &str) -> Result<Self, UnknownOutcome> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|outcome| outcome.to_string() == name)
-            .ok_or_else(|| UnknownOutcome(name.to_owned()))
-    }
-}
-
 /// A name that is not an outcome.
 #[derive(Debug, thiserror::Error)]
 #[error("'{0}' is no outcome; the names are those of lastDeliveryOutcome, e.g. TimedOut")]
 pub struct UnknownOutcome(String);
+
+impl From<&str> for UnknownOutcome {
+    fn from(name: &str) -> Self {
+        Self(name.to_owned())
+    }
+}
 
 /// The answer to one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,15 +1,14 @@
 //! The positions of dead letters: object names by hour, and how to skip the objects of other hours.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 use uuid::Uuid;
 
 use crate::time::Timestamp;
 
 /// A dead letter's object, and its index there. As text, its id: `2026-11-21-8-{uuid}-0`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
 pub struct Position {
     /// Year, month, day and hour (UTC) of the write.
     hour: [u16; 4],
@@ -44,6 +43,7 @@ impl Position {
         format!("{folder}/{year}/{month}/{day}/{hour}/{}", self.object)
     }
 
+    /// Reads an id.
     pub fn parse(id: &str) -> Option<Self> {
         let parts: Vec<_> = id.split('-').collect();
         let [hour @ .., a, b, c, d, e, index] = parts.as_slice() else { return None };
@@ -58,17 +58,11 @@ impl Position {
     }
 }
 
-impl TryFrom<String> for Position {
-    type Error = &'static str;
+impl FromStr for Position {
+    type Err = &'static str;
 
-    fn try_from(id: String) -> Result<Self, Self::Error> {
-        Self::parse(&id).ok_or("it is not the position of a dead letter")
-    }
-}
-
-impl From<Position> for String {
-    fn from(position: Position) -> Self {
-        position.to_string()
+    fn from_str(id: &str) -> Result<Self, Self::Err> {
+        Self::parse(id).ok_or("it is not the position of a dead letter")
     }
 }
 

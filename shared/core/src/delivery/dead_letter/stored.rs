@@ -36,30 +36,23 @@ pub struct Origin {
 impl Origin {
     /// Returns the labels of an object.
     pub fn labels(&self) -> Labels {
-        let schema = format!("{:?}", self.schema);
         vec![
             (TOPIC_LABEL, self.subscription.topic.clone()),
             (SUBSCRIPTION_LABEL, self.subscription.name.clone()),
-            (SCHEMA_LABEL, schema),
+            (SCHEMA_LABEL, <&str>::from(self.schema).to_owned()),
         ]
     }
 
     /// Reads labels; `None` if they are not Gridpost's.
     pub fn of(label: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let (topic, name) = (label(TOPIC_LABEL)?, label(SUBSCRIPTION_LABEL)?);
-        let all = [
-            DeliverySchema::EventGridSchema,
-            DeliverySchema::CloudEventSchemaV1_0,
-            DeliverySchema::CustomInputSchema,
-        ];
-        let given = label(SCHEMA_LABEL)?;
-        let schema = all.into_iter().find(|schema| format!("{schema:?}") == given)?;
+        let schema = label(SCHEMA_LABEL)?.parse().ok()?;
         Some(Self { subscription: SubscriptionKey { topic, name }, schema })
     }
 }
 
 /// One dead letter.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Letter {
     /// As it was delivered, a JSON text.
     pub event: String,
@@ -81,33 +74,31 @@ pub struct Letter {
     pub redriven: u32,
 }
 
-#[derive(Debug, Default)]
+/// What a record says: a letter without its event, and whether with the time of its publish.
+#[derive(Default)]
 struct RawLetter {
-    reason: String,
-    attempts: u32,
-    last_outcome: Option<String>,
-    last_status: Option<u16>,
-    published_at: Option<Timestamp>,
-    last_attempt_at: Option<Timestamp>,
-    redriven: u32,
+    letter: Letter,
+    is_dated: bool,
 }
 
 impl RawLetter {
     /// Takes one member, in any case. Returns whether it is known.
     fn take(&mut self, name: &str, value: &RawValue) -> bool {
+        let letter = &mut self.letter;
         let text = || string_of(value).map(|text| text.into_owned());
         let number = || value.get().parse::<u32>().ok();
         let time = || Timestamp::parse_rfc_3339(&text()?);
         match name.to_ascii_lowercase().as_str() {
-            "deadletterreason" => self.reason = text().unwrap_or_default(),
-            "deliveryattempts" => self.attempts = number().unwrap_or_default(),
-            "lastdeliveryoutcome" | "deliveryresult" => self.last_outcome = text(),
-            "lasthttpstatuscode" => {
-                self.last_status = number().and_then(|status| u16::try_from(status).ok());
+            "deadletterreason" => letter.reason = text().unwrap_or_default(),
+            "deliveryattempts" => letter.attempts = number().unwrap_or_default(),
+            "lastdeliveryoutcome" | "deliveryresult" => letter.last_outcome = text(),
+            "lasthttpstatuscode" => letter.last_status = value.get().parse().ok(),
+            "publishtime" | "publishutc" => {
+                self.is_dated = time().is_some();
+                letter.published_at = time().unwrap_or_default();
             }
-            "publishtime" | "publishutc" => self.published_at = time(),
-            "lastdeliveryattempttime" | "deliveryattemptutc" => self.last_attempt_at = time(),
-            "redrivecount" => self.redriven = number().unwrap_or_default(),
+            "lastdeliveryattempttime" | "deliveryattemptutc" => letter.last_attempt_at = time(),
+            "redrivecount" => letter.redriven = number().unwrap_or_default(),
             _ => return false,
         }
         true
@@ -176,7 +167,7 @@ fn up_to<'o>(object: &'o str, first: &[Member<'_>]) -> &'o str {
 }
 
 fn whole(
-    said: RawLetter,
+    RawLetter { letter, is_dated }: RawLetter,
     event: String,
     envelope: &[Member<'_>],
     schema: DeliverySchema,
@@ -191,23 +182,11 @@ fn whole(
         }
         _ => (text("eventType"), text("dataVersion"), None),
     };
-    let RawLetter {
-        reason, attempts, last_outcome, last_status, last_attempt_at, redriven, ..
-    } = said;
-    Ok(Letter {
-        event,
-        event_id: text("id"),
-        event_type,
-        trace_parent,
-        data_version: data_version_for_headers(&data_version).to_owned(),
-        reason,
-        attempts,
-        last_outcome,
-        last_status,
-        published_at: said.published_at.ok_or("it does not say when it was published")?,
-        last_attempt_at,
-        redriven,
-    })
+    if !is_dated {
+        return Err("it does not say when it was published".to_owned());
+    }
+    let data_version = data_version_for_headers(&data_version).to_owned();
+    Ok(Letter { event, event_id: text("id"), event_type, trace_parent, data_version, ..letter })
 }
 
 #[cfg(test)]

@@ -60,16 +60,6 @@ pub enum SigningAlgorithm {
     ES384,
 }
 
-impl SigningAlgorithm {
-    /// Returns its name for STS and in documents.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::RS256 => "RS256",
-            Self::ES384 => "ES384",
-        }
-    }
-}
-
 impl SigV4 {
     /// Returns the region to sign for.
     pub fn region(&self, url: &str) -> Option<Cow<'_, str>> {

@@ -6,6 +6,7 @@ use std::{cmp::Ordering, fmt, num::ParseFloatError, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 /// The most advanced filters of one event subscription. Source: as above, "Limitations".
 pub const FILTERS_MAX: usize = 25;
@@ -64,23 +65,18 @@ impl Operator {
 
     /// Counts the values towards the limit: a range is one.
     pub fn values(&self) -> usize {
+        use Operator::*;
         match self {
-            Self::NumberIn(values) | Self::NumberNotIn(values) => values.len(),
-            Self::NumberInRange(ranges) | Self::NumberNotInRange(ranges) => ranges.len(),
-            Self::StringIn(values)
-            | Self::StringNotIn(values)
-            | Self::StringBeginsWith(values)
-            | Self::StringNotBeginsWith(values)
-            | Self::StringEndsWith(values)
-            | Self::StringNotEndsWith(values)
-            | Self::StringContains(values)
-            | Self::StringNotContains(values) => values.len(),
-            Self::NumberLessThan(_)
-            | Self::NumberLessThanOrEquals(_)
-            | Self::NumberGreaterThan(_)
-            | Self::NumberGreaterThanOrEquals(_)
-            | Self::BoolEquals(_) => 1,
-            Self::IsNullOrUndefined | Self::IsNotNull => 0,
+            NumberIn(numbers) | NumberNotIn(numbers) => numbers.len(),
+            NumberInRange(ranges) | NumberNotInRange(ranges) => ranges.len(),
+            StringIn(texts) | StringBeginsWith(texts) | StringEndsWith(texts) => texts.len(),
+            StringNotIn(texts) | StringNotBeginsWith(texts) | StringNotEndsWith(texts) => {
+                texts.len()
+            }
+            StringContains(texts) | StringNotContains(texts) => texts.len(),
+            NumberLessThan(_) | NumberLessThanOrEquals(_) | NumberGreaterThan(_) => 1,
+            NumberGreaterThanOrEquals(_) | BoolEquals(_) => 1,
+            IsNullOrUndefined | IsNotNull => 0,
         }
     }
 
@@ -100,8 +96,7 @@ impl Operator {
 }
 
 /// A finite number of a filter. It is stored as text, so that it keeps every bit.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, SerializeDisplay, DeserializeFromStr)]
 pub struct Number(f64);
 
 impl Number {
@@ -151,20 +146,6 @@ impl FromStr for Number {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         text.parse().map(|number: f64| Self(number + 0.0))
-    }
-}
-
-impl TryFrom<String> for Number {
-    type Error = ParseFloatError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<Number> for String {
-    fn from(number: Number) -> Self {
-        number.to_string()
     }
 }
 
