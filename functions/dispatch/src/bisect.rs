@@ -182,7 +182,7 @@ impl Batch<'_> {
         let part = |(loaded, events): (&LoadedDelivery, &EventSet)| {
             let mut part =
                 LoadedDelivery { delivery: loaded.delivery.only(events), ..loaded.clone() };
-            part.delivery.attempts.made += group.requests();
+            part.delivery.attempts.made += group.requests;
             part
         };
         let carried = |(_, events): &(&LoadedDelivery, &EventSet)| !events.is_empty();

@@ -73,7 +73,7 @@ pub struct Delivery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redriven: Option<Redriven>,
     /// The attempts known when the message was sent; the state table may know more.
-    #[serde(default, skip_serializing_if = "Attempts::is_empty")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub attempts: Attempts,
     /// `dataVersion` of the first event, for the request's header; empty for CloudEvents.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -87,10 +87,10 @@ pub struct Delivery {
     #[serde(default, skip_serializing_if = "EventSet::is_empty")]
     pub done: EventSet,
     /// How often a successor message was sent because its state could not be written.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub resent: u8,
     /// 1 to 5,000 events in the delivery schema, shared by copies; empty if claimed.
-    #[serde(default, skip_serializing_if = "is_empty")]
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     events: Arc<Vec<Box<RawValue>>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     claim: Option<Claim>,
@@ -334,14 +334,6 @@ impl Delivery {
     pub fn events_bytes(&self) -> usize {
         self.left().map(|(_, event)| event.get().len()).sum()
     }
-}
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
-fn is_empty(events: &Arc<Vec<Box<RawValue>>>) -> bool {
-    events.is_empty()
 }
 
 /// Returns an id of version 8 (RFC 9562: application-defined) that begins with a hash.

@@ -176,22 +176,7 @@ fn json_string(text: &str) -> String {
     serde_json::to_string(text).expect("a string is JSON")
 }
 
-fn fill<'a>(
-    place: &mut Option<&'a RawValue>,
-    member: &str,
-    value: &'a RawValue,
-) -> Result<(), Violation> {
-    match place.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(Violation::new(member, GIVEN_TWICE)),
-    }
-}
-
 const GIVEN_TWICE: &str = "is given twice";
-
-fn required<'a>(value: Option<&'a RawValue>, member: &str) -> Result<&'a RawValue, Violation> {
-    value.ok_or_else(|| Violation::new(member, "is required"))
-}
 
 fn string<'a>(value: &'a RawValue, member: &str) -> Result<Cow<'a, str>, Violation> {
     let rule = if value.get().starts_with('"') {

@@ -36,4 +36,14 @@ pub mod metric;
 pub mod ledger;
 
 #[cfg(any(test, feature = "fixtures"))]
-pub mod fixtures;
+mod testkit {
+    pub mod fixtures;
+}
+
+#[cfg(any(test, feature = "fixtures"))]
+pub use testkit::fixtures;
+
+/// Returns whether serde leaves out a member because a reader would get the same without it.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

@@ -157,13 +157,6 @@ pub struct BatchFailure {
     pub reads_results: bool,
 }
 
-impl BatchFailure {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-    fn is_whole(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 /// The place of dead letters in S3.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -232,11 +225,11 @@ pub struct EventSubscription {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signing: Option<Signing>,
     /// No document sets them.
-    #[serde(default, skip_serializing_if = "Pauses::is_empty")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub pauses: Pauses,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authentication: Option<Arc<Authentication>>,
-    #[serde(default, skip_serializing_if = "BatchFailure::is_whole")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub batch_failure: BatchFailure,
 }
 

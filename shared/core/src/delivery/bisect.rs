@@ -42,7 +42,7 @@ pub struct Group {
     /// Positions among the events of the whole request.
     events: Range<usize>,
     /// Requests that carried them since the batch was sent whole.
-    requests: u32,
+    pub requests: u32,
 }
 
 /// The answers to a request: one for all events, or one for each.
@@ -96,13 +96,6 @@ fn visits(past: &[AttemptRecord], outcome: Outcome) -> u32 {
     1 + waited(past).take_while(|attempt| attempt.outcome == outcome).count() as u32
 }
 
-impl Group {
-    /// Returns how many requests have carried its events since the batch was sent whole.
-    pub fn requests(&self) -> u32 {
-        self.requests
-    }
-}
-
 impl<'r> Bisection<'r> {
     /// Begins to split a request, if that is due.
     ///
@@ -150,7 +143,7 @@ impl<'r> Bisection<'r> {
         }
         let narrows = self.refused_in_row >= self.narrows_after;
         // Groups halved equally often differ in size by one at most.
-        let halved = self.next.iter().map(Group::requests);
+        let halved = self.next.iter().map(|group| group.requests);
         let wanted = if narrows { halved.max() } else { halved.min() }?;
         let place = self.next.iter().position(|group| group.requests == wanted)?;
         self.taken += 1;

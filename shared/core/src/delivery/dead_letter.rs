@@ -8,13 +8,13 @@ pub mod stored;
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{DecodeError, Delivery, queue::MESSAGE_BYTES_MAX_LOWEST};
 use crate::{
     event::{DeliverySchema, custom, mapping::InputSchemaMapping, members},
-    retry::{EndReason, attempts::Attempts, profile::ProfileName},
+    retry::{EndReason, profile::ProfileName},
     subscription::{
         DeadLetterDestination, DeliveryAttribute, EventSubscription, SubscriptionKey,
         attributes::{ATTRIBUTES_MAX, VALUE_BYTES_MAX, shown_values},
@@ -96,8 +96,7 @@ impl Ended {
                     }
                     DeliverySchema::CustomInputSchema => Cow::Owned(self.enveloped(index, event)),
                 };
-                let is_replaced = |name: &str| is_of_outcome(name, self.schema);
-                with_members(&event, &self.basic_members(), is_replaced)
+                with_members(&event, &self.basic_members())
             }
         }
     }
@@ -111,54 +110,36 @@ impl Ended {
         custom::enveloped(event, &topic_id, self.mapping.as_ref(), *publish_time, id)
     }
 
-    fn basic_members(&self) -> Vec<(String, Value)> {
-        let Attempts { made, last_at, last_outcome, last_status, .. } = &self.delivery.attempts;
-        let mut members = Vec::new();
-        let mut add = |name: &str, value: Value| {
-            let name = match self.schema {
-                DeliverySchema::EventGridSchema | DeliverySchema::CustomInputSchema => {
-                    name.to_owned()
-                }
-                DeliverySchema::CloudEventSchemaV1_0 => name.to_ascii_lowercase(),
-            };
-            members.push((name, value));
-        };
-        add("deadLetterReason", json!(self.reason));
-        add("deliveryAttempts", json!(made));
-        if let Some(outcome) = last_outcome {
-            add("lastDeliveryOutcome", json!(outcome));
-        }
-        if let Some(status) = last_status {
-            add("lastHttpStatusCode", json!(status));
-        }
-        add("publishTime", json!(self.delivery.publish_time.to_iso_8601()));
-        if let Some(at) = last_at {
-            add("lastDeliveryAttemptTime", json!(at.to_iso_8601()));
-        }
-        if let Some(redriven) = self.delivery.redriven {
-            add(stored::REDRIVE_COUNT, json!(redriven.times));
-        }
-        members
+    /// Returns the members that a record adds to an event: in lower case for CloudEvents, and null
+    /// if there is nothing to say.
+    fn basic_members(&self) -> [(String, Value); 7] {
+        let Delivery { attempts, publish_time, redriven, .. } = &self.delivery;
+        let members = [
+            ("deadLetterReason", json!(self.reason)),
+            ("deliveryAttempts", json!(attempts.made)),
+            ("lastDeliveryOutcome", json!(attempts.last_outcome)),
+            ("lastHttpStatusCode", json!(attempts.last_status)),
+            ("publishTime", json!(publish_time.to_iso_8601())),
+            ("lastDeliveryAttemptTime", json!(attempts.last_at.map(Timestamp::to_iso_8601))),
+            (stored::REDRIVE_COUNT, json!(redriven.map(|redriven| redriven.times))),
+        ];
+        members.map(|(name, value)| match self.schema {
+            DeliverySchema::CloudEventSchemaV1_0 => (name.to_ascii_lowercase(), value),
+            _ => (name.to_owned(), value),
+        })
     }
 
     fn namespace_properties(&self) -> Value {
-        let Attempts { made, last_at, last_outcome, .. } = &self.delivery.attempts;
-        let mut properties = Map::new();
-        properties.insert("deadletterreason".to_owned(), json!(sentence(self.reason)));
-        properties.insert("deliveryattempts".to_owned(), json!(made));
-        if let Some(outcome) = last_outcome {
-            properties.insert("deliveryresult".to_owned(), json!(outcome));
-        }
-        let publish_time = self.delivery.publish_time.to_iso_8601();
-        properties.insert("publishutc".to_owned(), json!(publish_time));
-        if let Some(at) = last_at {
-            properties.insert("deliveryattemptutc".to_owned(), json!(at.to_iso_8601()));
-        }
-        if let Some(redriven) = self.delivery.redriven {
-            let name = stored::REDRIVE_COUNT.to_ascii_lowercase();
-            properties.insert(name, json!(redriven.times));
-        }
-        Value::Object(properties)
+        let Delivery { attempts, publish_time, redriven, .. } = &self.delivery;
+        let properties = [
+            ("deadletterreason", json!(sentence(self.reason))),
+            ("deliveryattempts", json!(attempts.made)),
+            ("deliveryresult", json!(attempts.last_outcome)),
+            ("publishutc", json!(publish_time.to_iso_8601())),
+            ("deliveryattemptutc", json!(attempts.last_at.map(Timestamp::to_iso_8601))),
+            ("redrivecount", json!(redriven.map(|redriven| redriven.times))),
+        ];
+        properties.into_iter().filter(|(_, value)| !value.is_null()).collect()
     }
 
     /// Returns where the records are stored.
@@ -189,30 +170,9 @@ pub fn folder_path(
     }
 }
 
-/// The members that a record adds to an event, as Event Grid's schema names them.
-const OUTCOME_MEMBERS: [&str; 7] = [
-    "deadLetterReason",
-    "deliveryAttempts",
-    "lastDeliveryOutcome",
-    "lastHttpStatusCode",
-    "publishTime",
-    "lastDeliveryAttemptTime",
-    stored::REDRIVE_COUNT,
-];
-
-/// Returns whether a record adds this member. CloudEvents' names are lower case.
-fn is_of_outcome(name: &str, schema: DeliverySchema) -> bool {
-    let is_cloud_event = schema == DeliverySchema::CloudEventSchemaV1_0;
-    let mut all = OUTCOME_MEMBERS.into_iter();
-    all.any(|own| if is_cloud_event { own.to_ascii_lowercase() == name } else { own == name })
-}
-
-/// Appends members to an object's text and drops those that `is_replaced`.
-fn with_members(
-    object: &str,
-    more: &[(String, Value)],
-    is_replaced: impl Fn(&str) -> bool,
-) -> String {
+/// Appends members that are not null to an object's text, and drops its own of these names.
+fn with_members(object: &str, more: &[(String, Value)]) -> String {
+    let is_replaced = |name: &str| more.iter().any(|(ours, _)| ours == name);
     let own = members(object).unwrap_or_default();
     let mut text = match own.iter().any(|(name, _)| is_replaced(name)) {
         false => object.trim_end().strip_suffix('}').unwrap_or(object).trim_end().to_owned(),
@@ -222,7 +182,7 @@ fn with_members(
             format!("{{{}", kept.collect::<Vec<_>>().join(","))
         }
     };
-    for (name, value) in more {
+    for (name, value) in more.iter().filter(|(_, value)| !value.is_null()) {
         if !text.ends_with('{') {
             text.push(',');
         }
@@ -270,7 +230,7 @@ mod tests {
     use serde_json::value::RawValue;
 
     use super::*;
-    use crate::retry::outcome::Outcome;
+    use crate::retry::{attempts::Attempts, outcome::Outcome};
 
     fn ended(
         schema: DeliverySchema,
@@ -453,10 +413,11 @@ mod tests {
             let ended = ended(schema, ProfileName::Basic, &event, attempts);
             let record = ended.records().remove(0);
             let found = members(&record).expect("an object");
-            let ours: Vec<String> = ended.basic_members().into_iter().map(|(name, _)| name).collect();
+            let all_ours = ended.basic_members();
+            let written = all_ours.iter().filter(|(_, value)| !value.is_null());
+            let ours: Vec<String> = written.map(|(name, _)| name.clone()).collect();
             // What an earlier record said must not stand beside what this one says.
-            let is_ours = |name: &str| is_of_outcome(name, schema);
-            prop_assert!(ours.iter().all(|name| is_ours(name)));
+            let is_ours = |name: &str| all_ours.iter().any(|(ours, _)| ours == name);
             let mut all: Vec<String> = found.iter().map(|(name, _)| name.to_string()).collect();
             prop_assert!(all.ends_with(&ours), "{record}");
             for (name, value) in &found {

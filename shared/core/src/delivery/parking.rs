@@ -73,7 +73,7 @@ pub struct Parked {
     /// Its fair-queue group.
     pub group: String,
     /// How often it could not be sent when due.
-    #[serde(default, skip_serializing_if = "super::is_default")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub postponed: u32,
     /// Set if it lies in the lot of a paused event subscription, not under its due minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,6 +87,23 @@ pub struct Parked {
 }
 
 impl Parked {
+    /// Creates a watch, with a new id for each change of pauses; wake meets it within two runs.
+    pub fn watch(subscription: &SubscriptionKey, uid: Uuid, id: Uuid, now: Timestamp) -> Self {
+        let watch = Watch { subscription: subscription.clone(), uid, over_since: None };
+        Self {
+            id,
+            due: now + WATCHED_FROM,
+            parked_at: now,
+            shard: 0,
+            group: subscription.to_string(),
+            postponed: 0,
+            lot: None,
+            watch: Some(Box::new(watch)),
+            // Some tables do not store an empty attribute.
+            body: "-".to_owned(),
+        }
+    }
+
     /// Returns its due minute since the Unix epoch, or the minute of its [lot](lot_minute).
     pub fn due_minute(&self) -> i64 {
         self.lot.map_or_else(|| self.due.as_minutes(), lot_minute)
@@ -144,25 +161,6 @@ pub struct Watch {
     /// When wake first saw no pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_since: Option<Timestamp>,
-}
-
-impl Parked {
-    /// Creates a watch, with a new id for each change of pauses; wake meets it within two runs.
-    pub fn watch(subscription: &SubscriptionKey, uid: Uuid, id: Uuid, now: Timestamp) -> Self {
-        let watch = Watch { subscription: subscription.clone(), uid, over_since: None };
-        Self {
-            id,
-            due: now + WATCHED_FROM,
-            parked_at: now,
-            shard: 0,
-            group: subscription.to_string(),
-            postponed: 0,
-            lot: None,
-            watch: Some(Box::new(watch)),
-            // Some tables do not store an empty attribute.
-            body: "-".to_owned(),
-        }
-    }
 }
 
 /// Returns when the `count`-th delivery of a lot comes back, at the same rate as after an outage.

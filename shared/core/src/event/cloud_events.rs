@@ -11,10 +11,9 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::value::RawValue;
 
 use super::{
-    EVENTS_MAX, Form, GIVEN_TWICE, ParseError, ParsedEvent, Violation, date_time, fill,
-    filled_string,
-    reader::{self, Object, Shape},
-    required, string,
+    EVENTS_MAX, Form, GIVEN_TWICE, ParseError, ParsedEvent, Violation, date_time, filled_string,
+    reader::{self, Member, Object, Shape},
+    string,
 };
 use crate::trace::{TRACE_PARENT, TraceParent};
 
@@ -31,52 +30,32 @@ pub fn parse_up_to(body: &[u8], events_max: usize) -> Result<Vec<ParsedEvent<'_>
     reader::read(body, Shape::ArrayOrObject, events_max, event)
 }
 
-#[derive(Default)]
-struct Attributes<'a> {
-    id: Option<&'a RawValue>,
-    source: Option<&'a RawValue>,
-    spec_version: Option<&'a RawValue>,
-    event_type: Option<&'a RawValue>,
-    time: Option<&'a RawValue>,
-    subject: Option<&'a RawValue>,
-    data_content_type: Option<&'a RawValue>,
-    data_schema: Option<&'a RawValue>,
-    data: Option<&'a RawValue>,
-    data_base64: Option<&'a RawValue>,
-    trace_parent: Option<TraceParent>,
-}
+/// The members that are not extension attributes.
+const MEMBERS: [&str; 10] = [
+    "id",
+    "source",
+    "specversion",
+    "type",
+    "time",
+    "subject",
+    "datacontenttype",
+    "dataschema",
+    "data",
+    "data_base64",
+];
 
-impl<'a> Attributes<'a> {
-    fn sort(members: Vec<(Cow<'a, str>, &'a RawValue)>) -> Result<Self, Violation> {
-        let mut sorted = Self::default();
-        let mut extensions = HashSet::new();
-        for (name, value) in members {
-            let place = match &*name {
-                "id" => &mut sorted.id,
-                "source" => &mut sorted.source,
-                "specversion" => &mut sorted.spec_version,
-                "type" => &mut sorted.event_type,
-                "time" => &mut sorted.time,
-                "subject" => &mut sorted.subject,
-                "datacontenttype" => &mut sorted.data_content_type,
-                "dataschema" => &mut sorted.data_schema,
-                "data" => &mut sorted.data,
-                "data_base64" => &mut sorted.data_base64,
-                _ => {
-                    check_extension(&name, value)?;
-                    if name == TRACE_PARENT {
-                        sorted.trace_parent = trace_parent(value);
-                    }
-                    if let Some(name) = extensions.replace(name) {
-                        return Err(Violation::new(&name, GIVEN_TWICE));
-                    }
-                    continue;
-                }
-            };
-            fill(place, &name, value)?;
+/// Checks the names of all members, and the values of extension attributes.
+fn check_members(members: &[Member<'_>]) -> Result<(), Violation> {
+    let mut names = HashSet::with_capacity(members.len());
+    for (name, value) in members {
+        if !MEMBERS.contains(&&**name) {
+            check_extension(name, value)?;
         }
-        Ok(sorted)
+        if !names.insert(name) {
+            return Err(Violation::new(name, GIVEN_TWICE));
+        }
     }
+    Ok(())
 }
 
 fn check_extension(name: &str, value: &RawValue) -> Result<(), Violation> {
@@ -139,12 +118,8 @@ fn trace_parent(value: &RawValue) -> Option<TraceParent> {
 }
 
 /// Explains a name that no attribute can have: the event is probably of another schema.
-fn with_cause(found: Violation, text: &str) -> Violation {
-    let is_cloud_event = || {
-        let members = reader::members(text).unwrap_or_default();
-        members.iter().any(|(name, _)| name == "specversion")
-    };
-    if found.rule != NO_NAME || is_cloud_event() {
+fn with_cause(found: Violation, object: &Object<'_>) -> Violation {
+    if found.rule != NO_NAME || object.members.iter().any(|(name, _)| name == "specversion") {
         return found;
     }
     let cause =
@@ -153,27 +128,27 @@ fn with_cause(found: Violation, text: &str) -> Violation {
 }
 
 fn event(object: Object<'_>) -> Result<ParsedEvent<'_>, Violation> {
-    let text = object.text;
-    let given = Attributes::sort(object.members).map_err(|found| with_cause(found, text))?;
-    let id = required(given.id, "id")?;
-    let source = required(given.source, "source")?;
-    let event_type = required(given.event_type, "type")?;
-    let spec_version = required(given.spec_version, "specversion")?;
-    if string(spec_version, "specversion")? != "1.0" {
+    check_members(&object.members).map_err(|found| with_cause(found, &object))?;
+    let id = object.required("id")?;
+    let source = object.required("source")?;
+    let event_type = object.required("type")?;
+    if string(object.required("specversion")?, "specversion")? != "1.0" {
         return Err(Violation::new("specversion", "must be \"1.0\""));
     }
-    check_time(given.time)?;
-    check_data(given.data, given.data_base64)?;
-    check_media_type(given.data_content_type)?;
-    optional(given.data_schema, "dataschema")?;
+    check_time(object.member("time")?)?;
+    check_data(object.member("data")?, object.member("data_base64")?)?;
+    check_media_type(object.member("datacontenttype")?)?;
+    optional(object.member("dataschema")?, "dataschema")?;
     Ok(ParsedEvent {
         id: attribute(id, "id")?,
         source: attribute(source, "source")?,
         event_type: attribute(event_type, "type")?,
-        subject: optional(given.subject, "subject")?.unwrap_or_default(),
+        subject: optional(object.member("subject")?, "subject")?.unwrap_or_default(),
         data_version: Cow::Borrowed(""),
-        text: Cow::Borrowed(text),
-        form: Form::CloudEvents { trace_parent: given.trace_parent },
+        text: Cow::Borrowed(object.text),
+        form: Form::CloudEvents {
+            trace_parent: object.member(TRACE_PARENT)?.and_then(trace_parent),
+        },
     })
 }
 

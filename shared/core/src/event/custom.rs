@@ -5,11 +5,10 @@
 
 use std::borrow::Cow;
 
-use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::{
-    EVENTS_MAX, Form, GIVEN_TWICE, ParseError, ParsedEvent, Violation, date_time, json_string,
+    EVENTS_MAX, Form, ParseError, ParsedEvent, Violation, date_time, json_string,
     reader::{self, Object, Shape},
 };
 use crate::{
@@ -44,10 +43,8 @@ fn event<'a>(
     mapping: &InputSchemaMapping,
     stamps: &mut Stamps<'_>,
 ) -> Result<ParsedEvent<'a>, Violation> {
-    let source = |name: &Option<String>| match name {
-        Some(name) => member(object, name),
-        None => Ok(None),
-    };
+    let source =
+        |name: &Option<String>| name.as_ref().map_or(Ok(None), |name| member(object, name));
     let id = source(&mapping.id)?.filter(|id| !id.is_empty());
     let topic = source(&mapping.topic)?.filter(|topic| !topic.is_empty());
     let event_time = match (source(&mapping.event_time)?, &mapping.event_time) {
@@ -85,10 +82,7 @@ fn field<'a>(
     unmapped: &'static str,
 ) -> Result<Cow<'a, str>, Violation> {
     let Field { source_field, default_value } = field;
-    let given = match source_field {
-        Some(name) => member(object, name)?,
-        None => None,
-    };
+    let given = source_field.as_ref().map_or(Ok(None), |name| member(object, name))?;
     match (given, default_value, source_field) {
         (Some(given), Some(default), _) if given.is_empty() => Ok(Cow::Owned(default.clone())),
         (Some(given), _, _) => Ok(given),
@@ -103,15 +97,7 @@ fn field<'a>(
 
 /// Returns the text of a top-level member, as spelled; `None` for null.
 fn member<'a>(object: &Object<'a>, name: &str) -> Result<Option<Cow<'a, str>>, Violation> {
-    let mut named = object.members.iter().filter(|(given, _)| given == name);
-    let Some((_, value)) = named.next() else { return Ok(None) };
-    if named.next().is_some() {
-        return Err(Violation::new(name, GIVEN_TWICE));
-    }
-    text(value, name)
-}
-
-fn text<'a>(value: &'a RawValue, name: &str) -> Result<Option<Cow<'a, str>>, Violation> {
+    let Some(value) = object.member(name)? else { return Ok(None) };
     match value.get().as_bytes().first() {
         Some(b'"') => super::string(value, name).map(Some),
         Some(b'n') => Ok(None),

@@ -7,10 +7,9 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::{
-    EVENTS_MAX, Form, ParseError, ParsedEvent, Violation, date_time, fill, filled_string,
-    json_string,
+    EVENTS_MAX, Form, ParseError, ParsedEvent, Violation, date_time, filled_string, json_string,
     reader::{self, Object, Shape},
-    required, string,
+    string,
 };
 use crate::name;
 
@@ -33,66 +32,23 @@ pub fn parse<'a>(body: &'a [u8], topic_id: &'a str) -> Result<Vec<ParsedEvent<'a
     reader::read(body, Shape::Array, EVENTS_MAX, |object| event(object, topic_id))
 }
 
-#[derive(Default)]
-struct Members<'a> {
-    id: Option<&'a RawValue>,
-    subject: Option<&'a RawValue>,
-    event_type: Option<&'a RawValue>,
-    event_time: Option<&'a RawValue>,
-    data: Option<&'a RawValue>,
-    data_version: Option<&'a RawValue>,
-    topic: Option<&'a RawValue>,
-    metadata_version: Option<&'a RawValue>,
-}
+const MEMBERS: [&str; 8] =
+    ["id", "subject", "eventType", "eventTime", "data", "dataVersion", "topic", "metadataVersion"];
 
-impl<'a> Members<'a> {
-    fn sort(members: Vec<(Cow<'a, str>, &'a RawValue)>) -> Result<Self, Violation> {
-        let mut sorted = Self::default();
-        for (name, value) in members {
-            let place = match &*name {
-                "id" => &mut sorted.id,
-                "subject" => &mut sorted.subject,
-                "eventType" => &mut sorted.event_type,
-                "eventTime" => &mut sorted.event_time,
-                "data" => &mut sorted.data,
-                "dataVersion" => &mut sorted.data_version,
-                "topic" => &mut sorted.topic,
-                "metadataVersion" => &mut sorted.metadata_version,
-                _ => return Err(Violation::new(&name, UNKNOWN)),
-            };
-            fill(place, &name, value)?;
-        }
-        Ok(sorted)
-    }
-
-    /// Removes optional members that are null. Returns whether there were any.
-    fn leave_out_nulls(&mut self) -> bool {
-        let mut any = false;
-        for place in [&mut self.topic, &mut self.data_version, &mut self.metadata_version] {
-            any |= place.take_if(|value| value.get() == "null").is_some();
-        }
-        any
-    }
-
-    /// Reads the id. A number is taken as its text, with all digits. Source: Event Grid, "Send
-    /// custom events to web endpoint using PowerShell", whose script sends `Get-Random`'s.
-    fn id(&self) -> Result<Cow<'a, str>, Violation> {
-        let id = required(self.id, "id")?;
-        if is_number(id) { Ok(Cow::Borrowed(id.get())) } else { filled_string(id, "id") }
-    }
-}
+const NULLABLE: [&str; 3] = ["topic", "dataVersion", "metadataVersion"];
 
 fn is_number(value: &RawValue) -> bool {
     matches!(value.get().as_bytes(), [b'-' | b'0'..=b'9', ..])
 }
 
-const NULLABLE: [&str; 3] = ["topic", "dataVersion", "metadataVersion"];
+/// Returns whether an optional member is null, which serializers mean as absent.
+fn is_left_out(name: &str, value: &RawValue) -> bool {
+    NULLABLE.contains(&name) && value.get() == "null"
+}
 
 /// Rewrites an event's text without nulls, with a string as id and the topic's name as created.
 fn rewritten(text: &str, topic_id: &str) -> String {
     let members = reader::members(text).unwrap_or_default();
-    let is_left_out =
-        |name: &str, value: &RawValue| NULLABLE.contains(&name) && value.get() == "null";
     let members = members.iter().filter(|(name, value)| !is_left_out(name, value));
     let members = members.map(|(name, value)| match &**name {
         "id" if is_number(value) => format!(r#""id":"{value}""#),
@@ -106,25 +62,34 @@ const UNKNOWN: &str = "is unknown; EventGridSchema has id, subject, eventType, e
                        dataVersion, topic and metadataVersion";
 
 fn event<'a>(object: Object<'a>, topic_id: &'a str) -> Result<ParsedEvent<'a>, Violation> {
-    let mut given = Members::sort(object.members)?;
-    let nulls_given = given.leave_out_nulls();
-    let id = given.id()?;
-    let subject = required(given.subject, "subject")?;
-    let event_type = required(given.event_type, "eventType")?;
-    let event_time = required(given.event_time, "eventTime")?;
-    let topic = must_equal(given.topic, "topic", topic_id)?;
-    must_equal(given.metadata_version, "metadataVersion", METADATA_VERSION)?;
-    let data_version = given.data_version.map(|value| string(value, "dataVersion")).transpose()?;
+    if let Some((name, _)) = object.members.iter().find(|(name, _)| !MEMBERS.contains(&&**name)) {
+        return Err(Violation::new(name, UNKNOWN));
+    }
+    let optional = |name| {
+        let value = object.member(name)?;
+        Ok(value.filter(|value| !is_left_out(name, value)))
+    };
+    let id = object.required("id")?;
+    let subject = object.required("subject")?;
+    let event_type = object.required("eventType")?;
+    let event_time = object.required("eventTime")?;
+    let data = object.member("data")?;
+    let topic = must_equal(optional("topic")?, "topic", topic_id)?;
+    let metadata_version =
+        must_equal(optional("metadataVersion")?, "metadataVersion", METADATA_VERSION)?;
+    let data_version = optional("dataVersion")?.map(|value| string(value, "dataVersion"));
+    let data_version = data_version.transpose()?;
+    let has_nulls = object.members.iter().any(|(name, value)| is_left_out(name, value));
+    let is_rewritten =
+        has_nulls || is_number(id) || topic.as_ref().is_some_and(|topic| topic != topic_id);
     Ok(ParsedEvent {
-        id,
+        // A number is taken as its text. Source: Event Grid, "Send custom events to web endpoint
+        // using PowerShell", whose script sends `Get-Random`'s.
+        id: if is_number(id) { Cow::Borrowed(id.get()) } else { filled_string(id, "id")? },
         subject: string(subject, "subject")?,
         event_type: filled_string(event_type, "eventType")?,
         source: Cow::Borrowed(topic_id),
-        data_version: data_version.unwrap_or_default(),
-        text: match nulls_given
-            || given.id.is_some_and(is_number)
-            || topic.is_some_and(|topic| topic != topic_id)
-        {
+        text: match is_rewritten {
             true => Cow::Owned(rewritten(object.text, topic_id)),
             false => Cow::Borrowed(object.text),
         },
@@ -132,11 +97,12 @@ fn event<'a>(object: Object<'a>, topic_id: &'a str) -> Result<ParsedEvent<'a>, V
             event_type,
             subject,
             event_time: time(event_time)?,
-            data: given.data,
-            topic_given: given.topic.is_some(),
-            metadata_version_given: given.metadata_version.is_some(),
-            data_version_given: given.data_version.is_some(),
+            data,
+            topic_given: topic.is_some(),
+            metadata_version_given: metadata_version.is_some(),
+            data_version_given: data_version.is_some(),
         }),
+        data_version: data_version.unwrap_or_default(),
     })
 }
 

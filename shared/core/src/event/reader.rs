@@ -8,7 +8,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use super::{ParseError, Violation};
+use super::{GIVEN_TWICE, ParseError, Violation};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
@@ -20,7 +20,22 @@ pub(super) enum Shape {
 /// One event: its text, and its members, their names unescaped.
 pub(super) struct Object<'a> {
     pub(super) text: &'a str,
-    pub(super) members: Vec<(Cow<'a, str>, &'a RawValue)>,
+    pub(super) members: Vec<Member<'a>>,
+}
+
+impl<'a> Object<'a> {
+    /// Returns a member's value. Fails if it is given twice.
+    pub(super) fn member(&self, name: &str) -> Result<Option<&'a RawValue>, Violation> {
+        let mut named = self.members.iter().filter(|(given, _)| given == name);
+        match (named.next(), named.next()) {
+            (_, Some(_)) => Err(Violation::new(name, GIVEN_TWICE)),
+            (member, None) => Ok(member.map(|(_, value)| *value)),
+        }
+    }
+
+    pub(super) fn required(&self, name: &str) -> Result<&'a RawValue, Violation> {
+        self.member(name)?.ok_or_else(|| Violation::new(name, "is required"))
+    }
 }
 
 /// Reads the events of a body in order, until one is refused or there are more than `events_max`.
@@ -168,7 +183,7 @@ pub(crate) fn members(object: &str) -> Result<Vec<Member<'_>>, serde_json::Error
 pub(crate) type Member<'a> = (Cow<'a, str>, &'a RawValue);
 
 /// In order, with duplicates.
-struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+struct Members<'a>(Vec<Member<'a>>);
 
 impl<'de> Deserialize<'de> for Members<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -1,12 +1,8 @@
 //! The time from publish to delivery, in a few buckets that, unlike percentiles, can be summed.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt, num::ParseIntError};
 
-use serde::{
-    Deserialize, Deserializer, Serialize, Serializer,
-    de::{MapAccess, Visitor},
-    ser::SerializeMap,
-};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Inclusive upper bounds of the buckets in milliseconds. One more bucket follows.
 pub const BOUNDS_MS: [u64; 11] =
@@ -15,7 +11,8 @@ pub const BOUNDS_MS: [u64; 11] =
 const ABOVE: &str = "more";
 
 /// Counts of delivered events by how long they took.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "BTreeMap<String, u64>")]
 pub struct Latencies {
     /// The last one is above all bounds.
     counts: [u64; BOUNDS_MS.len() + 1],
@@ -66,38 +63,21 @@ impl Latencies {
 /// Writes the buckets that are not empty by their bounds: `{"50":3,"more":1}`.
 impl Serialize for Latencies {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut buckets = serializer.serialize_map(None)?;
-        for (index, count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-            match BOUNDS_MS.get(index) {
-                Some(bound) => buckets.serialize_entry(bound, count)?,
-                None => buckets.serialize_entry(ABOVE, count)?,
-            }
-        }
-        buckets.end()
+        let bounds = BOUNDS_MS.iter().map(u64::to_string).chain([ABOVE.to_owned()]);
+        serializer.collect_map(bounds.zip(self.counts).filter(|(_, count)| *count > 0))
     }
 }
 
 /// Bounds of another version may differ: each counts in the bucket that includes it.
-impl<'de> Deserialize<'de> for Latencies {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Buckets;
-        impl<'de> Visitor<'de> for Buckets {
-            type Value = Latencies;
+impl TryFrom<BTreeMap<String, u64>> for Latencies {
+    type Error = ParseIntError;
 
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("counts by milliseconds")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Latencies, A::Error> {
-                let mut latencies = Latencies::default();
-                while let Some((bound, count)) = map.next_entry::<String, u64>()? {
-                    let bound = if bound == ABOVE { Ok(u64::MAX) } else { bound.parse() };
-                    latencies.add(bound.map_err(serde::de::Error::custom)?, count);
-                }
-                Ok(latencies)
-            }
+    fn try_from(buckets: BTreeMap<String, u64>) -> Result<Self, ParseIntError> {
+        let mut latencies = Self::default();
+        for (bound, count) in buckets {
+            latencies.add(if bound == ABOVE { u64::MAX } else { bound.parse()? }, count);
         }
-        deserializer.deserialize_map(Buckets)
+        Ok(latencies)
     }
 }
 

@@ -23,10 +23,6 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
     /// Adds an attempt that began at `at`.
     #[must_use]
     pub fn with(&self, at: Timestamp, outcome: Outcome, status: Option<u16>) -> Self {

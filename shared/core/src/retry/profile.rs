@@ -80,31 +80,11 @@ const fn end_without_status(outcome: Outcome) -> (Row, Rule) {
     (Row::Outcome(outcome), Rule::End)
 }
 
-const BASIC_SCHEDULE_S: &[u32] = &[
-    10,
-    30,
-    MINUTE,
-    5 * MINUTE,
-    10 * MINUTE,
-    30 * MINUTE,
-    HOUR,
-    3 * HOUR,
-    6 * HOUR,
-    12 * HOUR,
-    24 * HOUR,
-];
+/// 10 and 30 s; 1, 5, 10 and 30 min; 1, 3, 6, 12 and 24 h.
+const BASIC_SCHEDULE_S: &[u32] =
+    &[10, 30, 60, 300, 600, 1_800, 3_600, 10_800, 21_600, 43_200, 86_400];
 
-const BASIC_RESOURCE: &[(Row, Rule)] = &[
-    end(400),
-    at_least(401, 5 * MINUTE),
-    end(403),
-    at_least(404, 5 * MINUTE),
-    at_least(408, 2 * MINUTE),
-    end(413),
-    at_least(503, 30),
-];
-
-static BASIC: Profile = Profile {
+const BASIC: Profile = Profile {
     schedule_s: BASIC_SCHEDULE_S,
     then_every_s: 12 * HOUR,
     webhook: &[
@@ -116,14 +96,20 @@ static BASIC: Profile = Profile {
         end(413),
         at_least(503, 30),
     ],
-    resource: BASIC_RESOURCE,
+    resource: &[
+        end(400),
+        at_least(401, 5 * MINUTE),
+        end(403),
+        at_least(404, 5 * MINUTE),
+        at_least(408, 2 * MINUTE),
+        end(413),
+        at_least(503, 30),
+    ],
     attempts_max: 30,
     time_to_live_minutes_max: 24 * 60,
 };
 
-static BASIC_2021: Profile = Profile {
-    schedule_s: BASIC_SCHEDULE_S,
-    then_every_s: 12 * HOUR,
+const BASIC_2021: Profile = Profile {
     webhook: &[
         end(400),
         end(401),
@@ -133,12 +119,10 @@ static BASIC_2021: Profile = Profile {
         end(413),
         at_least(503, 30),
     ],
-    resource: BASIC_RESOURCE,
-    attempts_max: 30,
-    time_to_live_minutes_max: 24 * 60,
+    ..BASIC
 };
 
-static NAMESPACE: Profile = Profile {
+const NAMESPACE: Profile = Profile {
     schedule_s: &[10, 30, MINUTE, 5 * MINUTE],
     then_every_s: 5 * MINUTE,
     webhook: &[

@@ -118,9 +118,7 @@ impl Grant {
             }
         }
     }
-}
 
-impl Grant {
     /// Returns the audience of assertions if it is not the token URL. It must be a host that is
     /// named for a referenced key: others would accept the assertion too.
     pub fn assertion_audience(&self) -> Option<&str> {

@@ -83,10 +83,6 @@ impl Pauses {
         &self.stopped
     }
 
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
     /// Returns the pause in force.
     pub fn current(&self, now: Timestamp) -> Option<&Pause> {
         self.open.as_ref().filter(|pause| now < pause.until)

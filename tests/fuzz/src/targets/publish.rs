@@ -239,7 +239,7 @@ fn deliver(topic: &Topic, schema: DeliverySchema, events: &[ParsedEvent<'_>]) {
             holds_the_event(&events[*position], schema, &event);
         }
         seen += delivery.events().len();
-        sent_and_ended(topic, &subscriptions[one.place.recipient], delivery);
+        sent_and_ended(topic, &subscriptions[one.place.0], delivery);
     }
     assert_eq!(seen, 2 * events.len(), "each event is delivered once to each");
 }

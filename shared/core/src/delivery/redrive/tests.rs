@@ -1,5 +1,5 @@
 use super::*;
-use crate::trace::TraceParent;
+use crate::{retry::attempts::Attempts, trace::TraceParent};
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -192,7 +192,7 @@ fn a_redriven_delivery_is_fresh_and_has_the_events_own_data() {
     assert_eq!(delivery.ttl_starts_at(), NOW);
     assert_eq!(delivery.traceparent, TraceParent::parse(TRACE));
     assert_eq!(delivery.redriven, Some(Redriven { times: 3, at: NOW }));
-    assert!(delivery.attempts.is_empty() && delivery.due.is_none());
+    assert!(delivery.attempts == Attempts::default() && delivery.due.is_none());
     let read = Delivery::decode(&delivery.encode()).expect("a delivery");
     assert_eq!((read.redriven, read.id), (delivery.redriven, delivery.id));
     // The same letter and job always give the same delivery.

@@ -23,8 +23,8 @@ pub(super) struct Keys {
     paths: Paths,
     /// Keys whose values come from stamps or a mapping if the event lacks them.
     stamps: Vec<(PathId, Stamp)>,
-    /// Members that a mapping gives.
-    mapped: Vec<(&'static str, Stamp)>,
+    /// Members that the schema stamps, or that a mapping gives.
+    stampable: Vec<(&'static str, Stamp)>,
     /// Keys within `data` of a publisher's own schema, the event itself, and their places there.
     inside: Vec<(PathId, PathId)>,
     /// CloudEvents' attributes, which count as text even if written as numbers.
@@ -111,10 +111,13 @@ impl Pairs {
 
 impl Keys {
     pub(super) fn new(schema: InputSchema, mapping: Option<&InputSchemaMapping>) -> Self {
-        let mapped = mapping.filter(|_| schema == InputSchema::CustomEventSchema).map(mapped);
-        let (paths, mapped) = (Paths::default(), mapped.unwrap_or_default());
+        let stampable = match schema {
+            InputSchema::EventGridSchema => STAMPS.to_vec(),
+            InputSchema::CloudEventSchemaV1_0 => Vec::new(),
+            InputSchema::CustomEventSchema => mapping.map(mapped).unwrap_or_default(),
+        };
         let (stamps, inside, attributes) = (Vec::new(), Vec::new(), BTreeSet::new());
-        Self { schema, paths, stamps, mapped, inside, attributes }
+        Self { schema, paths: Paths::default(), stamps, stampable, inside, attributes }
     }
 
     /// Registers a key.
@@ -132,7 +135,11 @@ impl Keys {
             self.inside.push((place, own));
         }
         if !key.contains('.') {
-            self.note_top(place, &first);
+            let stamp = self.stampable.iter().find(|(known, _)| *known == first);
+            self.stamps.extend(stamp.map(|(_, stamp)| (place, *stamp)));
+            if self.schema == InputSchema::CloudEventSchemaV1_0 && first != "data" {
+                self.attributes.insert(place);
+            }
         }
         place
     }
@@ -145,26 +152,9 @@ impl Keys {
             }
             InputSchema::CloudEventSchemaV1_0 => Cow::Owned(name.to_ascii_lowercase()),
             InputSchema::CustomEventSchema => {
-                let known = self.mapped.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-                Cow::Borrowed(known.map_or(name, |(known, _)| known))
+                let mut names = self.stampable.iter().map(|(known, _)| *known);
+                Cow::Borrowed(names.find(|known| known.eq_ignore_ascii_case(name)).unwrap_or(name))
             }
-        }
-    }
-
-    fn note_top(&mut self, place: PathId, name: &str) {
-        match self.schema {
-            InputSchema::EventGridSchema => {
-                let stamp = STAMPS.iter().find(|(stamped, _)| *stamped == name);
-                self.stamps.extend(stamp.map(|(_, stamp)| (place, *stamp)));
-            }
-            InputSchema::CloudEventSchemaV1_0 if name != "data" => {
-                self.attributes.insert(place);
-            }
-            InputSchema::CustomEventSchema => {
-                let stamp = self.mapped.iter().find(|(mapped, _)| *mapped == name);
-                self.stamps.extend(stamp.map(|(_, stamp)| (place, *stamp)));
-            }
-            InputSchema::CloudEventSchemaV1_0 => {}
         }
     }
 
