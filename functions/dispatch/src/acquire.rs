@@ -3,45 +3,46 @@
 //! probe, claimed last because the claim makes every other delivery wait.
 
 use gridpost_core::{
-    delivery::{plan::Plan, rate::RateDecision, state::DeliveryStatus},
+    delivery::{claim::Payload, plan::Plan, rate::RateDecision, state::DeliveryStatus},
     retry::{EndReason, health::Health},
     time::Timestamp,
 };
-use gridpost_ports::PortError;
+use gridpost_ports::Result;
 
 use crate::{
     Context,
     loaded::{Disposition, LoadedDelivery},
-    payload::{self, Fetched},
+    payload,
     planned::plan_one,
     rate,
     settle::{self, Wait},
 };
 
-/// The result of acquiring something for an attempt.
-pub enum Acquired<T> {
-    InHand(T),
+/// The result of loading the events of a delivery.
+pub enum Acquired {
+    InHand(LoadedDelivery),
     Settled(Disposition),
-    Wait(Box<LoadedDelivery>, Wait),
+    Wait(LoadedDelivery, Wait),
 }
 
 /// Loads the events of a delivery. If they are in the payload bucket, the delivery takes its rate
 /// slot first, so that the bucket is read once and not each time the delivery asks.
 /// After an error, nothing was attempted.
-pub async fn events(
-    context: &Context,
-    mut loaded: LoadedDelivery,
-) -> Result<Acquired<LoadedDelivery>, PortError> {
+pub async fn events(context: &Context, mut loaded: LoadedDelivery) -> Result<Acquired> {
     if !loaded.delivery.is_claimed() {
         return Ok(Acquired::InHand(loaded));
     }
     if let Some(until) = slot(context, std::slice::from_mut(&mut loaded)).await? {
-        return Ok(Acquired::Wait(Box::new(loaded), Wait::RecheckAt(until)));
+        return Ok(Acquired::Wait(loaded, Wait::RecheckAt(until)));
     }
-    Ok(match payload::take(context, &mut loaded.delivery).await? {
-        Fetched::InHand => Acquired::InHand(loaded),
-        Fetched::Ended => Acquired::Settled(Disposition::Delete),
-        Fetched::Missing => {
+    Ok(match payload::fetch(context, &loaded.delivery).await? {
+        Some(Payload::Events(events)) => {
+            loaded.delivery.claim(events);
+            Acquired::InHand(loaded)
+        }
+        // This is a late copy of its message.
+        Some(Payload::Ended) => Acquired::Settled(Disposition::Delete),
+        None => {
             let state = (loaded.revision > 0).then(|| loaded.state(DeliveryStatus::Ended));
             let reason = EndReason::PayloadMissing;
             let disposition = settle::drop_delivery(context, &loaded.delivery, state, reason).await;
@@ -56,7 +57,7 @@ pub async fn events(
 pub async fn slot(
     context: &Context,
     deliveries: &mut [LoadedDelivery],
-) -> Result<Option<Timestamp>, PortError> {
+) -> Result<Option<Timestamp>> {
     let slot_at = deliveries.iter().filter_map(|loaded| loaded.slot_at).max();
     let Some(first) = deliveries.first() else { return Ok(None) };
     Ok(match rate::turn(context, first.subscription(), slot_at).await? {
@@ -76,10 +77,10 @@ pub async fn probe(
     context: &Context,
     loaded: &LoadedDelivery,
     mut claim: Box<Health>,
-) -> Result<Plan, PortError> {
+) -> Result<Plan> {
     loop {
         let now = context.clock.now();
-        if context.healths.write(loaded.subscription(), now, &claim).await? {
+        if context.healths.of(loaded.subscription()).write(now, &claim).await? {
             return Ok(Plan::Attempt { leased: false });
         }
         match plan_one(context, loaded).await? {

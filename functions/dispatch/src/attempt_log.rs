@@ -2,14 +2,18 @@
 //! and what follows when. Events and the endpoint's URL are left out, unless the response repeats
 //! them and the deployment keeps the beginning of responses.
 
-use crate::{decide::NextStep, loaded::LoadedDelivery, response::Try};
+use crate::{
+    attempt::{Times, Try},
+    decide::NextStep,
+    loaded::LoadedDelivery,
+};
 use gridpost_core::{delivery::event_set::EventSet, retry::outcome::Answer, time::Timestamp};
 
 /// Logs a failed attempt, which the delivery's attempts already include.
 pub fn failed(
     loaded: &LoadedDelivery,
     answer: Answer,
-    (began_at, ended_at): (Timestamp, Timestamp),
+    (began_at, ended_at): Times,
     then: NextStep,
     response_text: Option<&str>,
 ) {
@@ -40,31 +44,18 @@ pub fn failed(
     );
 }
 
-/// Logs a successful attempt, which the delivery's attempts do not include.
-pub fn succeeded(loaded: &LoadedDelivery, answer: Answer, times: (Timestamp, Timestamp)) {
-    let delivery = &loaded.delivery;
-    let events = (delivery.event_count(), delivery.event_ids());
-    delivered(loaded, events, answer, times);
-}
-
-/// Logs which events were delivered by an attempt that failed for the rest.
-pub fn succeeded_in_part(
+/// Logs a successful attempt, which the delivery's attempts do not include. `part` names its events
+/// if it failed for the rest.
+pub fn succeeded(
     loaded: &LoadedDelivery,
-    part: &EventSet,
+    part: Option<&EventSet>,
     answer: Answer,
-    times: (Timestamp, Timestamp),
-) {
-    let events = (part.len(), loaded.delivery.event_ids_of(part));
-    delivered(loaded, events, answer, times);
-}
-
-fn delivered(
-    loaded: &LoadedDelivery,
-    (events, event_ids): (usize, String),
-    answer: Answer,
-    (began_at, ended_at): (Timestamp, Timestamp),
+    (began_at, ended_at): Times,
 ) {
     let delivery = &loaded.delivery;
+    let whole = || (delivery.event_count(), delivery.event_ids());
+    let (events, event_ids) =
+        part.map_or_else(whole, |part| (part.len(), delivery.event_ids_of(part)));
     tracing::info!(
         delivery.id = %delivery.id,
         subscription = %loaded.subscription().key,

@@ -26,12 +26,10 @@ use gridpost_ports::authentication::AUTHENTICATED_WITHIN;
 
 use crate::{
     Context,
-    attempt::{BESIDES_RESPONSE, send},
-    attempt_log, count,
+    attempt::{AttemptResult, BESIDES_RESPONSE, Parts, Response, Try, send},
+    attempt_log, count, health,
     loaded::LoadedDelivery,
     rate,
-    response::{AttemptResult, Parts, Response, Try},
-    settle,
     slow_endpoint::Lease,
 };
 
@@ -134,7 +132,7 @@ impl Batch<'_> {
         let own = run.failed.iter().rev().find(|made| !is_about_events(made.answer.outcome));
         if let Some(Try { answer, times, .. }) = own.or(run.failed.first()) {
             not_before =
-                settle::note_failure(self.context, &self.deliveries[0], *answer, *times).await;
+                health::note_failure(self.context, &self.deliveries[0], *answer, *times).await;
         }
         let met = bisection.into_outcomes(self.deliveries.len()).into_iter();
         let parts = met.zip(run.tries).map(|(met, tries)| Parts { met, tries });
@@ -232,7 +230,7 @@ impl Batch<'_> {
         let (began_at, ended_at) = made.times;
         let asked_for = self.deliveries.iter().any(|loaded| loaded.resend.is_some());
         let success = SuccessfulAttempt { began_at, ended_at, asked_for };
-        settle::note_success(context, subscription, success).await;
+        health::note_success(context, subscription, success).await;
     }
 }
 

@@ -14,8 +14,8 @@ use gridpost_core::{
 };
 
 use crate::{
+    attempt::{AttemptResult, Times, Try},
     loaded::LoadedDelivery,
-    response::{AttemptResult, Try},
 };
 
 /// The decision about one delivery.
@@ -49,7 +49,7 @@ pub enum NextStep {
 pub fn decide(
     loaded: &LoadedDelivery,
     result: &AttemptResult,
-    times: (Timestamp, Timestamp),
+    times: Times,
     not_before: Option<Timestamp>,
     dice: f64,
 ) -> Verdict {
@@ -93,7 +93,7 @@ fn all_delivered(met: &[EventOutcome]) -> Answer {
 fn next_step(
     loaded: &LoadedDelivery,
     (answer, requests, is_separable): (Answer, u32, bool),
-    (began_at, ended_at): (Timestamp, Timestamp),
+    (began_at, ended_at): Times,
     not_before: Option<Timestamp>,
     dice: f64,
 ) -> NextStep {

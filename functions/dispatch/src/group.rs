@@ -14,52 +14,40 @@ use gridpost_core::{
     },
     retry::EndReason,
 };
+use gridpost_ports::Result;
 
 use crate::{
     Context,
+    handler::Report,
     late_response::Late,
     load::{Loaded, load},
     loaded::{LoadedDelivery, Owner, Received, Settled, catch_up, lane_of, without_bodies},
-    planned::{carry_out_all, plan_all},
-    report::Report,
+    planned::{PlannedDelivery, carry_out_all, plan_all},
     requests::{Admitted, attempts},
     settle,
 };
 
 /// Handles the deliveries of one event subscription and reports each when it is settled. Returns
 /// the requests whose response may still come.
-pub async fn work(context: &Context, group: Vec<Received>, report: &Report<'_>) -> Vec<Late> {
-    let records = without_bodies(group.iter().map(|received| &received.record));
-    let Loaded { owner, received, failed } = match load(context, group).await {
-        Ok(loaded) => loaded,
-        Err(error) => {
-            report.all_failed(records, &error).await;
-            return Vec::new();
-        }
-    };
+pub async fn work(group: Vec<Received>, report: &Report<'_>) -> Result<Vec<Late>> {
+    let Loaded { owner, received, failed } = load(report.context, group).await?;
     report.all(failed).await;
     if let Some(owner) = owner {
         let deliveries = received.into_iter().map(|received| received.of(&owner)).collect();
-        return wave(context, &owner, deliveries, report).await;
+        return Ok(wave(&owner, deliveries, report).await);
     }
     for received in received {
         let record = received.record.without_body();
-        report.one(record, orphan(context, received).boxed().await).await;
+        report.one(record, orphan(report.context, received).boxed().await).await;
     }
-    Vec::new()
+    Ok(Vec::new())
 }
 
 /// Settles a delivery whose event subscription was deleted.
 async fn orphan(context: &Context, received: Received) -> Settled {
     let Received { record, mut delivery, state } = received;
-    let status = state.as_ref().map(|state| state.status);
-    let facts = Facts {
-        lane: lane_of(&record),
-        status,
-        due: None,
-        resend_requested: false,
-        subscription: None,
-    };
+    let (lane, status) = (lane_of(&record), state.as_ref().map(|state| state.status));
+    let facts = Facts { lane, status, due: None, resend_requested: false, subscription: None };
     if let Plan::Follow(status) = plan(facts, context.clock.now()) {
         return settle::forget(context, &delivery, status).await;
     }
@@ -73,13 +61,13 @@ async fn orphan(context: &Context, received: Received) -> Settled {
 /// Plans for deliveries and carries the plans out. Deliveries that are due within a second wait
 /// here; the others do not wait for them.
 fn wave<'a>(
-    context: &'a Context,
     owner: &'a Owner,
     deliveries: Vec<LoadedDelivery>,
     report: &'a Report<'_>,
 ) -> BoxFuture<'a, Vec<Late>> {
+    let context = report.context;
     async move {
-        let deliveries = with_events_left(context, deliveries, report).await;
+        let deliveries = with_events_left(deliveries, report).await;
         let all = without_bodies(deliveries.iter().map(|loaded| &loaded.record));
         let planned = match plan_all(context, owner, deliveries).await {
             Ok(planned) => planned,
@@ -96,13 +84,10 @@ fn wave<'a>(
                 return Vec::new();
             }
             tokio::time::sleep(context.clock.pace().to_real(rest)).await;
-            wave(context, owner, resting, report).await
+            wave(owner, resting, report).await
         };
-        let (mut late, resting, ()) = futures::join!(
-            attempts(context, admitted, report),
-            resting,
-            carry_out_all(context, others, report),
-        );
+        let others = carry_out_all(others, report);
+        let (mut late, resting, ()) = futures::join!(attempts(admitted, report), resting, others);
         late.extend(resting);
         late
     }
@@ -111,7 +96,6 @@ fn wave<'a>(
 
 /// Settles deliveries whose events were all delivered, in parts, by copies of one message.
 async fn with_events_left(
-    context: &Context,
     deliveries: Vec<LoadedDelivery>,
     report: &Report<'_>,
 ) -> Vec<LoadedDelivery> {
@@ -125,7 +109,7 @@ async fn with_events_left(
     let (done, left): (Vec<_>, Vec<_>) = deliveries.into_iter().partition(is_done);
     for loaded in done {
         let record = loaded.record.without_body();
-        report.all(vec![(record, settle::delivered(context, loaded).await)]).await;
+        report.one(record, settle::delivered(report.context, loaded).await).await;
     }
     left
 }
@@ -133,7 +117,7 @@ async fn with_events_left(
 #[derive(Default)]
 struct Sorted {
     admitted: Admitted,
-    others: Vec<(LoadedDelivery, Plan)>,
+    others: Vec<PlannedDelivery>,
     resting: Vec<LoadedDelivery>,
     rest: Duration,
 }

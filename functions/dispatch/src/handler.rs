@@ -1,5 +1,6 @@
 //! The first step: splits an SQS batch into groups, one per event subscription, which take the other
-//! steps.
+//! steps. Records are reported as they are settled, so that they can be deleted early if the rest of
+//! the batch takes long.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -17,15 +18,14 @@ use gridpost_core::{
     subscription::SubscriptionKey,
     time::Timestamp,
 };
-use gridpost_ports::{Record, guard::guarded};
-use tokio::sync::mpsc::{self, UnboundedReceiver};
+use gridpost_ports::{PortError, Record, guard::guarded};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use uuid::Uuid;
 
 use crate::{
     Context, group,
     late_response::{self, Late},
-    loaded::{Received, Settled},
-    report::Report,
+    loaded::{Disposition, Received, Settled, SettledRecord, without_bodies},
     settle,
 };
 
@@ -50,7 +50,7 @@ pub async fn handle(context: &Context, records: Vec<Record>, deadline: Timestamp
         let report = report;
         let Batch { groups, poisoned } = receive(context, records).await;
         report.all(poisoned).await;
-        let works = groups.into_iter().map(|group| one_group(context, group, &report));
+        let works = groups.into_iter().map(|group| one_group(group, &report));
         join_all(works).await.into_iter().flatten().collect::<Vec<_>>()
     };
     let (late, mut deletable) = join(work, collect(context, settled)).await;
@@ -71,7 +71,7 @@ struct Batch {
     /// may share a request. Groups are independent of each other.
     groups: Vec<Vec<Received>>,
     /// Undecodable records, moved to the poison queue.
-    poisoned: Vec<(Record, Settled)>,
+    poisoned: Vec<SettledRecord>,
 }
 
 async fn receive(context: &Context, records: Vec<Record>) -> Batch {
@@ -93,14 +93,54 @@ async fn receive(context: &Context, records: Vec<Record>) -> Batch {
     Batch { groups: groups.into_values().collect(), poisoned }
 }
 
-async fn one_group(context: &Context, group: Vec<Received>, report: &Report<'_>) -> Vec<Late> {
-    let records: Vec<_> = group.iter().map(|received| received.record.without_body()).collect();
-    match guarded("handling records", group::work(context, group, report)).await {
+async fn one_group(group: Vec<Received>, report: &Report<'_>) -> Vec<Late> {
+    let records = without_bodies(group.iter().map(|received| &received.record));
+    let done = guarded("handling records", group::work(group, report)).await;
+    match done.and_then(|done| done) {
         Ok(late) => late,
         Err(error) => {
             report.all_failed(records, &error).await;
             Vec::new()
         }
+    }
+}
+
+/// Collects the results of records.
+pub struct Report<'c> {
+    pub context: &'c Context,
+    /// Receives the records that SQS may delete.
+    pub deletable: UnboundedSender<Record>,
+    pub deadline: Timestamp,
+}
+
+impl Report<'_> {
+    /// Reports one record. SQS keeps every record that is not reported as deletable.
+    pub async fn one(&self, record: Record, settled: Settled) {
+        self.all(vec![(record, settled)]).await;
+    }
+
+    pub async fn all(&self, settled: Vec<SettledRecord>) {
+        let mut failed = Vec::new();
+        for (record, settled) in settled {
+            match settled {
+                // The receiver lives as long as the batch.
+                Ok(Disposition::Delete) => drop(self.deletable.send(record)),
+                Ok(Disposition::Keep) => {}
+                Err(error) => failed.push((record, error)),
+            }
+        }
+        join_all(failed.iter().map(|(record, error)| self.failed(record, error))).await;
+    }
+
+    /// Reports that none of these records was settled.
+    pub async fn all_failed(&self, records: Vec<Record>, error: &PortError) {
+        join_all(records.iter().map(|record| self.failed(record, error))).await;
+    }
+
+    async fn failed(&self, record: &Record, error: &PortError) {
+        let (id, error) = (&record.message_id, chain(error));
+        tracing::warn!(message.id = %id, %error, "failed to settle a record; it comes back");
+        settle::retry_soon(self.context, record).await;
     }
 }
 

@@ -69,7 +69,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use async_trait::async_trait;
-    use gridpost_ports::{Outgoing, PortError, QueueSender};
+    use gridpost_ports::{Outgoing, PortError, QueueSender, Result};
     use gridpost_testkit::{
         deployment::Deployment,
         dice::SeededDice,
@@ -116,25 +116,25 @@ mod tests {
 
     #[async_trait]
     impl QueueReceiver for Hanging {
-        async fn hide(&self, _: Queue, _: &str, _: u32) -> Result<(), PortError> {
+        async fn hide(&self, _: Queue, _: &str, _: u32) -> Result<()> {
             Ok(())
         }
 
-        async fn delete(&self, _: Queue, _: Vec<String>) -> Result<(), PortError> {
+        async fn delete(&self, _: Queue, _: Vec<String>) -> Result<()> {
             Ok(())
         }
 
-        async fn in_flight(&self, _: Queue) -> Result<u64, PortError> {
+        async fn in_flight(&self, _: Queue) -> Result<u64> {
             self.0.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(Duration::from_secs(6)).await;
             Err(PortError::new("sqs:GetQueueAttributes", "timed out"))
         }
 
-        async fn backlog(&self, queue: Queue) -> Result<u64, PortError> {
+        async fn backlog(&self, queue: Queue) -> Result<u64> {
             self.in_flight(queue).await
         }
 
-        async fn visible(&self, queue: Queue) -> Result<u64, PortError> {
+        async fn visible(&self, queue: Queue) -> Result<u64> {
             self.in_flight(queue).await
         }
     }

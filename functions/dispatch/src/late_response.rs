@@ -14,14 +14,15 @@ use gridpost_core::{
     subscription::EventSubscription,
     time::Timestamp,
 };
-use gridpost_ports::{Listener, PortError, guard::guarded};
+use gridpost_ports::{Listener, Result, guard::guarded};
 use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::{
     Context,
+    attempt::{LateAnswer, Times},
     attempt_log::duration_ms,
-    response::LateAnswer,
+    health,
     settle::{self, Marked},
 };
 
@@ -43,7 +44,7 @@ impl Late {
     pub fn new(
         answer: LateAnswer,
         subscription: Arc<EventSubscription>,
-        (began_at, ended_at): (Timestamp, Timestamp),
+        (began_at, ended_at): Times,
     ) -> Self {
         Self { answer, deliveries: Vec::new(), subscription, began_at, until: ended_at }
     }
@@ -66,7 +67,7 @@ impl Late {
 pub async fn listen_all(context: &Context, queue: Queue, late: Vec<Late>, deadline: Timestamp) {
     let now = context.clock.now();
     let may = |late: &Late| {
-        let slow = context.healths.known(&late.subscription).slow;
+        let slow = context.healths.of(&late.subscription).known().slow;
         queue != Queue::Dispatch || !slow.is_slow(now)
     };
     let late: Vec<_> = late.into_iter().filter(may).collect();
@@ -160,12 +161,12 @@ async fn listen(context: &Context, late: Late, mut stopped: watch::Receiver<bool
     }
     let (began_at, ended_at) = (late.began_at, context.clock.now());
     let success = SuccessfulAttempt { began_at, ended_at, asked_for: false };
-    settle::note_success(context, &late.subscription, success).await;
+    health::note_success(context, &late.subscription, success).await;
 }
 
 /// Counts a waiting delivery and marks it as delivered. Returns whether it was waiting; one that
 /// has ended meanwhile stays ended.
-async fn acknowledge(context: &Context, id: Uuid) -> Result<bool, PortError> {
+async fn acknowledge(context: &Context, id: Uuid) -> Result<bool> {
     let Some(state) = context.states.load(id).await? else { return Ok(false) };
     if !matches!(state.status, DeliveryStatus::Waiting { .. }) {
         return Ok(false);

@@ -3,11 +3,11 @@
 
 use futures::future::{join, join_all};
 use gridpost_core::delivery::{queue::Queue, state::DeliveryState};
-use gridpost_ports::{PortError, Record, configuration::SubscriptionLookup};
+use gridpost_ports::{Result, configuration::SubscriptionLookup};
 
 use crate::{
     Context,
-    loaded::{Owner, Received, Settled},
+    loaded::{Owner, Received, SettledRecord},
 };
 
 /// A group with everything that was read for it.
@@ -16,11 +16,11 @@ pub struct Loaded {
     pub owner: Option<Owner>,
     pub received: Vec<Received>,
     /// Deliveries whose state could not be read.
-    pub failed: Vec<(Record, Settled)>,
+    pub failed: Vec<SettledRecord>,
 }
 
 /// Loads a group. Fails if the configuration can't be read.
-pub async fn load(context: &Context, group: Vec<Received>) -> Result<Loaded, PortError> {
+pub async fn load(context: &Context, group: Vec<Received>) -> Result<Loaded> {
     let (owner, states) = {
         let states = join_all(group.iter().map(|received| state(context, received)));
         join(owner(context, &group), states).await
@@ -38,7 +38,7 @@ pub async fn load(context: &Context, group: Vec<Received>) -> Result<Loaded, Por
 
 /// Reads the state of a delivery, unless this is its first receipt from the dispatch queue: nothing
 /// was attempted before.
-async fn state(context: &Context, received: &Received) -> Result<Option<DeliveryState>, PortError> {
+async fn state(context: &Context, received: &Received) -> Result<Option<DeliveryState>> {
     let Received { record, delivery, .. } = received;
     if record.queue == Queue::Dispatch && record.receive_count <= 1 {
         return Ok(None);
@@ -47,7 +47,7 @@ async fn state(context: &Context, received: &Received) -> Result<Option<Delivery
 }
 
 /// Reads the event subscription of a group, no earlier than its newest delivery was received.
-async fn owner(context: &Context, group: &[Received]) -> Result<Option<Owner>, PortError> {
+async fn owner(context: &Context, group: &[Received]) -> Result<Option<Owner>> {
     let newest = group.iter().map(|received| received.delivery.revision).max();
     let received_at = group.iter().map(|received| received.record.received_at).max();
     let Some(((revision, received_at), first)) = newest.zip(received_at).zip(group.first()) else {

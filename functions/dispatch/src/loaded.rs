@@ -14,7 +14,7 @@ use gridpost_core::{
     subscription::{DeadLetterDestination, EventSubscription},
     time::Timestamp,
 };
-use gridpost_ports::{PortError, Record, configuration::TopicSnapshot};
+use gridpost_ports::{Record, Result, configuration::TopicSnapshot};
 
 /// A received delivery, and its state if it has one.
 #[derive(Clone, Debug)]
@@ -63,7 +63,8 @@ pub enum Disposition {
 }
 
 /// A disposition, or the error of a failed call: then the record comes back by itself.
-pub type Settled = Result<Disposition, PortError>;
+pub type Settled = Result<Disposition>;
+pub type SettledRecord = (Record, Settled);
 
 impl Received {
     /// Adds its topic and event subscription.

@@ -8,39 +8,19 @@ use gridpost_core::{
     },
     error::chain,
 };
-use gridpost_ports::PortError;
+use gridpost_ports::{PortError, Result};
 
 use crate::Context;
 
-/// The result of fetching a delivery's events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fetched {
-    InHand,
-    /// The delivery has ended; this is a late copy of its message.
-    Ended,
-    /// The events are missing, although the delivery has not ended.
-    Missing,
-}
-
-/// Fetches a delivery's events, unless its message has them.
-pub async fn take(context: &Context, delivery: &mut Delivery) -> Result<Fetched, PortError> {
-    if !delivery.is_claimed() {
-        return Ok(Fetched::InHand);
-    }
-    let Some(object) = context.payloads.get(&claim::key(delivery.id)).await? else {
-        return Ok(Fetched::Missing);
-    };
-    match claim::decode(&object).map_err(|error| PortError::new("reading a payload", error))? {
-        Payload::Events(events) => {
-            delivery.claim(events);
-            Ok(Fetched::InHand)
-        }
-        Payload::Ended => Ok(Fetched::Ended),
-    }
+/// Fetches what the payload bucket has for a delivery; `None` if that is missing.
+pub async fn fetch(context: &Context, delivery: &Delivery) -> Result<Option<Payload>> {
+    let object = context.payloads.get(&claim::key(delivery.id)).await?;
+    let payload = object.map(|object| claim::decode(&object)).transpose();
+    payload.map_err(|error| PortError::new("reading a payload", error))
 }
 
 /// Moves the events of a delivery from its message to the payload bucket.
-pub async fn set_apart(context: &Context, delivery: Delivery) -> Result<Delivery, PortError> {
+pub async fn set_apart(context: &Context, delivery: Delivery) -> Result<Delivery> {
     if delivery.is_claimed() {
         return Ok(delivery);
     }
@@ -50,7 +30,7 @@ pub async fn set_apart(context: &Context, delivery: Delivery) -> Result<Delivery
 
 /// Encodes a delivery as a message. Sets events apart that do not fit: the limit may have been
 /// lowered since they were packed.
-pub async fn fitting(context: &Context, delivery: Delivery) -> Result<String, PortError> {
+pub async fn fitting(context: &Context, delivery: Delivery) -> Result<String> {
     let body = delivery.encode();
     if body.len() <= context.settings.queue_message_bytes_max {
         return Ok(body);

@@ -11,30 +11,34 @@ use gridpost_core::{
         outcome::Outcome,
     },
 };
-use gridpost_ports::{PortError, Record};
+use gridpost_ports::Result;
 
 use crate::{
-    Context, health,
-    loaded::{LoadedDelivery, Owner, Settled},
-    report::Report,
+    Context,
+    handler::Report,
+    health,
+    loaded::{LoadedDelivery, Owner, SettledRecord},
     settle::{self, Wait},
     slow_endpoint,
 };
+
+pub type PlannedDelivery = (LoadedDelivery, Plan);
 
 /// Plans for deliveries of one event subscription.
 pub async fn plan_all(
     context: &Context,
     owner: &Owner,
     deliveries: Vec<LoadedDelivery>,
-) -> Result<Vec<(LoadedDelivery, Plan)>, PortError> {
+) -> Result<Vec<PlannedDelivery>> {
     let now = context.clock.now();
-    let mut health = context.healths.look(&owner.subscription, now).await?;
+    let known = context.healths.of(&owner.subscription);
+    let mut health = known.look(now).await?;
     let spread = health::spread(context, &owner.subscription, now).await;
     let mut planned = Vec::with_capacity(deliveries.len());
     for loaded in deliveries {
         let plan = plan_for(context, &loaded, &health, spread);
         match &plan {
-            Plan::Attempt { .. } => context.healths.note_admitted(&owner.subscription, now),
+            Plan::Attempt { .. } => known.note_admitted(now),
             // One of them probes; the others see its claim.
             Plan::Probe(claim) => health.clone_from(claim),
             _ => {}
@@ -51,7 +55,7 @@ fn plan_for(context: &Context, loaded: &LoadedDelivery, health: &Health, spread:
         delivery: loaded.delivery.id,
         now,
         pace: context.clock.pace(),
-        admitted: context.healths.admitted(subscription, now),
+        admitted: context.healths.of(subscription).admitted(now),
         spread,
         dice: context.dice.roll(),
     };
@@ -59,29 +63,22 @@ fn plan_for(context: &Context, loaded: &LoadedDelivery, health: &Health, spread:
     plan(loaded.facts(admission, health.slow.is_slow(now), now), now)
 }
 
-pub async fn plan_one(context: &Context, loaded: &LoadedDelivery) -> Result<Plan, PortError> {
+pub async fn plan_one(context: &Context, loaded: &LoadedDelivery) -> Result<Plan> {
     let now = context.clock.now();
-    let health = context.healths.look(loaded.subscription(), now).await?;
+    let health = context.healths.of(loaded.subscription()).look(now).await?;
     let spread = health::spread(context, loaded.subscription(), now).await;
     Ok(plan_for(context, loaded, &health, spread))
 }
 
 /// Carries out all plans but attempts.
-pub async fn carry_out_all(
-    context: &Context,
-    others: Vec<(LoadedDelivery, Plan)>,
-    report: &Report<'_>,
-) {
+pub async fn carry_out_all(others: Vec<PlannedDelivery>, report: &Report<'_>) {
     if !others.is_empty() {
-        carry_out_each(context, others, report).boxed().await;
+        carry_out_each(others, report).boxed().await;
     }
 }
 
-async fn carry_out_each(
-    context: &Context,
-    others: Vec<(LoadedDelivery, Plan)>,
-    report: &Report<'_>,
-) {
+async fn carry_out_each(others: Vec<PlannedDelivery>, report: &Report<'_>) {
+    let context = report.context;
     let mut held = Vec::new();
     let mut ended = Vec::new();
     for (loaded, plan) in others {
@@ -106,11 +103,7 @@ async fn wait_of(context: &Context, loaded: &LoadedDelivery, plan: &Plan) -> Opt
 }
 
 /// Carries out any plan but an attempt.
-pub async fn carry_out(
-    context: &Context,
-    mut loaded: LoadedDelivery,
-    plan: Plan,
-) -> (Record, Settled) {
+pub async fn carry_out(context: &Context, mut loaded: LoadedDelivery, plan: Plan) -> SettledRecord {
     let record = loaded.record.without_body();
     let settled = match plan {
         Plan::End(reason) => {
@@ -123,9 +116,7 @@ pub async fn carry_out(
         plan => {
             let wait = wait_of(context, &loaded, &plan).await;
             let wait = wait.unwrap_or(Wait::RecheckAt(context.clock.now()));
-            let held = settle::wait_all(context, vec![(loaded, wait)]).await.pop();
-            let lost = || Err(PortError::new("holding a delivery back", "no answer came"));
-            held.map_or_else(lost, |(_, settled)| settled)
+            settle::wait_one(context, loaded, wait).await
         }
     };
     (record, settled)

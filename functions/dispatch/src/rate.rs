@@ -14,7 +14,7 @@ use gridpost_core::{
     subscription::EventSubscription,
     time::Timestamp,
 };
-use gridpost_ports::{PortError, RequestRates};
+use gridpost_ports::{RequestRates, Result};
 use uuid::Uuid;
 
 use crate::Context;
@@ -53,7 +53,7 @@ impl Rates {
 
     /// Returns the number of one more request in that minute. Once the minute is full it is
     /// approximate: it ignores requests of other copies.
-    async fn number(&self, uid: Uuid, minute: i64, rate: NonZeroU32) -> Result<u64, PortError> {
+    async fn number(&self, uid: Uuid, minute: i64, rate: NonZeroU32) -> Result<u64> {
         let entry = self.entry(uid);
         entry.asking.fetch_add(1, Ordering::Relaxed);
         let mut taken = entry.taken.lock().await;
@@ -90,7 +90,7 @@ pub async fn turn(
     context: &Context,
     subscription: &EventSubscription,
     slot_at: Option<Timestamp>,
-) -> Result<RateDecision, PortError> {
+) -> Result<RateDecision> {
     let Some(rate) = subscription.allowed_rate else { return Ok(RateDecision::Go) };
     let mut now = context.clock.now();
     if slot_at.is_some_and(|at| at.as_minutes() == now.as_minutes()) {

@@ -12,19 +12,19 @@ use gridpost_core::{
     retry::{health::Health, outcome::RESPONSE_WAIT},
     time::Timestamp,
 };
-use gridpost_ports::{PortError, Record, authentication::AUTHENTICATED_WITHIN, guard::guarded};
+use gridpost_ports::{PortError, Result, authentication::AUTHENTICATED_WITHIN, guard::guarded};
 
 use crate::{
     Context,
     acquire::{self, Acquired},
-    attempt::{BESIDES_RESPONSE, send},
+    attempt::{BESIDES_RESPONSE, Response, send},
     bisect::{self, Batch},
     decide::{NextStep, Verdict, decide},
+    handler::Report,
+    health,
     late_response::Late,
-    loaded::{LoadedDelivery, Settled, without_bodies},
+    loaded::{LoadedDelivery, SettledRecord, without_bodies},
     planned::carry_out,
-    report::Report,
-    response::Response,
     settle::{self, Wait},
     slow_endpoint::{self, Lease},
 };
@@ -39,7 +39,7 @@ pub struct Admitted {
 }
 
 /// Makes the attempts, all requests concurrently.
-pub async fn attempts(context: &Context, admitted: Admitted, report: &Report<'_>) -> Vec<Late> {
+pub async fn attempts(admitted: Admitted, report: &Report<'_>) -> Vec<Late> {
     let Admitted { plain, leased, probes } = admitted;
     // Deliveries with their events in the message do not wait for fetched ones.
     let (fetched, ready): (Vec<_>, _) =
@@ -48,47 +48,39 @@ pub async fn attempts(context: &Context, admitted: Admitted, report: &Report<'_>
         if probes.is_empty() && fetched.is_empty() && leased.is_empty() {
             return Vec::new();
         }
-        rare_attempts(context, fetched, leased, probes, report).boxed().await
+        rare_attempts(fetched, leased, probes, report).boxed().await
     };
-    let (ready, rare) = futures::join!(free_requests(context, ready, report), rare);
+    let (ready, rare) = futures::join!(free_requests(ready, report), rare);
     ready.into_iter().chain(rare).flatten().collect()
 }
 
-async fn free_requests(
-    context: &Context,
-    deliveries: Vec<LoadedDelivery>,
-    report: &Report<'_>,
-) -> Vec<Option<Late>> {
+async fn free_requests(deliveries: Vec<LoadedDelivery>, report: &Report<'_>) -> Vec<Option<Late>> {
     let requests = requests(deliveries).into_iter();
-    join_all(requests.map(|deliveries| request(context, deliveries, Permit::Free, report))).await
+    join_all(requests.map(|deliveries| request(deliveries, Permit::Free, report))).await
 }
 
 async fn rare_attempts(
-    context: &Context,
     fetched: Vec<LoadedDelivery>,
     leased: Vec<LoadedDelivery>,
     probes: Vec<(LoadedDelivery, Box<Health>)>,
     report: &Report<'_>,
 ) -> Vec<Option<Late>> {
     let probes = probes.into_iter().map(|(loaded, claim)| async move {
-        let deliveries = with_events(context, vec![loaded], report).await;
-        request(context, deliveries, Permit::Claim(claim), report).await
+        let deliveries = with_events(vec![loaded], report).await;
+        request(deliveries, Permit::Claim(claim), report).await
     });
-    let fetched = async {
-        let ready = with_events(context, fetched, report).await;
-        free_requests(context, ready, report).await
-    };
-    let leased = leased_requests(context, leased, report);
+    let fetched = async { free_requests(with_events(fetched, report).await, report).await };
+    let leased = leased_requests(leased, report);
     let (probed, made, leased) = futures::join!(join_all(probes), fetched, leased);
     probed.into_iter().chain(made).chain(leased).collect()
 }
 
 /// Makes the requests to a slow endpoint that may be under way; the others come back later.
 async fn leased_requests(
-    context: &Context,
     deliveries: Vec<LoadedDelivery>,
     report: &Report<'_>,
 ) -> Vec<Option<Late>> {
+    let context = report.context;
     // The lease comes first: deliveries without one fetch nothing and take no rate slot.
     let (fetched, ready): (Vec<_>, _) =
         deliveries.into_iter().partition(|loaded| loaded.delivery.is_claimed());
@@ -116,8 +108,8 @@ async fn leased_requests(
         report.all(settle::wait_all(context, held).await).await;
     };
     let made = granted.into_iter().map(|deliveries| async {
-        let deliveries = with_events(context, deliveries, report).await;
-        let late = request(context, deliveries, Permit::Lease(&lease), report).await;
+        let deliveries = with_events(deliveries, report).await;
+        let late = request(deliveries, Permit::Lease(&lease), report).await;
         lease.end_one();
         late
     });
@@ -133,11 +125,8 @@ enum Permit<'l> {
 }
 
 /// Loads the events of deliveries. Settles deliveries without events.
-async fn with_events(
-    context: &Context,
-    deliveries: Vec<LoadedDelivery>,
-    report: &Report<'_>,
-) -> Vec<LoadedDelivery> {
+async fn with_events(deliveries: Vec<LoadedDelivery>, report: &Report<'_>) -> Vec<LoadedDelivery> {
+    let context = report.context;
     let taken = deliveries.into_iter().map(|loaded| async move {
         let record = loaded.record.without_body();
         let taken = guarded("loading events", acquire::events(context, loaded)).await;
@@ -147,7 +136,7 @@ async fn with_events(
     for (record, taken) in join_all(taken).await {
         match taken {
             Ok(Acquired::InHand(loaded)) => ready.push(loaded),
-            Ok(Acquired::Wait(loaded, wait)) => held.push((*loaded, wait)),
+            Ok(Acquired::Wait(loaded, wait)) => held.push((loaded, wait)),
             Ok(Acquired::Settled(disposition)) => report.one(record, Ok(disposition)).await,
             Err(error) => report.one(record, Err(error)).await,
         }
@@ -176,24 +165,19 @@ fn join(deliveries: Vec<LoadedDelivery>) -> Vec<Vec<LoadedDelivery>> {
     let subscription = first.subscription();
     let joined = batch::join(&loads, first.delivery.form(subscription).batching(subscription));
     let mut deliveries = deliveries.into_iter();
-    joined
-        .into_iter()
-        .map(|positions| deliveries.by_ref().take(positions.len()).collect())
-        .collect()
+    let request = |positions: Vec<usize>| deliveries.by_ref().take(positions.len()).collect();
+    joined.into_iter().map(request).collect()
 }
 
 /// A panic fails only these deliveries.
 async fn request(
-    context: &Context,
     deliveries: Vec<LoadedDelivery>,
     permit: Permit<'_>,
     report: &Report<'_>,
 ) -> Option<Late> {
     let records = without_bodies(deliveries.iter().map(|loaded| &loaded.record));
-    let made =
-        guarded("making a request", send_and_settle(context, deliveries, permit, report.deadline))
-            .await;
-    match made.and_then(|made| made) {
+    let sent = send_and_settle(report.context, deliveries, permit, report.deadline);
+    match guarded("making a request", sent).await.and_then(|sent| sent) {
         Ok((settled, late)) => {
             report.all(settled).await;
             late
@@ -205,14 +189,12 @@ async fn request(
     }
 }
 
-type SentAndSettled = (Vec<(Record, Settled)>, Option<Late>);
-
 async fn send_and_settle(
     context: &Context,
     mut deliveries: Vec<LoadedDelivery>,
     permit: Permit<'_>,
     deadline: Timestamp,
-) -> Result<SentAndSettled, PortError> {
+) -> Result<(Vec<SettledRecord>, Option<Late>)> {
     let Some(first) = deliveries.first() else { return Ok((Vec::new(), None)) };
     let left = context.clock.left(deadline);
     let is_authenticated = first.subscription().authentication.is_some();
@@ -239,9 +221,8 @@ async fn send_and_settle(
                     }
                 }
                 plan => {
-                    let lost = deliveries
-                        .into_iter()
-                        .map(|loaded| carry_out(context, loaded, plan.clone()));
+                    let lost = deliveries.into_iter();
+                    let lost = lost.map(|loaded| carry_out(context, loaded, plan.clone()));
                     return Ok((join_all(lost).boxed().await, None));
                 }
             }
@@ -250,7 +231,7 @@ async fn send_and_settle(
     let (response, late) = send(context, &deliveries, lease).await;
     let (response, not_before) = match bisect::begin(&deliveries, &response) {
         None => {
-            let not_before = settle::note_response(context, &deliveries, &response).await;
+            let not_before = health::note_response(context, &deliveries, &response).await;
             (response, not_before)
         }
         Some(bisection) => {
@@ -280,7 +261,7 @@ async fn held(
     context: &Context,
     deliveries: Vec<LoadedDelivery>,
     until: Timestamp,
-) -> Vec<(Record, Settled)> {
+) -> Vec<SettledRecord> {
     let held = deliveries.into_iter().map(|loaded| (loaded, Wait::RecheckAt(until))).collect();
     settle::wait_all(context, held).await
 }
@@ -290,7 +271,7 @@ async fn settle_one(
     loaded: LoadedDelivery,
     verdict: Verdict,
     response: &Response,
-) -> (Record, Settled) {
+) -> SettledRecord {
     let record = loaded.record.without_body();
     (record, settle::settle(context, loaded, verdict, response).await)
 }

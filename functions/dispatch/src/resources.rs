@@ -18,7 +18,7 @@ use gridpost_core::{
 };
 use gridpost_ports::ResourceClient;
 
-use crate::{Context, loaded::LoadedDelivery, response::AttemptResult};
+use crate::{Context, attempt::AttemptResult, loaded::LoadedDelivery};
 
 /// Refuses every AWS resource, for a deployment that may deliver to none.
 #[derive(Clone, Copy, Debug)]

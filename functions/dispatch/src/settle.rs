@@ -6,7 +6,6 @@
 //! failed write never causes an attempt before the next one is due.
 
 mod end;
-mod endpoint;
 mod wait;
 
 use futures::stream::{self, StreamExt};
@@ -21,19 +20,19 @@ use gridpost_core::{
     retry::{EndReason, outcome::Answer},
     time::Timestamp,
 };
-use gridpost_ports::{Outgoing, PortError, Record, Saved};
+use gridpost_ports::{Outgoing, PortError, Record, Result, Saved};
 
 use crate::{
-    Context, attempt_log, count,
+    Context,
+    attempt::{Response, Times, Try},
+    attempt_log, count,
     decide::{NextStep, Verdict},
     loaded::{Disposition, LoadedDelivery, Settled},
     payload,
-    response::{Response, Try},
 };
 
 pub use end::drop_delivery;
-pub use endpoint::{note_failure, note_response, note_success};
-pub use wait::{Wait, wait_all};
+pub use wait::{Wait, wait_all, wait_one};
 
 /// How many successors may carry a delivery whose state can't be written.
 const RESENT_MAX: u8 = 8;
@@ -54,7 +53,7 @@ pub fn at_once(
     context: &Context,
     loaded: &LoadedDelivery,
     verdict: &Verdict,
-    times: (Timestamp, Timestamp),
+    times: Times,
 ) -> Option<Disposition> {
     let Verdict { delivered, ends, next_step, answer, .. } = verdict;
     let is_whole = *next_step == NextStep::Delivered && delivered.is_empty() && ends.is_empty();
@@ -66,14 +65,9 @@ pub fn at_once(
     Some(Disposition::Delete)
 }
 
-fn log_success(
-    context: &Context,
-    loaded: &LoadedDelivery,
-    answer: Answer,
-    times: (Timestamp, Timestamp),
-) {
+fn log_success(context: &Context, loaded: &LoadedDelivery, answer: Answer, times: Times) {
     if context.settings.log_successful_attempts || loaded.delivery.attempts.made > 0 {
-        attempt_log::succeeded(loaded, answer, times);
+        attempt_log::succeeded(loaded, None, answer, times);
     }
 }
 
@@ -120,7 +114,7 @@ pub async fn settle(
         requests = requests.max(part.requests);
     }
     if let Some(accepted) = accepted {
-        attempt_log::succeeded_in_part(&loaded, &delivered, accepted, times);
+        attempt_log::succeeded(&loaded, Some(&delivered), accepted, times);
         count::delivered_part(context, &loaded, delivered.len());
         loaded.delivery.done.add_all(&delivered);
     }
@@ -191,7 +185,7 @@ pub enum Marked {
 /// It is counted first: after a crash before the mark it is delivered and counted again; in the
 /// reverse order it would never be counted.
 /// After an error, the delivery is still delivered and counted.
-pub async fn mark_delivered(context: &Context, known: &DeliveryState) -> Result<Marked, PortError> {
+pub async fn mark_delivered(context: &Context, known: &DeliveryState) -> Result<Marked> {
     let mut counted = false;
     for _ in 0..WRITES_MAX {
         let stored = context.states.load(known.id).await;
@@ -258,7 +252,7 @@ async fn write(
     context: &Context,
     loaded: &mut LoadedDelivery,
     status: DeliveryStatus,
-) -> Result<Option<DeliveryStatus>, PortError> {
+) -> Result<Option<DeliveryStatus>> {
     let mut next = loaded.state(status);
     for _ in 0..WRITES_MAX {
         if context.states.save(&next).await? == Saved::Written {
@@ -281,10 +275,8 @@ fn not_written(loaded: &LoadedDelivery, error: &PortError, instead: &str) {
 async fn follow_stored(context: &Context, mut loaded: LoadedDelivery) -> Settled {
     let stored = context.states.load(loaded.delivery.id).await?;
     let Some(state) = stored else {
-        return Err(PortError::new(
-            "reading a delivery's state",
-            "it was deleted while it was being written",
-        ));
+        let reason = "it was deleted while it was being written";
+        return Err(PortError::new("reading a delivery's state", reason));
     };
     loaded.merge_state(&state);
     let waits = matches!(state.status, DeliveryStatus::Waiting { .. });
@@ -302,7 +294,7 @@ pub async fn apply(context: &Context, loaded: LoadedDelivery, status: DeliverySt
         DeliveryStatus::Delivered | DeliveryStatus::Ended => {
             forget(context, &loaded.delivery, status).await
         }
-        DeliveryStatus::Waiting { due } => wait::one(context, loaded, Wait::UntilDue(due)).await,
+        DeliveryStatus::Waiting { due } => wait_one(context, loaded, Wait::UntilDue(due)).await,
         DeliveryStatus::Ending { reason, at } => end::carry_out(context, loaded, reason, at).await,
     }
 }
@@ -341,15 +333,12 @@ pub async fn poison(context: &Context, record: &Record, error: &DecodeError) -> 
 }
 
 /// Sends one message. A failure is tried once more, which may send it twice.
-async fn send_one(context: &Context, queue: Queue, message: Outgoing) -> Result<(), PortError> {
-    let mut answers = context.sender.send(queue, vec![message.clone()]).await;
-    if !matches!(answers.pop(), Some(Ok(()))) {
-        answers = context.sender.send(queue, vec![message]).await;
-        return answers
-            .pop()
-            .unwrap_or_else(|| Err(PortError::new("sending a message", "no answer came")));
+async fn send_one(context: &Context, queue: Queue, message: Outgoing) -> Result<()> {
+    if let Some(Ok(())) = context.sender.send(queue, vec![message.clone()]).await.pop() {
+        return Ok(());
     }
-    Ok(())
+    let answer = context.sender.send(queue, vec![message]).await.pop();
+    answer.unwrap_or_else(|| Err(PortError::new("sending a message", "no answer came")))
 }
 
 #[cfg(test)]

@@ -20,14 +20,14 @@ use gridpost_core::{
     subscription::EventSubscription,
     time::Timestamp,
 };
-use gridpost_ports::PortError;
+use gridpost_ports::Result;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::{
     Context,
+    attempt::{AttemptResult, Response},
     loaded::LoadedDelivery,
-    response::{AttemptResult, Response},
     settle::Wait,
 };
 
@@ -63,7 +63,7 @@ pub async fn watched<T>(
 async fn vote(context: &Context, subscription: &EventSubscription) {
     let now = context.clock.now();
     let settings = &context.settings.lanes;
-    if let Err(error) = context.healths.vote(subscription, 1, now, settings).await {
+    if let Err(error) = context.healths.of(subscription).vote(now, settings).await {
         let (key, error) = (&subscription.key, chain(&error));
         tracing::warn!(subscription = %key, %error, "failed to mark an endpoint as slow");
     }
@@ -85,11 +85,11 @@ impl<'c> Lease<'c> {
         context: &'c Context,
         subscription: &Arc<EventSubscription>,
         wanted: usize,
-    ) -> Result<(Self, usize), PortError> {
+    ) -> Result<(Self, usize)> {
         let (holder, now) = (context.dice.id(), context.clock.now());
         let settings = &context.settings.lanes;
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
-        let granted = context.healths.take(subscription, holder, wanted, now, settings).await?;
+        let granted = context.healths.of(subscription).take(holder, wanted, now, settings).await?;
         let learned =
             Mutex::new(SlowEndpointReport { under_way: granted, ..SlowEndpointReport::default() });
         let (subscription, until) = (Arc::clone(subscription), now + settings.lease);
@@ -155,8 +155,8 @@ impl<'c> Lease<'c> {
             )
         };
         let (settings, now) = (&self.context.settings.lanes, self.context.clock.now());
-        let healths = &self.context.healths;
-        healths.give_back(&self.subscription, self.holder, learned, now, settings).await;
+        let health = self.context.healths.of(&self.subscription);
+        health.give_back(self.holder, learned, now, settings).await;
     }
 
     fn has_news(&self) -> bool {
@@ -167,7 +167,7 @@ impl<'c> Lease<'c> {
 
 /// Moves a first attempt to the slow lane. Returns how long it waits there before it may begin.
 pub async fn to_slow_lane(context: &Context, loaded: &LoadedDelivery) -> Wait {
-    let (slow, now) = (context.healths.known(loaded.subscription()).slow, context.clock.now());
+    let (slow, now) = (context.healths.of(loaded.subscription()).known().slow, context.clock.now());
     if slow.free(now, &context.settings.lanes) > 0 {
         return Wait::InRetryQueue;
     }
@@ -176,7 +176,7 @@ pub async fn to_slow_lane(context: &Context, loaded: &LoadedDelivery) -> Wait {
 
 /// Returns how long a delivery waits if its slow endpoint has no room for it.
 pub async fn look_again(context: &Context, loaded: &LoadedDelivery) -> Wait {
-    let (slow, now) = (context.healths.known(loaded.subscription()).slow, context.clock.now());
+    let (slow, now) = (context.healths.of(loaded.subscription()).known().slow, context.clock.now());
     let queue = loaded.delivery.retry_queue(context.settings.retry_shards);
     let backlog = context.in_flight.backlog(queue, now).await;
     // The backlog, already sampled, includes messages in flight.

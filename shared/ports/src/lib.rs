@@ -95,6 +95,9 @@ impl PortError {
     }
 }
 
+/// The result of a call.
+pub type Result<T, E = PortError> = std::result::Result<T, E>;
+
 /// The result of a conditional write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saved {

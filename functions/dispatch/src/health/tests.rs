@@ -58,13 +58,13 @@ impl Fixture {
 
     async fn fail(&self, copy: &HealthCache, outcome: Outcome, at: Timestamp) {
         let (durations, failed) = (Durations::default(), self.failed(outcome, at));
-        let noted = copy.note_failure(&self.subscription, &durations, failed).await;
+        let noted = copy.of(&self.subscription).note_failure(&durations, failed).await;
         noted.expect("noted");
     }
 
     async fn succeed(&self, copy: &HealthCache, at: Timestamp) {
         let success = SuccessfulAttempt { began_at: at, ended_at: at, asked_for: false };
-        let noted = copy.note_success(&self.subscription, success, Duration::ZERO).await;
+        let noted = copy.of(&self.subscription).note_success(success, Duration::ZERO).await;
         noted.expect("noted");
     }
 }
@@ -81,16 +81,16 @@ async fn a_look_is_believed_for_about_a_second() {
         Arc::clone(&fixture.deployment.dice) as _,
     );
     for (millis, reads) in [(0, 1), (1_249, 1), (1_250, 2), (2_400, 2)] {
-        copy.look(&fixture.subscription, after(millis)).await.expect("readable");
+        copy.of(&fixture.subscription).look(after(millis)).await.expect("readable");
         assert_eq!(fixture.calls(), reads, "at {millis} ms");
     }
     // Copies that read together do not stay in step.
     let mut again = Vec::new();
     for number in 0..20 {
         let copy = fixture.copy(number);
-        copy.look(&fixture.subscription, NOW).await.expect("readable");
+        copy.of(&fixture.subscription).look(NOW).await.expect("readable");
         let reads = fixture.calls();
-        copy.look(&fixture.subscription, after(1_125)).await.expect("readable");
+        copy.of(&fixture.subscription).look(after(1_125)).await.expect("readable");
         again.push(fixture.calls() > reads);
     }
     assert!(again.contains(&true) && again.contains(&false), "{again:?}");
@@ -100,7 +100,8 @@ async fn a_look_is_believed_for_about_a_second() {
 async fn tasks_of_one_copy_share_a_look() {
     let fixture = Fixture::with_latency();
     let copy = fixture.copy(1);
-    let looks = (0..50).map(|_| copy.look(&fixture.subscription, NOW));
+    let endpoint = copy.of(&fixture.subscription);
+    let looks = (0..50).map(|_| endpoint.look(NOW));
     let looked = futures::future::join_all(looks).await;
     assert!(looked.iter().all(|health| health.as_ref().is_ok_and(|it| *it == Health::default())));
     assert_eq!(fixture.calls(), 1);
@@ -110,7 +111,7 @@ async fn tasks_of_one_copy_share_a_look() {
 async fn a_success_of_what_is_healthy_costs_no_call() {
     let fixture = Fixture::new();
     let copy = fixture.copy(1);
-    copy.look(&fixture.subscription, NOW).await.expect("readable");
+    copy.of(&fixture.subscription).look(NOW).await.expect("readable");
     fixture.succeed(&copy, after(900)).await;
     assert_eq!(fixture.calls(), 1);
     fixture.succeed(&copy, after(1_300)).await;
@@ -121,14 +122,14 @@ async fn a_success_of_what_is_healthy_costs_no_call() {
 async fn a_look_tells_what_this_copy_has_seen() {
     let fixture = Fixture::new();
     let (seer, other) = (fixture.copy(1), fixture.copy(2));
-    seer.look(&fixture.subscription, NOW).await.expect("readable");
+    seer.of(&fixture.subscription).look(NOW).await.expect("readable");
     for millis in 0..10 {
         fixture.fail(&other, Outcome::ServerError, after(millis)).await;
     }
     // It believes that the endpoint is healthy, and makes an attempt.
     fixture.succeed(&seer, after(100)).await;
     assert!(fixture.stored().await.is_waiting());
-    let health = seer.look(&fixture.subscription, after(1_300)).await.expect("readable");
+    let health = seer.of(&fixture.subscription).look(after(1_300)).await.expect("readable");
     assert_eq!((health.is_waiting(), health.last_success_at), (false, Some(after(100))));
     assert_eq!(fixture.stored().await, health);
 }
@@ -138,12 +139,12 @@ async fn a_look_whose_word_is_lost_is_a_look() {
     for fault in [Fault::FailsBefore, Fault::FailsAfter] {
         let fixture = Fixture::new();
         let (seer, other) = (fixture.copy(1), fixture.copy(2));
-        seer.look(&fixture.subscription, NOW).await.expect("readable");
+        seer.of(&fixture.subscription).look(NOW).await.expect("readable");
         fixture.fail(&other, Outcome::ServerError, after(5)).await;
         fixture.succeed(&seer, after(100)).await;
         fixture.deployment.injector.plan().calls.insert(fixture.calls() + 2, fault);
-        seer.look(&fixture.subscription, after(1_300)).await.expect("readable");
-        let later = seer.look(&fixture.subscription, after(2_600)).await.expect("readable");
+        seer.of(&fixture.subscription).look(after(1_300)).await.expect("readable");
+        let later = seer.of(&fixture.subscription).look(after(2_600)).await.expect("readable");
         assert_eq!((later.row.failures, fixture.stored().await), (0, later), "{fault:?}");
     }
 }
@@ -160,7 +161,7 @@ async fn a_thousand_timeouts_at_once_write_little() {
             let fixture = &fixture;
             async move {
                 let durations = Durations::default();
-                copy.note_failure(&fixture.subscription, &durations, failed).await
+                copy.of(&fixture.subscription).note_failure(&durations, failed).await
             }
         });
         let noted = futures::future::join_all(failures).await;
@@ -179,14 +180,15 @@ async fn a_thousand_timeouts_at_once_write_little() {
 async fn failures_of_a_write_that_took_effect_count_once() {
     let fixture = Fixture::with_latency();
     let copy = fixture.copy(1);
-    copy.look(&fixture.subscription, NOW).await.expect("readable");
+    copy.of(&fixture.subscription).look(NOW).await.expect("readable");
     fixture.deployment.injector.plan().calls.insert(2, Fault::FailsAfter);
     let durations = Durations::default();
     // The first is written alone, the others share the next write.
     fixture.deployment.injector.plan().calls.insert(3, Fault::None);
+    let endpoint = copy.of(&fixture.subscription);
     let noted = (0..4).map(|number| {
         let failed = fixture.failed(Outcome::ServerError, after(number));
-        copy.note_failure(&fixture.subscription, &durations, failed)
+        endpoint.note_failure(&durations, failed)
     });
     let failed =
         futures::future::join_all(noted).await.iter().filter(|noted| noted.is_err()).count();
@@ -197,13 +199,14 @@ async fn failures_of_a_write_that_took_effect_count_once() {
 async fn failures_that_wait_for_their_turn_are_written_by_themselves_where_the_first_fails() {
     let fixture = Fixture::with_latency();
     let copy = fixture.copy(1);
-    copy.look(&fixture.subscription, NOW).await.expect("readable");
+    copy.of(&fixture.subscription).look(NOW).await.expect("readable");
     let durations = Durations::default();
     // Two are written together by the second task, whose write fails.
     fixture.deployment.injector.plan().calls.insert(3, Fault::FailsBefore);
+    let endpoint = copy.of(&fixture.subscription);
     let noted = (0..3).map(|number| {
         let failed = fixture.failed(Outcome::ServerError, after(number));
-        copy.note_failure(&fixture.subscription, &durations, failed)
+        endpoint.note_failure(&durations, failed)
     });
     let noted = futures::future::join_all(noted).await;
     let failed: Vec<_> = noted.iter().map(Result::is_err).collect();
@@ -215,7 +218,8 @@ async fn votes_end_with_the_mark() {
     let fixture = Fixture::with_latency();
     let copies: Vec<_> = (0..100).map(|number| fixture.copy(number)).collect();
     let settings = SlowEndpointSettings::default();
-    let votes = copies.iter().map(|copy| copy.vote(&fixture.subscription, 1, NOW, &settings));
+    let endpoints: Vec<_> = copies.iter().map(|copy| copy.of(&fixture.subscription)).collect();
+    let votes = endpoints.iter().map(|endpoint| endpoint.vote(NOW, &settings));
     let marked = futures::future::join_all(votes).await;
     let marked = marked.iter().filter(|voted| matches!(voted, Ok(true))).count();
     assert!(marked >= 99, "all but the first vote see the mark: {marked}");
@@ -229,18 +233,23 @@ async fn leases_of_many_copies_stay_within_the_bound() {
     let fixture = Fixture::with_latency();
     let settings = SlowEndpointSettings::default();
     let copies: Vec<_> = (0..12).map(|number| fixture.copy(number)).collect();
-    copies[0].vote(&fixture.subscription, 2, NOW, &settings).await.expect("marked");
+    let endpoints: Vec<_> = copies.iter().map(|copy| copy.of(&fixture.subscription)).collect();
+    for _ in 0..2 {
+        endpoints[0].vote(NOW, &settings).await.expect("marked");
+    }
     let holders: Vec<_> = (1..=12).map(Uuid::from_u128).collect();
-    let takes = copies.iter().zip(&holders).map(|(copy, holder)| {
-        copy.take(&fixture.subscription, *holder, 7, after(1_300), &settings)
-    });
+    let takes = endpoints
+        .iter()
+        .zip(&holders)
+        .map(|(endpoint, holder)| endpoint.take(*holder, 7, after(1_300), &settings));
     let granted = futures::future::join_all(takes).await;
     let granted: u32 = granted.into_iter().map(|granted| granted.unwrap_or(0)).sum();
     assert_eq!((granted, fixture.stored().await.slow.under_way(after(1_300))), (50, 50));
     let answered = SlowEndpointReport { slow: 7, ..SlowEndpointReport::default() };
-    let given = copies.iter().zip(&holders).map(|(copy, holder)| {
-        copy.give_back(&fixture.subscription, *holder, answered, after(2_000), &settings)
-    });
+    let given = endpoints
+        .iter()
+        .zip(&holders)
+        .map(|(endpoint, holder)| endpoint.give_back(*holder, answered, after(2_000), &settings));
     futures::future::join_all(given).await;
     let slow = fixture.stored().await.slow;
     assert!(slow.under_way(after(2_000)) < 50 && slow.bound(&settings) > 50, "{slow:?}");
@@ -253,8 +262,8 @@ async fn another_destination_is_another_endpoint() {
     fixture.fail(&copy, Outcome::NotFound, NOW).await;
     let endpoint_uid = Some(Uuid::from_u128(4_711));
     let moved = EventSubscription { endpoint_uid, ..fixture.subscription.clone() };
-    assert!(copy.look(&fixture.subscription, NOW).await.expect("readable").is_waiting());
-    assert_eq!(copy.look(&moved, NOW).await.expect("readable"), Health::default());
+    assert!(copy.of(&fixture.subscription).look(NOW).await.expect("readable").is_waiting());
+    assert_eq!(copy.of(&moved).look(NOW).await.expect("readable"), Health::default());
 }
 
 #[tokio::test(start_paused = true)]
@@ -265,14 +274,14 @@ async fn what_is_kept_in_memory_is_bounded() {
         let uid = Uuid::from_u128(number);
         let subscription = EventSubscription { uid, ..fixture.subscription.clone() };
         let now = after(number as u64);
-        copy.look(&subscription, now).await.expect("readable");
+        copy.of(&subscription).look(now).await.expect("readable");
     }
     let kept = copy.entries.lock().expect("no panic while held").len();
     assert!((KEPT_MAX / 4..KEPT_MAX).contains(&kept), "{kept} are kept");
     let reads = fixture.calls();
     let uid = Uuid::from_u128(KEPT_MAX as u128 - 1);
     let newest = EventSubscription { uid, ..fixture.subscription.clone() };
-    copy.look(&newest, after(KEPT_MAX as u64)).await.expect("readable");
+    copy.of(&newest).look(after(KEPT_MAX as u64)).await.expect("readable");
     assert_eq!(fixture.calls(), reads, "the newest ones stay");
 }
 
@@ -280,10 +289,10 @@ async fn what_is_kept_in_memory_is_bounded() {
 async fn a_claim_that_lost_is_looked_at_again() {
     let fixture = Fixture::new();
     let (one, other) = (fixture.copy(1), fixture.copy(2));
-    let seen = one.look(&fixture.subscription, NOW).await.expect("readable");
+    let seen = one.of(&fixture.subscription).look(NOW).await.expect("readable");
     fixture.fail(&other, Outcome::Busy, after(1)).await;
     let claim = Health { last_success_at: Some(NOW), ..seen };
-    assert!(!one.write(&fixture.subscription, after(2), &claim).await.expect("asked"));
-    let health = one.look(&fixture.subscription, after(3)).await.expect("readable");
+    assert!(!one.of(&fixture.subscription).write(after(2), &claim).await.expect("asked"));
+    let health = one.of(&fixture.subscription).look(after(3)).await.expect("readable");
     assert!(health.is_waiting(), "it does not believe what it had read");
 }

@@ -16,7 +16,7 @@ use gridpost_core::{
     subscription::Batching,
     time::Timestamp,
 };
-use gridpost_ports::{Outgoing, PortError, RequestRates};
+use gridpost_ports::{Outgoing, PortError, RequestRates, Result};
 use gridpost_testkit::faults::Fault;
 use uuid::Uuid;
 
@@ -93,7 +93,7 @@ struct SlowTable {
 
 #[async_trait]
 impl RequestRates for SlowTable {
-    async fn count(&self, _: Uuid, minute: i64, requests: u64) -> Result<u64, PortError> {
+    async fn count(&self, _: Uuid, minute: i64, requests: u64) -> Result<u64> {
         tokio::time::sleep(Duration::from_millis(5)).await;
         self.calls.fetch_add(1, Ordering::Relaxed);
         if self.fails.swap(false, Ordering::Relaxed) {

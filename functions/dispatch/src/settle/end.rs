@@ -15,7 +15,7 @@ use gridpost_core::{
     retry::EndReason,
     time::Timestamp,
 };
-use gridpost_ports::{Outgoing, PortError};
+use gridpost_ports::{Outgoing, PortError, Result};
 
 use super::send_one;
 use crate::{
@@ -63,7 +63,7 @@ pub(super) async fn end_part(
     loaded: &LoadedDelivery,
     End { answer, reason, requests, last_at, events }: &End,
     began_at: Timestamp,
-) -> Result<(), PortError> {
+) -> Result<()> {
     let mut part = LoadedDelivery { delivery: loaded.delivery.part(events), ..loaded.clone() };
     let began_at = (began_at, last_at.unwrap_or(began_at));
     part.delivery.attempts = loaded.delivery.attempts.with_requests(began_at, *answer, *requests);
@@ -83,7 +83,7 @@ async fn dead_letter_or_drop(
     loaded: &LoadedDelivery,
     reason: EndReason,
     at: Timestamp,
-) -> Result<(), PortError> {
+) -> Result<()> {
     let delivery = &loaded.delivery;
     if delivery.event_count() == 0 {
         // This copy and another one have delivered everything.
@@ -113,23 +113,11 @@ async fn dead_letter_or_drop(
     let group = loaded.subscription().key.to_string();
     let message = Outgoing { body, group, delay_s: context.settings.dead_letter_delay_s };
     send_one(context, Queue::DeadLetter, message).await?;
-    tracing::warn!(
-        delivery.id = %delivery.id,
-        subscription = %loaded.subscription().key,
-        attempts = delivery.attempts.made,
-        outcome = delivery.attempts.last_outcome.map(tracing::field::display),
-        status = delivery.attempts.last_status,
-        %reason,
-        events = delivery.event_count(),
-        event_ids = delivery.event_ids(),
-        publish_time = %delivery.publish_time.to_iso_8601(),
-        traceparent = delivery.traceparent.map(tracing::field::display),
-        "ended undelivered, goes to its dead-letter destination",
-    );
+    log(delivery, reason, "ended undelivered, goes to its dead-letter destination");
     Ok(())
 }
 
-fn text_of(ended: &Ended) -> Result<String, PortError> {
+fn text_of(ended: &Ended) -> Result<String> {
     let text = serde_json::to_string(ended);
     text.map(queue_text).map_err(|error| PortError::new("writing a dead letter", error))
 }
@@ -170,18 +158,22 @@ pub async fn drop_delivery(
 async fn drop_events(context: &Context, delivery: &Delivery, reason: EndReason) {
     let events = delivery.event_count() as u64;
     count::dropped(context, &delivery.subscription, delivery.publish_time, reason, events);
+    log(delivery, reason, "events dropped");
+    payload::release(context, delivery).await;
+}
+
+fn log(delivery: &Delivery, reason: EndReason, what: &str) {
     tracing::warn!(
         delivery.id = %delivery.id,
         subscription = %delivery.subscription,
-        events,
         attempts = delivery.attempts.made,
         outcome = delivery.attempts.last_outcome.map(tracing::field::display),
         status = delivery.attempts.last_status,
         %reason,
+        events = delivery.event_count(),
         event_ids = delivery.event_ids(),
         publish_time = %delivery.publish_time.to_iso_8601(),
         traceparent = delivery.traceparent.map(tracing::field::display),
-        "events dropped",
+        "{what}",
     );
-    payload::release(context, delivery).await;
 }

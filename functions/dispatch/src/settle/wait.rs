@@ -16,13 +16,13 @@ use gridpost_core::{
     retry::outcome::RESPONSE_WAIT,
     time::Timestamp,
 };
-use gridpost_ports::{Outgoing, PortError, Record};
+use gridpost_ports::{Outgoing, PortError, Record, Result};
 use uuid::Uuid;
 
 use super::{RESENT_MAX, send_one};
 use crate::{
     Context,
-    loaded::{Disposition, LoadedDelivery, Settled},
+    loaded::{Disposition, LoadedDelivery, Settled, SettledRecord},
     payload,
 };
 
@@ -48,7 +48,7 @@ pub enum Wait {
 pub async fn wait_all(
     context: &Context,
     deliveries: Vec<(LoadedDelivery, Wait)>,
-) -> Vec<(Record, Settled)> {
+) -> Vec<SettledRecord> {
     let now = context.clock.now();
     let is_paused = |loaded: &(_, Wait)| matches!(loaded.1, Wait::WhilePaused(_));
     let (paused, deliveries): (Vec<_>, Vec<_>) = deliveries.into_iter().partition(is_paused);
@@ -76,7 +76,8 @@ fn is_emptied(context: &Context, queue: Queue) -> bool {
     matches!(queue, Queue::Retry(shard) if shard >= context.settings.retry_shards)
 }
 
-pub(super) async fn one(context: &Context, loaded: LoadedDelivery, wait: Wait) -> Settled {
+/// Makes one delivery wait.
+pub async fn wait_one(context: &Context, loaded: LoadedDelivery, wait: Wait) -> Settled {
     let settled = wait_all(context, vec![(loaded, wait)]).await.pop();
     settled.map_or_else(|| Ok(Disposition::Keep), |(_, settled)| settled)
 }
@@ -151,7 +152,7 @@ async fn successor(
     loaded: &LoadedDelivery,
     due: Option<Timestamp>,
     left: Duration,
-) -> Result<Outgoing, PortError> {
+) -> Result<Outgoing> {
     let mut delivery = loaded.delivery.clone();
     delivery.due = due;
     let body = payload::fitting(context, delivery).await?;
@@ -163,7 +164,7 @@ async fn to_retry_queue(
     context: &Context,
     deliveries: Vec<(LoadedDelivery, Wait)>,
     now: Timestamp,
-) -> Vec<(Record, Settled)> {
+) -> Vec<SettledRecord> {
     let Some((first, _)) = deliveries.first() else { return Vec::new() };
     let queue = first.delivery.retry_queue(context.settings.retry_shards);
     let (mut moved, mut messages, mut settled) = (Vec::new(), Vec::new(), Vec::new());
