@@ -14,14 +14,14 @@ use gridpost_core::{
     },
     retry::EndReason,
 };
-use gridpost_ports::Result;
+use gridpost_ports::{Result, configuration::Owner};
 
 use crate::{
     Context,
     handler::Report,
     late_response::Late,
     load::{Loaded, load},
-    loaded::{LoadedDelivery, Owner, Received, Settled, catch_up, lane_of, without_bodies},
+    loaded::{LoadedDelivery, Received, Settled, catch_up, lane_of, without_bodies},
     planned::{PlannedDelivery, carry_out_all, plan_all},
     requests::{Admitted, attempts},
     settle,

@@ -3,11 +3,14 @@
 
 use futures::future::{join, join_all};
 use gridpost_core::delivery::{queue::Queue, state::DeliveryState};
-use gridpost_ports::{Result, configuration::SubscriptionLookup};
+use gridpost_ports::{
+    Result,
+    configuration::{Owner, SubscriptionLookup},
+};
 
 use crate::{
     Context,
-    loaded::{Owner, Received, SettledRecord},
+    loaded::{Received, SettledRecord},
 };
 
 /// A group with everything that was read for it.
@@ -55,8 +58,7 @@ async fn owner(context: &Context, group: &[Received]) -> Result<Option<Owner>> {
     };
     let (key, uid) = (&first.delivery.subscription, first.delivery.subscription_uid);
     let wanted = SubscriptionLookup { key, uid, revision, received_at };
-    let found = context.configuration.subscription(wanted).await?;
-    Ok(found.map(|(topic, subscription)| Owner { topic, subscription }))
+    context.configuration.subscription(wanted).await
 }
 
 #[cfg(test)]

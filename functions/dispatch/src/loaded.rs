@@ -14,7 +14,7 @@ use gridpost_core::{
     subscription::{DeadLetterDestination, EventSubscription},
     time::Timestamp,
 };
-use gridpost_ports::{Record, Result, configuration::TopicSnapshot};
+use gridpost_ports::{Record, Result, configuration::Owner};
 
 /// A received delivery, and its state if it has one.
 #[derive(Clone, Debug)]
@@ -22,13 +22,6 @@ pub struct Received {
     pub record: Record,
     pub delivery: Delivery,
     pub state: Option<DeliveryState>,
-}
-
-/// A topic and one of its event subscriptions.
-#[derive(Clone, Debug)]
-pub struct Owner {
-    pub topic: Arc<TopicSnapshot>,
-    pub subscription: Arc<EventSubscription>,
 }
 
 /// A delivery with its topic, event subscription and state.
@@ -103,7 +96,11 @@ impl LoadedDelivery {
     }
 
     pub fn rules(&self) -> Rules<'_> {
-        rules(&self.owner)
+        Rules {
+            profile: self.owner.topic.topic.delivery_profile,
+            kind: self.subscription().endpoint.kind(),
+            policy: &self.subscription().retry_policy,
+        }
     }
 
     pub fn expires_at(&self) -> Timestamp {
@@ -219,14 +216,6 @@ impl LoadedDelivery {
 
     pub fn destination(&self) -> Option<&DeadLetterDestination> {
         self.subscription().dead_letter.as_ref()
-    }
-}
-
-pub fn rules(owner: &Owner) -> Rules<'_> {
-    Rules {
-        profile: owner.topic.topic.delivery_profile,
-        kind: owner.subscription.endpoint.kind(),
-        policy: &owner.subscription.retry_policy,
     }
 }
 

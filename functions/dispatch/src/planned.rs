@@ -11,13 +11,13 @@ use gridpost_core::{
         outcome::Outcome,
     },
 };
-use gridpost_ports::Result;
+use gridpost_ports::{Result, configuration::Owner};
 
 use crate::{
     Context,
     handler::Report,
     health,
-    loaded::{LoadedDelivery, Owner, SettledRecord},
+    loaded::{LoadedDelivery, SettledRecord},
     settle::{self, Wait},
     slow_endpoint,
 };

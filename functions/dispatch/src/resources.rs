@@ -20,6 +20,9 @@ use gridpost_ports::ResourceClient;
 
 use crate::{Context, attempt::AttemptResult, loaded::LoadedDelivery};
 
+const NONE_ALLOWED: &str =
+    "this deployment may deliver to no AWS resource: set resource_destinations";
+
 /// Refuses every AWS resource, for a deployment that may deliver to none.
 #[derive(Clone, Copy, Debug)]
 pub struct NoResources;
@@ -29,16 +32,12 @@ impl ResourceClient for NoResources {
     /// Events of an event subscription from before the setting changed wait for it to return, as for
     /// any disabled resource.
     async fn send(&self, resource: &Resource, entries: Vec<Entry>) -> Vec<Answer> {
-        tracing::warn!(
-            resource = %resource.arn,
-            "this deployment may deliver to no AWS resource: set resource_destinations",
-        );
+        tracing::warn!(resource = %resource.arn, "{NONE_ALLOWED}");
         vec![Answer::without_status(Outcome::Disabled); entries.len()]
     }
 
     async fn check(&self, _: &Resource) -> Finding {
-        let says = "this deployment may deliver to no AWS resource: set resource_destinations";
-        Finding { outcome: Outcome::Disabled, says: says.to_owned() }
+        Finding { outcome: Outcome::Disabled, says: NONE_ALLOWED.to_owned() }
     }
 }
 
@@ -70,11 +69,9 @@ async fn send(context: &Context, resource: &Resource, call: Call) -> Vec<(EventI
     let mut answers =
         sent.await.unwrap_or_else(|_| vec![Answer::without_status(Outcome::TimedOut); entries]);
     // The service may have refused an entry that its answer does not mention.
-    let unknown = Answer {
-        status: status_of(Outcome::ServerError),
-        ..Answer::without_status(Outcome::ServerError)
-    };
-    answers.resize(entries, unknown);
+    let unknown = Answer::without_status(Outcome::ServerError);
+    let status = status_of(Outcome::ServerError);
+    answers.resize(entries, Answer { status, ..unknown });
     let places = call.places.into_iter().zip(answers);
     places.flat_map(|(places, answer)| places.into_iter().map(move |it| (it, answer))).collect()
 }

@@ -11,7 +11,6 @@
 //! Signatures are made for each request, so a refusal of one counts at once. Only hosts that the
 //! deployment names get signatures or AWS tokens.
 
-mod identity;
 mod kept;
 mod tokens;
 
@@ -32,7 +31,7 @@ use gridpost_core::{
     subscription::{
         Authentication,
         authentication::{
-            SigV4,
+            SigV4, WebIdentity,
             assertion::Algorithm,
             token::{NoToken, Token},
         },
@@ -42,10 +41,9 @@ use tokio::time::{Instant, timeout};
 
 use crate::{
     Attempted, EndpointClient, HandshakeClient, HandshakeError, HandshakeRequest,
-    HandshakeResponse, PortError, Probed,
+    HandshakeResponse, PortError, Probed, Result,
 };
 
-pub use identity::{AwsIdentity, NoIdentity, Unsigned};
 pub use kept::{Kept, Lasting};
 pub use tokens::{TOKEN_WAIT, Tokens};
 
@@ -64,7 +62,7 @@ pub const SECRET_WAIT: Duration = Duration::from_secs(5);
 #[async_trait]
 pub trait SecretReader: Send + Sync {
     /// Reads a secret within [`SECRET_WAIT`].
-    async fn read(&self, name: &str) -> Result<Secret, PortError>;
+    async fn read(&self, name: &str) -> Result<Secret>;
 }
 
 /// Refuses to read secrets.
@@ -73,9 +71,35 @@ pub struct NoSecrets;
 
 #[async_trait]
 impl SecretReader for NoSecrets {
-    async fn read(&self, _name: &str) -> Result<Secret, PortError> {
+    async fn read(&self, _name: &str) -> Result<Secret> {
         Err(PortError::new("reading a secret", "this program reads none"))
     }
+}
+
+/// A request to sign.
+#[derive(Clone, Copy)]
+pub struct Unsigned<'a> {
+    pub method: &'a str,
+    pub url: &'a str,
+    pub content_type: Option<&'a str>,
+    pub body: &'a [u8],
+}
+
+/// Proves who the program is, or which role it has assumed. Callers check what may be proven to whom.
+#[async_trait]
+pub trait AwsIdentity: Send + Sync {
+    /// Returns the headers that sign a request.
+    async fn signature(
+        &self,
+        by: &SigV4,
+        request: Unsigned<'_>,
+    ) -> Result<Vec<(String, Secret)>, NoToken>;
+
+    /// Fetches a token that says who the program is, and how long it lives.
+    async fn token(&self, of: &WebIdentity) -> Result<(Secret, Duration), NoToken>;
+
+    /// Notes that an endpoint refused a signature: the credentials may be revoked.
+    fn is_refused(&self, by: &SigV4);
 }
 
 /// Signs the assertions of a token endpoint's client.
@@ -98,8 +122,12 @@ impl<C> Authenticated<C> {
 }
 
 fn with(mut request: Request, token: &Token) -> Request {
-    request.attributes.push(("authorization".to_owned(), token.header()));
+    request.attributes.push(header(token));
     request
+}
+
+fn header(token: &Token) -> (String, Secret) {
+    ("authorization".to_owned(), token.header())
 }
 
 /// The answer to an attempt that gets no token. Its text may quote the token endpoint.
@@ -138,19 +166,20 @@ impl<C> Authenticated<C> {
         }
     }
 
-    async fn token(&self, by: &Authentication, wait: Duration) -> Result<Token, NoToken> {
-        let got = timeout(wait, self.tokens.get(by)).await;
-        got.unwrap_or_else(|_| Err(none_in_time(by, wait)))
-    }
-
-    async fn another_token(
+    /// Returns a token, other than the refused one if there is one.
+    async fn token(
         &self,
         by: &Authentication,
-        refused: &Token,
+        refused: Option<&Token>,
         wait: Duration,
     ) -> Result<Token, NoToken> {
-        let got = timeout(wait, self.tokens.instead_of(by, refused)).await;
-        got.unwrap_or_else(|_| Err(none_in_time(by, wait)))
+        let got = async {
+            match refused {
+                None => self.tokens.get(by).await,
+                Some(refused) => self.tokens.instead_of(by, refused).await,
+            }
+        };
+        timeout(wait, got).await.unwrap_or_else(|_| Err(none_in_time(by, wait)))
     }
 }
 
@@ -161,10 +190,7 @@ impl<C: EndpointClient> Authenticated<C> {
         }
         match by {
             Authentication::AwsSigV4(signing) => self.signed(request, signing).await,
-            Authentication::ClientCredentials(_) | Authentication::AwsWebIdentity(_) => {
-                self.bearing(request, by).await
-            }
-            Authentication::ClientCertificate(_) => self.client.attempt(request).await,
+            _ => self.bearing(request, by).await,
         }
     }
 
@@ -194,7 +220,7 @@ impl<C: EndpointClient> Authenticated<C> {
 
     async fn bearing(&self, request: Request, by: &Authentication) -> Attempted {
         let began_at = Instant::now();
-        let token = match self.token(by, AUTHENTICATED_WITHIN).await {
+        let token = match self.token(by, None, AUTHENTICATED_WITHIN).await {
             Ok(token) => token,
             Err(error) => return failed(&error),
         };
@@ -211,11 +237,46 @@ impl<C: EndpointClient> Authenticated<C> {
             self.tokens.forget(by, &token);
             return failed(&NoToken::RefusedLate(took));
         }
-        match self.another_token(by, &token, left).await {
+        match self.token(by, Some(&token), left).await {
             Ok(token) => self.client.attempt(with(again, &token)).await,
             Err(error) => failed(&error),
         }
     }
+
+    async fn probed(&self, request: Request, by: &Authentication, until: Instant) -> Probed {
+        let wait = || until.saturating_duration_since(Instant::now()).min(AUTHENTICATED_WITHIN);
+        if let Err(refused) = self.tokens.check(by, &request.url) {
+            return no_token(&refused);
+        }
+        if let Authentication::AwsSigV4(by) = by {
+            return match self.with_signature(request, by, wait()).await {
+                Ok(request) => {
+                    let probed = self.client.probe(request, until).await;
+                    self.note(status_of(&probed.attempted), by);
+                    probed
+                }
+                Err(error) => no_token(&error),
+            };
+        }
+        let token = match self.token(by, None, wait()).await {
+            Ok(token) => token,
+            Err(error) => return no_token(&error),
+        };
+        let probed = self.client.probe(with(request.clone(), &token), until).await;
+        // Without time for another token, the refusal is the result.
+        if !is_refused(&probed.attempted) || self.tokens.is_new(&token) || wait().is_zero() {
+            return probed;
+        }
+        match self.token(by, Some(&token), wait()).await {
+            Ok(token) => self.client.probe(with(request, &token), until).await,
+            Err(error) => no_token(&error),
+        }
+    }
+}
+
+/// Whether the client proves it by the connection.
+fn is_shown(by: &Authentication) -> bool {
+    matches!(by, Authentication::ClientCertificate(_))
 }
 
 fn none_in_time(by: &Authentication, wait: Duration) -> NoToken {
@@ -238,9 +299,8 @@ impl<C: EndpointClient> EndpointClient for Authenticated<C> {
         'a: 'b,
         Self: 'b,
     {
-        match request.authentication.clone() {
+        match request.authentication.clone().filter(|by| !is_shown(by)) {
             None => self.client.attempt(request),
-            Some(by) if is_shown(&by) => self.client.attempt(request),
             Some(by) => Box::pin(async move { self.authenticated(request, &by).await }),
         }
     }
@@ -250,47 +310,9 @@ impl<C: EndpointClient> EndpointClient for Authenticated<C> {
         'a: 'b,
         Self: 'b,
     {
-        match request.authentication.clone() {
+        match request.authentication.clone().filter(|by| !is_shown(by)) {
             None => self.client.probe(request, until),
-            Some(by) if is_shown(&by) => self.client.probe(request, until),
             Some(by) => Box::pin(async move { self.probed(request, &by, until).await }),
-        }
-    }
-}
-
-/// Whether the client proves it by the connection.
-fn is_shown(by: &Authentication) -> bool {
-    matches!(by, Authentication::ClientCertificate(_))
-}
-
-impl<C: EndpointClient> Authenticated<C> {
-    async fn probed(&self, request: Request, by: &Authentication, until: Instant) -> Probed {
-        let wait = || until.saturating_duration_since(Instant::now()).min(AUTHENTICATED_WITHIN);
-        if let Err(refused) = self.tokens.check(by, &request.url) {
-            return no_token(&refused);
-        }
-        if let Authentication::AwsSigV4(by) = by {
-            return match self.with_signature(request, by, wait()).await {
-                Ok(request) => {
-                    let probed = self.client.probe(request, until).await;
-                    self.note(status_of(&probed.attempted), by);
-                    probed
-                }
-                Err(error) => no_token(&error),
-            };
-        }
-        let token = match self.token(by, wait()).await {
-            Ok(token) => token,
-            Err(error) => return no_token(&error),
-        };
-        let probed = self.client.probe(with(request.clone(), &token), until).await;
-        // Without time for another token, the refusal is the result.
-        if !is_refused(&probed.attempted) || self.tokens.is_new(&token) || wait().is_zero() {
-            return probed;
-        }
-        match self.another_token(by, &token, wait()).await {
-            Ok(token) => self.client.probe(with(request, &token), until).await,
-            Err(error) => no_token(&error),
         }
     }
 }
@@ -321,19 +343,21 @@ impl<C: HandshakeClient> Authenticated<C> {
             self.note(Some(answered.status), by);
             return Ok(answered);
         }
-        let token = self.token(by, whole.min(AUTHENTICATED_WITHIN)).await;
+        let token = self.token(by, None, whole.min(AUTHENTICATED_WITHIN)).await;
         let token = token.map_err(HandshakeError::Unauthenticated)?;
-        let again = request.clone();
+        let mut again = request.clone();
         request.wait = left(began_at, whole)?;
-        let answered = self.client.exchange(bearing(request, &token)).await?;
+        request.attributes.push(header(&token));
+        let answered = self.client.exchange(request).await?;
         if answered.status != 401 || self.tokens.is_new(&token) {
             return Ok(answered);
         }
         let wait = left(began_at, whole)?.min(AUTHENTICATED_WITHIN);
-        let token = self.another_token(by, &token, wait).await;
+        let token = self.token(by, Some(&token), wait).await;
         let token = token.map_err(HandshakeError::Unauthenticated)?;
-        let wait = left(began_at, whole)?;
-        self.client.exchange(bearing(HandshakeRequest { wait, ..again }, &token)).await
+        again.wait = left(began_at, whole)?;
+        again.attributes.push(header(&token));
+        self.client.exchange(again).await
     }
 }
 
@@ -342,20 +366,14 @@ fn left(began_at: Instant, whole: Duration) -> Result<Duration, HandshakeError> 
     if left.is_zero() { Err(HandshakeError::TimedOut(whole)) } else { Ok(left) }
 }
 
-fn bearing(mut request: HandshakeRequest, token: &Token) -> HandshakeRequest {
-    request.attributes.push(("authorization".to_owned(), token.header()));
-    request
-}
-
 #[async_trait]
 impl<C: HandshakeClient> HandshakeClient for Authenticated<C> {
     async fn exchange(
         &self,
         request: HandshakeRequest,
     ) -> Result<HandshakeResponse, HandshakeError> {
-        match request.authentication.clone() {
+        match request.authentication.clone().filter(|by| !is_shown(by)) {
             None => self.client.exchange(request).await,
-            Some(by) if is_shown(&by) => self.client.exchange(request).await,
             // Each step has its own time limit and error.
             Some(by) => self.asked(request, &by).await,
         }

@@ -14,7 +14,7 @@ use futures::{
 };
 use uuid::Uuid;
 
-use crate::{Clock, Configuration, Dice, PortError, TopicKeys};
+use crate::{Clock, Configuration, Dice, PortError, Result, TopicKeys};
 use gridpost_core::{
     name,
     publish::matching::Matcher,
@@ -37,21 +37,29 @@ pub struct TopicSnapshot {
     matcher: OnceLock<Matcher>,
 }
 
+/// The approximate memory of a topic without its event subscriptions.
+const TOPIC_BYTES: usize = 2_048;
+
 impl TopicSnapshot {
     /// Returns the filters, which are compiled once per snapshot.
     pub fn matcher(&self) -> &Matcher {
-        self.matcher.get_or_init(|| {
-            Matcher::new(
-                self.topic.input_schema,
-                self.topic.input_schema_mapping.as_ref(),
-                &self.subscriptions,
-            )
-        })
+        let Topic { input_schema, input_schema_mapping, .. } = &self.topic;
+        let mapping = input_schema_mapping.as_ref();
+        self.matcher.get_or_init(|| Matcher::new(*input_schema, mapping, &self.subscriptions))
     }
 
     /// Finds an event subscription by name, in any spelling.
     pub fn subscription(&self, name: &str) -> Option<&Arc<EventSubscription>> {
         self.subscriptions.iter().find(|subscription| name::is_same(&subscription.key.name, name))
+    }
+
+    /// Returns its approximate size: the topic, and three times the documents of its event
+    /// subscriptions, to include the compiled filters.
+    pub fn bytes(&self) -> usize {
+        let document = |one: &Arc<EventSubscription>| {
+            serde_json::to_string(&**one).map_or(0, |text| text.len())
+        };
+        TOPIC_BYTES + 3 * self.subscriptions.iter().map(document).sum::<usize>()
     }
 }
 
@@ -90,16 +98,20 @@ pub struct SubscriptionLookup<'w> {
 }
 
 impl SubscriptionLookup<'_> {
-    fn find(&self, snapshot: Option<Arc<TopicSnapshot>>) -> Option<TopicAndSubscription> {
-        let snapshot = snapshot?;
-        let subscription = snapshot.subscription(&self.key.name)?;
-        let is_it = subscription.uid == self.uid;
-        is_it.then(|| (Arc::clone(&snapshot), Arc::clone(subscription)))
+    fn find(&self, snapshot: Option<Arc<TopicSnapshot>>) -> Option<Owner> {
+        let topic = snapshot?;
+        let subscription = topic.subscription(&self.key.name)?;
+        let subscription = Arc::clone(subscription);
+        (subscription.uid == self.uid).then_some(Owner { topic, subscription })
     }
 }
 
-/// An event subscription with its topic.
-pub type TopicAndSubscription = (Arc<TopicSnapshot>, Arc<EventSubscription>);
+/// A topic and one of its event subscriptions.
+#[derive(Clone, Debug)]
+pub struct Owner {
+    pub topic: Arc<TopicSnapshot>,
+    pub subscription: Arc<EventSubscription>,
+}
 
 /// Caches topics with their event subscriptions in memory.
 ///
@@ -116,7 +128,7 @@ pub struct ConfigurationCache {
     memory: Arc<Mutex<Memory>>,
 }
 
-type Reading = Shared<BoxFuture<'static, Result<CachedTopic, PortError>>>;
+type Reading = Shared<BoxFuture<'static, Result<CachedTopic>>>;
 
 /// The largest share by which the time until a refresh is shortened.
 const JITTER: f64 = 0.2;
@@ -141,7 +153,7 @@ impl ConfigurationCache {
 
     /// Returns a topic, by its name in any spelling, no older than [`Limits::fresh_for`]; `None` if it
     /// does not exist. Fails if the table can't be read and the cached topic is too old.
-    pub async fn topic(&self, name: &str) -> Result<Option<Arc<TopicSnapshot>>, PortError> {
+    pub async fn topic(&self, name: &str) -> Result<Option<Arc<TopicSnapshot>>> {
         self.topic_at_least(name, Revision::default()).await
     }
 
@@ -150,7 +162,7 @@ impl ConfigurationCache {
         &self,
         name: &str,
         revision: Revision,
-    ) -> Result<Option<Arc<TopicSnapshot>>, PortError> {
+    ) -> Result<Option<Arc<TopicSnapshot>>> {
         let now = self.clock.now();
         let suits = |kept: &CachedTopic| {
             let known = kept.snapshot.as_ref().map(|snapshot| snapshot.topic.at());
@@ -168,7 +180,7 @@ impl ConfigurationCache {
         &self,
         name: &str,
         time: Timestamp,
-    ) -> Result<Option<Arc<TopicSnapshot>>, PortError> {
+    ) -> Result<Option<Arc<TopicSnapshot>>> {
         let kept = self.read_unless(name, |kept| kept.read_at >= time, time).await?;
         Ok(kept.snapshot)
     }
@@ -176,10 +188,7 @@ impl ConfigurationCache {
     /// Returns the event subscription of a delivery; `None` if it or its topic was deleted, as a read
     /// after the message's arrival shows. Fails if the table can't be read and the cache does not
     /// suffice.
-    pub async fn subscription(
-        &self,
-        wanted: SubscriptionLookup<'_>,
-    ) -> Result<Option<TopicAndSubscription>, PortError> {
+    pub async fn subscription(&self, wanted: SubscriptionLookup<'_>) -> Result<Option<Owner>> {
         let topic = &wanted.key.topic;
         let known = self.topic_at_least(topic, wanted.revision).await?;
         if let Some(found) = wanted.find(known) {
@@ -195,14 +204,13 @@ impl ConfigurationCache {
         name: &str,
         suits: impl Fn(&CachedTopic) -> bool,
         not_before: Timestamp,
-    ) -> Result<CachedTopic, PortError> {
+    ) -> Result<CachedTopic> {
         let name = &name::folded(name);
         loop {
             let (began_at, reading) = {
                 let mut memory = self.memory();
-                match memory.get(name) {
-                    Some(kept) if suits(&kept) => return Ok(kept),
-                    _ => {}
+                if let Some(kept) = memory.get(name).filter(&suits) {
+                    return Ok(kept);
                 }
                 match memory.flight(name) {
                     Some(flight) => flight,
@@ -238,12 +246,7 @@ impl ConfigurationCache {
     }
 
     /// Returns the cached topic while it may be used without a refresh, otherwise `error`.
-    fn stale(
-        &self,
-        name: &str,
-        now: Timestamp,
-        error: PortError,
-    ) -> Result<Arc<TopicSnapshot>, PortError> {
+    fn stale(&self, name: &str, now: Timestamp, error: PortError) -> Result<Arc<TopicSnapshot>> {
         let kept = self.memory().get(&name::folded(name));
         let usable = kept.filter(|kept| now.since(kept.read_at) < self.limits.stale_for);
         usable.and_then(|kept| kept.snapshot).ok_or(error)
@@ -251,19 +254,5 @@ impl ConfigurationCache {
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().expect("no panic while held")
-    }
-}
-
-/// The approximate memory of a topic without its event subscriptions.
-const TOPIC_BYTES: usize = 2_048;
-
-impl TopicSnapshot {
-    /// Returns its approximate size: the topic, and three times the documents of its event
-    /// subscriptions, to include the compiled filters.
-    pub fn bytes(&self) -> usize {
-        let document = |one: &Arc<EventSubscription>| {
-            serde_json::to_string(&**one).map_or(0, |text| text.len())
-        };
-        TOPIC_BYTES + 3 * self.subscriptions.iter().map(document).sum::<usize>()
     }
 }

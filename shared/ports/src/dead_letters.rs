@@ -11,7 +11,7 @@ use gridpost_core::{
 };
 use uuid::Uuid;
 
-use crate::{PortError, Saved};
+use crate::{PortError, Result, Saved};
 
 /// Why an object was not stored.
 #[derive(Debug, thiserror::Error)]
@@ -74,12 +74,12 @@ pub trait DeadLetters: Send + Sync {
 #[async_trait]
 pub trait Redrives: Send + Sync {
     /// Reads all jobs of an event subscription. Strongly consistent.
-    async fn jobs(&self, of: &SubscriptionKey) -> Result<Vec<Job>, PortError>;
+    async fn jobs(&self, of: &SubscriptionKey) -> Result<Vec<Job>>;
 
     /// Reads one job. Strongly consistent.
-    async fn job(&self, of: &SubscriptionKey, id: Uuid) -> Result<Option<Job>, PortError>;
+    async fn job(&self, of: &SubscriptionKey, id: Uuid) -> Result<Option<Job>>;
 
     /// Writes a job as revision `job.revision + 1`, if the stored one still is `job.revision` (0:
     /// there is none).
-    async fn save(&self, job: &Job) -> Result<Saved, PortError>;
+    async fn save(&self, job: &Job) -> Result<Saved>;
 }

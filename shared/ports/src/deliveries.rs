@@ -11,17 +11,17 @@ use gridpost_core::{
 };
 use uuid::Uuid;
 
-use crate::{PortError, Saved};
+use crate::{Result, Saved};
 
 /// The states of failing deliveries.
 #[async_trait]
 pub trait DeliveryStates: Send + Sync {
     /// Reads the state of a delivery, if an attempt has failed. Strongly consistent.
-    async fn load(&self, id: Uuid) -> Result<Option<DeliveryState>, PortError>;
+    async fn load(&self, id: Uuid) -> Result<Option<DeliveryState>>;
 
     /// Writes a state as revision `state.revision + 1`, if the stored one still is
     /// `state.revision` (0: there is none).
-    async fn save(&self, state: &DeliveryState) -> Result<Saved, PortError>;
+    async fn save(&self, state: &DeliveryState) -> Result<Saved>;
 }
 
 /// Finds failing deliveries.
@@ -35,19 +35,14 @@ pub trait WaitingDeliveries: Send + Sync {
         uid: Uuid,
         after: Option<&str>,
         most: usize,
-    ) -> Result<Vec<DeliveryState>, PortError>;
+    ) -> Result<Vec<DeliveryState>>;
 
     /// Counts those deliveries, up to about `most`.
-    async fn count(&self, uid: Uuid, most: usize) -> Result<usize, PortError>;
+    async fn count(&self, uid: Uuid, most: usize) -> Result<usize>;
 
     /// Counts at most `most` of them by the hour of their publish, from the start or after the place
     /// `after`. Following [`WaitingTally::next`] to its end counts each once.
-    async fn tally(
-        &self,
-        uid: Uuid,
-        after: Option<&str>,
-        most: usize,
-    ) -> Result<WaitingTally, PortError>;
+    async fn tally(&self, uid: Uuid, after: Option<&str>, most: usize) -> Result<WaitingTally>;
 }
 
 /// Deliveries that have failed and not ended, and the events in them.
@@ -91,16 +86,11 @@ impl WaitingTally {
 #[async_trait]
 pub trait EndpointHealths: Send + Sync {
     /// Reads the health of a subscription's endpoint; healthy if nothing is stored.
-    async fn load(&self, key: &SubscriptionKey, uid: Uuid) -> Result<Health, PortError>;
+    async fn load(&self, key: &SubscriptionKey, uid: Uuid) -> Result<Health>;
 
     /// Writes a health as revision `health.revision + 1`, if the stored one still is
     /// `health.revision` (0: there is none).
-    async fn save(
-        &self,
-        key: &SubscriptionKey,
-        uid: Uuid,
-        health: &Health,
-    ) -> Result<Saved, PortError>;
+    async fn save(&self, key: &SubscriptionKey, uid: Uuid, health: &Health) -> Result<Saved>;
 }
 
 /// Counts requests to endpoints that limit them per minute.
@@ -108,7 +98,7 @@ pub trait EndpointHealths: Send + Sync {
 pub trait RequestRates: Send + Sync {
     /// Counts `requests` more in that minute (since the Unix epoch) and returns the total. No two
     /// calls get the same numbers. A failed call may have counted, which leaves fewer requests.
-    async fn count(&self, uid: Uuid, minute: i64, requests: u64) -> Result<u64, PortError>;
+    async fn count(&self, uid: Uuid, minute: i64, requests: u64) -> Result<u64>;
 }
 
 /// An invocation that wants to listen for late responses.
@@ -124,13 +114,8 @@ pub struct Listener {
 #[async_trait]
 pub trait LateListeners: Send + Sync {
     /// Adds a listener; `false` if `most` already listen at `now`, or others join at that moment.
-    async fn join(
-        &self,
-        listener: Listener,
-        most: usize,
-        now: Timestamp,
-    ) -> Result<bool, PortError>;
+    async fn join(&self, listener: Listener, most: usize, now: Timestamp) -> Result<bool>;
 
     /// Removes a listener. Otherwise it expires by its time.
-    async fn leave(&self, listener: Listener) -> Result<(), PortError>;
+    async fn leave(&self, listener: Listener) -> Result<()>;
 }

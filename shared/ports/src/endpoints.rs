@@ -21,7 +21,7 @@ use gridpost_core::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use crate::PortError;
+use crate::Result;
 
 /// Sends requests to endpoints.
 #[async_trait]
@@ -164,5 +164,5 @@ pub trait ResourceClient: Send + Sync {
 /// Asks the function that will deliver to check a resource, with its own role, clients and network.
 #[async_trait]
 pub trait ResourceChecker: Send + Sync {
-    async fn check(&self, resource: &Resource) -> Result<Finding, PortError>;
+    async fn check(&self, resource: &Resource) -> Result<Finding>;
 }

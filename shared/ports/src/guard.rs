@@ -7,10 +7,10 @@ use std::{
 
 use futures::FutureExt;
 
-use crate::PortError;
+use crate::{PortError, Result};
 
 /// Does the work and turns a panic into an error. `what` reads like "settling a record".
-pub fn caught<T>(what: &'static str, work: impl FnOnce() -> T) -> Result<T, PortError> {
+pub fn caught<T>(what: &'static str, work: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| error_of(what, panic))
 }
 
@@ -18,7 +18,7 @@ pub fn caught<T>(what: &'static str, work: impl FnOnce() -> T) -> Result<T, Port
 pub fn guarded<T>(
     what: &'static str,
     work: impl Future<Output = T>,
-) -> impl Future<Output = Result<T, PortError>> {
+) -> impl Future<Output = Result<T>> {
     // An `async fn` would store the work twice: as its argument, and as the future that it awaits.
     AssertUnwindSafe(work)
         .catch_unwind()

@@ -119,7 +119,7 @@ pub enum Kept {
 pub trait PublishRecords: Send + Sync {
     /// Writes a record as revision `record.revision + 1`, if the stored one still is
     /// `record.revision` (0: there is none).
-    async fn save(&self, key: &RecordKey, record: &PublishRecord) -> Result<Kept, PortError>;
+    async fn save(&self, key: &RecordKey, record: &PublishRecord) -> Result<Kept>;
 }
 
 /// Writes metrics, under Event Grid's names.

@@ -4,15 +4,15 @@ use async_trait::async_trait;
 use gridpost_core::{delivery::parking::Parked, time::Timestamp};
 use uuid::Uuid;
 
-use crate::PortError;
+use crate::Result;
 
 /// Parks deliveries.
 #[async_trait]
 pub trait ParkingLot: Send + Sync {
     /// Stores a delivery under its due minute. Storing it twice is the same as once.
-    async fn park(&self, parked: &Parked) -> Result<(), PortError>;
+    async fn park(&self, parked: &Parked) -> Result<()>;
 
-    async fn remove(&self, parked: &Parked) -> Result<(), PortError>;
+    async fn remove(&self, parked: &Parked) -> Result<()>;
 }
 
 /// The partitions of one minute's parked deliveries, which are read separately.
@@ -37,25 +37,16 @@ pub struct DuePage {
 pub trait DueDeliveries: Send + Sync {
     /// Reads those due in that minute (since the Unix epoch) and partition, after `after`: up to
     /// 1 MB, and at most 500. Strongly consistent.
-    async fn due_in(
-        &self,
-        minute: i64,
-        partition: u32,
-        after: Option<String>,
-    ) -> Result<DuePage, PortError>;
+    async fn due_in(&self, minute: i64, partition: u32, after: Option<String>) -> Result<DuePage>;
 
     /// Returns the due time of the first by place; in a lot, that is the one due first.
-    async fn first_due_in(
-        &self,
-        minute: i64,
-        partition: u32,
-    ) -> Result<Option<Timestamp>, PortError> {
+    async fn first_due_in(&self, minute: i64, partition: u32) -> Result<Option<Timestamp>> {
         let page = self.due_in(minute, partition, None).await?;
         Ok(page.due.first().map(|first| first.due))
     }
 
     /// Removes deliveries; missing ones are ignored. After an error, some may still exist.
-    async fn remove_all(&self, parked: &[Parked]) -> Result<(), PortError>;
+    async fn remove_all(&self, parked: &[Parked]) -> Result<()>;
 }
 
 /// A position in the table of parked deliveries, meaningful only to that table.
@@ -78,17 +69,17 @@ pub struct ParkedPage {
 #[async_trait]
 pub trait ParkedDeliveries: Send + Sync {
     /// Lists those after a position, in arbitrary order.
-    async fn list_after(&self, place: Option<&ParkedCursor>) -> Result<ParkedPage, PortError>;
+    async fn list_after(&self, place: Option<&ParkedCursor>) -> Result<ParkedPage>;
 
     /// Finds a parked delivery by id and due minute (since the Unix epoch). Strongly consistent.
-    async fn find(&self, id: Uuid, minute: i64) -> Result<Option<Parked>, PortError>;
+    async fn find(&self, id: Uuid, minute: i64) -> Result<Option<Parked>>;
 }
 
 /// How far wake has come.
 #[async_trait]
 pub trait WakeCursor: Send + Sync {
     /// Returns the first minute (since the Unix epoch) whose deliveries may not all have been sent.
-    async fn load(&self) -> Result<Option<i64>, PortError>;
+    async fn load(&self) -> Result<Option<i64>>;
 
-    async fn save(&self, minute: i64) -> Result<(), PortError>;
+    async fn save(&self, minute: i64) -> Result<()>;
 }

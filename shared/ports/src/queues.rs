@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use gridpost_core::{delivery::queue::Queue, poison::Poisoned, time::Timestamp};
 
-use crate::PortError;
+use crate::Result;
 
 /// A message to send.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct Outgoing {
 pub trait QueueSender: Send + Sync {
     /// Sends all messages in as few calls as possible; results are in their order. A message whose
     /// result is an error may have been sent all the same.
-    async fn send(&self, queue: Queue, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>>;
+    async fn send(&self, queue: Queue, messages: Vec<Outgoing>) -> Vec<Result<()>>;
 }
 
 /// A received message.
@@ -68,19 +68,19 @@ pub struct SourceMessage {
 #[async_trait]
 pub trait QueueReceiver: Send + Sync {
     /// Hides a message for `seconds` from now; SQS allows 43,200 since it was received.
-    async fn hide(&self, queue: Queue, receipt: &str, seconds: u32) -> Result<(), PortError>;
+    async fn hide(&self, queue: Queue, receipt: &str, seconds: u32) -> Result<()>;
 
     /// Deletes messages. Missing ones count as deleted.
-    async fn delete(&self, queue: Queue, receipts: Vec<String>) -> Result<(), PortError>;
+    async fn delete(&self, queue: Queue, receipts: Vec<String>) -> Result<()>;
 
     /// Counts, approximately, the messages that are received and not deleted.
-    async fn in_flight(&self, queue: Queue) -> Result<u64, PortError>;
+    async fn in_flight(&self, queue: Queue) -> Result<u64>;
 
     /// Counts, approximately, all messages: in flight, delayed and visible.
-    async fn backlog(&self, queue: Queue) -> Result<u64, PortError>;
+    async fn backlog(&self, queue: Queue) -> Result<u64>;
 
     /// Counts, approximately, the messages that can be received now.
-    async fn visible(&self, queue: Queue) -> Result<u64, PortError>;
+    async fn visible(&self, queue: Queue) -> Result<u64>;
 }
 
 /// The poison queue, for operators.
@@ -88,10 +88,10 @@ pub trait QueueReceiver: Send + Sync {
 pub trait PoisonQueue: Send + Sync {
     /// Receives up to ten messages and hides them for `hidden_s` seconds. Asks all servers of the
     /// queue, so an empty list means that none is visible.
-    async fn receive(&self, hidden_s: u32) -> Result<Vec<Poisoned>, PortError>;
+    async fn receive(&self, hidden_s: u32) -> Result<Vec<Poisoned>>;
 
     /// Counts messages, approximately, hidden ones included.
-    async fn count(&self) -> Result<u64, PortError>;
+    async fn count(&self) -> Result<u64>;
 }
 
 /// The bucket of events too large for a message (an object for each delivery) and of large fan-outs
@@ -99,8 +99,8 @@ pub trait PoisonQueue: Send + Sync {
 #[async_trait]
 pub trait Payloads: Send + Sync {
     /// Stores an object, replacing any of that name.
-    async fn put(&self, key: &str, object: Vec<u8>) -> Result<(), PortError>;
+    async fn put(&self, key: &str, object: Vec<u8>) -> Result<()>;
 
     /// Reads an object, if it exists. Strongly consistent.
-    async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, PortError>;
+    async fn get(&self, key: &str) -> Result<Option<Vec<u8>>>;
 }

@@ -9,16 +9,16 @@ use gridpost_core::{
     topic::{AccessKeys, Topic},
 };
 
-use crate::{PortError, Saved};
+use crate::{Result, Saved};
 
 /// Reads topics and event subscriptions for the data plane.
 #[async_trait]
 pub trait Configuration: Send + Sync {
     /// Reads a topic. Strongly consistent.
-    async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError>;
+    async fn topic(&self, name: &str) -> Result<Option<Topic>>;
 
     /// Reads all event subscriptions of a topic, ordered by folded name. Strongly consistent.
-    async fn subscriptions(&self, topic: &str) -> Result<Vec<EventSubscription>, PortError> {
+    async fn subscriptions(&self, topic: &str) -> Result<Vec<EventSubscription>> {
         Ok(self.written(topic, None).await?.into_iter().map(|(one, _)| one).collect())
     }
 
@@ -29,12 +29,12 @@ pub trait Configuration: Send + Sync {
         &self,
         topic: &str,
         names: Option<&BTreeSet<&str>>,
-    ) -> Result<Vec<(EventSubscription, u64)>, PortError>;
+    ) -> Result<Vec<(EventSubscription, u64)>>;
 }
 
 #[async_trait]
 impl<T: Configuration + ?Sized> Configuration for Arc<T> {
-    async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError> {
+    async fn topic(&self, name: &str) -> Result<Option<Topic>> {
         (**self).topic(name).await
     }
 
@@ -42,7 +42,7 @@ impl<T: Configuration + ?Sized> Configuration for Arc<T> {
         &self,
         topic: &str,
         names: Option<&BTreeSet<&str>>,
-    ) -> Result<Vec<(EventSubscription, u64)>, PortError> {
+    ) -> Result<Vec<(EventSubscription, u64)>> {
         (**self).written(topic, names).await
     }
 }
@@ -52,7 +52,7 @@ impl<T: Configuration + ?Sized> Configuration for Arc<T> {
 pub trait TopicKeys: Send + Sync {
     /// Reads a topic's access keys, with the topic's revision at which they were written. Strongly
     /// consistent.
-    async fn keys(&self, topic: &str) -> Result<Option<(AccessKeys, u64)>, PortError>;
+    async fn keys(&self, topic: &str) -> Result<Option<(AccessKeys, u64)>>;
 }
 
 /// Stores topics for the resource API. A topic's revision moves with every change of the topic or of
@@ -61,15 +61,15 @@ pub trait TopicKeys: Send + Sync {
 pub trait TopicStore: Send + Sync {
     /// Lists the first `most` topics by folded name, from the start or after `after`. Strongly
     /// consistent.
-    async fn topics(&self, after: Option<&str>, most: usize) -> Result<Vec<Topic>, PortError>;
+    async fn topics(&self, after: Option<&str>, most: usize) -> Result<Vec<Topic>>;
 
     /// Writes a topic as revision `topic.revision + 1`, if the stored one still is `topic.revision`
     /// (0: there is none), together with access keys if given; a new topic needs some.
-    async fn save(&self, topic: &Topic, keys: Option<&AccessKeys>) -> Result<Saved, PortError>;
+    async fn save(&self, topic: &Topic, keys: Option<&AccessKeys>) -> Result<Saved>;
 
     /// Deletes a topic with its access keys, if the stored one still is `topic.revision`. Its event
     /// subscriptions must have been deleted before.
-    async fn delete(&self, topic: &Topic) -> Result<Saved, PortError>;
+    async fn delete(&self, topic: &Topic) -> Result<Saved>;
 }
 
 /// Stores event subscriptions for the resource API. Every write moves the topic to
@@ -77,20 +77,13 @@ pub trait TopicStore: Send + Sync {
 #[async_trait]
 pub trait SubscriptionStore: Send + Sync {
     /// Reads an event subscription. Strongly consistent.
-    async fn subscription(
-        &self,
-        key: &SubscriptionKey,
-    ) -> Result<Option<EventSubscription>, PortError>;
+    async fn subscription(&self, key: &SubscriptionKey) -> Result<Option<EventSubscription>>;
 
-    async fn save(
-        &self,
-        topic: &Topic,
-        subscription: &EventSubscription,
-    ) -> Result<Saved, PortError>;
+    async fn save(&self, topic: &Topic, subscription: &EventSubscription) -> Result<Saved>;
 
     /// Deletes event subscriptions of the topic by name, at most [`DELETED_AT_ONCE_MAX`]. Missing
     /// ones count as deleted.
-    async fn delete(&self, topic: &Topic, names: &[String]) -> Result<Saved, PortError>;
+    async fn delete(&self, topic: &Topic, names: &[String]) -> Result<Saved>;
 }
 
 /// The most event subscriptions that one call deletes: a DynamoDB transaction has at most 100 items,

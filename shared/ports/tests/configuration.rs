@@ -220,9 +220,9 @@ async fn a_topic_that_was_created_again_is_not_taken_for_the_old_one() {
         let revision = Revision { created_at: again, number };
         let (uid, received_at) = (Uuid::from_u128(2), fixture.clock.now());
         let wanted = SubscriptionLookup { key: &key, uid, revision, received_at };
-        let (topic, found) =
-            fixture.cache.subscription(wanted).await.expect("read").expect("found");
-        assert_eq!((topic.topic.revision, found.uid), (number, uid));
+        let found = fixture.cache.subscription(wanted).await.expect("read").expect("found");
+        let topic = found.topic;
+        assert_eq!((topic.topic.revision, found.subscription.uid), (number, uid));
         assert_eq!(topic.subscriptions.len(), 1, "what the old one had is gone");
     }
 }

@@ -41,7 +41,7 @@ pub struct Services {
 }
 
 impl Services {
-    /// Uses the client of `make_client`, and `endpoint_url` instead of AWS's endpoints.
+    /// Uses `endpoint_url` instead of AWS's endpoints if given.
     pub fn new(
         credentials: Option<SharedCredentialsProvider>,
         endpoint_url: Option<String>,

@@ -31,10 +31,10 @@ const TOKEN_LIFE: Duration = Duration::from_secs(5 * 60);
 /// Shown in CloudTrail.
 const SESSION_NAME: &str = "gridpost";
 
-/// Credentials are replaced this long before they expire,
+/// How long before they expire credentials are replaced.
 const MARGIN: Duration = Duration::from_secs(5 * 60);
 
-/// and not used any more this long before.
+/// How long before they expire credentials are no longer used.
 const LAST_MINUTE: Duration = Duration::from_secs(60);
 const CODE_CHARS_MAX: usize = 60;
 pub(crate) const ASSUME_ROLE: &str = "sts:AssumeRole";
@@ -77,14 +77,14 @@ pub(crate) struct Assumed {
 }
 
 #[derive(Deserialize)]
-struct AssumeRoleResponse {
-    #[serde(rename = "AssumeRoleResult")]
-    result: AssumeRoleResult,
+struct Response<T> {
+    #[serde(alias = "AssumeRoleResult", alias = "GetWebIdentityTokenResult")]
+    result: T,
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
 struct AssumeRoleResult {
-    #[serde(rename = "Credentials")]
     credentials: AwsCredentials,
 }
 
@@ -98,12 +98,6 @@ struct AwsCredentials {
 }
 
 #[derive(Deserialize)]
-struct TokenResponse {
-    #[serde(rename = "GetWebIdentityTokenResult")]
-    result: TokenResult,
-}
-
-#[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct TokenResult {
     web_identity_token: String,
@@ -111,19 +105,19 @@ struct TokenResult {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
 struct ErrorResponse {
-    #[serde(rename = "Error")]
     error: ErrorCode,
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
 struct ErrorCode {
-    #[serde(rename = "Code")]
     code: String,
 }
 
 pub(crate) fn read_role(answer: &HandshakeResponse, now: Timestamp) -> Result<Assumed, NoToken> {
-    let given: AssumeRoleResponse = read(ASSUME_ROLE, answer, "credentials")?;
+    let given: Response<AssumeRoleResult> = read(ASSUME_ROLE, answer, "credentials")?;
     let AwsCredentials { access_key_id, secret_access_key, session_token, expiration } =
         given.result.credentials;
     // Both go into headers.
@@ -145,7 +139,7 @@ pub(crate) fn read_token(
     answer: &HandshakeResponse,
     now: Timestamp,
 ) -> Result<(Secret, Duration), NoToken> {
-    let given: TokenResponse = read(GET_TOKEN, answer, "token")?;
+    let given: Response<TokenResult> = read(GET_TOKEN, answer, "token")?;
     let TokenResult { web_identity_token, expiration } = given.result;
     let life = life(GET_TOKEN, &expiration, now)?.min(TOKEN_LIFE);
     let token = Token::new(&web_identity_token, life, now);
@@ -168,7 +162,7 @@ fn read<T: DeserializeOwned>(
     let text = std::str::from_utf8(&answer.body).unwrap_or_default();
     if answer.status != 200 {
         let code = quick_xml::de::from_str::<ErrorResponse>(text).ok();
-        let code = code.and_then(|it| error_code(it.error.code.trim()));
+        let code = code.map(|it| it.error.code.trim().to_owned()).filter(|code| is_code(code));
         let code = code.map(|code| format!(" ({code})")).unwrap_or_default();
         return Err(NoToken::Aws(format!("{call} answered {}{code}", answer.status)));
     }
@@ -176,11 +170,10 @@ fn read<T: DeserializeOwned>(
     quick_xml::de::from_str(text).map_err(|_| unusable(call, &format!("it has no {what}")))
 }
 
-/// Checks a code such as `AccessDenied`.
-fn error_code(given: &str) -> Option<String> {
-    let is_code = (1..=CODE_CHARS_MAX).contains(&given.len())
-        && given.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_'));
-    is_code.then(|| given.to_owned())
+/// Whether a text is a code such as `AccessDenied`.
+fn is_code(text: &str) -> bool {
+    (1..=CODE_CHARS_MAX).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_'))
 }
 
 fn life(call: &str, expiration: &str, now: Timestamp) -> Result<Duration, NoToken> {

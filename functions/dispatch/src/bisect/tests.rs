@@ -535,7 +535,7 @@ async fn a_copy_keeps_what_another_copy_has_done() {
     let topic = context.configuration.topic(&fixture.subscription.key.topic).await;
     let topic = topic.expect("read").expect("a topic");
     let subscription = std::sync::Arc::new(fixture.subscription.clone());
-    let owner = crate::loaded::Owner { topic, subscription };
+    let owner = gridpost_ports::configuration::Owner { topic, subscription };
     let whole = batch(1, 1..=9);
     let record = fixture.deployment.queues.hand(Queue::Retry(0), whole.encode());
     let record = record.record(Queue::Retry(0));

@@ -50,24 +50,21 @@ pub async fn wait_all(
     deliveries: Vec<(LoadedDelivery, Wait)>,
 ) -> Vec<SettledRecord> {
     let now = context.clock.now();
-    let is_paused = |loaded: &(_, Wait)| matches!(loaded.1, Wait::WhilePaused(_));
-    let (paused, deliveries): (Vec<_>, Vec<_>) = deliveries.into_iter().partition(is_paused);
-    let paused = join_all(paused.into_iter().map(|(loaded, wait)| async move {
-        let record = loaded.record.without_body();
-        (record, into_lot_at_last(context, loaded, wait, now).await)
-    }));
-    let moves = |(loaded, _): &(LoadedDelivery, Wait)| {
-        loaded.lane() == Lane::First || is_emptied(context, loaded.record.queue)
+    let moves = |(loaded, wait): &(LoadedDelivery, Wait)| {
+        let is_paused = matches!(wait, Wait::WhilePaused(_));
+        !is_paused && (loaded.lane() == Lane::First || is_emptied(context, loaded.record.queue))
     };
-    let (first, retry): (Vec<_>, Vec<_>) = deliveries.into_iter().partition(moves);
-    let retry = join_all(retry.into_iter().map(|(loaded, wait)| async move {
+    let (moved, others): (Vec<_>, Vec<_>) = deliveries.into_iter().partition(moves);
+    let others = join_all(others.into_iter().map(|(loaded, wait)| async move {
         let record = loaded.record.without_body();
-        (record, in_retry_queue(context, loaded, wait, now).await)
+        let settled = match wait {
+            Wait::WhilePaused(until) => into_lot(context, loaded, until, now).await,
+            _ => in_retry_queue(context, loaded, wait, now).await,
+        };
+        (record, settled)
     }));
-    let (mut settled, retry, paused) =
-        futures::join!(to_retry_queue(context, first, now), retry, paused);
-    settled.extend(retry);
-    settled.extend(paused);
+    let (mut settled, others) = futures::join!(to_retry_queue(context, moved, now), others);
+    settled.extend(others);
     settled
 }
 
@@ -120,13 +117,9 @@ pub(super) async fn in_message(
             Ok(message) => send_one(context, queue, message).await,
             Err(error) => Err(error),
         };
-        match sent {
-            Ok(()) => return Ok(Disposition::Delete),
-            Err(error) => {
-                let id = loaded.delivery.id;
-                tracing::warn!(delivery.id = %id, error = %chain(&error), "failed to send a delivery's successor");
-            }
-        }
+        let Err(error) = sent else { return Ok(Disposition::Delete) };
+        let id = loaded.delivery.id;
+        tracing::warn!(delivery.id = %id, error = %chain(&error), "failed to send a delivery's successor");
     }
     let seconds = parking::hidden_s(left, now.since(loaded.record.received_at));
     context.receiver.hide(loaded.record.queue, &loaded.record.receipt, seconds).await?;
@@ -197,10 +190,9 @@ async fn in_retry_queue(
     now: Timestamp,
 ) -> Settled {
     let (due, left) = end_of(&loaded, wait, now);
-    let in_flight = if parking::is_parkable(left) {
-        context.in_flight.of(loaded.record.queue, now).await
-    } else {
-        0
+    let in_flight = match parking::is_parkable(left) {
+        true => context.in_flight.of(loaded.record.queue, now).await,
+        false => 0,
     };
     let since_received = now.since(loaded.record.received_at);
     let limit = context.settings.retry_in_flight_limit;
@@ -208,26 +200,23 @@ async fn in_retry_queue(
         Place::Hide { seconds } => hide(context, loaded, seconds, due).await,
         Place::Park => {
             let (due, roll) = (due.unwrap_or(now), context.dice.roll());
-            park(context, loaded, parking::parked_until(due, now, in_flight, roll)).await
+            let due = parking::parked_until(due, now, in_flight, roll);
+            store(context, &loaded, loaded.delivery.due_at(due), (due, None)).await
         }
     }
 }
 
-async fn park(context: &Context, loaded: LoadedDelivery, due: Timestamp) -> Settled {
-    let message = loaded.delivery.due_at(due);
-    store(context, &loaded, message, (due, None)).await
-}
-
-/// Parks a delivery in the lot of its event subscription. If that fails, a delivery from the dispatch
-/// queue moves to its retry queue: with enough messages hidden in the dispatch queue, SQS would
-/// deliver no first attempts at all.
-async fn into_lot_at_last(
+/// Parks a delivery in the lot of its event subscription. Writes no state: nothing was attempted. If
+/// that fails, a delivery from the dispatch queue moves to its retry queue: with enough messages
+/// hidden in the dispatch queue, SQS would deliver no first attempts at all.
+async fn into_lot(
     context: &Context,
     loaded: LoadedDelivery,
-    wait: Wait,
+    until: Timestamp,
     now: Timestamp,
 ) -> Settled {
-    let error = match into_lot(context, &loaded, wait, now).await {
+    let lot = Some(loaded.delivery.subscription_uid);
+    let error = match store(context, &loaded, loaded.delivery.clone(), (until, lot)).await {
         Err(error) if loaded.lane() == Lane::First => error,
         settled => return settled,
     };
@@ -235,19 +224,6 @@ async fn into_lot_at_last(
     tracing::warn!(delivery.id = %id, error = %chain(&error), "not parked; it waits in its retry queue");
     let moved = to_retry_queue(context, vec![(loaded, Wait::InRetryQueue)], now).await.pop();
     moved.map_or(Err(error), |(_, settled)| settled)
-}
-
-/// Parks a delivery in the lot of its event subscription. Writes no state: nothing was attempted.
-async fn into_lot(
-    context: &Context,
-    loaded: &LoadedDelivery,
-    wait: Wait,
-    now: Timestamp,
-) -> Settled {
-    let (until, _) = end_of(loaded, wait, now);
-    let lot = Some(loaded.delivery.subscription_uid);
-    let message = loaded.delivery.clone();
-    store(context, loaded, message, (until.unwrap_or(now), lot)).await
 }
 
 async fn store(
@@ -293,28 +269,21 @@ async fn hide(
     due: Option<Timestamp>,
 ) -> Settled {
     let record = &loaded.record;
-    let mut refused = None;
-    for _ in 0..2 {
-        match context.receiver.hide(record.queue, &record.receipt, seconds).await {
-            Ok(()) => return Ok(Disposition::Keep),
-            Err(error) => refused = Some(error),
-        }
+    let mut hidden = context.receiver.hide(record.queue, &record.receipt, seconds).await;
+    if hidden.is_err() {
+        hidden = context.receiver.hide(record.queue, &record.receipt, seconds).await;
     }
+    let Err(error) = hidden else { return Ok(Disposition::Keep) };
     context.meter.count(metric::HIDE_FAIL_COUNT, &[], 1);
-    if let Some(error) = &refused {
-        tracing::warn!(message.id = %record.message_id, error = %chain(error), "not hidden");
-    }
-    // Another copy may have the message, and carries the delivery on.
-    let is_left = loaded.is_contended;
-    if is_left || seconds > DELAY_S_MAX || loaded.delivery.resent >= RESENT_MAX {
+    tracing::warn!(message.id = %record.message_id, error = %chain(&error), "not hidden");
+    // If it is contended, another copy may have the message, and carries the delivery on.
+    if loaded.is_contended || seconds > DELAY_S_MAX || loaded.delivery.resent >= RESENT_MAX {
         return Ok(Disposition::Keep);
     }
     let mut next = loaded.clone();
     next.delivery.resent += 1;
     let message = successor(context, &next, due, Duration::from_secs(u64::from(seconds))).await?;
-    match send_one(context, record.queue, message).await {
-        Ok(()) => Ok(Disposition::Delete),
-        // The message comes back late.
-        Err(_) => Ok(Disposition::Keep),
-    }
+    // Otherwise the message comes back late.
+    let is_sent = send_one(context, record.queue, message).await.is_ok();
+    Ok(if is_sent { Disposition::Delete } else { Disposition::Keep })
 }

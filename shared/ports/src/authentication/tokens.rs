@@ -3,10 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use gridpost_core::{
-    endpoint::{
-        identities::{Identities, IdentityRefused},
-        secrets::ClientSecrets,
-    },
+    endpoint::{identities::Identities, secrets::ClientSecrets},
     secret::Secret,
     subscription::{
         Authentication,
@@ -18,7 +15,7 @@ use gridpost_core::{
     },
 };
 
-use super::{AwsIdentity, Kept, NoIdentity, SecretReader, Signer, Unsigned};
+use super::{AwsIdentity, Kept, SecretReader, Signer, Unsigned};
 use crate::{Clock, Dice, HandshakeClient, HandshakeRequest};
 
 /// How long a token endpoint may take for its whole response.
@@ -33,7 +30,8 @@ pub struct Tokens {
     client: Arc<dyn HandshakeClient>,
     secrets: Arc<dyn SecretReader>,
     allowed: ClientSecrets,
-    aws: Arc<dyn AwsIdentity>,
+    /// Without it, the program proves no identity of AWS.
+    aws: Option<Arc<dyn AwsIdentity>>,
     identities: Identities,
     clock: Arc<dyn Clock>,
     signing: Option<(Arc<dyn Signer>, Arc<dyn Dice>)>,
@@ -49,8 +47,8 @@ impl Tokens {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let kept = Kept::new(Arc::clone(&clock));
-        let (aws, identities) = (Arc::new(NoIdentity), Identities::default());
-        Self { client, secrets, allowed, aws, identities, clock, signing: None, kept }
+        let identities = Identities::default();
+        Self { client, secrets, allowed, aws: None, identities, clock, signing: None, kept }
     }
 
     /// Lets clients have private keys: `signer` signs, with ids from `dice`.
@@ -62,13 +60,12 @@ impl Tokens {
     /// Proves AWS identities, too, where `identities` names them.
     #[must_use]
     pub fn proving(self, aws: Arc<dyn AwsIdentity>, identities: Identities) -> Self {
-        Self { aws, identities, ..self }
+        Self { aws: Some(aws), identities, ..self }
     }
 
     /// Checks whether requests to that URL may be authenticated this way.
     pub fn check(&self, by: &Authentication, url: &Secret) -> Result<(), NoToken> {
-        let checked: Result<(), IdentityRefused> = by.check(url.expose(), &self.identities);
-        checked.map_err(NoToken::NotNamed)
+        by.check(url.expose(), &self.identities).map_err(NoToken::NotNamed)
     }
 
     /// Returns a token to send a request with.
@@ -101,19 +98,26 @@ impl Tokens {
         by: &SigV4,
         request: Unsigned<'_>,
     ) -> Result<Vec<(String, Secret)>, NoToken> {
-        self.aws.signature(by, request).await
+        self.aws()?.signature(by, request).await
     }
 
     /// Notes that an endpoint has refused a signature.
     pub fn is_refused(&self, by: &SigV4) {
-        self.aws.is_refused(by);
+        if let Some(aws) = &self.aws {
+            aws.is_refused(by);
+        }
+    }
+
+    fn aws(&self) -> Result<&dyn AwsIdentity, NoToken> {
+        let none = || NoToken::Aws("this program proves no identity of AWS".to_owned());
+        self.aws.as_deref().ok_or_else(none)
     }
 
     async fn fetch(&self, by: &Authentication) -> Result<Token, NoToken> {
         match by {
             Authentication::ClientCredentials(by) => self.fetch_by(by).await,
             Authentication::AwsWebIdentity(identity) => {
-                let (value, life) = self.aws.token(identity).await?;
+                let (value, life) = self.aws()?.token(identity).await?;
                 let token = Token::new(value.expose(), life, self.clock.now());
                 token.map_err(|why| NoToken::Aws(format!("AWS's token can't be used: {why}")))
             }
@@ -126,18 +130,17 @@ impl Tokens {
     }
 
     async fn fetch_by(&self, by: &ClientCredentials) -> Result<Token, NoToken> {
-        let no_secret = |why: String| NoToken::NoSecret(why);
-        let (id, secret) =
-            by.client(&self.allowed).map_err(|refused| no_secret(format!("it {refused}")))?;
+        let client = by.client(&self.allowed);
+        let (id, secret) = client.map_err(|refused| NoToken::NoSecret(format!("it {refused}")))?;
         let proof = match secret {
             ClientSecret::Inline { value } => self.proof(&by.grant, &id, value)?,
             ClientSecret::Reference { name } => {
                 let read = self.secrets.read(&name).await;
-                let value = read.map_err(|error| no_secret(error.to_string()))?;
+                let value = read.map_err(|error| NoToken::NoSecret(error.to_string()))?;
                 self.proof(&by.grant, &id, value)?
             }
             ClientSecret::AwsWebIdentity(identity) => {
-                Proof::Assertion(self.aws.token(&identity).await?.0)
+                Proof::Assertion(self.aws()?.token(&identity).await?.0)
             }
         };
         let asked = request(token::request(&by.grant, &id, &proof), &proof);
@@ -148,15 +151,10 @@ impl Tokens {
 
     /// Returns what a client sends to prove who it is: its secret, or an assertion signed with it.
     fn proof(&self, grant: &Grant, client_id: &str, secret: Secret) -> Result<Proof, NoToken> {
-        let signed = match grant {
-            Grant::OAuth2 {
-                token_url,
-                sent_by: SentBy::PrivateKeyJwt { key_id, audience },
-                ..
-            } => Some((token_url, key_id, audience)),
-            _ => None,
-        };
-        let Some((token_url, key_id, audience)) = signed else {
+        let Grant::OAuth2 {
+            token_url, sent_by: SentBy::PrivateKeyJwt { key_id, audience }, ..
+        } = grant
+        else {
             // A reference may be to a key that is for signatures or certificates: those are never sent.
             if secret.expose().contains(" PRIVATE KEY-----") {
                 return Err(NoToken::NoSecret("it is a private key, which is not sent".to_owned()));

@@ -6,7 +6,7 @@ use futures::future::{BoxFuture, WeakShared};
 use gridpost_core::time::Timestamp;
 
 use super::{Reading, TopicSnapshot};
-use crate::PortError;
+use crate::Result;
 
 /// The most missing names that are cached: a scan of names must not push out existing topics.
 const UNKNOWN_MAX: usize = 4_096;
@@ -23,7 +23,7 @@ pub(super) struct CachedTopic {
 /// A read in progress. It ends when the last waiting caller is dropped.
 pub(super) struct Flight {
     began_at: Timestamp,
-    reading: Option<WeakShared<BoxFuture<'static, Result<CachedTopic, PortError>>>>,
+    reading: Option<WeakShared<BoxFuture<'static, Result<CachedTopic>>>>,
 }
 
 impl Flight {

@@ -13,7 +13,7 @@ use gridpost_core::{
 };
 
 use super::TopicSnapshot;
-use crate::{Configuration, PortError, TopicKeys};
+use crate::{Configuration, PortError, Result, TopicKeys};
 
 #[derive(Clone)]
 pub(super) struct Source {
@@ -30,7 +30,7 @@ impl Source {
         &self,
         name: &str,
         before: Option<Arc<TopicSnapshot>>,
-    ) -> Result<Option<Arc<TopicSnapshot>>, PortError> {
+    ) -> Result<Option<Arc<TopicSnapshot>>> {
         for _ in 0..TRIES_MAX {
             // The topic comes first: the rest is at its revision or newer, and newer parts are read again.
             let Some(topic) = self.configuration.topic(name).await? else { return Ok(None) };
@@ -51,7 +51,7 @@ impl Source {
         &self,
         topic: Topic,
         before: Option<&TopicSnapshot>,
-    ) -> Result<Option<TopicSnapshot>, PortError> {
+    ) -> Result<Option<TopicSnapshot>> {
         // A recreated topic, or one restored from a backup, is another topic.
         let before = before.filter(|before| {
             before.topic.created_at == topic.created_at && before.topic.revision < topic.revision
@@ -69,11 +69,7 @@ impl Source {
         Ok(Some(TopicSnapshot { topic, keys, subscriptions, matcher: OnceLock::new() }))
     }
 
-    async fn keys(
-        &self,
-        topic: &Topic,
-        kept: CachedKeys,
-    ) -> Result<Option<Option<AccessKeys>>, PortError> {
+    async fn keys(&self, topic: &Topic, kept: CachedKeys) -> Result<Option<Option<AccessKeys>>> {
         match (&self.keys, kept) {
             (None, _) => Ok(Some(None)),
             (_, CachedKeys::Same(keys)) => Ok(Some(keys)),
@@ -89,7 +85,7 @@ impl Source {
         &self,
         topic: &Topic,
         changed: Option<(&TopicSnapshot, BTreeSet<&str>)>,
-    ) -> Result<Option<Vec<Arc<EventSubscription>>>, PortError> {
+    ) -> Result<Option<Vec<Arc<EventSubscription>>>> {
         let (kept, names) = match changed {
             None => (Vec::new(), None),
             Some((before, names)) => {
