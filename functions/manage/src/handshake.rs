@@ -23,7 +23,6 @@ use uuid::Uuid;
 
 use gridpost_core::{
     delivery::handshake::{self, Judgement, NoConsent, Proof},
-    event::DeliverySchema,
     secret::Secret,
     subscription::{Authentication, SubscriptionKey, signing::Signing},
     time::Timestamp,
@@ -47,66 +46,23 @@ pub(crate) struct Handshake {
     pub authentication: Option<Arc<Authentication>>,
     /// The secrets that sign deliveries, and the time of the signature.
     pub signing: Option<(Signing, Timestamp)>,
-    pub question: Question,
+    /// The code to repeat, which is also the event's id.
+    pub code: Uuid,
+    pub asked_at: Timestamp,
+    /// The deployment's name as a sender, if the endpoint gets CloudEvents.
+    pub origin: Option<String>,
+    /// The URL for a later consent; `None` for namespace topics.
+    pub validation_url: Option<Secret>,
     /// How long the whole answer may take, at most [`WAIT_MAX`].
     pub wait: Duration,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Question {
-    EventGrid {
-        /// Also the event's id.
-        code: Uuid,
-        asked_at: Timestamp,
-        /// The URL for a later consent; `None` for namespace topics.
-        validation_url: Option<Secret>,
-    },
-    CloudEvents {
-        id: Uuid,
-        /// The deployment's name as a sender.
-        origin: String,
-        /// The URL for a later consent; `None` for namespace topics.
-        validation_url: Option<Secret>,
-    },
-}
-
-impl Question {
-    pub(crate) fn for_schema(
-        schema: DeliverySchema,
-        code: Uuid,
-        asked_at: Timestamp,
-        origin: &str,
-        validation_url: Option<Secret>,
-    ) -> Self {
-        match schema {
-            DeliverySchema::EventGridSchema | DeliverySchema::CustomInputSchema => {
-                Self::EventGrid { code, asked_at, validation_url }
-            }
-            DeliverySchema::CloudEventSchemaV1_0 => {
-                Self::CloudEvents { id: code, origin: origin.to_owned(), validation_url }
-            }
-        }
-    }
-
+impl Handshake {
     /// Calls `ask` with what an answer must contain.
     fn with_proof<T>(&self, ask: impl FnOnce(Proof<'_>) -> T) -> T {
-        match self {
-            Self::EventGrid { code, .. } => ask(Proof::Code(&code_text(*code))),
-            Self::CloudEvents { origin, .. } => ask(Proof::Origin(origin)),
-        }
-    }
-
-    fn id(&self) -> Uuid {
-        match self {
-            Self::EventGrid { code: id, .. } | Self::CloudEvents { id, .. } => *id,
-        }
-    }
-
-    fn validation_url(&self) -> Option<&Secret> {
-        match self {
-            Self::EventGrid { validation_url, .. } | Self::CloudEvents { validation_url, .. } => {
-                validation_url.as_ref()
-            }
+        match &self.origin {
+            None => ask(Proof::Code(&code_text(self.code))),
+            Some(origin) => ask(Proof::Origin(origin)),
         }
     }
 }
@@ -153,7 +109,7 @@ pub(crate) async fn ask(
     match answer {
         Ok(response) => judge(handshake, &response),
         Err(failure) => {
-            let expected = handshake.question.with_proof(handshake::expected);
+            let expected = handshake.with_proof(handshake::expected);
             Err(Refused::NoResponse { failure, expected })
         }
     }
@@ -162,70 +118,57 @@ pub(crate) async fn ask(
 fn request(handshake: &Handshake, wait: Duration) -> HandshakeRequest {
     let mut request = unsigned(handshake, wait);
     if let Some((signing, at)) = &handshake.signing {
-        let id = handshake.question.id().to_string();
+        let id = handshake.code.to_string();
         request.headers.extend(signing.headers(id, *at, &request.body));
     }
     request
 }
 
 fn unsigned(handshake: &Handshake, wait: Duration) -> HandshakeRequest {
-    let (url, attributes) = (handshake.url.clone(), handshake.attributes.clone());
-    let authentication = handshake.authentication.clone();
-    match &handshake.question {
-        Question::EventGrid { code, asked_at, validation_url } => HandshakeRequest {
-            method: Method::POST,
-            url,
-            headers: vec![
+    let (method, headers, body) = match &handshake.origin {
+        None => {
+            let headers = vec![
                 ("content-type", "application/json; charset=utf-8".to_owned()),
                 ("aeg-event-type", "SubscriptionValidation".to_owned()),
                 ("aeg-subscription-name", handshake.key.name.to_uppercase()),
                 ("aeg-delivery-count", "0".to_owned()),
                 ("aeg-data-version", "1".to_owned()),
                 ("aeg-metadata-version", "1".to_owned()),
-            ],
-            attributes,
-            body: validation_events(&handshake.key, *code, *asked_at, validation_url.as_ref()),
-            authentication,
-            is_sent_once: false,
-            wait,
-        },
-        Question::CloudEvents { origin, validation_url, .. } => {
-            let mut headers = vec![("webhook-request-origin", origin.clone())];
-            let callback = validation_url.as_ref().map(|url| url.expose().to_owned());
-            headers.extend(callback.map(|url| ("webhook-request-callback", url)));
-            let (method, body) = (Method::OPTIONS, Vec::new());
-            let is_sent_once = false;
-            HandshakeRequest {
-                method,
-                url,
-                headers,
-                attributes,
-                body,
-                authentication,
-                is_sent_once,
-                wait,
-            }
+            ];
+            (Method::POST, headers, validation_events(handshake))
         }
+        Some(origin) => {
+            let callback = handshake.validation_url.as_ref();
+            let callback =
+                callback.map(|url| ("webhook-request-callback", url.expose().to_owned()));
+            let origin = ("webhook-request-origin", origin.clone());
+            (Method::OPTIONS, [origin].into_iter().chain(callback).collect(), Vec::new())
+        }
+    };
+    HandshakeRequest {
+        method,
+        url: handshake.url.clone(),
+        headers,
+        attributes: handshake.attributes.clone(),
+        body,
+        authentication: handshake.authentication.clone(),
+        is_sent_once: false,
+        wait,
     }
 }
 
-fn validation_events(
-    key: &SubscriptionKey,
-    code: Uuid,
-    asked_at: Timestamp,
-    validation_url: Option<&Secret>,
-) -> Vec<u8> {
-    let mut data = json!({"validationCode": code_text(code)});
-    if let Some(url) = validation_url {
+fn validation_events(handshake: &Handshake) -> Vec<u8> {
+    let mut data = json!({"validationCode": code_text(handshake.code)});
+    if let Some(url) = &handshake.validation_url {
         data["validationUrl"] = json!(url.expose());
     }
     let events = json!([{
-        "id": code,
-        "topic": topic::id_of(&key.topic),
+        "id": handshake.code,
+        "topic": topic::id_of(&handshake.key.topic),
         "subject": "",
         "data": data,
         "eventType": "Microsoft.EventGrid.SubscriptionValidationEvent",
-        "eventTime": asked_at.to_iso_8601(),
+        "eventTime": handshake.asked_at.to_iso_8601(),
         "metadataVersion": "1",
         "dataVersion": "1",
     }]);
@@ -240,16 +183,13 @@ fn code_text(code: Uuid) -> String {
 fn judge(handshake: &Handshake, response: &HandshakeResponse) -> Result<Consent, Refused> {
     let HandshakeResponse { status, headers, body } = response;
     let response = handshake::Response { status: *status, headers, body };
-    let is_open = handshake.question.validation_url().is_some();
-    let judgement = handshake
-        .question
-        .with_proof(|proof| handshake::judge(proof, handshake.authentication.as_deref(), response));
-    match judgement {
+    let is_open = handshake.validation_url.is_some();
+    let by = handshake.authentication.as_deref();
+    match handshake.with_proof(|proof| handshake::judge(proof, by, response)) {
         Judgement::Consent => {
-            let is_cloud_events = matches!(handshake.question, Question::CloudEvents { .. });
             // Source: Event Grid, "Webhook" of namespace topics: no callback, and no rate.
-            let allowed_rate =
-                (is_cloud_events && is_open).then(|| handshake::allowed_rate(headers)).flatten();
+            let has_rate = handshake.origin.is_some() && is_open;
+            let allowed_rate = handshake::allowed_rate(headers).filter(|_| has_rate);
             Ok(Consent::Given { allowed_rate })
         }
         Judgement::Silence(why) if is_open => Ok(Consent::Later(why.to_string())),

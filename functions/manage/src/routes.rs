@@ -18,6 +18,9 @@ mod topics;
 mod trial;
 mod validation;
 
+use std::sync::Arc;
+
+use axum::extract::State;
 use gridpost_core::delivery::{
     Delivery,
     parking::{self, Parked},
@@ -33,6 +36,8 @@ pub(crate) use self::api::{all, document};
 pub use self::router::{answer, respond};
 pub(crate) use self::router::{carry_out, check_subscription};
 use crate::{Context, Reply};
+
+type InContext = State<Arc<Context>>;
 
 /// A route's answer. A refusal is a reply, too, so that `?` returns it.
 type Answer = Result<Reply, Reply>;

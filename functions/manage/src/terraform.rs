@@ -10,7 +10,7 @@ use gridpost_api::{
 };
 use http::Method;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::{Context, Reply, Request, routes};
@@ -68,6 +68,12 @@ enum Action {
     Delete,
 }
 
+/// The answer to `validate`.
+#[derive(Debug, Serialize)]
+struct Checked {
+    problems: Vec<String>,
+}
+
 /// Whether an event of the function is Terraform's.
 pub fn is_invocation(event: &Value) -> bool {
     event.get(OPERATION).is_some()
@@ -81,18 +87,20 @@ pub async fn answer(context: &Context, event: &Value) -> Result<Value, Refused> 
     let (topic, name) = (topic.unwrap_or_default(), name.unwrap_or_default());
     let document = document.unwrap_or_default();
     let life = tf.and_then(|life| life.action);
+    let nothing = Value::Object(Map::new());
     let path = format!("/topics/{topic}/eventSubscriptions/{name}");
     let refused = |reply: &Reply| {
         Refused(format!("event subscription {name} of topic {topic}: {}", explain(reply)))
     };
     match operation.unwrap_or(Operation::Validate) {
         Operation::Validate => {
-            let reply = routes::check_subscription(context, &topic, &name, &document).await;
-            match reply.status {
-                200 => Ok(json!({"problems": []})),
-                400..500 => Ok(json!({"problems": problems(&reply)})),
-                _ => Err(refused(&reply)),
-            }
+            let problems = match routes::check_subscription(context, &topic, &name, &document).await
+            {
+                Ok(()) => Vec::new(),
+                Err(reply) if (400..500).contains(&reply.status) => problems(&reply),
+                Err(reply) => return Err(refused(&reply)),
+            };
+            Ok(serde_json::to_value(Checked { problems }).unwrap_or_default())
         }
         Operation::Write => {
             let body = document.to_string().into_bytes();
@@ -102,13 +110,13 @@ pub async fn answer(context: &Context, event: &Value) -> Result<Value, Refused> 
                 _ => Err(refused(&reply)),
             }
         }
-        Operation::Remove if life != Some(Action::Delete) => Ok(json!({})),
+        Operation::Remove if life != Some(Action::Delete) => Ok(nothing),
         Operation::Remove => {
             let request = Request::new(Method::DELETE, path, Vec::new());
             let reply = routes::carry_out(context, request).await;
             match reply.status {
                 // 404: the topic was deleted, and the event subscription with it.
-                200..300 | 404 => Ok(json!({})),
+                200..300 | 404 => Ok(nothing),
                 _ => Err(refused(&reply)),
             }
         }

@@ -86,12 +86,8 @@ impl<T: ToSchema> ToSchema for List<T> {
 
 /// Returns the schema of settings as a read shows them: these members are always there.
 pub(crate) fn shown<T: ToSchema>(always: &[&str]) -> RefOr<Schema> {
-    let mut schema = T::schema();
-    if let RefOr::T(Schema::Object(settings)) = &mut schema {
-        settings.required.extend(always.iter().map(|name| (*name).to_owned()));
-        settings.required.dedup();
-    }
-    schema
+    let always = always.iter().fold(ObjectBuilder::new(), |object, name| object.required(*name));
+    AllOfBuilder::new().item(Ref::from_schema_name(T::name())).item(always).into()
 }
 
 /// Types that stand for others in schemas.
@@ -142,6 +138,7 @@ pub mod stand_in {
         EventType = of(Type::String).min_length(Some(1)).max_length(Some(512));
         Label = of(Type::String).min_length(Some(1)).max_length(Some(256));
         ScheduleStep = of(Type::Integer).minimum(Some(1)).maximum(Some(604_800));
+        Succeeded = of(Type::String).enum_values(Some(["Succeeded"]));
         NumberOrFlag = of(SchemaType::from_iter([Type::Number, Type::Boolean]));
         ParkedInput = all_or::<requests::ParkedInput>(&["ids", "topic", "eventSubscription"]),
             with requests::ParkedInput;

@@ -118,7 +118,7 @@ fn shown_settings() -> RefOr<Schema> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Validated {
-    #[schema(value_type = stand_in::ProvisioningState)]
+    #[schema(value_type = stand_in::Succeeded)]
     pub provisioning_state: ProvisioningState,
     pub message: String,
 }

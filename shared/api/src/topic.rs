@@ -53,7 +53,7 @@ pub struct TopicProperties {
     /// Where to publish.
     #[schema(format = "uri")]
     pub endpoint: String,
-    #[schema(pattern = "^Succeeded$")]
+    #[schema(value_type = stand_in::Succeeded)]
     pub provisioning_state: String,
 }
 

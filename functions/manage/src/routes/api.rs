@@ -1,15 +1,9 @@
 //! Declares every route, with its handler and its part of `docs/openapi.json`. API Gateway's routes in
 //! `infra/manage_api.tf` must be the same.
 
-mod dead_letters;
-mod deliveries;
-mod subscriptions;
-mod topics;
-mod waiting;
-
 use std::sync::{Arc, LazyLock};
 
-use axum::{Router, extract::State};
+use axum::Router;
 use http::Method;
 #[cfg(test)]
 use utoipa::openapi::OpenApi;
@@ -17,20 +11,60 @@ use utoipa::openapi::{
     path::{Operation, PathItem},
     security::SecurityRequirement,
 };
-use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
+use super::{
+    dead_letters, deliveries, health, parked, pauses, poison, redrives, resend, subscriptions,
+    topics, trial, validation,
+};
 use crate::Context;
 
-type Routes = OpenApiRouter<Arc<Context>>;
-
-type InContext = State<Arc<Context>>;
-
-fn routes() -> Routes {
-    topics::routes()
-        .merge(subscriptions::routes())
-        .merge(deliveries::routes())
-        .merge(dead_letters::routes())
-        .merge(waiting::routes())
+fn routes() -> OpenApiRouter<Arc<Context>> {
+    OpenApiRouter::new()
+        .routes(routes!(topics::list))
+        .routes(routes!(topics::put, topics::get, topics::patch, topics::delete))
+        .routes(routes!(topics::list_keys))
+        .routes(routes!(topics::regenerate_key))
+        .routes(routes!(trial::test))
+        .routes(routes!(trial::explain))
+        .routes(routes!(subscriptions::list))
+        .routes(routes!(
+            subscriptions::put,
+            subscriptions::get,
+            subscriptions::patch,
+            subscriptions::delete
+        ))
+        .routes(routes!(subscriptions::full_url))
+        .routes(routes!(subscriptions::delivery_attributes))
+        .routes(routes!(subscriptions::signing_secrets))
+        .routes(routes!(subscriptions::rotate_secret))
+        .routes(routes!(pauses::pause))
+        .routes(routes!(pauses::resume))
+        .routes(routes!(trial::send))
+        .routes(routes!(validation::validate, validation::validate_by_post))
+        .routes(routes!(deliveries::list))
+        .routes(routes!(deliveries::count))
+        .routes(routes!(deliveries::show))
+        .routes(routes!(resend::resend))
+        .routes(routes!(health::list))
+        .routes(routes!(health::show))
+        .routes(routes!(health::reset))
+        .routes(routes!(dead_letters::list))
+        .routes(routes!(dead_letters::count))
+        .routes(routes!(dead_letters::show))
+        .routes(routes!(dead_letters::purge))
+        .routes(routes!(redrives::start))
+        .routes(routes!(redrives::list))
+        .routes(routes!(redrives::get))
+        .routes(routes!(redrives::cancel_one))
+        .routes(routes!(redrives::resume))
+        .routes(routes!(poison::list))
+        .routes(routes!(poison::show))
+        .routes(routes!(poison::resend))
+        .routes(routes!(poison::purge))
+        .routes(routes!(parked::list))
+        .routes(routes!(parked::release))
+        .routes(routes!(parked::cancel))
 }
 
 /// A route, as API Gateway knows it.

@@ -7,13 +7,13 @@ use std::{collections::BTreeMap, time::Duration};
 
 use gridpost_api::{
     dead_letter::{
-        DeadLetter, DeadLetterContent, DeadLetterCount, DeadLetterRecord, DeadLetterShown,
-        DeadLettersPurged,
+        DeadLetter, DeadLetterContent, DeadLetterCount, DeadLetterList, DeadLetterRecord,
+        DeadLetterShown, DeadLettersPurged,
     },
     document::{Code, Problems, quoted},
     error::ErrorCode,
     requests::PurgeDeadLettersInput,
-    schema::List,
+    schema::{List, stand_in},
 };
 use gridpost_core::{
     delivery::{
@@ -28,9 +28,8 @@ use gridpost_ports::{
     BucketError,
     dead_letter_walk::{Item, Source, Walk},
 };
-use serde_json::Value;
 
-use super::{Answer, subscriptions};
+use super::{Answer, InContext, openapi::*, sent::Sent, subscriptions};
 use crate::{
     Context, Reply,
     page::{Form, Page},
@@ -157,7 +156,20 @@ impl<'l> Search<'l> {
     }
 }
 
-pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) -> Answer {
+/// A page of its dead letters, without their events, by the names of their objects
+#[utoipa::path(
+    get,
+    path = "/topics/{topic}/eventSubscriptions/{name}/deadLetters",
+    operation_id = "listDeadLetters",
+    params(InSubscription, Paging, OfDeadLetters),
+    responses(
+        (status = 200, body = DeadLetterList,
+            description = "Some of them, perhaps none; more behind nextLink."),
+        Refused, Missing, Conflicts
+    )
+)]
+pub(super) async fn list(context: InContext, sent: Sent) -> Answer {
+    let (context, key, page) = (&context, &sent.key()?, &sent.page_of(LIST)?);
     let (wanted, redriven) = wanted_by(page)?;
     let choice = Choice::of(context, key, wanted, redriven).await?;
     let mut search = Search::new(context, &choice, position_of(page));
@@ -176,7 +188,21 @@ pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) 
     Ok(Reply::ok(List { value: found, next_link }))
 }
 
-pub(super) async fn count(context: &Context, key: &SubscriptionKey, page: &Page) -> Answer {
+/// How many dead letters there are, by reason and event type
+#[utoipa::path(
+    get,
+    path = "/topics/{topic}/eventSubscriptions/{name}/deadLetters:count",
+    operation_id = "countDeadLetters",
+    params(InSubscription, Paging, OfDeadLetters),
+    responses(
+        (status = 200, body = DeadLetterCount,
+            description = "The counts of those that one request gets through; to be added to those \
+                behind nextLink."),
+        Refused, Missing, Conflicts
+    )
+)]
+pub(super) async fn count(context: InContext, sent: Sent) -> Answer {
+    let (context, key, page) = (&context, &sent.key()?, &sent.page_of(LIST)?);
     let (wanted, redriven) = wanted_by(page)?;
     let choice = Choice::of(context, key, wanted, redriven).await?;
     let mut search = Search::new(context, &choice, position_of(page));
@@ -217,7 +243,19 @@ fn cut(text: &str) -> String {
     text.chars().take(TEXT_CHARS_MAX).collect()
 }
 
-pub(super) async fn show(context: &Context, key: &SubscriptionKey, id: &str) -> Answer {
+/// One dead letter with its event
+#[utoipa::path(
+    get,
+    path = "/topics/{topic}/eventSubscriptions/{name}/deadLetters/{id}",
+    operation_id = "getDeadLetter",
+    params(InSubscription, OfDeadLetter),
+    responses(
+        (status = 200, description = "The dead letter.", body = DeadLetterShown),
+        Refused, Missing, Conflicts
+    )
+)]
+pub(super) async fn show(context: InContext, sent: Sent) -> Answer {
+    let (context, key, id) = (&context, &sent.key()?, &sent.id()?);
     let position = Position::parse(id).ok_or_else(|| {
         let rule = "must be the id of a dead letter, as a list gives it, but is";
         Reply::from_id(format!("{rule} {}", quoted(id)))
@@ -277,13 +315,22 @@ struct Purged {
     left_last: u64,
 }
 
-/// Deletes objects whose dead letters are all chosen. Others stay unchanged.
-pub(super) async fn purge(
-    context: &Context,
-    key: &SubscriptionKey,
-    page: &Page,
-    input: &Value,
-) -> Answer {
+/// Delete objects all of whose dead letters are chosen
+#[utoipa::path(
+    post,
+    path = "/topics/{topic}/eventSubscriptions/{name}/deadLetters:purge",
+    operation_id = "purgeDeadLetters",
+    params(InSubscription, Paging),
+    request_body = stand_in::PurgeDeadLettersInput,
+    responses(
+        (status = 200, body = DeadLettersPurged,
+            description = "What one request got through; POST the same to nextLink for more."),
+        Refused, Missing, Conflicts, NotDocument
+    )
+)]
+pub(super) async fn purge(context: InContext, sent: Sent) -> Answer {
+    let (context, key, page, input) =
+        (&context, &sent.key()?, &sent.page_of(PURGE)?, &sent.document()?);
     let input = PurgeDeadLettersInput::read(input)?;
     let (wanted, redriven) = (input.filter(), input.redriven);
     let choice = Choice::of(context, key, wanted, redriven).await?;

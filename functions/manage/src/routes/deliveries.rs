@@ -1,23 +1,39 @@
 //! Lists, counts and shows failed deliveries of an event subscription.
 
 use gridpost_api::{
-    delivery::{self, Attempt, AttemptReason, Delivery, DeliveryCount, DeliveryShown, NextAttempt},
+    delivery::{
+        self, Attempt, AttemptReason, Delivery, DeliveryCount, DeliveryList, DeliveryShown,
+        NextAttempt,
+    },
     schema::Time,
 };
 use gridpost_core::{
     delivery::state::{AttemptRecord, DeliveryState, DeliveryStatus, PartRecord},
     retry::{health::Health, outcome::Outcome},
-    subscription::{EventSubscription, SubscriptionKey},
+    subscription::EventSubscription,
     time::Timestamp,
 };
 use gridpost_ports::WaitingCount;
 use uuid::Uuid;
 
-use super::{Answer, subscriptions};
-use crate::{Context, Reply, page::Page};
+use super::{Answer, InContext, openapi::*, sent::Sent, subscriptions};
+use crate::{Context, Reply};
 
-/// Lists waiting deliveries by publish time.
-pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) -> Answer {
+/// A page of the event subscription's deliveries that have failed and not ended, by publish time
+#[utoipa::path(
+    get,
+    path = "/topics/{topic}/eventSubscriptions/{name}/deliveries",
+    operation_id = "listDeliveries",
+    params(InSubscription, Paging),
+    responses(
+        (status = 200, body = DeliveryList,
+            description = "The page. What failed or ended in the last second may be missing or \
+                still be in it."),
+        Refused, Missing
+    )
+)]
+pub(super) async fn list(context: InContext, sent: Sent) -> Answer {
+    let (context, key, page) = (&context, &sent.key()?, &sent.page()?);
     let (topic, subscription) = subscriptions::existing(context, key).await?;
     let (after, most) = (page.after.as_deref(), page.most() + 1);
     let found = context.deliveries.waiting(subscription.uid, after, most).await?;
@@ -31,8 +47,21 @@ pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) 
 /// The most deliveries that one request counts. `nextLink` counts the rest.
 const TALLIED_MAX: usize = 10_000;
 
-/// Counts waiting deliveries by the hour of their publish.
-pub(super) async fn count(context: &Context, key: &SubscriptionKey, page: &Page) -> Answer {
+/// How many of them there are, by the hour of their publish
+#[utoipa::path(
+    get,
+    path = "/topics/{topic}/eventSubscriptions/{name}/deliveries:count",
+    operation_id = "countDeliveries",
+    params(InSubscription, Paging),
+    responses(
+        (status = 200, body = DeliveryCount,
+            description = "The counts of those that one request gets through; to be added to those \
+                behind nextLink."),
+        Refused, Missing
+    )
+)]
+pub(super) async fn count(context: InContext, sent: Sent) -> Answer {
+    let (context, key, page) = (&context, &sent.key()?, &sent.page()?);
     let (topic, subscription) = subscriptions::existing(context, key).await?;
     let after = page.after.as_deref();
     let tally = context.deliveries.tally(subscription.uid, after, TALLIED_MAX).await?;
@@ -48,8 +77,20 @@ pub(super) async fn count(context: &Context, key: &SubscriptionKey, page: &Page)
     }))
 }
 
-/// Shows a waiting or recently ended delivery, with its attempts and what comes next.
-pub(super) async fn show(context: &Context, key: &SubscriptionKey, id: Uuid) -> Answer {
+/// A delivery that has failed, with every attempt and what comes next
+#[utoipa::path(
+    get,
+    path = "/topics/{topic}/eventSubscriptions/{name}/deliveries/{id}",
+    operation_id = "getDelivery",
+    params(InSubscription, OfDelivery),
+    responses(
+        (status = 200, body = DeliveryShown,
+            description = "The delivery. It is known for two days after its end."),
+        Refused, Missing
+    )
+)]
+pub(super) async fn show(context: InContext, sent: Sent) -> Answer {
+    let (context, key, id) = (&context, &sent.key()?, sent.delivery_id()?);
     let (_, subscription) = subscriptions::existing(context, key).await?;
     let state = existing(context, &subscription, id).await?;
     let health = context.healths.load(key, subscription.endpoint_uid()).await?;

@@ -3,8 +3,8 @@
 use futures::future::try_join_all;
 use gridpost_api::{
     health::{
-        self, DelayedDelivery, EndpointState, Interval, NamedHealth, NewEvents, NextProbe,
-        SlowEndpoint, WaitCause, WaitingDeliveries,
+        self, DelayedDelivery, EndpointState, HealthList, Interval, NamedHealth, NewEvents,
+        NextProbe, SlowEndpoint, WaitCause, WaitingDeliveries,
     },
     subscription,
 };
@@ -14,14 +14,14 @@ use gridpost_core::{
         Rules,
         health::{Cause, Health},
     },
-    subscription::{EventSubscription, ProvisioningState, SubscriptionKey},
+    subscription::{EventSubscription, ProvisioningState},
     time::Timestamp,
     topic::Topic,
 };
 use gridpost_ports::{PortError, Saved};
 
-use super::{Answer, subscriptions, topics};
-use crate::{Context, Reply, TRIES_MAX, page::Page};
+use super::{Answer, InContext, openapi::*, sent::Sent, subscriptions, topics};
+use crate::{Context, Reply, TRIES_MAX};
 
 /// The most waiting deliveries counted: about 20 reads of an index.
 const COUNTED_MAX: usize = 20_000;
@@ -29,15 +29,37 @@ const COUNTED_MAX: usize = 20_000;
 /// Event subscriptions read concurrently.
 const AT_ONCE: usize = 8;
 
-pub(super) async fn show(context: &Context, key: &SubscriptionKey) -> Answer {
+/// The health of the event subscription's endpoint, and what it does to events
+#[utoipa::path(
+    get,
+    path = "/topics/{topic}/eventSubscriptions/{name}/health",
+    operation_id = "getHealth",
+    params(InSubscription),
+    responses((status = 200, description = "The health.", body = health::Health), Refused, Missing)
+)]
+pub(super) async fn show(context: InContext, sent: Sent) -> Answer {
+    let (context, key) = (&context, &sent.key()?);
     let (topic, subscription) = subscriptions::existing(context, key).await?;
     let health = context.healths.load(key, subscription.endpoint_uid()).await?;
     answer(context, &topic, &subscription, &health).await
 }
 
-/// Ends the endpoint's wait and its row of failures. Instances of dispatch see it within two seconds;
-/// a later failure starts a new row.
-pub(super) async fn reset(context: &Context, key: &SubscriptionKey) -> Answer {
+/// End the endpoint's probation or delayed delivery, and its row of failures
+#[utoipa::path(
+    post,
+    path = "/topics/{topic}/eventSubscriptions/{name}/health:reset",
+    operation_id = "resetHealth",
+    params(InSubscription),
+    responses(
+        (status = 200, body = health::Health,
+            description = "The health as it is now. What waits in queues comes when it is due."),
+        Refused, Missing, Conflicts
+    )
+)]
+// Ends the endpoint's wait and its row of failures. Instances of dispatch see it within two seconds;
+// a later failure starts a new row.
+pub(super) async fn reset(context: InContext, sent: Sent) -> Answer {
+    let (context, key) = (&context, &sent.key()?);
     let (topic, subscription) = subscriptions::existing(context, key).await?;
     for _ in 0..TRIES_MAX {
         let health = context.healths.load(key, subscription.endpoint_uid()).await?;
@@ -80,7 +102,16 @@ async fn waiting(
     })
 }
 
-pub(super) async fn list(context: &Context, topic: &str, page: &Page) -> Answer {
+/// A page of the healths of a topic's event subscriptions, by name
+#[utoipa::path(
+    get,
+    path = "/topics/{topic}/healths",
+    operation_id = "listHealths",
+    params(InTopics, Paging),
+    responses((status = 200, description = "The page.", body = HealthList), Refused, Missing)
+)]
+pub(super) async fn list(context: InContext, sent: Sent) -> Answer {
+    let (context, topic, page) = (&context, &sent.topic()?, &sent.page()?);
     let topic = topics::existing(context, topic).await?;
     // At most 500, by name.
     let all = context.configuration.subscriptions(&topic.name).await?;

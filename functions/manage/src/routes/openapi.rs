@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
 use utoipa::{
     IntoParams, IntoResponses,
     openapi::{
@@ -79,7 +78,7 @@ fn topic() -> Parameter {
 
 fn top() -> Parameter {
     let schema = ObjectBuilder::new().schema_type(Type::Integer);
-    let schema = schema.minimum(Some(1)).maximum(Some(100)).default(Some(json!(100)));
+    let schema = schema.minimum(Some(1)).maximum(Some(100)).default(Some(100.into()));
     in_query("$top", "How many at most.", schema)
 }
 

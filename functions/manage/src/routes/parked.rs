@@ -9,8 +9,11 @@ use futures::{StreamExt, stream};
 use gridpost_api::{
     delivery::WaitingDelivery,
     requests::ParkedInput,
-    schema::List,
-    waiting::{self, HandledDelivery, ParkedDelivery, ParkedResult, UnreadableDelivery},
+    schema::{List, stand_in},
+    waiting::{
+        self, HandledDelivery, HandledDeliveryList, ParkedDelivery, ParkedList, ParkedResult,
+        UnreadableDelivery,
+    },
 };
 use gridpost_core::{
     delivery::{
@@ -26,7 +29,7 @@ use gridpost_ports::{Outgoing, ParkedCursor, PortError, Saved};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Answer, send_back};
+use super::{Answer, InContext, openapi::*, send_back, sent::Sent};
 use crate::{
     Context, Reply, TRIES_MAX,
     page::{Form, Page},
@@ -120,7 +123,19 @@ impl One {
     }
 }
 
-pub(super) async fn list(context: &Context, page: &Page) -> Answer {
+/// Parked deliveries, in no order
+#[utoipa::path(
+    get,
+    path = "/parked",
+    operation_id = "listParked",
+    params(Paging, OfParked),
+    responses(
+        (status = 200, description = "Some of them; more behind nextLink.", body = ParkedList),
+        Refused
+    )
+)]
+pub(super) async fn list(context: InContext, sent: Sent) -> Answer {
+    let (context, page) = (&context, &sent.page_of(LIST)?);
     let filter = |name| page.filter(name).map(str::to_owned);
     let chosen = ParkedInput {
         topic: filter(TOPIC),
@@ -132,11 +147,39 @@ pub(super) async fn list(context: &Context, page: &Page) -> Answer {
     Ok(answer(context, "/parked", page, documents, next.as_ref()))
 }
 
-pub(super) async fn release(context: &Context, page: &Page, input: &Value) -> Answer {
+/// Send parked deliveries to their retry queues now
+#[utoipa::path(
+    post,
+    path = "/parked:release",
+    operation_id = "releaseParked",
+    params(Paging),
+    request_body = stand_in::ParkedInput,
+    responses(
+        (status = 200, body = HandledDeliveryList,
+            description = "What became of each; the same request to nextLink goes on."),
+        Refused, NotDocument
+    )
+)]
+pub(super) async fn release(context: InContext, sent: Sent) -> Answer {
+    let (context, page, input) = (&context, &sent.page_of(CHANGE)?, &sent.document()?);
     change(context, "/parked:release", page, input, Action::Release).await
 }
 
-pub(super) async fn cancel(context: &Context, page: &Page, input: &Value) -> Answer {
+/// End parked deliveries: they become dead letters or are dropped
+#[utoipa::path(
+    post,
+    path = "/parked:cancel",
+    operation_id = "cancelParked",
+    params(Paging),
+    request_body = stand_in::ParkedInput,
+    responses(
+        (status = 200, body = HandledDeliveryList,
+            description = "What became of each; the same request to nextLink goes on."),
+        Refused, NotDocument
+    )
+)]
+pub(super) async fn cancel(context: InContext, sent: Sent) -> Answer {
+    let (context, page, input) = (&context, &sent.page_of(CHANGE)?, &sent.document()?);
     change(context, "/parked:cancel", page, input, Action::Cancel).await
 }
 

@@ -2,7 +2,7 @@
 
 use gridpost_api::{
     schema::Time,
-    subscription::{Pause, PauseStanding, pause},
+    subscription::{Pause, PauseInput, PauseStanding, pause},
 };
 use gridpost_core::{
     delivery::parking::Parked,
@@ -14,21 +14,30 @@ use gridpost_core::{
     time::Timestamp,
 };
 use gridpost_ports::Saved;
-use serde_json::Value;
 
-use super::{Answer, subscriptions};
+use super::{Answer, InContext, openapi::*, sent::Sent, subscriptions};
 use crate::{Context, Reply, TRIES_MAX};
 
-/// Pauses an event subscription: matching continues, nothing is attempted, deliveries are held.
-///
-/// The watch over the held deliveries comes first: a crash before the pause is written leaves a watch
-/// that finds nothing and is removed.
-pub(super) async fn pause(
-    context: &Context,
-    key: &SubscriptionKey,
-    by: Option<String>,
-    document: &Value,
-) -> Answer {
+/// Pauses it: matching goes on, nothing is attempted, deliveries are held
+#[utoipa::path(
+    post,
+    path = "/topics/{topic}/eventSubscriptions/{name}/pause",
+    operation_id = "pause",
+    params(InSubscription),
+    request_body = PauseInput,
+    responses(
+        (status = 200, body = PauseStanding,
+            description = "It is paused. A copy of dispatch that has not heard of it may attempt \
+                until holdsBy."),
+        Refused, Missing, Conflicts, NotDocument
+    )
+)]
+// The watch over the held deliveries comes first: a crash before the pause is written leaves a watch
+// that finds nothing and is removed.
+pub(super) async fn pause(context: InContext, sent: Sent) -> Answer {
+    sent.check_query()?;
+    let (context, key, by, document) =
+        (&context, &sent.key()?, sent.caller.clone(), &sent.document()?);
     let runs = pause::read(document)?;
     change(context, key, "paused", |pauses, now| {
         pauses.paused(runs, by.clone(), now).map_err(|refusal| refused(key, &refusal))
@@ -36,9 +45,21 @@ pub(super) async fn pause(
     .await
 }
 
-/// Resumes an event subscription: held deliveries come back from wake's next run on. Parks a watch
-/// even if it is not paused: deliveries that should not be held come back, too.
-pub(super) async fn resume(context: &Context, key: &SubscriptionKey) -> Answer {
+/// Resumes it: what is held comes back, the first of it within a minute
+#[utoipa::path(
+    post,
+    path = "/topics/{topic}/eventSubscriptions/{name}/resume",
+    operation_id = "resume",
+    params(InSubscription),
+    responses(
+        (status = 200, description = "It is not paused.", body = PauseStanding),
+        Refused, Missing, Conflicts
+    )
+)]
+// Resumes an event subscription: held deliveries come back from wake's next run on. Parks a watch
+// even if it is not paused: deliveries that should not be held come back, too.
+pub(super) async fn resume(context: InContext, sent: Sent) -> Answer {
+    let (context, key) = (&context, &sent.key()?);
     change(context, key, "resumed", |pauses, now| Ok(pauses.resumed(now))).await
 }
 

@@ -3,8 +3,6 @@
 //! SQS reads messages only by receiving, so they are hidden for a moment and shown again at the end.
 //! A queue has no order and no pages: every request starts over, and says whether it saw all.
 
-mod purged;
-
 use std::{collections::BTreeSet, time::Duration};
 
 use futures::{StreamExt, stream};
@@ -12,25 +10,29 @@ use gridpost_api::{
     document::quoted,
     error::ErrorCode,
     requests::{PurgeInput, ResendInput},
+    schema::stand_in,
     waiting::{
         Handled, HandledMessage, HandledResult, MovedBy, PoisonKind, PoisonList, PoisonMessage,
         PoisonShown,
     },
 };
 use gridpost_core::{
-    delivery::queue::Queue,
+    delivery::{
+        Delivery,
+        queue::Queue,
+        state::{DeliveryState, DeliveryStatus},
+    },
     error::chain,
+    metric::{self, DROP_REASON, EVENT_SUBSCRIPTION_NAME, TOPIC, of},
     poison::{Content, Origin, Poisoned, ResendTarget, resend_queue},
+    publish::fan_out::{self, Piece},
+    retry::EndReason,
     time::Timestamp,
 };
-use gridpost_ports::{Outgoing, PortError};
-use serde_json::Value;
+use gridpost_ports::{Outgoing, PortError, Saved};
 
-use super::{Answer, send_back};
-use crate::{
-    Context, Reply,
-    page::{Form, Page},
-};
+use super::{Answer, InContext, first_state, openapi::*, send_back, sent::Sent};
+use crate::{Context, Reply, page::Form};
 
 pub(super) const LIST: Form = Form { filters: &[], is_token: None };
 
@@ -110,8 +112,19 @@ impl<'c> Search<'c> {
     }
 }
 
-/// Lists messages without their events.
-pub(super) async fn list(context: &Context, page: &Page) -> Answer {
+/// What our own code could not settle, without what the messages carry
+#[utoipa::path(
+    get,
+    path = "/poison",
+    operation_id = "listPoison",
+    params(Top),
+    responses(
+        (status = 200, description = "Some or all of it: see isComplete.", body = PoisonList),
+        Refused
+    )
+)]
+pub(super) async fn list(context: InContext, sent: Sent) -> Answer {
+    let (context, page) = (&context, &sent.page_of(LIST)?);
     let count = context.poison.count().await?;
     let mut search = Search::new(context);
     let listed = listed(&mut search, page.most()).await;
@@ -133,7 +146,16 @@ async fn listed(search: &mut Search<'_>, most: usize) -> Result<Vec<PoisonMessag
     Ok(listed)
 }
 
-pub(super) async fn show(context: &Context, id: &str) -> Answer {
+/// One message with its body, which holds the events
+#[utoipa::path(
+    get,
+    path = "/poison/{id}",
+    operation_id = "getPoison",
+    params(OfMessage),
+    responses((status = 200, description = "The message.", body = PoisonShown), MissingMessage)
+)]
+pub(super) async fn show(context: InContext, sent: Sent) -> Answer {
+    let (context, id) = (&context, &sent.id()?);
     let mut search = Search::new(context);
     let found = find(&mut search, id).await;
     let (count, is_complete) = (search.seen.len(), search.end().await);
@@ -215,34 +237,38 @@ fn document(message: &Poisoned, content: &Content, shards: usize) -> PoisonMessa
     document
 }
 
-#[derive(Debug)]
-enum Chosen {
-    All,
-    These(BTreeSet<String>),
-}
-
-impl Chosen {
-    fn of(ids: Option<BTreeSet<String>>) -> Self {
-        ids.map_or(Self::All, Self::These)
-    }
-
-    fn has(&self, id: &str) -> bool {
-        match self {
-            Self::All => true,
-            Self::These(ids) => ids.contains(id),
-        }
-    }
-}
-
-pub(super) async fn resend(context: &Context, input: &Value) -> Answer {
+/// Send messages back to where they belong, up to 100
+#[utoipa::path(
+    post,
+    path = "/poison:resend",
+    operation_id = "resendPoison",
+    request_body = stand_in::ResendInput,
+    responses(
+        (status = 200, description = "What became of each.", body = Handled),
+        Refused, NotDocument
+    )
+)]
+pub(super) async fn resend(context: InContext, sent: Sent) -> Answer {
+    let (context, input) = (&context, &sent.document()?);
     let ResendInput { ids, to, .. } = ResendInput::read(input)?;
-    handle(context, &Chosen::of(ids), Action::Resend(to)).await
+    handle(context, ids.as_ref(), Action::Resend(to)).await
 }
 
-/// Removes messages. Their events are counted and logged as dropped.
-pub(super) async fn purge(context: &Context, input: &Value) -> Answer {
+/// Remove messages, up to 100: their events are counted and logged as dropped
+#[utoipa::path(
+    post,
+    path = "/poison:purge",
+    operation_id = "purgePoison",
+    request_body = stand_in::PurgeInput,
+    responses(
+        (status = 200, description = "What became of each.", body = Handled),
+        Refused, NotDocument
+    )
+)]
+pub(super) async fn purge(context: InContext, sent: Sent) -> Answer {
+    let (context, input) = (&context, &sent.document()?);
     let PurgeInput { ids, .. } = PurgeInput::read(input)?;
-    handle(context, &Chosen::of(ids), Action::Purge).await
+    handle(context, ids.as_ref(), Action::Purge).await
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -251,7 +277,7 @@ enum Action {
     Purge,
 }
 
-async fn handle(context: &Context, chosen: &Chosen, action: Action) -> Answer {
+async fn handle(context: &Context, chosen: Option<&BTreeSet<String>>, action: Action) -> Answer {
     let mut search = Search::new(context);
     let mut handled = Vec::new();
     let done = handle_all(&mut search, chosen, action, &mut handled).await;
@@ -263,7 +289,7 @@ async fn handle(context: &Context, chosen: &Chosen, action: Action) -> Answer {
         // Report what was handled: no other request finds it.
         tracing::warn!(error = %chain(&error), "a look through the poison queue ended early");
     }
-    if let Chosen::These(ids) = chosen {
+    if let Some(ids) = chosen {
         let done: BTreeSet<_> = handled.iter().map(|one| one.id.clone()).collect();
         handled.extend(ids.difference(&done).map(|id| HandledMessage {
             message: Some(not_found_message(id, count, is_complete)),
@@ -276,24 +302,22 @@ async fn handle(context: &Context, chosen: &Chosen, action: Action) -> Answer {
 
 async fn handle_all(
     search: &mut Search<'_>,
-    chosen: &Chosen,
+    chosen: Option<&BTreeSet<String>>,
     action: Action,
     handled: &mut Vec<HandledMessage>,
 ) -> Result<(), PortError> {
-    let results_max = match chosen {
-        Chosen::All => RESULTS_MAX,
-        Chosen::These(ids) => ids.len(),
-    };
+    let results_max = chosen.map_or(RESULTS_MAX, BTreeSet::len);
+    let is_chosen = |id: &String| chosen.is_none_or(|ids| ids.contains(id));
     let mut removed = 0;
     while removed < REMOVED_MAX && handled.len() < results_max {
         let messages = search.next().await?;
         if messages.is_empty() {
             break;
         }
-        for message in messages.iter().filter(|message| chosen.has(&message.id)) {
+        for message in messages.iter().filter(|message| is_chosen(&message.id)) {
             let result = match action {
                 Action::Resend(to) => resend_one(search.context, message, to).await,
-                Action::Purge => purged::purge_one(search.context, message).await,
+                Action::Purge => purge_one(search.context, message).await,
             };
             let one = result.unwrap_or_else(|error| failed(&message.id, &error));
             if one.is_removed == Some(true) {
@@ -362,4 +386,127 @@ async fn resend_one(
         is_removed: Some(removed.is_ok()),
         ..handled_as(&message.id, HandledResult::Resent)
     })
+}
+
+const PURGED: &str = "PurgedByOperator";
+
+/// The topic and the event subscription of an unreadable message in counts.
+const UNKNOWN: &str = "?";
+
+/// Counts and logs the events, then deletes the message: a crash in between counts them again. The
+/// state comes last: otherwise a crash would leave an ended delivery whose events were never counted.
+///
+/// Refuses a delivery whose end is decided: its dead letter may have been sent, and its events would
+/// be counted twice.
+async fn purge_one(context: &Context, message: &Poisoned) -> Result<HandledMessage, PortError> {
+    let content = Content::of(&message.body);
+    let state = match &content {
+        Content::Delivery(delivery) => context.states.load(delivery.id).await?,
+        _ => None,
+    };
+    let status = state.as_ref().map(|state| state.status);
+    if let Some(DeliveryStatus::Ending { reason, .. }) = status {
+        let refused = handled_as(&message.id, HandledResult::Refused);
+        return Ok(HandledMessage { message: Some(ending(reason)), ..refused });
+    }
+    let has_ended = matches!(status, Some(DeliveryStatus::Ended | DeliveryStatus::Delivered));
+    let dropped = match (&content, has_ended) {
+        (_, true) => 0,
+        (Content::FanOut(piece), _) => count_piece(context, piece).await?,
+        _ => count_dropped(context, &content, state.as_ref()),
+    };
+    tracing::warn!(
+        message.id = %message.id,
+        delivery.id = content.delivery_id().map(tracing::field::display),
+        subscription = content.delivery().map(|it| tracing::field::display(&it.subscription)),
+        events = dropped,
+        reason = PURGED,
+        "events dropped: a poison message is purged",
+    );
+    context.receiver.delete(Queue::Poison, vec![message.receipt.clone()]).await?;
+    if let Content::Delivery(delivery) = &content
+        && !has_ended
+    {
+        note_end(context, delivery, state).await;
+    }
+    Ok(HandledMessage {
+        is_removed: Some(true),
+        dropped_events: Some(dropped),
+        ..handled_as(&message.id, HandledResult::Purged)
+    })
+}
+
+/// Why a delivery that ends for this reason is not purged.
+fn ending(reason: EndReason) -> String {
+    format!(
+        "the end of its delivery is decided ({reason}), and its dead letter may have been sent, or its drop \
+         counted; send it back instead: the end is carried out, and no further attempt is made"
+    )
+}
+
+/// Counts a message's events as dropped. Returns how many.
+fn count_dropped(context: &Context, content: &Content, state: Option<&DeliveryState>) -> u64 {
+    let (metric, reason) = (metric::DROPPED_EVENT_COUNT, (DROP_REASON, PURGED));
+    let events = match content.delivery() {
+        Some(delivery) => {
+            let ([topic, name], at) = (of(&delivery.subscription), delivery.publish_time);
+            let events = events_left(delivery, state);
+            if events > 0 {
+                context.meter.count_events(metric, &[reason, topic, name], at, events);
+            }
+            events
+        }
+        // The number of events and their owner are unknown here.
+        None => count_unknown(context),
+    };
+    context.meter.flush(context.clock.now());
+    events
+}
+
+/// How many events of a delivery are not done. Message and state may each lack some that are: one was
+/// written before the other, or a write failed.
+fn events_left(delivery: &Delivery, state: Option<&DeliveryState>) -> u64 {
+    let mut done = delivery.done.clone();
+    state.iter().for_each(|state| done.add_all(&state.done));
+    let all = delivery.event_count() + delivery.done.len();
+    all.saturating_sub(done.len()) as u64
+}
+
+fn count_unknown(context: &Context) -> u64 {
+    let whose = [(DROP_REASON, PURGED), (TOPIC, UNKNOWN), (EVENT_SUBSCRIPTION_NAME, UNKNOWN)];
+    context.meter.count(metric::DROPPED_EVENT_COUNT, &whose, 1);
+    1
+}
+
+/// Counts the events of a piece's deliveries by event subscription. Returns how many. If its publish
+/// is missing or unreadable, they are unknown.
+async fn count_piece(context: &Context, piece: &Piece) -> Result<u64, PortError> {
+    let object = context.payloads.get(&fan_out::key(piece.publish)).await?;
+    let most = context.settings.queue_message_bytes_max;
+    let packed = object.and_then(|object| fan_out::decode(&object, most).ok());
+    let mut sum = 0;
+    if let Some(packed) = &packed {
+        let at = packed.acceptance().time;
+        for (key, events) in piece.events(packed) {
+            let ([topic, name], metric) = (of(key), metric::DROPPED_EVENT_COUNT);
+            context.meter.count_events(metric, &[(DROP_REASON, PURGED), topic, name], at, events);
+            sum += events;
+        }
+    }
+    if sum == 0 {
+        sum = count_unknown(context);
+    }
+    context.meter.flush(context.clock.now());
+    Ok(sum)
+}
+
+/// Writes the end, so that other copies of the message delete themselves. Best effort: without it
+/// they may deliver events that were counted as dropped.
+async fn note_end(context: &Context, delivery: &Delivery, state: Option<DeliveryState>) {
+    let state = state.unwrap_or_else(|| first_state(delivery, DeliveryStatus::Ended));
+    let ended = state.over(DeliveryStatus::Ended, context.clock.now());
+    let saved = context.states.save(&ended).await;
+    if !matches!(saved, Ok(Saved::Written)) {
+        tracing::warn!(delivery.id = %delivery.id, "the end of a purged delivery was not noted");
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gridpost_api::{
     document::quoted,
     error::ErrorCode,
-    redrive::Redrive,
+    redrive::{Redrive, RedriveList},
     requests::{RedriveInput, RedriveTarget, ResumeInput},
 };
 use gridpost_core::{
@@ -18,14 +18,10 @@ use gridpost_core::{
     time::{Pace, Timestamp},
 };
 use gridpost_ports::{Outgoing, PortError, Saved};
-use serde_json::Value;
 use uuid::Uuid;
 
-use super::{Answer, dead_letters, send_back, subscriptions};
-use crate::{
-    Context, Reply, TRIES_MAX,
-    page::{Form, Page},
-};
+use super::{Answer, InContext, dead_letters, openapi::*, send_back, sent::Sent, subscriptions};
+use crate::{Context, Reply, TRIES_MAX, page::Form};
 
 /// The default of `eventsPerSecond`.
 const EVENTS_PER_SECOND: u32 = 100;
@@ -40,7 +36,21 @@ pub(super) const LIST: Form =
 /// whole seconds.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
-pub(super) async fn start(context: &Context, key: &SubscriptionKey, input: &Value) -> Answer {
+/// Begin a job that sends dead letters again
+#[utoipa::path(
+    post,
+    path = "/topics/{topic}/eventSubscriptions/{name}/deadLetters:redrive",
+    operation_id = "redriveDeadLetters",
+    params(InSubscription),
+    request_body = Option<RedriveInput>,
+    responses(
+        (status = 201, description = "The job, which runs on.", body = Redrive),
+        Refused, Missing, Conflicts, NotDocument
+    )
+)]
+pub(super) async fn start(context: InContext, sent: Sent) -> Answer {
+    sent.check_query()?;
+    let (context, key, input) = (&context, &sent.key()?, &sent.document()?);
     let source = dead_letters::source(context, key).await?;
     let (_, own) = subscriptions::existing(context, key).await?;
     let key = &own.key;
@@ -150,7 +160,16 @@ async fn tick(context: &Context, job: &Job) -> Result<(), PortError> {
     send_back(context, Queue::Redrive, Outgoing { body, group, delay_s }).await
 }
 
-pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) -> Answer {
+/// A page of the event subscription's redrive jobs, the newest first
+#[utoipa::path(
+    get,
+    path = "/topics/{topic}/eventSubscriptions/{name}/redrives",
+    operation_id = "listRedrives",
+    params(InSubscription, Paging),
+    responses((status = 200, description = "The page.", body = RedriveList), Refused, Missing)
+)]
+pub(super) async fn list(context: InContext, sent: Sent) -> Answer {
+    let (context, key, page) = (&context, &sent.key()?, &sent.page_of(LIST)?);
     subscriptions::existing(context, key).await?;
     let mut jobs = context.redrives.jobs(key).await?;
     jobs.sort_by_key(|job| std::cmp::Reverse((job.created_at, job.id)));
@@ -174,12 +193,37 @@ fn place_of(token: &str) -> Option<(Timestamp, Uuid)> {
     Some((Timestamp::from_millis(millis.parse().ok()?), id.parse().ok()?))
 }
 
-pub(super) async fn get(context: &Context, key: &SubscriptionKey, id: &str) -> Answer {
+/// One redrive job and how far it has come
+#[utoipa::path(
+    get,
+    path = "/topics/{topic}/eventSubscriptions/{name}/redrives/{id}",
+    operation_id = "getRedrive",
+    params(InSubscription, OfRedrive),
+    responses((status = 200, description = "The job.", body = Redrive), Refused, Missing)
+)]
+pub(super) async fn get(context: InContext, sent: Sent) -> Answer {
+    let (context, key, id) = (&context, &sent.key()?, &sent.id()?);
     Ok(Reply::ok(Redrive::from(&existing(context, key, id).await?)))
 }
 
+/// Stop a redrive job; the batch in flight is sent
+#[utoipa::path(
+    post,
+    path = "/topics/{topic}/eventSubscriptions/{name}/redrives/{id}/cancel",
+    operation_id = "cancelRedrive",
+    params(InSubscription, OfRedrive),
+    responses(
+        (status = 200, body = Redrive,
+            description = "The job. One that was not running stays as it is."),
+        Refused, Missing, Conflicts
+    )
+)]
+pub(super) async fn cancel_one(context: InContext, sent: Sent) -> Answer {
+    cancel(&context, &sent.key()?, &sent.id()?).await
+}
+
 /// Cancels a job. Its current batch is still sent.
-pub(super) async fn cancel(context: &Context, key: &SubscriptionKey, id: &str) -> Answer {
+async fn cancel(context: &Context, key: &SubscriptionKey, id: &str) -> Answer {
     let canceled = change(context, key, id, |job| {
         if job.status == JobStatus::Running {
             job.status = JobStatus::Canceled;
@@ -189,14 +233,23 @@ pub(super) async fn cancel(context: &Context, key: &SubscriptionKey, id: &str) -
     Ok(Reply::ok(Redrive::from(&canceled.await?)))
 }
 
-/// Resumes a job from its position, at another pace if requested. Nothing else can change: the letters
-/// before count as sent by the job's settings.
-pub(super) async fn resume(
-    context: &Context,
-    key: &SubscriptionKey,
-    id: &str,
-    input: &Value,
-) -> Answer {
+/// Have a redrive job go on where it is
+#[utoipa::path(
+    post,
+    path = "/topics/{topic}/eventSubscriptions/{name}/redrives/{id}/resume",
+    operation_id = "resumeRedrive",
+    params(InSubscription, OfRedrive),
+    request_body = Option<ResumeInput>,
+    responses(
+        (status = 200, description = "The job, running.", body = Redrive),
+        Refused, Missing, Conflicts, NotDocument
+    )
+)]
+// Resumes a job from its position, at another pace if requested. Nothing else can change: the letters
+// before count as sent by the job's settings.
+pub(super) async fn resume(context: InContext, sent: Sent) -> Answer {
+    sent.check_query()?;
+    let (context, key, id, input) = (&context, &sent.key()?, &sent.id()?, &sent.document()?);
     let ResumeInput { events_per_second: pace } = ResumeInput::read(input)?;
     let jobs = context.redrives.jobs(key).await?;
     let resumed = change(context, key, id, |job| {

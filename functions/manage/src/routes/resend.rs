@@ -15,19 +15,30 @@ use gridpost_core::{
     },
     error::chain,
     retry::health::Health,
-    subscription::SubscriptionKey,
     time::Timestamp,
 };
 use gridpost_ports::{Outgoing, PortError, Saved};
 use uuid::Uuid;
 
-use super::{Answer, deliveries, pauses, subscriptions};
+use super::{Answer, InContext, deliveries, openapi::*, pauses, sent::Sent, subscriptions};
 use crate::{Context, Reply, TRIES_MAX};
 
 /// How late a due delivery is received at most: queues count in seconds, and wake sends page by page.
 const LATE: Duration = Duration::from_secs(6);
 
-pub(super) async fn resend(context: &Context, key: &SubscriptionKey, id: Uuid) -> Answer {
+/// Have a waiting delivery attempted now, whatever its wait and the endpoint's health
+#[utoipa::path(
+    post,
+    path = "/topics/{topic}/eventSubscriptions/{name}/deliveries/{id}/resend",
+    operation_id = "resendDelivery",
+    params(InSubscription, OfDelivery),
+    responses(
+        (status = 200, description = "Whether its message was reached.", body = Resent),
+        Refused, Missing, Conflicts
+    )
+)]
+pub(super) async fn resend(context: InContext, sent: Sent) -> Answer {
+    let (context, key, id) = (&context, &sent.key()?, sent.delivery_id()?);
     let (_, subscription) = subscriptions::existing(context, key).await?;
     pauses::refuse_paused(context, &subscription)?;
     for _ in 0..TRIES_MAX {

@@ -103,15 +103,12 @@ pub(crate) async fn check_subscription(
     topic: &str,
     name: &str,
     document: &Value,
-) -> Reply {
-    let check = async {
-        if [topic, name].iter().any(|it| it.is_empty() || it.contains('/')) {
-            return Err(Reply::no_route(&format!("/topics/{topic}/eventSubscriptions/{name}")));
-        }
-        topic_resource::check_name(topic)?;
-        subscription_resource::check_name(name)?;
-        let key = SubscriptionKey { topic: topic.to_owned(), name: name.to_owned() };
-        subscriptions::check(context, &key, document).await
-    };
-    check.await.unwrap_or_else(|refusal| refusal)
+) -> Result<(), Reply> {
+    if [topic, name].iter().any(|it| it.is_empty() || it.contains('/')) {
+        return Err(Reply::no_route(&format!("/topics/{topic}/eventSubscriptions/{name}")));
+    }
+    topic_resource::check_name(topic)?;
+    subscription_resource::check_name(name)?;
+    let key = SubscriptionKey { topic: topic.to_owned(), name: name.to_owned() };
+    subscriptions::check(context, &key, document).await
 }

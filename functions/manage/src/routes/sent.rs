@@ -1,10 +1,8 @@
 //! Extracts the parts of a request: names in its path, its query, its headers, its document.
 
-use std::convert::Infallible;
-
 use axum::{
     body::{Bytes, to_bytes},
-    extract::{FromRequest, FromRequestParts, Request},
+    extract::{FromRequest, Request},
 };
 use gridpost_api::{
     document::{Problem, parse, parse_around},
@@ -12,8 +10,8 @@ use gridpost_api::{
     subscription as subscription_resource, topic as topic_resource,
 };
 use gridpost_core::{publish::BODY_BYTES_MAX, subscription::SubscriptionKey};
-use http::{HeaderMap, header::CONTENT_TYPE, request::Parts};
-use serde_json::{Value, json, value::RawValue};
+use http::{HeaderMap, Uri, header::CONTENT_TYPE};
+use serde_json::{Map, Value, value::RawValue};
 use uuid::Uuid;
 
 use crate::{
@@ -54,74 +52,15 @@ impl Names {
         self.topic.as_deref().map_or(Ok(()), topic_resource::check_name)?;
         self.subscription.as_deref().map_or(Ok(()), subscription_resource::check_name)
     }
-
-    /// Returns one name. The gate has inserted them, so a route without the gate always fails.
-    fn one(parts: &Parts, which: fn(&Self) -> Option<&String>) -> Result<String, Reply> {
-        let names = parts.extensions.get::<Self>();
-        let name = names.and_then(which).cloned();
-        name.ok_or_else(|| Reply::no_route(parts.uri.path()))
-    }
 }
 
-pub(super) struct InTopic(pub(super) String);
-
-pub(super) struct Named(pub(super) SubscriptionKey);
-
-pub(super) struct Id(pub(super) String);
-
-pub(super) struct DeliveryId(pub(super) Uuid);
-
-impl<S: Sync> FromRequestParts<S> for InTopic {
-    type Rejection = Reply;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Reply> {
-        Names::one(parts, |names| names.topic.as_ref()).map(Self)
-    }
-}
-
-impl<S: Sync> FromRequestParts<S> for Named {
-    type Rejection = Reply;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Reply> {
-        let topic = Names::one(parts, |names| names.topic.as_ref())?;
-        let name = Names::one(parts, |names| names.subscription.as_ref())?;
-        Ok(Self(SubscriptionKey { topic, name }))
-    }
-}
-
-impl<S: Sync> FromRequestParts<S> for Id {
-    type Rejection = Reply;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Reply> {
-        Names::one(parts, |names| names.id.as_ref()).map(Self)
-    }
-}
-
-impl<S: Sync> FromRequestParts<S> for DeliveryId {
-    type Rejection = Reply;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Reply> {
-        let id = Names::one(parts, |names| names.id.as_ref())?;
-        id.parse().map(Self).map_err(|_| Reply::no_delivery(&id))
-    }
-}
-
-/// The ARN of the calling IAM principal.
-pub(super) struct Caller(pub(super) Option<String>);
-
-impl<S: Sync> FromRequestParts<S> for Caller {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        Ok(Self(parts.extensions.get::<Arrival>().and_then(|arrival| arrival.caller.clone())))
-    }
-}
-
-/// The rest of a request.
+/// A request, of which the gate has let the names pass.
 pub(super) struct Sent {
+    names: Names,
+    uri: Uri,
+    /// The ARN of the calling IAM principal.
+    pub(super) caller: Option<String>,
     pub(super) headers: HeaderMap,
-    /// The query, without its `?`.
-    pub(super) query: String,
     body: Bytes,
 }
 
@@ -133,22 +72,51 @@ impl<S: Sync> FromRequest<S> for Sent {
         let (parts, body) = request.into_parts();
         let broken = |_| Reply::error(400, ErrorCode::InvalidJson, "The body broke off.");
         let body = to_bytes(body, usize::MAX).await.map_err(broken)?;
-        let query = parts.uri.query().unwrap_or_default().to_owned();
-        Ok(Self { headers: parts.headers, query, body })
+        let names = parts.extensions.get().cloned().unwrap_or_default();
+        let caller = parts.extensions.get::<Arrival>().and_then(|arrival| arrival.caller.clone());
+        Ok(Self { names, uri: parts.uri, caller, headers: parts.headers, body })
     }
 }
 
 impl Sent {
+    /// Returns a name of the path. The gate has found it, so a route without the gate always fails.
+    fn name(&self, name: &Option<String>) -> Result<String, Reply> {
+        name.clone().ok_or_else(|| Reply::no_route(self.uri.path()))
+    }
+
+    pub(super) fn topic(&self) -> Result<String, Reply> {
+        self.name(&self.names.topic)
+    }
+
+    pub(super) fn key(&self) -> Result<SubscriptionKey, Reply> {
+        let (topic, name) = (self.topic()?, self.name(&self.names.subscription)?);
+        Ok(SubscriptionKey { topic, name })
+    }
+
+    pub(super) fn id(&self) -> Result<String, Reply> {
+        self.name(&self.names.id)
+    }
+
+    pub(super) fn delivery_id(&self) -> Result<Uuid, Reply> {
+        let id = self.id()?;
+        id.parse().map_err(|_| Reply::no_delivery(&id))
+    }
+
+    /// Returns the query, without its `?`.
+    pub(super) fn query(&self) -> &str {
+        self.uri.query().unwrap_or_default()
+    }
+
     pub(super) fn page(&self) -> Result<Page, Reply> {
-        Page::of(&self.query)
+        Page::of(self.query())
     }
 
     pub(super) fn page_of(&self, form: Form) -> Result<Page, Reply> {
-        Page::of_form(&self.query, form)
+        Page::of_form(self.query(), form)
     }
 
     pub(super) fn check_query(&self) -> Result<(), Reply> {
-        Page::check_none(&self.query)
+        Page::check_none(self.query())
     }
 
     pub(super) fn precondition(&self) -> Result<Precondition, Reply> {
@@ -159,7 +127,7 @@ impl Sent {
     pub(super) fn document(&self) -> Result<Value, Reply> {
         self.check_body(DOCUMENT_BYTES_MAX)?;
         if self.is_empty() {
-            return Ok(json!({}));
+            return Ok(Value::Object(Map::new()));
         }
         Ok(parse(&self.body)?)
     }
@@ -171,7 +139,7 @@ impl Sent {
     ) -> Result<(Value, Option<&RawValue>), Reply> {
         self.check_body(DOCUMENT_BYTES_MAX + BODY_BYTES_MAX)?;
         if self.is_empty() {
-            return Ok((json!({}), None));
+            return Ok((Value::Object(Map::new()), None));
         }
         Ok(parse_around(&self.body, member)?)
     }

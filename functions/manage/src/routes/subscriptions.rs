@@ -4,10 +4,14 @@ use std::{fmt::Display, time::Duration};
 
 use gridpost_api::{
     error::ErrorCode,
-    subscription::{self, Consent, Identity, Settings, SigningSecrets, signing},
+    subscription::{
+        self, Consent, DeliveryAttributes, EventSubscriptionInput, EventSubscriptionList,
+        EventSubscriptionPatch, FullUrl, Identity, RotateInput, Settings, SigningSecrets, signing,
+    },
 };
 use gridpost_core::{
     delivery::resource_check::{self, Obstacle},
+    event::DeliverySchema,
     name,
     secret::Secret,
     subscription::{
@@ -17,14 +21,13 @@ use gridpost_core::{
     topic::{Kind, Topic},
 };
 use gridpost_ports::Saved;
-use serde_json::{Value, json};
+use serde_json::Value;
 use uuid::Uuid;
 
-use super::{Answer, Change, stored_by, topics};
+use super::{Answer, Change, InContext, openapi::*, sent::Sent, stored_by, topics};
 use crate::{
     Context, Reply, TRIES_MAX,
-    handshake::{self, Handshake, Question, WAIT_MAX, ask},
-    page::Page,
+    handshake::{self, Handshake, WAIT_MAX, ask},
     precondition::Precondition,
 };
 
@@ -42,7 +45,19 @@ const ALWAYS_FITS_BYTES: usize = CONFIGURATION_BYTES_MAX / SUBSCRIPTIONS_MAX;
 /// for the function's start and the table.
 const ANSWER_WITHIN: Duration = Duration::from_secs(27);
 
-pub(super) async fn list(context: &Context, topic: &str, page: &Page) -> Answer {
+/// A page of the topic's event subscriptions, by name
+#[utoipa::path(
+    get,
+    path = "/topics/{topic}/eventSubscriptions",
+    operation_id = "listEventSubscriptions",
+    params(InTopics, Paging),
+    responses(
+        (status = 200, description = "The page.", body = EventSubscriptionList),
+        Refused, Missing
+    )
+)]
+pub(super) async fn list(context: InContext, sent: Sent) -> Answer {
+    let (context, topic, page) = (&context, &sent.topic()?, &sent.page()?);
     let topic = topics::existing(context, topic).await?;
     // At most 500, by name.
     let all = context.configuration.subscriptions(&topic.name).await?;
@@ -55,12 +70,37 @@ pub(super) async fn list(context: &Context, topic: &str, page: &Page) -> Answer 
     Ok(Reply::ok(page.write(&url, found.collect())))
 }
 
-pub(super) async fn get(context: &Context, key: &SubscriptionKey) -> Answer {
+/// Read an event subscription
+#[utoipa::path(
+    get,
+    path = "/topics/{topic}/eventSubscriptions/{name}",
+    operation_id = "getEventSubscription",
+    params(InSubscription),
+    responses(
+        (status = 200, description = "The event subscription.", body = subscription::EventSubscription,
+            headers(("ETag" = String, description = "Names this state of the resource, for If-Match."))),
+        Refused, Missing
+    )
+)]
+pub(super) async fn get(context: InContext, sent: Sent) -> Answer {
+    let (context, key) = (&context, &sent.key()?);
     let (topic, subscription) = existing(context, key).await?;
     Ok(Reply::ok(document(context, &topic, &subscription)).tagged(subscription.etag))
 }
 
-pub(super) async fn full_url(context: &Context, key: &SubscriptionKey) -> Answer {
+/// The endpoint's URL, query included
+#[utoipa::path(
+    post,
+    path = "/topics/{topic}/eventSubscriptions/{name}/getFullUrl",
+    operation_id = "getFullUrl",
+    params(InSubscription),
+    responses(
+        (status = 200, description = "The URL.", body = FullUrl),
+        Refused, Missing, Conflicts
+    )
+)]
+pub(super) async fn full_url(context: InContext, sent: Sent) -> Answer {
+    let (context, key) = (&context, &sent.key()?);
     let (_, subscription) = existing(context, key).await?;
     let url = subscription::full_url(&subscription);
     url.map(Reply::ok).ok_or_else(|| {
@@ -69,23 +109,56 @@ pub(super) async fn full_url(context: &Context, key: &SubscriptionKey) -> Answer
     })
 }
 
-pub(super) async fn delivery_attributes(context: &Context, key: &SubscriptionKey) -> Answer {
+/// Its delivery attributes, secret values included
+#[utoipa::path(
+    post,
+    path = "/topics/{topic}/eventSubscriptions/{name}/getDeliveryAttributes",
+    operation_id = "getDeliveryAttributes",
+    params(InSubscription),
+    responses(
+        (status = 200, description = "The attributes.", body = DeliveryAttributes),
+        Refused, Missing
+    )
+)]
+pub(super) async fn delivery_attributes(context: InContext, sent: Sent) -> Answer {
+    let (context, key) = (&context, &sent.key()?);
     let (_, subscription) = existing(context, key).await?;
     Ok(Reply::ok(subscription::delivery_attributes(&subscription)))
 }
 
-pub(super) async fn signing_secrets(context: &Context, key: &SubscriptionKey) -> Answer {
+/// The secrets with which its requests are signed
+#[utoipa::path(
+    post,
+    path = "/topics/{topic}/eventSubscriptions/{name}/getSigningSecrets",
+    operation_id = "getSigningSecrets",
+    params(InSubscription),
+    responses(
+        (status = 200, description = "The secrets.", body = SigningSecrets),
+        Refused, Missing, Conflicts
+    )
+)]
+pub(super) async fn signing_secrets(context: InContext, sent: Sent) -> Answer {
+    let (context, key) = (&context, &sent.key()?);
     let (_, subscription) = existing(context, key).await?;
     let signing = subscription.signing.ok_or_else(|| not_signed(key))?;
     Ok(Reply::ok(SigningSecrets::from(&signing)))
 }
 
-/// Makes a new signing secret. The previous one stays valid for the requested overlap.
-pub(super) async fn rotate_secret(
-    context: &Context,
-    key: &SubscriptionKey,
-    document: &Value,
-) -> Answer {
+/// Makes a new signing secret; the one until now stays valid for a while
+#[utoipa::path(
+    post,
+    path = "/topics/{topic}/eventSubscriptions/{name}/rotateSigningSecret",
+    operation_id = "rotateSigningSecret",
+    params(InSubscription),
+    request_body = RotateInput,
+    responses(
+        (status = 200, description = "The secrets.", body = SigningSecrets),
+        Refused, Missing, Conflicts, NotDocument
+    )
+)]
+pub(super) async fn rotate_secret(context: InContext, sent: Sent) -> Answer {
+    sent.check_query()?;
+    let (context, key, document) = (&context, &sent.key()?, &sent.document()?);
     let overlap = signing::read_rotation(document)?;
     let new = context.dice.key();
     let mut own = None;
@@ -124,11 +197,49 @@ fn not_signed(key: &SubscriptionKey) -> Reply {
     Reply::conflict("properties.signing", message)
 }
 
+/// Create or replace an event subscription; a new endpoint is asked for its consent
+#[utoipa::path(
+    put,
+    path = "/topics/{topic}/eventSubscriptions/{name}",
+    operation_id = "putEventSubscription",
+    params(InSubscription, Guard),
+    request_body = EventSubscriptionInput,
+    responses(
+        (status = 200, description = "It was there.", body = subscription::EventSubscription,
+            headers(("ETag" = String, description = "Names this state of the resource, for If-Match."))),
+        (status = 201, description = "It is new.", body = subscription::EventSubscription,
+            headers(("ETag" = String, description = "Names this state of the resource, for If-Match."))),
+        Refused, Missing, Conflicts, Stale, NotDocument
+    )
+)]
+pub(super) async fn put(context: InContext, sent: Sent) -> Answer {
+    let document = sent.document()?;
+    write(&context, &sent.key()?, Change::Put(&document), &sent.precondition()?).await
+}
+
+/// Change what the patch names (JSON merge patch)
+#[utoipa::path(
+    patch,
+    path = "/topics/{topic}/eventSubscriptions/{name}",
+    operation_id = "patchEventSubscription",
+    params(InSubscription, Guard),
+    request_body = Option<EventSubscriptionPatch>,
+    responses(
+        (status = 200, description = "The changed event subscription.", body = subscription::EventSubscription,
+            headers(("ETag" = String, description = "Names this state of the resource, for If-Match."))),
+        Refused, Missing, Conflicts, Stale, NotDocument
+    )
+)]
+pub(super) async fn patch(context: InContext, sent: Sent) -> Answer {
+    let patch = sent.document()?;
+    write(&context, &sent.key()?, Change::Patch(&patch), &sent.precondition()?).await
+}
+
 /// Creates an event subscription, or changes an existing one, which keeps its identity.
 ///
 /// The endpoint must consent before anything is stored; it is asked only if it or the schema is new.
 /// If the topic changes meanwhile, everything is checked again.
-pub(super) async fn write(
+async fn write(
     context: &Context,
     key: &SubscriptionKey,
     change: Change<'_>,
@@ -228,22 +339,35 @@ fn changed_identity(
 }
 
 /// Refuses what a PUT would refuse, without asking the endpoint.
-pub(super) async fn check(context: &Context, key: &SubscriptionKey, document: &Value) -> Answer {
+pub(super) async fn check(
+    context: &Context,
+    key: &SubscriptionKey,
+    document: &Value,
+) -> Result<(), Reply> {
     let topic = topics::existing(context, &key.topic).await?;
     let existing = context.subscriptions.subscription(key).await?;
     read(context, &topic, key, existing.as_ref(), Change::Put(document))?;
     if existing.is_none() {
         refuse_too_many(context, &topic).await?;
     }
-    Ok(Reply::ok(json!({})))
+    Ok(())
 }
 
-/// Deletes an event subscription. Without its topic, it does not exist.
-pub(super) async fn delete(
-    context: &Context,
-    key: &SubscriptionKey,
-    precondition: &Precondition,
-) -> Answer {
+/// Delete an event subscription
+#[utoipa::path(
+    delete,
+    path = "/topics/{topic}/eventSubscriptions/{name}",
+    operation_id = "deleteEventSubscription",
+    params(InSubscription, Guard),
+    responses(
+        (status = 200, description = "It is deleted."),
+        (status = 204, description = "There was none."),
+        Refused, Conflicts, Stale
+    )
+)]
+// Deletes an event subscription. Without its topic, it does not exist.
+pub(super) async fn delete(context: InContext, sent: Sent) -> Answer {
+    let (context, key, precondition) = (&context, &sent.key()?, &sent.precondition()?);
     let mut asked_for: Option<Uuid> = None;
     for _ in 0..TRIES_MAX {
         let topic = context.configuration.topic(&key.topic).await?;
@@ -382,19 +506,20 @@ async fn ask_for_consent(
         reason: None,
     });
     let validation_url = validation.as_ref().map(|it| validation_url(context, key, code, it));
-    let question = Question::for_schema(
-        settings.delivery_schema,
-        code,
-        now,
-        &context.settings.validation_origin,
-        validation_url,
-    );
+    let is_cloud_events = settings.delivery_schema == DeliverySchema::CloudEventSchemaV1_0;
     let wait = ANSWER_WITHIN.saturating_sub(context.settings.configuration_kept_for).min(WAIT_MAX);
-    let attributes = fixed_headers(&settings.delivery_attributes);
-    let authentication = settings.authentication.clone();
-    let (key, url) = (key.clone(), url.clone());
-    let signing = settings.signing.clone().map(|signing| (signing, context.clock.machine()));
-    let handshake = Handshake { key, url, attributes, authentication, signing, question, wait };
+    let handshake = Handshake {
+        key: key.clone(),
+        url: url.clone(),
+        attributes: fixed_headers(&settings.delivery_attributes),
+        authentication: settings.authentication.clone(),
+        signing: settings.signing.clone().map(|signing| (signing, context.clock.machine())),
+        code,
+        asked_at: now,
+        origin: is_cloud_events.then(|| context.settings.validation_origin.clone()),
+        validation_url,
+        wait,
+    };
     match ask(context.handshakes.as_ref(), &handshake).await {
         Ok(handshake::Consent::Given { allowed_rate }) => {
             Ok(Consent { state: ProvisioningState::Succeeded, validation: None, allowed_rate })

@@ -1,7 +1,7 @@
 //! Topics and their access keys.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use gridpost_api::topic::{self, Settings};
+use gridpost_api::topic::{self, KeyName, Settings, TopicInput, TopicList, TopicPatch};
 use gridpost_core::{
     secret::Secret,
     subscription::EventSubscription,
@@ -9,25 +9,84 @@ use gridpost_core::{
     topic::{AccessKeys, Changes, Topic},
 };
 use gridpost_ports::{DELETED_AT_ONCE_MAX, Dice, Saved};
-use serde_json::Value;
 
-use super::{Answer, Change, stored_by};
-use crate::{Context, Reply, TRIES_MAX, page::Page, precondition::Precondition};
+use super::{Answer, Change, InContext, openapi::*, sent::Sent, stored_by};
+use crate::{Context, Reply, TRIES_MAX, precondition::Precondition};
 
-pub(super) async fn list(context: &Context, page: &Page) -> Answer {
+/// A page of the topics, by name
+#[utoipa::path(
+    get,
+    path = "/topics",
+    operation_id = "listTopics",
+    params(Paging),
+    responses((status = 200, description = "The page.", body = TopicList), Refused)
+)]
+pub(super) async fn list(context: InContext, sent: Sent) -> Answer {
+    let (context, page) = (&context, &sent.page()?);
     let topics = context.topics.topics(page.after.as_deref(), page.most() + 1).await?;
     let found = topics.iter().map(|topic| (topic.name.as_str(), document(context, topic)));
     let url = format!("{}/topics", context.settings.manage_url);
     Ok(Reply::ok(page.write(&url, found.collect())))
 }
 
-pub(super) async fn get(context: &Context, name: &str) -> Answer {
+/// Read a topic
+#[utoipa::path(
+    get,
+    path = "/topics/{topic}",
+    operation_id = "getTopic",
+    params(InTopics),
+    responses(
+        (status = 200, description = "The topic.", body = topic::Topic,
+            headers(("ETag" = String, description = "Names this state of the resource, for If-Match."))),
+        Refused, Missing
+    )
+)]
+pub(super) async fn get(context: InContext, sent: Sent) -> Answer {
+    let (context, name) = (&context, &sent.topic()?);
     let topic = existing(context, name).await?;
     Ok(Reply::ok(document(context, &topic)).tagged(topic.etag))
 }
 
+/// Create a topic, or give an existing one other settings
+#[utoipa::path(
+    put,
+    path = "/topics/{topic}",
+    operation_id = "putTopic",
+    params(InTopics, Guard),
+    request_body = Option<TopicInput>,
+    responses(
+        (status = 200, description = "It was there.", body = topic::Topic,
+            headers(("ETag" = String, description = "Names this state of the resource, for If-Match."))),
+        (status = 201, description = "It is new.", body = topic::Topic,
+            headers(("ETag" = String, description = "Names this state of the resource, for If-Match."))),
+        Refused, Conflicts, Stale, NotDocument
+    )
+)]
+pub(super) async fn put(context: InContext, sent: Sent) -> Answer {
+    let document = sent.document()?;
+    write(&context, &sent.topic()?, Change::Put(&document), &sent.precondition()?).await
+}
+
+/// Change what the patch names (JSON merge patch)
+#[utoipa::path(
+    patch,
+    path = "/topics/{topic}",
+    operation_id = "patchTopic",
+    params(InTopics, Guard),
+    request_body = Option<TopicPatch>,
+    responses(
+        (status = 200, description = "The changed topic.", body = topic::Topic,
+            headers(("ETag" = String, description = "Names this state of the resource, for If-Match."))),
+        Refused, Missing, Conflicts, Stale, NotDocument
+    )
+)]
+pub(super) async fn patch(context: InContext, sent: Sent) -> Answer {
+    let patch = sent.document()?;
+    write(&context, &sent.topic()?, Change::Patch(&patch), &sent.precondition()?).await
+}
+
 /// Creates a topic, or changes the settings of an existing one, which keeps its keys.
-pub(super) async fn write(
+async fn write(
     context: &Context,
     name: &str,
     change: Change<'_>,
@@ -76,11 +135,24 @@ async fn written(context: &Context, topic: &Topic, is_new: bool) -> Reply {
     reply.tagged(topic.etag)
 }
 
-/// Deletes a topic with its event subscriptions.
-///
-/// Event subscriptions are deleted first, and the topic only if it has none at the revision read:
-/// after a crash in between, the same request continues.
-pub(super) async fn delete(context: &Context, name: &str, precondition: &Precondition) -> Answer {
+/// Delete a topic with its event subscriptions
+#[utoipa::path(
+    delete,
+    path = "/topics/{topic}",
+    operation_id = "deleteTopic",
+    params(InTopics, Guard),
+    responses(
+        (status = 200, description = "It is deleted."),
+        (status = 204, description = "There was none."),
+        Refused, Conflicts, Stale
+    )
+)]
+// Deletes a topic with its event subscriptions.
+//
+// Event subscriptions are deleted first, and the topic only if it has none at the revision read:
+// after a crash in between, the same request continues.
+pub(super) async fn delete(context: InContext, sent: Sent) -> Answer {
+    let (context, name, precondition) = (&context, &sent.topic()?, &sent.precondition()?);
     let mut asked_for: Option<Timestamp> = None;
     let mut conflicts = 0;
     while conflicts < TRIES_MAX {
@@ -126,13 +198,36 @@ pub(super) async fn delete(context: &Context, name: &str, precondition: &Precond
     Err(Reply::too_many_changes())
 }
 
-pub(super) async fn list_keys(context: &Context, topic: &str) -> Answer {
+/// The two access keys
+#[utoipa::path(
+    post,
+    path = "/topics/{topic}/listKeys",
+    operation_id = "listKeys",
+    params(InTopics),
+    responses((status = 200, description = "Both keys.", body = topic::Keys), Refused, Missing)
+)]
+pub(super) async fn list_keys(context: InContext, sent: Sent) -> Answer {
+    let (context, topic) = (&context, &sent.topic()?);
     existing(context, topic).await?;
     Ok(Reply::ok(topic::Keys::from(stored_keys(context, topic).await?)))
 }
 
-/// Replaces one access key. The other stays valid, so that publishers can switch.
-pub(super) async fn regenerate_key(context: &Context, name: &str, document: &Value) -> Answer {
+/// Replace one access key
+#[utoipa::path(
+    post,
+    path = "/topics/{topic}/regenerateKey",
+    operation_id = "regenerateKey",
+    params(InTopics),
+    request_body = KeyName,
+    responses(
+        (status = 200, description = "Both keys, one of them new.", body = topic::Keys),
+        Refused, Missing, Conflicts, NotDocument
+    )
+)]
+// Replaces one access key. The other stays valid, so that publishers can switch.
+pub(super) async fn regenerate_key(context: InContext, sent: Sent) -> Answer {
+    sent.check_query()?;
+    let (context, name, document) = (&context, &sent.topic()?, &sent.document()?);
     let index = topic::read_key_name(document)?;
     let key = new_key(context.dice.as_ref());
     for _ in 0..TRIES_MAX {

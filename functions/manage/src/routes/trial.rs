@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use gridpost_api::{
     error::ErrorCode,
     requests::ExplainInput,
-    subscription::sample::{self, Of},
-    trial::{TestEventSent, Trial, trial},
+    subscription::sample::{self, Of, TestInput},
+    trial::{Explained, TestEventSent, TestResult, Trial, trial},
 };
 use gridpost_core::{
     delivery::{probe, request},
@@ -19,20 +19,31 @@ use gridpost_ports::Attempted;
 use serde_json::{Value, value::RawValue};
 use tokio::time::Instant;
 
-use super::{Answer, subscriptions, topics};
-use crate::{Context, Reply};
+use super::{Answer, InContext, openapi::*, sent::Sent, subscriptions, topics};
+use crate::Reply;
 
 /// The endpoint's share of API Gateway's 30 s: a little less than a delivery waits.
 const ANSWER_WITHIN: Duration = Duration::from_secs(26);
 
-/// Sends one event to the endpoint once, whatever the filter and the endpoint's health, and returns the
-/// result. Nothing is counted, retried or stored.
-pub(super) async fn send(
-    context: &Context,
-    key: &SubscriptionKey,
-    document: &Value,
-    event: Option<&RawValue>,
-) -> Answer {
+/// Sends one event to this event subscription alone, once, and answers what its endpoint answered
+#[utoipa::path(
+    post,
+    path = "/topics/{topic}/eventSubscriptions/{name}/sendTestEvent",
+    operation_id = "sendTestEvent",
+    params(InSubscription),
+    request_body = ExplainInput,
+    responses(
+        (status = 200, body = TestEventSent,
+            description = "What came of it. The filter is not asked, only its verdict told; nothing \
+                is counted, tried again or kept."),
+        Refused, Missing, Conflicts, NotDocument
+    )
+)]
+// Sends one event to the endpoint once, whatever the filter and the endpoint's health, and returns the
+// result. Nothing is counted, retried or stored.
+pub(super) async fn send(context: InContext, sent: Sent) -> Answer {
+    let (document, event) = sent.document_around("event")?;
+    let (context, key, document) = (&context, &sent.key()?, &document);
     let event = given(document, event)?;
     let (topic, subscription) = subscriptions::existing(context, key).await?;
     let Endpoint::WebHook { url } = &subscription.endpoint else {
@@ -93,12 +104,21 @@ fn unpublishable(refused: PublishError) -> Reply {
     Reply::error(refused.status(), refused.detail(), format!("{}.", chain(&refused)))
 }
 
-pub(super) async fn test(
-    context: &Context,
-    topic: &str,
-    document: &Value,
-    events: Option<&RawValue>,
-) -> Answer {
+/// Whether a filter wants sample events, and which part of it refuses them
+#[utoipa::path(
+    post,
+    path = "/topics/{topic}/eventSubscriptions:test",
+    operation_id = "testFilter",
+    params(InTopics),
+    request_body = TestInput,
+    responses(
+        (status = 200, description = "What was found, event by event.", body = TestResult),
+        Refused, Missing, NotDocument
+    )
+)]
+pub(super) async fn test(context: InContext, sent: Sent) -> Answer {
+    let (document, events) = sent.document_around("events")?;
+    let (context, topic, document) = (&context, &sent.topic()?, &document);
     let (topic, filter) = match sample::read(document)? {
         Of::Document(filter) => (topics::existing(context, topic).await?, filter),
         Of::Named(name) => {
@@ -112,12 +132,22 @@ pub(super) async fn test(
     tested.map(Reply::ok).map_err(unpublishable)
 }
 
-pub(super) async fn explain(
-    context: &Context,
-    topic: &str,
-    input: &Value,
-    event: Option<&RawValue>,
-) -> Answer {
+/// Which event subscriptions of the topic want an event, and why the others do not
+#[utoipa::path(
+    post,
+    path = "/topics/{topic}/explain",
+    operation_id = "explainEvent",
+    params(InTopics),
+    request_body = ExplainInput,
+    responses(
+        (status = 200, body = Explained,
+            description = "A verdict of each event subscription, by name. Nothing is published."),
+        Refused, Missing, NotDocument
+    )
+)]
+pub(super) async fn explain(context: InContext, sent: Sent) -> Answer {
+    let (document, event) = sent.document_around("event")?;
+    let (context, topic, input) = (&context, &sent.topic()?, &document);
     let event = given(input, event)?;
     let topic = topics::existing(context, topic).await?;
     let all = context.configuration.subscriptions(&topic.name).await?;

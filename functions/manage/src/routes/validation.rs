@@ -14,7 +14,7 @@ use gridpost_ports::Saved;
 use tokio::time::sleep;
 use url::form_urlencoded;
 
-use super::{Answer, sent::Sent};
+use super::{Answer, InContext, openapi::*, sent::Sent};
 use crate::{Context, Reply, TRIES_MAX};
 
 /// How often a token is looked up before it counts as unknown. An endpoint may use the URL while its
@@ -23,8 +23,41 @@ const LOOKS: u32 = 3;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(400);
 
-pub(super) async fn complete(context: &Context, key: &SubscriptionKey, sent: &Sent) -> Answer {
-    let token = form_urlencoded::parse(sent.query.as_bytes())
+/// Consent to events by the validation URL that the endpoint was given
+#[utoipa::path(
+    get,
+    path = "/topics/{topic}/eventSubscriptions/{name}/validate",
+    operation_id = "validate",
+    params(InSubscription, Token),
+    // Its callers have no IAM identity here, but the token: the gate lets all of them in.
+    security(()),
+    responses(
+        (status = 200, description = "Events flow from now on.", body = Validated),
+        Refused, Conflicts, Over
+    )
+)]
+pub(super) async fn validate(context: InContext, sent: Sent) -> Answer {
+    complete(&context, &sent.key()?, &sent).await
+}
+
+/// Consent to events by the validation URL that the endpoint was given
+#[utoipa::path(
+    post,
+    path = "/topics/{topic}/eventSubscriptions/{name}/validate",
+    operation_id = "validateByPost",
+    params(InSubscription, Token),
+    security(()),
+    responses(
+        (status = 200, description = "Events flow from now on.", body = Validated),
+        Refused, Conflicts, Over
+    )
+)]
+pub(super) async fn validate_by_post(context: InContext, sent: Sent) -> Answer {
+    complete(&context, &sent.key()?, &sent).await
+}
+
+async fn complete(context: &Context, key: &SubscriptionKey, sent: &Sent) -> Answer {
+    let token = form_urlencoded::parse(sent.query().as_bytes())
         .find_map(|(name, value)| (name == "token").then(|| value.into_owned()))
         .unwrap_or_default();
     if !Validation::is_token(&token) {
