@@ -13,11 +13,9 @@ pub mod secrets;
 mod terraform;
 pub mod trial;
 
-use std::collections::BTreeSet;
-use std::env;
-use std::ffi::OsStr;
-use std::path::Path;
+use std::{collections::BTreeSet, env, ffi::OsStr, path::Path};
 
+use gridpost_api::{client::ClientError, topic};
 use gridpost_core::name;
 use serde_json::{Map, Value};
 
@@ -33,7 +31,7 @@ pub use made::{Made, Outcome};
 pub use prune::{Prune, Pruned};
 pub use terraform::Root;
 
-/// What a file declares, and what of it could not be read.
+/// The topics of a file, and what of it could not be read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Declared {
     topics: Vec<Topic>,
@@ -48,9 +46,8 @@ struct Topic {
 }
 
 impl Declared {
-    /// Reads a file: TOML by its ending, else JSON. The environment fills in its secrets. Fails with
-    /// [`Misuse`] when it is neither. What else is wrong with it is told by [`make`](Self::make), with
-    /// what the manage API refuses.
+    /// Reads a file: TOML by its ending, otherwise JSON. The environment fills in its secrets. Fails with
+    /// [`Misuse`] when it is neither; [`make`](Self::make) reports what else is wrong with it.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let text = files::text(path)?;
         let ending = path.extension().and_then(OsStr::to_str);
@@ -117,8 +114,8 @@ impl Declared {
         Self { topics, problems }
     }
 
-    /// Lets dead letters go to other buckets than those that the file names. Fails with [`Misuse`]
-    /// where one is a bucket that the file does not have: misspelt, it would keep its name.
+    /// Replaces names of dead-letter buckets. Fails with [`Misuse`] for a name that the file does not have:
+    /// a misspelt one would replace nothing.
     pub fn with_buckets(mut self, other: &[(String, String)]) -> Result<Self, Misuse> {
         let mut found = BTreeSet::new();
         for topic in &mut self.topics {
@@ -134,10 +131,9 @@ impl Declared {
         }
     }
 
-    /// Creates or replaces all of it. What is refused keeps nothing else from being made; the event
-    /// subscriptions of a topic that is refused are judged as far as that needs no topic. Fails with
-    /// [`InPart`]: what was made, and every problem, by what has it; a misuse where some of the file
-    /// could not be read. A transport failure ends it.
+    /// Creates or replaces all of it. A refusal stops nothing else; the event subscriptions of a refused topic
+    /// are checked as far as that needs no topic. A transport failure ends it. Fails with [`InPart`], which
+    /// has every problem by its path, and is a misuse if some of the file could not be read.
     pub async fn make(&self, api: &ManageApi) -> anyhow::Result<Made> {
         let mut problems = self.problems.clone();
         let mut made = Made::default();
@@ -167,8 +163,8 @@ impl Declared {
         for topic in &self.topics {
             let path = path_of_topic(topic);
             // What can't be read may be written all the same.
-            let before = api.read_topic(&topic.name).await.ok();
-            match api.put_topic(&topic.name, &topic.document).await {
+            let before = api.api.topic(&topic.name).await.ok();
+            match api.api.put_topic(&topic.name, &topic.document).await {
                 Ok(reply) => {
                     made.topics += 1;
                     made.warn(&path, warnings::unmapped(&reply.document));
@@ -189,19 +185,19 @@ impl Declared {
 }
 
 async fn made_subscriptions(
-    (topic, topic_document): (&Topic, &Value),
+    (topic, read): (&Topic, &topic::Topic),
     api: &ManageApi,
     made: &mut Made,
     problems: &mut Vec<String>,
 ) -> anyhow::Result<()> {
     for (name, document) in &topic.subscriptions {
-        let before = api.read_subscription(&topic.name, name).await.ok();
-        match api.put_subscription(&topic.name, name, document).await {
+        let before = api.api.subscription(&topic.name, name).await.ok();
+        match api.api.put_subscription(&topic.name, name, document).await {
             Ok(reply) => {
                 let path = path_of(topic, name);
                 made.subscriptions += 1;
                 made.awaited.extend(show::awaited(&reply.document));
-                made.warn(&path, warnings::unmatched(topic_document, &reply.document));
+                made.warn(&path, warnings::unmatched(read, &reply.document));
                 made.outcomes.push((path, Outcome::of(before.as_ref(), &reply)));
             }
             Err(error) => problems.extend(told(&path_of(topic, name), error)?),
@@ -210,15 +206,15 @@ async fn made_subscriptions(
     Ok(())
 }
 
-/// What the manage API said of a refused topic, and what else its document has: a name that is refused
-/// keeps the API from reading the document.
+/// Lists the problems of a refused topic: those that the manage API named, and others of its document, which
+/// the API does not read if it refuses the name.
 fn of_refused(topic: &Topic, told: Vec<String>) -> Vec<String> {
     let of_document = trial::of_document(topic);
     let more: Vec<_> = of_document.into_iter().filter(|found| !told.contains(found)).collect();
     told.into_iter().chain(more).map(with_own_member).collect()
 }
 
-/// The documents of topics have no event subscriptions; those of a file do.
+/// Adds the member that topics have in files, and not in requests.
 fn with_own_member(problem: String) -> String {
     match problem.ends_with("; members here are kind, properties") {
         true => format!("{problem}, eventSubscriptions"),
@@ -226,7 +222,7 @@ fn with_own_member(problem: String) -> String {
     }
 }
 
-/// The folded names that a file declares in several spellings: one would replace the other.
+/// Returns the folded names that a file declares in several spellings: one would replace the other.
 fn named_twice(members: &Map<String, Value>) -> BTreeSet<String> {
     let mut seen = BTreeSet::new();
     members
@@ -262,7 +258,7 @@ fn must_be_object(path: &str) -> String {
     format!("{path}: must be an object")
 }
 
-/// In whichever of its forms a document names them.
+/// Renames buckets in a document of any form; adds the names that it had to `found`.
 fn rename_buckets<'o>(
     document: &mut Value,
     other: &'o [(String, String)],
@@ -286,10 +282,10 @@ fn rename_buckets<'o>(
     }
 }
 
-/// Each problem of a refusal, behind what was refused. Fails with what is no refusal: whatever follows
-/// would fail in the same way.
+/// Lists the problems of a refusal by the path of what was refused. Fails with any other error: whatever
+/// follows would fail in the same way.
 fn told(path: &str, error: anyhow::Error) -> anyhow::Result<Vec<String>> {
-    if error.is::<Misuse>() {
+    if matches!(error.downcast_ref(), Some(ClientError::Name(_))) {
         return Ok(vec![format!("{path}: {}", failure::chain(&error))]);
     }
     match error.downcast_ref::<Refusal>() {
@@ -302,7 +298,7 @@ fn told(path: &str, error: anyhow::Error) -> anyhow::Result<Vec<String>> {
     }
 }
 
-/// The API means the one resource by it; of a file, others may be stored.
+/// Takes off a sentence that is true of one resource, and not of the whole file.
 fn of_one(message: &str) -> &str {
     message.strip_suffix(" Nothing was stored.").unwrap_or(message)
 }
@@ -314,7 +310,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::testkit::FakeApi;
+    use crate::testkit::{FakeApi, documents};
 
     #[test]
     fn toml_and_json_declare_the_same() {
@@ -395,7 +391,7 @@ mod tests {
             "details": [{"code": "InvalidValue", "message": message}]}})
         };
         let api = FakeApi::answering(&[
-            ("PUT /topics/fine ", 201, json!({})),
+            ("PUT /topics/fine ", 201, documents::topic("fine", &json!({}))),
             ("PUT /topics/fine/eventSubscriptions/good ", 400, refusal("it was asked for")),
             ("PUT /topics/fine/eventSubscriptions/bad ", 400, refusal("its endpoint refuses")),
             ("PUT /topics/bad ", 400, refusal("its kind is unknown")),
@@ -444,9 +440,9 @@ mod tests {
         let refusal = json!({"error": {"code": "BadRequest", "message": "no", "details": [
             {"code": "Endpoint validation", "message": "It failed: busy. Nothing was stored."}]}});
         let api = FakeApi::answering(&[
-            ("PUT /topics/a ", 201, json!({})),
+            ("PUT /topics/a ", 201, documents::topic("a", &json!({}))),
             ("PUT /topics/a/eventSubscriptions/b ", 400, refusal.clone()),
-            ("PUT /topics/a/eventSubscriptions/c ", 200, json!({})),
+            ("PUT /topics/a/eventSubscriptions/c ", 200, documents::subscription("c", &json!({}))),
             ("PUT /topics/bad ", 400, refusal),
             ("PUT /topics/late ", 0, json!({})),
         ])
@@ -491,9 +487,9 @@ mod tests {
     #[tokio::test]
     async fn what_is_new_is_counted_and_buckets_are_renamed() {
         let api = FakeApi::answering(&[
-            ("PUT /topics/a ", 201, json!({})),
-            ("PUT /topics/a/eventSubscriptions/s ", 201, json!({})),
-            ("PUT /topics/b ", 200, json!({})),
+            ("PUT /topics/a ", 201, documents::topic("a", &json!({}))),
+            ("PUT /topics/a/eventSubscriptions/s ", 201, documents::subscription("s", &json!({}))),
+            ("PUT /topics/b ", 200, documents::topic("b", &json!({}))),
         ])
         .await;
         let api = ManageApi::connect(&api.url()).await.expect("a client");

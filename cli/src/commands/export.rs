@@ -5,11 +5,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{output, target::Common};
 use gridpost_ops::{
-    declared::{Root, export::Export},
+    declared::{
+        Root,
+        export::{Export, File},
+    },
     failure::Misuse,
     home::write_private,
     http_client::is_loopback,
@@ -66,7 +69,7 @@ pub async fn run(arguments: &ExportArguments, common: &Common) -> anyhow::Result
     }
     match &arguments.terraform {
         None => {
-            common.output.print(&export.document, indented);
+            common.output.print(&export.document, output::pretty);
             tell(&export.notes, common.output.is_json());
         }
         Some(folder) => {
@@ -84,12 +87,11 @@ pub async fn run(arguments: &ExportArguments, common: &Common) -> anyhow::Result
 
 /// Leaves out the topics that a local stack makes by itself, and that nobody uses.
 fn leave_out_demo(export: &mut Export) {
-    let Some(topics) = export.document["topics"].as_object_mut() else { return };
     let mut left_out = Vec::new();
-    topics.retain(|topic, document| {
-        let mut own = document["eventSubscriptions"].as_object().into_iter().flatten();
+    export.document.topics.retain(|topic, exported| {
+        let mut names = exported.event_subscriptions.keys();
         let is_demo = TOPICS.iter().any(|(demo, _)| *demo == topic)
-            && own.all(|(name, _)| own::is_own(topic, name));
+            && names.all(|name| own::is_own(topic, name));
         if is_demo {
             left_out.push(topic.clone());
         }
@@ -112,12 +114,7 @@ fn tell(notes: &[String], is_json: bool) {
     }
 }
 
-fn indented(document: &Value) -> String {
-    let text = document.to_string();
-    output::indented(&text).unwrap_or(text)
-}
-
-fn write(folder: &Path, document: &Value, root: &Root) -> anyhow::Result<Vec<PathBuf>> {
+fn write(folder: &Path, document: &File, root: &Root) -> anyhow::Result<Vec<PathBuf>> {
     let files = [folder.join(FILE), folder.join("main.tf")];
     if let Some(there) = files.iter().find(|file| file.exists()) {
         return Err(Misuse(format!(
@@ -127,7 +124,7 @@ fn write(folder: &Path, document: &Value, root: &Root) -> anyhow::Result<Vec<Pat
         .into());
     }
     fs::create_dir_all(folder).with_context(|| format!("{} cannot be made", folder.display()))?;
-    write_private(&files[0], &format!("{}\n", indented(document)))?;
+    write_private(&files[0], &format!("{}\n", output::pretty(document)))?;
     write_private(&files[1], &root.text)?;
     Ok(files.to_vec())
 }
@@ -161,7 +158,7 @@ mod tests {
 
     #[test]
     fn the_module_is_that_of_the_same_release() {
-        let export = Export { document: json!({"topics": {}}), ..Export::default() };
+        let export = Export::default();
         let source = format!("//infra?ref=v{}\"", env!("CARGO_PKG_VERSION"));
         let text = Root::of(&export, MODULE).text;
         assert!(text.contains(&source), "{text}");
@@ -169,13 +166,18 @@ mod tests {
 
     #[test]
     fn topics_of_the_demonstration_are_left_out_where_nobody_uses_them() {
-        let own = json!({"eventSubscriptions": {"demonstration-retried": {}}});
-        let used = json!({"eventSubscriptions": {"first": {}}});
-        for (demo, is_kept) in [(json!({}), false), (own, false), (used, true)] {
-            let document = json!({"topics": {"demo": demo, "demo-cloud": {}, "orders": {}}});
+        let topic = |names: &[&str]| {
+            let own = names.iter().map(|name| ((*name).to_owned(), json!({"properties": {}})));
+            let own = own.collect::<serde_json::Map<_, _>>();
+            json!({"kind": "custom", "properties": {}, "eventSubscriptions": own})
+        };
+        let own = topic(&["demonstration-retried"]);
+        for (demo, is_kept) in [(topic(&[]), false), (own, false), (topic(&["first"]), true)] {
+            let topics = json!({"demo": demo, "demo-cloud": topic(&[]), "orders": topic(&[])});
+            let document = serde_json::from_value(json!({ "topics": topics })).expect("a file");
             let mut export = Export { document, ..Export::default() };
             leave_out_demo(&mut export);
-            let topics = export.document["topics"].as_object().expect("topics");
+            let topics = &export.document.topics;
             assert_eq!(
                 (topics.contains_key("demo"), topics.contains_key("orders")),
                 (is_kept, true)
@@ -190,11 +192,11 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let place = folder.path().join("a/b");
         let root = Root { text: "# root\n".to_owned(), notes: Vec::new() };
-        let files = write(&place, &json!({"topics": {}}), &root).expect("written");
+        let files = write(&place, &File::default(), &root).expect("written");
         assert_eq!(fs::read_to_string(&files[0]).expect("a file"), "{\n  \"topics\": {}\n}\n");
-        assert!(write(&place, &json!({}), &root).expect_err("there").is::<Misuse>());
+        assert!(write(&place, &File::default(), &root).expect_err("there").is::<Misuse>());
         fs::remove_file(&files[0]).expect("removed");
-        assert!(write(&place, &json!({}), &root).expect_err("there").is::<Misuse>());
+        assert!(write(&place, &File::default(), &root).expect_err("there").is::<Misuse>());
         assert_eq!(fs::read_to_string(&files[1]).expect("a file"), "# root\n");
     }
 
@@ -202,7 +204,7 @@ mod tests {
     fn the_steps_are_told_in_their_order() {
         let notes = vec!["orders/local: AWS can't reach it".to_owned()];
         let variables = vec!["SECRET_A".to_owned()];
-        let export = Export { document: json!({"topics": {}}), variables, notes };
+        let export = Export { document: File::default(), variables, notes };
         let told = next(Path::new("/a b"), &["/a b/main.tf".into()], &export);
         let mut rest = told.as_str();
         for part in [

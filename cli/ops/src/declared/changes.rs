@@ -1,11 +1,13 @@
-//! What differs between two documents of a resource, member by member, without secrets.
+//! Differences between two reads of a resource, member by member, without secrets.
 
 use std::collections::BTreeSet;
 
-use gridpost_api::subscription::base_url;
+use gridpost_api::{
+    subscription::{Destination, EventSubscription, EventSubscriptionInput, base_url},
+    topic::{Topic, TopicInput},
+};
+use gridpost_core::secret::Secret;
 use serde_json::{Map, Value, json};
-
-use super::export::own;
 
 /// A member that differs. A change that only secrets show has neither value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,12 +17,12 @@ pub struct Change {
 }
 
 impl Change {
-    /// A secret changed, and reads do not show which.
+    /// Notes that a secret changed, of which reads do not show which.
     pub(super) fn of_a_secret() -> Self {
         Self { member: "properties".to_owned(), values: None }
     }
 
-    /// The change, for programs.
+    /// Returns it for programs.
     pub fn document(&self) -> Value {
         match &self.values {
             Some([from, to]) => json!({"member": self.member, "from": from, "to": to}),
@@ -28,7 +30,7 @@ impl Change {
         }
     }
 
-    /// The change, for people.
+    /// Describes it for people.
     pub fn told(&self) -> String {
         let text = |value: &Value| match value {
             Value::Null => "none".to_owned(),
@@ -41,26 +43,39 @@ impl Change {
     }
 }
 
-/// The settings that differ between two reads of a resource. Their webhooks have `endpointBaseUrl`, or
-/// `endpointUrl` where the whole URL was read.
-pub(super) fn between(before: &Value, after: &Value) -> Vec<Change> {
-    let mut found = Vec::new();
-    compare("", &settings(before), &settings(after), &mut found);
-    found
+/// A resource, as a read shows it.
+pub(super) trait Resource {
+    /// Returns what documents set of it.
+    fn settings(&self) -> Value;
 }
 
-/// The part of a read that documents set.
-fn settings(read: &Value) -> Value {
-    let mut properties = own(read["properties"].clone());
-    if let Some(signing) = properties.get_mut("signing").and_then(Value::as_object_mut) {
-        signing.retain(|name, _| name == "scheme");
+impl Resource for Topic {
+    fn settings(&self) -> Value {
+        let settings = self.properties.settings.clone();
+        json!(TopicInput { kind: Some(self.kind), properties: Some(settings) })
     }
-    let destination = properties.pointer_mut("/destination/properties");
-    if let Some(members) = destination.and_then(Value::as_object_mut) {
-        let base = members.remove("endpointBaseUrl").unwrap_or_default();
-        members.entry("endpointUrl").or_insert(base);
+}
+
+impl Resource for EventSubscription {
+    fn settings(&self) -> Value {
+        let mut settings = self.properties.settings.clone();
+        if let Some(signing) = &mut settings.signing {
+            signing.previous_secret_valid_until = None;
+        }
+        if let Some(Destination::WebHook(webhook)) = &mut settings.destination {
+            let base = webhook.endpoint_base_url.take();
+            webhook.endpoint_url = webhook.endpoint_url.take().or(base.map(Secret::new));
+        }
+        json!(EventSubscriptionInput { properties: Some(settings) })
     }
-    json!({"kind": read["kind"], "properties": properties})
+}
+
+/// Compares two reads of a resource. Their webhooks have `endpointBaseUrl`, or `endpointUrl` where the
+/// whole URL was read.
+pub(super) fn between<R: Resource>(before: &R, after: &R) -> Vec<Change> {
+    let mut found = Vec::new();
+    compare("", &before.settings(), &after.settings(), &mut found);
+    found
 }
 
 fn compare(path: &str, before: &Value, after: &Value, found: &mut Vec<Change>) {
@@ -79,7 +94,7 @@ fn compare(path: &str, before: &Value, after: &Value, found: &mut Vec<Change>) {
     }
 }
 
-/// The value without its secrets: the query of a URL, and the values of secret headers.
+/// Returns the value without its secrets: the query of a URL, and the values of secret headers.
 fn shown(value: &Value, is_url: bool) -> Value {
     match value {
         Value::String(url) if is_url => base_url(url).into(),
@@ -102,15 +117,16 @@ fn shown(value: &Value, is_url: bool) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testkit::documents;
 
-    fn read(url: &str, headers: Value, more: Value) -> Value {
-        let mut read = json!({"id": "i", "name": "s", "properties": {
-            "provisioningState": "Succeeded", "topic": "/topics/t", "labels": ["a"],
-            "destination": {"endpointType": "WebHook", "properties": {
-                "endpointUrl": url, "deliveryAttributeMappings": headers}},
-        }});
-        gridpost_api::document::merge(&mut read, &more);
-        read
+    fn read(url: &str, headers: &Value, more: &Value) -> EventSubscription {
+        let mut read = documents::subscription(
+            "s",
+            &json!({"properties": {"labels": ["a"], "destination": {"properties": {
+                "endpointBaseUrl": null, "endpointUrl": url, "deliveryAttributeMappings": headers}}}}),
+        );
+        gridpost_api::document::merge(&mut read, more);
+        serde_json::from_value(read).expect("whole")
     }
 
     #[test]
@@ -119,40 +135,41 @@ mod tests {
             json!([{"name": "X", "type": "Static",
                 "properties": {"isSecret": true, "value": value}}])
         };
-        let of = |more: Value| read("https://e/a?k=1", header("s1"), json!({"properties": more}));
+        let (s1, s2) = (header("s1"), header("s2"));
+        let of = |more: Value| read("https://e/a?k=1", &s1, &json!({"properties": more}));
         let before = of(json!({}));
         let destination = "properties.destination.properties";
+        let at = "2026-01-01T00:00:00.000Z";
+        let pause = json!({"since": at, "until": at, "timeToLiveRuns": true});
+        let bucket =
+            json!({"endpointType": "S3Bucket", "properties": {"bucketName": "b", "prefix": "p"}});
         for (after, want) in [
-            (of(json!({"provisioningState": "AwaitingManualAction", "pause": {}})), vec![]),
+            (of(json!({"provisioningState": "AwaitingManualAction", "pause": pause})), vec![]),
             (of(json!({"deadLetterDestination": null})), vec![]),
             (
                 of(json!({"labels": ["a", "b"]})),
                 vec![r#"properties.labels: ["a"] -> ["a","b"]"#.to_owned()],
             ),
             (
-                of(json!({"deadLetterDestination": {"endpointType": "S3Bucket"}, "labels": null})),
+                of(json!({"deadLetterDestination": bucket, "labels": null})),
                 vec![
-                    r#"properties.deadLetterDestination: none -> {"endpointType":"S3Bucket"}"#
-                        .to_owned(),
+                    format!("properties.deadLetterDestination: none -> {bucket}"),
                     r#"properties.labels: ["a"] -> none"#.to_owned(),
                 ],
             ),
             (
-                read("https://e/a?k=2", header("s2"), json!({})),
+                read("https://e/a?k=2", &s2, &json!({})),
                 vec![
                     format!("{destination}.deliveryAttributeMappings: changed (secret)"),
                     format!("{destination}.endpointUrl: changed (secret)"),
                 ],
             ),
             (
-                read("https://e/b?k=2", header("s1"), json!({"kind": "k"})),
-                vec![
-                    r#"kind: none -> "k""#.to_owned(),
-                    format!(r#"{destination}.endpointUrl: "https://e/a" -> "https://e/b""#),
-                ],
+                read("https://e/b?k=2", &s1, &json!({})),
+                vec![format!(r#"{destination}.endpointUrl: "https://e/a" -> "https://e/b""#)],
             ),
             (
-                read("https://e/a?k=1", json!([]), json!({})),
+                read("https://e/a?k=1", &json!([]), &json!({})),
                 vec![format!(
                     "{destination}.deliveryAttributeMappings: \
                      [{{\"name\":\"X\",\"properties\":{{\"isSecret\":true,\"value\":\"(secret)\"}},\
@@ -161,7 +178,15 @@ mod tests {
             ),
         ] {
             let told: Vec<_> = between(&before, &after).iter().map(Change::told).collect();
-            assert_eq!(told, want, "{after}");
+            assert_eq!(told, want, "{after:?}");
         }
+        let topic = |patch: Value| -> Topic {
+            serde_json::from_value(documents::topic("t", &patch)).expect("whole")
+        };
+        let namespace =
+            topic(json!({"kind": "namespace", "properties": {"endpoint": "https://e"}}));
+        let told: Vec<_> =
+            between(&topic(json!({})), &namespace).iter().map(Change::told).collect();
+        assert_eq!(told, [r#"kind: "custom" -> "namespace""#]);
     }
 }

@@ -1,83 +1,94 @@
-//! What a deployment has, as a file that declares it.
+//! Exports a deployment's topics and event subscriptions as a file that declares them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use gridpost_api::settings::Document;
-use serde_json::{Map, Value, json};
+use gridpost_api::{
+    settings::Document,
+    subscription::{EventSubscriptionInput, EventSubscriptionProperties},
+    topic::{Topic, TopicSettings},
+};
+use gridpost_core::topic::Kind;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::secrets::{escaped, placeholder, variable};
-use crate::{failure::Refusal, manage_api::ManageApi, output::text_at, subscription::show::words};
+use crate::{failure::Refusal, manage_api::ManageApi, subscription::show::words};
 
 const HEADERS: &str = "destination.deliveryAttributeMappings";
 
-/// Members that the deployment gives, of a topic's properties and of an event subscription's.
-const GIVEN: [&str; 7] = [
-    "endpoint",
-    "provisioningState",
-    "metricResourceId",
-    "topic",
-    "allowedRate",
-    "pause",
-    "validation",
-];
+/// A file that declares topics: see [`declared`](super).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct File {
+    pub topics: BTreeMap<String, ExportedTopic>,
+}
+
+/// A topic in a file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExportedTopic {
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub event_subscriptions: BTreeMap<String, ExportedSubscription>,
+    pub kind: Kind,
+    pub properties: TopicSettings,
+}
+
+/// An event subscription in a file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExportedSubscription {
+    /// Its settings, without those that are not set.
+    properties: Value,
+}
 
 /// A deployment's topics and event subscriptions, without what belongs to the deployment itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Export {
-    /// The file: see [`declared`](super).
-    pub document: Value,
+    pub document: File,
     pub variables: Vec<String>,
     /// What else is to be known, or done, before it is applied elsewhere.
     pub notes: Vec<String>,
 }
 
 impl Export {
-    /// Reads topics, all of them or those that are named. Secrets are left to the environment
-    /// unless they are asked for.
+    /// Reads topics: all of them, or those that are named. Leaves secrets to the environment unless they are
+    /// asked for.
     pub async fn read(
         api: &ManageApi,
         names: &[String],
         with_secrets: bool,
     ) -> anyhow::Result<Self> {
         let mut export = Self::default();
-        let mut topics = Map::new();
-        let found = match names {
-            [] => api.topics().await?,
-            names => {
-                let mut found = Vec::new();
-                for name in names {
-                    found.push(api.topic(name).await?);
-                }
-                found
-            }
-        };
-        for topic in found {
-            let name = text_at(&topic, "/name").to_owned();
-            let mut document = json!({
-                "kind": topic["kind"],
-                "properties": own(topic["properties"].clone()),
-            });
-            let mut subscriptions = Map::new();
-            for read in api.subscriptions(&name).await? {
-                let own_name = text_at(&read, "/name").to_owned();
-                let one = One { api, topic: &name, name: &own_name, with_secrets };
-                subscriptions.insert(own_name.clone(), export.subscription(&one, read).await?);
-            }
-            if !subscriptions.is_empty() {
-                document["eventSubscriptions"] = subscriptions.into();
-            }
-            topics.insert(name, document);
+        let mut found = Vec::new();
+        if names.is_empty() {
+            found = api.api.topics().await?;
         }
-        export.document = json!({ "topics": topics });
+        for name in names {
+            found.push(api.api.topic(name).await?.document);
+        }
+        for Topic { name: topic, kind, properties, .. } in found {
+            let mut event_subscriptions = BTreeMap::new();
+            for read in api.api.subscriptions(&topic).await? {
+                let one = One { api, topic: &topic, name: &read.name, with_secrets };
+                let exported = export.subscription(&one, &read.properties).await?;
+                event_subscriptions.insert(read.name.clone(), exported);
+            }
+            let exported =
+                ExportedTopic { kind, properties: properties.settings, event_subscriptions };
+            export.document.topics.insert(topic, exported);
+        }
         Ok(export)
     }
 
-    /// An event subscription as a document that another deployment takes.
-    async fn subscription(&mut self, one: &One<'_>, read: Value) -> anyhow::Result<Value> {
-        if read["properties"]["pause"].is_object() {
+    /// Writes an event subscription as a document that another deployment takes.
+    async fn subscription(
+        &mut self,
+        one: &One<'_>,
+        read: &EventSubscriptionProperties,
+    ) -> anyhow::Result<ExportedSubscription> {
+        if read.pause.is_some() {
             self.note(one, "it is paused here, and will not be where this is applied");
         }
-        let mut settings = Document::of(&json!({"properties": own(read["properties"].clone())}));
+        let input = EventSubscriptionInput { properties: Some(read.settings.clone()) };
+        let mut settings = Document::of(&input);
         if settings.text("destination.endpointType") == "WebHook" {
             self.endpoint(one, &mut settings).await?;
         }
@@ -95,18 +106,23 @@ impl Export {
                  (`gridpost subscription secrets`)",
             );
         }
-        Ok(json!({ "properties": settings.into_properties() }))
+        let mut properties = settings.into_properties();
+        if let Some(members) = properties.as_object_mut() {
+            members.retain(|_, value| !value.is_null());
+        }
+        Ok(ExportedSubscription { properties })
     }
 
     /// Puts the URL in the place of the part of it that reads show.
     async fn endpoint(&mut self, one: &One<'_>, settings: &mut Document) -> anyhow::Result<()> {
         let base = settings.take("destination.endpointBaseUrl").concat();
-        let url = match one.api.full_url(one.topic, one.name).await {
-            Ok(url) if one.with_secrets || url == base => escaped(&url),
+        let url = one.api.api.full_url(one.topic, one.name).await;
+        let url = match url.as_ref().map(|url| url.endpoint_url.expose()) {
+            Ok(url) if one.with_secrets || url == base => escaped(url),
             Ok(_) => {
                 format!("{}?{}", escaped(&base), self.secret(one, "QUERY", "the query of its URL"))
             }
-            Err(error) if is_forbidden(&error) => {
+            Err(error) if is_forbidden(error) => {
                 self.note(
                     one,
                     "you may not read its whole URL (POST …/getFullUrl): add its query, if it has \
@@ -114,7 +130,7 @@ impl Export {
                 );
                 escaped(&base)
             }
-            Err(error) => return Err(error),
+            Err(_) => return url.map(|_| ()),
         };
         settings.set("destination.endpointUrl", &[url]);
         Ok(())
@@ -127,14 +143,15 @@ impl Export {
         let secret: Vec<_> =
             rows.filter(|row| settings.text(&field(*row, "isSecret")) == "true").collect();
         let with_values = match one.with_secrets && !secret.is_empty() {
-            true => one.api.delivery_attributes(one.topic, one.name).await?,
-            false => Value::Null,
+            true => one.api.api.delivery_attributes(one.topic, one.name).await?.value,
+            false => Vec::new(),
         };
         for row in secret {
             let name = settings.text(&field(row, "name"));
-            let value = match one.with_secrets {
-                true => escaped(text_at(&with_values[row], "/properties/value")),
-                false => self.secret(one, &name, &format!("the value of its header {name}")),
+            let properties = with_values.get(row).and_then(|header| header.properties.as_ref());
+            let value = match properties.and_then(|properties| properties.value.as_ref()) {
+                Some(value) => escaped(value.expose()),
+                None => self.secret(one, &name, &format!("the value of its header {name}")),
             };
             settings.set(&field(row, "value"), &[value]);
         }
@@ -160,18 +177,17 @@ impl Export {
         self.notes.push(format!("{}/{}: {note}", one.topic, one.name));
     }
 
-    /// The documents of all event subscriptions, with their topics and names.
-    pub fn subscriptions(&self) -> impl Iterator<Item = (&str, &str, &Value)> {
-        let topics = self.document["topics"].as_object().into_iter().flatten();
-        topics.flat_map(|(topic, document)| {
-            let own = document["eventSubscriptions"].as_object().into_iter().flatten();
-            own.map(|(name, document)| (topic.as_str(), name.as_str(), document))
+    /// Returns the documents of all event subscriptions, with their topics and names.
+    pub fn subscriptions(&self) -> impl Iterator<Item = (&str, &str, Document)> {
+        self.document.topics.iter().flat_map(|(topic, exported)| {
+            let own = exported.event_subscriptions.iter();
+            own.map(|(name, exported)| (topic.as_str(), name.as_str(), Document::of(exported)))
         })
     }
 
-    /// A setting's texts in the documents of all event subscriptions.
+    /// Returns a setting's texts in the documents of all event subscriptions.
     pub fn texts(&self, path: &str) -> BTreeSet<String> {
-        let texts = self.subscriptions().map(|(.., document)| Document::of(document).text(path));
+        let texts = self.subscriptions().map(|(.., settings)| settings.text(path));
         texts.filter(|text| !text.is_empty()).collect()
     }
 }
@@ -187,40 +203,34 @@ pub(super) fn is_forbidden(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Refusal>().is_some_and(|refusal| refusal.status == 403)
 }
 
-/// Properties without what the deployment gives, and without what is null.
-pub(super) fn own(mut properties: Value) -> Value {
-    if let Some(members) = properties.as_object_mut() {
-        members.retain(|name, value| !value.is_null() && !GIVEN.contains(&name.as_str()));
-    }
-    properties
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
-    use crate::testkit::FakeApi;
+    use crate::testkit::{FakeApi, documents};
 
     fn header(name: &str, value: Option<&str>) -> Value {
         json!({"name": name, "type": "Static", "properties": {"value": value, "isSecret": true}})
     }
 
     fn read(name: &str, headers: &[Value]) -> Value {
-        json!({"id": "i", "name": name, "type": "t", "properties": {
-            "topic": "/topics/orders", "provisioningState": "Succeeded", "allowedRate": null,
-            "destination": {"endpointType": "WebHook", "properties": {
+        documents::subscription(
+            name,
+            &json!({"properties": {"labels": ["l"], "destination": {"properties": {
                 "endpointBaseUrl": "https://e/hook", "maxEventsPerBatch": 1,
-                "deliveryAttributeMappings": headers,
-            }},
-            "signing": null, "labels": ["l"],
-        }})
+                "deliveryAttributeMappings": headers}}}}),
+        )
     }
 
     async fn api() -> FakeApi {
-        let topic = json!({"id": "i", "name": "orders", "type": "t", "kind": "custom", "properties": {
-            "inputSchema": "EventGridSchema", "endpoint": "https://p/x", "provisioningState": "S"}});
+        let defaults = json!({"properties": {"disableLocalAuth": null, "deliveryProfile": null}});
+        let topic = documents::topic("orders", &defaults);
         let secret = read("a", &[header("X-T", None), header("x-t", None)]);
-        let resource = json!({"name": "q", "properties": {"destination": {"endpointType": "SqsQueue",
-            "properties": {"resourceId": "arn"}}}});
+        let queue = json!({"endpointType": "SqsQueue",
+            "properties": {"endpointBaseUrl": null, "resourceId": "arn"}});
+        let resource =
+            documents::subscription("q", &json!({"properties": { "destination": queue }}));
         let all = json!({"value": [secret, read("b", &[]), read("c", &[]), resource]});
         FakeApi::answering(&[
             ("GET /topics/orders/eventSubscriptions ", 200, all),
@@ -253,15 +263,15 @@ mod tests {
         Export::read(&client, &names, with_secrets).await.expect("read")
     }
 
-    fn destination<'a>(export: &'a Export, name: &str) -> &'a Value {
-        let all = &export.document["topics"]["orders"]["eventSubscriptions"];
-        &all[name]["properties"]["destination"]["properties"]
+    fn destination(export: &Export, name: &str) -> Value {
+        let orders = json!(export.document.topics["orders"]);
+        orders["eventSubscriptions"][name]["properties"]["destination"]["properties"].clone()
     }
 
     #[tokio::test]
     async fn secrets_are_left_to_variables_and_told() {
         let export = exported(&[], false).await;
-        let topic = &export.document["topics"]["orders"];
+        let topic = json!(export.document.topics["orders"]);
         assert_eq!(topic["properties"], json!({"inputSchema": "EventGridSchema"}));
         let a = destination(&export, "a");
         assert_eq!(a["endpointUrl"], "https://e/hook?${SECRET_ORDERS_A_QUERY}");
@@ -279,7 +289,7 @@ mod tests {
                     "deliveryAttributeMappings": []}}}})
         );
         assert_eq!(destination(&export, "c")["endpointUrl"], "https://e/hook");
-        assert_eq!(destination(&export, "q"), &json!({"resourceId": "arn"}));
+        assert_eq!(destination(&export, "q"), json!({"resourceId": "arn"}));
         assert_eq!(export.variables.len(), 3);
         assert_eq!(export.notes.len(), 4, "{:?}", export.notes);
         assert!(export.notes[3].starts_with("orders/c: you may not read"), "{:?}", export.notes);
@@ -288,8 +298,9 @@ mod tests {
     #[tokio::test]
     async fn a_pause_is_left_out_and_told() {
         let mut one = read("p", &[]);
-        one["properties"]["pause"] = json!({"since": "T", "by": "arn:aws:iam::1:user/u"});
-        let topic = json!({"name": "orders", "kind": "custom", "properties": {}});
+        let at = documents::TIME;
+        one["properties"]["pause"] = json!({"since": at, "until": at, "timeToLiveRuns": false});
+        let topic = documents::topic("orders", &json!({}));
         let fake = FakeApi::answering(&[
             ("GET /topics/orders/eventSubscriptions ", 200, json!({"value": [one]})),
             ("GET /topics/orders ", 200, topic),
@@ -302,8 +313,8 @@ mod tests {
         .await;
         let client = ManageApi::connect(&fake.url()).await.expect("a client");
         let export = Export::read(&client, &["orders".to_owned()], false).await.expect("read");
-        let all = &export.document["topics"]["orders"]["eventSubscriptions"];
-        assert_eq!(all["p"]["properties"]["pause"], Value::Null);
+        let orders = json!(export.document.topics["orders"]);
+        assert_eq!(orders["eventSubscriptions"]["p"]["properties"]["pause"], Value::Null);
         let want = "orders/p: it is paused here, and will not be where this is applied";
         assert_eq!(export.notes, [want]);
     }

@@ -1,11 +1,12 @@
-//! What an apply has made, or would make.
+//! The outcome of applying a file, or of planning that.
 
+use gridpost_api::client::Tagged;
 use serde_json::{Map, Value, json};
 
-use super::changes::{Change, between};
-use crate::{manage_api::Reply, output};
+use super::changes::{Change, Resource, between};
+use crate::output;
 
-/// What became of a resource.
+/// The outcome of applying a file to a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Created,
@@ -17,25 +18,25 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The outcome of a PUT, which keeps the ETag where it changes nothing.
-    pub(super) fn of(before: Option<&Reply>, reply: &Reply) -> Self {
-        let Some(before) = before.filter(|_| reply.status != 201) else {
-            return if reply.status == 201 { Self::Created } else { Self::Replaced };
+    /// Compares a resource before and after a PUT, which keeps the ETag where it changes nothing.
+    pub(super) fn of<R: Resource>(before: Option<&Tagged<R>>, after: &Tagged<R>) -> Self {
+        let Some(before) = before.filter(|_| !after.is_new) else {
+            return if after.is_new { Self::Created } else { Self::Replaced };
         };
-        match between(&before.document, &reply.document) {
+        match between(&before.document, &after.document) {
             changes if !changes.is_empty() => Self::Changed(changes),
-            _ if before.etag == reply.etag => Self::Unchanged,
+            _ if before.etag == after.etag => Self::Unchanged,
             _ => Self::Changed(vec![Change::of_a_secret()]),
         }
     }
 }
 
-/// What was made, or would be.
+/// What an apply has made, or would make.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Made {
     pub topics: usize,
     pub subscriptions: usize,
-    /// What became of both, by their paths in the file.
+    /// The outcomes of both, by their paths in the file.
     pub outcomes: Vec<(String, Outcome)>,
     /// The event subscriptions whose endpoints have not consented yet, each with the reason.
     pub awaited: Vec<String>,
@@ -65,7 +66,7 @@ impl Made {
         })
     }
 
-    /// The counts and outcomes, for programs, and what is to be known.
+    /// Returns counts, outcomes and warnings for programs.
     pub fn members(&self) -> Map<String, Value> {
         let change = |(path, changes): (&str, &[Change])| {
             let changes: Vec<_> = changes.iter().map(Change::document).collect();
@@ -93,7 +94,7 @@ impl Made {
         members
     }
 
-    /// The counts, for people.
+    /// Describes the counts for people.
     pub fn told(&self) -> String {
         let topics = output::count(self.topics as u64, "topic");
         let subscriptions = output::count(self.subscriptions as u64, "event subscription");
@@ -101,7 +102,7 @@ impl Made {
         format!("{topics} and {subscriptions}, {new} of them new")
     }
 
-    /// The outcomes, for people: lines that begin with a line break.
+    /// Lists the outcomes for people, in lines that begin with a line break.
     pub fn lines(&self) -> String {
         let mut lines = String::new();
         for (path, changes) in self.changed() {
@@ -122,7 +123,7 @@ impl Made {
         lines
     }
 
-    /// What was made and what was refused, for people and for programs.
+    /// Describes what was made and what was refused, for people and for programs.
     pub(super) fn in_part(
         &self,
         refused: &[String],

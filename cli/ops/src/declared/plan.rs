@@ -1,8 +1,8 @@
-//! What an apply would change: the file's documents, read and written by the code of the API, compared
-//! with what there is. Nothing is written, and no endpoint is asked.
+//! Plans an apply: compares the file's documents, read and written by the code of the API, with what there
+//! is. Nothing is stored, and no endpoint gets a request.
 
 use gridpost_api::{
-    subscription::{self, Consent, Context, Identity, Settings},
+    subscription::{self, Consent, Context, Destination, Identity, Settings},
     topic,
 };
 use gridpost_core::{
@@ -13,23 +13,18 @@ use gridpost_core::{
     time::Timestamp,
     topic::Topic as Stored,
 };
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use uuid::Uuid;
 
 use super::{
     Declared, Topic,
-    changes::between,
+    changes::{Resource, between},
     export::is_forbidden,
     made::{Made, Outcome},
     of_refused, path_of, path_of_topic,
     trial::{everything, problems, unsaved},
 };
 use crate::{failure::InPart, lookup::if_there, manage_api::ManageApi};
-
-/// Members of a webhook's properties.
-const URL: &str = "endpointUrl";
-const BASE_URL: &str = "endpointBaseUrl";
-const HEADERS: &str = "deliveryAttributeMappings";
 
 impl Declared {
     /// Says what [`make`](Self::make) would change. Fails with [`InPart`] where the API would refuse some of
@@ -49,10 +44,10 @@ impl Declared {
                     continue;
                 }
             };
-            let before = api.find_topic(&topic.name).await?;
+            let before = if_there(api.api.topic(&topic.name).await)?.map(|read| read.document);
             let stored = unsaved(&topic.name, settings);
             made.topics += 1;
-            made.outcomes.push((path, outcome(before.as_ref(), &json!(topic::write(&stored, "")))));
+            made.outcomes.push((path, outcome(before.as_ref(), &topic::write(&stored, ""))));
             plan_each(api, topic, &stored, &mut made, &mut refused).await?;
         }
         if refused.is_empty() {
@@ -84,8 +79,8 @@ async fn plan_each(
             refused.push(format!("{path}: {problem}"));
             continue;
         }
-        let before = match if_there(api.subscription(&topic.name, name).await)? {
-            Some(read) => Some(revealed(api, &topic.name, name, read).await?),
+        let before = match if_there(api.api.subscription(&topic.name, name).await)? {
+            Some(read) => Some(revealed(api, &topic.name, name, read.document).await?),
             None => None,
         };
         let now = Timestamp::from_millis(0);
@@ -118,7 +113,7 @@ async fn plan_each(
     Ok(())
 }
 
-fn outcome(before: Option<&Value>, after: &Value) -> Outcome {
+fn outcome<R: Resource>(before: Option<&R>, after: &R) -> Outcome {
     let Some(before) = before else { return Outcome::Created };
     match between(before, after) {
         changes if changes.is_empty() => Outcome::Unchanged,
@@ -128,48 +123,52 @@ fn outcome(before: Option<&Value>, after: &Value) -> Outcome {
 
 /// An event subscription as it is, and whether its secrets are in it.
 struct Before {
-    document: Value,
+    document: subscription::EventSubscription,
     is_revealed: bool,
 }
 
-/// Adds the URL's query and the values of secret headers, if the caller may read them.
-async fn revealed(api: &ManageApi, topic: &str, name: &str, read: Value) -> anyhow::Result<Before> {
+async fn revealed(
+    api: &ManageApi,
+    topic: &str,
+    name: &str,
+    read: subscription::EventSubscription,
+) -> anyhow::Result<Before> {
     let mut document = read.clone();
-    let reveal = async {
-        let Some(members) = destination(&mut document) else { return Ok(()) };
-        if members.contains_key(BASE_URL) {
-            members.insert(URL.to_owned(), api.full_url(topic, name).await?.into());
-            members.remove(BASE_URL);
-        }
-        if members.get(HEADERS).is_some_and(has_secret) {
-            members.insert(HEADERS.to_owned(), api.delivery_attributes(topic, name).await?);
-        }
-        Ok(())
-    };
-    match reveal.await {
+    match reveal(api, topic, name, &mut document).await {
         Ok(()) => Ok(Before { document, is_revealed: true }),
         Err(error) if is_forbidden(&error) => Ok(Before { document: read, is_revealed: false }),
         Err(error) => Err(error),
     }
 }
 
-fn destination(document: &mut Value) -> Option<&mut Map<String, Value>> {
-    document.pointer_mut("/properties/destination/properties")?.as_object_mut()
+/// Adds the URL's query and the values of secret headers. Fails with 403 if the caller may not read them.
+async fn reveal(
+    api: &ManageApi,
+    topic: &str,
+    name: &str,
+    document: &mut subscription::EventSubscription,
+) -> anyhow::Result<()> {
+    let Some(destination) = &mut document.properties.settings.destination else { return Ok(()) };
+    if let Destination::WebHook(webhook) = destination {
+        webhook.endpoint_base_url = None;
+        webhook.endpoint_url = Some(api.api.full_url(topic, name).await?.endpoint_url);
+    }
+    let attributes = destination.attributes_mut();
+    let properties = attributes.iter().flatten().filter_map(|header| header.properties.as_ref());
+    if properties.into_iter().any(|properties| properties.is_secret == Some(true)) {
+        *attributes = Some(api.api.delivery_attributes(topic, name).await?.value);
+    }
+    Ok(())
 }
 
-fn has_secret(headers: &Value) -> bool {
-    let mut headers = headers.as_array().into_iter().flatten();
-    headers.any(|header| header["properties"]["isSecret"] == true)
-}
-
-/// The event subscription that is there, for documents that leave out its secrets. `None` where no
+/// Returns the event subscription that is there, for documents that leave out its secrets. `None` where no
 /// request reads one of them.
 fn existing(before: &Before, context: &Context<'_>) -> Option<EventSubscription> {
-    let settings = subscription::read(&before.document, context).ok()?;
+    let settings = subscription::read(&json!(before.document), context).ok()?;
     Some(unsaved_subscription(settings, context.topic))
 }
 
-/// An event subscription with these settings that is stored nowhere.
+/// Makes an event subscription with these settings that is stored nowhere.
 fn unsaved_subscription(mut settings: Settings, topic: &Stored) -> EventSubscription {
     settings.make_secret(|| [0; 32]);
     let key = SubscriptionKey { topic: topic.name.clone(), name: String::new() };
@@ -181,23 +180,27 @@ fn unsaved_subscription(mut settings: Settings, topic: &Stored) -> EventSubscrip
     settings.into_subscription(key, identity, consent)
 }
 
-/// The document of a read, with secrets if they are to be compared.
-fn written(subscription: &EventSubscription, topic: &Stored, is_revealed: bool) -> Value {
-    let mut document = json!(subscription::write(subscription, topic.delivery_profile));
-    if let Some(members) = destination(&mut document).filter(|_| is_revealed) {
-        if let Some(url) = subscription::full_url(subscription) {
-            members.remove(BASE_URL);
-            members.insert(URL.to_owned(), json!(url.endpoint_url));
+/// Writes an event subscription as a read shows it, with secrets if they are to be compared.
+fn written(
+    stored: &EventSubscription,
+    topic: &Stored,
+    is_revealed: bool,
+) -> subscription::EventSubscription {
+    let mut document = subscription::write(stored, topic.delivery_profile);
+    let destination = &mut document.properties.settings.destination;
+    if let Some(destination) = destination.as_mut().filter(|_| is_revealed) {
+        if let Destination::WebHook(webhook) = destination {
+            webhook.endpoint_base_url = None;
+            webhook.endpoint_url = subscription::full_url(stored).map(|url| url.endpoint_url);
         }
-        if members.contains_key(HEADERS) {
-            let all = subscription::delivery_attributes(subscription);
-            members.insert(HEADERS.to_owned(), json!(all.value));
+        if let Some(attributes) = destination.attributes_mut() {
+            *attributes = subscription::delivery_attributes(stored).value;
         }
     }
     document
 }
 
-/// What of an event subscription can't be compared, if anything.
+/// Says what of an event subscription can't be compared, if anything.
 fn not_compared(after: &EventSubscription, is_revealed: bool) -> Option<&'static str> {
     let has_secret = match after.authentication.as_deref() {
         Some(Authentication::ClientCredentials(by)) => {
@@ -219,8 +222,10 @@ fn not_compared(after: &EventSubscription, is_revealed: bool) -> Option<&'static
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
-    use crate::testkit::FakeApi;
+    use crate::testkit::{FakeApi, documents};
 
     fn document(url: &str, authentication: &Value) -> Value {
         json!({"properties": {"destination": {"endpointType": "WebHook", "properties": {
@@ -233,12 +238,10 @@ mod tests {
     }
 
     fn stored(name: &str, authentication: Value) -> Value {
-        let mut read = document("", &authentication);
-        let members = destination(&mut read).expect("a webhook");
-        members.remove(URL);
-        members.insert(BASE_URL.to_owned(), "https://e/hook".into());
-        read["name"] = name.into();
-        read
+        let properties =
+            json!({"endpointBaseUrl": "https://e/hook", "authentication": authentication});
+        let patch = json!({"properties": {"destination": {"properties": properties}}});
+        documents::subscription(name, &patch)
     }
 
     /// What a plan says of one event subscription that is there.

@@ -1,4 +1,4 @@
-//! What a deployment has and a file does not.
+//! Deletes what a deployment has and a file does not.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::{
     failure::{self, InPart},
     lookup::if_there,
     manage_api::ManageApi,
-    output::{count, text_at},
+    output::count,
 };
 
 /// What to delete of what the file does not have.
@@ -45,8 +45,8 @@ impl Doomed {
 pub struct Pruned(Vec<Doomed>);
 
 impl Declared {
-    /// Reads what the file does not have. Nothing where some of the file could not be read: what is missing may
-    /// be in it.
+    /// Reads what the file does not have. Finds nothing if some of the file could not be read: what is missing
+    /// may be in it.
     pub async fn to_prune(&self, api: &ManageApi, prune: Prune) -> anyhow::Result<Pruned> {
         let mut doomed = Vec::new();
         if !self.problems.is_empty() {
@@ -54,22 +54,18 @@ impl Declared {
         }
         for topic in &self.topics {
             let kept: BTreeSet<_> = topic.subscriptions.keys().map(|it| name::folded(it)).collect();
-            let there = if_there(api.subscriptions(&topic.name).await)?.unwrap_or_default();
-            let others = there.iter().map(|one| text_at(one, "/name"));
-            let others = others.filter(|name| !kept.contains(&name::folded(name)));
-            doomed.extend(others.map(|name| Doomed {
-                topic: topic.name.clone(),
-                subscription: Some(name.to_owned()),
-            }));
+            let there = if_there(api.api.subscriptions(&topic.name).await)?.unwrap_or_default();
+            let names = there.into_iter().map(|one| one.name);
+            let others = names.filter(|name| !kept.contains(&name::folded(name)));
+            doomed.extend(
+                others.map(|name| Doomed { topic: topic.name.clone(), subscription: Some(name) }),
+            );
         }
         if prune == Prune::Topics {
             let kept: BTreeSet<_> = self.topics.iter().map(|it| name::folded(&it.name)).collect();
-            for topic in api.topics().await? {
-                let topic = text_at(&topic, "/name").to_owned();
-                if !kept.contains(&name::folded(&topic)) {
-                    doomed.push(Doomed { topic, subscription: None });
-                }
-            }
+            let names = api.api.topics().await?.into_iter().map(|topic| topic.name);
+            let others = names.filter(|name| !kept.contains(&name::folded(name)));
+            doomed.extend(others.map(|topic| Doomed { topic, subscription: None }));
         }
         Ok(Pruned(doomed))
     }
@@ -105,8 +101,8 @@ impl Pruned {
         let mut refused = Vec::new();
         for one in &self.0 {
             let deleted = match &one.subscription {
-                Some(name) => api.delete_subscription(&one.topic, name).await,
-                None => api.delete_topic(&one.topic).await,
+                Some(name) => api.api.delete_subscription(&one.topic, name).await,
+                None => api.api.delete_topic(&one.topic).await,
             };
             match deleted {
                 Ok(_) => made.outcomes.push((one.path(), Outcome::Deleted)),
@@ -134,18 +130,18 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::testkit::FakeApi;
+    use crate::testkit::{FakeApi, documents};
 
     #[tokio::test]
     async fn what_is_missing_is_deleted_and_nothing_else() {
-        let named = |names: &[&str]| {
-            let all: Vec<_> = names.iter().map(|name| json!({ "name": name })).collect();
-            json!({ "value": all })
+        let named = |names: [&str; 3]| {
+            documents::list(&names.map(|name| documents::subscription(name, &json!({}))))
         };
+        let topics = ["Orders", "other"].map(|name| documents::topic(name, &json!({})));
         let api = FakeApi::answering(&[
-            ("GET /topics/orders/eventSubscriptions ", 200, named(&["Billing", "old", "older"])),
+            ("GET /topics/orders/eventSubscriptions ", 200, named(["Billing", "old", "older"])),
             ("GET /topics/new/eventSubscriptions ", 404, json!({})),
-            ("GET /topics ", 200, named(&["Orders", "other"])),
+            ("GET /topics ", 200, documents::list(&topics)),
             ("DELETE /topics/orders/eventSubscriptions/old ", 200, Value::Null),
             ("DELETE /topics/orders/eventSubscriptions/older ", 403, json!({})),
             ("DELETE /topics/other ", 200, Value::Null),

@@ -4,17 +4,15 @@
 //! apply` with the exported file whenever that changes; secrets stay in the environment, out of
 //! Terraform's state.
 
-use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use gridpost_api::settings::Document;
 use gridpost_core::name;
-use serde_json::Value;
 use url::{Host, Url};
 
 use super::export::Export;
 
-/// The root but for what it must know of the export.
+/// The root, with placeholders for what the export determines.
 const TEMPLATE: &str = include_str!("root.tf");
 
 /// The topic of events about dead letters, as `gridpost dev` has it.
@@ -28,9 +26,8 @@ pub struct Root {
     pub notes: Vec<String>,
 }
 
-/// What the deployment must name so that an event subscription may prove an identity of AWS.
-fn identity(document: &Value) -> Option<String> {
-    let settings = Document::of(document);
+/// Says what the deployment must name so that an event subscription may prove an identity of AWS.
+fn identity(settings: &Document) -> Option<String> {
     let at = |member: &str| settings.text(&format!("destination.authentication.{member}"));
     let audience = at("clientAssertion.audience");
     match (at("type").as_str(), at("roleArn").as_str()) {
@@ -58,12 +55,11 @@ fn identity(document: &Value) -> Option<String> {
 }
 
 impl Root {
-    /// The root for an export, with the module at that source.
+    /// Writes the root for an export, with the module at that source.
     pub fn of(export: &Export, module: &str) -> Self {
         let mut notes = Vec::new();
         let mut networks = BTreeSet::new();
-        for (topic, name, document) in export.subscriptions() {
-            let settings = Document::of(document);
+        for (topic, name, settings) in export.subscriptions() {
             match needs(&settings.text("destination.endpointUrl")) {
                 Needs::Nothing => {}
                 Needs::Network(network) => {
@@ -71,7 +67,7 @@ impl Root {
                 }
                 Needs::Change(why) => notes.push(format!("{topic}/{name}: {why}")),
             }
-            notes.extend(identity(document).map(|note| format!("{topic}/{name}: {note}")));
+            notes.extend(identity(&settings).map(|note| format!("{topic}/{name}: {note}")));
             let by = |member: &str| settings.has(&format!("destination.authentication.{member}"));
             if settings.has("destination.azureActiveDirectoryTenantId") {
                 notes.push(format!("{topic}/{name}: set the variable endpoint_entra_client"));
@@ -97,9 +93,9 @@ impl Root {
             ));
         }
         let resources = export.texts("destination.resourceId");
-        let mut topics = export.document["topics"].as_object().into_iter().flatten();
-        let letters = topics.find(|(topic, _)| name::is_same(topic, DEAD_LETTER_TOPIC));
-        let topic = letters.map_or_else(|| "null".to_owned(), |(topic, _)| quoted(topic));
+        let mut topics = export.document.topics.keys();
+        let letters = topics.find(|topic| name::is_same(topic, DEAD_LETTER_TOPIC));
+        let topic = letters.map_or_else(|| "null".to_owned(), |topic| quoted(topic));
         let text = TEMPLATE
             .replace("\"@module@\"", &quoted(module))
             .replace("[\"@networks@\"]", &list(&networks))
@@ -117,7 +113,7 @@ enum Needs {
     Change(String),
 }
 
-/// An endpoint on the public internet by https asks nothing.
+/// Says what a deployment needs to reach an endpoint: nothing for one on the public internet by https.
 fn needs(url: &str) -> Needs {
     let Ok(parsed) = Url::parse(url) else { return Needs::Nothing };
     let base = url.split('?').next().unwrap_or(url);
@@ -181,7 +177,7 @@ mod tests {
     #[test]
     fn the_example_is_what_an_export_writes() {
         let read = |name: &str| fs::read_to_string(example().join(name)).expect("a file");
-        let document: Value = serde_json::from_str(&read("topics.json")).expect("JSON");
+        let document = serde_json::from_str(&read("topics.json")).expect("a file");
         let root = Root::of(&Export { document, ..Export::default() }, "../..");
         assert_eq!(root.text, read("main.tf"));
         assert_eq!(root.notes.len(), 2, "{:?}", root.notes);
@@ -191,8 +187,7 @@ mod tests {
 
     #[test]
     fn nothing_is_left_of_the_template() {
-        let document = serde_json::json!({"topics": {}});
-        let root = Root::of(&Export { document, ..Export::default() }, "m\"${x}");
+        let root = Root::of(&Export::default(), "m\"${x}");
         assert!(!root.text.contains('@'), "{}", root.text);
         assert!(root.text.contains("source = \"m\\\"$${x}\""), "{}", root.text);
         assert!(root.text.contains("dead_letter_topic         = null"), "{}", root.text);
@@ -203,7 +198,8 @@ mod tests {
         let by = |kind: &str, properties: Value| {
             let authentication = serde_json::json!({"type": kind, "properties": properties});
             let destination = serde_json::json!({"properties": {"authentication": authentication}});
-            identity(&serde_json::json!({"properties": {"destination": destination}}))
+            let properties = serde_json::json!({ "destination": destination });
+            identity(&Document::of(&serde_json::json!({ "properties": properties })))
         };
         let assertion = serde_json::json!({"type": "AwsWebIdentity", "properties": {}});
         let table = [

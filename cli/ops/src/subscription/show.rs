@@ -26,7 +26,7 @@ pub fn rows(subscription: &impl Read<Tagged<EventSubscription>>) -> Vec<[String;
     let mut settings = Document::of(document);
     let headers: Vec<_> = (0..settings.rows(HEADERS)).map(|row| header(&settings, row)).collect();
     // What has a row of its own is not shown again with all others.
-    let shown = ["topic", "provisioningState", "validation", "pause"];
+    let shown = ["provisioningState", "validation", "pause"];
     let shown = shown.into_iter().chain(ENDPOINTS).chain([HEADERS]);
     shown.for_each(|path| drop(settings.take(path)));
     let mut take = |path: &str| settings.take(path).join(", ");
@@ -114,18 +114,8 @@ pub(crate) fn words(name: &str) -> String {
 
 /// Returns the destination as a user knows it; a webhook's URL without its query, which is a secret.
 pub fn destination(subscription: &impl Read<EventSubscription>) -> String {
-    let place = match &subscription.read().properties.settings.destination {
-        Some(Destination::WebHook(webhook)) => webhook.endpoint_base_url.clone(),
-        Some(
-            Destination::SqsQueue(resource)
-            | Destination::SnsTopic(resource)
-            | Destination::KinesisStream(resource)
-            | Destination::EventBridgeBus(resource)
-            | Destination::LambdaFunction(resource),
-        ) => resource.resource_id.clone(),
-        None => None,
-    };
-    or_dash(place)
+    let destination = &subscription.read().properties.settings.destination;
+    or_dash(destination.as_ref().and_then(Destination::place))
 }
 
 fn limits(take: &mut impl FnMut(&str) -> String) -> String {
@@ -243,11 +233,15 @@ mod tests {
             "signing": {"scheme": "StandardWebhooks", "previousSecretValidUntil": null},
             "deadLetterDestination": {"endpointType": "S3Bucket",
                 "properties": {"bucketName": "letters", "prefix": "dead/"}},
-            "labels": ["l-1"], "expirationTimeUtc": "2030-01-01T00:00:00Z", "allowedRate": 120,
+            "labels": ["l-1"], "expirationTimeUtc": "2030-01-01T00:00:00.000Z", "allowedRate": 120,
         }});
+        let describe = |subscription: &Value| {
+            let document = serde_json::from_value(subscription.clone()).expect("whole");
+            describe(&Tagged { document, is_new: false, etag: Some("tag-1".to_owned()) })
+        };
         let text = describe(&subscription);
-        let mut wanted = Vec::new();
-        leaves(&subscription, &mut wanted);
+        let mut wanted = vec!["billing".to_owned(), "tag-1".to_owned()];
+        leaves(&subscription["properties"], &mut wanted);
         // What kind a header is shows in how it is written.
         for leaf in wanted.iter().filter(|leaf| !matches!(leaf.as_str(), "Static" | "Dynamic")) {
             assert!(text.contains(leaf.as_str()), "{leaf} is not in\n{text}");

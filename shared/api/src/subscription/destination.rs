@@ -154,17 +154,46 @@ impl Destination {
         resource.read(kind, context, &path, problems)
     }
 
-    /// Returns the paths in events that it names, each with where it stands below `properties`.
-    pub(super) fn source_fields(&self) -> Vec<(String, String)> {
-        let (attributes, keys) = match self {
-            Self::WebHook(webhook) => (&webhook.delivery_attribute_mappings, Vec::new()),
+    /// Returns what is set of an AWS resource; `None` for a webhook.
+    pub fn resource(&self) -> Option<&ResourceDestination> {
+        match self {
+            Self::WebHook(_) => None,
             Self::SqsQueue(resource)
             | Self::SnsTopic(resource)
             | Self::KinesisStream(resource)
             | Self::EventBridgeBus(resource)
-            | Self::LambdaFunction(resource) => {
+            | Self::LambdaFunction(resource) => Some(resource),
+        }
+    }
+
+    /// Returns where a read says that events go: a URL without its query, or an ARN.
+    pub fn place(&self) -> Option<&str> {
+        match self {
+            Self::WebHook(webhook) => webhook.endpoint_base_url.as_deref(),
+            other => other.resource()?.resource_id.as_deref(),
+        }
+    }
+
+    /// Returns the headers, or attributes, of every request, to change them.
+    pub fn attributes_mut(&mut self) -> &mut Option<Vec<DeliveryAttribute>> {
+        match self {
+            Self::WebHook(webhook) => &mut webhook.delivery_attribute_mappings,
+            Self::SqsQueue(resource)
+            | Self::SnsTopic(resource)
+            | Self::KinesisStream(resource)
+            | Self::EventBridgeBus(resource)
+            | Self::LambdaFunction(resource) => &mut resource.delivery_attribute_mappings,
+        }
+    }
+
+    /// Returns the paths in events that it names, each with where it stands below `properties`.
+    pub(super) fn source_fields(&self) -> Vec<(String, String)> {
+        let (attributes, keys) = match (self, self.resource()) {
+            (Self::WebHook(webhook), _) => (&webhook.delivery_attribute_mappings, Vec::new()),
+            (_, Some(resource)) => {
                 (&resource.delivery_attribute_mappings, resource.source_fields())
             }
+            (_, None) => (&None, Vec::new()),
         };
         let attributes = attributes.iter().flatten().enumerate().filter_map(|(index, one)| {
             let field = one.properties.as_ref()?.source_field.clone()?;
