@@ -8,7 +8,10 @@ mod operations_tests;
 pub mod pages;
 pub mod waiting;
 
-use std::{ops::ControlFlow, path::Path};
+use std::{
+    ops::{ControlFlow, Deref},
+    path::Path,
+};
 
 use anyhow::Context;
 use gridpost_api::client::{Answer, Client, Condition, Request, Transport};
@@ -87,6 +90,14 @@ impl Transport for Sender {
     }
 }
 
+impl Deref for ManageApi {
+    type Target = Client<Sender>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.api
+    }
+}
+
 impl Sender {
     fn no_answer(&self, method: &Method, url: &str) -> String {
         if self.signer.is_some() {
@@ -139,11 +150,6 @@ impl ManageApi {
         self
     }
 
-    /// The base URL, without a slash at its end.
-    pub fn base_url(&self) -> &str {
-        self.api.base_url()
-    }
-
     /// Creates or replaces a topic. 201 when it is new, 200 when it was there. Fails with [`Refusal`]
     /// when the API refuses. So for every request below.
     pub async fn put_topic(&self, topic: &str, document: &Value) -> anyhow::Result<Reply> {
@@ -187,13 +193,6 @@ impl ManageApi {
     pub async fn keys(&self, topic: &str) -> anyhow::Result<Value> {
         let path = format!("{}/listKeys", topic_path(topic)?);
         Ok(self.call(Method::POST, &path, None).await?.document)
-    }
-
-    /// Replaces one key (`key1` or `key2`) by a new one and gives both.
-    pub async fn regenerate_key(&self, topic: &str, key_name: &str) -> anyhow::Result<Value> {
-        let path = format!("{}/regenerateKey", topic_path(topic)?);
-        let document = json!({ "keyName": key_name });
-        Ok(self.call(Method::POST, &path, Some(&document)).await?.document)
     }
 
     /// Creates or replaces an event subscription, handshake with its endpoint included.
@@ -424,12 +423,6 @@ impl ManageApi {
         let answer = self.call(Method::POST, &path, None).await?.document;
         let url = answer["endpointUrl"].as_str().context("the manage API gave no endpointUrl")?;
         Ok(url.to_owned())
-    }
-
-    /// An event subscription's delivery attributes, secret values included.
-    pub async fn delivery_attributes(&self, topic: &str, name: &str) -> anyhow::Result<Value> {
-        let path = format!("{}/getDeliveryAttributes", subscription_path(topic, name)?);
-        Ok(self.call(Method::POST, &path, None).await?.document["value"].take())
     }
 
     /// The secrets with which an event subscription's requests are signed.

@@ -3,7 +3,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use gridpost_api::subscription;
+use gridpost_api::{
+    subscription::{self, Destination, EventSubscription, EventSubscriptionInput},
+    topic::Topic,
+};
 use gridpost_core::retry::{
     Rules,
     health::{DELAYED_WAITS_S, Durations, ProbationPolicy, UNHEALTHY_AFTER},
@@ -12,9 +15,10 @@ use gridpost_core::retry::{
     profile::{EndpointKind, ProfileName},
     timeline::{End, Question, Timeline, play},
 };
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{failure::Misuse, given::whole_seconds, output};
+use crate::{failure::Misuse, given::whole_seconds, subscription::untyped::Read};
 
 /// A row of the deployment's own probation durations.
 #[derive(Clone, Copy, Debug)]
@@ -46,12 +50,12 @@ impl std::str::FromStr for ProbationSeconds {
     }
 }
 
-/// Whose timeline it is.
+/// The policy whose timeline is played, and what else determines it.
 pub struct Subject {
     pub profile: ProfileName,
     pub kind: EndpointKind,
     pub policy: Value,
-    /// Whether it waits for the end of a probation instead of ending at one.
+    /// Whether events wait for the end of a probation instead of ending at once.
     pub delays_on_probation: bool,
 }
 
@@ -85,7 +89,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// The same with `Retry-After`, where it is an answer that can carry one.
+    /// Adds `Retry-After`, if the answer can carry one.
     #[must_use]
     pub fn with_retry_after(mut self, wait: Option<Duration>) -> Self {
         self.answer.retry_after = wait.filter(|_| self.answer.status.is_some());
@@ -114,7 +118,7 @@ impl std::str::FromStr for Response {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Circumstances<'c> {
     pub probations: &'c [ProbationSeconds],
-    /// What jitter draws, 0 to 1.
+    /// The random number that jitter draws, 0 to 1.
     pub dice: f64,
     /// Whether the number of attempts was asked for, and is not the profile's.
     pub names_attempts: bool,
@@ -139,11 +143,11 @@ pub fn played(
     Ok(result(&timeline, &policy, responses, &warnings))
 }
 
-/// The timeline of an event subscription's policy, or of another one in its place, as JSON. Fails with
-/// [`Misuse`], which names every setting, or answer, that is outside its range.
+/// Plays the policy of an event subscription, or another one in its place, like [`played`]. Also fails for
+/// an answer that is none.
 pub fn preview(
-    topic: &Value,
-    subscription: &Value,
+    topic: &impl Read<Topic>,
+    subscription: &impl Read<EventSubscription>,
     policy: Option<Value>,
     answers: &str,
 ) -> Result<Value, Misuse> {
@@ -161,30 +165,30 @@ fn checked(policy: Value, profile: ProfileName) -> Result<RetryPolicy, Misuse> {
     })
 }
 
-/// What a saved event subscription says, and its topic.
-pub fn saved(topic: &Value, subscription: &Value) -> Subject {
-    let properties = &subscription["properties"];
-    let profile = serde_json::from_value(topic["properties"]["deliveryProfile"].clone());
-    let kind = match output::text_at(subscription, "/properties/destination/endpointType") {
-        "WebHook" => EndpointKind::Webhook,
+/// Returns the subject that a saved event subscription and its topic describe.
+pub fn saved(topic: &impl Read<Topic>, subscription: &impl Read<EventSubscription>) -> Subject {
+    let settings = &subscription.read().properties.settings;
+    let profile = topic.read().properties.settings.delivery_profile;
+    let kind = match &settings.destination {
+        Some(Destination::WebHook(_)) => EndpointKind::Webhook,
         _ => EndpointKind::Resource,
     };
     Subject {
         profile: profile.unwrap_or(ProfileName::Basic),
         kind,
-        policy: properties["retryPolicy"].clone(),
-        delays_on_probation: properties["probationPolicy"] == "Delay",
+        policy: json!(settings.retry_policy.clone().unwrap_or_default()),
+        delays_on_probation: settings.probation_policy == Some(ProbationPolicy::Delay),
     }
 }
 
-/// What a failure does to the endpoint, and what that does to the delivery.
+/// How long failures keep an endpoint from being attempted, and what becomes of events meanwhile.
 struct Probation {
     policy: ProbationPolicy,
     durations: Durations,
 }
 
 impl Probation {
-    /// With the durations that a deployment has by default.
+    /// Returns a deployment's defaults.
     fn of(delays: bool) -> Self {
         let policy = if delays { ProbationPolicy::Delay } else { ProbationPolicy::EventGrid };
         Self { policy, durations: Durations::default() }
@@ -273,13 +277,13 @@ fn result(
     document
 }
 
-/// Whole seconds as a whole number.
+/// Writes whole seconds as a whole number.
 fn seconds(offset: Duration) -> Value {
     if offset.subsec_millis() == 0 { json!(offset.as_secs()) } else { json!(offset.as_secs_f64()) }
 }
 
-/// An offset as people write it: `0 s`, `12.8 s`, `1 min 30 s`, `1 h 30 min`. Parts of a second are told of
-/// less than a minute alone.
+/// Writes an offset as people do: `0 s`, `12.8 s`, `1 min 30 s`, `1 h 30 min`. Below a minute it has parts of
+/// a second.
 pub fn hours(offset: Duration) -> String {
     if offset.subsec_millis() != 0 && offset.as_secs() < 60 {
         return format!("{:.1} s", offset.as_secs_f64());
@@ -295,7 +299,7 @@ pub fn hours(offset: Duration) -> String {
     if parts.is_empty() { "0 s".to_owned() } else { parts.join(" ") }
 }
 
-/// What is wrong with a policy whose events live shorter than its endpoint may not be asked.
+/// Warns of a time-to-live that is shorter than a wait of delayed delivery.
 fn delay_warning(policy: &RetryPolicy) -> Option<String> {
     let lives = Duration::from_secs(u64::from(policy.time_to_live_minutes) * 60);
     let waits = DELAYED_WAITS_S.map(|seconds| Duration::from_secs(u64::from(seconds)));
@@ -319,20 +323,21 @@ fn delay_warning(policy: &RetryPolicy) -> Option<String> {
     ))
 }
 
-/// The same of an event subscription's document, as it is saved or is to be; none where it has no policy that
-/// can be read.
-pub fn delay_warning_of(subscription: &Value) -> Option<String> {
-    let policy = subscription.pointer("/properties/retryPolicy").filter(|it| it.is_object())?;
-    let is_namespace = ["maxDeliveryCount", "eventTimeToLive"]
-        .iter()
-        .any(|member| policy.get(member).is_some_and(|value| !value.is_null()));
+/// Says the same of an event subscription's document, stored or not; `None` if it has no policy that can be
+/// read.
+pub fn delay_warning_of(subscription: &impl Serialize) -> Option<String> {
+    let document = serde_json::to_value(subscription).ok()?;
+    let document = serde_json::from_value::<EventSubscriptionInput>(document).ok()?;
+    let policy = document.properties?.retry_policy?;
+    let is_namespace = policy.max_delivery_count.is_some() || policy.event_time_to_live.is_some();
     let profile = if is_namespace { ProfileName::Namespace } else { ProfileName::Basic };
-    delay_warning(&checked(policy.clone(), profile).ok()?)
+    delay_warning(&checked(json!(policy), profile).ok()?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testkit::documents;
     use serde_json::json;
 
     /// Attempts by default are not scolded, but a life that a wait outlasts is said in any case.
@@ -366,27 +371,35 @@ mod tests {
 
     #[test]
     fn a_saved_event_subscription_has_its_own_rules() {
-        let topic = json!({"properties": {"deliveryProfile": "namespace"}});
-        let subscription = json!({"properties": {
-            "destination": {"endpointType": "SqsQueue"}, "probationPolicy": "Delay",
-            "retryPolicy": {"maxDeliveryCount": 3}}});
+        let topic = topic("namespace");
+        let queue = json!({"endpointType": "SqsQueue", "properties": {"resourceId": "arn:q"}});
+        let subscription = subscription(&json!({"properties": {"destination": queue,
+            "probationPolicy": "Delay", "retryPolicy": {"maxDeliveryCount": 3}}}));
         let subject = saved(&topic, &subscription);
         assert_eq!(
             (subject.profile, subject.kind),
             (ProfileName::Namespace, EndpointKind::Resource)
         );
         assert!(subject.delays_on_probation);
-        assert_eq!(subject.policy, json!({"maxDeliveryCount": 3}));
+        assert_eq!(subject.policy["maxDeliveryCount"], 3);
+    }
+
+    fn topic(profile: &str) -> Topic {
+        let patch = json!({"properties": {"deliveryProfile": profile}});
+        serde_json::from_value(documents::topic("t", &patch)).expect("whole")
+    }
+
+    fn subscription(patch: &Value) -> EventSubscription {
+        serde_json::from_value(documents::subscription("s", patch)).expect("whole")
     }
 
     #[test]
     fn what_a_saved_policy_has_by_default_is_not_scolded() {
-        let topic = json!({"properties": {"deliveryProfile": "basic"}});
+        let topic = topic("basic");
         // (attempts that are saved, whether they are too many to be made)
         for (attempts, want) in [(30, false), (29, true), (3, false)] {
-            let subscription = json!({"properties": {
-                "destination": {"endpointType": "WebHook"},
-                "retryPolicy": {"maxDeliveryAttempts": attempts, "eventTimeToLiveInMinutes": 1440}}});
+            let policy = json!({"maxDeliveryAttempts": attempts, "eventTimeToLiveInMinutes": 1440});
+            let subscription = subscription(&json!({"properties": { "retryPolicy": policy }}));
             let document = preview(&topic, &subscription, None, "500").expect("in range");
             assert_eq!(document.get("warnings").is_some(), want, "{attempts}: {document}");
         }

@@ -1,15 +1,20 @@
 //! Which deployment a command is for: the local stack, or one on AWS.
 
-use std::env;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{
+    env,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context;
+use gridpost_api::{
+    schema::Time,
+    topic::{AccessKey, Keys},
+};
 use gridpost_core::time::Timestamp;
-use serde_json::Value;
-use tokio::sync::Mutex;
-use tokio::time::Instant;
+use serde::Deserialize;
+use tokio::{sync::Mutex, time::Instant};
 use url::Url;
 
 use crate::{
@@ -28,20 +33,20 @@ use crate::{
 /// The default of the Terraform variable `name_prefix`.
 const NAME_PREFIX: &str = "gridpost";
 
-/// How long it counts what a deployment's clock showed: this machine's may be set meanwhile.
+/// How long a reading of a deployment's clock is used: the local clock may be adjusted.
 const CLOCK_KEPT: Duration = Duration::from_secs(60);
 
-/// How long to wait for an answer that is to tell the time.
+/// How long to wait for an answer whose date is read.
 const CLOCK_WAIT: Duration = Duration::from_secs(5);
 
-/// What chooses the deployment; one that is named keeps what the others do not say. Without any: the
-/// local stack that `gridpost dev` or `gridpost up` started.
+/// Flags and variables that choose the deployment. URLs and prefix replace those of a named deployment.
+/// Without any: the local stack that `gridpost dev` or `gridpost up` started.
 #[derive(Clone, Debug, Default)]
 pub struct TargetArguments {
     pub manage_url: Option<String>,
     pub publish_url: Option<String>,
     pub deployment: Option<String>,
-    /// What the names of the deployment's functions and queues begin with.
+    /// The prefix of the names of the deployment's functions and queues.
     pub name_prefix: Option<String>,
     pub home: Option<PathBuf>,
 }
@@ -57,12 +62,19 @@ pub struct Target {
     ca_file: Option<PathBuf>,
     home: Option<Home>,
     is_dev: bool,
-    /// What its clock was last seen to show, and when.
+    /// The last reading of its clock, and when that was.
     clock: Arc<Mutex<Option<(Instant, Clock)>>>,
 }
 
+/// What `gridpost dev` says of its clock.
+#[derive(Debug, Default, Deserialize)]
+struct DevClock {
+    now: Option<Time>,
+    speed: Option<u32>,
+}
+
 impl TargetArguments {
-    /// Finds the deployment: what flags or environment name, else the local stack. Fails with
+    /// Finds the deployment: what flags or environment name, otherwise the local stack. Fails with
     /// [`Misuse`] when nothing is named and no local stack is up, or no deployment has that name.
     pub fn resolve(&self) -> anyhow::Result<Target> {
         let named = match &self.deployment {
@@ -110,7 +122,7 @@ impl TargetArguments {
         })
     }
 
-    /// The folder of an existing local stack, if there is one.
+    /// Returns the folder of an existing local stack, if there is one.
     pub fn existing_home(&self) -> anyhow::Result<Option<Home>> {
         if let Some(folder) = &self.home {
             return Ok(Some(Home::at(&std::path::absolute(folder)?)));
@@ -134,8 +146,7 @@ pub fn check_url(flag: &str, output: &str, given: Option<&str>) -> Result<(), Mi
 }
 
 impl Target {
-    /// A client of the deployment's resource API. Fails with [`Misuse`] when only a publish URL was
-    /// given.
+    /// Connects to the deployment's resource API. Fails with [`Misuse`] if only a publish URL was given.
     pub async fn manage_api(&self) -> anyhow::Result<ManageApi> {
         let url = self.manage_url.as_deref().ok_or_else(|| {
             Misuse(
@@ -153,26 +164,23 @@ impl Target {
         })
     }
 
-    /// A client for one of the deployment's URLs.
+    /// Makes a client for one of the deployment's URLs.
     pub fn http_client(&self, url: &str) -> anyhow::Result<reqwest::Client> {
         http_client::trusting(url, self.ca_file.as_deref())
     }
 
-    /// What the deployment's clock shows: that of `gridpost dev` is asked for, as `--speed` puts it
-    /// ahead of this machine's; that of AWS is told by the date of an answer. A local stack's is this
-    /// machine's.
+    /// Reads the deployment's clock. `gridpost dev` reports its own, which `--speed` puts ahead of the local
+    /// clock; AWS's is the date of an answer; a local stack's is the local clock.
     pub async fn now(&self) -> anyhow::Result<Timestamp> {
-        let document = self.dev_counts().await?;
-        let told = document["now"].as_str().and_then(Timestamp::parse_rfc_3339);
         // Another program on that port reports no time.
-        let Some(told) = told else {
-            let ahead_ms = self.ahead_ms().await;
-            return Ok(Timestamp::from_millis(clock::now_ms().saturating_add(ahead_ms)));
-        };
-        Ok(told)
+        if let Some(Time(now)) = self.dev_clock().await?.now {
+            return Ok(now);
+        }
+        let ahead_ms = self.ahead_ms().await;
+        Ok(Timestamp::from_millis(clock::now_ms().saturating_add(ahead_ms)))
     }
 
-    /// How far the clock of a deployment on AWS is ahead of this machine's, in milliseconds.
+    /// Returns how far the clock of a deployment on AWS is ahead of the local clock, in milliseconds.
     async fn ahead_ms(&self) -> i64 {
         let mut known = self.clock.lock().await;
         match *known {
@@ -185,8 +193,8 @@ impl Target {
         }
     }
 
-    /// Asks for nothing, unsigned: what refuses that tells the time, too. Without an answer the clocks are
-    /// taken to be the same; what needs the time asks the same URL next, and says what is wrong.
+    /// Makes an unsigned request: a refusal has a date, too. Without an answer the clocks are taken to be the
+    /// same; the next request to the same URL fails with the reason.
     async fn seen_clock(&self) -> Clock {
         let mut clock = Clock::default();
         // Not the publish URL: behind a function URL, ingest would count a failed publish.
@@ -202,16 +210,16 @@ impl Target {
         clock
     }
 
-    /// How many times as fast as this machine's the deployment's clock runs: 1, but for
+    /// Returns how many times faster than the local clock the deployment's runs: 1, except for
     /// `gridpost dev --speed`.
     pub async fn speed(&self) -> anyhow::Result<u32> {
-        let told = self.dev_counts().await?["speed"].as_u64();
-        Ok(told.and_then(|speed| u32::try_from(speed).ok()).unwrap_or(1))
+        Ok(self.dev_clock().await?.speed.unwrap_or(1))
     }
 
-    /// What `gridpost dev` counts, and what its clock shows; null for any other deployment.
-    async fn dev_counts(&self) -> anyhow::Result<Value> {
-        let Some(url) = self.dev_url() else { return Ok(Value::Null) };
+    /// Reads the clock of `gridpost dev`; empty for any other deployment.
+    async fn dev_clock(&self) -> anyhow::Result<DevClock> {
+        let url = self.publish_url.as_deref().filter(|_| self.is_dev);
+        let Some(url) = url else { return Ok(DevClock::default()) };
         let url = format!("{}/dev/counts", url.trim_end_matches('/'));
         let answer = self.http_client(&url)?.get(&url).send().await;
         let answer = answer.with_context(|| {
@@ -222,17 +230,12 @@ impl Target {
         Ok(answer.json().await.unwrap_or_default())
     }
 
-    /// What the deployment's clock showed so long ago.
+    /// Returns the time that long ago by the deployment's clock.
     pub async fn ago(&self, span: TimeSpan) -> anyhow::Result<Timestamp> {
         Ok(before(self.now().await?, span))
     }
 
-    /// The process, where the local stack is `gridpost dev`.
-    fn dev_url(&self) -> Option<&str> {
-        self.publish_url.as_deref().filter(|_| self.is_dev)
-    }
-
-    /// The folder of the local stack, where it is one.
+    /// Returns the folder of the local stack, if it is one.
     pub fn home(&self) -> Option<&Home> {
         self.home.as_ref()
     }
@@ -242,32 +245,32 @@ impl Target {
         self.is_dev
     }
 
-    /// The CA certificate that the deployment's URLs ask for, beside those of the system.
+    /// Returns the CA certificate that the deployment's URLs need beside those of the system.
     pub fn ca_file(&self) -> Option<&Path> {
         self.ca_file.as_deref()
     }
 
-    /// The URL of the resource API, where one is known.
+    /// Returns the URL of the resource API, if it is known.
     pub fn manage_url(&self) -> Option<&str> {
         self.manage_url.as_deref()
     }
 
-    /// The emulator that stands for AWS, where one does.
+    /// Returns the URL of the emulator of AWS, if there is one.
     pub fn emulator_url(&self) -> Option<&str> {
         self.emulator_url.as_deref()
     }
 
-    /// What names of the deployment's functions and queues begin with.
+    /// Returns the prefix of the names of the deployment's functions and queues.
     pub fn name_prefix(&self) -> &str {
         self.name_prefix.as_deref().unwrap_or(NAME_PREFIX)
     }
 
-    /// The profile of the AWS configuration that requests are signed with, where one was chosen.
+    /// Returns the profile of the AWS configuration that signs requests, if one was chosen.
     pub fn aws_profile(&self) -> Option<&str> {
         self.aws_profile.as_deref()
     }
 
-    /// The URL of the publish API, where one is known.
+    /// Returns the URL of the publish API, if it is known.
     pub fn publish_url(&self) -> Option<&str> {
         self.publish_url.as_deref()
     }
@@ -277,7 +280,7 @@ impl Target {
         self.manage_url.is_some()
     }
 
-    /// Where events of `topic` are posted, if the publish URL is known.
+    /// Returns the URL to publish to a topic, if the publish URL is known.
     pub fn events_url(&self, topic: &str, is_namespace: bool) -> Option<String> {
         let base = self.publish_url.as_deref()?.trim_end_matches('/');
         let path = if is_namespace { ":publish" } else { "/api/events" };
@@ -285,21 +288,33 @@ impl Target {
     }
 }
 
-/// Replaces a key, and notes it where programs read the keys of a local stack.
-pub async fn new_key(
+/// Replaces a key, and notes it in the file from which programs read the keys of a local stack.
+pub async fn replace_key(
     api: &ManageApi,
     target: &Target,
     topic: &str,
-    key_name: &str,
-) -> anyhow::Result<Value> {
-    let keys = api.regenerate_key(topic, key_name).await?;
+    key: AccessKey,
+) -> anyhow::Result<Keys> {
+    let keys = api.api.regenerate_key(topic, key).await?;
     if let Some(home) = target.home() {
         Connection::note_keys(home, topic, key_list(&keys))?;
     }
     Ok(keys)
 }
 
-/// So long before a time.
+/// Does the same for callers that have the key's name as text.
+pub async fn new_key(
+    api: &ManageApi,
+    target: &Target,
+    topic: &str,
+    key: &str,
+) -> anyhow::Result<serde_json::Value> {
+    let key = serde_json::from_value(key.into())?;
+    let keys = replace_key(api, target, topic, key).await?;
+    Ok(serde_json::to_value(keys)?)
+}
+
+/// Returns the time that long before another.
 pub fn before(time: Timestamp, span: TimeSpan) -> Timestamp {
     let span_ms = i64::try_from(span.0.as_millis()).unwrap_or(i64::MAX);
     Timestamp::from_millis(time.as_millis().saturating_sub(span_ms))

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand};
+use gridpost_api::topic::{AccessKey, Keys};
 use serde_json::{Value, json};
 
 use crate::{
     commands::read_document,
     output::{self, text_at},
-    target::{Common, new_key},
+    target::{Common, replace_key},
 };
 use gridpost_ops::{
     failure::{Misuse, Refusal},
@@ -217,13 +218,14 @@ pub async fn run(command: TopicCommand, common: &Common) -> anyhow::Result<()> {
         }
         TopicCommand::Keys { topic, regenerate } => {
             let keys = match regenerate {
-                Some(key_name) => new_key(&api, &target, &topic, &key_name).await?,
-                None => api.keys(&topic).await?,
+                Some(key) => replace_key(&api, &target, &topic, access_key(&key)?).await?,
+                None => api.api.keys(&topic).await?,
             };
             common.output.print(&keys, write_keys);
         }
         TopicCommand::RegenerateKey { topic, key } => {
-            common.output.print(&new_key(&api, &target, &topic, &key).await?, write_keys);
+            let keys = replace_key(&api, &target, &topic, access_key(&key)?).await?;
+            common.output.print(&keys, write_keys);
         }
     }
     Ok(())
@@ -289,8 +291,12 @@ fn consent(topic: &str, subscriptions: &[Value]) -> String {
     )
 }
 
-fn write_keys(keys: &Value) -> String {
-    format!("key1  {}\nkey2  {}", text_at(keys, "/key1"), text_at(keys, "/key2"))
+fn access_key(name: &str) -> anyhow::Result<AccessKey> {
+    Ok(serde_json::from_value(name.into())?)
+}
+
+fn write_keys(keys: &Keys) -> String {
+    format!("key1  {}\nkey2  {}", keys.key1.expose(), keys.key2.expose())
 }
 
 fn describe(topic: &Value) -> String {

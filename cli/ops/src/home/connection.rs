@@ -1,13 +1,10 @@
 //! `.gridpost/local.json`: how other programs connect to the local stack.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::{collections::BTreeMap, fs, io::ErrorKind, path::PathBuf};
 
 use anyhow::Context;
+use gridpost_api::topic::Keys;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::{
     home::{Home, write_private},
@@ -73,10 +70,9 @@ impl Connection {
     }
 }
 
-/// Both keys out of what the manage API answers: `{"key1", "key2"}`.
-pub fn key_list(keys: &Value) -> Vec<String> {
-    let keys = ["key1", "key2"].iter().filter_map(|key| keys.get(key)?.as_str());
-    keys.map(str::to_owned).collect()
+/// Lists both keys of a topic.
+pub fn key_list(Keys { key1, key2 }: &Keys) -> Vec<String> {
+    [key1, key2].map(|key| key.expose().to_owned()).into()
 }
 
 /// Whether it is the connection of a process.

@@ -8,6 +8,7 @@ use std::{
 };
 
 use axum::{Router, extract::Request};
+use gridpost_api::topic::AccessKey;
 use serde_json::{Value, json, value::RawValue};
 use tokio::net::TcpListener;
 
@@ -75,7 +76,7 @@ async fn call_all(api: &ManageApi) {
     let _ = api.topics().await;
     let _ = api.delete_topic(topic).await;
     let _ = api.keys(topic).await;
-    let _ = api.regenerate_key(topic, "key1").await;
+    let _ = api.regenerate_key(topic, AccessKey::Key1).await;
     let _ = api.put_subscription(topic, name, &empty).await;
     let _ = api.patch_subscription(topic, name, &empty).await;
     let _ = api.subscription(topic, name).await;

@@ -7,6 +7,7 @@ use gridpost_api::{
     document::merge,
     health::{Health, WaitingDeliveries},
     subscription::{EventSubscription, Pause, PauseStanding},
+    topic::Topic,
     trial::TestEventSent,
 };
 use serde::de::DeserializeOwned;
@@ -50,6 +51,8 @@ reads! {
     Pause = json!({"since": AT, "until": AT, "timeToLiveRuns": false});
     PauseStanding = json!({"isPaused": false});
     EventSubscription = subscription();
+    Topic = json!({"id": "-", "name": "-", "type": "-", "kind": "custom",
+        "properties": {"endpoint": "", "provisioningState": "-"}});
     TestEventSent = json!({"delivery": "00000000-0000-0000-0000-000000000001", "matches": true,
         "refusedBy": [], "steps": [], "outcome": "-", "durationInMs": 0});
 }

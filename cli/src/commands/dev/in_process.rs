@@ -45,7 +45,7 @@ pub(super) async fn connection(
     };
     for topic in api.topics().await? {
         let name = text_at(&topic, "/name").to_owned();
-        let keys = api.keys(&name).await?;
+        let keys = api.api.keys(&name).await?;
         let keys = key_list(&keys);
         let endpoint = text_at(&topic, "/properties/endpoint").to_owned();
         connection.topics.insert(name, TopicConnection { endpoint, keys });
