@@ -10,6 +10,11 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use futures::future::{join_all, try_join_all};
+use gridpost_api::{
+    dead_letter::{DeadLetter, DeadLetterContent},
+    requests::PurgeDeadLettersInput,
+};
+use gridpost_core::event::DeliverySchema;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
@@ -21,8 +26,7 @@ use gridpost_ops::{
     clock, failure,
     home::connection::{Connection, TopicConnection},
     http_client,
-    manage_api::{ManageApi, dead_letters::LetterChoice},
-    output::text_at,
+    manage_api::ManageApi,
     progress::Progress,
     publish::{Event, InputSchema},
     receiver::{Answers, Arrival, Behaviour, Purpose, Receiver},
@@ -143,12 +147,12 @@ impl Run<'_> {
     }
 
     /// Waits until the manage API lists the last case's dead letter.
-    async fn dead_letter(&self, deadline: Instant) -> anyhow::Result<Value> {
+    async fn dead_letter(&self, deadline: Instant) -> anyhow::Result<DeadLetter> {
         let [.., case] = &CASES;
-        let (subscription, all) = (case.subscription_name(), LetterChoice::default());
+        let (subscription, all) = (case.subscription_name(), PurgeDeadLettersInput::default());
         loop {
             // Failures are retried; the last one is reported.
-            let found = self.api.dead_letters(case.topic, &subscription, &all, 1).await;
+            let found = self.api.api.dead_letters(case.topic, &subscription, &all, 1).await;
             match found.map(|letters| letters.into_iter().next()) {
                 Ok(Some(letter)) => return Ok(letter),
                 Ok(None) | Err(_) if Instant::now() < deadline => sleep(POLL).await,
@@ -177,7 +181,11 @@ impl Run<'_> {
         (arrival.purpose == Purpose::Delivery && is_ours).then_some(case)
     }
 
-    fn judge(&self, seen: &Seen, dead_letter: anyhow::Result<Value>) -> anyhow::Result<Vec<Shown>> {
+    fn judge(
+        &self,
+        seen: &Seen,
+        dead_letter: anyhow::Result<DeadLetter>,
+    ) -> anyhow::Result<Vec<Shown>> {
         let mut shown = Vec::new();
         let mut problems = Vec::new();
         for case in &CASES {
@@ -189,7 +197,7 @@ impl Run<'_> {
         let last = shown.last_mut();
         match (dead_letter, last) {
             (Ok(letter), Some(last)) => {
-                last.lines.extend([self.place(text_at(&letter, "/objectName")), describe(&letter)]);
+                last.lines.extend([self.place(&letter.object_name), describe(&letter.content)]);
             }
             (Err(err), _) => problems.push(failure::chain(&err)),
             (Ok(_), None) => {}
@@ -205,7 +213,7 @@ impl Run<'_> {
         let bucket = &self.connection.dead_letter_bucket;
         let document = case.subscription(&url, bucket, &self.dead_letter_prefix());
         let name = case.subscription_name();
-        let created = self.api.put_subscription(case.topic, &name, &document).await;
+        let created = self.api.api.put_subscription(case.topic, &name, &document).await;
         created
             .with_context(|| format!("event subscription {name} of topic {} failed", case.topic))?;
         Ok(())
@@ -215,7 +223,7 @@ impl Run<'_> {
     async fn unsubscribe(&self) {
         let names = CASES.iter().map(|case| (case.topic, case.subscription_name()));
         let deletes = names.map(|(topic, name)| async move {
-            if let Err(err) = self.api.delete_subscription(topic, &name).await {
+            if let Err(err) = self.api.api.delete_subscription(topic, &name).await {
                 self.progress.line(&format!("event subscription {name} is left behind: {err:#}"));
             }
         });
@@ -235,7 +243,7 @@ impl Run<'_> {
         let topic = self.topic_of(case)?;
         let (id, time) = (self.event_id(case), clock::now_rfc3339());
         let schema = match case.schema {
-            "CloudEventSchemaV1_0" => InputSchema::CloudEvents,
+            DeliverySchema::CloudEventSchemaV1_0 => InputSchema::CloudEvents,
             _ => InputSchema::EventGrid,
         };
         let event = Event {
@@ -326,31 +334,36 @@ fn log_line(arrival: &Arrival, case: &Case, since_published: Duration) -> String
     )
 }
 
-fn describe(letter: &Value) -> String {
+fn describe(content: &DeadLetterContent) -> String {
+    let letter = match content {
+        DeadLetterContent::Record(letter) => letter,
+        DeadLetterContent::Unreadable { problem } => return format!("problem {problem:?}"),
+    };
+    let outcome = letter.last_delivery_outcome.as_ref();
     let members = [
-        "eventType",
-        "deadLetterReason",
-        "lastDeliveryOutcome",
-        "lastHttpStatusCode",
-        "deliveryAttempts",
+        Some(format!("eventType {:?}", letter.event_type)),
+        Some(format!("deadLetterReason {:?}", letter.dead_letter_reason)),
+        outcome.map(|outcome| format!("lastDeliveryOutcome {outcome:?}")),
+        letter.last_http_status_code.map(|status| format!("lastHttpStatusCode {status}")),
+        Some(format!("deliveryAttempts {}", letter.delivery_attempts)),
     ];
-    let told =
-        members.iter().filter_map(|member| Some(format!("{member} {}", letter.get(member)?)));
-    told.collect::<Vec<_>>().join(", ")
+    members.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gridpost_ops::testkit::documents;
 
     #[test]
     fn a_dead_letter_is_shown_with_its_reason() {
-        let letter = json!({
-            "id": "1", "eventType": "T", "deadLetterReason": "UndeliverableDueToHttpBadRequest",
-            "deliveryAttempts": 1, "lastDeliveryOutcome": "BadRequest", "lastHttpStatusCode": 400,
-        });
+        let letter = documents::dead_letter(&json!({
+            "deadLetterReason": "UndeliverableDueToHttpBadRequest",
+            "lastDeliveryOutcome": "BadRequest", "lastHttpStatusCode": 400,
+        }));
+        let letter: DeadLetter = serde_json::from_value(letter).expect("a dead letter");
         assert_eq!(
-            describe(&letter),
+            describe(&letter.content),
             "eventType \"T\", deadLetterReason \"UndeliverableDueToHttpBadRequest\", lastDeliveryOutcome \
              \"BadRequest\", lastHttpStatusCode 400, deliveryAttempts 1"
         );

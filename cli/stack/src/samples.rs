@@ -7,10 +7,14 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use gridpost_api::subscription::{EventSubscriptionInput, EventSubscriptionSettings};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::watched::{self, Relay};
+use crate::{
+    demonstration::case::webhook,
+    watched::{self, Relay},
+};
 use gridpost_ops::{
     aws_api::REGION,
     clock,
@@ -151,8 +155,8 @@ fn fit_message(message: &mut Value, facts: &Facts, id: &str) {
 /// Creates the event subscription if necessary. Unless `gridpost listen` runs and consents, this takes its
 /// place until the endpoint has consented.
 async fn subscribe(api: &ManageApi) -> anyhow::Result<()> {
-    let there = api.subscriptions(TOPIC).await?;
-    if there.iter().any(|one| one["name"] == SUBSCRIPTION) {
+    let there = api.api.subscriptions(TOPIC).await?;
+    if there.iter().any(|one| one.name == SUBSCRIPTION) {
         return Ok(());
     }
     let mut refused = None;
@@ -166,9 +170,10 @@ async fn subscribe(api: &ManageApi) -> anyhow::Result<()> {
             Ok(receiver) => receiver.url("/hook"),
             Err(_) => format!("http://{address}/hook"),
         };
-        let destination = json!({"endpointType": "WebHook", "properties": {"endpointUrl": url}});
-        let document = json!({"properties": {"destination": destination}});
-        match api.put_subscription(TOPIC, SUBSCRIPTION, &document).await {
+        let destination = Some(webhook(&url));
+        let settings = EventSubscriptionSettings { destination, ..Default::default() };
+        let document = EventSubscriptionInput { properties: Some(settings) };
+        match api.api.put_subscription(TOPIC, SUBSCRIPTION, &document).await {
             Ok(_) => return Ok(()),
             Err(err) => refused = Some(err),
         }

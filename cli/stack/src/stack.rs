@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use serde_json::{Value, json};
+use gridpost_api::topic::{Keys, TopicInput, TopicSettings};
+use gridpost_core::topic::{InputSchema, Kind};
 use tokio::time::{Instant, sleep};
 
 use crate::{
@@ -28,15 +29,16 @@ use gridpost_ops::{
         remove_file, remove_folder,
         state::{Deployment, EmulatorRecord, Outputs, State},
     },
+    lookup::if_there,
     manage_api::ManageApi,
     progress::Progress,
 };
 
 /// The topics that every local stack has, and their input schemas.
-pub const TOPICS: [(&str, &str); 3] = [
-    ("demo", "EventGridSchema"),
-    ("demo-cloud", "CloudEventSchemaV1_0"),
-    (samples::TOPIC, "EventGridSchema"),
+pub const TOPICS: [(&str, InputSchema); 3] = [
+    ("demo", InputSchema::EventGridSchema),
+    ("demo-cloud", InputSchema::CloudEventSchemaV1_0),
+    (samples::TOPIC, InputSchema::EventGridSchema),
 ];
 
 /// How long a deployment may take to answer after a restart of its emulator.
@@ -378,19 +380,18 @@ pub async fn reach_topic(
     api: &ManageApi,
     publish_url: &str,
     topic: &str,
-    schema: &str,
+    schema: InputSchema,
 ) -> anyhow::Result<TopicConnection> {
-    if api.find_topic(topic).await?.is_none() {
-        let document = json!({"kind": "custom", "properties": {"inputSchema": schema}});
-        let created = api.put_topic(topic, &document).await;
+    if if_there(api.api.topic(topic).await)?.is_none() {
+        let settings = TopicSettings { input_schema: Some(schema), ..Default::default() };
+        let document = TopicInput { kind: Some(Kind::Custom), properties: Some(settings) };
+        let created = api.api.put_topic(topic, &document).await;
         created.with_context(|| format!("topic {topic} cannot be created"))?;
     }
-    let keys = api.keys(topic).await?;
-    let key = |name: &str| keys.get(name).and_then(Value::as_str).map(str::to_owned);
-    let keys: Option<Vec<String>> = ["key1", "key2"].into_iter().map(key).collect();
+    let Keys { key1, key2 } = api.api.keys(topic).await?;
     Ok(TopicConnection {
         endpoint: format!("{publish_url}/topics/{topic}/api/events"),
-        keys: keys.with_context(|| format!("topic {topic} has no two keys"))?,
+        keys: [key1, key2].map(|key| key.expose().to_owned()).into(),
     })
 }
 
@@ -399,7 +400,7 @@ async fn wait_for_answer(outputs: &Outputs) -> anyhow::Result<()> {
     let api = ManageApi::connect(&outputs.manage_url).await?;
     let deadline = Instant::now() + ANSWER_MAX;
     loop {
-        match api.topics().await {
+        match api.api.topics().await {
             Ok(_) => return Ok(()),
             Err(_) if Instant::now() < deadline => sleep(POLL).await,
             Err(err) => {

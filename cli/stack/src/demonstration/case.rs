@@ -3,7 +3,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use gridpost_api::subscription::{
+    Bucket, DeadLetterDestination, Destination, EventSubscriptionInput, EventSubscriptionSettings,
+    Filter, WebHook,
+};
+use gridpost_core::{event::DeliverySchema, secret::Secret};
 use tokio::time::Instant;
 
 use gridpost_ops::receiver::Arrival;
@@ -16,7 +20,7 @@ pub struct Case {
     pub title: &'static str,
     pub topic: &'static str,
     /// The input and delivery schema.
-    pub schema: &'static str,
+    pub schema: DeliverySchema,
     pub answers: &'static str,
     /// Seconds after the first attempt (Event Grid's schedule).
     pub due_s: &'static [u64],
@@ -28,7 +32,7 @@ pub const CASES: [Case; 4] = [
         name: "delivered",
         title: "An EventGridEvent is delivered",
         topic: "demo",
-        schema: "EventGridSchema",
+        schema: DeliverySchema::EventGridSchema,
         answers: "200",
         due_s: &[0],
     },
@@ -36,7 +40,7 @@ pub const CASES: [Case; 4] = [
         name: "cloud-event",
         title: "A CloudEvent is delivered",
         topic: "demo-cloud",
-        schema: "CloudEventSchemaV1_0",
+        schema: DeliverySchema::CloudEventSchemaV1_0,
         answers: "200",
         due_s: &[0],
     },
@@ -44,7 +48,7 @@ pub const CASES: [Case; 4] = [
         name: "retried",
         title: "An endpoint that answers 500 twice gets its event on the third attempt",
         topic: "demo",
-        schema: "EventGridSchema",
+        schema: DeliverySchema::EventGridSchema,
         answers: "500,500,200",
         due_s: &[0, 10, 30],
     },
@@ -52,7 +56,7 @@ pub const CASES: [Case; 4] = [
         name: "dead-lettered",
         title: "An endpoint that answers 400 is not asked again; the event becomes a dead letter",
         topic: "demo",
-        schema: "EventGridSchema",
+        schema: DeliverySchema::EventGridSchema,
         answers: "400",
         due_s: &[0],
     },
@@ -115,14 +119,19 @@ impl Case {
     }
 
     /// Returns the document of its event subscription.
-    pub fn subscription(&self, url: &str, bucket: &str, prefix: &str) -> Value {
-        json!({"properties": {
-            "destination": {"endpointType": "WebHook", "properties": {"endpointUrl": url}},
-            "filter": {"includedEventTypes": [self.event_type()]},
-            "eventDeliverySchema": self.schema,
-            "deadLetterDestination": {"endpointType": "S3Bucket", "properties":
-                {"bucketName": bucket, "prefix": prefix}},
-        }})
+    pub fn subscription(&self, url: &str, bucket: &str, prefix: &str) -> EventSubscriptionInput {
+        let included_event_types = Some(vec![self.event_type()]);
+        let bucket =
+            Bucket { bucket_name: Some(bucket.to_owned()), prefix: Some(prefix.to_owned()) };
+        EventSubscriptionInput {
+            properties: Some(EventSubscriptionSettings {
+                destination: Some(webhook(url)),
+                filter: Some(Filter { included_event_types, ..Filter::default() }),
+                event_delivery_schema: Some(self.schema),
+                dead_letter_destination: Some(DeadLetterDestination::S3Bucket(bucket)),
+                ..Default::default()
+            }),
+        }
     }
 
     /// Describes the attempts, a line for each. Fails if they are too few, too many, miscounted or early. Late
@@ -142,6 +151,12 @@ impl Case {
             });
         judged.collect()
     }
+}
+
+/// Returns a webhook as a destination.
+pub(crate) fn webhook(url: &str) -> Destination {
+    let endpoint_url = Some(Secret::new(url));
+    Destination::WebHook(Box::new(WebHook { endpoint_url, ..WebHook::default() }))
 }
 
 fn judge_attempt(

@@ -6,7 +6,7 @@ use futures::future::try_join_all;
 use gridpost_core::name;
 
 use super::case::{CASES, Case};
-use gridpost_ops::{manage_api::ManageApi, output::text_at};
+use gridpost_ops::manage_api::ManageApi;
 
 /// Whether an event subscription is one of the demonstration's.
 pub fn is_own(topic: &str, subscription: &str) -> bool {
@@ -22,7 +22,7 @@ pub async fn forget(api: &ManageApi) -> anyhow::Result<()> {
     let has_cases = |topic: &str| CASES.iter().any(|case| case.topic == topic);
     let all = subscriptions(api, has_cases).await?;
     let own = all.iter().filter(|(topic, name)| is_own(topic, name));
-    try_join_all(own.map(|(topic, name)| api.delete_subscription(topic, name))).await.map(drop)
+    try_join_all(own.map(|(topic, name)| api.api.delete_subscription(topic, name))).await.map(drop)
 }
 
 /// Returns an event subscription that is not the demonstration's, as `topic/name`: it might get events that
@@ -38,37 +38,32 @@ async fn subscriptions(
     is_wanted: impl Fn(&str) -> bool,
 ) -> anyhow::Result<Vec<(String, String)>> {
     let mut found = Vec::new();
-    for topic in api.topics().await? {
-        let topic = text_at(&topic, "/name");
-        if !is_wanted(topic) {
-            continue;
-        }
-        let of_it = api.subscriptions(topic).await?;
-        let names = of_it.iter().map(|one| text_at(one, "/name").to_owned());
-        found.extend(names.map(|name| (topic.to_owned(), name)));
+    let topics = api.api.topics().await?.into_iter().map(|topic| topic.name);
+    for topic in topics.filter(|name| is_wanted(name)) {
+        let of_it = api.api.subscriptions(&topic).await?;
+        found.extend(of_it.into_iter().map(|one| (topic.clone(), one.name)));
     }
     Ok(found)
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
-    use gridpost_ops::testkit::FakeApi;
-
-    fn named(names: &[&str]) -> Value {
-        json!({"value": names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>()})
-    }
+    use gridpost_ops::testkit::{FakeApi, documents};
 
     /// An API with these event subscriptions of the topic `demo`, and what it answers to a deletion
     /// of `demonstration-retried`. Any other deletion fails.
     async fn with(names: &[&str], deleted: u16) -> (FakeApi, ManageApi) {
         let of_demo = "/topics/demo/eventSubscriptions";
+        let subscriptions: Vec<_> =
+            names.iter().map(|name| documents::subscription(name, &json!({}))).collect();
+        let topics = [documents::topic("demo", &json!({}))];
         let rows = [
             (format!("DELETE {of_demo}/demonstration-retried "), deleted, json!({})),
-            (format!("GET {of_demo}"), 200, named(names)),
-            ("GET /topics ".to_owned(), 200, named(&["demo"])),
+            (format!("GET {of_demo}"), 200, documents::list(&subscriptions)),
+            ("GET /topics ".to_owned(), 200, documents::list(&topics)),
         ];
         let rows: Vec<_> = rows
             .iter()

@@ -4,6 +4,7 @@ use std::{env, time::Duration};
 
 use anyhow::{Context, ensure};
 use futures::future::try_join_all;
+use gridpost_core::topic::InputSchema;
 use gridpost_ops::home::connection::TopicConnection;
 use gridpost_ops::manage_api::ManageApi;
 use gridpost_stack::stack;
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::e2e::{
     configuration::Configuration,
-    fixture::{EVENT_GRID, Fixture, post},
+    fixture::{Fixture, post},
     inventory,
     receiver::{Endpoint, Reply},
 };
@@ -115,7 +116,8 @@ impl Deployed {
         let url =
             |api: &str| urls[api].as_str().with_context(|| format!("{name} has no URL of {api}"));
         let api = ManageApi::connect(url("manage")?).await?;
-        let topic = stack::reach_topic(&api, url("publish")?, "events", EVENT_GRID).await?;
+        let schema = InputSchema::EventGridSchema;
+        let topic = stack::reach_topic(&api, url("publish")?, "events", schema).await?;
         let endpoint = fixture.receiver.endpoint(&format!("{name}/all"), &[Reply::prompt(200)]);
         let destination =
             json!({"endpointType": "WebHook", "properties": {"endpointUrl": endpoint.url()}});
