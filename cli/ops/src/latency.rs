@@ -1,6 +1,6 @@
 //! How latencies of delivered events are shown: by percentiles, as far as the ledger's buckets tell.
 
-use gridpost_core::ledger::latencies::{Latencies, Latency};
+use gridpost_core::ledger::{Latencies, Latency};
 use serde_json::{Value, json};
 
 const PERCENTS: [u32; 3] = [50, 95, 99];

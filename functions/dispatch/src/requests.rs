@@ -5,8 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use futures::future::{FutureExt, join_all};
 use gridpost_core::{
     delivery::{
-        batch::{self, Load},
-        form::Form,
+        batch::{self, Form, Load},
         plan::Plan,
     },
     retry::{health::Health, outcome::RESPONSE_WAIT},

@@ -9,7 +9,6 @@ pub mod bisect;
 pub mod claim;
 pub mod dead_letter;
 pub mod event_set;
-pub mod form;
 pub mod handshake;
 pub mod listeners;
 pub mod parking;
@@ -41,20 +40,19 @@ use crate::{
     topic::Revision,
     trace::TraceParent,
 };
+use batch::Form;
 use claim::Claim;
 use event_set::EventSet;
-use form::Form;
 
 const VERSION: u8 = 1;
 
 /// The version if events are in the payload bucket: older functions must not see an empty delivery.
 const VERSION_CLAIMED: u8 = 2;
-
 const IDS_MAX: usize = 100;
-
 const IDS_BYTES_MAX: usize = 4_096;
 
 /// A delivery, as it travels in an SQS message. Its events are raw JSON, exactly as they are sent.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Delivery {
@@ -68,9 +66,7 @@ pub struct Delivery {
     pub revision: Revision,
     pub publish_time: Timestamp,
     /// Not to be attempted earlier.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redriven: Option<Redriven>,
     /// The attempts known when the message was sent; the state table may know more.
     #[serde(default, skip_serializing_if = "crate::is_default")]
@@ -79,9 +75,7 @@ pub struct Delivery {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub data_version: String,
     /// `None` means the form that the event subscription asks for, as for redriven deliveries.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     form: Option<Form>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<TraceParent>,
     /// Events that were delivered or ended separately. The state may know of more.
     #[serde(default, skip_serializing_if = "EventSet::is_empty")]
@@ -92,7 +86,6 @@ pub struct Delivery {
     /// 1 to 5,000 events in the delivery schema, shared by copies; empty if claimed.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     events: Arc<Vec<Box<RawValue>>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     claim: Option<Claim>,
     /// Events loaded from the payload bucket.
     #[serde(skip)]

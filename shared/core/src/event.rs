@@ -11,7 +11,6 @@ pub mod custom;
 pub mod event_grid;
 pub mod lookup;
 pub mod mapping;
-pub mod notation;
 
 pub(crate) mod date_time;
 mod reader;

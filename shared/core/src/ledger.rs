@@ -4,12 +4,9 @@
 //! topic, event subscription and hour of publish. Every event matched or redriven is delivered,
 //! dead-lettered, dropped or waiting: the rest is [`Account::difference`].
 
-pub mod latencies;
+use std::{collections::BTreeMap, fmt, num::ParseIntError};
 
-use std::collections::BTreeMap;
-
-use latencies::Latencies;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{metric::PUBLISH_HOUR, subscription::SubscriptionKey, time::Timestamp};
 
@@ -163,5 +160,159 @@ impl Ledger {
             totals.entry(key).or_default().add(account);
         }
         totals
+    }
+}
+
+/// Inclusive upper bounds of the buckets in milliseconds. One more bucket follows.
+pub const BOUNDS_MS: [u64; 11] =
+    [25, 50, 100, 250, 500, 1_000, 2_500, 10_000, 60_000, 600_000, 3_600_000];
+
+const ABOVE: &str = "more";
+
+/// Counts of delivered events by their time since the publish, in a few buckets that, unlike
+/// percentiles, can be summed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "BTreeMap<String, u64>")]
+pub struct Latencies {
+    /// The last one is above all bounds.
+    counts: [u64; BOUNDS_MS.len() + 1],
+}
+
+/// A percentile, as far as the buckets tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Latency {
+    /// In milliseconds.
+    AtMost(u64),
+    /// In milliseconds: the highest bound.
+    Above(u64),
+}
+
+impl Latencies {
+    /// Adds events that took `took_ms` milliseconds.
+    pub fn add(&mut self, took_ms: u64, events: u64) {
+        let bucket = BOUNDS_MS.partition_point(|bound| *bound < took_ms);
+        self.counts[bucket] = self.counts[bucket].saturating_add(events);
+    }
+
+    pub fn add_all(&mut self, others: &Self) {
+        for (own, more) in self.counts.iter_mut().zip(&others.counts) {
+            *own = own.saturating_add(*more);
+        }
+    }
+
+    pub fn events(&self) -> u64 {
+        self.counts.iter().copied().fold(0, u64::saturating_add)
+    }
+
+    /// Returns the time that `percent` (1 to 100) of the events kept; `None` without events.
+    pub fn percentile(&self, percent: u32) -> Option<Latency> {
+        let wanted = (u128::from(self.events()) * u128::from(percent)).div_ceil(100).max(1);
+        let mut sum = 0_u128;
+        for (bucket, count) in self.counts.iter().enumerate() {
+            sum += u128::from(*count);
+            if *count > 0 && sum >= wanted {
+                let last = BOUNDS_MS[BOUNDS_MS.len() - 1];
+                let bound = BOUNDS_MS.get(bucket).copied().map(Latency::AtMost);
+                return Some(bound.unwrap_or(Latency::Above(last)));
+            }
+        }
+        None
+    }
+}
+
+/// Writes the buckets that are not empty by their bounds: `{"50":3,"more":1}`.
+impl Serialize for Latencies {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let bounds = BOUNDS_MS.iter().map(u64::to_string).chain([ABOVE.to_owned()]);
+        serializer.collect_map(bounds.zip(self.counts).filter(|(_, count)| *count > 0))
+    }
+}
+
+/// Bounds of another version may differ: each counts in the bucket that includes it.
+impl TryFrom<BTreeMap<String, u64>> for Latencies {
+    type Error = ParseIntError;
+
+    fn try_from(buckets: BTreeMap<String, u64>) -> Result<Self, ParseIntError> {
+        let mut latencies = Self::default();
+        for (bound, count) in buckets {
+            latencies.add(if bound == ABOVE { u64::MAX } else { bound.parse()? }, count);
+        }
+        Ok(latencies)
+    }
+}
+
+impl fmt::Display for Latency {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (sign, millis) = match *self {
+            Self::AtMost(millis) => ("<=", millis),
+            Self::Above(millis) => (">", millis),
+        };
+        match millis {
+            0..1_000 => write!(formatter, "{sign} {millis} ms"),
+            1_000..60_000 => write!(formatter, "{sign} {} s", seconds(millis)),
+            60_000..3_600_000 => write!(formatter, "{sign} {} min", millis / 60_000),
+            _ => write!(formatter, "{sign} {} h", millis / 3_600_000),
+        }
+    }
+}
+
+fn seconds(millis: u64) -> f64 {
+    millis as f64 / 1_000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Counts<'a> = &'a [(u64, u64)];
+
+    fn of(counts: Counts<'_>) -> Latencies {
+        let mut latencies = Latencies::default();
+        for (took_ms, events) in counts {
+            latencies.add(*took_ms, *events);
+        }
+        latencies
+    }
+
+    #[test]
+    fn percentiles_are_the_bounds_that_take_their_share() {
+        let ten_and_one = [(20, 10), (700, 1)];
+        // Counts, percent, percentile.
+        let table: [(Counts<'_>, u32, &str); 12] = [
+            (&[(0, 1)], 50, "<= 25 ms"),
+            (&[(25, 1)], 50, "<= 25 ms"),
+            (&[(26, 1)], 99, "<= 50 ms"),
+            (&ten_and_one, 50, "<= 25 ms"),
+            (&ten_and_one, 90, "<= 25 ms"),
+            (&ten_and_one, 91, "<= 1 s"),
+            (&ten_and_one, 100, "<= 1 s"),
+            (&[(1_500, 3)], 95, "<= 2.5 s"),
+            (&[(10_001, 3)], 95, "<= 1 min"),
+            (&[(3_600_000, 3)], 1, "<= 1 h"),
+            (&[(3_600_001, 1), (1, 99)], 100, "> 1 h"),
+            (&[(1, u64::MAX), (1_000_000_000, u64::MAX)], 50, "<= 25 ms"),
+        ];
+        for (counts, percent, want) in table {
+            let told = of(counts).percentile(percent).map(|latency| latency.to_string());
+            assert_eq!(told.as_deref(), Some(want), "{percent} of {counts:?}");
+        }
+        assert_eq!(Latencies::default().percentile(50), None);
+    }
+
+    #[test]
+    fn only_what_is_not_empty_is_written_and_it_is_read_back() {
+        let latencies = of(&[(30, 3), (40, 1), (4_000_000, 2)]);
+        let json = serde_json::to_string(&latencies).expect("JSON");
+        assert_eq!(json, r#"{"50":4,"more":2}"#);
+        assert_eq!(serde_json::from_str::<Latencies>(&json).expect("latencies"), latencies);
+        let all: Vec<_> =
+            BOUNDS_MS.iter().map(|bound| (*bound, 1)).chain([(u64::MAX, 1)]).collect();
+        let all = of(&all);
+        let json = serde_json::to_string(&all).expect("JSON");
+        assert_eq!(json.matches(':').count(), 12, "{json}");
+        assert_eq!(serde_json::from_str::<Latencies>(&json).expect("latencies"), all);
+        for wrong in [r#"{"x":1}"#, r#"{"50":-1}"#, "[1]"] {
+            assert!(serde_json::from_str::<Latencies>(wrong).is_err(), "{wrong}");
+        }
     }
 }

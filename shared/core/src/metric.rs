@@ -3,15 +3,12 @@
 use crate::subscription::SubscriptionKey;
 
 pub const TOPIC: &str = "Topic";
-
 pub const EVENT_SUBSCRIPTION_NAME: &str = "EventSubscriptionName";
 
 /// The dimensions with users' names. CloudWatch charges for each of their values, so a deployment
 /// has them only if it asks for them (`metrics_by_event_subscription`). Log lines always have them.
 pub const NAMES: [&str; 2] = [TOPIC, EVENT_SUBSCRIPTION_NAME];
-
 pub const DEAD_LETTER_REASON: &str = "DeadLetterReason";
-
 pub const DROP_REASON: &str = "DropReason";
 
 /// A property of the ledger's lines: the hour of the publish, too many values for a dimension.

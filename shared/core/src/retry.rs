@@ -24,7 +24,6 @@ use self::{
 use crate::time::Timestamp;
 
 const JITTER_SHARE: f64 = 0.1;
-
 const JITTER_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// The rules for one delivery.

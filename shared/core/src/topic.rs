@@ -1,7 +1,6 @@
 //! Topics: where events enter.
 
 pub mod changes;
-pub mod revision;
 
 use std::time::Duration;
 
@@ -14,7 +13,6 @@ use crate::{
 };
 
 pub use changes::{Change, Changes};
-pub use revision::Revision;
 
 /// The kind of a topic, as in Event Grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +38,7 @@ pub enum InputSchema {
 }
 
 /// A topic as it is stored.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Topic {
@@ -47,12 +46,10 @@ pub struct Topic {
     pub name: String,
     pub kind: Kind,
     pub input_schema: InputSchema,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_schema_mapping: Option<InputSchemaMapping>,
     pub disable_local_auth: bool,
     pub delivery_profile: ProfileName,
     /// `None` does not look at keys.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency: Option<Idempotency>,
     pub created_at: Timestamp,
     /// New with every change of the topic itself: a change names the version it is based on.
@@ -111,7 +108,67 @@ impl Topic {
     }
 }
 
+/// A state of a topic and its event subscriptions: the topic's creation, and the number of changes
+/// since. Numbers only compare within one creation; a later creation is newer.
+///
+/// It is stored as a pair, `[1795248000123, 7]`. The default is older than any stored one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Serialize, Deserialize)]
+#[serde(from = "(Timestamp, u64)", into = "(Timestamp, u64)")]
+pub struct Revision {
+    pub created_at: Timestamp,
+    /// Counts every change of the topic or of one of its event subscriptions.
+    pub number: u64,
+}
+
+impl From<(Timestamp, u64)> for Revision {
+    fn from((created_at, number): (Timestamp, u64)) -> Self {
+        Self { created_at, number }
+    }
+}
+
+impl From<Revision> for (Timestamp, u64) {
+    fn from(revision: Revision) -> Self {
+        (revision.created_at, revision.number)
+    }
+}
+
 /// Returns the resource id of a topic's name.
 pub fn id_of(name: &str) -> String {
     format!("/topics/{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Ordering::{Equal, Greater, Less};
+
+    use super::*;
+
+    fn revision(created: i64, number: u64) -> Revision {
+        Revision { created_at: Timestamp::from_millis(created), number }
+    }
+
+    #[test]
+    fn numbers_compare_within_one_creation_and_a_later_creation_is_newer() {
+        let table = [
+            ((5, 3), (5, 3), Equal),
+            ((5, 3), (5, 4), Less),
+            ((5, 10), (5, 9), Greater),
+            ((6, 1), (5, 9), Greater),
+            ((5, 900), (6, 1), Less),
+        ];
+        for (one, other, want) in table {
+            let ordering = revision(one.0, one.1).cmp(&revision(other.0, other.1));
+            assert_eq!(ordering, want, "{one:?} {other:?}");
+        }
+        assert!(Revision::default() < revision(1, 1));
+    }
+
+    #[test]
+    fn it_travels_as_a_pair() {
+        let text = serde_json::to_string(&revision(1_795_248_000_123, 7)).expect("JSON");
+        assert_eq!(text, "[1795248000123,7]");
+        let read: Revision = serde_json::from_str(&text).expect("a pair");
+        assert_eq!(read, revision(1_795_248_000_123, 7));
+    }
 }

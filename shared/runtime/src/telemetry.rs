@@ -18,7 +18,7 @@ use tracing_subscriber::{
 
 use crate::config::{self, SettingError, default::NAMESPACE};
 use gridpost_core::{
-    ledger::latencies::Latencies,
+    ledger::Latencies,
     metric::{DELIVERY_SUCCESS_COUNT, LATENCY_MS, NAMES, PUBLISH_HOUR},
     time::Timestamp,
 };

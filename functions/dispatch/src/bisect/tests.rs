@@ -1,7 +1,7 @@
 use gridpost_core::{
     delivery::{
         Delivery,
-        form::Form,
+        batch::Form,
         queue::Queue,
         state::{AttemptRecord, DeliveryState, DeliveryStatus},
     },

@@ -16,7 +16,7 @@ use crate::fixture_for_tests::{Fixture, NOW, deliveries, delivery};
 use gridpost_core::{
     delivery::{
         Delivery,
-        form::Form,
+        batch::Form,
         queue::Queue,
         state::{DeliveryState, DeliveryStatus},
     },

@@ -4,8 +4,7 @@
 use gridpost_core::{
     event::{
         DeliverySchema,
-        mapping::{EVENT_TYPE_DEFAULT, InputSchemaMapping},
-        notation::path_notation,
+        mapping::{EVENT_TYPE_DEFAULT, InputSchemaMapping, path_notation},
     },
     subscription::Filter,
     topic::InputSchema,

@@ -3,7 +3,12 @@
 //! Batching is optimistic: deliveries that wait together are sent together, and none waits to
 //! fill a request. Source: Event Grid, "Message delivery and retry", section "Output batching".
 
-use crate::subscription::Batching;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    event::DeliverySchema,
+    subscription::{Batching, Endpoint, EventSubscription},
+};
 
 /// The size of one delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +35,39 @@ pub fn join(loads: &[Load], batching: Batching) -> Vec<Vec<usize>> {
         }
     }
     requests.into_iter().map(|(_, positions)| positions).collect()
+}
+
+/// The schema of a delivery's events, and the form of the request's body. It travels with the
+/// delivery: the event subscription may change meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Form {
+    pub schema: DeliverySchema,
+    /// If set, even a single CloudEvent is sent as a batch.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub batched: bool,
+}
+
+impl Form {
+    /// Returns the form in which an event subscription's deliveries are packed now.
+    pub fn of(subscription: &EventSubscription) -> Self {
+        Self { schema: subscription.delivery_schema, batched: subscription.batching.is_some() }
+    }
+
+    /// Returns whether a body with this many events is an array. Several always are.
+    pub fn is_array(self, events: usize) -> bool {
+        self.schema != DeliverySchema::CloudEventSchemaV1_0 || self.batched || events > 1
+    }
+
+    /// Returns how many events of this form may share a request. CloudEvents packed to go one by
+    /// one never share one, except to a resource that takes each as a separate message.
+    pub fn batching(self, subscription: &EventSubscription) -> Batching {
+        let each_apart = match &subscription.endpoint {
+            Endpoint::WebHook { .. } => false,
+            Endpoint::Resource(resource) => resource.own_batching().is_some(),
+        };
+        if self.is_array(1) || each_apart { subscription.batching() } else { Batching::OFF }
+    }
 }
 
 #[cfg(test)]

@@ -21,9 +21,9 @@ use crate::{
     time::Timestamp,
 };
 
-/// A retried batch is split after every so many equal outcomes: the endpoint may be at fault.
+/// A batch whose outcome is retried is split after every so many visits in a row with that outcome:
+/// the endpoint may be at fault, not an event.
 pub const AGAIN: u32 = 3;
-
 const PARTS_MAX: usize = 100;
 
 /// An answered request.

@@ -48,7 +48,8 @@ pub struct Ended {
 /// The size of delivery attributes that a queue message always has room for.
 pub(crate) const ATTRIBUTES_BYTES_ROOMY: usize = 2_048;
 
-/// Up to this size, a delivery fits a queue message together with the most, all escaped attributes.
+/// A delivery up to this size fits a queue message with the most delivery attributes allowed, even
+/// if each of their characters is escaped.
 const DELIVERY_BYTES_ROOMY: usize = 128 * 1_024;
 const _: () =
     assert!(DELIVERY_BYTES_ROOMY + 2 * ATTRIBUTES_MAX * VALUE_BYTES_MAX < MESSAGE_BYTES_MAX_LOWEST);

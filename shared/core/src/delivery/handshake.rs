@@ -18,7 +18,6 @@ use crate::{
 };
 
 const MEMBER: &str = "validationResponse";
-
 const ALLOWED_ORIGIN: &str = "WebHook-Allowed-Origin";
 
 /// What an answer must contain.

@@ -11,19 +11,20 @@ use crate::{
     time::Timestamp,
 };
 
-/// The longest a message is hidden, from the start of the function. SQS allows 12 h from the
-/// receive, some minutes earlier. Source: SQS developer guide, visibility timeout.
+/// The longest a message is hidden, counted from when the function was invoked. SQS allows 12 h
+/// from the receive, which a batching window and a slow start make minutes earlier. Source: SQS
+/// developer guide, visibility timeout.
 const HIDDEN_MAX: Duration = Duration::from_secs(12 * 60 * 60 - 10 * 60);
 
 /// A message received this often is parked and comes back as new, before SQS takes it for poison.
 pub const RECEIVES_MAX: u32 = 500;
-
 const _: () = assert!(RECEIVES_MAX < POISON_RECEIVES);
 
 /// The shortest wait that is parked: wake may be busy with earlier minutes.
 const PARKED_MIN: Duration = Duration::from_secs(3 * 60);
 
-/// The longest that the function itself waits for a delivery: queues count whole seconds.
+/// A delivery received this long before it is due waits in the function: queues count whole
+/// seconds.
 pub const LAST_SECOND: Duration = Duration::from_secs(1);
 
 /// Waits from this on are rounded up to whole seconds, which adds a tenth at most.
@@ -60,6 +61,7 @@ const COME_BACK_PER_S: u64 = 500;
 pub const SPREAD_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// A parked delivery.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Parked {
@@ -76,10 +78,8 @@ pub struct Parked {
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub postponed: u32,
     /// Set if it lies in the lot of a paused event subscription, not under its due minute.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lot: Option<Uuid>,
     /// Set if it is not a delivery but the watch over a lot.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch: Option<Box<Watch>>,
     /// A separate attribute: inside JSON its quotes would count twice against an item's 400 KB.
     #[serde(skip)]
@@ -149,7 +149,8 @@ pub fn unreadable_lot(minute: i64) -> Option<Uuid> {
 /// configuration. Invocations that believe in the pause end within 15 minutes.
 pub const WATCHED_BESIDES: Duration = Duration::from_secs(19 * 60);
 
-/// How far ahead the first watch is parked: wake reads the next minute too, and parking takes time.
+/// How far ahead the first watch is parked: wake also reads the next minute, and only once, and
+/// parking it may take the 29 s that manage has.
 const WATCHED_FROM: Duration = Duration::from_secs(90);
 
 /// The watch over a paused event subscription's lot; each run of wake finds it and parks it again.
@@ -225,7 +226,8 @@ pub fn spread(backlog: u64) -> Duration {
     Duration::from_millis(backlog.saturating_mul(1_000) / COME_BACK_PER_S).min(SPREAD_MAX)
 }
 
-/// Returns for how many seconds to hide a message: rounded up, within 12 hours of its receive.
+/// Returns how long to hide a received message: whole seconds, rounded up so that it does not come
+/// back early, within 12 hours of its receive.
 pub fn hidden_s(wait: Duration, since_received: Duration) -> u32 {
     let most = HIDDEN_MAX.saturating_sub(since_received);
     seconds_up(wait.min(most))

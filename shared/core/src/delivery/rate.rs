@@ -20,7 +20,8 @@ pub enum RateDecision {
     Wait { until: Timestamp },
 }
 
-/// Decides about request `count` (from 1) of a minute (of the epoch); `dice` spreads the others.
+/// Decides whether request number `count` (from 1) of `minute` (since the Unix epoch) may be made.
+/// `dice` spreads those that wait.
 pub fn turn(minute: i64, rate: NonZeroU32, count: u64, dice: f64) -> RateDecision {
     let rate = u64::from(rate.get());
     if count <= rate {

@@ -257,7 +257,8 @@ impl Job {
         }
     }
 
-    /// Returns whether the object may be unread; beyond the recorded ranges, any may be.
+    /// Returns whether the object may be one that could not be read: beyond the recorded ranges,
+    /// any may be. Sending twice is better than not sending.
     fn may_be_unread(&self, position: &Position) -> bool {
         let object = position.at(0);
         let begun = self.unread.partition_point(|(first, _)| !object.is_before(first));

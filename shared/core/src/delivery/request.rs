@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::{Delivery, form::Form, hashed_id};
+use super::{Delivery, batch::Form, hashed_id};
 use crate::{
     event::DeliverySchema,
     secret::Secret,
@@ -79,7 +79,8 @@ pub fn build(
     Request { url: url.clone(), headers, attributes, body, authentication, reads_results }
 }
 
-/// Returns the `dataVersion` for headers and attributes; empty if they can't carry it.
+/// Returns the `dataVersion` for headers and attributes: empty if it is too long or has characters
+/// that they can't carry. The event keeps it in any case.
 ///
 /// Source: RFC 9110, section 5.5; SQS API reference, `SendMessage`, on message attributes.
 pub(crate) fn data_version_for_headers(data_version: &str) -> &str {

@@ -65,7 +65,6 @@ const SQS: Option<ResourceKind> = Some(ResourceKind::SqsQueue);
 const SNS: Option<ResourceKind> = Some(ResourceKind::SnsTopic);
 const KINESIS: Option<ResourceKind> = Some(ResourceKind::KinesisStream);
 const BUS: Option<ResourceKind> = Some(ResourceKind::EventBridgeBus);
-
 const COMMON: &str = "AWS API references, \"Common errors\"";
 const OF_INVOKE: &str = "Lambda API reference, Invoke, \"Errors\"";
 const THROTTLES: &str = "Lambda API reference, TooManyRequestsException, \"Reason\"";

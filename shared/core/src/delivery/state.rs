@@ -24,6 +24,7 @@ const KEPT_FOR: Duration = Duration::from_secs(48 * 60 * 60);
 const LIFE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The state of one failing delivery. A delivery that succeeds at once never has one.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeliveryState {
@@ -32,7 +33,6 @@ pub struct DeliveryState {
     #[serde(default)]
     pub subscription_uid: Uuid,
     pub publish_time: Timestamp,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redriven_at: Option<Timestamp>,
     /// Events that are not done.
     #[serde(default)]
@@ -46,13 +46,10 @@ pub struct DeliveryState {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub past: Vec<AttemptRecord>,
     /// The receipt of its message while it is hidden. SQS accepts it until the next receive.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<String>,
     /// When the last known copy of its message comes back; its wait may end earlier.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies_until: Option<Timestamp>,
     /// Cleared by the next attempt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resend: Option<Resend>,
     /// Counts its writes; a write names the revision that it read.
     #[serde(skip)]
@@ -65,7 +62,8 @@ pub const PAST_MAX: usize = 30;
 /// The most bytes of failed responses that a state keeps: those of the newest attempts.
 pub const RESPONSES_BYTES_MAX: usize = 4 * RESPONSE_TEXT_BYTES_MAX;
 
-/// A past attempt in about 35 bytes, plus its response: each failure writes all of them.
+/// A past attempt, in about 35 bytes without a response: a state is written with every failure, and
+/// each kilobyte costs money.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "AttemptForm", into = "AttemptForm")]
 pub struct AttemptRecord {

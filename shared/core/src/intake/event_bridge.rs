@@ -8,9 +8,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    Data, Event, Unmappable, attribute,
-    blob::{Api, Blob, Happened},
-    object,
+    Data, Event, Unmappable, attribute, object,
+    s3::{Api, Blob, Happened},
 };
 
 const WHAT: &str = "an event of EventBridge";

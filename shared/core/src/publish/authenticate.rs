@@ -42,7 +42,8 @@ enum Proof {
 const KEY_BYTES_MAX: usize = 256;
 
 impl Credentials {
-    /// Reads a request's credentials. Errors never repeat a key or a signature.
+    /// Reads a request's credentials. Missing or malformed ones are refused before the topic is
+    /// read. Errors never repeat a key or a signature.
     pub fn of(asked: &AccessRequest<'_>) -> Result<Self, PublishError> {
         let proof = proof(asked)?;
         match &proof {

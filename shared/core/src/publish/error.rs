@@ -10,60 +10,50 @@ use crate::event::ParseError;
 /// Why a publish request was refused. Nothing is delivered, except with [`Self::Unavailable`].
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
-    /// Status 404: no publish has this path or method.
     #[error(
         "nothing is served here; publish with POST to /topics/<topic>/api/events, or to \
          /topics/<topic>:publish for a namespace topic"
     )]
     RouteNotFound,
-    /// Status 404.
     #[error("the topic does not exist")]
     TopicNotFound,
-    /// Status 401.
     #[error(
         "the request has no credentials; send one of the topic's two access keys in the header \
          aeg-sas-key, or a SAS token in aeg-sas-token"
     )]
     CredentialsMissing,
-    /// Status 401: unsupported credentials.
     #[error(
         "credentials in {given} are not taken; send an access key in aeg-sas-key or as \
          'Authorization: SharedAccessKey <key>', or a SAS token in aeg-sas-token or as \
          'Authorization: SharedAccessSignature <token>'"
     )]
     CredentialsUnsupported { given: &'static str },
-    /// Status 401: it is unclear which credentials count.
     #[error("the request has credentials more than once, in {given}; send them once")]
     CredentialsTwice { given: &'static str },
-    /// Status 401.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// Status 401.
     #[error("the access key is not one of the topic's two; ask for them with listKeys")]
     KeyRefused,
-    /// Status 401: the request bypassed the deployment's authorizer.
+    /// The request bypassed the deployment's authorizer.
     #[error(
         "publishers are authorized by API Gateway here, and this request did not pass its \
          authorizer; the deployment's publish routes have lost it: apply its Terraform again"
     )]
     AuthorizerPassedBy,
-    /// Status 401: the topic takes no access keys.
     #[error(
         "the topic's local authentication is disabled, so access keys and SAS tokens are refused; \
          set its disableLocalAuth to false, or publish to a deployment with an authorizer"
     )]
     LocalAuthDisabled,
-    /// Status 404: the path is for the other kind of topic.
     #[error("the topic is of kind '{kind}'; publish to it with POST to {path}")]
     OtherPath {
         /// As documents name it.
         kind: &'static str,
         path: String,
     },
-    /// Status 413; none of the body was parsed.
+    /// None of the body was parsed.
     #[error("the body has {size_bytes} bytes; at most {BODY_BYTES_MAX} are taken")]
     BodyTooLarge { size_bytes: usize },
-    /// Status 400: the content type belongs to another schema than the topic's.
     #[error("the topic takes {takes}, the request is '{given}'")]
     ContentType {
         /// Without parameters; may be empty.
@@ -71,34 +61,31 @@ pub enum PublishError {
         /// The content type for the topic's input schema.
         takes: &'static str,
     },
-    /// Status 400: the body is compressed.
     #[error("the body has the Content-Encoding '{given}', and none is taken: send it uncompressed")]
     ContentEncoding { given: String },
-    /// Status 400: the body, or one of its events, breaks a rule.
     #[error(transparent)]
     Body(#[from] ParseError),
-    /// Status 400: API Gateway claims that the body is base64.
+    /// API Gateway claims that the body is base64.
     #[error("the body is not the base64 that it is marked as")]
     NotBase64,
-    /// Status 400: the idempotency key breaks a rule.
     #[error(
         "the key in the header {header} can't be used; send 1 to {KEY_CHARS_MAX} printable ASCII \
          characters"
     )]
     KeyUnusable { header: &'static str },
-    /// Status 409: the key was used for another publish within the window.
     #[error(
         "the idempotency key was used for a publish with another body; send a new key with each \
          publish, and the same one only to repeat it"
     )]
     KeyReused,
-    /// Status 503: the same key is under way, or has died. Azure's SDKs retry 503, but not 409.
+    /// A publish with the same key is under way, or has died. Azure's SDKs retry 503, but not 409,
+    /// nor 408 in Python.
     #[error(
         "a publish with the same idempotency key is under way; send it again, and it is answered as \
          that one is"
     )]
     UnderWay { retry_after_s: u32 },
-    /// Status 503: a port failed. Some deliveries may have been made, and a retry duplicates them.
+    /// A port failed. Some deliveries may have been made, and a retry duplicates them.
     #[error("the events could not be stored for delivery; send them again")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),
 }

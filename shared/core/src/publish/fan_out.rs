@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::pack::{Acceptance, Body, Packed, Recipient, Start, UnsentDelivery};
 use crate::{
-    delivery::form::Form,
+    delivery::batch::Form,
     event::DeliverySchema,
     subscription::{Batching, SubscriptionKey},
     time::Timestamp,

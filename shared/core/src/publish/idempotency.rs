@@ -23,7 +23,6 @@ use crate::{
 
 /// The headers of a key; the first counts. Azure's SDKs send the second with all requests.
 pub const KEY_HEADERS: [&str; 2] = ["idempotency-key", "x-ms-client-request-id"];
-
 pub const KEY_CHARS_MAX: usize = 256;
 
 /// After this, a publish counts as dead: ingest is stopped after 29 s, and clocks differ.
@@ -186,8 +185,9 @@ impl Record {
 
     /// Returns the id from which those of its deliveries derive.
     ///
-    /// It depends on the topic's revision, because under another one a delivery in the same place
-    /// may have other events, and on the hour, because the ledger does.
+    /// It depends on the topic's revision: under another one, a delivery in the same place may have
+    /// other events, and must not end with the first. It depends on the hour because the ledger
+    /// does.
     pub fn publish_id(&self, revision: Revision, at: Timestamp) -> Uuid {
         let (created_at, number) = (revision.created_at.as_millis(), revision.number);
         let hour = at.hour().as_millis();

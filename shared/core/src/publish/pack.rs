@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::matching::Match;
 use crate::{
     delivery::{
-        Delivery, dead_letter::ATTRIBUTES_BYTES_ROOMY, form::Form, hashed_id, queue_text_bytes,
+        Delivery, batch::Form, dead_letter::ATTRIBUTES_BYTES_ROOMY, hashed_id, queue_text_bytes,
         request::data_version_for_headers,
     },
     event::{DeliverySchema, ParsedEvent},

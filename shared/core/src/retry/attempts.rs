@@ -6,19 +6,16 @@ use super::outcome::{Answer, Outcome};
 use crate::time::Timestamp;
 
 /// A summary of the attempts made so far.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Attempts {
     pub made: u32,
     /// The schedule's offsets count from here.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub first_at: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_at: Option<Timestamp>,
     /// `Probation` if it was refused an attempt.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_outcome: Option<Outcome>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_status: Option<u16>,
 }
 

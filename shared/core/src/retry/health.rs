@@ -42,7 +42,6 @@ pub const UNHEALTHY_AFTER: u32 = 10;
 
 /// The waits of delayed delivery, in seconds: one more with every failed probe; the last repeats.
 pub const DELAYED_WAITS_S: [u32; 6] = [60, 300, 600, 1_800, 3_600, 10_800];
-
 pub const FAILED_PROBE_WAIT: Duration = Duration::from_secs(10);
 
 /// When another delivery may probe, if nothing is heard of a claimed probe.
@@ -352,7 +351,8 @@ impl Health {
 }
 
 impl Recovery {
-    /// Returns when waiting deliveries should have come back, and attempts are unlimited again.
+    /// Returns when all waiting deliveries should have come back, and attempts are no longer
+    /// limited.
     fn until(&self) -> Timestamp {
         self.at + self.over.max(Duration::from_secs(ADMISSION_DOUBLINGS))
     }

@@ -64,7 +64,6 @@ pub struct Profile {
 
 /// The minimum wait of every row that names no other.
 pub const DEFAULT_MIN_S: u32 = 10;
-
 const MINUTE: u32 = 60;
 const HOUR: u32 = 60 * MINUTE;
 

@@ -151,16 +151,15 @@ pub enum KeySource {
 }
 
 /// An AWS resource as an endpoint.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resource {
     pub kind: ResourceKind,
     pub arn: Arn,
     /// Required for FIFO queues and topics, optional for others.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_group_id: Option<KeySource>,
     /// Of a stream's records; `None` means the event's id.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition_key: Option<KeySource>,
 }
 

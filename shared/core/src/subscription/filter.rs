@@ -7,8 +7,6 @@
 pub mod advanced;
 pub mod compiled;
 
-mod values;
-
 use serde::{Deserialize, Serialize};
 
 pub use advanced::AdvancedFilter;

@@ -59,16 +59,15 @@ pub enum Refusal {
 }
 
 /// The pauses of an event subscription that some delivery may have lived through.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pauses {
     /// The last one, until it is resumed; it may have ended: see [`Self::current`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     open: Option<Pause>,
     /// Times in which time-to-live stood still, the oldest first, without overlaps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     stopped: Vec<Span>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     resumed_at: Option<Timestamp>,
 }
 

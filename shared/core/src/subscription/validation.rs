@@ -11,7 +11,6 @@ use crate::{secret::Secret, time::Timestamp};
 
 /// How long a validation URL is valid. Source: Event Grid, "Endpoint validation".
 pub const VALID_FOR: Duration = Duration::from_secs(10 * 60);
-
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
 /// How often they check when the time for consent is over and only a change can help.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::EmbeddedMeter;
 use gridpost_core::{
-    ledger::{Account, Intake, Ledger, latencies::Latency},
+    ledger::{Account, Intake, Latency, Ledger},
     metric::{self, DEAD_LETTER_REASON, DROP_REASON, TOPIC, of},
     subscription::SubscriptionKey,
     time::Timestamp,

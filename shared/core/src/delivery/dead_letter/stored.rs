@@ -16,9 +16,7 @@ use crate::{
 
 /// The member that counts an event's redrives; absent if 0.
 pub const REDRIVE_COUNT: &str = "redriveCount";
-
 const FIRST_MEMBER: &str = "deadLetterReason";
-
 const TOPIC_LABEL: &str = "gridpost-topic";
 const SUBSCRIPTION_LABEL: &str = "gridpost-event-subscription";
 const SCHEMA_LABEL: &str = "gridpost-delivery-schema";

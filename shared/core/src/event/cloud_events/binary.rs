@@ -14,7 +14,6 @@ use serde_json::value::RawValue;
 use crate::event::{ParseError, json_string};
 
 const PREFIX: &str = "ce-";
-
 const REQUIRED: [&str; 4] = ["ce-specversion", "ce-id", "ce-source", "ce-type"];
 
 /// Returns whether a request has an event's attributes in its headers.

@@ -10,7 +10,8 @@ use super::{
 };
 use crate::{retry::outcome::Answer, time::Timestamp};
 
-/// After a success, failures this soon don't lengthen the row: other copies' times are inexact.
+/// Successes of other copies of dispatch are known to about a second: failures this soon after a
+/// known success do not lengthen the row.
 const AS_FAR_AS_KNOWN: Duration = Duration::from_secs(1);
 
 /// How old the shared time of a success is before it is rewritten, while attempts fail and succeed.
@@ -34,7 +35,8 @@ pub struct FailedAttempt {
     pub began_at: Timestamp,
     pub ended_at: Timestamp,
     pub answer: Answer,
-    /// The last success seen by this copy of dispatch: a failure reports it, as nothing else does.
+    /// The last success that this copy of dispatch has seen. Successes are not written while
+    /// nothing fails, so the failure reports them.
     pub last_success_at: Option<Timestamp>,
 }
 

@@ -28,16 +28,15 @@ const ENTRA_HOSTS: [&str; 4] = [
 ];
 
 /// Signature Version 4.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SigV4 {
     /// The signing name, such as `execute-api`.
     pub service: String,
     /// `None` means the host's region.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
     /// `None` means the function's role.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
 }
 

@@ -23,7 +23,6 @@ const MARGIN_MAX: Duration = Duration::from_secs(60);
 
 /// Source: RFC 7523, section 2.2.
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
-
 const ERROR_CHARS_MAX: usize = 40;
 
 /// A request for a token: `POST`, with a form as its body.
