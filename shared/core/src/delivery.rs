@@ -109,7 +109,6 @@ pub enum DecodeError {
     NotADelivery(#[source] serde_json::Error),
     #[error("the message is not an ended delivery")]
     NotEnded(#[source] serde_json::Error),
-    /// Written by a newer Gridpost.
     #[error("the message has version {0}, which this function does not read")]
     Version(u8),
     /// A delivery without events would count as delivered with nothing sent.

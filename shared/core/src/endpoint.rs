@@ -135,7 +135,6 @@ pub enum Refusal {
     Port { port: u16, allowed: AllowedPorts },
     #[error("the URL carries a user name or password; send credentials by header or query")]
     UserInfo,
-    /// A fragment is never sent.
     #[error("the URL has a fragment, which would never be sent; leave out '#' and what follows")]
     Fragment,
     /// Certificates can't have such a name.

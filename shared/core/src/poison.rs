@@ -113,13 +113,11 @@ pub enum ResendTarget {
 /// Why a message was not sent back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotResendable {
-    /// Nothing says where it belongs.
     #[error(
         "it can't be read ({0}), so nothing says where it belongs; look at it, and name the queue with \
          \"to\" where it is sound and only a newer version reads it, or purge it"
     )]
     Unreadable(String),
-    /// It would come back from a queue where it does not belong.
     #[error("it is {what}, which goes to {queue} alone; leave out \"to\"")]
     Elsewhere { what: &'static str, queue: Queue },
 }

@@ -197,20 +197,8 @@ pub static TABLE: &[Row] = &[
     row(KINESIS, "LimitExceededException", "", Full, OF_KINESIS),
     row(KINESIS, "InvalidArgumentException", "records size exceeds", PayloadTooLarge, RECORDS_SIZE),
     row(KINESIS, "InvalidArgumentException", "", BadRequest, OF_KINESIS),
-    row(
-        KINESIS,
-        "ValidationException",
-        "less than or equal to 10485760",
-        PayloadTooLarge,
-        OF_KINESIS,
-    ),
-    row(
-        KINESIS,
-        "ValidationException",
-        "less than or equal to 1048576",
-        PayloadTooLarge,
-        OF_KINESIS,
-    ),
+    // 1 MiB for some streams, 10 MiB (10485760) for others.
+    row(KINESIS, "ValidationException", "or equal to 1048576", PayloadTooLarge, OF_KINESIS),
     row(KINESIS, "KMSAccessDeniedException", "", Forbidden, OF_KINESIS),
     row(KINESIS, "KMSDisabledException", "", Disabled, OF_KINESIS),
     row(KINESIS, "KMSInvalidStateException", "", Disabled, OF_KINESIS),

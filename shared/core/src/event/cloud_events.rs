@@ -11,9 +11,8 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::value::RawValue;
 
 use super::{
-    EVENTS_MAX, Form, GIVEN_TWICE, ParseError, ParsedEvent, Violation, date_time, filled_string,
-    reader::{self, Member, Object, Shape},
-    string,
+    EVENTS_MAX, Form, GIVEN_TWICE, Member, Object, ParseError, ParsedEvent, Shape, Violation,
+    date_time, filled_string, read, string,
 };
 use crate::trace::{TRACE_PARENT, TraceParent};
 
@@ -27,7 +26,7 @@ pub fn parse(body: &[u8]) -> Result<Vec<ParsedEvent<'_>>, ParseError> {
 
 /// Reads at most `events_max` events.
 pub fn parse_up_to(body: &[u8], events_max: usize) -> Result<Vec<ParsedEvent<'_>>, ParseError> {
-    reader::read(body, Shape::ArrayOrObject, events_max, event)
+    read(body, Shape::ArrayOrObject, events_max, event)
 }
 
 /// The members that are not extension attributes.

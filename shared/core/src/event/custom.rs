@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use uuid::Uuid;
 
 use super::{
-    EVENTS_MAX, Form, ParseError, ParsedEvent, Violation, date_time, json_string,
-    reader::{self, Object, Shape},
+    EVENTS_MAX, Form, Object, ParseError, ParsedEvent, Shape, Violation, date_time, json_string,
+    read,
 };
 use crate::{
     event::mapping::{EVENT_TYPE_DEFAULT, Field, InputSchemaMapping},
@@ -32,7 +32,7 @@ pub fn parse<'a>(
 ) -> Result<Vec<ParsedEvent<'a>>, ParseError> {
     let unmapped = InputSchemaMapping::default();
     let mapping = mapping.unwrap_or(&unmapped);
-    reader::read(body, Shape::ArrayOrObject, EVENTS_MAX, |object| {
+    read(body, Shape::ArrayOrObject, EVENTS_MAX, |object| {
         event(&object, topic_id, mapping, &mut stamps)
     })
 }

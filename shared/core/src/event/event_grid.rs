@@ -7,9 +7,8 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::{
-    EVENTS_MAX, Form, ParseError, ParsedEvent, Violation, date_time, filled_string, json_string,
-    reader::{self, Object, Shape},
-    string,
+    EVENTS_MAX, Form, Object, ParseError, ParsedEvent, Shape, Violation, date_time, filled_string,
+    json_string, members, read, string,
 };
 use crate::name;
 
@@ -29,7 +28,7 @@ pub(super) struct Envelope<'a> {
 /// Reads a publish to the topic with that id, always an array. The first refused event fails it. An
 /// unknown member is refused as in Event Grid: no misspelling is lost silently.
 pub fn parse<'a>(body: &'a [u8], topic_id: &'a str) -> Result<Vec<ParsedEvent<'a>>, ParseError> {
-    reader::read(body, Shape::Array, EVENTS_MAX, |object| event(object, topic_id))
+    read(body, Shape::Array, EVENTS_MAX, |object| event(object, topic_id))
 }
 
 const MEMBERS: [&str; 8] =
@@ -48,7 +47,7 @@ fn is_left_out(name: &str, value: &RawValue) -> bool {
 
 /// Rewrites an event's text without nulls, with a string as id and the topic's name as created.
 fn rewritten(text: &str, topic_id: &str) -> String {
-    let members = reader::members(text).unwrap_or_default();
+    let members = members(text).unwrap_or_default();
     let members = members.iter().filter(|(name, value)| !is_left_out(name, value));
     let members = members.map(|(name, value)| match &**name {
         "id" if is_number(value) => format!(r#""id":"{value}""#),

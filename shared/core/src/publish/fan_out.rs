@@ -7,17 +7,13 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::pack::{Acceptance, Body, Packed, Recipient, Start, UnsentDelivery};
 use crate::{
-    delivery::batch::Form,
-    event::DeliverySchema,
-    subscription::{Batching, SubscriptionKey},
-    time::Timestamp,
-    topic::Revision,
+    event::DeliverySchema, subscription::SubscriptionKey, time::Timestamp, topic::Revision,
     trace::TraceParent,
 };
 
@@ -44,10 +40,8 @@ pub struct Piece {
 pub enum DecodeError {
     #[error("it is not of the form of {0}")]
     Form(&'static str, #[source] serde_json::Error),
-    /// Written by a newer Gridpost.
     #[error("it has version {0}, which this function does not read")]
     Version(u8),
-    /// An event subscription has an event that is missing.
     #[error("event subscription {0} gets events that are not stored")]
     Events(SubscriptionKey),
 }
@@ -111,32 +105,21 @@ pub fn key(publish: Uuid) -> String {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Stored<'s> {
+struct Stored<'s, R> {
     v: u8,
     id: Uuid,
     time: Timestamp,
     revision: Revision,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     trace_parent: Option<TraceParent>,
-    recipients: Vec<StoredRecipient>,
+    /// [`Recipient`]s.
+    recipients: R,
     #[serde(borrow)]
     event_grid: Vec<StoredEvent<'s>>,
     #[serde(borrow)]
     cloud_events: Vec<StoredEvent<'s>>,
     #[serde(borrow)]
     custom: Vec<StoredEvent<'s>>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct StoredRecipient {
-    subscription: SubscriptionKey,
-    uid: Uuid,
-    batching: Batching,
-    #[serde(flatten)]
-    form: Form,
-    /// A bit for each event of the request, in base64: 834 bytes for 5,000 of them.
-    events: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -160,20 +143,13 @@ impl<'s> StoredEvent<'s> {
 
 /// Writes a publish for the payload bucket.
 pub fn encode(packed: &Packed<'_>) -> Vec<u8> {
-    let recipient = |recipient: &Recipient<'_>| StoredRecipient {
-        subscription: recipient.key.clone().into_owned(),
-        uid: recipient.uid,
-        batching: recipient.batching,
-        form: recipient.form,
-        events: STANDARD.encode(bits(&recipient.events)),
-    };
     let stored = Stored {
         v: VERSION,
         id: packed.acceptance.id,
         time: packed.acceptance.time,
         revision: packed.acceptance.revision,
         trace_parent: packed.acceptance.trace_parent,
-        recipients: packed.recipients.iter().map(recipient).collect(),
+        recipients: &packed.recipients,
         event_grid: events(&packed.event_grid),
         cloud_events: events(&packed.cloud_events),
         custom: events(&packed.custom),
@@ -187,7 +163,7 @@ fn events(bodies: &[Body]) -> Vec<StoredEvent<'_>> {
 
 /// Reads a stored publish; no queue message may exceed `message_bytes_max`.
 pub fn decode(object: &[u8], message_bytes_max: usize) -> Result<Packed<'static>, DecodeError> {
-    let stored: Stored<'_> = serde_json::from_slice(object)
+    let stored: Stored<'_, Vec<Recipient<'static>>> = serde_json::from_slice(object)
         .map_err(|error| DecodeError::Form("a stored publish", error))?;
     if stored.v != VERSION {
         return Err(DecodeError::Version(stored.v));
@@ -197,41 +173,41 @@ pub fn decode(object: &[u8], message_bytes_max: usize) -> Result<Packed<'static>
         DeliverySchema::CloudEventSchemaV1_0 => &stored.cloud_events,
         DeliverySchema::CustomInputSchema => &stored.custom,
     };
-    let recipient = |found: &StoredRecipient| {
-        let StoredRecipient { subscription, events, .. } = found;
-        let (uid, batching, form) = (found.uid, found.batching, found.form);
-        let positions = positions(events).filter(|positions| {
-            positions.last().is_some_and(|last| *last < of_schema(form.schema).len())
-        });
-        let Some(events) = positions else {
-            return Err(DecodeError::Events(subscription.clone()));
-        };
-        let (key, events) = (Cow::Owned(subscription.clone()), Cow::Owned(events));
-        Ok(Recipient { key, uid, batching, form, events })
+    let lacks_events = |recipient: &&Recipient<'_>| {
+        let stored = of_schema(recipient.form.schema).len();
+        recipient.events.last().is_none_or(|last| *last >= stored)
     };
-    let recipients = stored.recipients.iter().map(recipient).collect::<Result<_, _>>()?;
+    if let Some(recipient) = stored.recipients.iter().find(lacks_events) {
+        return Err(DecodeError::Events(recipient.key.clone().into_owned()));
+    }
     let body = |event: &StoredEvent<'_>| {
         let data_version = event.data_version.clone().into_owned();
         Body::new(event.event.get().to_owned(), data_version, event.trace_parent)
     };
     let bodies = |schema| of_schema(schema).iter().map(body).collect();
-    let Stored { id, time, revision, trace_parent, .. } = stored;
+    let Stored { id, time, revision, trace_parent, recipients, .. } = stored;
     let acceptance = Acceptance { id, time, revision, trace_parent };
     Ok(Packed::new(acceptance, recipients, bodies, message_bytes_max))
 }
 
-/// Writes ascending positions as bits, the lowest of a byte first.
-fn bits(positions: &[usize]) -> Vec<u8> {
+/// Writes ascending positions as bits in base64, the lowest of a byte first.
+pub(super) fn write_positions<S: Serializer>(
+    positions: &[usize],
+    to: S,
+) -> Result<S::Ok, S::Error> {
     let mut bits = vec![0; positions.last().map_or(0, |last| last / 8 + 1)];
     positions.iter().for_each(|position| bits[position / 8] |= 1 << (position % 8));
-    bits
+    to.serialize_str(&STANDARD.encode(bits))
 }
 
 /// Reads positions from bits in base64.
-fn positions(bits: &str) -> Option<Vec<usize>> {
-    let bits = STANDARD.decode(bits).ok()?;
+pub(super) fn read_positions<'de, 'm, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Cow<'m, [usize]>, D::Error> {
+    // A recipient without events is refused.
+    let bits = STANDARD.decode(String::deserialize(from)?).unwrap_or_default();
     let set = |position: &usize| bits[position / 8] & (1 << (position % 8)) != 0;
-    Some((0..bits.len() * 8).filter(set).collect())
+    Ok((0..bits.len() * 8).filter(set).collect())
 }
 
 #[cfg(test)]

@@ -242,8 +242,12 @@ impl Health {
 
     /// Returns when the earlier of the two waits began.
     pub fn since(&self) -> Option<Timestamp> {
-        let waits = [self.probation.map(|wait| wait.since), self.delayed.map(|wait| wait.since)];
-        waits.into_iter().flatten().min()
+        self.wait_starts().min()
+    }
+
+    fn wait_starts(&self) -> impl Iterator<Item = Timestamp> {
+        let probation = self.probation.map(|wait| wait.since);
+        probation.into_iter().chain(self.delayed.map(|wait| wait.since))
     }
 
     /// Returns the cause of the wait that ends later.
@@ -256,8 +260,7 @@ impl Health {
 
     /// Returns whether one of its waits began at `at`.
     pub fn began_waiting_at(&self, at: Timestamp) -> bool {
-        self.probation.is_some_and(|wait| wait.since == at)
-            || self.delayed.is_some_and(|wait| wait.since == at)
+        self.wait_starts().any(|since| since == at)
     }
 
     /// Returns the latest time in it, if there is any.
@@ -320,11 +323,6 @@ impl Health {
         let first = self.row.since.into_iter().chain(self.since()).min();
         let over = self.until().max(Some(now));
         first.zip(over).map_or(spread, |(first, over)| spread.min(over.since(first)))
-    }
-
-    fn waits_since(&self) -> Option<Timestamp> {
-        let (probation, delayed) = (self.probation, self.delayed);
-        probation.map(|wait| wait.since).max(delayed.map(|wait| wait.since))
     }
 
     fn opened(&self) -> Self {

@@ -56,10 +56,8 @@ impl ResourceKind {
 
     /// Finds a kind by its name in documents, in any case.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|(known, _)| known.eq_ignore_ascii_case(name))
-            .map(|(_, kind)| kind)
+        let mut all = Self::ALL.into_iter();
+        all.find_map(|(known, kind)| known.eq_ignore_ascii_case(name).then_some(kind))
     }
 
     pub fn name(self) -> &'static str {

@@ -11,7 +11,7 @@ use crate::{
         matching::{Match, Matched, Matcher},
         pack::pack,
     },
-    subscription::{EventSubscription, Filter},
+    subscription::{Batching, EventSubscription, Filter},
     topic::{InputSchema, Revision},
 };
 

@@ -190,7 +190,8 @@ pub fn after_success(
 ) -> Option<Health> {
     let SuccessfulAttempt { began_at, ended_at, asked_for } = success;
     let ends = health.until().is_some_and(|until| began_at >= until);
-    if ends || (asked_for && health.waits_since().is_some_and(|since| began_at >= since)) {
+    let last_wait = health.wait_starts().max();
+    if ends || (asked_for && last_wait.is_some_and(|since| began_at >= since)) {
         let over = health.bounded(spread, ended_at);
         let recovered = Some(Recovery { at: ended_at, over });
         return Some(Health { recovered, last_success_at: Some(ended_at), ..health.opened() });

@@ -64,12 +64,10 @@ impl ClientCertificate {
 /// Why an endpoint gets no request with a client certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoCertificate {
-    /// Plain http has no certificates.
     #[error("a client certificate goes by https alone")]
     NotTls,
     #[error("the secret with the client certificate {0}")]
     Refused(#[from] SecretRefused),
-    /// The text says why.
     #[error("the secret with the client certificate can't be read: {0}")]
     NoSecret(String),
     #[error("the client certificate {0}")]

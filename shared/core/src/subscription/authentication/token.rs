@@ -140,16 +140,12 @@ pub enum NoToken {
     NoAnswer(String),
     #[error("the token endpoint answered {status}{}", .error.as_ref().map(|code| format!(" ({code})")).unwrap_or_default())]
     Refused { status: u16, error: Option<String> },
-    /// A success without a usable token.
     #[error("the token endpoint answered {status} without a usable token: {why}")]
     Unusable { status: u16, why: &'static str },
-    /// The endpoint refused a token too late to ask for a new one.
     #[error("the endpoint refused the token after {} s, too late to try again with a new one", .0.as_secs())]
     RefusedLate(Duration),
-    /// The endpoint refused a token, and there is no other.
     #[error("the endpoint refused the token, and no other one could be had")]
     NoOther,
-    /// The deployment no longer allows that identity there.
     #[error("{0}")]
     NotNamed(IdentityRefused),
     /// No credentials, no token, or no signature; the text says why.
