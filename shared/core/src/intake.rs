@@ -5,18 +5,18 @@
 //! written in the topic's schema and read as any publish, so they obey the same rules.
 
 mod event_bridge;
-mod message;
 mod s3;
 
 use std::{borrow::Cow, str::FromStr};
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::{
     delivery::hashed_id, event::cloud_events::is_for_attributes, publish::idempotency::digest,
-    time::Timestamp, topic::InputSchema,
+    text::quoted, time::Timestamp, topic::InputSchema,
 };
 
 /// A source of events: a queue and how its messages become events of a topic.
@@ -145,7 +145,7 @@ pub enum Unmappable {
 
 /// Reads the events of a message.
 pub fn map<'m>(source: &'m Source, message: &Message<'m>) -> Result<Mapped<'m>, Unmappable> {
-    let content = message::content(source, message)?;
+    let content = unwrapped(source, message)?;
     let events = match source.carries {
         Carries::Messages => vec![content.into_event(source)?],
         Carries::EventBridge => vec![event_bridge::event(&content.text, source.blobs)?],
@@ -155,6 +155,103 @@ pub fn map<'m>(source: &'m Source, message: &Message<'m>) -> Result<Mapped<'m>, 
         },
     };
     Ok(Mapped::Events(events))
+}
+
+const NOTIFICATION: &str = "Notification";
+
+/// A part of an SNS notification. Its signature is not checked: the queue admits the topic alone.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Notification<'m> {
+    #[serde(borrow, rename = "Type", default)]
+    kind: Option<Cow<'m, str>>,
+    #[serde(borrow)]
+    message_id: Cow<'m, str>,
+    #[serde(borrow)]
+    topic_arn: Cow<'m, str>,
+    #[serde(borrow)]
+    message: Cow<'m, str>,
+    #[serde(borrow)]
+    timestamp: Cow<'m, str>,
+    #[serde(borrow, default)]
+    subject: Option<Cow<'m, str>>,
+}
+
+struct Unwrapped<'m> {
+    id: Cow<'m, str>,
+    source: Cow<'m, str>,
+    subject: String,
+    time: Cow<'m, str>,
+    text: Cow<'m, str>,
+}
+
+/// Takes a message out of its envelope.
+fn unwrapped<'m>(source: &'m Source, message: &Message<'m>) -> Result<Unwrapped<'m>, Unmappable> {
+    match source.envelope {
+        Envelope::None => Ok(Unwrapped {
+            id: message.id.into(),
+            source: Cow::Borrowed(&source.source),
+            subject: String::new(),
+            time: message.sent_at.to_iso_8601().into(),
+            text: message.body.into(),
+        }),
+        Envelope::Sns => {
+            let found: Notification<'m> = object(message.body, "a notification of SNS")?;
+            // A topic of another account asks for a confirmation here: only the message says where.
+            if let Some(kind) = found.kind.filter(|kind| kind != NOTIFICATION) {
+                return Err(Unmappable::OtherThanNotification { kind: quoted(&kind) });
+            }
+            Ok(Unwrapped {
+                id: found.message_id,
+                source: found.topic_arn,
+                subject: attribute(found.subject.as_deref().unwrap_or_default()),
+                time: found.timestamp,
+                text: found.message,
+            })
+        }
+    }
+}
+
+impl<'m> Unwrapped<'m> {
+    /// Makes an event with the message as data.
+    fn into_event(self, source: &'m Source) -> Result<Event<'m>, Unmappable> {
+        Ok(Event {
+            data: data(self.text, source.content)?,
+            id: self.id,
+            source: self.source,
+            event_type: Cow::Borrowed(&source.event_type),
+            subject: self.subject,
+            time: self.time,
+        })
+    }
+}
+
+fn data(text: Cow<'_, str>, form: Content) -> Result<Data<'_>, Unmappable> {
+    match form {
+        Content::Auto => Ok(match is_json(&text) {
+            true => Data::Json(raw(text)),
+            false => Data::Text(text),
+        }),
+        Content::Text => Ok(Data::Text(text)),
+        Content::Base64 => match STANDARD.decode(&*text) {
+            Ok(_) => Ok(Data::Base64(text)),
+            Err(error) => Err(Unmappable::Base64(error)),
+        },
+    }
+}
+
+fn is_json(text: &str) -> bool {
+    serde_json::from_str::<&RawValue>(text).is_ok()
+}
+
+fn raw(text: Cow<'_, str>) -> Cow<'_, RawValue> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(serde_json::from_str(text).expect("it is JSON")),
+        Cow::Owned(text) => {
+            let value: &RawValue = serde_json::from_str(&text).expect("it is JSON");
+            Cow::Owned(value.to_owned())
+        }
+    }
 }
 
 /// Writes events as the body of a publish to a topic of that schema.
