@@ -9,10 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
-use gridpost_ops::{
-    home::{Home, connection::Connection},
-    manage_api::ManageApi,
-};
+use gridpost_ops::home::{Home, connection::Connection};
 use gridpost_stack::child;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -21,6 +18,8 @@ use tokio::{
     sync::{Mutex, MutexGuard},
     time::{Instant, sleep, timeout},
 };
+
+use crate::json_api::JsonApi;
 
 /// Longest start-up; a busy machine takes long.
 const READY_MAX: Duration = Duration::from_secs(120);
@@ -52,7 +51,7 @@ pub struct Dev {
     /// How to connect.
     pub connection: Connection,
     /// Its resource API.
-    pub api: ManageApi,
+    pub api: JsonApi,
     /// Time from just before its start until other commands could find it.
     pub ready_after: Duration,
 }
@@ -111,7 +110,7 @@ impl Program {
         };
         let ready_after = began.elapsed();
         let (api, child) = (connection.manage_api().await?, Mutex::new(child));
-        Ok(Dev { child, program: self.clone(), connection, api, ready_after })
+        Ok(Dev { child, program: self.clone(), connection, api: JsonApi(api), ready_after })
     }
 
     fn log(&self) -> PathBuf {
@@ -164,7 +163,7 @@ impl Dev {
 }
 
 /// Creates a topic from that document; returns its first key.
-pub async fn create_topic(api: &ManageApi, name: &str, document: &Value) -> anyhow::Result<String> {
+pub async fn create_topic(api: &JsonApi, name: &str, document: &Value) -> anyhow::Result<String> {
     api.put_topic(name, document).await.with_context(|| format!("topic {name}"))?;
     let keys = api.keys(name).await?;
     keys["key1"].as_str().map(str::to_owned).with_context(|| format!("no key in {keys}"))
@@ -177,7 +176,7 @@ pub async fn create_topic(api: &ManageApi, name: &str, document: &Value) -> anyh
 ///
 /// What the resource API refuses, as [`Refusal`](gridpost_ops::failure::Refusal).
 pub async fn subscribe(
-    api: &ManageApi,
+    api: &JsonApi,
     topic: &str,
     name: &str,
     url: &str,
@@ -189,7 +188,7 @@ pub async fn subscribe(
     }
     properties["destination"] = json!({"endpointType": "WebHook", "properties": destination});
     let document = json!({ "properties": properties });
-    Ok(api.put_subscription(topic, name, &document).await?.document)
+    api.put_subscription(topic, name, &document).await
 }
 
 /// Where a topic's events are posted.

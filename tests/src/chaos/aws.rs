@@ -15,7 +15,7 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use futures::{StreamExt, stream};
-use gridpost_ops::manage_api::waiting::ParkedChoice;
+use gridpost_api::requests::ParkedInput;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -311,10 +311,10 @@ async fn left(fixture: &Fixture, topic: &Topic<'_>) -> anyhow::Result<Vec<String
     let messages = fixture.queued_bodies().await?;
     let mut left: Vec<_> = messages.into_iter().filter(|body| body.contains(&topic.name)).collect();
     for rule in RULES {
-        let choice = ParkedChoice {
+        let choice = ParkedInput {
             topic: Some(topic.name.clone()),
-            subscription: Some(rule.name().to_owned()),
-            ..ParkedChoice::default()
+            event_subscription: Some(rule.name().to_owned()),
+            ..ParkedInput::default()
         };
         let parked = fixture.api.parked(&choice).await?;
         left.extend(parked.iter().map(ToString::to_string));

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::json_api::JsonApi;
 use anyhow::{Context, ensure};
 use gridpost_ops::failure::Refusal;
-use gridpost_ops::manage_api::ManageApi;
 use gridpost_ops::target::{Target, TargetArguments};
 use gridpost_ops::{
     audit::{self, AuditOptions},
@@ -39,7 +39,7 @@ pub struct Fixture {
     /// The stack, or the process.
     pub ground: Ground,
     /// Its resource API.
-    pub api: ManageApi,
+    pub api: JsonApi,
     /// Every endpoint.
     pub receiver: Receiver,
     /// A plain HTTP client.
@@ -55,7 +55,7 @@ pub struct Fixture {
 impl Fixture {
     /// The fixture on a running stack or process.
     pub async fn on(ground: Ground) -> anyhow::Result<Self> {
-        let api = ManageApi::connect(&ground.connection.manage_url).await?;
+        let api = JsonApi::connect(&ground.connection.manage_url).await?;
         let http =
             reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(60)).build()?;
         let aws = inside::clients(&ground.connection.emulator_url);

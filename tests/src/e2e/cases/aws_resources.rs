@@ -60,7 +60,7 @@ impl Target {
             "eventDeliverySchema": topic.schema,
             "deadLetterDestination": topic.dead_letter_destination(),
         }});
-        Ok(fixture.api.put_subscription(&topic.name, "all", &document).await?.document)
+        fixture.api.put_subscription(&topic.name, "all", &document).await
     }
 
     /// A topic of the case with this endpoint.

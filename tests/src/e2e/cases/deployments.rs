@@ -122,7 +122,7 @@ impl Deployed {
         let destination =
             json!({"endpointType": "WebHook", "properties": {"endpointUrl": endpoint.url()}});
         let document = json!({"properties": {"destination": destination}});
-        api.put_subscription("events", "all", &document).await.context(name)?;
+        api.api.put_subscription("events", "all", &document).await.context(name)?;
         Ok(Self { name, topic, endpoint })
     }
 

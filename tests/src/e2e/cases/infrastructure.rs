@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, ensure};
-use gridpost_ops::manage_api::waiting::ParkedChoice;
+use gridpost_api::requests::ParkedInput;
 use serde_json::{Value, json};
 
 use crate::e2e::{
@@ -49,7 +49,7 @@ pub async fn permissions_are_enforced(fixture: &Fixture) -> anyhow::Result<()> {
 /// A denied call is refused, for several functions and services, and succeeds again once it is allowed: a scan of a table, a
 /// message that is sent.
 pub async fn a_denied_read_and_a_denied_send_are_refused(fixture: &Fixture) -> anyhow::Result<()> {
-    let all = ParkedChoice::default();
+    let all = ParkedInput::default();
     fixture.deny("manage", "dynamodb:Scan").await?;
     let refused = refusal(fixture.api.parked(&all).await);
     fixture.deny_no_more("manage").await?;

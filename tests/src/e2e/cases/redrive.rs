@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use gridpost_ops::manage_api::dead_letters::LetterChoice;
+use gridpost_api::requests::PurgeDeadLettersInput;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -31,20 +31,20 @@ const NAME: &str = "billing";
 pub async fn dead_letters_are_seen_sent_again_and_purged(fixture: &Fixture) -> anyhow::Result<()> {
     let topic = fixture.topic("redrive", EVENT_GRID).await?;
     let endpoint = refused(fixture, &topic, FEW, 6).await?;
-    let all = LetterChoice::default();
+    let all = PurgeDeadLettersInput::default();
     let listed = fixture.api.dead_letters(&topic.name, NAME, &all, 10).await?;
     let id = listed.first().and_then(|one| one["id"].as_str()).context("no id")?;
     let shown = fixture.api.dead_letter(&topic.name, NAME, id).await?;
     let event: Value = serde_json::from_str(shown["event"].as_str().unwrap_or_default())?;
     ensure!(event["id"] == shown["eventId"] && event["deadLetterReason"].is_null(), "{shown}");
     let reason = Some("UndeliverableDueToHttpBadRequest".to_owned());
-    let other = LetterChoice { event_type: Some("none".to_owned()), ..all.clone() };
+    let other = PurgeDeadLettersInput { event_type: Some("none".to_owned()), ..all.clone() };
     ensure!(
-        count(fixture, &topic, &LetterChoice { reason, ..all.clone() }).await? == FEW,
+        count(fixture, &topic, &PurgeDeadLettersInput { reason, ..all.clone() }).await? == FEW,
         "by reason"
     );
     ensure!(count(fixture, &topic, &other).await? == 0, "by type");
-    let one = LetterChoice { event_id: Some("e-7".to_owned()), ..all.clone() };
+    let one = PurgeDeadLettersInput { event_id: Some("e-7".to_owned()), ..all.clone() };
     ensure!(count(fixture, &topic, &one).await? == 1, "by event");
 
     endpoint.answer(&[Reply::prompt(200)]);
@@ -60,9 +60,7 @@ pub async fn dead_letters_are_seen_sent_again_and_purged(fixture: &Fixture) -> a
     let account = &audit["eventSubscriptions"][0];
     ensure!(account["redriven"] == FEW && account["delivered"] == FEW, "{account:#}");
 
-    let mut purged = 0;
-    let take = |answer: &Value| purged += answer["purgedEvents"].as_u64().unwrap_or(0);
-    fixture.api.purge_dead_letters(&topic.name, NAME, &all, take).await?;
+    let purged = fixture.api.purge_dead_letters(&topic.name, NAME).await?;
     ensure!(purged == FEW as u64, "{purged} were purged");
     ensure!(count(fixture, &topic, &all).await? == 0, "purged ones are gone");
     Ok(())
@@ -98,12 +96,12 @@ pub async fn an_outage_is_recovered_from(fixture: &Fixture) -> anyhow::Result<()
     let killed = inside::kill(fixture.ground.home(), "gridpost-redrive");
     ensure!(killed > 0, "no process of redrive was there");
     wait_for(fixture, &topic, &id, |job| job["redriven"].as_u64() >= Some(800)).await?;
-    let canceled = fixture.api.change_redrive(&topic.name, NAME, &id, "cancel", None).await?;
+    let canceled = fixture.api.cancel_redrive(&topic.name, NAME, &id).await?;
     ensure!(canceled["status"] == "Canceled", "{canceled:#}");
     sleep(Duration::from_secs(5)).await;
     let still = fixture.api.redrive_job(&topic.name, NAME, &id).await?;
     ensure!(still["redriven"].as_u64() < Some(MANY as u64), "it did not stop: {still:#}");
-    fixture.api.change_redrive(&topic.name, NAME, &id, "resume", None).await?;
+    fixture.api.resume_redrive(&topic.name, NAME, &id).await?;
     let done = wait_for(fixture, &topic, &id, |job| job["status"] == "Completed").await?;
     ensure!(done["redriven"] == MANY && done["counted"] == MANY, "{done:#}");
 
@@ -191,7 +189,7 @@ async fn dead_letters_are_written(
     topic: &Topic<'_>,
     events: usize,
 ) -> anyhow::Result<()> {
-    let choice = LetterChoice::default();
+    let choice = PurgeDeadLettersInput::default();
     let (what, written) = (format!("{events} dead letters"), || count(fixture, topic, &choice));
     inside::until(&what, Duration::from_secs(300), written, |written| *written >= events).await?;
     // A redrive leaves out objects that were written in the two seconds before it.
@@ -209,11 +207,9 @@ async fn attempts_of(fixture: &Fixture, topic: &Topic<'_>) -> anyhow::Result<Str
 async fn count(
     fixture: &Fixture,
     topic: &Topic<'_>,
-    choice: &LetterChoice,
+    choice: &PurgeDeadLettersInput,
 ) -> anyhow::Result<usize> {
-    let mut events = 0;
-    let take = |answer: &Value| events += answer["events"].as_u64().unwrap_or(0);
-    fixture.api.count_dead_letters(&topic.name, NAME, choice, take).await?;
+    let events = fixture.api.count_dead_letters(&topic.name, NAME, choice).await?;
     Ok(usize::try_from(events)?)
 }
 

@@ -151,7 +151,7 @@ async fn a_replaced_secret_stays_valid(
     name: &str,
     endpoint: &Endpoint,
 ) -> anyhow::Result<()> {
-    let secrets = fixture.api.rotate_signing_secret(&topic.name, name, None).await?;
+    let secrets = fixture.api.rotate_signing_secret(&topic.name, name).await?;
     let secret = |which: &str| secrets[which].as_str().context("a secret").map(str::to_owned);
     let (new, old) = (secret("secret")?, secret("previousSecret")?);
     topic.publish(&[topic.plain_event("second")]).await?;

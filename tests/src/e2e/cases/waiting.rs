@@ -1,13 +1,13 @@
 //! Messages that wait for an operator: poison messages and parked deliveries.
 
 use anyhow::{Context, ensure};
+use gridpost_api::requests::ParkedInput;
 use gridpost_core::{
     delivery::{Delivery, dead_letter::Ended},
     event::DeliverySchema,
     retry::{EndReason, attempts::Attempts, profile::ProfileName},
     subscription::DeadLetterDestination,
 };
-use gridpost_ops::manage_api::waiting::ParkedChoice;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -128,18 +128,17 @@ pub async fn parked_deliveries_are_released_and_canceled(fixture: &Fixture) -> a
     let canceled = topic.subscribe("canceled", &failing, properties).await?;
     topic.publish(&[topic.plain_event("waits")]).await?;
 
-    let of = |subscription: Option<&str>| ParkedChoice {
+    let of = |subscription: Option<&str>| ParkedInput {
         topic: Some(topic.name.clone()),
-        subscription: subscription.map(str::to_owned),
-        ..ParkedChoice::default()
+        event_subscription: subscription.map(str::to_owned),
+        ..ParkedInput::default()
     };
     let parked = wait_for_parked(fixture, &of(None), 2).await?;
     ensure!(
         parked.iter().all(|one| one["deliveryAttempts"] == 2 && one["events"] == 1),
         "{parked:?}"
     );
-    let (done, asked) = fixture.api.release_parked(&of(Some("released"))).await;
-    asked?;
+    let done = fixture.api.change_parked("release", &of(Some("released"))).await?;
     ensure!(done.len() == 1 && done[0]["result"] == "Released", "{done:?}");
     let attempts = released.wait_for(3, 2 * SOON).await?;
     ensure!(attempts[2].header("aeg-delivery-count") == "2", "{}", describe(&attempts));
@@ -147,9 +146,8 @@ pub async fn parked_deliveries_are_released_and_canceled(fixture: &Fixture) -> a
     let left = wait_for_parked(fixture, &of(None), 1).await?;
     let id = left[0]["id"].as_str().context("a delivery has an id")?.to_owned();
     ensure!(left[0]["eventSubscription"] == "canceled", "{left:?}");
-    let choice = ParkedChoice { ids: vec![id], ..ParkedChoice::default() };
-    let (done, asked) = fixture.api.cancel_parked(&choice).await;
-    asked?;
+    let choice = ParkedInput { ids: Some([id].into()), ..ParkedInput::default() };
+    let done = fixture.api.change_parked("cancel", &choice).await?;
     ensure!(done.len() == 1 && done[0]["result"] == "Canceled", "{done:?}");
     let objects = fixture.dead_letters(&topic.prefix(), 1).await?;
     let record = &objects[0].records[0];
@@ -163,7 +161,7 @@ pub async fn parked_deliveries_are_released_and_canceled(fixture: &Fixture) -> a
 
 async fn wait_for_parked(
     fixture: &Fixture,
-    choice: &ParkedChoice,
+    choice: &ParkedInput,
     count: usize,
 ) -> anyhow::Result<Vec<Value>> {
     let what = format!("{count} parked deliveries");
