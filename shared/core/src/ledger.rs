@@ -204,7 +204,8 @@ impl Latencies {
         self.counts.iter().copied().fold(0, u64::saturating_add)
     }
 
-    /// Returns the time that `percent` (1 to 100) of the events kept; `None` without events.
+    /// Returns the time that at least `percent` (1 to 100) of the events did not exceed; `None`
+    /// without events.
     pub fn percentile(&self, percent: u32) -> Option<Latency> {
         let wanted = (u128::from(self.events()) * u128::from(percent)).div_ceil(100).max(1);
         let mut sum = 0_u128;

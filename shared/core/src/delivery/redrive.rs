@@ -246,7 +246,8 @@ impl Job {
         }
     }
 
-    /// Records an object that could not be read; `is_next` if it follows the last such one.
+    /// Records that an object could not be read while sending, and whether it follows the last such
+    /// one. Reading it later does not make it sent.
     pub fn note_unread(&mut self, object: Position, is_next: bool) {
         if self.phase != JobPhase::Sending || self.may_be_unread(&object) {
             return;

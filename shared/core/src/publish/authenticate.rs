@@ -67,7 +67,8 @@ fn token(text: &[u8]) -> Result<Token<'_>, TokenError> {
 ///
 /// A key comes in `aeg-sas-key`, in `Authorization: SharedAccessKey` or, if no header has
 /// credentials, in the query; a token in `aeg-sas-token` or `Authorization: SharedAccessSignature`.
-/// Duplicates are refused: which ones would count? Comparisons take constant time.
+/// Duplicate credentials are refused, so that it is always clear which ones count. All comparisons
+/// take constant time, and errors never repeat a key or a signature.
 ///
 /// Source: Event Grid, "Authenticate publishing clients with access keys".
 pub fn authenticate(

@@ -19,7 +19,8 @@ use crate::{
 
 const VERSION: u8 = 1;
 
-/// The most deliveries of a piece: those of a few seconds, all repeated if the invocation dies.
+/// The most deliveries of a piece. One invocation makes them in a few seconds, and repeats at most
+/// this many if it dies.
 pub const PIECE_DELIVERIES_MAX: usize = 5_000;
 
 /// The most bytes of a piece's messages, unless it is a single larger delivery.

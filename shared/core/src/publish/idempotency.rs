@@ -130,7 +130,8 @@ impl Keyed {
         hashed_id(digest(parts))
     }
 
-    /// Decides what request `by` does. Fails for other content under the key, or one under way.
+    /// Decides what request `by` does, given the stored record. Fails for other content under the
+    /// same key, and while another request with it is under way.
     pub fn next(
         &self,
         stored: Option<&Record>,

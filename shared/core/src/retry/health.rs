@@ -41,7 +41,8 @@ pub const FAILED_PROBE_WAIT: Duration = Duration::from_secs(10);
 const PROBE_LEASE: Duration = Duration::from_secs(60);
 const _: () = assert!(PROBE_LEASE.as_secs() > RESPONSE_WAIT.as_secs());
 
-/// When deliveries come back that find a probe under way: few come back twice.
+/// When deliveries come back that find a probe under way: half the time after which an endpoint
+/// that never answers fails it, so that few come back twice.
 const PROBED_LOOK_AGAIN: Duration = Duration::from_secs(20);
 const _: () = assert!(2 * PROBED_LOOK_AGAIN.as_secs() > RESPONSE_WAIT.as_secs());
 
@@ -55,7 +56,8 @@ const LIFTED_WITHIN: Duration = Duration::from_secs(2);
 /// ... after at least this, and up to twice as much.
 const LIFTED_LOOK_AGAIN: Duration = Duration::from_secs(2);
 
-/// For this many seconds after a recovery, each copy of dispatch admits 1, 2, 4, … deliveries.
+/// After a recovery, each copy of dispatch admits 1, 2, 4, … deliveries per second, and after this
+/// many seconds any number.
 const ADMISSION_DOUBLINGS: u64 = 10;
 
 /// When deliveries come back that a recovery does not admit yet.
@@ -109,7 +111,8 @@ pub struct Health {
     pub delayed: Option<Delayed>,
     pub probe: Option<Probe>,
     pub recovered: Option<Recovery>,
-    /// A success shared while attempts fail. There may be later ones: they are rarely written.
+    /// A success that a copy of dispatch has shared while attempts fail. Successes are not written
+    /// while nothing fails, so there may be later ones.
     pub last_success_at: Option<Timestamp>,
     pub slow: Slowness,
     /// The last counted failed request (first delivery, start): a repeated write counts once.
@@ -127,7 +130,8 @@ pub struct Row {
     pub failures: u32,
     /// When the first of them ended.
     pub since: Option<Timestamp>,
-    /// When the last failure ended, even before this row; up to a minute old.
+    /// When the last failure ended, in this row or before it. Up to a minute old while failures
+    /// change nothing else.
     pub last_at: Option<Timestamp>,
 }
 
@@ -592,7 +596,8 @@ fn delayed_wait(step: u32) -> Duration {
     Duration::from_secs(u64::from(DELAYED_WAITS_S[index]))
 }
 
-/// Returns the probation after a failed attempt. A failed probe always waits.
+/// Returns the probation after a failed attempt. A failed probe always waits, even if neither its
+/// outcome nor delayed delivery asks for that.
 fn probation_after(
     health: &Health,
     durations: &Durations,
@@ -634,7 +639,8 @@ pub fn after_success(
     broken_by(health, ended_at)
 }
 
-/// Adds a copy of dispatch's own observations to the health it has read; `None` if nothing is new.
+/// Adds what a copy of dispatch has seen to the health it has read; `None` if there is nothing new
+/// to share.
 ///
 /// Successes are not written while nothing fails, so one copy may count ten failures in a row while
 /// others see successes. Each copy calls this at every read: its success breaks the others' row,
@@ -651,7 +657,8 @@ pub fn evidence(health: &Health, seen: SeenAttempts, now: Timestamp) -> Option<H
         .then(|| Health { last_success_at: Some(success), ..health.clone() })
 }
 
-/// Returns the health after a success has broken a row; later failed probes outweigh it.
+/// Returns the health after a success has broken the row of failures; `None` if it breaks none. A
+/// failed probe outweighs an earlier success.
 fn broken_by(health: &Health, success: Timestamp) -> Option<Health> {
     let in_row = health.row.since.is_some_and(|since| success >= since);
     if !in_row || health.delayed.is_some_and(|wait| wait.step > 1) {

@@ -18,7 +18,8 @@ const LIFE_DEFAULT: Duration = Duration::from_secs(5 * 60);
 /// The longest that a token is kept.
 const LIFE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long before its end a token is no longer used; a quarter of a short life.
+/// How long before its end a token is no longer used: clocks differ, and requests take time.
+/// Short-lived tokens are used for three quarters of their life.
 const MARGIN_MAX: Duration = Duration::from_secs(60);
 
 /// Source: RFC 7523, section 2.2.
