@@ -28,7 +28,7 @@ use gridpost_core::{
 };
 use gridpost_ports::{
     Bucket, BucketError, Clock, Meter, Outgoing, Payloads, PortError, QueueReceiver, QueueSender,
-    Record,
+    Record, Result,
 };
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -124,7 +124,7 @@ async fn store_claimed(context: &Context, record: Record, mut ended: Ended) -> V
     }
 }
 
-async fn take(context: &Context, ended: &Ended) -> Result<Option<Payload>, PortError> {
+async fn take(context: &Context, ended: &Ended) -> Result<Option<Payload>> {
     let object = context.payloads.get(&claim::key(ended.delivery.id)).await?;
     let payload = object.map(|object| claim::decode(&object)).transpose();
     payload.map_err(|error| PortError::new("reading a payload", error))
@@ -142,7 +142,7 @@ async fn release(context: &Context, delivery: Uuid) {
 
 /// Publishes the notification, with retries here: records that are kept for it come back among
 /// others, and are then written again in another object.
-async fn notify_with_retries(context: &Context, written: Written<'_>) -> Result<(), PortError> {
+async fn notify_with_retries(context: &Context, written: Written<'_>) -> Result<()> {
     for wait in NOTIFY_AGAIN_AFTER {
         match notify(context, written).await {
             Ok(()) => return Ok(()),

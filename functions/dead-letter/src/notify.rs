@@ -12,14 +12,14 @@ use gridpost_core::{
         queue::Queue,
     },
     event::{ParseError, ParsedEvent, cloud_events, event_grid},
-    metric::{self, TOPIC, of},
     name,
-    publish::pack::{Acceptance, pack},
+    publish::pack::{Acceptance, UnsentDelivery, pack},
     time::Timestamp,
     topic::InputSchema,
 };
+use gridpost_ingest::publish::count;
 use gridpost_ports::{
-    Outgoing, PortError,
+    Outgoing, PortError, Result,
     configuration::{ConfigurationCache, TopicSnapshot},
 };
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ pub struct Written<'w> {
 
 /// Publishes an event about an object, if a notifier is set. A repetition sends the same ids.
 /// After an error, the caller must send it again.
-pub async fn notify(context: &Context, written: Written<'_>) -> Result<(), PortError> {
+pub async fn notify(context: &Context, written: Written<'_>) -> Result<()> {
     let Some(notifier) = &context.notifier else { return Ok(()) };
     let Some(first) = written.ended.first() else { return Ok(()) };
     // Dead letters of these notifications cause no further ones: that would never end.
@@ -91,10 +91,10 @@ async fn publish(
     topic: &TopicSnapshot,
     events: &[ParsedEvent<'_>],
     acceptance: Acceptance,
-) -> Result<(), PortError> {
+) -> Result<()> {
     let matched = topic.matcher().match_events(events, acceptance.time);
     let packed = pack(&matched.matches, events, acceptance, notifier.queue_message_bytes_max);
-    let message = |one: &gridpost_core::publish::pack::UnsentDelivery<'_>| Outgoing {
+    let message = |one: &UnsentDelivery<'_>| Outgoing {
         body: packed.encode(one),
         group: one.recipient.key.to_string(),
         delay_s: 0,
@@ -108,17 +108,7 @@ async fn publish(
         let sent = context.sender.send(Queue::Dispatch, messages).await;
         sent.into_iter().collect::<Result<Vec<()>, _>>()?;
     }
-    let (name, at) = (topic.topic.name.as_str(), acceptance.time);
-    let count = |metric, dimensions: &[(&'static str, &str)], by: usize| {
-        if by > 0 {
-            context.meter.count_events(metric, dimensions, at, by as u64);
-        }
-    };
-    count(metric::PUBLISH_SUCCESS_COUNT, &[(TOPIC, name)], events.len());
-    count(metric::UNMATCHED_EVENT_COUNT, &[(TOPIC, name)], matched.unmatched);
-    for found in &matched.matches {
-        count(metric::MATCHED_EVENT_COUNT, &of(&found.subscription.key), found.events.len());
-    }
+    count(&*context.meter, &topic.topic.name, acceptance.time, events.len(), &matched);
     Ok(())
 }
 

@@ -15,8 +15,8 @@ use gridpost_core::{
     },
     time::Timestamp,
 };
-use gridpost_ingest::enqueue::{DeliverySink, enqueue_wave, send, send_pieces, waves};
-use gridpost_ports::{Clock, Meter, Outgoing, Payloads, PortError, QueueSender, Record};
+use gridpost_ingest::publish::{DeliverySink, enqueue_wave, send_each, send_pieces, waves};
+use gridpost_ports::{Clock, Meter, Outgoing, Payloads, QueueSender, Record, Result};
 
 /// How long the SQS calls for one wave take at most, including the retry: no wave begins that could
 /// not be finished.
@@ -68,10 +68,7 @@ pub async fn expand(context: &Context, records: Vec<Record>, deadline: Timestamp
 }
 
 /// Reads a record's piece and publish. Returns `None` if retrying can't help.
-async fn take(
-    context: &Context,
-    record: &Record,
-) -> Result<Option<(Piece, Packed<'static>)>, PortError> {
+async fn take(context: &Context, record: &Record) -> Result<Option<(Piece, Packed<'static>)>> {
     let piece = match Piece::decode(&record.body) {
         Ok(piece) => piece,
         Err(error) => return poison(context, record, &chain(&error)).await,
@@ -90,7 +87,7 @@ async fn expand_piece(
     piece: &Piece,
     packed: &Packed<'_>,
     deadline: Timestamp,
-) -> Result<(), PortError> {
+) -> Result<()> {
     let unsent = piece.unsent(packed);
     let rest = |wave: &[UnsentDelivery<'_>]| vec![piece.rest(wave[0].place)];
     for (number, wave) in waves(&unsent).into_iter().enumerate() {
@@ -112,11 +109,7 @@ async fn expand_piece(
     Ok(())
 }
 
-async fn poison<T>(
-    context: &Context,
-    record: &Record,
-    reason: &str,
-) -> Result<Option<T>, PortError> {
+async fn poison<T>(context: &Context, record: &Record, reason: &str) -> Result<Option<T>> {
     tracing::error!(
         message.id = %record.message_id,
         reason,
@@ -127,7 +120,7 @@ async fn poison<T>(
         group: poison::group(Queue::FanOut),
         delay_s: 0,
     };
-    send(&*context.sender, Queue::Poison, vec![record.body.as_str()], message).await?;
+    send_each(&*context.sender, Queue::Poison, vec![record.body.as_str()], message).await?;
     context.meter.count(metric::POISON_COUNT, &[("Queue", "FanOut")], 1);
     Ok(None)
 }

@@ -4,7 +4,7 @@ use gridpost_core::publish::{
     PublishError,
     idempotency::{Keyed, Next, Record},
 };
-use gridpost_ports::{Kept, PortError};
+use gridpost_ports::{Kept, Result};
 use uuid::Uuid;
 
 use crate::Context;
@@ -60,7 +60,7 @@ pub(crate) async fn end(context: &Context, keyed: &Keyed, begun: Record, is_done
 }
 
 /// Saves the record. Retries a failed call once.
-async fn save(context: &Context, keyed: &Keyed, record: &Record) -> Result<Kept, PortError> {
+async fn save(context: &Context, keyed: &Keyed, record: &Record) -> Result<Kept> {
     match context.records.save(keyed.key(), record).await {
         Ok(kept) => Ok(kept),
         Err(error) => {

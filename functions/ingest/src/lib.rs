@@ -1,11 +1,10 @@
 //! ingest: accepts published events.
 //!
 //! [`route`] finds the topic's name, [`handler`] lets the core authenticate, read and match, and
-//! [`publish`] packs the deliveries and sends them to the dispatch queue by [`enqueue`]. Events too
-//! large for a message go to a bucket. The publisher gets 200 only once every delivery is in the
+//! [`publish`] packs the deliveries and sends them to the dispatch queue. Events too large for a
+//! message go to a bucket. The publisher gets 200 only once every delivery is in the
 //! queue, or, if they are too many for a request, once the publish is stored for expand.
 
-pub mod enqueue;
 pub mod handler;
 mod idempotency;
 pub mod publish;
@@ -18,8 +17,7 @@ use gridpost_ports::{
     Clock, Dice, Meter, Payloads, PublishRecords, QueueSender, configuration::ConfigurationCache,
 };
 
-use enqueue::DeliverySink;
-use publish::SendLimits;
+use publish::{DeliverySink, SendLimits};
 
 /// Who may publish.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -12,11 +12,10 @@
 //!
 //! [`publish`]: gridpost_ingest::publish
 
-mod refuse;
-
 use std::sync::Arc;
 
 use gridpost_core::{
+    delivery::queue::Queue,
     error::chain,
     event::{ParsedEvent, custom::Stamps},
     intake::{self, Event, Mapped, Message, Source, Unmappable},
@@ -25,18 +24,13 @@ use gridpost_core::{
     time::Timestamp,
     topic::Topic,
 };
-use gridpost_ingest::{
-    enqueue::DeliverySink,
-    publish::{SendLimits, count, send},
-};
+use gridpost_ingest::publish::{DeliverySink, SendLimits, count, send};
 use gridpost_ports::{
-    Clock, Dice, Meter, Payloads, PortError, QueueSender, SourceMessage,
+    Clock, Dice, Meter, Outgoing, Payloads, PortError, QueueSender, SourceMessage,
     configuration::{ConfigurationCache, TopicSnapshot},
     guard::{caught, guarded},
 };
 use uuid::Uuid;
-
-use refuse::{Refusal, refuse};
 
 /// The ports and settings of intake.
 pub struct Context {
@@ -240,6 +234,71 @@ fn keep<'m>(
         message.message_id.to_string()
     };
     messages.into_iter().map(keep).collect()
+}
+
+/// Why a message is refused.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error(transparent)]
+    Unmappable(Unmappable),
+    #[error(transparent)]
+    Publish(PublishError),
+}
+
+impl Refusal {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Unmappable(_) => "Unmappable",
+            Self::Publish(error) => error.detail(),
+        }
+    }
+}
+
+/// Moves messages unchanged to the source's poison queue, from where they can be sent back. Returns
+/// the ids of those that could not be moved.
+///
+/// The deployment's poison queue would be wrong: an operator may send its messages back, which are
+/// then read as Gridpost's own, and these texts are untrusted.
+async fn refuse<'m>(
+    context: &Context,
+    refused: impl Iterator<Item = (&'m SourceMessage, Refusal)>,
+) -> Vec<String> {
+    let refused: Vec<_> = refused.collect();
+    if refused.is_empty() {
+        return Vec::new();
+    }
+    let message = |(message, _): &(&SourceMessage, Refusal)| Outgoing {
+        body: message.body.clone(),
+        group: "refused".to_owned(),
+        delay_s: 0,
+    };
+    let outgoing = refused.iter().map(message).collect();
+    let mut answers = context.sender.send(Queue::Poison, outgoing).await.into_iter();
+    let mut kept = Vec::new();
+    for (message, why) in &refused {
+        let (id, reason) = (&message.message_id, why.reason());
+        let (source, topic) = (&context.source.name, &context.source.topic);
+        match answers.next() {
+            Some(Ok(())) => {
+                context.meter.count(metric::SOURCE_REFUSED_COUNT, &[("Reason", reason)], 1);
+                tracing::error!(
+                    source, topic.name = topic, message.id = %id, reason, error = %chain(why),
+                    "a message of a source was refused and is in the source's poison queue",
+                );
+            }
+            failed => {
+                let error = failed.and_then(Result::err).map(|error| error.to_string());
+                tracing::error!(
+                    source, topic.name = topic, message.id = %id, reason, error = %chain(why),
+                    poison = error.as_deref().unwrap_or("no answer came"),
+                    "a message of a source was refused, could not be moved to the poison queue, and comes back",
+                );
+                context.count_kept();
+                kept.push(id.to_string());
+            }
+        }
+    }
+    kept
 }
 
 #[cfg(test)]

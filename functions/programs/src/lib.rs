@@ -1,4 +1,5 @@
-//! Wires up and runs dispatch, which has a program with AWS resources as endpoints and one without.
+//! Shares among the programs how they start, and wires up dispatch, which has a program with AWS
+//! resources as endpoints and one without.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +24,7 @@ use gridpost_ports::{
     configuration::ConfigurationCache,
 };
 use gridpost_runtime::{
-    config::{self, SettingError, configuration_limits},
+    config::{self, SettingError},
     lambda,
     sqs::{self, BatchReply, Message},
     system::{SystemClock, SystemDice},
@@ -36,6 +37,46 @@ use gridpost_webhook::{
 use lambda_runtime::Error;
 use serde::{Deserialize, Serialize};
 
+/// The clients and the meter that every function starts with.
+pub struct Started {
+    pub clients: Clients,
+    pub meter: Arc<EmbeddedMeter>,
+}
+
+impl Started {
+    /// Starts logging, and reads the environment.
+    pub fn from_env() -> Result<Self, Error> {
+        start_logging();
+        Ok(Self { clients: Clients::from_env()?, meter: Arc::new(EmbeddedMeter::from_env()?) })
+    }
+
+    pub fn queues(&self) -> Result<Arc<SqsQueues>, Error> {
+        Ok(Arc::new(SqsQueues::new(self.clients.sqs(), QueueUrls::from_env()?)))
+    }
+
+    pub fn payloads(&self) -> Result<Arc<PayloadBucket>, Error> {
+        Ok(Arc::new(PayloadBucket::new(self.clients.clone(), config::payload_bucket()?)))
+    }
+
+    pub fn configuration(&self) -> Result<ConfigurationTable, Error> {
+        Ok(ConfigurationTable::new(self.clients.dynamodb(), config::config_table()?))
+    }
+
+    pub fn states(&self) -> Result<Arc<StateTable>, Error> {
+        Ok(Arc::new(StateTable::new(self.clients.dynamodb(), config::state_table()?)))
+    }
+
+    pub fn parking(&self) -> Result<Arc<ParkingTable>, Error> {
+        Ok(Arc::new(ParkingTable::new(self.clients.dynamodb(), config::state_table()?)))
+    }
+}
+
+/// Caches that configuration in memory.
+pub fn cached(table: Arc<dyn Configuration>) -> Result<ConfigurationCache, Error> {
+    let (clock, dice) = (Arc::new(SystemClock), Arc::new(SystemDice));
+    Ok(ConfigurationCache::new(table, clock, dice, config::configuration_limits()?))
+}
+
 /// How long a check of a resource may wait for its service, while a user waits.
 const CHECK_WAIT: Duration = Duration::from_secs(8);
 
@@ -43,14 +84,10 @@ const CHECK_WAIT: Duration = Duration::from_secs(8);
 pub async fn run_dispatch(
     resources: impl FnOnce(&Clients) -> Arc<dyn ResourceClient>,
 ) -> Result<(), Error> {
-    start_logging();
-    let meter = Arc::new(EmbeddedMeter::from_env()?);
-    let urls = QueueUrls::from_env()?;
-    let clients = Clients::from_env()?;
-    let resources = resources(&clients);
-    let context = context(clients, urls.clone(), resources, Arc::clone(&meter)).await?;
-    let (context, urls, meter) = (&context, &urls, &meter);
-    lambda::serve(meter, move |event: Event, deadline| async move {
+    let started = Started::from_env()?;
+    let resources = resources(&started.clients);
+    let (context, urls) = (&context(&started, resources).await?, &QueueUrls::from_env()?);
+    lambda::serve(&started.meter, move |event: Event, deadline| async move {
         if let Some(resource) = &event.check {
             return Ok::<_, Error>(Reply::Check(check(context, resource).await));
         }
@@ -62,21 +99,13 @@ pub async fn run_dispatch(
     .await
 }
 
-async fn context(
-    clients: Clients,
-    urls: QueueUrls,
-    resources: Arc<dyn ResourceClient>,
-    meter: Arc<EmbeddedMeter>,
-) -> Result<Context, Error> {
+async fn context(started: &Started, resources: Arc<dyn ResourceClient>) -> Result<Context, Error> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let queues = Arc::new(SqsQueues::new(clients.sqs(), urls));
+    let queues = started.queues()?;
     let retry_shards = queues.retry_shards();
-    let config_table = config::config_table()?;
-    let state_table = config::state_table()?;
-    let configuration = ConfigurationTable::new(clients.dynamodb(), config_table);
+    let configuration = started.configuration()?;
     configuration.connect().await;
-    let configuration: Arc<dyn Configuration> = Arc::new(configuration);
-    let states = Arc::new(StateTable::new(clients.dynamodb(), state_table.clone()));
+    let states = started.states()?;
     Ok(Context {
         clock: Arc::clone(&clock),
         dice: Arc::new(SystemDice),
@@ -84,20 +113,15 @@ async fn context(
         in_flight: InFlight::new(Arc::clone(&queues) as _),
         receiver: queues,
         states: Arc::clone(&states) as _,
-        parking: Arc::new(ParkingTable::new(clients.dynamodb(), state_table)),
+        parking: started.parking()?,
         healths: HealthCache::new(Arc::clone(&states) as _, Arc::new(SystemDice)),
         rates: Rates::new(Arc::clone(&states) as _),
         listeners: states,
-        configuration: ConfigurationCache::new(
-            configuration,
-            Arc::clone(&clock),
-            Arc::new(SystemDice),
-            configuration_limits()?,
-        ),
-        client: endpoint_client(&clients, clock)?,
+        configuration: cached(Arc::new(configuration))?,
+        client: endpoint_client(&started.clients, clock)?,
         resources,
-        payloads: Arc::new(PayloadBucket::new(clients, config::payload_bucket()?)),
-        meter,
+        payloads: started.payloads()?,
+        meter: Arc::clone(&started.meter) as _,
         settings: settings(retry_shards)?,
     })
 }

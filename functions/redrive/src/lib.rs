@@ -20,7 +20,7 @@ use gridpost_core::{
 };
 use gridpost_ports::{
     BucketError, Clock, Configuration, DeadLetters, Meter, Outgoing, Payloads, PortError,
-    QueueReceiver, QueueSender, Record, Redrives, Saved,
+    QueueReceiver, QueueSender, Record, Redrives, Result, Saved,
     dead_letter_walk::{Item, Source, Walk},
 };
 use tokio::time::sleep;
@@ -185,7 +185,7 @@ async fn take(
     tick: &RedriveMessage,
     holder: String,
     deadline: Timestamp,
-) -> Result<Result<Job, NextStep>, PortError> {
+) -> Result<Result<Job, NextStep>> {
     let now = context.clock.now();
     let Some(mut job) = context.redrives.job(&tick.subscription, tick.redrive).await? else {
         tracing::warn!(redrive = %tick.redrive, "a redrive is not there any more");
@@ -456,7 +456,7 @@ impl Worker<'_> {
 }
 
 /// Encodes a delivery as a message. Stores events that are too large for it first.
-async fn outgoing(context: &Context, delivery: &Delivery) -> Result<Outgoing, PortError> {
+async fn outgoing(context: &Context, delivery: &Delivery) -> Result<Outgoing> {
     let group = delivery.subscription.to_string();
     let body = delivery.encode();
     if body.len() + HEADROOM_BYTES <= context.queue_message_bytes_max {

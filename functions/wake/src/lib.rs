@@ -20,8 +20,8 @@ use futures::{
 };
 use gridpost_core::{error::chain, time::Timestamp};
 use gridpost_ports::{
-    Clock, DueDeliveries, Meter, ParkingLot, Payloads, PortError, QueueSender, SubscriptionStore,
-    WakeCursor,
+    Clock, DueDeliveries, Meter, ParkingLot, Payloads, PortError, QueueSender, Result,
+    SubscriptionStore, WakeCursor,
 };
 use serde::Serialize;
 use uuid::Uuid;
@@ -89,7 +89,7 @@ const READS_MAX: u32 = 3;
 /// When it finds a watch of a paused event subscription whose pause is over, it empties the lot
 /// concurrently with the following pages.
 /// After an error, what could be read was sent, and the next run begins where this one failed.
-pub async fn wake(context: &Context, until: Timestamp) -> Result<Woken, PortError> {
+pub async fn wake(context: &Context, until: Timestamp) -> Result<Woken> {
     let this_minute = context.clock.now().as_minutes();
     let noted = context.cursor.load().await?;
     let from = noted.unwrap_or(this_minute - FIRST_LOOK_BACK_MINUTES);
@@ -155,7 +155,7 @@ struct Run {
 }
 
 impl Run {
-    fn count_lot(&mut self, turn: Result<(Lot, bool), PortError>) {
+    fn count_lot(&mut self, turn: Result<(Lot, bool)>) {
         match turn {
             Ok((lot, true)) => self.lots.push_back(lot),
             Ok((lot, false)) => self.woken.sent += usize::try_from(lot.sent).unwrap_or(usize::MAX),

@@ -16,7 +16,7 @@ use gridpost_core::{
     metric,
     time::Timestamp,
 };
-use gridpost_ports::{PARKED_PARTITIONS, PortError};
+use gridpost_ports::{PARKED_PARTITIONS, PortError, Result};
 use uuid::Uuid;
 
 use crate::{
@@ -84,7 +84,7 @@ pub(crate) async fn follow_watch(
     kept: &Mutex<ParkedWatches>,
     parked: Parked,
     this_minute: i64,
-) -> (Option<Lot>, Result<(), PortError>) {
+) -> (Option<Lot>, Result<()>) {
     let Some(watch) = parked.watch.clone() else {
         let error = PortError::new("reading a lot's watch", "it watches nothing");
         return (None, Err(error));
@@ -110,11 +110,7 @@ pub(crate) async fn follow_watch(
     (lot, if is_moved { context.parking.remove(&parked).await } else { Ok(()) })
 }
 
-async fn park_watch(
-    context: &Context,
-    mut watch: Box<Watch>,
-    next: Parked,
-) -> Result<Lot, PortError> {
+async fn park_watch(context: &Context, mut watch: Box<Watch>, next: Parked) -> Result<Lot> {
     let now = context.clock.now();
     let uid = watch.uid;
     let read = context.subscriptions.subscription(&watch.subscription).await;
@@ -160,7 +156,7 @@ pub(crate) async fn take_turn(
     context: &Context,
     mut lot: Lot,
     until: Timestamp,
-) -> Result<(Lot, bool), PortError> {
+) -> Result<(Lot, bool)> {
     // There is no limit for what ends during a pause.
     let is_enough = lot.from.is_some() && lot.sent >= RELEASED_PER_RUN;
     if is_enough || context.clock.now() >= until {
@@ -181,7 +177,7 @@ pub(crate) async fn take_turn(
 }
 
 /// Ends a run's work on a lot. Removes its watch once it is empty and closed.
-async fn close(context: &Context, lot: &Lot) -> Result<(), PortError> {
+async fn close(context: &Context, lot: &Lot) -> Result<()> {
     if lot.sent > 0 {
         let (subscription, sent) = (&lot.watch.group, lot.sent);
         tracing::info!(subscription, sent, "held deliveries were sent back");
@@ -197,7 +193,7 @@ async fn send_page(
     lot: &mut Lot,
     (partition, after): (u32, Option<String>),
     until: Timestamp,
-) -> Result<(), PortError> {
+) -> Result<()> {
     let minute = parking::lot_minute(lot.uid);
     let soon = context.clock.now() + AHEAD;
     if lot.from.is_none() {
@@ -234,7 +230,7 @@ async fn release(
     leaving: Vec<Parked>,
     before: u64,
     until: Timestamp,
-) -> Result<(u64, bool), PortError> {
+) -> Result<(u64, bool)> {
     // The due time by which each is stored, for its removal: the sent message has another one. A
     // delivery may be stored twice, held by two pauses.
     let mut places: BTreeMap<_, Vec<_>> = BTreeMap::new();
@@ -289,11 +285,7 @@ async fn release(
 
 /// Removes what was sent, before it is received at `soonest`. What can't be removed in time stays,
 /// and the next run sends it again: a duplicate.
-async fn remove_before(
-    context: &Context,
-    sent: &[Parked],
-    soonest: Timestamp,
-) -> Result<(), PortError> {
+async fn remove_before(context: &Context, sent: &[Parked], soonest: Timestamp) -> Result<()> {
     let late = || PortError::new("removing held deliveries", "too slow: they are sent once more");
     let left = context.clock.left(soonest).saturating_sub(GIVEN_UP_FOR);
     if left.is_zero() {

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use gridpost_core::{delivery::parking::Parked, metric, time::Timestamp};
-use gridpost_ports::PortError;
+use gridpost_ports::{PortError, Result};
 
 use crate::{
     Context, Woken,
@@ -90,7 +90,7 @@ impl Page {
 }
 
 /// Parks an unsendable delivery again. A crash in between leaves it twice: a duplicate.
-async fn postpone(context: &Context, parked: Parked, reason: &str) -> Result<(), PortError> {
+async fn postpone(context: &Context, parked: Parked, reason: &str) -> Result<()> {
     let later = parked.clone().postponed(context.clock.now());
     context.parking.park(&later).await?;
     context.parking.remove(&parked).await?;

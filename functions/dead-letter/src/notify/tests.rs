@@ -3,6 +3,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use gridpost_core::{
     delivery::{Delivery, claim},
     event::DeliverySchema,
+    metric,
     retry::{EndReason, attempts::Attempts, outcome::Outcome, profile::ProfileName},
     subscription::{DeadLetterDestination, EventSubscription, Filter, SubscriptionKey},
     topic::Topic,

@@ -5,12 +5,8 @@ use std::sync::Arc;
 use gridpost_aws::{
     Clients,
     authentication::{self, AwsSecrets},
-    configuration::ConfigurationTable,
     dispatch_function::DispatchFunction,
-    parking::ParkingTable,
-    s3::{PayloadBucket, S3Bucket},
-    sqs::{QueueUrls, SqsQueues},
-    state::StateTable,
+    s3::S3Bucket,
 };
 use gridpost_core::endpoint::arn::Arn;
 use gridpost_manage::{Context, Settings, not_base64, respond, terraform};
@@ -18,10 +14,10 @@ use gridpost_ports::{
     Clock,
     authentication::{Authenticated, Tokens},
 };
+use gridpost_programs::Started;
 use gridpost_runtime::{
     config, gateway, lambda,
     system::{SystemClock, SystemDice},
-    telemetry::{EmbeddedMeter, start_logging},
 };
 use gridpost_webhook::{
     http::{HttpClient, client_for_services},
@@ -32,21 +28,15 @@ use serde_json::Value;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
-    start_logging();
-    let meter = Arc::new(EmbeddedMeter::from_env()?);
-    let context = &context(Arc::clone(&meter))?;
-    lambda::serve(&meter, move |event: Value, _deadline| handle(context, event)).await
+    let started = Started::from_env()?;
+    let context = &context(&started)?;
+    lambda::serve(&started.meter, move |event: Value, _deadline| handle(context, event)).await
 }
 
-fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
-    let urls = QueueUrls::from_env()?;
-    let dispatch = config::dispatch_arn()?;
-    let clients = Clients::from_env()?;
-    let table = Arc::new(ConfigurationTable::new(clients.dynamodb(), config::config_table()?));
-    let state_table = config::state_table()?;
-    let parking = Arc::new(ParkingTable::new(clients.dynamodb(), state_table.clone()));
-    let states = Arc::new(StateTable::new(clients.dynamodb(), state_table));
-    let queues = Arc::new(SqsQueues::new(clients.sqs(), urls));
+fn context(started: &Started) -> Result<Context, Error> {
+    let (clients, dispatch) = (&started.clients, config::dispatch_arn()?);
+    let (table, parking) = (Arc::new(started.configuration()?), started.parking()?);
+    let (states, queues) = (started.states()?, started.queues()?);
     let settings = settings(queues.retry_shards(), &dispatch)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let checker = DispatchFunction::new(clients.config(), &dispatch);
@@ -54,7 +44,7 @@ fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
     let services = authentication::services(clients.config(), &clock, make_client);
     let client = HttpClient::new(settings.allowed.clone(), Arc::clone(&clock))?;
     let client = client.reading(Arc::new(AwsSecrets::new(Arc::clone(&services))));
-    let tokens = tokens(&clients, services, &client, &settings, &clock);
+    let tokens = tokens(clients, services, &client, &settings, &clock);
     let authenticated = |client| Authenticated::new(client, Arc::clone(&tokens));
     Ok(Context {
         configuration: Arc::clone(&table) as _,
@@ -73,9 +63,9 @@ fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
         healths: Arc::clone(&states) as _,
         states: Arc::clone(&states) as _,
         dead_letters: Arc::new(S3Bucket::new(clients.s3())),
-        payloads: Arc::new(PayloadBucket::new(clients, config::payload_bucket()?)),
+        payloads: started.payloads()?,
         redrives: states,
-        meter,
+        meter: Arc::clone(&started.meter) as _,
         clock,
         dice: Arc::new(SystemDice),
         settings,
