@@ -18,7 +18,7 @@ pub mod terraform;
 use std::{str::FromStr, sync::Arc, time::Duration};
 
 use gridpost_api::subscription::Identity;
-use gridpost_core::endpoint::Allowed;
+use gridpost_core::{endpoint::Allowed, subscription::SubscriptionKey};
 use gridpost_ports::{
     Clock, Configuration, DeadLetters, DeliveryStates, Dice, EndpointClient, EndpointHealths,
     HandshakeClient, Meter, ParkedDeliveries, ParkingLot, Payloads, PoisonQueue, QueueReceiver,
@@ -116,6 +116,12 @@ impl Context {
     /// Waits until no instance of ingest or dispatch has the old configuration in memory.
     async fn until_seen(&self) {
         sleep(self.settings.configuration_kept_for).await;
+    }
+
+    /// Returns the URL of a part of an event subscription, such as `deliveries`.
+    fn url_of(&self, SubscriptionKey { topic, name }: &SubscriptionKey, part: &str) -> String {
+        let base = &self.settings.manage_url;
+        format!("{base}/topics/{topic}/eventSubscriptions/{name}/{part}")
     }
 
     fn new_identity(&self) -> Identity {

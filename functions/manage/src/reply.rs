@@ -162,9 +162,10 @@ impl Reply {
         Self::listing(&problems, "query")
     }
 
-    /// 400: the id at the end of a path breaks its rule.
-    pub(crate) fn from_id(rule: impl Into<String>) -> Self {
+    /// 400: the id in a path can't be that of a dead letter or a redrive.
+    pub(crate) fn no_id(of: &str, id: &str) -> Self {
         let mut problems = Problems::default();
+        let rule = format!("must be the id of {of}, as a list gives it, but is {}", quoted(id));
         problems.add(Code::InvalidValue, "id", rule);
         Self::listing(&problems, "path")
     }

@@ -59,7 +59,7 @@ pub struct Answer {
     pub body: String,
 }
 
-/// Sends requests. What the API refuses is an error.
+/// Sends requests. A refusal of the API is an error.
 pub trait Transport: Sync {
     type Error: From<ClientError> + Send;
 
@@ -112,9 +112,9 @@ pub struct Client<T> {
     condition: Option<Condition>,
 }
 
-/// Calls that answer one document.
+/// Calls that answer one document, made by that method.
 macro_rules! calls {
-    ($($(#[$doc:meta])* $name:ident($($arg:ident),*) $([$input:ident: $type:ty])? -> $answer:ty
+    ($call:ident: $($(#[$doc:meta])* $name:ident($($arg:ident),*) $([$input:ident: $type:ty])? -> $answer:ty
         = $method:ident $path:literal;)*) => {$(
         $(#[$doc])*
         pub async fn $name(
@@ -124,7 +124,7 @@ macro_rules! calls {
         ) -> Result<$answer, T::Error> {
             $(let $arg = segment($arg)?;)*
             let body = None$(.or(Some(text(&$input))))?;
-            self.call(Method::$method, &format!($path), body).await
+            self.$call(Method::$method, &format!($path), body).await
         }
     )*};
 }
@@ -188,6 +188,7 @@ impl<T: Transport> Client<T> {
     }
 
     calls! {
+        call:
         /// Reads the access keys of a topic.
         keys(topic) -> Keys = POST "/topics/{topic}/listKeys";
         /// Reads the health of an event subscription's endpoint.
@@ -239,6 +240,25 @@ impl<T: Transport> Client<T> {
         purge_poison() [input: PurgeInput] -> Handled = POST "/poison:purge";
     }
 
+    calls! {
+        tagged:
+        /// Creates or replaces a topic.
+        put_topic(topic) [document: impl Serialize] -> Tagged<Topic> = PUT "/topics/{topic}";
+        /// Changes what a patch names of a topic.
+        patch_topic(topic) [patch: impl Serialize] -> Tagged<Topic> = PATCH "/topics/{topic}";
+        /// Reads a topic.
+        topic(topic) -> Tagged<Topic> = GET "/topics/{topic}";
+        /// Creates or replaces an event subscription; a new endpoint is asked for its consent.
+        put_subscription(topic, name) [document: impl Serialize] -> Tagged<EventSubscription>
+            = PUT "/topics/{topic}/eventSubscriptions/{name}";
+        /// Changes what a patch names of an event subscription.
+        patch_subscription(topic, name) [patch: impl Serialize] -> Tagged<EventSubscription>
+            = PATCH "/topics/{topic}/eventSubscriptions/{name}";
+        /// Reads an event subscription.
+        subscription(topic, name) -> Tagged<EventSubscription>
+            = GET "/topics/{topic}/eventSubscriptions/{name}";
+    }
+
     lists! {
         /// Lists every topic.
         topics, topics_page() -> Topic = "/topics";
@@ -255,29 +275,6 @@ impl<T: Transport> Client<T> {
             = "/topics/{topic}/eventSubscriptions/{name}/redrives";
     }
 
-    /// Creates or replaces a topic.
-    pub async fn put_topic(
-        &self,
-        topic: &str,
-        document: &impl Serialize,
-    ) -> Result<Tagged<Topic>, T::Error> {
-        self.change(Method::PUT, &topic_path(topic)?, document).await
-    }
-
-    /// Changes what a patch names of a topic.
-    pub async fn patch_topic(
-        &self,
-        topic: &str,
-        patch: &impl Serialize,
-    ) -> Result<Tagged<Topic>, T::Error> {
-        self.change(Method::PATCH, &topic_path(topic)?, patch).await
-    }
-
-    /// Reads a topic.
-    pub async fn topic(&self, topic: &str) -> Result<Tagged<Topic>, T::Error> {
-        self.tagged(Method::GET, &topic_path(topic)?, None).await
-    }
-
     /// Deletes a topic and its event subscriptions. Returns whether it was there.
     pub async fn delete_topic(&self, topic: &str) -> Result<bool, T::Error> {
         self.delete(&topic_path(topic)?).await
@@ -287,35 +284,6 @@ impl<T: Transport> Client<T> {
     pub async fn regenerate_key(&self, topic: &str, key: AccessKey) -> Result<Keys, T::Error> {
         let path = format!("{}/regenerateKey", topic_path(topic)?);
         self.call(Method::POST, &path, Some(text(&KeyName { key_name: Some(key) }))).await
-    }
-
-    /// Creates or replaces an event subscription; a new endpoint is asked for its consent.
-    pub async fn put_subscription(
-        &self,
-        topic: &str,
-        name: &str,
-        document: &impl Serialize,
-    ) -> Result<Tagged<EventSubscription>, T::Error> {
-        self.change(Method::PUT, &subscription_path(topic, name)?, document).await
-    }
-
-    /// Changes what a patch names of an event subscription.
-    pub async fn patch_subscription(
-        &self,
-        topic: &str,
-        name: &str,
-        patch: &impl Serialize,
-    ) -> Result<Tagged<EventSubscription>, T::Error> {
-        self.change(Method::PATCH, &subscription_path(topic, name)?, patch).await
-    }
-
-    /// Reads an event subscription.
-    pub async fn subscription(
-        &self,
-        topic: &str,
-        name: &str,
-    ) -> Result<Tagged<EventSubscription>, T::Error> {
-        self.tagged(Method::GET, &subscription_path(topic, name)?, None).await
     }
 
     /// Deletes an event subscription. Returns whether it was there.
@@ -521,15 +489,6 @@ impl<T: Transport> Client<T> {
         let (document, answer) =
             self.read(method, format!("{}{path}", self.base_url), body).await?;
         Ok(Tagged { document, is_new: answer.status == 201, etag: answer.etag })
-    }
-
-    async fn change<D: DeserializeOwned>(
-        &self,
-        method: Method,
-        path: &str,
-        document: &impl Serialize,
-    ) -> Result<Tagged<D>, T::Error> {
-        self.tagged(method, path, Some(text(document))).await
     }
 
     async fn delete(&self, path: &str) -> Result<bool, T::Error> {

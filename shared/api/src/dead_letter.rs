@@ -20,13 +20,13 @@ pub struct DeadLetter {
     pub content: DeadLetterContent,
 }
 
-/// What a dead letter says.
+/// The content of a dead letter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum DeadLetterContent {
     Record(DeadLetterRecord),
     Unreadable {
-        /// Why it can't be read; then nothing else is said.
+        /// Why it can't be read; all else is unknown then.
         problem: String,
     },
 }
@@ -70,7 +70,7 @@ pub struct DeadLetterShown {
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetterCount {
     pub events: u64,
-    /// Those of them that a redrive has sent again.
+    /// How many of them a redrive has sent again.
     pub redriven_events: u64,
     pub by_reason: BTreeMap<String, u64>,
     pub by_event_type: BTreeMap<String, u64>,
@@ -80,7 +80,7 @@ pub struct DeadLetterCount {
     pub next_link: Option<String>,
 }
 
-/// What a purge has done.
+/// The result of a purge.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

@@ -32,7 +32,7 @@ pub struct Delivery {
     pub events: u32,
     pub delivery_attempts: u32,
     pub last_delivery_attempt_time: Option<Time>,
-    /// What the last attempt met, such as ServerError or TimedOut.
+    /// The outcome of the last attempt, such as ServerError or TimedOut.
     pub last_delivery_outcome: Option<String>,
     pub last_http_status_code: Option<u16>,
     /// Ending: its end is decided and is being carried out. Ended and Delivered: it ended while the list
@@ -115,7 +115,7 @@ pub struct Attempt {
     #[schema(minimum = 1)]
     pub events: Option<u32>,
     pub http_status_code: Option<u16>,
-    /// What asked for the wait behind it: the schedule, the least wait of its outcome's rule,
+    /// The reason for the wait after it: the schedule, the least wait of its outcome's rule,
     /// Retry-After, or the endpoint's probation or delayed delivery.
     #[schema(value_type = Option<stand_in::DelayReason>)]
     pub wait_because: Option<DelayReason>,
@@ -188,7 +188,7 @@ pub struct WaitingCount {
     pub events: u64,
 }
 
-/// What became of a request for an attempt.
+/// The result of a request for an attempt.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

@@ -2,7 +2,6 @@
 //! and the rule that it breaks.
 
 pub(crate) mod azure;
-mod merge;
 mod parse;
 pub(crate) mod read;
 
@@ -13,13 +12,12 @@ use std::{
 
 use gridpost_core::text::SHOWN_MAX;
 pub use gridpost_core::text::{kind, one_of, quoted};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-pub use merge::merge;
 pub use parse::{NotJson, parse, parse_around};
-pub use read::read;
 pub(crate) use read::{flag, read_at};
+pub use read::{read, read_whole};
 
 /// The kind of rule that a member breaks. Its name is the `code` of an error's detail.
 #[derive(strum::Display, Clone, Copy, Debug, PartialEq, Eq, ToSchema)]
@@ -43,7 +41,7 @@ pub enum Code {
 /// One problem of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// What kind of rule is broken.
+    /// The kind of rule that is broken.
     pub code: Code,
     /// Where: a JSON path without its `$.`, such as `properties.labels[2]`; `$` is the document.
     pub path: String,
@@ -84,7 +82,7 @@ impl Problems {
         }
     }
 
-    /// Whether one of them is of the part at that path, or of a part of it.
+    /// Whether the part at that path, or a part of it, has a problem.
     pub(crate) fn is_of(&self, path: &str) -> bool {
         self.listed.iter().any(|problem| {
             let rest = problem.path.strip_prefix(path);
@@ -92,11 +90,9 @@ impl Problems {
         })
     }
 
-    /// Adds that a member is missing, unless it is there and breaks another rule.
-    pub(crate) fn require(&mut self, path: &str, rule: &str) {
-        if !self.is_of(path) {
-            self.add(Code::MissingMember, path, rule);
-        }
+    /// Returns a place in the document; the document itself has an empty path.
+    pub(crate) fn at(&mut self, path: &str) -> At<'_> {
+        At { path: path.to_owned(), problems: self }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -111,6 +107,44 @@ impl Problems {
     /// The value, if it was read whole and without a problem.
     pub fn or<T>(self, read: Option<T>) -> Result<T, Self> {
         read.filter(|_| self.is_empty()).ok_or(self)
+    }
+}
+
+/// A place in a document, and where to list the problems of what stands there.
+pub(crate) struct At<'p> {
+    pub(crate) path: String,
+    problems: &'p mut Problems,
+}
+
+impl At<'_> {
+    pub(crate) fn member(&mut self, name: &str) -> At<'_> {
+        At { path: path_of_member(&self.path, name), problems: self.problems }
+    }
+
+    pub(crate) fn element(&mut self, index: usize) -> At<'_> {
+        At { path: format!("{}[{index}]", self.path), problems: self.problems }
+    }
+
+    pub(crate) fn add(&mut self, code: Code, rule: impl Into<String>) {
+        let path = if self.path.is_empty() { "$" } else { &self.path };
+        self.problems.add(code, path, rule);
+    }
+
+    /// Adds that a value breaks a rule of its own.
+    pub(crate) fn invalid(&mut self, rule: impl Into<String>) {
+        self.add(Code::InvalidValue, rule);
+    }
+
+    /// Adds that a member is missing, unless it is there and breaks another rule.
+    pub(crate) fn require(&mut self, rule: impl Into<String>) {
+        if !self.is_broken() {
+            self.add(Code::MissingMember, rule);
+        }
+    }
+
+    /// Whether this part, or a part of it, has a problem.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.problems.is_of(&self.path)
     }
 }
 
@@ -144,12 +178,12 @@ pub fn check_name(name: &str, what: &str, length: RangeInclusive<usize>) -> Resu
     Err(Problem { code: Code::InvalidValue, path: "name".to_owned(), rule })
 }
 
-/// Returns a text as it is, and what is none as JSON.
+/// Returns a text as it is, and any other value as JSON.
 pub(crate) fn text_of(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Reads a number, or true or false. What is neither stays a text, which the API refuses in its words.
+/// Reads a number, or true or false. Anything else stays a text, which the API refuses in its words.
 pub(crate) fn literal(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,
@@ -168,8 +202,35 @@ pub(crate) fn path_of_member(path: &str, name: &str) -> String {
     }
 }
 
+/// Merges a patch into a document: members of objects are merged one by one, `null` removes a
+/// member, every other value takes the place of what was there.
+///
+/// The depth of recursion is that of the patch, which [`parse()`] bounds.
+///
+/// Source: RFC 7396, "JSON Merge Patch", section 2.
+pub fn merge(document: &mut Value, patch: &Value) {
+    let Value::Object(changes) = patch else {
+        *document = patch.clone();
+        return;
+    };
+    if !document.is_object() {
+        *document = Value::Object(Map::new());
+    }
+    let Value::Object(members) = document else { return };
+    for (name, change) in changes {
+        match change {
+            Value::Null => {
+                members.remove(name);
+            }
+            change => merge(members.entry(name.as_str()).or_insert(Value::Null), change),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -182,5 +243,31 @@ mod tests {
         let message = problems.to_string();
         let want = "The document has 130 problems, listed in details but for the last 30.";
         assert_eq!(message, want);
+    }
+
+    /// The cases of RFC 7396, appendix A.
+    #[test]
+    fn documents_are_merged_as_the_rfc_says() {
+        let table = [
+            (json!({"a":"b"}), json!({"a":"c"}), json!({"a":"c"})),
+            (json!({"a":"b"}), json!({"b":"c"}), json!({"a":"b","b":"c"})),
+            (json!({"a":"b"}), json!({"a":null}), json!({})),
+            (json!({"a":"b","b":"c"}), json!({"a":null}), json!({"b":"c"})),
+            (json!({"a":["b"]}), json!({"a":"c"}), json!({"a":"c"})),
+            (json!({"a":"c"}), json!({"a":["b"]}), json!({"a":["b"]})),
+            (json!({"a":{"b":"c"}}), json!({"a":{"b":"d","c":null}}), json!({"a":{"b":"d"}})),
+            (json!({"a":[{"b":"c"}]}), json!({"a":[1]}), json!({"a":[1]})),
+            (json!(["a", "b"]), json!(["c", "d"]), json!(["c", "d"])),
+            (json!({"a":"b"}), json!(["c"]), json!(["c"])),
+            (json!({"a":"foo"}), json!(null), json!(null)),
+            (json!({"a":"foo"}), json!("bar"), json!("bar")),
+            (json!({"e":null}), json!({"a":1}), json!({"e":null,"a":1})),
+            (json!([1, 2]), json!({"a":"b","c":null}), json!({"a":"b"})),
+            (json!({}), json!({"a":{"bb":{"ccc":null}}}), json!({"a":{"bb":{}}})),
+        ];
+        for (mut document, patch, want) in table {
+            merge(&mut document, &patch);
+            assert_eq!(document, want, "{patch}");
+        }
     }
 }

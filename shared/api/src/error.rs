@@ -41,7 +41,7 @@ pub enum ErrorCode {
     InvalidRequest,
     InvalidJson,
     InvalidHeader,
-    /// What would be published is refused.
+    /// A publish would be refused.
     InputJsonInvalid,
     TooManyEvents,
     RequestTooLarge,

@@ -14,14 +14,14 @@ use crate::{
 /// A page of healths.
 pub type HealthList = List<NamedHealth>;
 
-/// An event subscription's name, and what is known of its endpoint.
+/// An event subscription's name, and the health of its endpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct NamedHealth {
     pub name: String,
     pub health: Health,
 }
 
-/// What is known of an event subscription's endpoint.
+/// The health of an event subscription's endpoint.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -29,7 +29,7 @@ pub struct Health {
     /// Recovering: a wait has just ended; attempts are let through, twice as many each second.
     /// NotValidated: it has not consented, and gets no events.
     pub state: EndpointState,
-    /// What becomes of an event that is published now. Ends: at once, with outcome Probation, as a dead
+    /// The fate of an event that is published now. Ends: at once, with outcome Probation, as a dead
     /// letter or a drop. Held: it is paused. NotMatched: it is not for this event subscription, which has
     /// expired or whose provisioningState is not Succeeded.
     pub new_events: NewEvents,
@@ -48,7 +48,7 @@ pub struct Health {
     pub next_probe: Option<NextProbe>,
     /// When a success, or a reset, last ended a wait.
     pub recovered_time: Option<Time>,
-    /// Is there while requests stay unanswered for long: deliveries then go to a lane of their own,
+    /// Present while requests stay unanswered for long: deliveries then go to a lane of their own,
     /// which bounds the requests under way.
     pub slow: Option<SlowEndpoint>,
     pub pause: Option<Pause>,
@@ -78,7 +78,7 @@ impl From<Condition> for EndpointState {
     }
 }
 
-/// What becomes of new events.
+/// The fate of new events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Display, Serialize, Deserialize, ToSchema)]
 pub enum NewEvents {
     Attempted,
@@ -98,7 +98,7 @@ impl From<Effect> for NewEvents {
     }
 }
 
-/// What caused a wait.
+/// The cause of a wait.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

@@ -41,7 +41,7 @@ pub struct Redrive {
     pub reason: Option<String>,
     pub event_type: Option<String>,
     pub event_id: Option<String>,
-    /// What keeps it from going on.
+    /// The problem that keeps it from going on.
     pub problem: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What requests say that act on dead letters, redrive jobs, poison messages and parked deliveries.
+//! Requests that act on dead letters, redrive jobs, poison messages and parked deliveries.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::{
     subscription, topic,
 };
 
-/// Which dead letters, and how they are sent again.
+/// The dead letters to send again, and how to send them.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -31,10 +31,10 @@ pub struct RedriveInput {
     pub target: Option<RedriveTarget>,
     #[schema(minimum = 1, maximum = 1_000, default = 100)]
     pub events_per_second: Option<u32>,
-    /// What was sent again so often is left out.
+    /// Events that were sent again this often are left out.
     #[schema(minimum = 1, maximum = 100, default = 3)]
     pub max_redrives: Option<u32>,
-    /// Whether to send what an earlier job has sent there.
+    /// Whether to send events that an earlier job has sent there.
     #[schema(default = false)]
     pub send_again: Option<bool>,
     /// Whether to count only.
@@ -75,7 +75,7 @@ impl RedriveInput {
         problems.or(Some(given))
     }
 
-    /// Returns which dead letters are meant.
+    /// Returns the filter that chooses the dead letters.
     pub fn filter(&self) -> RedriveFilter {
         filter(self.from, self.to, [&self.reason, &self.event_type, &self.event_id])
     }
@@ -97,16 +97,7 @@ pub struct ResumeInput {
     pub events_per_second: Option<u32>,
 }
 
-impl ResumeInput {
-    /// Reads a request that has a job go on.
-    pub fn read(document: &Value) -> Result<Self, Problems> {
-        let mut problems = Problems::default();
-        let given = read(document, &mut problems);
-        problems.or(Some(given))
-    }
-}
-
-/// Which dead letters are deleted: objects all of whose dead letters are meant.
+/// The dead letters to delete: objects all of whose dead letters are chosen.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -119,8 +110,9 @@ pub struct PurgeDeadLettersInput {
     pub event_type: Option<String>,
     pub event_id: Option<String>,
     /// Only those that a redrive has sent again.
+    #[schema(value_type = Option<stand_in::True>)]
     pub redriven: Option<bool>,
-    /// Stands where nothing else chooses.
+    /// Must be true if no other member chooses, and only then.
     pub all: Option<bool>,
 }
 
@@ -143,31 +135,31 @@ impl PurgeDeadLettersInput {
         problems.or(Some(given))
     }
 
-    /// Returns which dead letters are meant.
+    /// Returns the filter that chooses the dead letters.
     pub fn filter(&self) -> RedriveFilter {
         filter(self.from, self.to, [&self.reason, &self.event_type, &self.event_id])
     }
 }
 
-/// Which poison messages are removed: those of these ids, or the next hundred.
+/// The poison messages to remove: those with these ids, or the next hundred.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PurgeInput {
     #[schema(value_type = Option<Vec<String>>, min_items = 1, max_items = 100)]
     pub ids: Option<BTreeSet<String>>,
-    /// Stands where no ids choose.
+    /// True instead of ids.
     pub all: Option<bool>,
 }
 
-/// Which poison messages are sent back: those of these ids, or the next hundred.
+/// The poison messages to send back: those with these ids, or the next hundred.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResendInput {
     #[schema(value_type = Option<Vec<String>>, min_items = 1, max_items = 100)]
     pub ids: Option<BTreeSet<String>>,
-    /// Stands where no ids choose.
+    /// True instead of ids.
     pub all: Option<bool>,
     /// For messages that can't be read; with ids alone.
     #[schema(value_type = Option<stand_in::ResendTarget>)]
@@ -206,7 +198,7 @@ fn check_ids(ids: &Option<BTreeSet<String>>, all: Option<bool>, problems: &mut P
     }
 }
 
-/// Which parked deliveries: those that have every part that is given.
+/// The parked deliveries to change: those that match every member that is given.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -215,7 +207,7 @@ pub struct ParkedInput {
     pub ids: Option<BTreeSet<String>>,
     pub topic: Option<String>,
     pub event_subscription: Option<String>,
-    /// In place of the others.
+    /// True instead of the others.
     pub all: Option<bool>,
 }
 
@@ -242,13 +234,4 @@ pub struct ExplainInput {
     /// An event as it would be published.
     #[schema(required = true)]
     pub event: Option<Value>,
-}
-
-impl ExplainInput {
-    /// Checks a request whose event stands by itself: see [`crate::document::parse_around`].
-    pub fn check(document: &Value) -> Result<(), Problems> {
-        let mut problems = Problems::default();
-        read::<Self>(document, &mut problems);
-        problems.or(Some(()))
-    }
 }

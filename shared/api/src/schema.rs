@@ -1,4 +1,4 @@
-//! What documents are made of, and their schemas: each is derived from its type.
+//! The parts that documents share, and helpers for the schemas derived from types.
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
@@ -139,6 +139,7 @@ pub mod stand_in {
         Label = of(Type::String).min_length(Some(1)).max_length(Some(256));
         ScheduleStep = of(Type::Integer).minimum(Some(1)).maximum(Some(604_800));
         Succeeded = of(Type::String).enum_values(Some(["Succeeded"]));
+        True = of(Type::Boolean).enum_values(Some([true]));
         NumberOrFlag = of(SchemaType::from_iter([Type::Number, Type::Boolean]));
         ParkedInput = all_or::<requests::ParkedInput>(&["ids", "topic", "eventSubscription"]),
             with requests::ParkedInput;

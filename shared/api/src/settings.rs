@@ -2,10 +2,17 @@
 //! leaves to variables, and the reference page come. Ranges, defaults and choices are those of the schemas.
 
 mod document;
-mod schema;
 mod table;
 
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
 pub use self::{document::Document, table::SETTINGS};
+use crate::{
+    document::read::{Reader, names_of},
+    subscription::{EventSubscriptionSettings, filter::advanced},
+};
 
 /// How a setting is given as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +45,7 @@ pub enum Kind {
     Rows,
 }
 
-/// What else is true of a setting.
+/// A further property of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// Event Grid does not have it.
@@ -62,19 +69,19 @@ pub struct Setting {
     /// Where it stands below `properties`, without the objects that are called so. `*` is the number of
     /// a row.
     pub path: &'static str,
-    /// What a form calls it; empty where a form has no field for it.
+    /// Its label in a form; empty where a form has no field for it.
     pub label: &'static str,
-    /// What a form says beside the range; see [`Setting::hint`].
+    /// Its hint in a form, without the range; see [`Setting::hint`].
     hint: &'static str,
     /// An example of its text; of a list, what an element is called.
     pub example: &'static str,
     /// The types of the object around it, or the delivery profiles, that have it; empty: all.
     pub of: &'static [&'static str],
-    /// What choices are, by their names. The empty name stands for none.
+    /// The meaning of each choice, by its name. The empty name stands for none.
     pub words: &'static [(&'static str, &'static str)],
-    /// Its flag and what that calls its value. Settings of several profiles or types may share one.
+    /// Its flag and the name of the flag's value. Settings of several profiles or types may share one.
     flag: &'static str,
-    /// What its flag does; empty where another setting's row says so.
+    /// The help of its flag; empty where another setting's row has it.
     pub help: &'static str,
     /// Flags that must not be given beside its own.
     pub excludes: &'static [&'static str],
@@ -133,7 +140,7 @@ fn pointer(path: &str) -> String {
 }
 
 impl Setting {
-    /// Whether that is true of it.
+    /// Whether it has that mark.
     pub fn is(&self, mark: Mark) -> bool {
         self.marks.contains(&mark)
     }
@@ -164,13 +171,13 @@ impl Setting {
         matches!(self.name(), "type" | "endpointType")
     }
 
-    /// Returns the path of what goes where it is taken away: a type takes its object along.
+    /// Returns the path of the part that is removed with it: a type takes its object along.
     pub fn whole(&self) -> &'static str {
         let object = self.path.rsplit_once('.').filter(|_| self.is_type());
         object.map_or(self.path, |(object, _)| object)
     }
 
-    /// Returns the path of what says of which type the object is that has it.
+    /// Returns the path of the type of the object that has it.
     pub fn type_path(&self) -> Option<String> {
         let (mut object, _) = self.path.rsplit_once('.')?;
         if self.is_type() {
@@ -193,6 +200,118 @@ impl Setting {
     /// Whether event subscriptions of topics with that delivery profile have it.
     pub fn is_of_profile(&self, profile: &str) -> bool {
         self.type_path().is_some() || self.of.is_empty() || self.of.contains(&profile)
+    }
+}
+
+static SCHEMA: LazyLock<(Reader, Value)> = LazyLock::new(Reader::of::<EventSubscriptionSettings>);
+
+/// Returns the schemas of a path's setting, without references: one for each type that has it.
+fn schemas(path: &str) -> Vec<&'static Value> {
+    let (reader, whole) = &*SCHEMA;
+    let pointer = pointer(path);
+    let mut found = vec![whole];
+    for name in pointer.split('/').skip(1) {
+        let forms = found.into_iter().flat_map(|schema| reader.variants(schema));
+        let parts = forms.map(|form| match name {
+            "*" => &form["items"],
+            name => &form["properties"][name],
+        });
+        found = parts.filter(|schema| !schema.is_null()).collect();
+    }
+    found
+}
+
+/// Returns the names that a choice is among.
+fn names(path: &str) -> Vec<&'static str> {
+    let (reader, _) = &*SCHEMA;
+    let mut names: Vec<&str> = Vec::new();
+    for name in schemas(path).into_iter().flat_map(|schema| names_of(reader.resolve(schema))) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// Writes a number as people read it: 1,440.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut written = String::new();
+    for (index, digit) in digits.char_indices() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            written.push(',');
+        }
+        written.push(digit);
+    }
+    written
+}
+
+impl Setting {
+    /// Whether the object that has it is of the one type that there is.
+    fn has_one_type(&self) -> bool {
+        self.type_path().is_some_and(|of_type| names(&of_type).len() == 1)
+    }
+
+    /// Returns a keyword of its schema.
+    fn keyword(&self, keyword: &str) -> &'static Value {
+        let (reader, _) = &*SCHEMA;
+        let found = schemas(self.path).into_iter();
+        let said = found.map(|schema| match &schema[keyword] {
+            Value::Null => &reader.resolve(schema)[keyword],
+            own => own,
+        });
+        said.into_iter().find(|said| !said.is_null()).unwrap_or(&Value::Null)
+    }
+
+    /// Returns its default, where it has one that is not another setting's.
+    pub fn default(&self) -> Option<String> {
+        match self.keyword("default") {
+            Value::Null => None,
+            Value::String(name) => Some(name.clone()),
+            other => Some(other.as_u64().map_or_else(|| other.to_string(), grouped)),
+        }
+    }
+
+    /// Returns its range: of numbers, characters or elements.
+    pub fn range(&self) -> Option<String> {
+        let bound = |keyword: &str| self.keyword(keyword).as_u64().map(grouped);
+        if let Some(most) = bound("maximum") {
+            return Some(format!("{} to {most}", bound("minimum").unwrap_or("0".to_owned())));
+        }
+        let characters = bound("maxLength").map(|most| format!("at most {most} characters"));
+        characters.or_else(|| Some(format!("at most {}", bound("maxItems")?)))
+    }
+
+    /// Returns its hint in a form.
+    pub fn hint(&self) -> String {
+        let range = match self.kind {
+            Kind::Number | Kind::Minutes => self.range(),
+            _ => None,
+        };
+        let empty = self.default().map(|default| format!("; {default} where empty"));
+        let range = range.map(|range| format!("{range}{}.", empty.unwrap_or_default()));
+        let parts = range.as_deref().into_iter().chain([self.hint]);
+        parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Returns the names of a choice, each with its meaning. The empty name stands for none, where it may
+    /// be left out.
+    pub fn choices(&self) -> Vec<(&'static str, String)> {
+        let word = |name: &str| self.words.iter().find(|(known, _)| *known == name);
+        let none = word("").map(|(_, word)| (*word).to_owned());
+        let none = none.or_else(|| Some(format!("{}, the default", self.default()?)));
+        let told = |name: &'static str| match word(name).map(|(_, word)| *word) {
+            Some(word) => (name, format!("{name}: {word}")),
+            None if self.name() == "operatorType" => {
+                (name, format!("{name}: {}", advanced::operands_of(name)))
+            }
+            None => (name, name.to_owned()),
+        };
+        let mut names = names(self.path);
+        if names.is_empty() {
+            names = self.words.iter().map(|(name, _)| *name).collect();
+        }
+        none.map(|none| ("", none)).into_iter().chain(names.into_iter().map(told)).collect()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Event subscriptions as documents of the resource API, in Event Grid's shape and names.
 //!
-//! Reading a document checks all of it: every problem is listed with its path. What a read returned
+//! Reading a document checks all of it: every problem is listed with its path. A document from a read
 //! can be written back unchanged. Source of names and defaults: Event Grid's resource model,
 //! `Microsoft.EventGrid/eventSubscriptions`.
 
@@ -8,13 +8,11 @@ pub mod dead_letter;
 pub mod destination;
 pub mod filter;
 pub mod namespace;
-mod patch;
 pub mod pause;
 pub mod retry;
 pub mod sample;
 pub mod signing;
 mod warnings;
-mod write;
 
 use std::{borrow::Cow, num::NonZeroU32, sync::Arc};
 
@@ -22,12 +20,13 @@ use gridpost_core::{
     endpoint::Allowed,
     event::DeliverySchema,
     retry::{health::ProbationPolicy, policy, profile::ProfileName},
+    secret::Secret,
     subscription::{
         self, Authentication, BatchFailure, Batching, DeliveryAttribute, Endpoint, Pauses,
         ProvisioningState, SubscriptionKey, Validation,
     },
     time::Timestamp,
-    topic::{InputSchema, Kind, Topic},
+    topic::{InputSchema, Kind, Topic, id_of},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -48,18 +47,16 @@ pub use self::{
     },
     filter::{AdvancedFilter, Filter},
     namespace::DeliveryConfiguration,
-    patch::read_patch,
     pause::{Pause, PauseInput, PauseStanding},
     retry::RetryPolicy,
     signing::{RotateInput, Signing, SigningSecrets},
     warnings::warnings,
-    write::{FullUrl, delivery_attributes, full_url, validation, write},
 };
 use crate::{
     document::{
         self, Code, Problem, Problems,
         azure::{Form, NotSupported},
-        read as read_as, read_at,
+        merge, read as read_as, read_at,
     },
     schema::{List, Time, shown, stand_in},
 };
@@ -82,7 +79,7 @@ pub struct EventSubscription {
     pub properties: EventSubscriptionProperties,
 }
 
-/// What a read says of an event subscription.
+/// The properties of an event subscription, as a read shows them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EventSubscriptionProperties {
@@ -114,7 +111,7 @@ fn shown_settings() -> RefOr<Schema> {
     ])
 }
 
-/// What came of a request to the validation URL.
+/// The result of a request to the validation URL.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Validated {
@@ -123,18 +120,18 @@ pub struct Validated {
     pub message: String,
 }
 
-/// Is there until the endpoint has consented.
+/// Present until the endpoint has consented.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Validation)]
 pub struct AwaitedValidation {
     /// Until when the validation URL is open.
     pub until: Time,
-    /// What the endpoint answered instead of its consent, and what was expected.
+    /// The endpoint's answer that was no consent, and what was expected.
     pub reason: Option<String>,
 }
 
-/// What an event subscription is to be. Names are read in any case. Documents as Azure's tools print
+/// The settings to give an event subscription. Names are read in any case. Documents as Azure's tools print
 /// them are taken, too: without properties, with members that only reads have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct EventSubscriptionInput {
@@ -143,13 +140,13 @@ pub struct EventSubscriptionInput {
     pub properties: Option<EventSubscriptionSettings>,
 }
 
-/// What changes of an event subscription: flat, or with properties around it. Members that are named
+/// Changes of an event subscription: flat, or with properties around it. Members that are named
 /// take the place of what was, objects member by member, but a filter as a whole; null goes back to the
 /// default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct EventSubscriptionPatch {}
 
-/// What is set of an event subscription.
+/// The settings of an event subscription.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EventSubscriptionSettings {
@@ -160,7 +157,7 @@ pub struct EventSubscriptionSettings {
     #[schema(value_type = Option<stand_in::DeliverySchema>)]
     pub event_delivery_schema: Option<DeliverySchema>,
     pub retry_policy: Option<RetryPolicy>,
-    /// What becomes of events that come during a probation which a client error caused.
+    /// The fate of events that come during a probation which a client error caused.
     #[schema(value_type = Option<stand_in::ProbationPolicy>, default = "EventGrid")]
     pub probation_policy: Option<ProbationPolicy>,
     /// Where events are kept that ended undelivered; without it they are dropped, and counted.
@@ -224,7 +221,7 @@ impl Consent {
     }
 }
 
-/// What a document says about an event subscription.
+/// The settings that a document gives an event subscription.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     pub endpoint: Endpoint,
@@ -233,7 +230,7 @@ pub struct Settings {
     pub delivery_schema: DeliverySchema,
     /// When to try again, and when to end.
     pub retry_policy: policy::RetryPolicy,
-    /// What happens to events that meet a probation caused by a client error.
+    /// The fate of events that meet a probation caused by a client error.
     pub probation_policy: ProbationPolicy,
     pub dead_letter: Option<subscription::DeadLetterDestination>,
     pub labels: Vec<String>,
@@ -315,22 +312,22 @@ pub fn read_retry_policy(
 ) -> Result<policy::RetryPolicy, Problems> {
     const PATH: &str = "retryPolicy";
     let mut problems = Problems::default();
-    let given: RetryPolicy = read_at(policy, PATH, &mut problems);
-    let policy = given.read(profile, PATH, &mut problems);
+    let given: RetryPolicy = read_at(policy, &mut problems.at(PATH));
+    let policy = given.read(profile, &mut problems.at(PATH));
     problems.or(Some(policy))
 }
 
 /// Reads only the filter of a document's `properties`, in either of its forms.
 /// Paths of problems begin with `properties`.
 pub fn read_filter(properties: &Value) -> Result<subscription::Filter, Problems> {
-    const PATH: &str = "properties.filter";
     let document = Value::from_iter([("properties", properties.clone())]);
     let mut form = Form::of(&document, &[], |_| false);
     namespace::rename(&mut form, Kind::Namespace);
     form.read(|document, problems| {
         let filter = document.pointer("/properties/filter").filter(|filter| !filter.is_null());
-        let given: Filter = filter.map(|given| read_at(given, PATH, problems)).unwrap_or_default();
-        Some(given.read(PATH, problems))
+        let at = &mut problems.at("properties.filter");
+        let given: Filter = filter.map(|given| read_at(given, at)).unwrap_or_default();
+        Some(given.read(at))
     })
 }
 
@@ -409,19 +406,20 @@ fn read_whole(
     let given = properties?;
     if given.destination.is_none() {
         let rule = "is required: an object with endpointType, such as 'WebHook', and properties";
-        problems.require("properties.destination", rule);
+        problems.at("properties.destination").require(rule);
     }
-    let destination =
-        given.destination.and_then(|given| given.read(context, "properties.destination", problems));
+    let destination = given
+        .destination
+        .and_then(|given| given.read(context, &mut problems.at("properties.destination")));
     let retry_policy = given.retry_policy.unwrap_or_default();
     let profile = context.topic.delivery_profile;
-    let retry_policy = retry_policy.read(profile, "properties.retryPolicy", problems);
+    let retry_policy = retry_policy.read(profile, &mut problems.at("properties.retryPolicy"));
     let dead_letter = given
         .dead_letter_destination
-        .and_then(|given| given.read("properties.deadLetterDestination", problems));
+        .and_then(|given| given.read(&mut problems.at("properties.deadLetterDestination")));
     let filter = match kept {
         Some(kept) => kept.clone(),
-        None => given.filter.unwrap_or_default().read("properties.filter", problems),
+        None => given.filter.unwrap_or_default().read(&mut problems.at("properties.filter")),
     };
     let delivery_schema = delivery_schema(given.event_delivery_schema, context, problems);
     let expires_at = given.expiration_time_utc.map(|Time(at)| at);
@@ -526,6 +524,137 @@ fn check_expiration(at: Timestamp, context: &Context<'_>, problems: &mut Problem
         let now = context.now;
         let rule = format!("must be in the future, but is {at}, and now it is {now}");
         problems.add(Code::OutOfRange, "properties.expirationTimeUtc", rule);
+    }
+}
+
+/// Reads a patch of an existing event subscription: its members replace the old ones, `null`
+/// restores the default, and the whole is checked like any document. A filter replaces the whole
+/// filter: Event Grid's clients send all of it, without the parts they removed.
+///
+/// The patch has Event Grid's flat shape (`{"labels": [], "retryPolicy": {…}}`); one with
+/// `properties` around it, like a document, works too. Paths of problems are the patch's.
+///
+/// Source: Event Grid's resource model, `EventSubscriptionUpdateParameters`.
+pub fn read_patch(
+    patch: &Value,
+    existing: &subscription::EventSubscription,
+    context: &Context<'_>,
+) -> Result<Settings, Problems> {
+    let mut problems = Problems::default();
+    if !patch.is_object() {
+        read_as::<EventSubscriptionInput>(patch, &mut problems);
+        return Err(problems);
+    }
+    form(patch, context, |_| true).read(|patch, problems| {
+        let settings = write(existing, context.topic.delivery_profile).properties.settings;
+        let existing = EventSubscriptionInput { properties: Some(settings) };
+        let mut document = serde_json::to_value(existing).unwrap_or_default();
+        let changes = patch.get("properties").and_then(Value::as_object);
+        let members = document.get_mut("properties").and_then(Value::as_object_mut);
+        if let Some((changes, members)) = changes.zip(members) {
+            drop_replaced(members, changes);
+        }
+        merge(&mut document, patch);
+        read_whole(&document, context, problems)
+    })
+}
+
+/// Removes the parts that the patch replaces as a whole.
+fn drop_replaced(members: &mut Map<String, Value>, changes: &Map<String, Value>) {
+    // Properties of one type of destination mean nothing to another.
+    let destination_type = |members: &Map<String, Value>| {
+        let given = members.get("destination")?.get("endpointType")?;
+        Some(given.as_str().map_or(given.to_string(), str::to_ascii_lowercase))
+    };
+    let other =
+        destination_type(changes).filter(|new| destination_type(members).as_ref() != Some(new));
+    if other.is_some() {
+        members.remove("destination");
+    }
+    if changes.contains_key("filter") {
+        members.remove("filter");
+    }
+    // A patch that names the type replaces the whole object: each type has members of its own.
+    let authentication = "/properties/authentication";
+    let says_type = changes
+        .get("destination")
+        .and_then(|it| it.pointer(authentication)?.get("type"))
+        .is_some_and(Value::is_string);
+    let properties = members.get_mut("destination").and_then(|it| it.get_mut("properties"));
+    if let Some(properties) = properties.and_then(Value::as_object_mut).filter(|_| says_type) {
+        properties.remove("authentication");
+    }
+}
+
+/// Writes an event subscription as a document with defaults filled in. `profile` is its topic's,
+/// which determines the names of the retry policy's limits.
+///
+/// The URL's query may carry a key: as in Event Grid's reads, `endpointBaseUrl` replaces the URL.
+pub fn write(
+    subscription: &subscription::EventSubscription,
+    profile: ProfileName,
+) -> EventSubscription {
+    let topic = id_of(&subscription.key.topic);
+    let name = subscription.key.name.clone();
+    EventSubscription {
+        id: format!("{topic}/eventSubscriptions/{name}"),
+        name,
+        resource_type: TYPE.to_owned(),
+        properties: EventSubscriptionProperties {
+            topic,
+            provisioning_state: subscription.provisioning_state,
+            allowed_rate: subscription.allowed_rate.map(Into::into),
+            pause: subscription.pauses.open().map(Into::into),
+            validation: validation(subscription),
+            settings: EventSubscriptionSettings {
+                destination: Some(Destination::of(subscription)),
+                filter: Some(Filter::of(&subscription.filter)),
+                event_delivery_schema: Some(subscription.delivery_schema),
+                retry_policy: Some(RetryPolicy::of(&subscription.retry_policy, profile)),
+                probation_policy: Some(subscription.probation_policy),
+                dead_letter_destination: subscription
+                    .dead_letter
+                    .as_ref()
+                    .map(DeadLetterDestination::of),
+                labels: Some(subscription.labels.clone()),
+                expiration_time_utc: subscription.expires_at.map(Into::into),
+                signing: subscription.signing.as_ref().map(Signing::of),
+                ..EventSubscriptionSettings::default()
+            },
+        },
+    }
+}
+
+/// Returns the validation that a read shows while the endpoint has not consented yet.
+pub fn validation(subscription: &subscription::EventSubscription) -> Option<AwaitedValidation> {
+    let validation = subscription.validation.as_ref()?;
+    let is_awaited = subscription.provisioning_state != ProvisioningState::Succeeded;
+    is_awaited.then(|| AwaitedValidation {
+        until: validation.until.into(),
+        reason: validation.reason.clone(),
+    })
+}
+
+/// The URL with its query.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FullUrl {
+    #[schema(value_type = String)]
+    pub endpoint_url: Secret,
+}
+
+/// Returns the answer to `getFullUrl`. AWS resources have none.
+pub fn full_url(subscription: &subscription::EventSubscription) -> Option<FullUrl> {
+    match &subscription.endpoint {
+        Endpoint::WebHook { url } => Some(FullUrl { endpoint_url: url.clone() }),
+        Endpoint::Resource(_) => None,
+    }
+}
+
+/// Returns the answer to `getDeliveryAttributes`: secret values included.
+pub fn delivery_attributes(subscription: &subscription::EventSubscription) -> DeliveryAttributes {
+    DeliveryAttributes {
+        value: destination::attributes::write(&subscription.delivery_attributes, true),
     }
 }
 

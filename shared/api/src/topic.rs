@@ -1,10 +1,9 @@
 //! Topics as documents: `{"kind", "properties": {…}}`, with a default for everything.
 
 mod azure;
-mod mapping;
 
 use gridpost_core::{
-    event::mapping::InputSchemaMapping,
+    event::mapping::{Field, InputSchemaMapping},
     retry::profile::ProfileName,
     secret::Secret,
     topic::{self, AccessKeys, Idempotency, InputSchema, Kind},
@@ -17,11 +16,9 @@ use utoipa::{
 };
 
 use crate::{
-    document::{self, Code, Problem, Problems, merge, quoted, read as read_as},
+    document::{self, At, Code, Problem, Problems, merge, quoted, read as read_as},
     schema::{List, shown, stand_in},
 };
-
-pub use mapping::Mapping;
 
 /// The resource type that documents carry.
 pub const TYPE: &str = "Gridpost/topics";
@@ -43,7 +40,7 @@ pub struct Topic {
     pub properties: TopicProperties,
 }
 
-/// What a read says of a topic.
+/// The properties of a topic, as a read shows them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TopicProperties {
@@ -61,18 +58,17 @@ fn shown_settings() -> RefOr<Schema> {
     shown::<TopicSettings>(&["inputSchema", "disableLocalAuth", "deliveryProfile"])
 }
 
-/// What a topic is to be. Names are read in any case. Documents as Azure's tools print them are
+/// The settings to give a topic. Names are read in any case. Documents as Azure's tools print them are
 /// taken, too: without properties, with members that only reads have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TopicInput {
-    /// Which of Event Grid's topics it is like.
+    /// The kind of Event Grid's topics that it is like.
     #[schema(value_type = Option<stand_in::Kind>, default = "custom")]
     pub kind: Option<Kind>,
     pub properties: Option<TopicSettings>,
 }
 
-/// What changes of a topic. Members that are named take the place of what was; null goes back to the
-/// default.
+/// Changes of a topic. Named members replace the old ones; null restores the default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TopicPatch {
     #[schema(value_type = Option<stand_in::Kind>)]
@@ -80,12 +76,12 @@ pub struct TopicPatch {
     pub properties: Option<TopicSettings>,
 }
 
-/// What is set of a topic.
+/// The settings of a topic.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TopicSettings {
-    /// In which schema it takes events. It can't be changed.
+    /// The schema in which it takes events. It can't be changed.
     #[schema(value_type = Option<stand_in::InputSchema>)]
     pub input_schema: Option<InputSchema>,
     /// Explains events of CustomEventSchema.
@@ -93,7 +89,7 @@ pub struct TopicSettings {
     /// Whether publishes by access keys and tokens of them are refused.
     #[schema(default = false)]
     pub disable_local_auth: Option<bool>,
-    /// By which table of rules events are delivered.
+    /// The table of rules by which events are delivered.
     #[schema(value_type = Option<stand_in::ProfileName>)]
     pub delivery_profile: Option<ProfileName>,
     /// Whether publishes with a key that was used before are answered without being taken again.
@@ -127,7 +123,7 @@ impl From<AccessKeys> for Keys {
     }
 }
 
-/// Which access key to regenerate.
+/// The access key to regenerate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KeyName {
@@ -222,16 +218,16 @@ fn read_whole(document: &Value, problems: &mut Problems) -> Settings {
         problems.add(Code::InvalidValue, "properties.inputSchema", rule);
     }
     if let Some(mapping) = given.input_schema_mapping {
-        let path = "properties.inputSchemaMapping";
+        let mut at = problems.at("properties.inputSchemaMapping");
         if settings.input_schema == InputSchema::CustomEventSchema {
-            settings.input_schema_mapping = Some(mapping.read(path, problems));
+            settings.input_schema_mapping = Some(mapping.read(&mut at));
         } else {
             let schema: &str = settings.input_schema.into();
             let rule = format!(
                 "must be left out: it explains events of inputSchema 'CustomEventSchema', and the \
                  topic takes '{schema}'"
             );
-            problems.add(Code::InvalidValue, path, rule);
+            at.invalid(rule);
         }
     }
     settings.disable_local_auth = given.disable_local_auth.unwrap_or(false);
@@ -292,6 +288,93 @@ pub fn read_key_name(document: &Value) -> Result<usize, Problems> {
     let mut problems = Problems::default();
     let KeyName { key_name } = read_as(document, &mut problems);
     problems.or(key_name.map(|name| name as usize))
+}
+
+/// Most bytes of a mapping as a document: it travels with every dead letter.
+const MAPPING_BYTES_MAX: usize = 2_048;
+
+/// A mapping of a publisher's own schema.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "inputSchemaMappingType", content = "properties")]
+pub enum Mapping {
+    Json(JsonMapping),
+}
+
+/// Where members of the envelope stand.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JsonMapping {
+    pub id: Option<Source>,
+    pub topic: Option<Source>,
+    pub event_time: Option<Source>,
+    pub event_type: Option<SourceOrDefault>,
+    pub subject: Option<SourceOrDefault>,
+    pub data_version: Option<SourceOrDefault>,
+}
+
+/// The member of a publisher's event that a value comes from.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Source {
+    #[schema(min_length = 1, max_length = 256)]
+    pub source_field: Option<String>,
+}
+
+/// The same, with the value of events that do not have that member.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceOrDefault {
+    #[schema(min_length = 1, max_length = 256)]
+    pub source_field: Option<String>,
+    #[schema(min_length = 1, max_length = 256)]
+    pub default_value: Option<String>,
+}
+
+impl Mapping {
+    fn read(self, at: &mut At<'_>) -> InputSchemaMapping {
+        let Self::Json(given) = self;
+        let source = |source: Option<Source>| source.and_then(|source| source.source_field);
+        let field = |field: Option<SourceOrDefault>| {
+            let SourceOrDefault { source_field, default_value } = field.unwrap_or_default();
+            Field { source_field, default_value }
+        };
+        let mapping = InputSchemaMapping {
+            id: source(given.id),
+            topic: source(given.topic),
+            event_time: source(given.event_time),
+            event_type: field(given.event_type),
+            subject: field(given.subject),
+            data_version: field(given.data_version),
+        };
+        let bytes = serde_json::to_string(&mapping).map_or(0, |text| text.len());
+        if bytes > MAPPING_BYTES_MAX {
+            let rule =
+                format!("must take at most {MAPPING_BYTES_MAX} bytes in all, but takes {bytes}");
+            at.member("properties").add(Code::OutOfRange, rule);
+        }
+        mapping
+    }
+
+    fn of(mapping: &InputSchemaMapping) -> Self {
+        let source = |field: &Option<String>| {
+            field.clone().map(|field| Source { source_field: Some(field) })
+        };
+        let field = |field: &Field| {
+            let Field { source_field, default_value } = field.clone();
+            (!field.is_unmapped()).then_some(SourceOrDefault { source_field, default_value })
+        };
+        Self::Json(JsonMapping {
+            id: source(&mapping.id),
+            topic: source(&mapping.topic),
+            event_time: source(&mapping.event_time),
+            event_type: field(&mapping.event_type),
+            subject: field(&mapping.subject),
+            data_version: field(&mapping.data_version),
+        })
+    }
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ pub enum SubscriptionState {
     Failed,
 }
 
-/// What came of a test event.
+/// The result of a test event.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -122,13 +122,13 @@ pub struct TestEventSent {
     pub outcome: String,
     pub http_status_code: Option<u16>,
     pub duration_in_ms: u64,
-    /// What the request went through, in order; empty where that is not known.
+    /// The steps of the request, in order; empty where they are not known.
     pub steps: Vec<TestStep>,
     /// How a failed response began, escaped, where the Terraform variable failed_response_bytes keeps
     /// that.
     #[schema(max_length = 1_024)]
     pub response: Option<String>,
-    /// What to do about it.
+    /// Advice on a failure.
     pub advice: Option<String>,
 }
 

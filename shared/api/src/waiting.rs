@@ -1,4 +1,4 @@
-//! What waits for an operator, as documents: poison messages and parked deliveries.
+//! Poison messages and parked deliveries, which wait for an operator, as documents.
 
 use serde::{Deserialize, Serialize};
 use strum::Display;
@@ -13,10 +13,10 @@ use crate::{
 /// A page of parked deliveries.
 pub type ParkedList = List<Parked>;
 
-/// What became of a page of parked deliveries.
+/// The results for a page of parked deliveries.
 pub type HandledDeliveryList = List<HandledDelivery>;
 
-/// A message of the poison queue, without what it carries.
+/// A message of the poison queue, without its content.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -43,7 +43,7 @@ pub struct PoisonMessage {
     pub resend_to: Option<String>,
 }
 
-/// What a message carries.
+/// The content of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Display, Serialize, Deserialize, ToSchema)]
 pub enum PoisonKind {
     Delivery,
@@ -52,7 +52,7 @@ pub enum PoisonKind {
     Unreadable,
 }
 
-/// What has moved a message into the poison queue.
+/// The party that moved a message into the poison queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Display, Serialize, Deserialize, ToSchema)]
 pub enum MovedBy {
     #[serde(rename = "SQS")]
@@ -83,7 +83,7 @@ pub struct PoisonList {
     pub is_complete: bool,
 }
 
-/// What became of messages of the poison queue.
+/// The results for messages of the poison queue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Handled {
@@ -93,7 +93,7 @@ pub struct Handled {
     pub is_complete: bool,
 }
 
-/// What became of a message of the poison queue.
+/// The result for a message of the poison queue.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -150,7 +150,7 @@ pub struct UnreadableDelivery {
     pub problem: String,
 }
 
-/// What became of a parked delivery.
+/// The result for a parked delivery.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HandledDelivery {

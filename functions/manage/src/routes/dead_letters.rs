@@ -256,10 +256,7 @@ fn cut(text: &str) -> String {
 )]
 pub(super) async fn show(context: InContext, sent: Sent) -> Answer {
     let (context, key, id) = (&context, &sent.key()?, &sent.id()?);
-    let position = Position::parse(id).ok_or_else(|| {
-        let rule = "must be the id of a dead letter, as a list gives it, but is";
-        Reply::from_id(format!("{rule} {}", quoted(id)))
-    })?;
+    let position = Position::parse(id).ok_or_else(|| Reply::no_id("a dead letter", id))?;
     let choice = Choice::of(context, key, RedriveFilter::default(), None).await?;
     let Choice { wanted, source, .. } = &choice;
     let mut walk = Walk::from(&*context.dead_letters, source, wanted, Some(position));
@@ -478,8 +475,5 @@ fn next_link(
     page: &Page,
     next: Option<Position>,
 ) -> Option<String> {
-    let SubscriptionKey { topic, name } = key;
-    let base = &context.settings.manage_url;
-    let url = format!("{base}/topics/{topic}/eventSubscriptions/{name}/{path}");
-    next.map(|next| page.next_link(&url, &next.to_string()))
+    next.map(|next| page.next_link(&context.url_of(key, path), &next.to_string()))
 }

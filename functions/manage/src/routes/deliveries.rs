@@ -34,13 +34,12 @@ use crate::{Context, Reply};
 )]
 pub(super) async fn list(context: InContext, sent: Sent) -> Answer {
     let (context, key, page) = (&context, &sent.key()?, &sent.page()?);
-    let (topic, subscription) = subscriptions::existing(context, key).await?;
+    let (_, subscription) = subscriptions::existing(context, key).await?;
     let (after, most) = (page.after.as_deref(), page.most() + 1);
     let found = context.deliveries.waiting(subscription.uid, after, most).await?;
     let places: Vec<_> = found.iter().map(DeliveryState::place).collect();
     let found = places.iter().map(String::as_str).zip(found.iter().map(Delivery::from));
-    let (base, id, name) = (&context.settings.manage_url, topic.id(), &key.name);
-    let url = format!("{base}{id}/eventSubscriptions/{name}/deliveries");
+    let url = context.url_of(&subscription.key, "deliveries");
     Ok(Reply::ok(page.write(&url, found.collect())))
 }
 
@@ -62,14 +61,13 @@ const TALLIED_MAX: usize = 10_000;
 )]
 pub(super) async fn count(context: InContext, sent: Sent) -> Answer {
     let (context, key, page) = (&context, &sent.key()?, &sent.page()?);
-    let (topic, subscription) = subscriptions::existing(context, key).await?;
+    let (_, subscription) = subscriptions::existing(context, key).await?;
     let after = page.after.as_deref();
     let tally = context.deliveries.tally(subscription.uid, after, TALLIED_MAX).await?;
     let counts =
         |WaitingCount { deliveries, events }| delivery::WaitingCount { deliveries, events };
     let hours = tally.hours.iter().map(|(hour, count)| (Time(*hour), counts(*count)));
-    let (base, id, name) = (&context.settings.manage_url, topic.id(), &key.name);
-    let url = format!("{base}{id}/eventSubscriptions/{name}/deliveries:count");
+    let url = context.url_of(&subscription.key, "deliveries:count");
     Ok(Reply::ok(DeliveryCount {
         total: counts(tally.total()),
         by_publish_hour: hours.collect(),

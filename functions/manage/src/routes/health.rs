@@ -9,7 +9,6 @@ use gridpost_api::{
     subscription,
 };
 use gridpost_core::{
-    name,
     retry::{
         Rules,
         health::{Cause, Health},
@@ -113,12 +112,7 @@ async fn waiting(
 pub(super) async fn list(context: InContext, sent: Sent) -> Answer {
     let (context, topic, page) = (&context, &sent.topic()?, &sent.page()?);
     let topic = topics::existing(context, topic).await?;
-    // At most 500, by name.
-    let all = context.configuration.subscriptions(&topic.name).await?;
-    let behind = |one: &&EventSubscription| {
-        page.after.as_ref().is_none_or(|at| name::compare(&one.key.name, at).is_gt())
-    };
-    let some: Vec<_> = all.iter().filter(behind).take(page.most() + 1).collect();
+    let some = subscriptions::page_of(context, &topic, page).await?;
     let mut found = Vec::new();
     for together in some[..some.len().min(page.most())].chunks(AT_ONCE) {
         let each = together.iter().map(|one| named(context, &topic, one));

@@ -27,7 +27,6 @@ use gridpost_core::{
 };
 use gridpost_ports::{Outgoing, ParkedCursor, PortError, Saved};
 use serde::Serialize;
-use serde_json::Value;
 
 use super::{Answer, InContext, openapi::*, send_back, sent::Sent};
 use crate::{
@@ -161,8 +160,7 @@ pub(super) async fn list(context: InContext, sent: Sent) -> Answer {
     )
 )]
 pub(super) async fn release(context: InContext, sent: Sent) -> Answer {
-    let (context, page, input) = (&context, &sent.page_of(CHANGE)?, &sent.document()?);
-    change(context, "/parked:release", page, input, Action::Release).await
+    change(&context, "/parked:release", &sent, Action::Release).await
 }
 
 /// End parked deliveries: they become dead letters or are dropped
@@ -179,8 +177,7 @@ pub(super) async fn release(context: InContext, sent: Sent) -> Answer {
     )
 )]
 pub(super) async fn cancel(context: InContext, sent: Sent) -> Answer {
-    let (context, page, input) = (&context, &sent.page_of(CHANGE)?, &sent.document()?);
-    change(context, "/parked:cancel", page, input, Action::Cancel).await
+    change(&context, "/parked:cancel", &sent, Action::Cancel).await
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,14 +186,9 @@ enum Action {
     Cancel,
 }
 
-async fn change(
-    context: &Context,
-    path: &str,
-    page: &Page,
-    input: &Value,
-    action: Action,
-) -> Answer {
-    let chosen = ParkedInput::read(input)?;
+async fn change(context: &Context, path: &str, sent: &Sent, action: Action) -> Answer {
+    let page = &sent.page_of(CHANGE)?;
+    let chosen = ParkedInput::read(&sent.document()?)?;
     let (found, next) = search(context, page, &chosen).await?;
     let handled = stream::iter(found).map(|one| handle(context, one, action));
     let handled: Vec<_> = handled.buffered(AT_ONCE_MAX).collect().await;

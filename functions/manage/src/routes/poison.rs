@@ -159,7 +159,9 @@ pub(super) async fn show(context: InContext, sent: Sent) -> Answer {
     let mut search = Search::new(context);
     let found = find(&mut search, id).await;
     let (count, is_complete) = (search.seen.len(), search.end().await);
-    let message = found?.ok_or_else(|| not_found(id, count, is_complete))?;
+    let message = found?.ok_or_else(|| {
+        Reply::error(404, ErrorCode::ResourceNotFound, not_found(id, count, is_complete))
+    })?;
     let body: String = message.body.chars().take(BODY_CHARS_MAX).collect();
     Ok(Reply::ok(PoisonShown {
         message: document(&message, &Content::of(&message.body), context.settings.retry_shards),
@@ -180,11 +182,7 @@ async fn find(search: &mut Search<'_>, id: &str) -> Result<Option<Poisoned>, Por
     }
 }
 
-fn not_found(id: &str, count: usize, is_complete: bool) -> Reply {
-    Reply::error(404, ErrorCode::ResourceNotFound, not_found_message(id, count, is_complete))
-}
-
-fn not_found_message(id: &str, count: usize, is_complete: bool) -> String {
+fn not_found(id: &str, count: usize, is_complete: bool) -> String {
     let id = quoted(id);
     if is_complete {
         format!(
@@ -249,9 +247,8 @@ fn document(message: &Poisoned, content: &Content, shards: usize) -> PoisonMessa
     )
 )]
 pub(super) async fn resend(context: InContext, sent: Sent) -> Answer {
-    let (context, input) = (&context, &sent.document()?);
-    let ResendInput { ids, to, .. } = ResendInput::read(input)?;
-    handle(context, ids.as_ref(), Action::Resend(to)).await
+    let ResendInput { ids, to, .. } = ResendInput::read(&sent.document()?)?;
+    handle(&context, ids.as_ref(), Action::Resend(to)).await
 }
 
 /// Remove messages, up to 100: their events are counted and logged as dropped
@@ -266,9 +263,8 @@ pub(super) async fn resend(context: InContext, sent: Sent) -> Answer {
     )
 )]
 pub(super) async fn purge(context: InContext, sent: Sent) -> Answer {
-    let (context, input) = (&context, &sent.document()?);
-    let PurgeInput { ids, .. } = PurgeInput::read(input)?;
-    handle(context, ids.as_ref(), Action::Purge).await
+    let PurgeInput { ids, .. } = PurgeInput::read(&sent.document()?)?;
+    handle(&context, ids.as_ref(), Action::Purge).await
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -292,7 +288,7 @@ async fn handle(context: &Context, chosen: Option<&BTreeSet<String>>, action: Ac
     if let Some(ids) = chosen {
         let done: BTreeSet<_> = handled.iter().map(|one| one.id.clone()).collect();
         handled.extend(ids.difference(&done).map(|id| HandledMessage {
-            message: Some(not_found_message(id, count, is_complete)),
+            message: Some(not_found(id, count, is_complete)),
             is_removed: None,
             ..handled_as(id, HandledResult::NotFound)
         }));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gridpost_api::{
-    document::quoted,
+    document::read_whole,
     error::ErrorCode,
     redrive::{Redrive, RedriveList},
     requests::{RedriveInput, RedriveTarget, ResumeInput},
@@ -178,10 +178,7 @@ pub(super) async fn list(context: InContext, sent: Sent) -> Answer {
     let rest = jobs.iter().filter(|job| after.is_none_or(|after| (job.created_at, job.id) < after));
     let rest: Vec<_> = rest.take(page.most() + 1).map(|job| (token_of(job), job)).collect();
     let found = rest.iter().map(|(token, job)| (token.as_str(), Redrive::from(*job))).collect();
-    let SubscriptionKey { topic, name } = key;
-    let base = &context.settings.manage_url;
-    let url = format!("{base}/topics/{topic}/eventSubscriptions/{name}/redrives");
-    Ok(Reply::ok(page.write(&url, found)))
+    Ok(Reply::ok(page.write(&context.url_of(key, "redrives"), found)))
 }
 
 fn token_of(job: &Job) -> String {
@@ -250,7 +247,7 @@ async fn cancel(context: &Context, key: &SubscriptionKey, id: &str) -> Answer {
 pub(super) async fn resume(context: InContext, sent: Sent) -> Answer {
     sent.check_query()?;
     let (context, key, id, input) = (&context, &sent.key()?, &sent.id()?, &sent.document()?);
-    let ResumeInput { events_per_second: pace } = ResumeInput::read(input)?;
+    let ResumeInput { events_per_second: pace } = read_whole(input)?;
     let jobs = context.redrives.jobs(key).await?;
     let resumed = change(context, key, id, |job| {
         if job.status == JobStatus::Completed {
@@ -290,18 +287,12 @@ async fn change(
         }
         context.back_off().await;
     }
-    Err(Reply::error(
-        409,
-        ErrorCode::Conflict,
-        "The redrive kept being written by others. Try again.",
-    ))
+    let message = "The redrive kept being written by others. Try again.";
+    Err(Reply::error(409, ErrorCode::Conflict, message))
 }
 
 async fn existing(context: &Context, key: &SubscriptionKey, id: &str) -> Result<Job, Reply> {
-    let parsed = id.parse::<Uuid>().map_err(|_| {
-        let rule = "must be the id of a redrive, as a list gives it, but is";
-        Reply::from_id(format!("{rule} {}", quoted(id)))
-    })?;
+    let parsed = id.parse::<Uuid>().map_err(|_| Reply::no_id("a redrive", id))?;
     // A job with another target outlives its event subscription, and can be shown and canceled.
     if let Some(job) = context.redrives.job(key, parsed).await? {
         return Ok(job);

@@ -20,7 +20,7 @@ use gridpost_core::{
     },
     topic::{Kind, Topic},
 };
-use gridpost_ports::Saved;
+use gridpost_ports::{PortError, Saved};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -28,6 +28,7 @@ use super::{Answer, Change, InContext, openapi::*, sent::Sent, stored_by, topics
 use crate::{
     Context, Reply, TRIES_MAX,
     handshake::{self, Handshake, WAIT_MAX, ask},
+    page::Page,
     precondition::Precondition,
 };
 
@@ -59,13 +60,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(27);
 pub(super) async fn list(context: InContext, sent: Sent) -> Answer {
     let (context, topic, page) = (&context, &sent.topic()?, &sent.page()?);
     let topic = topics::existing(context, topic).await?;
-    // At most 500, by name.
-    let all = context.configuration.subscriptions(&topic.name).await?;
-    let behind = |one: &&EventSubscription| {
-        page.after.as_ref().is_none_or(|at| name::compare(&one.key.name, at).is_gt())
-    };
-    let some = all.iter().filter(behind).take(page.most() + 1);
-    let found = some.map(|one| (one.key.name.as_str(), document(context, &topic, one)));
+    let some = page_of(context, &topic, page).await?;
+    let found = some.iter().map(|one| (one.key.name.as_str(), document(context, &topic, one)));
     let url = format!("{}{}/eventSubscriptions", context.settings.manage_url, topic.id());
     Ok(Reply::ok(page.write(&url, found.collect())))
 }
@@ -549,12 +545,22 @@ fn validation_url(
     code: Uuid,
     validation: &Validation,
 ) -> Secret {
-    let SubscriptionKey { topic, name } = key;
-    Secret::new(format!(
-        "{}/topics/{topic}/eventSubscriptions/{name}/validate?id={code}&token={}",
-        context.settings.manage_url,
-        validation.token.expose(),
-    ))
+    let url = context.url_of(key, "validate");
+    Secret::new(format!("{url}?id={code}&token={}", validation.token.expose()))
+}
+
+/// Returns the event subscriptions of a page, by name, and one more if there is one.
+pub(super) async fn page_of(
+    context: &Context,
+    topic: &Topic,
+    page: &Page,
+) -> Result<Vec<EventSubscription>, PortError> {
+    // At most 500.
+    let all = context.configuration.subscriptions(&topic.name).await?;
+    let behind = |one: &EventSubscription| {
+        page.after.as_ref().is_none_or(|at| name::compare(&one.key.name, at).is_gt())
+    };
+    Ok(all.into_iter().filter(behind).take(page.most() + 1).collect())
 }
 
 pub(super) async fn existing(

@@ -115,7 +115,7 @@ async fn write(
         }
         let topic = Topic { etag: context.dice.id(), ..topic };
         let is_new = existing.is_none();
-        let keys = is_new.then(|| new_keys(&*context.dice));
+        let keys = is_new.then(|| AccessKeys([(); 2].map(|()| new_key(&*context.dice))));
         if context.topics.save(&topic, keys.as_ref()).await? == Saved::Conflict {
             own = Some((is_new, topic.etag));
             context.back_off().await;
@@ -259,10 +259,6 @@ pub(super) async fn existing(context: &Context, name: &str) -> Result<Topic, Rep
 /// A new access key: 32 bytes, base64, as Event Grid's are.
 fn new_key(dice: &dyn Dice) -> Secret {
     Secret::new(BASE64_STANDARD.encode(dice.key()))
-}
-
-fn new_keys(dice: &dyn Dice) -> AccessKeys {
-    AccessKeys([new_key(dice), new_key(dice)])
 }
 
 fn document(context: &Context, topic: &Topic) -> topic::Topic {

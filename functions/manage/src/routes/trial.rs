@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use gridpost_api::{
+    document::read_whole,
     error::ErrorCode,
     requests::ExplainInput,
     subscription::sample::{self, Of, TestInput},
@@ -93,7 +94,7 @@ pub(super) async fn send(context: InContext, sent: Sent) -> Answer {
 
 /// Returns the event of a request's document, unparsed.
 fn given<'r>(document: &Value, event: Option<&'r RawValue>) -> Result<&'r str, Reply> {
-    ExplainInput::check(document)?;
+    read_whole::<ExplainInput>(document)?;
     event
         .map(RawValue::get)
         .ok_or_else(|| Reply::error(400, ErrorCode::InvalidRequest, "There is no event."))

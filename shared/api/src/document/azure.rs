@@ -183,7 +183,7 @@ impl Form {
         let (parent, name) = pointer.rsplit_once('/')?;
         let part = self.members(parent)?.remove(name).filter(|part| !part.is_null())?;
         let path = self.as_given(&path_of(pointer));
-        Some(read_at(&part, &path, &mut self.problems))
+        Some(read_at(&part, &mut self.problems.at(&path)))
     }
 
     /// Lists no further problem of the part at a JSON pointer.
@@ -250,7 +250,7 @@ impl Form {
         }
         let mut problems = Problems::default();
         let read = read(&self.document, &mut problems);
-        // What is wrong in two ways, such as an expression, is not worth a second line.
+        // A part that is wrong in two ways, such as an expression, is listed once.
         problems.listed.retain(|one| {
             !self.silent.contains(&one.path) && others.iter().all(|other| one.path != other.path)
         });

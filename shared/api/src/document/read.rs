@@ -1,5 +1,5 @@
-//! Reads documents as types. What the schema of a type says of its members is checked, and every
-//! problem is listed with its path; what breaks a rule is left out, so that the rest is read too.
+//! Reads documents as types. The rules in the schema of a type are checked, and every problem is listed
+//! with its path; members that break a rule are left out, so that the rest is read too.
 //!
 //! serde alone stops at the first problem.
 
@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::{Code, Problems, kind, one_of, path_of_member, quoted};
+use super::{At, Code, Problems, kind, one_of, quoted};
 use crate::schema::Time;
 
 /// Reads a whole document as `T`. Members that are not there, are null or break a rule have their
@@ -18,28 +18,31 @@ pub fn read<T: ToSchema + DeserializeOwned + Default>(
     document: &Value,
     problems: &mut Problems,
 ) -> T {
-    read_at(document, "", problems)
+    read_at(document, &mut problems.at(""))
 }
 
-/// Reads the part of a document at that path as `T`.
+/// Reads a whole document as `T`, or returns its problems.
+pub fn read_whole<T: ToSchema + DeserializeOwned + Default>(
+    document: &Value,
+) -> Result<T, Problems> {
+    let mut problems = Problems::default();
+    let read = read(document, &mut problems);
+    problems.or(Some(read))
+}
+
+/// Reads a part of a document as `T`.
 pub(crate) fn read_at<T: ToSchema + DeserializeOwned + Default>(
     part: &Value,
-    path: &str,
-    problems: &mut Problems,
+    at: &mut At<'_>,
 ) -> T {
     let (reader, schema) = Reader::of::<T>();
-    let Some(read) = reader.read(&schema, part, path, problems) else {
+    let Some(read) = reader.read(&schema, part, at) else {
         return T::default();
     };
     serde_json::from_value(read).unwrap_or_else(|error| {
-        problems.add(Code::InvalidValue, name_of_path(path), error.to_string());
+        at.invalid(error.to_string());
         T::default()
     })
-}
-
-/// Returns a path for a message: the document itself is `$`.
-fn name_of_path(path: &str) -> &str {
-    if path.is_empty() { "$" } else { path }
 }
 
 /// The schemas that others refer to, by name.
@@ -70,39 +73,30 @@ impl Reader {
     }
 
     /// Returns the value in the form that serde takes; `None` if it breaks a rule.
-    fn read(
-        &self,
-        schema: &Value,
-        value: &Value,
-        path: &str,
-        problems: &mut Problems,
-    ) -> Option<Value> {
+    fn read(&self, schema: &Value, value: &Value, at: &mut At<'_>) -> Option<Value> {
         let default = &schema["default"];
         let schema = self.resolve(schema);
         let mut wrong_type = |expected: &str| {
-            let rule = format!("must be {expected}, but is {}", kind(value));
-            problems.add(Code::WrongType, name_of_path(path), rule);
+            at.add(Code::WrongType, format!("must be {expected}, but is {}", kind(value)));
             None
         };
         match (type_of(schema), value) {
             ("object", Value::Object(members)) => {
-                Some(Value::Object(self.read_members(schema, members, path, problems)))
+                Some(Value::Object(self.read_members(schema, members, at)))
             }
             ("object", _) => wrong_type("an object"),
-            ("array", Value::Array(elements)) => {
-                self.read_elements(schema, elements, path, problems)
-            }
+            ("array", Value::Array(elements)) => self.read_elements(schema, elements, at),
             ("array", _) => wrong_type("an array"),
-            ("string", Value::String(text)) => read_text(schema, default, text, path, problems),
+            ("string", Value::String(text)) => read_text(schema, default, text, at),
             ("string", _) => wrong_type("a string"),
-            ("integer", value) => read_whole(schema, default, value, path, problems),
+            ("integer", value) => read_number(schema, default, value, at),
             ("boolean", value) => match flag(value) {
                 Some(flag) => Some(Value::Bool(flag)),
                 None => wrong_type(&format!("true or false{}", default_note(default))),
             },
             _ => match (self.tagged(schema), value) {
                 (Some((tag, variants)), Value::Object(members)) => {
-                    self.read_variant(tag, &variants, members, path, problems)
+                    self.read_variant(tag, &variants, members, at)
                 }
                 (Some(_), _) => wrong_type("an object"),
                 (None, value) => Some(value.clone()),
@@ -114,8 +108,7 @@ impl Reader {
         &self,
         schema: &Value,
         given: &Map<String, Value>,
-        path: &str,
-        problems: &mut Problems,
+        at: &mut At<'_>,
     ) -> Map<String, Value> {
         let known = schema["properties"].as_object();
         let others = match known {
@@ -124,18 +117,18 @@ impl Reader {
         };
         let mut read = Map::new();
         for (name, value) in given.iter().filter(|(_, value)| !value.is_null()) {
-            let path = path_of_member(path, name);
+            let at = &mut at.member(name);
             let Some(schema) = known.and_then(|known| known.get(name)).or(others) else {
                 let settable = known.into_iter().flatten();
                 let settable = settable.filter(|(_, schema)| schema["readOnly"] != true);
                 let settable: Vec<_> = settable.map(|(name, _)| name.as_str()).collect();
                 let rule = format!("is not known; members here are {}", settable.join(", "));
-                problems.add(Code::UnknownMember, path, rule);
+                at.add(Code::UnknownMember, rule);
                 continue;
             };
-            // What only reads return may be written back.
+            // Members that only reads return may be written back.
             if schema["readOnly"] != true
-                && let Some(value) = self.read(schema, value, &path, problems)
+                && let Some(value) = self.read(schema, value, at)
             {
                 read.insert(name.clone(), value);
             }
@@ -144,7 +137,7 @@ impl Reader {
             if given.get(name).is_none_or(Value::is_null) {
                 let what = known.and_then(|known| known.get(name)).map(|schema| self.what(schema));
                 let rule = format!("is required: {}", what.unwrap_or_default());
-                problems.add(Code::MissingMember, path_of_member(path, name), rule);
+                at.member(name).add(Code::MissingMember, rule);
             }
         }
         read
@@ -163,21 +156,15 @@ impl Reader {
         first.into_iter().chain(text.chars().skip(1)).collect()
     }
 
-    fn read_elements(
-        &self,
-        schema: &Value,
-        elements: &[Value],
-        path: &str,
-        problems: &mut Problems,
-    ) -> Option<Value> {
+    fn read_elements(&self, schema: &Value, elements: &[Value], at: &mut At<'_>) -> Option<Value> {
         if let Some(range) = broken_range(schema, "Items", elements.len()) {
-            let what = elements_of(path);
+            let what = elements_of(&at.path);
             let rule = format!("must have {range} {what}, but has {}", elements.len());
-            problems.add(Code::OutOfRange, path, rule);
+            at.add(Code::OutOfRange, rule);
             return None;
         }
         let read = elements.iter().enumerate().filter_map(|(index, element)| {
-            self.read(&schema["items"], element, &format!("{path}[{index}]"), problems)
+            self.read(&schema["items"], element, &mut at.element(index))
         });
         Some(read.collect())
     }
@@ -205,22 +192,20 @@ impl Reader {
         tag: &str,
         variants: &[&Value],
         given: &Map<String, Value>,
-        path: &str,
-        problems: &mut Problems,
+        at: &mut At<'_>,
     ) -> Option<Value> {
         let names: Vec<_> =
             variants.iter().flat_map(|variant| names_of(&variant["properties"][tag])).collect();
-        let path_of_tag = path_of_member(path, tag);
         let given_name = match given.get(tag) {
             None | Some(Value::Null) => {
                 let rule = format!("is required: {}", one_of(&names));
-                problems.add(Code::MissingMember, path_of_tag, rule);
+                at.member(tag).add(Code::MissingMember, rule);
                 return None;
             }
             Some(Value::String(name)) => name,
             Some(other) => {
                 let rule = format!("must be a string, but is {}", kind(other));
-                problems.add(Code::WrongType, path_of_tag, rule);
+                at.member(tag).add(Code::WrongType, rule);
                 return None;
             }
         };
@@ -230,10 +215,10 @@ impl Reader {
         };
         let Some(variant) = variants.iter().find(is_named) else {
             let rule = format!("must be {}, but is {}", one_of(&names), quoted(given_name));
-            problems.add(Code::InvalidValue, path_of_tag, rule);
+            at.member(tag).invalid(rule);
             return None;
         };
-        let read = self.read_members(variant, given, path, problems);
+        let read = self.read_members(variant, given, at);
         let required = variant["required"].as_array().into_iter().flatten();
         let is_whole = required.filter_map(Value::as_str).all(|name| read.contains_key(name));
         is_whole.then_some(Value::Object(read))
@@ -275,13 +260,7 @@ fn default_note(default: &Value) -> String {
     }
 }
 
-fn read_text(
-    schema: &Value,
-    default: &Value,
-    text: &str,
-    path: &str,
-    problems: &mut Problems,
-) -> Option<Value> {
+fn read_text(schema: &Value, default: &Value, text: &str, at: &mut At<'_>) -> Option<Value> {
     let names = names_of(schema);
     if !names.is_empty() {
         // Event Grid's own clients write names in any case.
@@ -289,7 +268,7 @@ fn read_text(
         if name.is_none() {
             let (names, note) = (one_of(&names), default_note(default));
             let rule = format!("must be {names}{note}, but is {}", quoted(text));
-            problems.add(Code::InvalidValue, path, rule);
+            at.invalid(rule);
         }
         return name.map(|name| Value::from(*name));
     }
@@ -298,14 +277,14 @@ fn read_text(
             "must be a date and time of RFC 3339, such as 2030-01-01T00:00:00Z, but is {}",
             quoted(text)
         );
-        problems.add(Code::InvalidValue, path, rule);
+        at.invalid(rule);
         return None;
     }
     let chars = text.chars().count();
     if let Some(range) = broken_range(schema, "Length", chars) {
         // The text is not repeated: it may be a secret.
         let rule = format!("must have {range} characters, but has {chars}");
-        problems.add(Code::OutOfRange, path, rule);
+        at.add(Code::OutOfRange, rule);
         return None;
     }
     Some(Value::from(text))
@@ -327,13 +306,7 @@ fn broken_range(schema: &Value, what: &str, count: usize) -> Option<String> {
 }
 
 /// Reads a whole number; `30.0` is one, as in JSON Schema.
-fn read_whole(
-    schema: &Value,
-    default: &Value,
-    value: &Value,
-    path: &str,
-    problems: &mut Problems,
-) -> Option<Value> {
+fn read_number(schema: &Value, default: &Value, value: &Value, at: &mut At<'_>) -> Option<Value> {
     let (least, most) = (schema["minimum"].as_u64().unwrap_or(0), schema["maximum"].as_u64());
     // A cast ends at the bounds of the integers, which no range reaches.
     let whole_part =
@@ -350,7 +323,7 @@ fn read_whole(
         None => format!("of at least {least}"),
     };
     let note = default_note(default);
-    problems.add(code, path, format!("must be a whole number {range}{note}, but is {found}"));
+    at.add(code, format!("must be a whole number {range}{note}, but is {found}"));
     None
 }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Kind, SETTINGS, Setting, pointer, schema::names, setting};
+use super::{Kind, SETTINGS, Setting, names, pointer, setting};
 use crate::{
     document::{literal, parse, text_of},
     subscription::filter::advanced,

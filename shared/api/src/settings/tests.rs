@@ -67,7 +67,7 @@ fn every_member_of_the_document_is_a_setting_and_every_setting_is_a_member() {
     let missing: Vec<_> = found.iter().filter(|path| setting(path).is_none()).collect();
     assert!(missing.is_empty(), "no row has {missing:?}");
     for one in SETTINGS.iter().filter(|one| one.list() != Some("retryPolicy.statusRules")) {
-        assert!(!schema::schemas(one.path).is_empty(), "{} is no member", one.path);
+        assert!(!schemas(one.path).is_empty(), "{} is no member", one.path);
     }
 }
 
@@ -297,7 +297,7 @@ fn only_a_client_with_a_secret_of_its_own_has_one_stored() {
 
 /// What the page says of ranges that schemas don't.
 fn range(one: &Setting) -> String {
-    let names: Vec<_> = schema::names(one.path).iter().map(|name| format!("`{name}`")).collect();
+    let names: Vec<_> = names(one.path).iter().map(|name| format!("`{name}`")).collect();
     match one.range() {
         Some(range) => range,
         None => names.join(", "),

@@ -6,7 +6,7 @@ use gridpost_core::subscription;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::document::{Code, Problems, quoted};
+use crate::document::{At, Code, quoted};
 
 /// Most bytes of a prefix. An S3 key has at most 1,024; what follows the prefix takes up to about
 /// 200.
@@ -32,34 +32,31 @@ pub struct Bucket {
     /// The name of an S3 bucket.
     #[schema(required = true)]
     pub bucket_name: Option<String>,
-    /// What the key of every object begins with; at most 200 bytes.
+    /// The beginning of every object's key; at most 200 bytes.
     pub prefix: Option<String>,
 }
 
 impl DeadLetterDestination {
-    pub(super) fn read(
-        self,
-        path: &str,
-        problems: &mut Problems,
-    ) -> Option<subscription::DeadLetterDestination> {
+    pub(super) fn read(self, at: &mut At<'_>) -> Option<subscription::DeadLetterDestination> {
         let Self::S3Bucket(Bucket { bucket_name: bucket, prefix }) = self;
         if let Some((bucket, rule)) = bucket.as_deref().and_then(|it| Some((it, broken_rule(it)?)))
         {
             let rule = format!("{rule}, but is {}", quoted(bucket));
-            problems.add(Code::InvalidValue, format!("{path}.properties.bucketName"), rule);
+            at.member("properties").member("bucketName").invalid(rule);
         }
         let prefix = prefix.unwrap_or_default();
-        let path = format!("{path}.properties.prefix");
+        let mut at = at.member("properties");
+        let at = &mut at.member("prefix");
         if prefix.len() > PREFIX_BYTES_MAX {
             let bytes = prefix.len();
             let rule = format!(
                 "must have at most {PREFIX_BYTES_MAX} bytes (default none), but has {bytes}"
             );
-            problems.add(Code::OutOfRange, &path, rule);
+            at.add(Code::OutOfRange, rule);
         }
         if prefix.chars().any(char::is_control) {
             let rule = format!("must have no control characters, but is {}", quoted(&prefix));
-            problems.add(Code::InvalidValue, path, rule);
+            at.invalid(rule);
         }
         Some(subscription::DeadLetterDestination { bucket: bucket?, prefix })
     }

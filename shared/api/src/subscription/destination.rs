@@ -21,11 +21,11 @@ use self::{
 };
 use super::Context;
 use crate::document::{
-    Code, Problems,
+    At, Code,
     azure::{Form, NotSupported},
 };
 
-/// What is stored of a destination.
+/// The parts of a destination that are stored.
 pub(super) struct Stored {
     pub(super) endpoint: Endpoint,
     pub(super) batching: Option<Batching>,
@@ -33,8 +33,6 @@ pub(super) struct Stored {
     pub(super) delivery_attributes: Vec<subscription::DeliveryAttribute>,
     pub(super) authentication: Option<by::Authentication>,
 }
-
-const URL_CHARS_MAX: usize = 2_048;
 
 /// Event Grid's destinations on Azure, and their counterparts here.
 const AZURE_RESOURCES: [(&str, &str); 9] = [
@@ -67,7 +65,7 @@ pub enum Destination {
 #[serde(rename_all = "camelCase")]
 pub struct WebHook {
     /// An absolute https URL. Never read back, for its query may carry a key.
-    #[schema(value_type = Option<String>, write_only)]
+    #[schema(value_type = Option<String>, write_only, max_length = 2_048)]
     pub endpoint_url: Option<Secret>,
     /// The URL without its query, as reads have it. Written back, it keeps the stored URL.
     pub endpoint_base_url: Option<String>,
@@ -76,7 +74,7 @@ pub struct WebHook {
     /// A target: one larger event goes alone.
     #[schema(minimum = 1, maximum = 1_024, default = 64)]
     pub preferred_batch_size_in_kilobytes: Option<u32>,
-    /// What becomes of a batch that is refused.
+    /// The fate of a batch that is refused.
     #[schema(default = "Whole")]
     pub on_batch_failure: Option<OnBatchFailure>,
     /// Whether the body of an accepted response may name events that failed.
@@ -93,7 +91,7 @@ pub struct WebHook {
     pub azure_active_directory_application_id_or_uri: Option<String>,
 }
 
-/// What becomes of a batch that is refused.
+/// The fate of a batch that is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub enum OnBatchFailure {
     /// It is tried again, or ends, as a whole.
@@ -136,22 +134,17 @@ const NOT_SUPPORTED: [NotSupported; 1] = [(
 
 impl Destination {
     /// Returns what is stored of it. Problems have paths below `path`.
-    pub(super) fn read(
-        self,
-        context: &Context<'_>,
-        path: &str,
-        problems: &mut Problems,
-    ) -> Option<Stored> {
-        let path = format!("{path}.properties");
+    pub(super) fn read(self, context: &Context<'_>, at: &mut At<'_>) -> Option<Stored> {
+        let at = &mut at.member("properties");
         let (kind, resource) = match self {
-            Self::WebHook(webhook) => return webhook.read(context, &path, problems),
+            Self::WebHook(webhook) => return webhook.read(context, at),
             Self::SqsQueue(resource) => (ResourceKind::SqsQueue, resource),
             Self::SnsTopic(resource) => (ResourceKind::SnsTopic, resource),
             Self::KinesisStream(resource) => (ResourceKind::KinesisStream, resource),
             Self::EventBridgeBus(resource) => (ResourceKind::EventBridgeBus, resource),
             Self::LambdaFunction(resource) => (ResourceKind::LambdaFunction, resource),
         };
-        resource.read(kind, context, &path, problems)
+        resource.read(kind, context, at)
     }
 
     /// Returns what is set of an AWS resource; `None` for a webhook.
@@ -221,38 +214,28 @@ impl Destination {
 }
 
 impl WebHook {
-    fn read(
-        mut self,
-        context: &Context<'_>,
-        path: &str,
-        problems: &mut Problems,
-    ) -> Option<Stored> {
-        let url = self.read_url(context, path, problems);
+    fn read(mut self, context: &Context<'_>, at: &mut At<'_>) -> Option<Stored> {
+        let url = self.read_url(context, at);
         // If the URL can't be read, that alone is the problem to report.
         let stays = |old: &Endpoint| url.as_deref().is_none_or(|url| old.is_of_origin(url));
         let stored = attributes::kept(context.existing, stays);
         let given = self.delivery_attribute_mappings.take();
-        let delivery_attributes = attributes::read(given, stored, path, problems);
+        let delivery_attributes = attributes::read(given, stored, at);
         let has_stayed = context.existing.is_some_and(|existing| stays(&existing.endpoint));
         let endpoint = authentication::Endpoint { url: url.as_deref(), has_stayed, context };
-        let authentication = endpoint.read(&mut self, path, problems);
+        let authentication = endpoint.read(&mut self, at);
         if let Some(by) = authentication.as_ref().filter(|by| by.sends_header()) {
-            authentication::refuse_own_header(path, &delivery_attributes, by, problems);
+            authentication::refuse_own_header(&delivery_attributes, by, at);
         }
         let batching =
             read_batching(self.max_events_per_batch, self.preferred_batch_size_in_kilobytes);
-        let batch_failure = self.read_batch_failure(batching, path, problems);
+        let batch_failure = self.read_batch_failure(batching, at);
         let endpoint = Endpoint::WebHook { url: Secret::new(url?) };
         Some(Stored { endpoint, batching, batch_failure, delivery_attributes, authentication })
     }
 
     /// Reads what batches may come to beside all or none.
-    fn read_batch_failure(
-        &self,
-        batching: Option<Batching>,
-        path: &str,
-        problems: &mut Problems,
-    ) -> BatchFailure {
+    fn read_batch_failure(&self, batching: Option<Batching>, at: &mut At<'_>) -> BatchFailure {
         let read = BatchFailure {
             bisects: self.on_batch_failure == Some(OnBatchFailure::Bisect),
             reads_results: self.partial_results.unwrap_or(false),
@@ -261,20 +244,15 @@ impl WebHook {
         let asked = [("onBatchFailure", read.bisects), ("partialResults", read.reads_results)];
         for (name, _) in asked.into_iter().filter(|(_, is_asked)| *is_asked && !is_batched) {
             let rule = "needs batches of several events: set maxEventsPerBatch to 2 or more";
-            problems.add(Code::InvalidValue, format!("{path}.{name}"), rule);
+            at.member(name).invalid(rule);
         }
         read
     }
 
     /// Reads the endpoint's URL. A document from a read has no `endpointUrl`: its `endpointBaseUrl`
     /// means that the stored URL stays, if it still belongs to that URL.
-    fn read_url(
-        &mut self,
-        context: &Context<'_>,
-        path: &str,
-        problems: &mut Problems,
-    ) -> Option<String> {
-        let path = format!("{path}.endpointUrl");
+    fn read_url(&mut self, context: &Context<'_>, at: &mut At<'_>) -> Option<String> {
+        let at = &mut at.member("endpointUrl");
         let Some(given) = self.endpoint_url.take() else {
             let stored = context.existing.and_then(|existing| match &existing.endpoint {
                 Endpoint::WebHook { url } => Some(url.expose()),
@@ -284,7 +262,7 @@ impl WebHook {
             if let Some(stored) = stored.filter(|stored| Some(base_url(stored)) == base) {
                 return Some(stored.to_owned());
             }
-            if !problems.is_of(&path) {
+            if !at.is_broken() {
                 let rule = match base {
                     None => "is required: an absolute https URL",
                     Some(_) => {
@@ -293,13 +271,13 @@ impl WebHook {
                          az prints the whole one with --include-full-endpoint-url true)"
                     }
                 };
-                problems.add(Code::MissingMember, path, rule);
+                at.add(Code::MissingMember, rule);
             }
             return None;
         };
         let given = given.expose().to_owned();
         if let Err(rule) = check_url(&given, context) {
-            problems.add(Code::InvalidValue, path, rule);
+            at.invalid(rule);
         }
         Some(given)
     }
@@ -340,10 +318,6 @@ pub fn base_url(url: &str) -> &str {
 
 /// Checks a URL. The error never repeats it, because its query may carry a key.
 fn check_url(given: &str, context: &Context<'_>) -> Result<(), String> {
-    let chars = given.chars().count();
-    if chars > URL_CHARS_MAX {
-        return Err(format!("must have at most {URL_CHARS_MAX} characters, but has {chars}"));
-    }
     match endpoint::check_url(given, context.allowed) {
         Ok(_) => Ok(()),
         Err(refusal @ (Refusal::Character | Refusal::NotAbsolute(_))) => Err(refusal.to_string()),

@@ -7,15 +7,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use self::advanced::AdvancedFilter;
-use crate::{
-    document::{Code, Problems},
-    schema::stand_in,
-};
+use crate::{document::At, schema::stand_in};
 
 /// The event type that means all of them. Source: Event Grid, "Event filtering".
 const ALL: &str = "All";
 
-/// What an event must be to be delivered. All parts must match.
+/// The conditions on events to deliver. All parts must match.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Filter {
@@ -38,13 +35,13 @@ pub struct Filter {
 
 impl Filter {
     /// Returns what is stored of it. Problems have paths below `path`.
-    pub(super) fn read(self, path: &str, problems: &mut Problems) -> subscription::Filter {
+    pub(super) fn read(self, at: &mut At<'_>) -> subscription::Filter {
         subscription::Filter {
-            included_event_types: included_event_types(self.included_event_types, path, problems),
+            included_event_types: included_event_types(self.included_event_types, at),
             subject_begins_with: self.subject_begins_with.unwrap_or_default(),
             subject_ends_with: self.subject_ends_with.unwrap_or_default(),
             is_subject_case_sensitive: self.is_subject_case_sensitive.unwrap_or(false),
-            advanced: advanced::read(self.advanced_filters, path, problems),
+            advanced: advanced::read(self.advanced_filters, at),
             enable_advanced_filtering_on_arrays: self
                 .enable_advanced_filtering_on_arrays
                 .unwrap_or(false),
@@ -64,11 +61,7 @@ impl Filter {
 }
 
 /// The exact event types, each once; `None` means all.
-fn included_event_types(
-    given: Option<Vec<String>>,
-    path: &str,
-    problems: &mut Problems,
-) -> Option<Vec<String>> {
+fn included_event_types(given: Option<Vec<String>>, at: &mut At<'_>) -> Option<Vec<String>> {
     let mut types: Vec<String> = Vec::new();
     for name in given? {
         if !types.contains(&name) {
@@ -80,7 +73,7 @@ fn included_event_types(
     }
     if types.iter().any(|name| name == ALL) {
         let rule = "must have 'All' alone or not at all: it stands for every event type";
-        problems.add(Code::InvalidValue, format!("{path}.includedEventTypes"), rule);
+        at.member("includedEventTypes").invalid(rule);
     }
     Some(types)
 }

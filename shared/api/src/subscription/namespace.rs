@@ -30,7 +30,7 @@ pub struct DeliveryConfiguration {
     pub push: Option<Map<String, Value>>,
 }
 
-/// Who begins a delivery.
+/// The party that begins a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub enum DeliveryMode {
     Push,
@@ -84,7 +84,7 @@ fn rename_delivery(form: &mut Form) {
     let given = form.document().pointer(DELIVERY_AT).cloned().unwrap_or_default();
     let mode = &given["deliveryMode"];
     if !mode.is_null() && !mode.as_str().is_some_and(|mode| mode.eq_ignore_ascii_case("Push")) {
-        // What belongs to another mode, or is missing for this one, is no problem of its own.
+        // Members of another mode, or missing for this one, are not problems of their own.
         if let Some(members) = form.members(DELIVERY_AT) {
             members.remove("queue");
             members.insert("push".to_owned(), Value::Object(Map::new()));

@@ -54,7 +54,7 @@ pub struct PauseStanding {
     pub resumed_time: Option<Time>,
 }
 
-/// What a pause must say.
+/// The mode of a pause.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PauseInput {
@@ -63,7 +63,7 @@ pub struct PauseInput {
     pub time_to_live_runs: Option<bool>,
 }
 
-/// Reads what a pause must say: whether time-to-live runs meanwhile.
+/// Reads the mode of a pause: whether time-to-live runs meanwhile.
 pub fn read(document: &Value) -> Result<bool, Problems> {
     let mut problems = Problems::default();
     let PauseInput { time_to_live_runs } = read_as(document, &mut problems);

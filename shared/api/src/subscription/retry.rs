@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use crate::{
-    document::{Code, Problems, path_of_member, quoted, read_at},
+    document::{At, Code, quoted, read_at},
     schema::stand_in,
 };
 
-/// When to try again, and when to end. Which two limits there are is told by the delivery profile of
-/// the topic.
+/// When to try again, and when to end. The topic's delivery profile determines which two limits
+/// there are.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -40,7 +40,7 @@ pub struct RetryPolicy {
     pub status_rules: Option<BTreeMap<String, Value>>,
 }
 
-/// What follows a failure: its end, or an attempt after so long at the least.
+/// The rule for a failure: the event ends, or is tried again no sooner than this.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum StatusRule {
@@ -66,12 +66,7 @@ pub struct RetryRule {
 
 impl RetryPolicy {
     /// Returns what is stored of it. Problems have paths below `path`.
-    pub(super) fn read(
-        self,
-        profile: ProfileName,
-        path: &str,
-        problems: &mut Problems,
-    ) -> policy::RetryPolicy {
+    pub(super) fn read(self, profile: ProfileName, at: &mut At<'_>) -> policy::RetryPolicy {
         let mut policy = policy::RetryPolicy::default_of(profile);
         let basic = [
             ("maxDeliveryAttempts", self.max_delivery_attempts.is_some()),
@@ -86,15 +81,15 @@ impl RetryPolicy {
         for ((theirs, is_given), (ours, _)) in others.into_iter().zip(own) {
             if is_given {
                 let rule = format!("does not apply to this topic's delivery profile; write {ours}");
-                problems.add(Code::UnknownMember, format!("{path}.{theirs}"), rule);
+                at.member(theirs).add(Code::UnknownMember, rule);
             }
         }
         if is_namespace {
             policy.max_attempts = self.max_delivery_count.unwrap_or(policy.max_attempts);
             if let Some(text) = self.event_time_to_live {
-                let path = format!("{path}.eventTimeToLive");
+                let at = &mut at.member("eventTimeToLive");
                 let most = policy.time_to_live_minutes;
-                policy.time_to_live_minutes = time_to_live(&text, most, path, problems);
+                policy.time_to_live_minutes = time_to_live(&text, most, at);
             }
         } else {
             policy.max_attempts = self.max_delivery_attempts.unwrap_or(policy.max_attempts);
@@ -103,9 +98,10 @@ impl RetryPolicy {
         }
         policy.schedule_s = self.schedule;
         if let Some(steps) = &policy.schedule_s {
-            check_schedule(steps, policy.time_to_live_minutes, path, problems);
+            check_schedule(steps, policy.time_to_live_minutes, &mut at.member("schedule"));
         }
-        policy.status_rules = status_rules(self.status_rules.unwrap_or_default(), path, problems);
+        let rows = self.status_rules.unwrap_or_default();
+        policy.status_rules = status_rules(rows, &mut at.member("statusRules"));
         policy
     }
 
@@ -128,7 +124,7 @@ impl RetryPolicy {
     }
 }
 
-fn time_to_live(text: &str, most: u32, path: String, problems: &mut Problems) -> u32 {
+fn time_to_live(text: &str, most: u32, at: &mut At<'_>) -> u32 {
     parse_duration(text).filter(|minutes| (1..=most).contains(minutes)).unwrap_or_else(|| {
         let longest = write_duration(most);
         let rule = format!(
@@ -136,7 +132,7 @@ fn time_to_live(text: &str, most: u32, path: String, problems: &mut Problems) ->
              {longest}), such as PT1H30M, but is {}",
             quoted(text)
         );
-        problems.add(Code::OutOfRange, path, rule);
+        at.add(Code::OutOfRange, rule);
         most
     })
 }
@@ -191,20 +187,20 @@ pub fn write_duration(minutes: u32) -> String {
 }
 
 /// Checks that steps rise, and that none is beyond time-to-live.
-fn check_schedule(steps: &[u32], minutes: u32, path: &str, problems: &mut Problems) {
+fn check_schedule(steps: &[u32], minutes: u32, at: &mut At<'_>) {
     let longest_s = minutes * 60;
     let mut before = None;
     for (index, step) in steps.iter().enumerate() {
-        let path = format!("{path}.schedule[{index}]");
+        let mut at = at.element(index);
         if *step > longest_s {
             let rule = format!(
                 "must be a whole number from 1 to {longest_s} (seconds since the first attempt; the \
                  longest is time-to-live), but is {step}"
             );
-            problems.add(Code::OutOfRange, path, rule);
+            at.add(Code::OutOfRange, rule);
         } else if let Some(before) = before.filter(|before| *before >= step) {
             let rule = format!("must be greater than the step before it, {before}, but is {step}");
-            problems.add(Code::InvalidValue, path, rule);
+            at.invalid(rule);
         }
         before = Some(step);
     }
@@ -217,18 +213,18 @@ enum Key {
     Outcome(Outcome),
 }
 
-fn status_rules(rows: BTreeMap<String, Value>, path: &str, problems: &mut Problems) -> StatusRules {
+fn status_rules(rows: BTreeMap<String, Value>, at: &mut At<'_>) -> StatusRules {
     let mut rules = StatusRules::default();
     for (name, value) in rows {
-        let path = path_of_member(&format!("{path}.statusRules"), &name);
+        let at = &mut at.member(&name);
         let key = match key(&name) {
             Ok(key) => key,
             Err(rule) => {
-                problems.add(Code::InvalidValue, path, rule);
+                at.invalid(rule);
                 continue;
             }
         };
-        let Some(rule) = rule(&value, &path, problems) else { continue };
+        let Some(rule) = rule(&value, at) else { continue };
         match key {
             Key::Status(status) => rules.statuses.insert(status, rule),
             Key::Class(class) => rules.classes.insert(class, rule),
@@ -267,21 +263,21 @@ fn key(name: &str) -> Result<Key, String> {
     }
 }
 
-fn rule(value: &Value, path: &str, problems: &mut Problems) -> Option<Rule> {
+fn rule(value: &Value, at: &mut At<'_>) -> Option<Rule> {
     const END: &str = "deadLetter";
     const FORM: &str = "must be \"deadLetter\" or {\"retryAfterSeconds\": 0 to 86400}";
     match value {
         Value::Object(_) => {
-            let RetryRule { retry_after_seconds } = read_at(value, path, problems);
+            let RetryRule { retry_after_seconds } = read_at(value, at);
             retry_after_seconds.map(|min_s| Rule::Retry { min_s })
         }
         Value::String(end) if end.eq_ignore_ascii_case(END) => Some(Rule::End),
         Value::String(other) => {
-            problems.add(Code::InvalidValue, path, format!("{FORM}, but is {}", quoted(other)));
+            at.invalid(format!("{FORM}, but is {}", quoted(other)));
             None
         }
         _ => {
-            problems.add(Code::WrongType, path, FORM);
+            at.add(Code::WrongType, FORM);
             None
         }
     }

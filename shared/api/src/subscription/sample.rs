@@ -9,24 +9,24 @@ use utoipa::ToSchema;
 use super::{check_name, read_filter};
 use crate::document::{Code, Problems, read as read_as};
 
-/// Sample events, and whose filter they are tested against.
+/// Sample events, and the filter to test them against.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TestInput {
     /// The sample events, an array, as a publisher would send them.
     #[schema(required = true)]
     pub events: Option<Value>,
-    /// Whose filter, of an event subscription that exists.
+    /// The name of an existing event subscription whose filter is tested.
     pub name: Option<String>,
     /// A document's properties; the filter alone is looked at.
     #[schema(additional_properties)]
     pub properties: Option<Map<String, Value>>,
 }
 
-/// Whose filter is tested.
+/// The filter to test.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Of {
-    /// That of the event subscription of this name.
+    /// The filter of the event subscription with this name.
     Named(String),
     Document(Filter),
 }

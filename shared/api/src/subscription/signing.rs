@@ -8,7 +8,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
-    document::{Problems, read},
+    document::{Problems, read_whole},
     schema::Time,
 };
 
@@ -72,8 +72,7 @@ pub struct RotateInput {
 
 /// Reads the request of `rotateSigningSecret`: for how long the replaced secret stays valid.
 pub fn read_rotation(document: &Value) -> Result<Duration, Problems> {
-    let mut problems = Problems::default();
-    let RotateInput { overlap_in_seconds } = read(document, &mut problems);
+    let RotateInput { overlap_in_seconds } = read_whole(document)?;
     let overlap = overlap_in_seconds.map(|seconds| Duration::from_secs(seconds.into()));
-    problems.or(Some(overlap.unwrap_or(signing::OVERLAP_DEFAULT)))
+    Ok(overlap.unwrap_or(signing::OVERLAP_DEFAULT))
 }

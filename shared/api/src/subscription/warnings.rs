@@ -12,7 +12,7 @@ use gridpost_core::{
 use serde_json::Value;
 
 use super::{Destination, EventSubscriptionSettings, read_filter};
-use crate::document::{Problems, quoted, read_at};
+use crate::document::{Problems, quoted, read};
 
 /// Event Grid's members, by names that its documentation has had as well, and attributes of CloudEvents
 /// that say the same.
@@ -31,7 +31,7 @@ const SCALARS: [&str; 7] =
 
 const DATA: &str = "data";
 
-/// Whose members a path may name.
+/// The schema whose members a path may name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Members {
     EventGrid,
@@ -49,7 +49,7 @@ pub fn warnings(
     mapping: Option<&InputSchemaMapping>,
 ) -> Vec<String> {
     let filter = read_filter(properties).unwrap_or_default();
-    let given = read_at(properties, "", &mut Problems::default());
+    let given = read(properties, &mut Problems::default());
     let mut found = event_types(&filter, schema, mapping);
     found.extend(subjects(&filter));
     let members = match schema {

@@ -1,4 +1,4 @@
-//! What topics of Azure's have in their documents, and topics here have not.
+//! Members of Azure's topics that topics here do not have.
 
 use gridpost_core::topic::Kind;
 use serde_json::{Map, Value};
@@ -27,7 +27,7 @@ const READ_ONLY: [&str; 7] = [
     "publisherType",
 ];
 
-/// Those that namespace topics alone have.
+/// The members that namespace topics alone have.
 const OF_NAMESPACES: [&str; 2] = ["eventRetentionInDays", "publisherType"];
 
 const MANAGED_IDENTITY: NotSupported = (

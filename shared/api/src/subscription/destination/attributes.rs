@@ -10,7 +10,7 @@ use gridpost_core::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::document::{Code, Problems, one_of, quoted};
+use crate::document::{At, Code, one_of, quoted};
 
 /// Characters that a name or a path may have.
 const CHARS_MAX: usize = 256;
@@ -42,7 +42,7 @@ const RESERVED: [&str; 19] = [
 /// Reserved prefixes of names.
 const RESERVED_BEGINNINGS: [&str; 2] = ["aeg-", "webhook-"];
 
-/// What Event Grid's reads show instead of a secret.
+/// The text that Event Grid's reads show instead of a secret.
 pub(super) const HIDDEN: &str = "Hidden";
 
 /// A header of every request.
@@ -103,17 +103,16 @@ pub(super) fn kept(
 pub(super) fn read(
     given: Option<Vec<DeliveryAttribute>>,
     stored: &[subscription::DeliveryAttribute],
-    path: &str,
-    problems: &mut Problems,
+    at: &mut At<'_>,
 ) -> Vec<subscription::DeliveryAttribute> {
-    let path = format!("{path}.deliveryAttributeMappings");
+    let at = &mut at.member("deliveryAttributeMappings");
     let mut read: Vec<subscription::DeliveryAttribute> = Vec::new();
     for (index, attribute) in given.into_iter().flatten().enumerate() {
-        let path = format!("{path}[{index}]");
-        let Some(attribute) = one(attribute, stored, &path, problems) else { continue };
+        let at = &mut at.element(index);
+        let Some(attribute) = one(attribute, stored, at) else { continue };
         if read.iter().any(|before| before.name.eq_ignore_ascii_case(&attribute.name)) {
             let rule = format!("is given twice (in any case): {}", quoted(&attribute.name));
-            problems.add(Code::InvalidValue, format!("{path}.name"), rule);
+            at.member("name").invalid(rule);
         }
         read.push(attribute);
     }
@@ -123,20 +122,19 @@ pub(super) fn read(
 fn one(
     given: DeliveryAttribute,
     stored: &[subscription::DeliveryAttribute],
-    path: &str,
-    problems: &mut Problems,
+    at: &mut At<'_>,
 ) -> Option<subscription::DeliveryAttribute> {
     let DeliveryAttribute { name, kind, properties } = given;
     if let Some(rule) = name.as_deref().and_then(broken_name_rule) {
-        problems.add(Code::InvalidValue, format!("{path}.name"), rule);
+        at.member("name").invalid(rule);
     }
     let (kind, properties) = (kind?, properties?);
-    let path = format!("{path}.properties");
+    let at = &mut at.member("properties");
     let value = match kind {
-        SourceKind::Dynamic => properties
-            .source_field(&path, problems)
-            .map(|source_field| AttributeValue::Dynamic { source_field }),
-        SourceKind::Static => properties.fixed(name.as_deref(), stored, &path, problems),
+        SourceKind::Dynamic => {
+            properties.source_field(at).map(|source_field| AttributeValue::Dynamic { source_field })
+        }
+        SourceKind::Static => properties.fixed(name.as_deref(), stored, at),
     };
     Some(subscription::DeliveryAttribute { name: name?, value: value? })
 }
@@ -162,39 +160,38 @@ fn broken_name_rule(name: &str) -> Option<String> {
 
 impl AttributeProperties {
     /// Returns the path in the event, checked.
-    fn source_field(self, path: &str, problems: &mut Problems) -> Option<String> {
+    fn source_field(self, at: &mut At<'_>) -> Option<String> {
         let others = [("value", self.value.is_some()), ("isSecret", self.is_secret.is_some())];
         for (name, _) in others.into_iter().filter(|(_, is_given)| *is_given) {
             let rule = "is not known; members here are sourceField";
-            problems.add(Code::UnknownMember, format!("{path}.{name}"), rule);
+            at.member(name).add(Code::UnknownMember, rule);
         }
-        source_field(self.source_field, path, problems)
+        source_field(self.source_field, at)
     }
 
     fn fixed(
         self,
         name: Option<&str>,
         stored: &[subscription::DeliveryAttribute],
-        path: &str,
-        problems: &mut Problems,
+        at: &mut At<'_>,
     ) -> Option<AttributeValue> {
         if self.source_field.is_some() {
             let rule = "is not known; members here are isSecret, value";
-            problems.add(Code::UnknownMember, format!("{path}.sourceField"), rule);
+            at.member("sourceField").add(Code::UnknownMember, rule);
         }
         let is_secret = self.is_secret.unwrap_or(false);
-        let path = format!("{path}.value");
+        let at = &mut at.member("value");
         let Some(given) = self.value.filter(|given| !is_secret || given.expose() != HIDDEN) else {
             let of_the_name = |one: &&subscription::DeliveryAttribute| {
                 one.is_secret() && name.is_some_and(|name| one.name.eq_ignore_ascii_case(name))
             };
             let kept = stored.iter().find(of_the_name).filter(|_| is_secret);
-            if kept.is_none() && !problems.is_of(&path) {
+            if kept.is_none() && !at.is_broken() {
                 let rule = "is required: the header's value (left out or 'Hidden', it keeps the stored \
                             value of a secret of that name while scheme, host and port of the endpoint \
                             stay as they are, and nothing is stored; az prints the value with \
                             --include-static-delivery-attribute-secret true)";
-                problems.add(Code::MissingMember, path, rule);
+                at.add(Code::MissingMember, rule);
             }
             return kept.map(|kept| kept.value.clone());
         };
@@ -202,11 +199,11 @@ impl AttributeProperties {
         let bytes = given.expose().len();
         if !(1..=VALUE_BYTES_MAX).contains(&bytes) {
             let rule = format!("must have 1 to {VALUE_BYTES_MAX} bytes, but has {bytes}");
-            problems.add(Code::OutOfRange, path, rule);
+            at.add(Code::OutOfRange, rule);
         } else if !is_header_value(given.expose()) {
             let rule = "must be printable ASCII and tabs, without tabs or spaces at its ends, as \
                         headers are";
-            problems.add(Code::InvalidValue, path, rule);
+            at.invalid(rule);
         }
         Some(match is_secret {
             true => AttributeValue::Secret { value: given },
@@ -216,16 +213,12 @@ impl AttributeProperties {
 }
 
 /// Checks a path in the event; `path` is that of the object that has it as `sourceField`.
-pub(super) fn source_field(
-    given: Option<String>,
-    path: &str,
-    problems: &mut Problems,
-) -> Option<String> {
-    let path = format!("{path}.sourceField");
+pub(super) fn source_field(given: Option<String>, at: &mut At<'_>) -> Option<String> {
+    let at = &mut at.member("sourceField");
     let Some(given) = given else {
-        if !problems.is_of(&path) {
+        if !at.is_broken() {
             let rule = "is required: where the value stands in the event, such as data.key";
-            problems.add(Code::MissingMember, path, rule);
+            at.add(Code::MissingMember, rule);
         }
         return None;
     };
@@ -240,7 +233,7 @@ pub(super) fn source_field(
              characters, but is {}",
             quoted(&given)
         );
-        problems.add(Code::InvalidValue, path, rule);
+        at.invalid(rule);
     }
     Some(field.to_owned())
 }

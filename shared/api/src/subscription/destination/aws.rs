@@ -17,7 +17,7 @@ use super::{
     attributes::{self, DeliveryAttribute, SourceKind},
     read_batching,
 };
-use crate::document::{Code, Problems, kind as type_of, quoted, read_at};
+use crate::document::{At, Code, kind as type_of, quoted, read_at};
 
 /// An object with resourceId, the resource's ARN. Further members: maxEventsPerBatch and
 /// preferredBatchSizeInKilobytes for LambdaFunction, messageGroupId for SqsQueue and SnsTopic,
@@ -79,16 +79,14 @@ impl ResourceDestination {
         self,
         kind: ResourceKind,
         context: &Context<'_>,
-        path: &str,
-        problems: &mut Problems,
+        at: &mut At<'_>,
     ) -> Option<Stored> {
         let arn = self.resource_id.as_deref();
-        let arn = arn.and_then(|given| {
-            read_arn(given, kind, context, format!("{path}.resourceId"), problems)
-        });
+        let arn =
+            arn.and_then(|given| read_arn(given, kind, context, &mut at.member("resourceId")));
         let mut refuse = |is_given: bool, name: &str, rule: &str| {
             if is_given {
-                problems.add(Code::UnknownMember, format!("{path}.{name}"), rule);
+                at.member(name).add(Code::UnknownMember, rule);
             }
         };
         let mut batching =
@@ -115,19 +113,17 @@ impl ResourceDestination {
         let stays = |old: &Endpoint| arn.as_ref().is_none_or(|arn| old.is_resource(arn));
         let stored = attributes::kept(context.existing, stays);
         let given = self.delivery_attribute_mappings;
-        let delivery_attributes = read_attributes(given, kind, stored, path, problems);
-        let group_path = format!("{path}.messageGroupId");
-        let is_without_group = group.is_none() && !problems.is_of(&group_path);
-        let message_group_id =
-            group.and_then(|given| read_key(&given, &group_path, GROUP_CHARS_MAX, problems));
-        let partition_key = partition_key.and_then(|given| {
-            read_key(&given, &format!("{path}.partitionKey"), PARTITION_KEY_CHARS_MAX, problems)
-        });
+        let delivery_attributes = read_attributes(given, kind, stored, at);
+        let mut read_key = |name: &str, given: &Option<Value>, chars_max: usize| {
+            read_key(given.as_ref()?, chars_max, &mut at.member(name))
+        };
+        let message_group_id = read_key("messageGroupId", &group, GROUP_CHARS_MAX);
+        let partition_key = read_key("partitionKey", &partition_key, PARTITION_KEY_CHARS_MAX);
         let resource = Resource { kind, arn: arn?, message_group_id, partition_key };
-        if resource.is_fifo() && is_without_group {
+        if resource.is_fifo() && group.is_none() {
             let rule = "is required: the resource is a FIFO one. It is a text, or an object such as \
                         {\"type\": \"Dynamic\", \"properties\": {\"sourceField\": \"data.customer\"}}";
-            problems.add(Code::MissingMember, group_path, rule);
+            at.member("messageGroupId").require(rule);
         }
         Some(Stored {
             endpoint: Endpoint::Resource(resource),
@@ -172,8 +168,7 @@ fn read_arn(
     given: &str,
     kind: ResourceKind,
     context: &Context<'_>,
-    path: String,
-    problems: &mut Problems,
+    at: &mut At<'_>,
 ) -> Option<Arn> {
     let allowed = &context.allowed.resources;
     let arn = match given.parse::<Arn>() {
@@ -184,7 +179,7 @@ fn read_arn(
                 "must be the ARN of a {name}: {form} (the account has 12 digits), but is {}",
                 quoted(given)
             );
-            problems.add(Code::InvalidValue, path, rule);
+            at.invalid(rule);
             return None;
         }
     };
@@ -193,7 +188,7 @@ fn read_arn(
             "must be in the region of this deployment, {}, but is in {}",
             allowed.region, arn.region
         );
-        problems.add(Code::InvalidValue, path, rule);
+        at.invalid(rule);
         return None;
     }
     // An existing destination is not refused in an unrelated change: dispatch finds out from AWS.
@@ -211,7 +206,7 @@ fn read_arn(
                 allowed.patterns
             ),
         };
-        problems.add(Code::InvalidValue, path, rule);
+        at.invalid(rule);
         return None;
     }
     Some(arn)
@@ -227,22 +222,21 @@ fn read_attributes(
     given: Option<Vec<DeliveryAttribute>>,
     kind: ResourceKind,
     stored: &[subscription::DeliveryAttribute],
-    path: &str,
-    problems: &mut Problems,
+    at: &mut At<'_>,
 ) -> Vec<subscription::DeliveryAttribute> {
-    let read = attributes::read(given, stored, path, problems);
-    let path = format!("{path}.deliveryAttributeMappings");
+    let read = attributes::read(given, stored, at);
+    let at = &mut at.member("deliveryAttributeMappings");
     let (name, most) = (kind.name(), kind.rules().attributes_max);
     if most == 0 && !read.is_empty() {
         let rule = format!("has no place in a {name}: its records carry the event alone");
-        problems.add(Code::InvalidValue, path, rule);
+        at.invalid(rule);
     } else if read.len() > most {
         let given = read.len();
         let rule = format!(
             "must have at most {most} delivery attributes for a {name}, whose messages have ten with \
              Gridpost's own, but has {given}"
         );
-        problems.add(Code::OutOfRange, path, rule);
+        at.add(Code::OutOfRange, rule);
     } else if kind.rules().has_groups {
         for (index, attribute) in read.iter().enumerate() {
             if !is_attribute_name(&attribute.name) {
@@ -251,7 +245,7 @@ fn read_attributes(
                      before them, but is {}",
                     quoted(&attribute.name)
                 );
-                problems.add(Code::InvalidValue, format!("{path}[{index}].name"), rule);
+                at.element(index).member("name").invalid(rule);
             }
         }
     }
@@ -267,24 +261,19 @@ fn is_attribute_name(name: &str) -> bool {
 }
 
 /// Reads a text, or an object that says where it is in the event.
-fn read_key(
-    given: &Value,
-    path: &str,
-    chars_max: usize,
-    problems: &mut Problems,
-) -> Option<KeySource> {
+fn read_key(given: &Value, chars_max: usize, at: &mut At<'_>) -> Option<KeySource> {
     match given {
-        Value::String(text) => return fixed_key(text, path.to_owned(), chars_max, problems),
+        Value::String(text) => return fixed_key(text, chars_max, at),
         Value::Object(_) => {}
         other => {
             let rule = format!("must be an object, but is {}", type_of(other));
-            problems.add(Code::WrongType, path, rule);
+            at.add(Code::WrongType, rule);
             return None;
         }
     }
-    let KeyOrSource { kind, properties } = read_at(given, path, problems);
+    let KeyOrSource { kind, properties } = read_at(given, at);
     let (kind, properties) = (kind?, properties?);
-    let path = format!("{path}.properties");
+    let at = &mut at.member("properties");
     let (other, is_given) = match kind {
         SourceKind::Dynamic => ("value", properties.value.is_some()),
         SourceKind::Static => ("sourceField", properties.source_field.is_some()),
@@ -292,31 +281,26 @@ fn read_key(
     if is_given {
         let own = if kind == SourceKind::Dynamic { "sourceField" } else { "value" };
         let rule = format!("is not known; members here are {own}");
-        problems.add(Code::UnknownMember, format!("{path}.{other}"), rule);
+        at.member(other).add(Code::UnknownMember, rule);
     }
     if kind == SourceKind::Dynamic {
-        let source_field = attributes::source_field(properties.source_field, &path, problems)?;
+        let source_field = attributes::source_field(properties.source_field, at)?;
         return Some(KeySource::Dynamic { source_field });
     }
-    let path = format!("{path}.value");
-    if properties.value.is_none() && !problems.is_of(&path) {
-        problems.add(Code::MissingMember, &path, "is required: the key");
+    let at = &mut at.member("value");
+    if properties.value.is_none() {
+        at.require("is required: the key");
     }
-    fixed_key(&properties.value?, path, chars_max, problems)
+    fixed_key(&properties.value?, chars_max, at)
 }
 
-fn fixed_key(
-    text: &str,
-    path: String,
-    chars_max: usize,
-    problems: &mut Problems,
-) -> Option<KeySource> {
+fn fixed_key(text: &str, chars_max: usize, at: &mut At<'_>) -> Option<KeySource> {
     if !is_key(text, chars_max) {
         let rule = format!(
             "must have 1 to {chars_max} printable ASCII characters without spaces, but is {}",
             quoted(text)
         );
-        problems.add(Code::InvalidValue, path, rule);
+        at.invalid(rule);
     }
     Some(KeySource::Static { value: text.to_owned() })
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
-    document::{Code, Problems, flag, kind, literal, quoted, text_of},
+    document::{At, Code, flag, kind, literal, quoted, text_of},
     schema::stand_in,
 };
 
@@ -113,10 +113,9 @@ pub(crate) fn lines(value: &Value, values: &Value) -> Vec<String> {
 /// Reads the advanced filters of the filter at that path.
 pub(super) fn read(
     given: Option<Vec<AdvancedFilter>>,
-    path: &str,
-    problems: &mut Problems,
+    at: &mut At<'_>,
 ) -> Vec<filter::AdvancedFilter> {
-    let path = format!("{path}.advancedFilters");
+    let at = &mut at.member("advancedFilters");
     let given = given.unwrap_or_default();
     // Values are counted as given: invalid ones count too.
     let values = given.iter().map(|one| {
@@ -125,24 +124,19 @@ pub(super) fn read(
     });
     let values: usize = values.sum();
     let read = given.into_iter().enumerate();
-    let read: Vec<_> = read
-        .filter_map(|(index, one)| read_one(one, &format!("{path}[{index}]"), problems))
-        .collect();
+    let read: Vec<_> =
+        read.filter_map(|(index, one)| read_one(one, &mut at.element(index))).collect();
     if values > VALUES_MAX {
         let rule = format!(
             "must have at most {VALUES_MAX} values in all advanced filters together, but has \
              {values}"
         );
-        problems.add(Code::OutOfRange, path, rule);
+        at.add(Code::OutOfRange, rule);
     }
     read
 }
 
-fn read_one(
-    given: AdvancedFilter,
-    path: &str,
-    problems: &mut Problems,
-) -> Option<filter::AdvancedFilter> {
+fn read_one(given: AdvancedFilter, at: &mut At<'_>) -> Option<filter::AdvancedFilter> {
     let AdvancedFilter { operator_type, key, value, values } = given;
     // Event Grid has no way to escape a dot in a name.
     if let Some(key) = key.as_deref().filter(|key| key.split('.').any(str::is_empty)) {
@@ -150,31 +144,30 @@ fn read_one(
             "must be names with single dots between them, such as data.order.total, but is {}",
             quoted(key)
         );
-        problems.add(Code::InvalidValue, format!("{path}.key"), rule);
+        at.member("key").invalid(rule);
     }
     let operator_type = operator_type?;
     let (name, takes) = OPERATORS.iter().find(|(name, _)| *name == operator_type)?;
-    let mut operands = Operands { name, value, values, path, problems };
+    let mut operands = Operands { name, value, values, at };
     let operator = operands.operator(*takes);
     Some(filter::AdvancedFilter { key: key?, operator: operator? })
 }
 
 /// The values that an operator is given.
-struct Operands<'r> {
+struct Operands<'r, 'p> {
     /// The operator's name.
     name: &'r str,
     value: Option<Value>,
     values: Option<Vec<Value>>,
-    path: &'r str,
-    problems: &'r mut Problems,
+    at: &'r mut At<'p>,
 }
 
-impl Operands<'_> {
+impl Operands<'_, '_> {
     fn operator(&mut self, takes: Operand) -> Option<Operator> {
         match takes {
             Operand::Number(make) => {
                 let value = self.one("a number")?;
-                number(&value, &format!("{}.value", self.path), self.problems).map(make)
+                number(&value, &mut self.at.member("value")).map(make)
             }
             Operand::Bool(make) => {
                 let value = self.one("true or false")?;
@@ -182,7 +175,7 @@ impl Operands<'_> {
                 if given.is_none() {
                     let found = quoted(&value.to_string());
                     let rule = format!("must be true or false, but is {found}");
-                    self.problems.add(Code::WrongType, format!("{}.value", self.path), rule);
+                    self.at.member("value").add(Code::WrongType, rule);
                 }
                 given.map(make)
             }
@@ -200,14 +193,7 @@ impl Operands<'_> {
     fn refuse(&mut self, is_given: bool, member: &str, instead: &str) {
         if is_given {
             let rule = format!("must be left out: {} takes {instead}", self.name);
-            self.problems.add(Code::InvalidValue, format!("{}.{member}", self.path), rule);
-        }
-    }
-
-    fn require(&mut self, member: &str, what: &str) {
-        let path = format!("{}.{member}", self.path);
-        if !self.problems.is_of(&path) {
-            self.problems.add(Code::MissingMember, path, format!("is required: {what}"));
+            self.at.member(member).invalid(rule);
         }
     }
 
@@ -215,71 +201,67 @@ impl Operands<'_> {
         self.refuse(self.values.is_some(), "values", "value");
         let value = self.value.take();
         if value.is_none() {
-            self.require("value", what);
+            self.at.member("value").require(format!("is required: {what}"));
         }
         value
     }
 
     /// The members of `values`, at least one.
-    fn all<T>(
-        &mut self,
-        what: &str,
-        one: fn(&Value, &str, &mut Problems) -> Option<T>,
-    ) -> Option<Vec<T>> {
+    fn all<T>(&mut self, what: &str, one: fn(&Value, &mut At<'_>) -> Option<T>) -> Option<Vec<T>> {
         self.refuse(self.value.is_some(), "value", "values");
         let Some(values) = self.values.take() else {
-            self.require("values", &format!("an array of {what}"));
+            let rule = format!("is required: an array of {what}");
+            self.at.member("values").require(rule);
             return None;
         };
-        let path = format!("{}.values", self.path);
+        let at = &mut self.at.member("values");
         if values.is_empty() {
             let rule = format!("must have at least one of the {what} that it is about");
-            self.problems.add(Code::OutOfRange, path, rule);
+            at.add(Code::OutOfRange, rule);
             return Some(Vec::new());
         }
         let read = values.iter().enumerate();
-        let read = read
-            .filter_map(|(index, value)| one(value, &format!("{path}[{index}]"), self.problems));
+        let read = read.filter_map(|(index, value)| one(value, &mut at.element(index)));
         Some(read.collect())
     }
 }
 
-fn number(value: &Value, path: &str, problems: &mut Problems) -> Option<Number> {
+fn number(value: &Value, at: &mut At<'_>) -> Option<Number> {
     let number = value.as_f64().and_then(Number::new);
     if number.is_none() {
         let rule = format!("must be a number, but is {}", quoted(&value.to_string()));
-        problems.add(Code::WrongType, path, rule);
+        at.add(Code::WrongType, rule);
     }
     number
 }
 
-fn range(value: &Value, path: &str, problems: &mut Problems) -> Option<(Number, Number)> {
+fn range(value: &Value, at: &mut At<'_>) -> Option<(Number, Number)> {
     let Some([from, to]) = value.as_array().map(Vec::as_slice) else {
         let found = quoted(&value.to_string());
         let rule = format!("must be a pair of numbers such as [1, 10], but is {found}");
-        problems.add(Code::WrongType, path, rule);
+        at.add(Code::WrongType, rule);
         return None;
     };
-    let from = number(from, &format!("{path}[0]"), problems);
-    let to = number(to, &format!("{path}[1]"), problems);
+    let from = number(from, &mut at.element(0));
+    let to = number(to, &mut at.element(1));
     let (from, to) = (from?, to?);
     if from > to {
         let rule = format!("must be a pair that rises, but {from} is above {to}");
-        problems.add(Code::OutOfRange, path, rule);
+        at.add(Code::OutOfRange, rule);
     }
     Some((from, to))
 }
 
-fn string(value: &Value, path: &str, problems: &mut Problems) -> Option<String> {
+fn string(value: &Value, at: &mut At<'_>) -> Option<String> {
     let Some(given) = value.as_str() else {
         let rule = format!("must be a string, but is {}", kind(value));
-        problems.add(Code::WrongType, path, rule);
+        at.add(Code::WrongType, rule);
         return None;
     };
     let chars = given.chars().count();
     if chars > VALUE_CHARS_MAX {
         let rule = format!("must have at most {VALUE_CHARS_MAX} characters, but has {chars}");
-        problems.add(Code::OutOfRange, path, rule);
+        at.add(Code::OutOfRange, rule);
     }
     Some(given.to_owned())
 }

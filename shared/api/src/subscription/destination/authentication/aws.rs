@@ -7,9 +7,9 @@ use gridpost_core::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Endpoint, check_text, require};
+use super::{Endpoint, check_text};
 use crate::{
-    document::{Code, Problems, quoted},
+    document::{At, Code, quoted},
     schema::stand_in,
 };
 
@@ -55,8 +55,7 @@ impl SigV4 {
     pub(super) fn read(
         self,
         endpoint: &Endpoint<'_>,
-        path: &str,
-        problems: &mut Problems,
+        at: &mut At<'_>,
     ) -> Option<authentication::Authentication> {
         let Self { service, region, role_arn: role } = self;
         let url = endpoint.url;
@@ -67,7 +66,7 @@ impl SigV4 {
             ("region", region.as_deref(), host.map(|(_, region)| region)),
         ];
         let mut add = |code: Code, name: &str, rule: String| {
-            problems.add(code, format!("{path}.{name}"), rule);
+            at.member(name).add(code, rule);
         };
         let wrong = names.map(|(name, given, of_host)| {
             let rule = given.and_then(|given| wrong_name(given, of_host));
@@ -106,7 +105,7 @@ impl SigV4 {
     }
 }
 
-/// What is wrong with a part of a signature's scope: it must be a name, and the one that the
+/// Returns the problem of a part of a signature's scope: it must be a name, and the one that the
 /// endpoint's host shows, which would refuse every other.
 fn wrong_name(given: &str, of_host: Option<&str>) -> Option<String> {
     let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -130,7 +129,7 @@ fn unsignable(service: &str, url: Option<&str>) -> Option<&'static str> {
     let url = url::Url::parse(url?).ok()?;
     let query = url.query()?;
     let mut pairs = url::form_urlencoded::parse(query.as_bytes());
-    // What is no UTF-8 is decoded as that character.
+    // Bytes that are not UTF-8 are decoded as that character.
     let is_utf8 =
         pairs.all(|(name, value)| !name.contains('\u{FFFD}') && !value.contains('\u{FFFD}'));
     let is_plain = is_utf8 && !query.contains('+');
@@ -157,13 +156,12 @@ impl WebIdentity {
     pub(super) fn read(
         self,
         endpoint: &Endpoint<'_>,
-        path: &str,
-        problems: &mut Problems,
+        at: &mut At<'_>,
     ) -> Option<authentication::Authentication> {
-        let by = self.read_token(None, path, problems)?;
+        let by = self.read_token(None, at)?;
         let named = &endpoint.context.allowed.identities;
         if let Some(Err(refused)) = endpoint.url.map(|url| by.check_bearer(url, named)) {
-            problems.add(Code::InvalidValue, format!("{path}.audience"), refused.to_string());
+            at.member("audience").invalid(refused.to_string());
         }
         Some(authentication::Authentication::AwsWebIdentity(by))
     }
@@ -172,17 +170,16 @@ impl WebIdentity {
     fn read_token(
         self,
         default: Option<&str>,
-        path: &str,
-        problems: &mut Problems,
+        at: &mut At<'_>,
     ) -> Option<authentication::WebIdentity> {
-        let path = format!("{path}.audience");
+        let at = &mut at.member("audience");
         let audience = self.audience.or_else(|| default.map(str::to_owned));
         if audience.is_none() {
             let what =
                 "is required: whom the token is for, one of the deployment's endpoint_audiences";
-            require(&path, what, problems);
+            at.require(what);
         }
-        let audience = check_text(audience, &path, problems)?;
+        let audience = check_text(audience, at)?;
         let algorithm = self.signing_algorithm.unwrap_or_default();
         Some(authentication::WebIdentity { audience, algorithm })
     }
@@ -197,22 +194,21 @@ impl ClientAssertion {
         self,
         grant: Option<&Grant>,
         endpoint: &Endpoint<'_>,
-        path: &str,
-        problems: &mut Problems,
+        at: &mut At<'_>,
     ) -> Option<ClientSecret> {
         if matches!(grant, Some(Grant::OAuth2 { sent_by: SentBy::PrivateKeyJwt { .. }, .. })) {
             let rule = "must be left out where clientAuthentication is PrivateKeyJwt";
-            problems.add(Code::InvalidValue, path, rule);
+            at.invalid(rule);
         }
         let Self::AwsWebIdentity(given) = self;
         let default = matches!(grant, Some(Grant::EntraId { .. })).then_some(ENTRA_AUDIENCE);
-        let path = format!("{path}.properties");
-        let by = given.read_token(default, &path, problems)?;
+        let at = &mut at.member("properties");
+        let by = given.read_token(default, at)?;
         let named = &endpoint.context.allowed.identities;
         let exchanged = grant.map_or(Ok(()), |grant| by.check_exchange(&grant.token_url(), named));
         let used = || endpoint.url.map_or(Ok(()), |url| named.check_audience(&by.audience, url));
         if let Err(refused) = exchanged.and_then(|()| used()) {
-            problems.add(Code::InvalidValue, format!("{path}.audience"), refused.to_string());
+            at.member("audience").invalid(refused.to_string());
         }
         Some(ClientSecret::AwsWebIdentity(by))
     }

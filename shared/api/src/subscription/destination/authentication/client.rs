@@ -14,9 +14,9 @@ use super::{
     super::{super::Context, WebHook, attributes::HIDDEN, check_url},
     Authentication, Endpoint, SECRET_BYTES_MAX,
     aws::ClientAssertion,
-    check_size, check_text, require,
+    check_size, check_text,
 };
-use crate::document::{Code, Problems};
+use crate::document::At;
 
 pub(super) const TENANT_IS: &str = "the tenant's id, or a domain of it";
 pub(super) const APPLICATION_IS: &str = "the id or the URI of the endpoint's application";
@@ -99,7 +99,7 @@ pub struct EntraId {
     pub client_assertion: Option<ClientAssertion>,
 }
 
-/// What a client proves itself by.
+/// The proof of a client's identity.
 struct Proof {
     id: Option<String>,
     secret: Option<Secret>,
@@ -110,13 +110,8 @@ struct Proof {
 }
 
 impl OAuth2 {
-    pub(super) fn read(
-        self,
-        endpoint: &Endpoint<'_>,
-        path: &str,
-        problems: &mut Problems,
-    ) -> Option<Stored> {
-        let mut text = |given, name: &str| check_text(given, &format!("{path}.{name}"), problems);
+    pub(super) fn read(self, endpoint: &Endpoint<'_>, at: &mut At<'_>) -> Option<Stored> {
+        let mut text = |given, name: &str| check_text(given, &mut at.member(name));
         let scope = text(self.scope, "scope");
         let audience = text(self.audience, "audience");
         let key_id = text(self.key_id, "keyId");
@@ -142,39 +137,33 @@ impl OAuth2 {
                 ];
                 for (name, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
                     let rule = "is for clientAuthentication PrivateKeyJwt alone";
-                    problems.add(Code::InvalidValue, format!("{path}.{name}"), rule);
+                    at.member(name).invalid(rule);
                 }
                 if other == ClientAuthentication::Basic { SentBy::Basic } else { SentBy::Post }
             }
         };
         let grant = self.token_url.map(|token_url| {
-            check_token_url(&token_url, endpoint.context, format!("{path}.tokenUrl"), problems);
+            check_token_url(&token_url, endpoint.context, &mut at.member("tokenUrl"));
             Grant::OAuth2 { token_url, scope, audience, sent_by }
         });
-        proof.read(grant, endpoint, path, problems)
+        proof.read(grant, endpoint, at)
     }
 }
 
-fn check_token_url(url: &str, context: &Context<'_>, path: String, problems: &mut Problems) {
+fn check_token_url(url: &str, context: &Context<'_>, at: &mut At<'_>) {
     if let Err(rule) = check_url(url, context) {
-        problems.add(Code::InvalidValue, path, rule);
+        at.invalid(rule);
     } else if url.contains(['?', '#']) {
         let rule = "must have no query and no fragment: reads show it";
-        problems.add(Code::InvalidValue, path, rule);
+        at.invalid(rule);
     }
 }
 
 impl EntraId {
-    pub(super) fn read(
-        self,
-        endpoint: &Endpoint<'_>,
-        path: &str,
-        problems: &mut Problems,
-    ) -> Option<Stored> {
+    pub(super) fn read(self, endpoint: &Endpoint<'_>, at: &mut At<'_>) -> Option<Stored> {
         let tenant = self.tenant_id;
-        let tenant =
-            tenant.and_then(|tenant| check_tenant(tenant, format!("{path}.tenantId"), problems));
-        let mut text = |given, name: &str| check_text(given, &format!("{path}.{name}"), problems);
+        let tenant = tenant.and_then(|tenant| check_tenant(tenant, &mut at.member("tenantId")));
+        let mut text = |given, name: &str| check_text(given, &mut at.member(name));
         let application = text(self.application_id_or_uri, "applicationIdOrUri");
         let proof = Proof {
             id: text(self.client_id, "clientId"),
@@ -186,20 +175,16 @@ impl EntraId {
         };
         let grant = tenant.zip(application);
         let grant = grant.map(|(tenant, application)| Grant::EntraId { tenant, application });
-        proof.read(grant, endpoint, path, problems)
+        proof.read(grant, endpoint, at)
     }
 }
 
 /// Checks a tenant, which becomes a part of a URL's path.
-pub(super) fn check_tenant(
-    tenant: String,
-    path: String,
-    problems: &mut Problems,
-) -> Option<String> {
+pub(super) fn check_tenant(tenant: String, at: &mut At<'_>) -> Option<String> {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
     if !tenant.bytes().all(legal) || tenant.bytes().all(|byte| byte == b'.') {
         let rule = "must be a tenant's id or a domain: letters, digits, '-' and '.'";
-        problems.add(Code::InvalidValue, path, rule);
+        at.invalid(rule);
         return None;
     }
     Some(tenant)
@@ -218,25 +203,24 @@ impl Proof {
         mut self,
         grant: Option<Grant>,
         endpoint: &Endpoint<'_>,
-        path: &str,
-        problems: &mut Problems,
+        at: &mut At<'_>,
     ) -> Option<Stored> {
         let secret = match self.assertion.take() {
             Some(assertion) => {
                 let rule = format!("must be left out (null) where {ASSERTION} is given");
-                self.refuse(&[SECRET, KEY].concat(), &rule, path, problems);
-                let path = format!("{path}.{ASSERTION}");
-                assertion.read(grant.as_ref(), endpoint, &path, problems)
+                self.refuse(&[SECRET, KEY].concat(), &rule, at);
+                let at = &mut at.member(ASSERTION);
+                assertion.read(grant.as_ref(), endpoint, at)
             }
-            None if problems.is_of(&format!("{path}.{ASSERTION}")) => None,
-            None => self.read_secret(grant.as_ref(), endpoint, path, problems),
+            None if at.member(ASSERTION).is_broken() => None,
+            None => self.read_secret(grant.as_ref(), endpoint, at),
         };
         let client = Client::Own { id: self.id?, secret: secret? };
         Some(Stored::ClientCredentials(ClientCredentials { grant: grant?, client }))
     }
 
     /// Refuses those of the members that are given.
-    fn refuse(&self, names: &[&str], rule: &str, path: &str, problems: &mut Problems) {
+    fn refuse(&self, names: &[&str], rule: &str, at: &mut At<'_>) {
         let given = [
             (SECRET[0], self.secret.is_some()),
             (SECRET[1], self.secret_reference.is_some()),
@@ -245,7 +229,7 @@ impl Proof {
         ];
         for (name, is_given) in given {
             if is_given && names.contains(&name) {
-                problems.add(Code::InvalidValue, format!("{path}.{name}"), rule);
+                at.member(name).invalid(rule);
             }
         }
     }
@@ -256,28 +240,27 @@ impl Proof {
         &mut self,
         grant: Option<&Grant>,
         endpoint: &Endpoint<'_>,
-        path: &str,
-        problems: &mut Problems,
+        at: &mut At<'_>,
     ) -> Option<ClientSecret> {
         let names @ [secret, reference] = names(grant);
         let (given, name) = match names {
             KEY => {
                 let rule =
                     format!("must be left out: PrivateKeyJwt takes {} or {}", KEY[0], KEY[1]);
-                self.refuse(&SECRET, &rule, path, problems);
+                self.refuse(&SECRET, &rule, at);
                 (self.key.take(), self.key_reference.take())
             }
             _ => (self.secret.take(), self.secret_reference.take()),
         };
         if let Some(name) = name {
-            let path_of_name = format!("{path}.{reference}");
+            let name_at = &mut at.member(reference);
             if given.is_some() {
                 let rule = format!("must be left out (null) where {secret} is given");
-                problems.add(Code::InvalidValue, path_of_name, rule);
+                name_at.invalid(rule);
                 return None;
             }
             if let Some(grant) = grant {
-                endpoint.check_reference(&name, &grant.token_url(), path_of_name, problems);
+                endpoint.check_reference(&name, &grant.token_url(), name_at);
                 let secrets = &endpoint.context.allowed.secrets;
                 let audience = grant.assertion_audience();
                 if audience.is_some_and(|url| secrets.check(&name, url).is_err()) {
@@ -285,12 +268,12 @@ impl Proof {
                         "must be left out, or the https URL of a host that the deployment names for the \
                          key of {reference}: another server would take the assertion, too"
                     );
-                    problems.add(Code::InvalidValue, format!("{path}.assertionAudience"), rule);
+                    at.member("assertionAudience").invalid(rule);
                 }
             }
             return Some(ClientSecret::Reference { name });
         }
-        let path = format!("{path}.{secret}");
+        let at = &mut at.member(secret);
         let Some(given) = given.filter(|given| given.expose() != HIDDEN) else {
             let stored = match endpoint.stored() {
                 Some(Stored::ClientCredentials(stored)) => Some(stored),
@@ -303,15 +286,15 @@ impl Proof {
                      URL and the endpoint's scheme, host and port stay as they are, and nothing is \
                      stored)"
                 );
-                require(&path, &rule, problems);
+                at.require(rule);
             }
             return kept;
         };
-        check_size(given.expose(), SECRET_BYTES_MAX, &path, problems);
+        check_size(given.expose(), SECRET_BYTES_MAX, at);
         if names == KEY
             && let Err(problem) = pem::private_key(given.expose())
         {
-            problems.add(Code::InvalidValue, path, problem.to_string());
+            at.invalid(problem.to_string());
         }
         Some(ClientSecret::Inline { value: given })
     }
