@@ -1,7 +1,9 @@
-//! What a million delivered events cost: the calls that a mix makes, counted as the functions make
+//! The cost of a million delivered events: the calls that a mix makes, counted as the functions make
 //! them, times a price list. Pure: prices and measured processor times are data.
 
-use serde::Deserialize;
+pub mod month;
+
+use serde::{Deserialize, Serialize};
 
 /// A price, without free tiers and discounts.
 #[derive(Clone, Debug, Deserialize)]
@@ -44,12 +46,12 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// The list that this version was made with.
+    /// Reads the list that this version was made with.
     pub fn current() -> Self {
         serde_json::from_str(include_str!("cost/prices.json")).expect("the list is whole")
     }
 
-    /// All of them.
+    /// Lists all prices.
     pub fn all(&self) -> [&Price; 21] {
         [
             &self.http_api_request,
@@ -89,13 +91,13 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// What this version was measured with.
+    /// Reads the figures that this version was made with.
     pub fn current() -> Self {
         serde_json::from_str(include_str!("cost/measured.json")).expect("the figures are whole")
     }
 }
 
-/// By which way publishers come in.
+/// The way in for publishers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrontDoor {
     /// API Gateway (`publish_front_door = "HTTP_API"`).
@@ -104,7 +106,7 @@ pub enum FrontDoor {
     FunctionUrl,
 }
 
-/// What is published and delivered, and how.
+/// A mix of events: how they are published and delivered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {
     /// Events in a publish, 1 to 5,000.
@@ -150,25 +152,27 @@ impl Default for Mix {
 }
 
 /// One line of a bill.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
     pub what: &'static str,
-    /// How many units, for each delivered event.
+    /// Units for each delivered event.
+    #[serde(rename = "unitsPerEvent")]
     pub units: f64,
     /// US dollars for a million delivered events.
+    #[serde(rename = "dollarsPerMillion")]
     pub dollars: f64,
 }
 
-/// What a million delivered events cost.
+/// The bill for a million delivered events.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bill {
     pub lines: Vec<Line>,
-    /// What is logged: by Lambda START, END and REPORT of each invocation, by the functions metrics.
+    /// Lambda's START, END and REPORT of each invocation, and the functions' metrics.
     pub logs: Line,
 }
 
 impl Bill {
-    /// US dollars for a million delivered events, without logs.
+    /// Returns US dollars for a million delivered events, without logs.
     pub fn total(&self) -> f64 {
         self.lines.iter().map(|line| line.dollars).sum()
     }
@@ -185,7 +189,7 @@ const ENVELOPE_BYTES: f64 = 350.0;
 
 const ENTRIES_MAX: f64 = 10.0;
 
-/// What API Gateway counts a request by.
+/// API Gateway counts a larger request several times.
 const API_CHUNK_BYTES: f64 = 524_288.0;
 
 /// Memory with which Lambda gives a function one whole processor, in MB.
@@ -202,7 +206,7 @@ const METRIC_LINE: f64 = 300.0;
 /// dispatch. Under load they are shared by all that comes within seconds.
 const QUIET_READS: f64 = 2.0;
 
-/// What a million delivered events of this mix cost.
+/// Reckons what a million delivered events of a mix cost.
 pub fn bill(mix: &Mix, prices: &Prices, measured: &Measured) -> Bill {
     let calls = Calls::of(mix);
     let line = |what, units: f64, price: &Price| Line {
@@ -245,12 +249,12 @@ pub fn bill(mix: &Mix, prices: &Prices, measured: &Measured) -> Bill {
     }
 }
 
-/// Bytes that an invocation of ingest logs: accepted, and matched by each event subscription.
+/// Counts bytes that an invocation of ingest logs: accepted, and matched by each event subscription.
 fn ingest_lines(mix: &Mix) -> f64 {
     LAMBDA_LINES + METRIC_LINE * (1.0 + f64::from(mix.fan_out))
 }
 
-/// Bytes that an invocation of dispatch logs: delivered, by each event subscription in it.
+/// Counts bytes that an invocation of dispatch logs: delivered, by each event subscription in it.
 fn dispatch_lines(mix: &Mix) -> f64 {
     LAMBDA_LINES + METRIC_LINE * f64::from(mix.fan_out.min(mix.records_per_invocation))
 }
@@ -299,7 +303,7 @@ impl Calls {
     }
 }
 
-/// Billed requests that send so many messages, as full as they may be.
+/// Counts billed requests that send so many messages, as full as they may be.
 fn full(messages: f64, at_once: f64, chunks: impl Fn(f64) -> f64) -> f64 {
     let whole = (messages / at_once).floor();
     let rest = messages - whole * at_once;
@@ -307,14 +311,15 @@ fn full(messages: f64, at_once: f64, chunks: impl Fn(f64) -> f64) -> f64 {
 }
 
 /// Another way to get the same events to the same endpoints.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Peer {
     pub name: &'static str,
     /// US dollars for a million delivered events.
+    #[serde(rename = "dollarsPerMillion")]
     pub dollars: f64,
 }
 
-/// What others ask for the same, one event for each of their requests: their webhooks carry no more.
+/// Reckons what others cost for the same, one event for each of their requests: their webhooks carry no more.
 pub fn peers(mix: &Mix, prices: &Prices) -> [Peer; 3] {
     let chunks = (f64::from(mix.event_bytes) / SQS_CHUNK_BYTES).ceil().max(1.0);
     let attempts = 1.0 + mix.failing;
@@ -338,15 +343,13 @@ pub fn peers(mix: &Mix, prices: &Prices) -> [Peer; 3] {
     ]
 }
 
-pub mod month;
-
-/// The oldest of the prices: the list is no newer than that.
+/// Returns the month of the oldest price: the list is no newer than that.
 pub fn as_of(prices: &Prices) -> &str {
     let dates = prices.all().map(|price| price.as_of.as_str());
     dates.into_iter().min().unwrap_or_default()
 }
 
-/// Units as people read them.
+/// Formats units for people.
 pub fn units(units: f64) -> String {
     if units >= 1e6 {
         format!("{:.2} million", units / 1e6)

@@ -6,11 +6,11 @@ pub(crate) mod month;
 use std::fmt::Write;
 
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde::Serialize;
 
 use crate::{commands::one_of, output::Output};
 use gridpost_ops::{
-    cost::{Bill, FrontDoor, Measured, Mix, Prices, as_of, bill, peers},
+    cost::{Bill, FrontDoor, Line, Measured, Mix, Peer, Prices, as_of, bill, peers},
     failure::Misuse,
     given::{TimeSpan, count_in, span_or_milliseconds},
 };
@@ -80,6 +80,25 @@ enum CostCommand {
 const FRONT_DOORS: [(&str, FrontDoor); 2] =
     [("http-api", FrontDoor::HttpApi), ("function-url", FrontDoor::FunctionUrl)];
 
+/// The page as JSON.
+#[derive(Serialize)]
+struct Page {
+    page: String,
+}
+
+/// An estimate as JSON.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Estimate<'a> {
+    region: &'a str,
+    prices_as_of: &'a str,
+    measured_on: &'a str,
+    lines: &'a [Line],
+    dollars_per_million: f64,
+    logs: &'a Line,
+    others: &'a [Peer],
+}
+
 /// Fails with [`Misuse`] when a figure is outside its range.
 pub fn run(arguments: &CostArguments, output: Output) -> anyhow::Result<()> {
     let (prices, measured) = (Prices::current(), Measured::current());
@@ -87,23 +106,21 @@ pub fn run(arguments: &CostArguments, output: Output) -> anyhow::Result<()> {
         return month::run(arguments, &prices, &measured, output);
     }
     if arguments.page {
-        output.print(&json!({ "page": page(&prices, &measured) }), |_| page(&prices, &measured));
+        output.print(&Page { page: page(&prices, &measured) }, |page| page.page.clone());
         return Ok(());
     }
     let mix = mix(arguments)?;
     let bill = bill(&mix, &prices, &measured);
-    let others = peers(&mix, &prices);
-    let line = |line: &gridpost_ops::cost::Line| json!({"what": line.what, "unitsPerEvent": line.units, "dollarsPerMillion": line.dollars});
-    let document = json!({
-        "region": prices.region,
-        "pricesAsOf": as_of(&prices),
-        "measuredOn": measured.on,
-        "lines": bill.lines.iter().map(line).collect::<Vec<_>>(),
-        "dollarsPerMillion": bill.total(),
-        "logs": line(&bill.logs),
-        "others": others.iter().map(|peer| json!({"name": peer.name, "dollarsPerMillion": peer.dollars})).collect::<Vec<_>>(),
-    });
-    output.print(&document, |_| text(&mix, &bill, &prices, &measured));
+    let estimate = Estimate {
+        region: &prices.region,
+        prices_as_of: as_of(&prices),
+        measured_on: &measured.on,
+        lines: &bill.lines,
+        dollars_per_million: bill.total(),
+        logs: &bill.logs,
+        others: &peers(&mix, &prices),
+    };
+    output.print(&estimate, |_| text(&mix, &bill, &prices, &measured));
     Ok(())
 }
 

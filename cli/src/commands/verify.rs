@@ -1,5 +1,4 @@
-//! `gridpost verify`: publishes to a topic of its own, plays the endpoints, and says what it saw of a
-//! deployment.
+//! `gridpost verify`: publishes to a topic of its own, serves the endpoints, and reports what it saw.
 
 use anyhow::anyhow;
 use clap::{Args, builder::PossibleValue};
@@ -79,7 +78,7 @@ pub async fn run(arguments: VerifyArguments, common: &Common) -> anyhow::Result<
     common.output.tell(&report.document(), |_| report.text());
     match report.failed() {
         0 => Ok(()),
-        failed => Err(anyhow!("{failed} of {} steps failed", report.tried.len())),
+        failed => Err(anyhow!("{failed} of {} steps failed", report.results.len())),
     }
 }
 

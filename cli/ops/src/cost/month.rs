@@ -1,6 +1,7 @@
-//! What a whole deployment costs in a month, line by line: what is paid whether events flow or not,
-//! what they cost as they come in, what endpoints cost that hang, and each switch that is billed.
-//! Pure, as [`bill`](super::bill) is, on which it builds.
+//! The cost of a whole deployment in a month, line by line: while idle, by its traffic, by endpoints that
+//! hang, and by each switch that is billed. Pure, as [`bill`](super::bill) is, on which it builds.
+
+use serde::Serialize;
 
 use super::{Bill, FrontDoor, Measured, Mix, Price, Prices, bill};
 
@@ -9,7 +10,7 @@ const SECONDS: f64 = 2_628_000.0;
 
 const MINUTES: f64 = SECONDS / 60.0;
 
-/// Requests of a poller that finds nothing, by minute: it waits for 20 s.
+/// Requests of a poller that finds nothing, each minute: it waits for 20 s.
 const POLLS: f64 = 3.0;
 
 /// Pollers of an idle queue whose mapping has a maximum concurrency. Source: Lambda Developer Guide,
@@ -30,12 +31,12 @@ const METRICS: f64 = 4.0;
 /// error or reason.
 const METRICS_OF_FAILURE: f64 = 6.0;
 
-/// What a metric or an attempt in the log takes, in bytes.
+/// Bytes of lines in the logs.
 const LATENCY_LINE: f64 = 350.0;
 const ATTEMPT_LINE: f64 = 500.0;
 const ACCESS_LINE: f64 = 600.0;
 
-/// Which alarms there are (`alarms`).
+/// The alarms of a deployment (`alarms`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alarms {
     None,
@@ -44,7 +45,7 @@ pub enum Alarms {
     All,
 }
 
-/// A deployment, and what it does in a month.
+/// A deployment, and its traffic in a month.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estate {
     pub topics: f64,
@@ -97,15 +98,16 @@ impl Default for Estate {
 }
 
 /// One line of a month's bill.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MonthLine {
     pub what: String,
     pub units: f64,
     /// US dollars in a month.
+    #[serde(rename = "dollarsPerMonth")]
     pub dollars: f64,
 }
 
-/// What an estate costs in a month; lines that cost nothing are left out.
+/// Reckons what an estate costs in a month; lines that cost nothing are left out.
 pub fn month(estate: &Estate, prices: &Prices, measured: &Measured) -> Vec<MonthLine> {
     let mut lines = idle(estate, prices);
     lines.extend(traffic(estate, prices, measured));
@@ -118,7 +120,7 @@ pub fn month(estate: &Estate, prices: &Prices, measured: &Measured) -> Vec<Month
     lines
 }
 
-/// US dollars of all lines.
+/// Adds up the US dollars of all lines.
 pub fn total(lines: &[MonthLine]) -> f64 {
     lines.iter().map(|line| line.dollars).sum()
 }
@@ -176,7 +178,7 @@ fn mix(estate: &Estate, rate: f64) -> Mix {
     }
 }
 
-/// A bill's lines for so many deliveries.
+/// Multiplies a bill's lines by so many deliveries.
 fn spread(each: &Bill, deliveries: f64) -> Vec<MonthLine> {
     let lines = each.lines.iter().chain([&each.logs]).map(|line| MonthLine {
         what: line.what.to_owned(),
@@ -208,7 +210,7 @@ impl Hanging {
     const OBJECTS: f64 = 0.05;
 }
 
-/// What one endpoint costs that never answers.
+/// Reckons the cost of one endpoint that never answers.
 fn hanging(estate: &Estate, prices: &Prices, measured: &Measured) -> Vec<MonthLine> {
     let events = estate.hanging * SECONDS;
     if events <= 0.0 {
@@ -280,7 +282,7 @@ const RUNS: [&[&str]; 3] = [
     &["invocations of dispatch", "hanging endpoint: invocations"],
 ];
 
-/// Traces of all runs: of each function the first one in a second, and a twentieth of the others.
+/// Counts traces of all runs: of each function the first one in a second, and a twentieth of the others.
 ///
 /// Source: Lambda Developer Guide, "Visualize Lambda function invocations using AWS X-Ray".
 fn traces(lines: &[MonthLine]) -> f64 {
@@ -292,7 +294,7 @@ fn traces(lines: &[MonthLine]) -> f64 {
     RUNS.iter().map(runs).map(sampled).sum()
 }
 
-/// The estates of the page, by name.
+/// Lists the estates of the page, by name.
 pub fn estates() -> Vec<(&'static str, Estate)> {
     let idle = Estate::default();
     let of = |topics, event_subscriptions, events| Estate {
@@ -312,7 +314,7 @@ pub fn estates() -> Vec<(&'static str, Estate)> {
     ]
 }
 
-/// What each switch adds to an estate in a month: its name in Terraform, and dollars.
+/// Reckons what each switch adds to an estate in a month: its name in Terraform, and dollars.
 pub fn price_of_switches(
     of: &Estate,
     prices: &Prices,

@@ -1,15 +1,33 @@
-//! Calls and dollars for a million delivered events: what Lambda's own lines in the logs tell of this
-//! account, and for the rest what `gridpost cost` reckons.
+//! Calls and dollars for a million delivered events: of this account, as far as Lambda's own lines in the
+//! logs tell; for the rest as `gridpost cost` reckons.
 
-use serde_json::{Value, json};
+use std::time::Duration;
 
-use crate::cost::{self, Measured, Mix, Prices};
+use anyhow::ensure;
+use gridpost_core::time::Timestamp;
+use serde::Serialize;
+use tokio::time::sleep;
+
+use crate::{
+    audit::logs::{group, lines_between},
+    aws_api::{AwsApi, Service},
+    clock,
+    cost::{self, Measured, Mix, Prices},
+    target::Target,
+};
+
+/// Until when lines can't be found yet after they were written.
+const SETTLED_MS: i64 = 10_000;
+
+/// Runs of a function for each event, over which no more lines are read: events come one after the other, and
+/// each is one run.
+const RUNS_MAX: u64 = 5;
 
 /// Runs of a function, by Lambda's `REPORT` lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Runs {
     pub count: u64,
-    /// What they are billed for, in milliseconds.
+    /// The time they are billed for, in milliseconds.
     pub billed_ms: u64,
     /// The function's memory, in MB.
     pub memory_mb: u64,
@@ -22,9 +40,8 @@ impl Runs {
             let part = line.split('\t').find_map(|part| part.trim().strip_prefix(name))?;
             part.split_whitespace().next()?.parse::<u64>().ok()
         };
-        let found =
-            (line.starts_with("REPORT "), number("Billed Duration:"), number("Memory Size:"));
-        if let (true, Some(billed_ms), Some(memory_mb)) = found {
+        let figures = number("Billed Duration:").zip(number("Memory Size:"));
+        if let Some((billed_ms, memory_mb)) = figures.filter(|_| line.starts_with("REPORT ")) {
             self.count += 1;
             self.billed_ms += billed_ms;
             self.memory_mb = memory_mb;
@@ -36,7 +53,7 @@ impl Runs {
     }
 }
 
-/// What ran while events were delivered, and nothing else was to be done.
+/// The runs while events were delivered, and nothing else was to be done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     pub ingest: Runs,
@@ -44,59 +61,110 @@ pub struct Account {
     pub delivered: u64,
 }
 
+/// A time in which events were delivered, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    /// When the first publish began and when the last event had arrived, by the clock of the deployment, which
+    /// its logs have: in milliseconds since the Unix epoch.
+    pub(super) there_ms: (i64, i64),
+    /// When the last event had arrived, by the local clock.
+    pub(super) to_ms: i64,
+    pub(super) delivered: u64,
+}
+
+/// Reads the runs in that time from the logs. Also returns why they are not known, if so.
+pub(super) async fn account(target: &Target, span: &Span) -> (Account, Option<String>) {
+    let left_ms = span.to_ms + SETTLED_MS - clock::now_ms();
+    sleep(Duration::from_millis(left_ms.try_into().unwrap_or(0))).await;
+    let read = async {
+        let logs = AwsApi::connect(Service::Logs, target).await?;
+        let ingest = runs(&logs, target, "ingest", span).await?;
+        let dispatch = runs(&logs, target, "dispatch", span).await?;
+        anyhow::Ok(Account { ingest, dispatch, delivered: span.delivered })
+    };
+    match read.await {
+        Ok(account) if account.ingest.count == 0 || account.dispatch.count == 0 => {
+            (account, Some("the logs have no REPORT lines of that time".to_owned()))
+        }
+        // One publish is one run of ingest at least, and in a quiet deployment at most.
+        Ok(account) if account.ingest.count > span.delivered + span.delivered / 5 + 2 => {
+            let told = format!(
+                "ingest ran {} times for {} publishes: something else was published meanwhile",
+                account.ingest.count, span.delivered
+            );
+            (Account::default(), Some(told))
+        }
+        Ok(account) => (account, None),
+        Err(error) => (Account::default(), Some(format!("{error:#}"))),
+    }
+}
+
+async fn runs(logs: &AwsApi, target: &Target, function: &str, span: &Span) -> anyhow::Result<Runs> {
+    let mut runs = Runs::default();
+    let (from_ms, to_ms) = span.there_ms;
+    // A run that began in time may end a little later.
+    let time = (Timestamp::from_millis(from_ms), Timestamp::from_millis(to_ms + 1_000));
+    let most = span.delivered * RUNS_MAX;
+    let take = |line: &str| {
+        runs.take(line);
+        runs.count <= most
+    };
+    lines_between(logs, &group(target, function), time, "REPORT", take).await?;
+    ensure!(
+        runs.count <= most,
+        "{function} ran more than {most} times for {} events: something else was delivered meanwhile",
+        span.delivered
+    );
+    Ok(runs)
+}
+
 /// A line of the bill.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
     pub what: &'static str,
+    #[serde(rename = "unitsPerEvent")]
     pub units: f64,
     /// US dollars for a million delivered events.
+    #[serde(rename = "dollarsPerMillion")]
     pub dollars: f64,
+    #[serde(rename = "measured")]
     pub is_measured: bool,
 }
 
-/// The bill of a mix, with what was measured of it.
-#[derive(Clone, Debug, PartialEq)]
+/// The bill of a mix, logs included.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bill {
     pub lines: Vec<Line>,
+    /// Region and month of the prices.
     pub prices: String,
 }
 
 impl Bill {
-    /// Of that mix, and those runs where there are any.
+    /// Reckons the bill of a mix; measured runs take the place of estimates.
     pub fn of(mix: &Mix, account: &Account, prices: &Prices, measured: &Measured) -> Self {
         let bill = cost::bill(mix, prices, measured);
-        let per_event = |units: f64| units / account.delivered as f64;
-        let known = account.delivered > 0 && account.ingest.count > 0 && account.dispatch.count > 0;
-        let measured_units = |what: &str| match what {
-            "invocations of ingest" => Some(per_event(account.ingest.count as f64)),
-            "invocations of dispatch" => Some(per_event(account.dispatch.count as f64)),
-            "GB-seconds of ingest" => Some(per_event(account.ingest.gb_seconds())),
-            "GB-seconds of dispatch" => Some(per_event(account.dispatch.gb_seconds())),
-            _ => None,
-        };
-        let line = |line: &cost::Line| match measured_units(line.what).filter(|_| known) {
-            Some(units) => {
-                let price = if line.what.starts_with("GB") {
-                    &prices.lambda_gb_second
-                } else {
-                    &prices.lambda_request
-                };
-                let dollars = units * price.dollars_per_million;
-                Line { what: line.what, units, dollars, is_measured: true }
-            }
-            None => Line {
-                what: line.what,
-                units: line.units,
-                dollars: line.dollars,
-                is_measured: false,
-            },
+        let Account { ingest, dispatch, delivered } = account;
+        let is_known = *delivered > 0 && ingest.count > 0 && dispatch.count > 0;
+        let (request, gb_second) = (&prices.lambda_request, &prices.lambda_gb_second);
+        let measured = [
+            ("invocations of ingest", ingest.count as f64, request),
+            ("invocations of dispatch", dispatch.count as f64, request),
+            ("GB-seconds of ingest", ingest.gb_seconds(), gb_second),
+            ("GB-seconds of dispatch", dispatch.gb_seconds(), gb_second),
+        ];
+        let line = |line: &cost::Line| {
+            let found = measured.iter().find(|(what, ..)| is_known && *what == line.what);
+            let (units, dollars) = found.map_or((line.units, line.dollars), |(_, all, price)| {
+                let units = all / *delivered as f64;
+                (units, units * price.dollars_per_million)
+            });
+            Line { what: line.what, units, dollars, is_measured: found.is_some() }
         };
         let lines = bill.lines.iter().chain([&bill.logs]).map(line).collect();
-        let prices = format!("{}, {}", prices.region, prices.lambda_request.as_of);
-        Self { lines, prices }
+        Self { lines, prices: format!("{}, {}", prices.region, prices.lambda_request.as_of) }
     }
 
-    /// US dollars for a million delivered events.
+    /// Returns US dollars for a million delivered events.
     pub fn total(&self) -> f64 {
         self.lines.iter().map(|line| line.dollars).sum()
     }
@@ -105,26 +173,14 @@ impl Bill {
     pub fn is_measured(&self) -> bool {
         self.lines.iter().any(|line| line.is_measured)
     }
-
-    /// It as JSON.
-    pub fn document(&self) -> Value {
-        let line = |line: &Line| {
-            json!({
-                "what": line.what, "unitsPerEvent": line.units, "dollarsPerMillion": line.dollars,
-                "measured": line.is_measured,
-            })
-        };
-        json!({
-            "dollarsPerMillion": self.total(),
-            "prices": self.prices,
-            "lines": self.lines.iter().map(line).collect::<Value>(),
-        })
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
+    use crate::testkit::FakeApi;
 
     const LINE: &str = "REPORT RequestId: 3f25\tDuration: 10.27 ms\tBilled Duration: 11 ms\t\
         Memory Size: 512 MB\tMax Memory Used: 30 MB\tInit Duration: 40.1 ms\t\n";
@@ -165,5 +221,25 @@ mod tests {
             assert!((units(what) - want).abs() < 1e-9, "{what}: {}", units(what));
         }
         assert!(bill.lines.iter().any(|line| line.what == "SQS requests" && !line.is_measured));
+    }
+
+    fn page(lines: usize, token: Value) -> Value {
+        let line = "REPORT RequestId: 1\tBilled Duration: 11 ms\tMemory Size: 512 MB\t\n";
+        let events = vec![json!({"timestamp": 1, "message": line}); lines];
+        json!({"events": events, "nextToken": token})
+    }
+
+    #[tokio::test]
+    async fn lines_are_read_to_a_bound() {
+        let span = Span { there_ms: (1_000, 2_000), to_ms: 2_000, delivered: 10 };
+        // (lines of a page, what follows it, how many runs there were; none where there are too many)
+        let table =
+            [(10, Value::Null, Some(10)), (0, Value::Null, Some(0)), (3, json!("more"), None)];
+        for (lines, token, want) in table {
+            let fake = FakeApi::answering(&[("POST / ", 200, page(lines, token))]).await;
+            let logs = AwsApi::at(Service::Logs, &fake.url());
+            let runs = runs(&logs, &Target::default(), "ingest", &span).await;
+            assert_eq!(runs.ok().map(|runs| runs.count), want, "{lines}");
+        }
     }
 }

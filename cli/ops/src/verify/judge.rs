@@ -1,19 +1,19 @@
-//! Whether what arrived is what should have arrived.
+//! Judges whether what arrived is what should have arrived.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use super::step::{Verdict, Where};
+use super::step::{Platform, Verdict};
 
-/// A request that the webhook got.
+/// A request that the webhook received.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct Received {
     /// The event subscription, by the last part of the path.
     pub of: String,
-    /// When, in milliseconds since the Unix epoch by this machine's clock.
+    /// When it came, in milliseconds since the Unix epoch by the local clock.
     pub at_ms: i64,
     /// Attempts made before, by `aeg-delivery-count`.
     pub count: Option<u32>,
@@ -22,16 +22,27 @@ pub struct Seen {
     pub filler: Option<Filler>,
 }
 
-/// What a large event is filled with, as it arrived or as it was sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The text that fills a large event, as it arrived or as it was sent.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Filler {
     pub bytes: u64,
     /// Its SHA-256, in hexadecimal.
     pub sha256: String,
 }
 
+/// A report of the webhook in `infra/modules/verify`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    path: String,
+    at_ms: i64,
+    count: Option<u32>,
+    ids: Vec<Option<String>>,
+    filler: Option<Filler>,
+}
+
 impl Filler {
-    /// That of a text.
+    /// Measures a text.
     pub fn of(text: &str) -> Self {
         let digest = Sha256::digest(text.as_bytes());
         let sha256 = digest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -39,43 +50,34 @@ impl Filler {
     }
 }
 
-impl Seen {
-    /// A report of the webhook in `infra/modules/verify`, whose clock is ahead of ours by so much; `None`
-    /// where it is of another run, or no report.
+impl Received {
+    /// Reads a report of the webhook in `infra/modules/verify`, whose clock is ahead of ours by so much.
+    /// Returns `None` if it belongs to another run, or is no report.
     pub fn of_report(text: &str, run: &str, ahead_ms: i64) -> Option<Self> {
-        let report: Value = serde_json::from_str(text).ok()?;
-        let (of_run, of) = report["path"].as_str()?.trim_matches('/').split_once('/')?;
-        let ids = report["ids"].as_array()?.iter().filter_map(Value::as_str).map(str::to_owned);
-        let filler = report["filler"].as_object().and_then(|filler| {
-            let sha256 = filler.get("sha256")?.as_str()?.to_owned();
-            Some(Filler { bytes: filler.get("bytes")?.as_u64()?, sha256 })
-        });
-        (of_run == run).then_some(())?;
-        Some(Self {
-            of: of.to_owned(),
-            at_ms: report["atMs"].as_i64()? - ahead_ms,
-            count: report["count"].as_u64().and_then(|count| count.try_into().ok()),
-            ids: ids.collect(),
-            filler,
-        })
+        let Report { path, at_ms, count, ids, filler } = serde_json::from_str(text).ok()?;
+        let (_, of) =
+            path.trim_matches('/').split_once('/').filter(|(of_run, _)| *of_run == run)?;
+        let ids = ids.into_iter().flatten().collect();
+        Some(Self { of: of.to_owned(), at_ms: at_ms - ahead_ms, count, ids, filler })
     }
 }
 
-/// The requests of an event subscription.
-pub fn of<'a>(seen: &'a [Seen], name: &str) -> Vec<&'a Seen> {
+/// Selects the requests of an event subscription.
+pub fn of<'a>(seen: &'a [Received], name: &str) -> Vec<&'a Received> {
     seen.iter().filter(|one| one.of == name).collect()
 }
 
-/// How much an attempt may seem early by the machine's clock: the first one may meet a function that
-/// is just being started.
+/// How early an attempt may seem by the local clock: the first one may meet a function that is just being
+/// started.
 const EARLY: Duration = Duration::from_secs(1);
 
-/// What SQS, Lambda and a busy machine may add to the schedule's own jitter, by the machine's clock.
+/// How late SQS, Lambda and a busy machine may make an attempt beside the schedule's own jitter, by the local
+/// clock.
 pub const SLACK: Duration = Duration::from_secs(5);
 
-/// The first request of each attempt, in order: one that came twice counts once.
-pub fn attempts<'a>(seen: &[&'a Seen]) -> Vec<&'a Seen> {
-    let mut by_count: BTreeMap<u32, &Seen> = BTreeMap::new();
+/// Selects the first request of each attempt, in order: one that came twice counts once.
+pub fn attempts<'a>(seen: &[&'a Received]) -> Vec<&'a Received> {
+    let mut by_count: BTreeMap<u32, &Received> = BTreeMap::new();
     for one in seen {
         let first = by_count.entry(one.count.unwrap_or(0)).or_insert(one);
         if one.at_ms < first.at_ms {
@@ -85,11 +87,11 @@ pub fn attempts<'a>(seen: &[&'a Seen]) -> Vec<&'a Seen> {
     by_count.into_values().collect()
 }
 
-/// Whether attempts came when they were due, in seconds of a clock that runs `speed` times as fast: how
-/// much later each was, and a line that tells.
+/// Checks that attempts came when they were due, in seconds of a clock that runs `speed` times as fast.
+/// Returns how late each was, and a line that says so.
 pub fn on_time(
-    seen: &[&Seen],
-    due_s: &[u64],
+    seen: &[&Received],
+    due_s: &[u32],
     speed: u32,
 ) -> Result<(Vec<Duration>, String), String> {
     let attempts = attempts(seen);
@@ -98,17 +100,17 @@ pub fn on_time(
         .iter()
         .map(|one| (one.at_ms - first_ms) as f64 / 1_000.0 * f64::from(speed))
         .collect();
-    let told = |numbers: Vec<String>| numbers.join(", ");
-    let came = told(offsets.iter().map(|offset| format!("{offset:.1}")).collect());
-    let due = told(due_s.iter().map(u64::to_string).collect());
+    let came: Vec<_> = offsets.iter().map(|offset| format!("{offset:.1}")).collect();
+    let due: Vec<_> = due_s.iter().map(u32::to_string).collect();
+    let (came, due) = (came.join(", "), due.join(", "));
     let line = format!("attempts at {came} s, due at {due} s");
     if attempts.len() != due_s.len() {
         return Err(format!("{} attempts, expected {}: {line}", attempts.len(), due_s.len()));
     }
     let (mut late, mut before_s) = (Vec::new(), 0);
     for (index, (offset, due_s)) in offsets.iter().zip(due_s).enumerate() {
-        let by = offset - *due_s as f64;
-        let jitter = (*due_s - before_s) as f64 / 10.0;
+        let by = offset - f64::from(*due_s);
+        let jitter = f64::from(*due_s - before_s) / 10.0;
         let slack = |time: Duration| time.as_secs_f64() * f64::from(speed);
         if by < -slack(EARLY) || by > jitter + slack(SLACK) {
             return Err(format!("attempt {} is not in time: {line}", index + 1));
@@ -121,8 +123,8 @@ pub fn on_time(
     Ok((late, line))
 }
 
-/// Whether every event reached every event subscription; how many requests were repetitions.
-pub fn fanned_out(seen: &[Seen], names: &[String], ids: &[String]) -> Result<usize, String> {
+/// Checks that every event reached every event subscription. Returns how many requests were repetitions.
+pub fn fanned_out(seen: &[Received], names: &[String], ids: &[String]) -> Result<usize, String> {
     let mut got: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let mut arrived = 0;
     for one in seen.iter().filter(|one| names.contains(&one.of)) {
@@ -144,11 +146,11 @@ pub fn fanned_out(seen: &[Seen], names: &[String], ids: &[String]) -> Result<usi
     }
 }
 
-/// Receives of a hidden message by its second attempt, where each visibility timeout was kept; SQS may
-/// hand out a message twice now and then.
+/// Receives of a hidden message by its second attempt if each visibility timeout was kept; SQS may hand out
+/// a message twice now and then.
 const RECEIVES: u64 = 2;
 
-/// Whether visibility timeouts were kept, by how often the message had been received when its third
+/// Checks that visibility timeouts were kept, by how often the message had been received when its third
 /// attempt was made: in a retry queue, received for the second and for the third attempt.
 pub fn kept_hidden(receives: u64) -> Result<String, String> {
     if receives <= RECEIVES + 1 {
@@ -162,25 +164,27 @@ pub fn kept_hidden(receives: u64) -> Result<String, String> {
     ))
 }
 
-/// What the third attempt tells of visibility timeouts: where the deployment runs, and how often the
-/// message had been received by then, as far as dispatch's log says.
-pub fn visibility(runs: Where, receives: Result<Option<u64>, String>) -> Verdict {
+/// Judges visibility timeouts by the third attempt: by the platform, and how often the message had been
+/// received by then, as far as dispatch's log says.
+pub fn visibility(platform: Platform, receives: Result<Option<u64>, String>) -> Verdict {
     const IN_TIME: &str =
         "its third attempt came when the visibility timeout was over, not after the queue's own";
-    let seen = match (&receives, runs) {
-        (Ok(Some(receives)), Where::Aws) => {
+    let seen = match (&receives, platform) {
+        (Ok(Some(receives)), Platform::Aws) => {
             return match kept_hidden(*receives) {
-                Ok(line) => Verdict::Shown(vec![line, IN_TIME.to_owned()]),
-                Err(problem) => Verdict::Failed(problem),
+                Ok(line) => Verdict::Shown { seen: vec![line, IN_TIME.to_owned()] },
+                Err(why) => Verdict::Failed { why },
             };
         }
         (Ok(Some(receives)), _) => format!("received {receives} times by the third attempt"),
         (Ok(None), _) => "dispatch's log has no line of the third attempt".to_owned(),
         (Err(problem), _) => format!("dispatch's log can't be read: {problem}"),
     };
-    Verdict::NotShown(match runs {
-        Where::Aws => format!("{seen}; the attempts came in time, but that alone does not show it"),
-        Where::Stack | Where::Dev => {
+    Verdict::not_shown(match platform {
+        Platform::Aws => {
+            format!("{seen}; the attempts came in time, but that alone does not show it")
+        }
+        Platform::Stack | Platform::Dev => {
             format!("only Lambda's own event source mapping can show it (here: {seen})")
         }
     })
@@ -190,9 +194,9 @@ pub fn visibility(runs: Where, receives: Result<Option<u64>, String>) -> Verdict
 mod tests {
     use super::*;
 
-    fn seen(of: &str, at_ms: i64, count: u32) -> Seen {
+    fn seen(of: &str, at_ms: i64, count: u32) -> Received {
         let ids = vec![format!("e-{at_ms}")];
-        Seen { of: of.to_owned(), at_ms, count: Some(count), ids, filler: None }
+        Received { of: of.to_owned(), at_ms, count: Some(count), ids, filler: None }
     }
 
     #[test]
@@ -240,7 +244,7 @@ mod tests {
     fn a_fan_out_is_whole_or_says_what_is_missing() {
         let names = ["fan-00".to_owned(), "fan-01".to_owned()];
         let ids = ["a".to_owned(), "b".to_owned()];
-        let one = |of: &str, id: &str| Seen { ids: vec![id.to_owned()], ..seen(of, 0, 0) };
+        let one = |of: &str, id: &str| Received { ids: vec![id.to_owned()], ..seen(of, 0, 0) };
         let whole =
             [one("fan-00", "a"), one("fan-00", "b"), one("fan-01", "a"), one("fan-01", "b")];
         assert_eq!(fanned_out(&whole, &names, &ids), Ok(0));
@@ -263,24 +267,24 @@ mod tests {
     #[test]
     fn only_aws_shows_what_its_mapping_does() {
         let denied = || Err("denied".to_owned());
-        // (where, receives, what is told of it, whether it is shown or failed)
+        // (platform, receives, what is told of it, whether it is shown or failed)
         let table = [
-            (Where::Aws, Ok(Some(2)), "received 2 times", Some(true)),
-            (Where::Aws, Ok(Some(90)), "received 90 times", Some(false)),
-            (Where::Aws, Ok(None), "no line of the third attempt", None),
-            (Where::Aws, denied(), "denied", None),
-            (Where::Stack, Ok(Some(2)), "received 2 times", None),
-            (Where::Dev, Ok(Some(90)), "only Lambda's own", None),
-            (Where::Dev, denied(), "denied", None),
+            (Platform::Aws, Ok(Some(2)), "received 2 times", Some(true)),
+            (Platform::Aws, Ok(Some(90)), "received 90 times", Some(false)),
+            (Platform::Aws, Ok(None), "no line of the third attempt", None),
+            (Platform::Aws, denied(), "denied", None),
+            (Platform::Stack, Ok(Some(2)), "received 2 times", None),
+            (Platform::Dev, Ok(Some(90)), "only Lambda's own", None),
+            (Platform::Dev, denied(), "denied", None),
         ];
-        for (runs, receives, part, want) in table {
-            let (told, got) = match visibility(runs, receives) {
-                Verdict::Shown(lines) => (lines.join("; "), Some(true)),
-                Verdict::Failed(why) => (why, Some(false)),
-                Verdict::NotShown(why) => (why, None),
+        for (platform, receives, part, want) in table {
+            let (told, got) = match visibility(platform, receives) {
+                Verdict::Shown { seen } => (seen.join("; "), Some(true)),
+                Verdict::Failed { why } => (why, Some(false)),
+                Verdict::NotShown { why } => (why, None),
             };
-            assert_eq!(got, want, "{runs:?}: {told}");
-            assert!(told.contains(part), "{runs:?}: {told}");
+            assert_eq!(got, want, "{platform:?}: {told}");
+            assert!(told.contains(part), "{platform:?}: {told}");
         }
     }
 
@@ -292,16 +296,16 @@ mod tests {
             )
         };
         let filler = Some(Filler { bytes: 2, sha256: "ab".to_owned() });
-        let want = Seen {
+        let want = Received {
             of: "retry".to_owned(),
             at_ms: 1_400,
             count: Some(2),
             ids: vec!["a".to_owned()],
             filler,
         };
-        assert_eq!(Seen::of_report(&report("/run-1/retry"), "run-1", 100), Some(want));
+        assert_eq!(Received::of_report(&report("/run-1/retry"), "run-1", 100), Some(want));
         for other in [report("/run-2/retry"), report("/retry"), "{}".to_owned(), "no".to_owned()] {
-            assert_eq!(Seen::of_report(&other, "run-1", 100), None, "{other}");
+            assert_eq!(Received::of_report(&other, "run-1", 100), None, "{other}");
         }
     }
 

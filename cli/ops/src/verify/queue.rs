@@ -1,6 +1,7 @@
 //! An SQS queue that this program reads.
 
 use anyhow::Context;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
 /// Seconds that a receive waits for messages.
 const WAIT_S: u32 = 5;
 
-/// Seconds until a message that is not deleted shows again: one of another run.
+/// Seconds until a message that is not deleted, because it is of another run, becomes visible again.
 const HIDDEN_S: u32 = 20;
 
 #[derive(Clone, Debug)]
@@ -22,10 +23,27 @@ pub(super) struct Queue {
     arn: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The parts of SQS's answers that are read. Source: SQS API reference.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct Answer {
+    queue_url: Option<String>,
+    attributes: Attributes,
+    messages: Vec<Message>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Attributes {
+    queue_arn: Option<String>,
+    redrive_policy: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "PascalCase")]
 pub(super) struct Message {
     pub(super) body: String,
-    receipt: String,
+    receipt_handle: String,
 }
 
 impl Queue {
@@ -33,52 +51,56 @@ impl Queue {
         let sqs = AwsApi::connect(Service::Sqs, target).await?;
         let url = match name(given)? {
             Some((account, name)) => {
-                let ask = json!({"QueueName": name, "QueueOwnerAWSAccountId": account});
-                let answer = sqs.call("GetQueueUrl", &ask).await?;
-                answer["QueueUrl"].as_str().context("SQS told no URL of the queue")?.to_owned()
+                let input = json!({"QueueName": name, "QueueOwnerAWSAccountId": account});
+                let answer = call(&sqs, "GetQueueUrl", &input).await?;
+                answer.queue_url.context("SQS told no URL of the queue")?
             }
             None => given.to_owned(),
         };
-        let ask = json!({"QueueUrl": url, "AttributeNames": ["QueueArn", "RedrivePolicy"]});
-        let answer = sqs.call("GetQueueAttributes", &ask).await?;
-        if answer["Attributes"]["RedrivePolicy"].is_string() {
+        let input = json!({"QueueUrl": url, "AttributeNames": ["QueueArn", "RedrivePolicy"]});
+        let Attributes { queue_arn, redrive_policy } =
+            call(&sqs, "GetQueueAttributes", &input).await?.attributes;
+        if redrive_policy.is_some() {
             return Err(Misuse(format!(
                 "{given} moves what is received too often elsewhere, and each look here is a receive: name a \
                  queue that nothing else uses, such as that of infra/modules/verify"
             ))
             .into());
         }
-        let arn = answer["Attributes"]["QueueArn"].as_str();
-        let arn = arn.context("SQS told no ARN of the queue")?.to_owned();
-        Ok(Self { sqs, url, arn })
+        Ok(Self { sqs, url, arn: queue_arn.context("SQS told no ARN of the queue")? })
     }
 
     pub(super) fn arn(&self) -> &str {
         &self.arn
     }
 
-    /// What it gives out, some seconds long.
+    /// Receives messages; waits some seconds for the first.
     pub(super) async fn receive(&self) -> anyhow::Result<Vec<Message>> {
-        let ask = json!({
+        let input = json!({
             "QueueUrl": self.url, "MaxNumberOfMessages": 10, "WaitTimeSeconds": WAIT_S,
             "VisibilityTimeout": HIDDEN_S,
         });
-        let answer = self.sqs.call("ReceiveMessage", &ask).await?;
-        Ok(messages(&answer))
+        Ok(call(&self.sqs, "ReceiveMessage", &input).await?.messages)
     }
 
     pub(super) async fn delete(&self, messages: &[Message]) -> anyhow::Result<()> {
         if messages.is_empty() {
             return Ok(());
         }
-        let entry = |(index, message): (usize, &Message)| json!({"Id": index.to_string(), "ReceiptHandle": message.receipt});
-        let entries: Vec<_> = messages.iter().enumerate().map(entry).collect();
-        let ask = json!({"QueueUrl": self.url, "Entries": entries});
-        self.sqs.call("DeleteMessageBatch", &ask).await.map(drop)
+        let handles = messages.iter().map(|message| &message.receipt_handle).zip(0..);
+        let entry = |(handle, id): (_, u32)| json!({"Id": id.to_string(), "ReceiptHandle": handle});
+        let entries: Vec<_> = handles.map(entry).collect();
+        let input = json!({"QueueUrl": self.url, "Entries": entries});
+        self.sqs.call("DeleteMessageBatch", &input).await.map(drop)
     }
 }
 
-/// Account and name of a queue by its ARN; `None` for a URL.
+async fn call(sqs: &AwsApi, operation: &str, input: &Value) -> anyhow::Result<Answer> {
+    let answer = sqs.call(operation, input).await?;
+    serde_json::from_value(answer).with_context(|| format!("SQS's answer to {operation}"))
+}
+
+/// Returns account and name of a queue by its ARN; `None` for a URL.
 fn name(given: &str) -> Result<Option<(&str, &str)>, Misuse> {
     if given.starts_with("https://") || given.starts_with("http://") {
         return Ok(None);
@@ -91,14 +113,6 @@ fn name(given: &str) -> Result<Option<(&str, &str)>, Misuse> {
             "`{given}` is no standard queue: write arn:aws:sqs:REGION:ACCOUNT:NAME, or its URL"
         ))),
     }
-}
-
-fn messages(answer: &Value) -> Vec<Message> {
-    let message = |one: &Value| {
-        let text = |name: &str| one[name].as_str().map(str::to_owned);
-        Some(Message { body: text("Body")?, receipt: text("ReceiptHandle")? })
-    };
-    answer["Messages"].as_array().into_iter().flatten().filter_map(message).collect()
 }
 
 /// A queue that always has one message, for tests.
@@ -148,7 +162,8 @@ mod tests {
         let (_fake, queue) = fake::with("b").await;
         assert_eq!((queue.arn(), queue.url.as_str()), (fake::ARN, "http://queue"));
         let received = queue.receive().await.expect("messages");
-        assert_eq!(received, [Message { body: "b".to_owned(), receipt: "r".to_owned() }]);
+        let want = Message { body: "b".to_owned(), receipt_handle: "r".to_owned() };
+        assert_eq!(received, [want]);
         queue.delete(&received).await.expect("deleted");
     }
 
@@ -164,10 +179,8 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_read_from_an_answer() {
-        let answer = json!({"Messages": [{"Body": "b", "ReceiptHandle": "r"}, {"Body": "x"}]});
-        let want = Message { body: "b".to_owned(), receipt: "r".to_owned() };
-        assert_eq!(messages(&answer), [want]);
-        assert!(messages(&Value::Null).is_empty());
+    fn an_empty_queue_answers_without_messages() {
+        let answer: Answer = serde_json::from_value(json!({})).expect("an answer");
+        assert!(answer.messages.is_empty());
     }
 }

@@ -1,27 +1,50 @@
-//! What is printed at the end.
+//! The report of a run.
 
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write, iter, time::Duration};
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use super::bill::Bill;
-use super::figures::{Figures, PERCENTS, told};
-use super::step::{Ground, Tried, Verdict, Where};
+use super::{
+    bill::Bill,
+    step::{Environment, Platform, StepResult, Verdict},
+};
 use crate::output::columns;
 
 /// A run.
 #[derive(Debug)]
 pub struct Report {
-    pub ground: Ground,
+    pub environment: Environment,
     /// The probe topic, which is gone by now.
     pub topic: String,
-    pub tried: Vec<Tried>,
-    pub figures: Figures,
+    pub results: Vec<StepResult>,
+    pub latencies: Latencies,
     pub bill: Bill,
     /// Why nothing of the bill was measured, where it was to be.
     pub unmeasured: Option<String>,
-    /// Topics that earlier runs have left behind.
+    /// Topics that earlier runs left behind.
     pub leftovers: Vec<String>,
+}
+
+/// A report as JSON.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReportDocument<'a> {
+    runs: Platform,
+    topic: &'a str,
+    failed: usize,
+    steps: &'a [StepResult],
+    latencies: Vec<StageLatency>,
+    cost: CostDocument<'a>,
+    not_shown: Vec<String>,
+    leftovers: &'a [String],
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CostDocument<'a> {
+    dollars_per_million: f64,
+    #[serde(flatten)]
+    bill: &'a Bill,
 }
 
 /// What no run shows, wherever the deployment is.
@@ -36,76 +59,53 @@ const NEVER: [&str; 4] = [
 const NEVER_LOCALLY: &str = "anything of AWS itself: this deployment is on one machine";
 
 impl Report {
-    /// Steps that showed something else than they should.
+    /// Counts the steps that showed something else than they should.
     pub fn failed(&self) -> usize {
-        self.tried.iter().filter(|one| matches!(one.verdict, Verdict::Failed(_))).count()
+        self.results.iter().filter(|one| matches!(one.verdict, Verdict::Failed { .. })).count()
     }
 
-    /// What it could not show.
-    pub fn limits(&self) -> Vec<String> {
-        let steps = self.tried.iter().filter_map(|one| match &one.verdict {
-            Verdict::NotShown(why) => Some(format!("{}: {why}", one.step.title())),
-            Verdict::Shown(_) | Verdict::Failed(_) => None,
+    /// Lists what it could not show.
+    fn limits(&self) -> Vec<String> {
+        let steps = self.results.iter().filter_map(|one| match &one.verdict {
+            Verdict::NotShown { why } => Some(format!("{}: {why}", one.step.title())),
+            Verdict::Shown { .. } | Verdict::Failed { .. } => None,
         });
         let unmeasured = self.unmeasured.iter().map(|why| format!("calls of this account: {why}"));
-        let local = (self.ground.runs != Where::Aws).then(|| NEVER_LOCALLY.to_owned());
-        let never = NEVER.into_iter().map(str::to_owned);
-        steps.chain(unmeasured).chain(local).chain(never).collect()
+        let is_local = self.environment.platform != Platform::Aws;
+        let never = is_local.then_some(NEVER_LOCALLY).into_iter().chain(NEVER);
+        steps.chain(unmeasured).chain(never.map(str::to_owned)).collect()
     }
 
-    /// It as JSON.
-    pub fn document(&self) -> Value {
-        let step = |one: &Tried| {
-            let mut document = json!({"step": one.step.name(), "shows": one.step.title()});
-            match &one.verdict {
-                Verdict::Shown(lines) => {
-                    document["verdict"] = json!("shown");
-                    document["seen"] = json!(lines);
-                }
-                Verdict::Failed(why) => {
-                    document["verdict"] = json!("failed");
-                    document["why"] = json!(why);
-                }
-                Verdict::NotShown(why) => {
-                    document["verdict"] = json!("notShown");
-                    document["why"] = json!(why);
-                }
-            }
-            document
-        };
-        let runs = match self.ground.runs {
-            Where::Aws => "aws",
-            Where::Stack => "up",
-            Where::Dev => "dev",
-        };
-        json!({
-            "runs": runs,
-            "topic": self.topic,
-            "failed": self.failed(),
-            "steps": self.tried.iter().map(step).collect::<Value>(),
-            "latencies": self.figures.document(),
-            "cost": self.bill.document(),
-            "notShown": self.limits(),
-            "leftovers": self.leftovers,
-        })
+    /// Describes it for programs.
+    pub fn document(&self) -> ReportDocument<'_> {
+        ReportDocument {
+            runs: self.environment.platform,
+            topic: &self.topic,
+            failed: self.failed(),
+            steps: &self.results,
+            latencies: self.latencies.stages(),
+            cost: CostDocument { dollars_per_million: self.bill.total(), bill: &self.bill },
+            not_shown: self.limits(),
+            leftovers: &self.leftovers,
+        }
     }
 
-    /// It for people.
+    /// Describes it for people.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        for Tried { step, verdict } in &self.tried {
+        for StepResult { step, verdict, .. } in &self.results {
             let (mark, lines) = match verdict {
-                Verdict::Shown(lines) => ("✓", lines.clone()),
-                Verdict::Failed(why) => ("✗", vec![format!("failed: {why}")]),
-                // Why is told below, with all else that was not shown.
-                Verdict::NotShown(_) => ("-", vec!["not shown".to_owned()]),
+                Verdict::Shown { seen } => ("✓", seen.clone()),
+                Verdict::Failed { why } => ("✗", vec![format!("failed: {why}")]),
+                // The reason is among the limits below.
+                Verdict::NotShown { .. } => ("-", vec!["not shown".to_owned()]),
             };
             let _ = writeln!(text, "{mark} {:<12}{}", step.name(), step.title());
             for line in lines {
                 let _ = writeln!(text, "  {:<12}{line}", "");
             }
         }
-        self.add_figures(&mut text);
+        self.add_latencies(&mut text);
         self.add_bill(&mut text);
         text.push_str("\nNot shown:\n");
         for limit in self.limits() {
@@ -114,18 +114,19 @@ impl Report {
         text.trim_end().to_owned()
     }
 
-    fn add_figures(&self, text: &mut String) {
-        let stages = self.figures.stages();
+    fn add_latencies(&self, text: &mut String) {
+        let stages = self.latencies.stages();
         if stages.is_empty() {
             return;
         }
-        let [p50, p95, p99] = PERCENTS.map(|percent| format!("p{percent}"));
-        let head = ["Latency from".to_owned(), p50, p95, p99, "of".to_owned()];
-        let row = |(stage, percentiles, count): &(super::figures::Stage, _, usize)| {
-            let [p50, p95, p99]: [std::time::Duration; 3] = *percentiles;
-            [stage.title().to_owned(), told(p50), told(p95), told(p99), count.to_string()]
+        let head = ["Latency from", "p50", "p95", "p99", "of"].map(str::to_owned);
+        let row = |latency: &StageLatency| {
+            let StageLatency { stage, p50_ms, p95_ms, p99_ms, count } = *latency;
+            let [p50, p95, p99] = [p50_ms, p95_ms, p99_ms]
+                .map(|ms| describe_time(Duration::from_secs_f64(ms / 1_000.0)));
+            [stage.title().to_owned(), p50, p95, p99, count.to_string()]
         };
-        let rows: Vec<_> = std::iter::once(head).chain(stages.iter().map(row)).collect();
+        let rows: Vec<_> = iter::once(head).chain(stages.iter().map(row)).collect();
         let _ = writeln!(text, "\n{}", columns(&rows));
     }
 
@@ -151,31 +152,114 @@ impl Report {
     }
 }
 
+/// A part of an event's way whose duration is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Stage {
+    Publish,
+    /// From the beginning of a publish to the request at the webhook.
+    PublishToWebhook,
+    /// From the beginning of a publish to the message, received here by long polling.
+    PublishToQueue,
+    /// From when an attempt was due to the request at the webhook.
+    DueToAttempt,
+    /// From the refusal to the dead letter that can be read.
+    RefusalToDeadLetter,
+    /// From when a redrive was asked for to the request at the webhook.
+    RedriveToWebhook,
+}
+
+impl Stage {
+    fn title(self) -> &'static str {
+        match self {
+            Self::Publish => "publish to its answer",
+            Self::PublishToWebhook => "publish to the webhook",
+            Self::PublishToQueue => "publish to the queue's message, polled",
+            Self::DueToAttempt => "due to the attempt, its jitter included",
+            Self::RefusalToDeadLetter => "refusal to the dead letter",
+            Self::RedriveToWebhook => "redrive to the webhook",
+        }
+    }
+}
+
+/// The latency of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StageLatency {
+    pub stage: Stage,
+    pub p50_ms: f64,
+    pub p95_ms: f64,
+    pub p99_ms: f64,
+    /// How often it was measured.
+    pub count: usize,
+}
+
+/// Measurements by stage.
+#[derive(Clone, Debug, Default)]
+pub struct Latencies(BTreeMap<Stage, Vec<Duration>>);
+
+impl Latencies {
+    /// Adds a measurement.
+    pub fn add(&mut self, stage: Stage, took: Duration) {
+        self.0.entry(stage).or_default().push(took);
+    }
+
+    /// Summarizes each stage that was measured.
+    pub fn stages(&self) -> Vec<StageLatency> {
+        let summarize = |(stage, all): (&Stage, &Vec<Duration>)| {
+            let mut sorted = all.clone();
+            sorted.sort_unstable();
+            let [p50_ms, p95_ms, p99_ms] =
+                [50, 95, 99].map(|percent| percentile(&sorted, percent).as_secs_f64() * 1_000.0);
+            StageLatency { stage: *stage, p50_ms, p95_ms, p99_ms, count: sorted.len() }
+        };
+        self.0.iter().map(summarize).collect()
+    }
+}
+
+/// Returns the smallest measurement that so many percent are not above; zero without any.
+fn percentile(sorted: &[Duration], percent: usize) -> Duration {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+}
+
+/// Formats a time for people.
+pub fn describe_time(took: Duration) -> String {
+    match took.as_secs_f64() {
+        seconds if seconds >= 10.0 => format!("{seconds:.0} s"),
+        seconds if seconds >= 1.0 => format!("{seconds:.1} s"),
+        seconds if seconds >= 0.01 => format!("{:.0} ms", seconds * 1_000.0),
+        seconds => format!("{:.1} ms", seconds * 1_000.0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use serde_json::json;
 
     use super::*;
     use crate::{
         cost::{Measured, Mix, Prices},
-        verify::{bill::Account, figures::Stage, step::Step},
+        verify::{bill::Account, step::Step},
     };
 
-    fn report(runs: Where, verdicts: Vec<(Step, Verdict)>) -> Report {
-        let mut figures = Figures::default();
-        figures.add(Stage::Publish, Duration::from_millis(20));
+    fn report(platform: Platform, verdicts: Vec<(Step, Verdict)>) -> Report {
+        let mut latencies = Latencies::default();
+        latencies.add(Stage::Publish, Duration::from_millis(20));
         let (prices, measured) = (Prices::current(), Measured::current());
+        let environment = Environment {
+            platform,
+            speed: 1,
+            has_webhook: true,
+            has_queue: false,
+            has_letters: true,
+        };
+        let results = verdicts.into_iter().map(|(step, verdict)| StepResult::new(step, verdict));
         Report {
-            ground: Ground {
-                runs,
-                speed: 1,
-                has_webhook: true,
-                has_queue: false,
-                has_letters: true,
-            },
+            environment,
             topic: "gridpost-verify-1".to_owned(),
-            tried: verdicts.into_iter().map(|(step, verdict)| Tried { step, verdict }).collect(),
-            figures,
+            results: results.collect(),
+            latencies,
             bill: Bill::of(&Mix::default(), &Account::default(), &prices, &measured),
             unmeasured: Some("no lines".to_owned()),
             leftovers: vec![],
@@ -185,11 +269,11 @@ mod tests {
     #[test]
     fn what_was_not_shown_is_never_told_as_passed() {
         let report = report(
-            Where::Dev,
+            Platform::Dev,
             vec![
-                (Step::Webhook, Verdict::Shown(vec!["50 of 50 events".to_owned()])),
-                (Step::Queue, Verdict::NotShown("no SQS".to_owned())),
-                (Step::Late, Verdict::Failed("a second request".to_owned())),
+                (Step::Webhook, Verdict::Shown { seen: vec!["50 of 50 events".to_owned()] }),
+                (Step::Queue, Verdict::not_shown("no SQS")),
+                (Step::Late, Verdict::Failed { why: "a second request".to_owned() }),
             ],
         );
         assert_eq!(report.failed(), 1);
@@ -205,18 +289,69 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line:?} in\n{text}");
         }
-        let document = report.document();
-        let verdicts: Vec<_> = document["steps"].as_array().expect("steps").iter().collect();
-        let want = ["shown", "notShown", "failed"];
-        assert_eq!(verdicts.iter().map(|one| &one["verdict"]).collect::<Vec<_>>(), want);
+        let document = serde_json::to_value(report.document()).expect("JSON");
+        let steps = json!([
+            {"step": "webhook", "shows": "events reach a webhook", "verdict": "shown",
+                "seen": ["50 of 50 events"]},
+            {"step": "queue", "shows": "events reach an SQS queue", "verdict": "notShown",
+                "why": "no SQS"},
+            {"step": "late", "shows": "an answer after 30 s cancels the retry", "verdict": "failed",
+                "why": "a second request"},
+        ]);
+        assert_eq!(document["steps"], steps);
         assert_eq!((&document["failed"], &document["runs"]), (&json!(1), &json!("dev")));
         assert_eq!(document["notShown"].as_array().map(Vec::len), Some(7));
+        assert_eq!(document["cost"]["lines"][0]["measured"], false);
+        assert!(document["cost"]["dollarsPerMillion"].is_f64());
     }
 
     #[test]
     fn on_aws_the_list_says_nothing_of_one_machine() {
-        let report = report(Where::Aws, vec![]);
+        let report = report(Platform::Aws, vec![]);
         assert!(!report.text().contains(NEVER_LOCALLY));
         assert_eq!(report.failed(), 0);
+    }
+
+    #[test]
+    fn percentiles_are_measurements() {
+        let ms = |range: std::ops::RangeInclusive<u64>| -> Vec<Duration> {
+            range.map(Duration::from_millis).collect()
+        };
+        // (measurements, p50, p95, p99)
+        for (sorted, want) in [
+            (ms(1..=100), [50, 95, 99]),
+            (ms(1..=10), [5, 10, 10]),
+            (ms(7..=7), [7, 7, 7]),
+            (vec![], [0, 0, 0]),
+        ] {
+            let got = [50, 95, 99].map(|percent| percentile(&sorted, percent));
+            assert_eq!(got, want.map(Duration::from_millis), "{} of them", sorted.len());
+        }
+    }
+
+    #[test]
+    fn stages_come_in_order_and_only_if_measured() {
+        let mut latencies = Latencies::default();
+        latencies.add(Stage::PublishToQueue, Duration::from_millis(30));
+        latencies.add(Stage::Publish, Duration::from_millis(20));
+        latencies.add(Stage::Publish, Duration::from_millis(10));
+        let want = json!([
+            {"stage": "publish", "p50Ms": 10.0, "p95Ms": 20.0, "p99Ms": 20.0, "count": 2},
+            {"stage": "publishToQueue", "p50Ms": 30.0, "p95Ms": 30.0, "p99Ms": 30.0, "count": 1},
+        ]);
+        assert_eq!(serde_json::to_value(latencies.stages()).expect("JSON"), want);
+    }
+
+    #[test]
+    fn times_are_told_with_what_counts_of_them() {
+        for (ms, want) in [
+            (0.5, "0.5 ms"),
+            (12.0, "12 ms"),
+            (999.0, "999 ms"),
+            (1_500.0, "1.5 s"),
+            (61_000.0, "61 s"),
+        ] {
+            assert_eq!(describe_time(Duration::from_secs_f64(ms / 1_000.0)), want);
+        }
     }
 }

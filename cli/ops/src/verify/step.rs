@@ -1,11 +1,14 @@
-//! The steps, what each of them needs, and what became of it.
+//! The steps, what each of them needs, and its result.
 
 use std::time::Duration;
 
+use serde::Serialize;
 use strum::{IntoStaticStr, VariantArray};
 
-/// Something that is shown, in the order of the report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantArray)]
+/// A step, in the order of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Serialize, IntoStaticStr, VariantArray)]
+#[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum Step {
     Webhook,
@@ -26,12 +29,12 @@ pub enum Step {
 impl Step {
     pub const ALL: &[Self] = Self::VARIANTS;
 
-    /// Its name, as in `--only`.
+    /// Returns its name, as in `--only`.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// What it shows, in a sentence.
+    /// Says what it shows, in a sentence.
     pub fn title(self) -> &'static str {
         match self {
             Self::Webhook => "events reach a webhook",
@@ -46,7 +49,7 @@ impl Step {
         }
     }
 
-    /// The step without whose result it has nothing to look at.
+    /// Returns the step without whose result it has nothing to look at.
     pub fn rests_on(self) -> Option<Self> {
         match self {
             Self::Visibility => Some(Self::Retry),
@@ -56,29 +59,31 @@ impl Step {
     }
 }
 
-/// Where the deployment runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Where {
+/// The platform that a deployment runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Platform {
     Aws,
-    /// On an emulator of AWS: `gridpost up`.
+    /// An emulator of AWS: `gridpost up`.
+    #[serde(rename = "up")]
     Stack,
-    /// In one process: `gridpost dev`.
+    /// One process: `gridpost dev`.
     Dev,
 }
 
-/// What there is to try things with.
+/// A deployment, and what there is to try it with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ground {
-    pub runs: Where,
-    /// How many times as fast as the machine's clock it runs.
+pub struct Environment {
+    pub platform: Platform,
+    /// How many times faster than the local clock the deployment's runs.
     pub speed: u32,
     pub has_webhook: bool,
     pub has_queue: bool,
     pub has_letters: bool,
 }
 
-impl Ground {
-    /// Why a step can't be tried here; `None` where it can. A step that is tried may still show nothing.
+impl Environment {
+    /// Says why a step can't be tried here; `None` if it can. A step that is tried may still show nothing.
     pub fn obstacle(&self, step: Step) -> Option<&'static str> {
         const NO_WEBHOOK: &str = "there is no webhook that the deployment can reach: \
             infra/modules/verify makes one, --webhook and --reports name it";
@@ -89,7 +94,7 @@ impl Ground {
             the Terraform output dead_letter_bucket";
         match step {
             Step::Queue if self.has_queue => None,
-            Step::Queue if self.runs == Where::Dev => Some(DEV_QUEUE),
+            Step::Queue if self.platform == Platform::Dev => Some(DEV_QUEUE),
             Step::Queue => Some(NO_QUEUE),
             _ if !self.has_webhook => Some(NO_WEBHOOK),
             Step::DeadLetter | Step::Redrive if !self.has_letters => Some(NO_LETTERS),
@@ -97,63 +102,82 @@ impl Ground {
         }
     }
 
-    /// How long a time of the deployment's clock takes by this machine's.
+    /// Converts a time of the deployment's clock to the local clock's.
     pub fn really(&self, by_its_clock: Duration) -> Duration {
         by_its_clock / self.speed.max(1)
     }
 }
 
-/// Why steps are not tried: those that were not asked for, and those that can't be. The others are.
-pub fn plan(ground: &Ground, only: &[Step]) -> Vec<(Step, Option<&'static str>)> {
+/// Says of each step why it is not tried: it was not asked for, or can't be tried here. `None` if it is.
+pub fn plan(environment: &Environment, only: &[Step]) -> Vec<(Step, Option<&'static str>)> {
     let wanted = |step: Step| only.is_empty() || only.contains(&step);
     let is_wanted = |step: Step| {
         wanted(step) || Step::ALL.iter().any(|it| wanted(*it) && it.rests_on() == Some(step))
     };
     let why = |step: Step| match is_wanted(step) {
         false => Some("left out by --only"),
-        true => ground.obstacle(step),
+        true => environment.obstacle(step),
     };
     Step::ALL.iter().map(|step| (*step, why(*step))).collect()
 }
 
-/// What became of a step.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The verdict of a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "verdict", rename_all = "camelCase")]
 pub enum Verdict {
-    Shown(Vec<String>),
+    Shown {
+        /// What was seen, in lines.
+        seen: Vec<String>,
+    },
     /// Something else was seen.
-    Failed(String),
+    Failed { why: String },
     /// It could not be seen, which says nothing of the deployment.
-    NotShown(String),
+    NotShown { why: String },
 }
 
-/// A step with what became of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tried {
+impl Verdict {
+    /// A step that showed nothing.
+    pub fn not_shown(why: impl Into<String>) -> Self {
+        Self::NotShown { why: why.into() }
+    }
+}
+
+/// The result of a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StepResult {
     pub step: Step,
+    shows: &'static str,
+    #[serde(flatten)]
     pub verdict: Verdict,
 }
 
-/// What the webhook answers to an event subscription's requests, one by one; the last answer repeats.
+impl StepResult {
+    pub fn new(step: Step, verdict: Verdict) -> Self {
+        Self { step, shows: step.title(), verdict }
+    }
+}
+
+/// The webhook's answers to an event subscription's requests, one by one; the last answer repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Script {
     /// The event subscription, and the last part of its endpoint's path.
     pub name: &'static str,
     pub answers: &'static str,
-    /// Seconds that it takes to answer, by the machine's clock.
+    /// Seconds that it takes to answer, by the local clock.
     pub delay_s: u64,
 }
 
 /// Seconds after which the late answer comes: the limit is 30.
 pub const LATE_ANSWER_S: u64 = 35;
 
-/// When the retry would be due that the late answer cancels, by the machine's clock.
-pub const LATE_DUE_S: u64 = 50;
+/// Seconds until the retry would be due that the late answer cancels, by the local clock.
+pub const LATE_DUE_S: u32 = 50;
 
 /// Offsets of the attempts that a failing webhook sees, in seconds of the deployment's clock. The second
 /// attempt comes from a delayed message, later ones from a hidden one.
-pub const RETRY_DUE_S: [u64; 4] = [0, 5, 15, 30];
+pub const RETRY_DUE_S: [u32; 4] = [0, 5, 15, 30];
 
-/// Every event subscription that is answered in its own way; others are answered 200.
+/// The event subscriptions with answers of their own; others are answered 200.
 pub const SCRIPTS: [Script; 6] = [
     Script { name: "webhook", answers: "200", delay_s: 0 },
     Script { name: "large", answers: "200", delay_s: 0 },
@@ -163,7 +187,7 @@ pub const SCRIPTS: [Script; 6] = [
     Script { name: "late", answers: "200", delay_s: LATE_ANSWER_S },
 ];
 
-/// What the webhook answers to an event subscription.
+/// Returns the webhook's answers to an event subscription, and the seconds that each takes.
 pub fn script(name: &str) -> (&'static str, u64) {
     let found = SCRIPTS.iter().find(|script| script.name == name);
     found.map_or(("200", 0), |script| (script.answers, script.delay_s))
@@ -173,24 +197,25 @@ pub fn script(name: &str) -> (&'static str, u64) {
 mod tests {
     use super::*;
 
-    fn ground(runs: Where, [has_webhook, has_queue, has_letters]: [bool; 3]) -> Ground {
-        Ground { runs, speed: 1, has_webhook, has_queue, has_letters }
+    fn environment(platform: Platform, has: [bool; 3]) -> Environment {
+        let [has_webhook, has_queue, has_letters] = has;
+        Environment { platform, speed: 1, has_webhook, has_queue, has_letters }
     }
 
-    fn untried(ground: &Ground, only: &[Step]) -> Vec<&'static str> {
-        let planned = plan(ground, only).into_iter();
+    fn untried(environment: &Environment, only: &[Step]) -> Vec<&'static str> {
+        let planned = plan(environment, only).into_iter();
         planned.filter(|(_, why)| why.is_some()).map(|(step, _)| step.name()).collect()
     }
 
     #[test]
     fn what_cannot_be_tried_is_not_tried() {
-        let table: [(Where, [bool; 3], &[&str]); 5] = [
-            (Where::Aws, [true, true, true], &[]),
-            (Where::Dev, [true, false, true], &["queue"]),
-            (Where::Aws, [true, true, false], &["dead-letter", "redrive"]),
-            (Where::Stack, [true, false, false], &["queue", "dead-letter", "redrive"]),
+        let table: [(Platform, [bool; 3], &[&str]); 5] = [
+            (Platform::Aws, [true, true, true], &[]),
+            (Platform::Dev, [true, false, true], &["queue"]),
+            (Platform::Aws, [true, true, false], &["dead-letter", "redrive"]),
+            (Platform::Stack, [true, false, false], &["queue", "dead-letter", "redrive"]),
             (
-                Where::Aws,
+                Platform::Aws,
                 [false, true, true],
                 &[
                     "webhook",
@@ -204,15 +229,15 @@ mod tests {
                 ],
             ),
         ];
-        for (runs, has, want) in table {
-            let ground = ground(runs, has);
-            assert_eq!(untried(&ground, &[]), want, "{ground:?}");
+        for (platform, has, want) in table {
+            let environment = environment(platform, has);
+            assert_eq!(untried(&environment, &[]), want, "{environment:?}");
         }
     }
 
     #[test]
     fn a_step_brings_the_one_that_it_rests_on() {
-        let all = ground(Where::Aws, [true, true, true]);
+        let all = environment(Platform::Aws, [true, true, true]);
         for (only, want) in [
             (vec![Step::Visibility], vec!["retry", "visibility"]),
             (vec![Step::Redrive, Step::Queue], vec!["queue", "dead-letter", "redrive"]),
@@ -232,7 +257,7 @@ mod tests {
         }
         assert_eq!(script("fan-07"), ("200", 0));
         // It answers after the limit, and before the retry.
-        const { assert!(30 < LATE_ANSWER_S && LATE_ANSWER_S < LATE_DUE_S) };
+        const { assert!(30 < LATE_ANSWER_S && LATE_ANSWER_S < LATE_DUE_S as u64) };
         assert_eq!(script("retry").0.split(',').count(), RETRY_DUE_S.len());
     }
 }

@@ -1,142 +1,125 @@
-//! The steps, as they are tried. Each has an event subscription of its own; its events' subject is that
-//! one's name.
+//! Tries the steps. Each has an event subscription of its own; its events' subject is that one's name.
 
 mod delivered;
 mod failing;
 
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use anyhow::Context;
-use serde_json::{Value, json};
+use futures::future::OptionFuture;
+use gridpost_api::subscription::EventSubscriptionSettings;
 
-use super::measure::Span;
-use super::place::Place;
-use super::webhook::Webhook;
-use super::{VerifyOptions, With};
+use super::{
+    Setup, VerifyOptions,
+    bill::Span,
+    probe_topic::ProbeTopic,
+    report::{Latencies, Stage},
+    step::{Step, StepResult, Verdict},
+    webhook::Webhook,
+};
 use crate::{
-    failure::chain,
-    manage_api::ManageApi,
-    progress::Progress,
-    target::Target,
-    verify::{
-        figures::{Figures, Stage},
-        step::{Step, Tried, Verdict},
-    },
+    failure::chain, manage_api::ManageApi, probing::webhook, progress::Progress, target::Target,
 };
 
 /// Time for a first attempt, on machines and in accounts of any size.
 const ARRIVED_MAX: Duration = Duration::from_secs(60);
 
 pub(super) struct Trial<'a> {
-    pub(super) arguments: &'a VerifyOptions,
+    pub(super) options: &'a VerifyOptions,
     pub(super) target: &'a Target,
     pub(super) api: &'a ManageApi,
-    pub(super) with: &'a With,
-    pub(super) place: &'a Place,
-    pub(super) figures: &'a Mutex<Figures>,
+    pub(super) setup: &'a Setup,
+    pub(super) topic: &'a ProbeTopic,
+    pub(super) latencies: &'a Mutex<Latencies>,
     pub(super) progress: &'a Progress,
-}
-
-pub(super) struct All {
-    pub(super) tried: Vec<Tried>,
-    pub(super) span: Option<Span>,
 }
 
 /// What a step shows, in lines, or why it failed.
 type Shown = anyhow::Result<Vec<String>>;
 
 impl Trial<'_> {
-    /// Tries all that the plan does not rule out. First what must not be disturbed, then together what
-    /// waits.
-    pub(super) async fn run(&self, plan: &[(Step, Option<&'static str>)]) -> All {
-        let mut tried: Vec<_> = plan
-            .iter()
-            .filter_map(|(step, why)| {
-                Some(Tried { step: *step, verdict: Verdict::NotShown((*why)?.to_owned()) })
-            })
-            .collect();
-        let is_wanted = |step: Step| plan.contains(&(step, None));
+    /// Tries all that the plan does not rule out: one after the other the steps that must not be disturbed, then
+    /// together those that wait.
+    pub(super) async fn run(
+        &self,
+        plan: &[(Step, Option<&'static str>)],
+    ) -> (Vec<StepResult>, Option<Span>) {
+        let is_planned = |step: Step| plan.contains(&(step, None));
+        let skipped = plan.iter().filter_map(|(step, why)| {
+            why.map(|why| StepResult::new(*step, Verdict::not_shown(why)))
+        });
+        let mut results: Vec<_> = skipped.collect();
         let mut span = None;
-        if is_wanted(Step::Webhook) {
-            let shown = self.told(Step::Webhook, self.to_the_webhook(&mut span)).await;
-            tried.push(shown);
+        if is_planned(Step::Webhook) {
+            results.push(self.attempt(Step::Webhook, self.to_the_webhook(&mut span)).await);
         }
-        if is_wanted(Step::Queue) {
-            let shown = self.told(Step::Queue, self.to_the_queue(&mut span)).await;
-            tried.push(shown);
+        if is_planned(Step::Queue) {
+            results.push(self.attempt(Step::Queue, self.to_the_queue(&mut span)).await);
         }
-        if is_wanted(Step::FanOut) {
-            tried.push(self.told(Step::FanOut, self.fan_out()).await);
+        if is_planned(Step::FanOut) {
+            results.push(self.attempt(Step::FanOut, self.fan_out()).await);
         }
-        if is_wanted(Step::Large) {
-            tried.push(self.told(Step::Large, self.large()).await);
+        if is_planned(Step::Large) {
+            results.push(self.attempt(Step::Large, self.large()).await);
         }
-        let retried = async {
-            match is_wanted(Step::Retry) {
-                true => self.retry(is_wanted(Step::Visibility)).await,
-                false => Vec::new(),
-            }
-        };
-        let dead_lettered = async {
-            match is_wanted(Step::DeadLetter) {
-                true => self.dead_letter(is_wanted(Step::Redrive)).await,
-                false => Vec::new(),
-            }
-        };
-        let late = async {
-            match is_wanted(Step::Late) {
-                true => vec![self.told(Step::Late, self.late()).await],
-                false => Vec::new(),
-            }
-        };
-        let (retried, dead_lettered, late) = tokio::join!(retried, dead_lettered, late);
-        tried.extend([retried, dead_lettered, late].into_iter().flatten());
-        tried.sort_by_key(|one| one.step);
-        All { tried, span }
+        let retry = is_planned(Step::Retry).then(|| self.retry(is_planned(Step::Visibility)));
+        let dead_letter =
+            is_planned(Step::DeadLetter).then(|| self.dead_letter(is_planned(Step::Redrive)));
+        let late = is_planned(Step::Late).then(|| self.attempt(Step::Late, self.late()));
+        let (retry, dead_letter, late) = tokio::join!(
+            OptionFuture::from(retry),
+            OptionFuture::from(dead_letter),
+            OptionFuture::from(late)
+        );
+        results.extend([retry, dead_letter].into_iter().flatten().flatten().chain(late));
+        results.sort_by_key(|result| result.step);
+        (results, span)
     }
 
-    /// A step while it is shown that it is under way.
-    async fn told(&self, step: Step, trying: impl Future<Output = Shown>) -> Tried {
-        let shown_as = self.progress.step(&format!("{}: {}", step.name(), step.title()));
+    /// Tries a step, and shows that it is under way.
+    async fn attempt(&self, step: Step, trying: impl Future<Output = Shown>) -> StepResult {
+        let title = format!("{}: {}", step.name(), step.title());
+        let shown_as = self.progress.step(&title);
         let verdict = match trying.await {
-            Ok(lines) => {
-                shown_as.done(&format!("{}: {}", step.name(), step.title()));
-                Verdict::Shown(lines)
+            Ok(seen) => {
+                shown_as.done(&title);
+                Verdict::Shown { seen }
             }
             Err(error) => {
                 drop(shown_as);
                 let why = chain(&error);
                 self.progress.line(&format!("✗ {}: {why}", step.name()));
-                Verdict::Failed(why)
+                Verdict::Failed { why }
             }
         };
-        Tried { step, verdict }
+        StepResult::new(step, verdict)
     }
 
     fn webhook(&self) -> anyhow::Result<&Webhook> {
         // The plan has no step of it otherwise.
-        self.with.webhook.as_ref().context("there is no webhook")
+        self.setup.webhook.as_ref().context("there is no webhook")
     }
 
     async fn subscribe(
         &self,
         name: &str,
         subject: &str,
-        mut properties: Value,
+        settings: EventSubscriptionSettings,
     ) -> anyhow::Result<()> {
-        let url = self.webhook()?.endpoint(name);
-        properties["destination"] =
-            json!({"endpointType": "WebHook", "properties": {"endpointUrl": url}});
-        self.place.subscribe(self.api, name, subject, properties).await
+        let destination = Some(webhook(&self.webhook()?.endpoint(name)));
+        let settings = EventSubscriptionSettings { destination, ..settings };
+        self.topic.subscribe(self.api, name, subject, settings).await
     }
 
     fn measured(&self, stage: Stage, took: Duration) {
-        self.figures.lock().unwrap_or_else(PoisonError::into_inner).add(stage, took);
+        self.latencies.lock().unwrap_or_else(PoisonError::into_inner).add(stage, took);
     }
 
     fn id(&self, step: Step, index: u32) -> String {
-        format!("{}-{}-{index}", self.with.run, step.name())
+        format!("{}-{}-{index}", self.setup.run, step.name())
     }
 
     fn ids(&self, step: Step, count: u32) -> Vec<String> {
@@ -144,7 +127,7 @@ impl Trial<'_> {
     }
 }
 
-/// What is between two times of one clock, none if the second one seems to be before the first.
+/// Returns the time between two readings of one clock, none if the second seems to be before the first.
 fn between(from_ms: i64, to_ms: i64) -> Duration {
     Duration::from_millis(u64::try_from(to_ms - from_ms).unwrap_or(0))
 }

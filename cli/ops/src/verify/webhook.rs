@@ -1,26 +1,30 @@
-//! The webhook: played by this program for a local stack, else the function URL of `infra/modules/verify`,
-//! which reports what it gets into a queue. Which answer follows which attempt is in its URL, so that
-//! the function keeps nothing.
+//! The webhook: served by this program for a local stack, otherwise the function URL of `infra/modules/verify`,
+//! which reports what it receives into a queue. Its URL says how each attempt is answered, so that the function
+//! keeps nothing.
 
-use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Duration;
+use std::{
+    collections::HashMap,
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
 
-use anyhow::{Context, anyhow};
-use serde_json::Value;
-use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout_at};
+use anyhow::{anyhow, bail};
+use serde::Deserialize;
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::{Instant, sleep, timeout_at},
+};
 use url::Url;
 
-use super::queue::Queue;
+use super::queue::{Message, Queue};
 use crate::{
     clock,
     failure::Misuse,
     receiver::{Answers, Arrival, Behaviour, Purpose, Receiver},
     target::Target,
     verify::{
-        judge::{Filler, Seen},
+        judge::{Filler, Received},
         step::{SCRIPTS, script},
     },
 };
@@ -33,15 +37,15 @@ const AGAIN: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(100);
 
 pub(super) struct Webhook {
-    plays: Plays,
+    host: Host,
     run: String,
-    seen: watch::Receiver<Vec<Seen>>,
-    /// Why reports can't be read, where that is so.
+    seen: watch::Receiver<Vec<Received>>,
+    /// Why reports can't be read, if so.
     trouble: watch::Receiver<Option<String>>,
     _tasks: JoinSet<()>,
 }
 
-enum Plays {
+enum Host {
     Here(Receiver),
     /// The function's URL, with its token.
     Deployed(Url),
@@ -64,10 +68,10 @@ impl Webhook {
         tasks.spawn(listen(arrivals, seen));
         let trouble = watch::channel(None).1;
         let run = run.to_owned();
-        Ok(Self { plays: Plays::Here(receiver), run, seen: seen_by, trouble, _tasks: tasks })
+        Ok(Self { host: Host::Here(receiver), run, seen: seen_by, trouble, _tasks: tasks })
     }
 
-    /// The one at that URL, which reports into that queue.
+    /// Uses the webhook at that URL, which reports into that queue.
     pub(super) async fn deployed(
         target: &Target,
         given: &str,
@@ -91,15 +95,15 @@ impl Webhook {
             tasks.spawn(read(reports, run, ahead_ms, seen.clone(), trouble.clone()));
         }
         let run = run.to_owned();
-        let plays = Plays::Deployed(url);
-        Ok(Self { plays, run, seen: seen_by, trouble: trouble_by, _tasks: tasks })
+        let host = Host::Deployed(url);
+        Ok(Self { host, run, seen: seen_by, trouble: trouble_by, _tasks: tasks })
     }
 
     pub(super) fn endpoint(&self, name: &str) -> String {
         let path = format!("/{}/{name}", self.run);
-        match &self.plays {
-            Plays::Here(receiver) => receiver.url(&path),
-            Plays::Deployed(url) => {
+        match &self.host {
+            Host::Here(receiver) => receiver.url(&path),
+            Host::Deployed(url) => {
                 let (answers, delay_s) = script(name);
                 let mut url = url.clone();
                 url.set_path(&path);
@@ -111,12 +115,12 @@ impl Webhook {
         }
     }
 
-    /// What it has got, once that is enough or the time is over.
+    /// Waits until it has received enough, or the time is over. Returns all that it has received.
     pub(super) async fn until(
         &self,
         deadline: Instant,
-        is_enough: impl Fn(&[Seen]) -> bool,
-    ) -> Vec<Seen> {
+        is_enough: impl Fn(&[Received]) -> bool,
+    ) -> Vec<Received> {
         let mut changes = self.seen.clone();
         loop {
             let seen = changes.borrow_and_update().clone();
@@ -126,12 +130,12 @@ impl Webhook {
             if !matches!(timeout_at(deadline, changes.changed()).await, Ok(Ok(()))) {
                 return self.seen.borrow().clone();
             }
-            // Many at once are looked at once.
+            // Requests that come together are judged together.
             sleep(LOOK).await;
         }
     }
 
-    /// Says of something that is missing why it may be, where reports can't be read.
+    /// Adds to a problem that reports can't be read, if so.
     pub(super) fn explain(&self, missing: String) -> String {
         match self.trouble.borrow().as_ref() {
             Some(trouble) => format!("{missing} (reports of the webhook can't be read: {trouble})"),
@@ -140,7 +144,17 @@ impl Webhook {
     }
 }
 
-async fn listen(mut arrivals: mpsc::UnboundedReceiver<Arrival>, seen: watch::Sender<Vec<Seen>>) {
+/// The answer of the deployed webhook to a `GET`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WebhookTime {
+    now_ms: i64,
+}
+
+async fn listen(
+    mut arrivals: mpsc::UnboundedReceiver<Arrival>,
+    seen: watch::Sender<Vec<Received>>,
+) {
     while let Some(arrival) = arrivals.recv().await {
         if arrival.purpose == Purpose::Delivery {
             let one = of_arrival(&arrival, clock::now_ms());
@@ -149,12 +163,12 @@ async fn listen(mut arrivals: mpsc::UnboundedReceiver<Arrival>, seen: watch::Sen
     }
 }
 
-fn of_arrival(arrival: &Arrival, now_ms: i64) -> Seen {
+fn of_arrival(arrival: &Arrival, now_ms: i64) -> Received {
     let events = arrival.events();
     let ids = events.iter().filter_map(|event| event["id"].as_str()).map(str::to_owned).collect();
     let filler = events.first().and_then(|event| event["data"]["filler"].as_str());
     let ago = i64::try_from(arrival.at.elapsed().as_millis()).unwrap_or(0);
-    Seen {
+    Received {
         of: arrival.path.rsplit('/').next().unwrap_or_default().to_owned(),
         at_ms: now_ms - ago,
         count: arrival.delivery_count(),
@@ -163,19 +177,19 @@ fn of_arrival(arrival: &Arrival, now_ms: i64) -> Seen {
     }
 }
 
-/// Takes reports of this run; those of others stay where they are.
+/// Takes reports of this run out of the queue; those of others stay.
 async fn read(
     reports: Queue,
     run: String,
     ahead_ms: i64,
-    seen: watch::Sender<Vec<Seen>>,
+    seen: watch::Sender<Vec<Received>>,
     trouble: watch::Sender<Option<String>>,
 ) {
     loop {
         let taken = async {
             let messages = reports.receive().await?;
-            let read = |message: &super::queue::Message| {
-                Some((Seen::of_report(&message.body, &run, ahead_ms)?, message.clone()))
+            let read = |message: &Message| {
+                Some((Received::of_report(&message.body, &run, ahead_ms)?, message.clone()))
             };
             let (own, messages): (Vec<_>, Vec<_>) = messages.iter().filter_map(read).unzip();
             if !own.is_empty() {
@@ -196,7 +210,8 @@ async fn read(
     }
 }
 
-/// How far the webhook's clock is ahead of this machine's, in milliseconds, as well as a request tells.
+/// Returns how far the webhook's clock is ahead of the local clock, in milliseconds, by the fastest of three
+/// requests.
 async fn ahead_ms(target: &Target, url: &Url) -> anyhow::Result<i64> {
     let http = target.http_client(url.as_str())?;
     let mut nearest: Option<(i64, i64)> = None;
@@ -205,12 +220,14 @@ async fn ahead_ms(target: &Target, url: &Url) -> anyhow::Result<i64> {
         let before_ms = clock::now_ms();
         let answer = http.get(url.clone()).send().await.map_err(reqwest::Error::without_url)?;
         let status = answer.status().as_u16();
-        let told: Value = answer.json().await.unwrap_or_default();
+        let time = answer.json().await;
         let after_ms = clock::now_ms();
-        let now_ms = told["nowMs"].as_i64();
-        let now_ms = now_ms.with_context(|| {
-            format!("the webhook answers {status} and no time: is --webhook the output webhook_url of infra/modules/verify?")
-        })?;
+        let Ok(WebhookTime { now_ms }) = time else {
+            bail!(
+                "the webhook answers {status} and no time: is --webhook the output webhook_url of \
+                 infra/modules/verify?"
+            );
+        };
         let took_ms = after_ms - before_ms;
         if nearest.is_none_or(|(least, _)| took_ms < least) {
             nearest = Some((took_ms, now_ms - before_ms - took_ms / 2));
@@ -249,7 +266,7 @@ mod tests {
     #[tokio::test]
     async fn a_deployed_webhook_is_told_in_its_url_what_to_answer() {
         let webhook = Webhook {
-            plays: Plays::Deployed(Url::parse("https://w.example/?token=t").expect("a URL")),
+            host: Host::Deployed(Url::parse("https://w.example/?token=t").expect("a URL")),
             run: "run-1".to_owned(),
             seen: watch::channel(Vec::new()).1,
             trouble: watch::channel(Some("denied".to_owned())).1,

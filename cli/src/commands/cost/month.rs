@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use clap::Args;
-use serde_json::json;
+use serde::Serialize;
 
 use super::FRONT_DOORS;
 use crate::{commands::one_of, output::Output};
@@ -88,6 +88,16 @@ pub(super) struct MonthArguments {
 const ALARMS: [(&str, Alarms); 3] =
     [("none", Alarms::None), ("pages", Alarms::Pages), ("all", Alarms::All)];
 
+/// An estimate as JSON.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct MonthEstimate<'a> {
+    region: &'a str,
+    prices_as_of: &'a str,
+    lines: &'a [MonthLine],
+    dollars_per_month: f64,
+}
+
 /// Fails with [`Misuse`] when a figure is outside its range.
 pub(super) fn run(
     arguments: &MonthArguments,
@@ -100,16 +110,13 @@ pub(super) fn run(
         return Err(Misuse(format!("--hanging {hanging} is out of range: 0 to 10000")).into());
     }
     let lines = month(&estate(arguments), prices, measured);
-    let parts = lines.iter().map(
-        |line| json!({"what": line.what, "units": line.units, "dollarsPerMonth": line.dollars}),
-    );
-    let document = json!({
-        "region": prices.region,
-        "pricesAsOf": as_of(prices),
-        "lines": parts.collect::<Vec<_>>(),
-        "dollarsPerMonth": total(&lines),
-    });
-    output.print(&document, |_| text(&lines, prices));
+    let estimate = MonthEstimate {
+        region: &prices.region,
+        prices_as_of: as_of(prices),
+        lines: &lines,
+        dollars_per_month: total(&lines),
+    };
+    output.print(&estimate, |_| text(&lines, prices));
     Ok(())
 }
 

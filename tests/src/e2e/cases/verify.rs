@@ -2,10 +2,12 @@
 
 use std::future::pending;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use gridpost_ops::aws_api::REGION;
-use gridpost_ops::verify::{self, VerifyOptions};
-use serde_json::Value;
+use gridpost_ops::verify::{
+    self, VerifyOptions,
+    step::{Step, Verdict},
+};
 
 use crate::e2e::fixture::{ACCOUNT, Fixture};
 
@@ -29,18 +31,21 @@ pub async fn a_deployment_is_proven_with_a_queue(fixture: &Fixture) -> anyhow::R
         fan_out_events: 24,
         remove_leftovers: false,
     };
-    let report = verify::report(&options, &fixture.target()?, pending()).await?.document();
-    let steps = report["steps"].as_array().context("no steps")?;
-    ensure!(steps.len() == 9, "{report:#}");
-    for step in steps {
-        let want = if step["step"] == "visibility" { "notShown" } else { "shown" };
-        ensure!(step["verdict"] == want, "{}: {report:#}", step["step"]);
+    let report = verify::report(&options, &fixture.target()?, pending()).await?;
+    ensure!(report.results.len() == 9, "{report:#?}");
+    for result in &report.results {
+        let is_good = match &result.verdict {
+            Verdict::Shown { .. } => result.step != Step::Visibility,
+            Verdict::NotShown { .. } => result.step == Step::Visibility,
+            Verdict::Failed { .. } => false,
+        };
+        ensure!(is_good, "{}: {report:#?}", result.step.name());
     }
-    let mut stages: Vec<_> = report["latencies"].as_array().into_iter().flatten().collect();
-    stages.retain(|stage| stage["p50Ms"].as_f64().is_some_and(|took| took > 0.0));
-    ensure!(stages.len() == 6, "{report:#}");
-    let topic = report["topic"].as_str().context("no topic")?;
-    let left = fixture.api.topics().await?;
-    ensure!(left.iter().all(|one: &Value| one["name"] != topic), "{topic} is left behind");
+    let stages = report.latencies.stages();
+    let measured = stages.iter().filter(|stage| stage.p50_ms > 0.0).count();
+    ensure!(measured == 6, "{report:#?}");
+    let left = fixture.api.api.topics().await?;
+    let topic = &report.topic;
+    ensure!(left.iter().all(|one| one.name != *topic), "{topic} is left behind");
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! Steps whose events are delivered at their first attempt: to the webhook, to a queue, to many, in large.
+//! Tries steps whose events are delivered at their first attempt: to the webhook, to a queue, to many, in large.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context, anyhow, ensure};
 use futures::future::try_join_all;
-use serde_json::{Value, json};
+use gridpost_api::subscription::{Destination, EventSubscriptionSettings, ResourceDestination};
+use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::{ARRIVED_MAX, Shown, Trial, between};
@@ -13,16 +13,16 @@ use crate::{
     clock::Clock,
     output::count,
     verify::{
-        figures::{Stage, told},
-        judge::{Filler, Seen, fanned_out, of},
-        measure::Span,
-        place::Published,
+        bill::Span,
+        judge::{Filler, Received, fanned_out, of},
+        probe_topic::Published,
         queue::Queue,
-        step::{Step, Where},
+        report::{Stage, describe_time},
+        step::{Platform, Step},
     },
 };
 
-/// What brings an event to about 1 KiB, as `gridpost cost` has them.
+/// Bytes of data that make an event about 1 KiB large, as `gridpost cost` has them.
 const FILLER_BYTES: usize = 700;
 
 /// More than a queue message carries by default (`queue_message_bytes_max`, 262,144).
@@ -39,28 +39,31 @@ const INLINE_FAN_OUT: u32 = 10_000;
 impl Trial<'_> {
     pub(super) async fn to_the_webhook(&self, span: &mut Option<Span>) -> Shown {
         let webhook = self.webhook()?;
-        self.subscribe("webhook", "webhook", json!({})).await?;
-        let ids = self.ids(Step::Webhook, self.arguments.events);
+        self.subscribe("webhook", "webhook", Default::default()).await?;
+        let ids = self.ids(Step::Webhook, self.options.events);
         let published = self.publish_each("webhook", &ids).await?;
-        let has_all = |seen: &[Seen]| arrived(seen, "webhook").len() >= ids.len();
+        let has_all = |seen: &[Received]| arrived(seen, "webhook").len() >= ids.len();
         let seen = webhook.until(Instant::now() + ARRIVED_MAX, has_all).await;
         let arrived = arrived(&seen, "webhook");
-        let lines = self.judged(Stage::Webhook, &published, &arrived, span);
+        let lines = self.judged(Stage::PublishToWebhook, &published, &arrived, span);
         lines.map_err(|error| anyhow!("{}", webhook.explain(error.to_string())))
     }
 
     pub(super) async fn to_the_queue(&self, span: &mut Option<Span>) -> Shown {
-        let queue = self.with.queue.as_ref().context("there is no queue")?;
-        let destination =
-            json!({"endpointType": "SqsQueue", "properties": {"resourceId": queue.arn()}});
-        let properties = json!({ "destination": destination });
-        self.place.subscribe(self.api, "queue", "queue", properties).await?;
-        let ids = self.ids(Step::Queue, self.arguments.events);
+        let queue = self.setup.queue.as_ref().context("there is no queue")?;
+        let resource_id = Some(queue.arn().to_owned());
+        let to = ResourceDestination { resource_id, ..ResourceDestination::default() };
+        let settings = EventSubscriptionSettings {
+            destination: Some(Destination::SqsQueue(to)),
+            ..EventSubscriptionSettings::default()
+        };
+        self.topic.subscribe(self.api, "queue", "queue", settings).await?;
+        let ids = self.ids(Step::Queue, self.options.events);
         // A publish may take a second, and is read beside the others.
         let until = Instant::now() + ARRIVED_MAX + Duration::from_secs(ids.len() as u64);
         let (published, arrived) =
             tokio::try_join!(self.publish_each("queue", &ids), taken(queue, &ids, until))?;
-        self.judged(Stage::Queue, &published, &arrived, span)
+        self.judged(Stage::PublishToQueue, &published, &arrived, span)
     }
 
     async fn publish_each(
@@ -71,14 +74,14 @@ impl Trial<'_> {
         let filler = "x".repeat(FILLER_BYTES);
         let mut published = BTreeMap::new();
         for id in ids {
-            let one = self.place.publish(subject, std::slice::from_ref(id), &filler).await?;
+            let one = self.topic.publish(subject, std::slice::from_ref(id), &filler).await?;
             self.measured(Stage::Publish, one.took);
             published.insert(id.clone(), one);
         }
         Ok(published)
     }
 
-    /// Whether all that was published has arrived, and how long it took.
+    /// Checks that all that was published has arrived, and measures how long it took.
     fn judged(
         &self,
         stage: Stage,
@@ -117,27 +120,29 @@ impl Trial<'_> {
     /// One publish reaches many event subscriptions.
     pub(super) async fn fan_out(&self) -> Shown {
         let webhook = self.webhook()?;
-        let names: Vec<_> =
-            (0..self.arguments.fan_out).map(|index| format!("fan-{index:02}")).collect();
+        let fan_out = 0..self.options.fan_out;
+        let names: Vec<_> = fan_out.map(|index| format!("fan-{index:02}")).collect();
         for some in names.chunks(AT_ONCE) {
-            try_join_all(some.iter().map(|name| self.subscribe(name, "fan-out", json!({}))))
-                .await?;
+            try_join_all(
+                some.iter().map(|name| self.subscribe(name, "fan-out", Default::default())),
+            )
+            .await?;
         }
-        let ids = self.ids(Step::FanOut, self.arguments.fan_out_events);
-        let published = self.place.publish("fan-out", &ids, "").await?;
-        let is_whole = |seen: &[Seen]| fanned_out(seen, &names, &ids).is_ok();
+        let ids = self.ids(Step::FanOut, self.options.fan_out_events);
+        let published = self.topic.publish("fan-out", &ids, "").await?;
+        let is_whole = |seen: &[Received]| fanned_out(seen, &names, &ids).is_ok();
         let seen = webhook.until(Instant::now() + FANNED_OUT_MAX, is_whole).await;
         let repeated = fanned_out(&seen, &names, &ids);
         let repeated = repeated.map_err(|problem| anyhow!("{}", webhook.explain(problem)))?;
         let last_ms = seen.iter().filter(|one| names.contains(&one.of)).map(|one| one.at_ms).max();
-        let deliveries = self.arguments.fan_out * self.arguments.fan_out_events;
+        let deliveries = self.options.fan_out * self.options.fan_out_events;
         let mut lines = vec![format!(
             "{deliveries} deliveries, {} to each of {}; the last {} after the publish, {repeated} twice",
             count(ids.len() as u64, "event"),
             count(names.len() as u64, "event subscription"),
-            told(between(published.begun_ms, last_ms.unwrap_or(published.begun_ms))),
+            describe_time(between(published.begun_ms, last_ms.unwrap_or(published.begun_ms))),
         )];
-        if self.with.ground.runs != Where::Stack && deliveries <= INLINE_FAN_OUT {
+        if self.setup.environment.platform != Platform::Stack && deliveries <= INLINE_FAN_OUT {
             let line = "not stored first: that begins above inline_fan_out, 10,000 by default";
             lines.push(line.to_owned());
         }
@@ -147,16 +152,14 @@ impl Trial<'_> {
     /// An event that no queue message carries arrives whole.
     pub(super) async fn large(&self) -> Shown {
         let webhook = self.webhook()?;
-        self.subscribe("large", "large", json!({})).await?;
-        let filler = filler(&self.with.run, LARGE_BYTES);
+        self.subscribe("large", "large", Default::default()).await?;
+        let filler = filler(&self.setup.run, LARGE_BYTES);
         let sent = Filler::of(&filler);
-        self.place.publish("large", &self.ids(Step::Large, 1), &filler).await?;
-        let is_there = |seen: &[Seen]| !of(seen, "large").is_empty();
+        self.topic.publish("large", &self.ids(Step::Large, 1), &filler).await?;
+        let is_there = |seen: &[Received]| !of(seen, "large").is_empty();
         let seen = webhook.until(Instant::now() + ARRIVED_MAX, is_there).await;
-        let arrived = of(&seen, "large");
-        let arrived =
-            arrived.first().with_context(|| webhook.explain("it did not arrive".to_owned()))?;
-        let got = arrived.filler.as_ref();
+        let missing = || webhook.explain("it did not arrive".to_owned());
+        let got = of(&seen, "large").first().with_context(missing)?.filler.as_ref();
         ensure!(
             got == Some(&sent),
             "it arrived with {} of {} bytes, or with others",
@@ -171,7 +174,12 @@ impl Trial<'_> {
     }
 }
 
-/// A text of that length which no other run sends.
+#[derive(Deserialize)]
+struct Event {
+    id: String,
+}
+
+/// Makes a text of that length which no other run sends.
 fn filler(run: &str, bytes: usize) -> String {
     let mut text = String::with_capacity(bytes);
     let mut number = 0_u32;
@@ -183,8 +191,8 @@ fn filler(run: &str, bytes: usize) -> String {
     text
 }
 
-/// When each event first reached an event subscription.
-fn arrived(seen: &[Seen], name: &str) -> BTreeMap<String, i64> {
+/// Returns when each event first reached an event subscription.
+fn arrived(seen: &[Received], name: &str) -> BTreeMap<String, i64> {
     let mut arrived: BTreeMap<String, i64> = BTreeMap::new();
     for one in of(seen, name) {
         for id in &one.ids {
@@ -195,22 +203,21 @@ fn arrived(seen: &[Seen], name: &str) -> BTreeMap<String, i64> {
     arrived
 }
 
-/// Takes these events out of the queue, with when they were received; others stay.
+/// Takes these events out of the queue; others stay. Returns when each was received.
 async fn taken(
     queue: &Queue,
     ids: &[String],
     until: Instant,
 ) -> anyhow::Result<BTreeMap<String, i64>> {
     let mut arrived = BTreeMap::new();
-    let wanted: BTreeSet<_> = ids.iter().map(String::as_str).collect();
     while arrived.len() < ids.len() && Instant::now() < until {
         let received = queue.receive().await.context("the queue can't be read")?;
         let now_ms = crate::clock::now_ms();
         let mut own = Vec::new();
         for message in received {
-            let event: Value = serde_json::from_str(&message.body).unwrap_or_default();
-            if let Some(id) = event["id"].as_str().filter(|id| wanted.contains(id)) {
-                arrived.entry(id.to_owned()).or_insert(now_ms);
+            let event = serde_json::from_str(&message.body).ok();
+            if let Some(Event { id }) = event.filter(|event: &Event| ids.contains(&event.id)) {
+                arrived.entry(id).or_insert(now_ms);
                 own.push(message);
             }
         }
@@ -245,7 +252,7 @@ mod tests {
 
     #[test]
     fn an_event_arrived_when_it_first_did() {
-        let seen = |of: &str, at_ms, id: &str| Seen {
+        let seen = |of: &str, at_ms, id: &str| Received {
             of: of.to_owned(),
             at_ms,
             count: Some(0),
