@@ -3,14 +3,16 @@
 use axum::extract::{Query, State};
 use axum::response::Response;
 use futures::{StreamExt, stream};
+use gridpost_api::subscription::EventSubscription;
+use gridpost_core::subscription::ProvisioningState;
 use maud::{Markup, html};
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::App;
 use super::failure::{self, Answer};
 use super::form::given;
 use super::page::{self, Frame, Tab};
+use super::topics::names;
 use gridpost_ops::{
     audit,
     cost::{
@@ -131,7 +133,7 @@ struct Sizes {
 }
 
 async fn sizes(app: &App) -> anyhow::Result<Sizes> {
-    let (names, is_whole) = app.api.topic_names(TOPICS_MAX).await?;
+    let (names, is_whole) = names(app, TOPICS_MAX).await?;
     let mut sizes = Sizes { topics: names.len() as u64, subscriptions: 0, is_whole };
     let of_topic = async |name: String| if_there(app.api.subscriptions(&name).await);
     let mut lists = std::pin::pin!(stream::iter(names).map(of_topic).buffered(AT_ONCE));
@@ -148,9 +150,8 @@ async fn sizes(app: &App) -> anyhow::Result<Sizes> {
     Ok(sizes)
 }
 
-fn is_real(subscription: &Value) -> bool {
-    subscription.pointer("/properties/provisioningState").and_then(Value::as_str)
-        == Some("Succeeded")
+fn is_real(subscription: &EventSubscription) -> bool {
+    subscription.properties.provisioning_state == ProvisioningState::Succeeded
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use axum::Form;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
+use gridpost_api::client::Condition;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
@@ -44,7 +45,13 @@ pub(super) async fn create(
 ) -> Answer<Response> {
     let fields = Posted::of(pairs).fields;
     let name = fields.get("name").trim();
-    let error = match app.api.clone().only_new().put_topic(name, &document(&fields)).await {
+    let error = match app
+        .api
+        .clone()
+        .only_if(Some(Condition::IsNew))
+        .put_topic(name, &document(&fields))
+        .await
+    {
         Ok(_) => {
             let url = format!("{}?done=created", topic_url(name));
             return Ok(Redirect::to(&url).into_response());

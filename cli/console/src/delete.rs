@@ -4,14 +4,17 @@
 use axum::Form;
 use axum::extract::{Path, State};
 use axum::response::Redirect;
+use gridpost_api::{
+    health::Health,
+    subscription::{Bucket, DeadLetterDestination, EventSubscription},
+};
 use maud::{Markup, html};
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 use super::App;
 use super::failure::{self, Answer};
 use super::page::{self, Frame, Tab, number, subscription_url, topic_url};
-use gridpost_ops::{failure::Misuse, output::text_at, subscription};
+use gridpost_ops::{failure::Misuse, subscription};
 
 /// Event subscriptions that are named before their topic is deleted.
 const SHOWN_MAX: usize = 50;
@@ -38,13 +41,13 @@ pub(super) async fn of_subscription(
     Path((topic, name)): Path<(String, String)>,
 ) -> Answer {
     let document = app.api.subscription(&topic, &name).await?;
-    let health = app.api.health(&topic, &name).await.map(|health| json!({ "health": health }));
+    let health = app.api.health(&topic, &name).await;
     let whole = format!("{topic}/{name}");
     let url = subscription_url(&topic, &name, "/delete");
     let body = html! {
         div.problem role="note" {
             p { "This deletes the event subscription " code { (whole) } " for good. From then on no event goes to "
-                code { (page::visible(&destination(&document))) } "." }
+                code { (page::visible(&subscription::show::destination(&document.document))) } "." }
             (waits(health.as_ref().map(std::slice::from_ref)))
             p { "Dead letters: " (letters(&document)) }
         }
@@ -62,7 +65,9 @@ pub(super) async fn of_topic(State(app): State<App>, Path(topic): Path<String>) 
     let mut all = app.api.subscriptions(&topic).await?;
     let count = all.len();
     all.truncate(SHOWN_MAX);
-    let waits = waits(app.api.healths(&topic).await.as_deref());
+    let healths = app.api.healths(&topic).await;
+    let healths = healths.map(|all| all.into_iter().map(|one| one.health).collect::<Vec<_>>());
+    let waits = waits(healths.as_deref());
     let url = format!("{}/delete", topic_url(&topic));
     let body = html! {
         div.problem role="note" {
@@ -72,8 +77,7 @@ pub(super) async fn of_topic(State(app): State<App>, Path(topic): Path<String>) 
                 p { strong { (number(count as u64)) } " event subscriptions go with it"
                     @if count > all.len() { ", the first of them" } ":" }
                 ul { @for one in &all {
-                    @let name = text_at(one, "/name");
-                    li { a href=(subscription_url(&topic, name, "")) { (name) } "; dead letters: " (letters(one)) }
+                    li { a href=(subscription_url(&topic, &one.name, "")) { (one.name) } "; dead letters: " (letters(one)) }
                 } }
                 (waits)
             }
@@ -87,17 +91,16 @@ pub(super) async fn of_topic(State(app): State<App>, Path(topic): Path<String>) 
     Ok(app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body))
 }
 
-fn destination(document: &Value) -> String {
-    let at = |member: &str| {
-        document.pointer(&format!("/properties/destination/properties/{member}"))?.as_str()
-    };
-    at("endpointBaseUrl").or(at("resourceId")).unwrap_or("its endpoint").to_owned()
+/// Returns the bucket of an event subscription's dead letters.
+pub(super) fn bucket(subscription: &EventSubscription) -> Option<&str> {
+    let destination = subscription.properties.settings.dead_letter_destination.as_ref()?;
+    let DeadLetterDestination::S3Bucket(Bucket { bucket_name, .. }) = destination;
+    bucket_name.as_deref()
 }
 
-fn letters(document: &Value) -> Markup {
-    let bucket = document.pointer("/properties/deadLetterDestination/properties/bucketName");
+fn letters(subscription: &EventSubscription) -> Markup {
     html! {
-        @match bucket.and_then(Value::as_str) {
+        @match bucket(subscription) {
             Some(bucket) => {
                 "those it has stay in the bucket " code { (page::visible(bucket)) } ", where no command lists, "
                 "redrives or purges them until one of the same name, bucket and prefix is made again."
@@ -107,19 +110,14 @@ fn letters(document: &Value) -> Markup {
     }
 }
 
-/// How many deliveries wait by those healths, and what becomes of them.
-fn waits(healths: Result<&[Value], &anyhow::Error>) -> Markup {
-    let (mut sum, mut is_whole, mut holds_back) = (0, true, false);
-    for health in healths.into_iter().flatten() {
-        let waiting = &health["health"]["waitingDeliveries"];
-        sum += waiting["count"].as_u64().unwrap_or(0);
-        is_whole &= waiting["isComplete"] != false;
-        holds_back |= subscription::holds_back(&health["health"]);
-    }
+/// Says how many deliveries wait by those healths, and what becomes of them.
+fn waits(healths: Result<&[Health], &anyhow::Error>) -> Markup {
     html! {
         @match healths {
-            Ok(_) => {
-                @if holds_back {
+            Ok(all) => {
+                @let is_whole = all.iter().all(|health| health.waiting_deliveries.is_complete);
+                @let sum = all.iter().map(|health| health.waiting_deliveries.count as u64).sum();
+                @if all.iter().any(subscription::holds_back) {
                     p { "Deliveries are held back before their first attempt, too, and are not counted here. " }
                 }
                 p { "Deliveries that have failed and wait: "
@@ -169,16 +167,25 @@ pub(super) async fn delete_topic(
 
 #[cfg(test)]
 mod tests {
+    use gridpost_ops::testkit::documents;
+    use serde_json::{Value, json};
+
     use super::*;
+
+    fn health(patch: &Value) -> Health {
+        serde_json::from_value(documents::health(patch)).expect("a health")
+    }
 
     #[test]
     fn what_can_not_be_counted_is_said() {
-        let health = |count: u64, whole: bool| json!({"health": {"waitingDeliveries": {"count": count, "isComplete": whole}}});
-        let shown = waits(Ok(&[health(2, true), health(3, false)])).into_string();
+        let waiting = |count: u64, whole: bool| {
+            health(&json!({"waitingDeliveries": {"count": count, "isComplete": whole}}))
+        };
+        let shown = waits(Ok(&[waiting(2, true), waiting(3, false)])).into_string();
         assert!(shown.contains("<strong>more than 5</strong>"), "{shown}");
         assert!(!shown.contains("held back"), "{shown}");
-        let held = json!({"health": {"newEvents": "Held", "waitingDeliveries": {"count": 0}}});
-        let shown = waits(Ok(&[health(2, true), held])).into_string();
+        let held = health(&json!({"newEvents": "Held"}));
+        let shown = waits(Ok(&[waiting(2, true), held])).into_string();
         assert!(shown.contains("held back before their first attempt"), "{shown}");
         let refused = gridpost_ops::failure::Refusal::from_answer(403, "{}").into();
         let shown = waits(Err(&refused)).into_string();

@@ -3,20 +3,19 @@
 use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::response::Redirect;
+use gridpost_api::{
+    delivery::{Attempt, Delivery, DeliveryShown, DeliveryStatus},
+    schema::Time,
+};
 use gridpost_core::time::Timestamp;
 use maud::{Markup, html};
-use serde_json::Value;
 
 use super::App;
 use super::failure::Answer;
 use super::form::{Look, Nothing};
 use super::page::{self, Frame, Tab, subscription_url};
 use super::picture::{self, Kind, Point};
-use gridpost_ops::{
-    attempt_lines::because_of,
-    delivery,
-    output::{self, text_at},
-};
+use gridpost_ops::{attempt_lines::because_of, delivery, output};
 
 pub(super) async fn list(
     State(app): State<App>,
@@ -25,19 +24,16 @@ pub(super) async fn list(
 ) -> Answer {
     let page = app.api.deliveries_page(&topic, &name, look.after.as_deref()).await?;
     let url = subscription_url(&topic, &name, "/deliveries");
-    let row = |one: &Value| {
-        let id = text_at(one, "/id");
+    let row = |one: &Delivery| {
         vec![
-            page::time_at(one, "/publishTime"),
-            html! { a href={ (url) "/" (page::part(id)) } { (id) } },
-            html! { (page::number_at(one, "/events")) },
-            html! { (page::number_at(one, "/deliveryAttempts")) },
-            outcome(one, "/lastDeliveryOutcome", "/lastHttpStatusCode"),
-            html! {
-                @match text_at(one, "/status") {
-                    "Waiting" => { (page::time_at(one, "/due")) }
-                    other => { (other) }
-                }
+            page::time(one.publish_time),
+            html! { a href={ (url) "/" (one.id) } { (one.id) } },
+            html! { (page::number(one.events.into())) },
+            html! { (one.delivery_attempts) },
+            outcome(one.last_delivery_outcome.as_deref(), one.last_http_status_code),
+            match one.status {
+                DeliveryStatus::Waiting => page::time(one.due),
+                other => html! { (other.to_string()) },
             },
         ]
     };
@@ -58,12 +54,12 @@ pub(super) async fn list(
     Ok(app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body))
 }
 
-pub(super) fn outcome(document: &Value, outcome: &str, status: &str) -> Markup {
-    let text = text_at(document, outcome);
-    let class = if text == "Delivered" { "good" } else { "bad" };
+/// Shows an outcome with the status of its answer.
+pub(super) fn outcome(outcome: Option<&str>, status: Option<u16>) -> Markup {
+    let class = if outcome == Some("Delivered") { "good" } else { "bad" };
     html! {
-        span class=(class) { (text) }
-        @if let Some(status) = document.pointer(status).and_then(Value::as_u64) { " (" (status) ")" }
+        span class=(class) { (outcome.unwrap_or("-")) }
+        @if let Some(status) = status { " (" (status) ")" }
     }
 }
 
@@ -84,7 +80,7 @@ pub(super) async fn show(
             (picture::timeline("Attempts since the publish", &points(&document, now)))
             (attempts(&document))
             p { strong { (next(&document)) } }
-            (attempt_now(&app, &url, &document))
+            (attempt_now(&app, &url, &document.delivery))
         }
     };
     let command =
@@ -97,37 +93,35 @@ pub(super) async fn show(
 
 /// The button that has a delivery attempted now, as long as the API takes that: while it waits, due or not.
 /// It is a part of what refreshes itself, since that changes while one looks.
-pub(super) fn attempt_now(app: &App, url: &str, document: &Value) -> Markup {
+pub(super) fn attempt_now(app: &App, url: &str, delivery: &Delivery) -> Markup {
     html! {
-        @if document["status"] == "Waiting" && app.may_change() {
+        @if delivery.status == DeliveryStatus::Waiting && app.may_change() {
             form method="post" action={ (url) "/resend" } {
                 (app.token())
-                button id={ "resend-" (text_at(document, "/id")) } { "Attempt it now" }
+                button id={ "resend-" (delivery.id) } { "Attempt it now" }
                 " " span.muted { "Whatever its wait and its endpoint's health." }
             }
         }
     }
 }
 
-fn facts(document: &Value) -> Markup {
-    let mut rows = vec![
-        ["status".to_owned(), text_at(document, "/status").to_owned()],
-        ["published".to_owned(), text_at(document, "/publishTime").to_owned()],
-        ["events".to_owned(), page::number_at(document, "/events")],
-        ["attempts".to_owned(), page::number_at(document, "/deliveryAttempts")],
+fn facts(DeliveryShown { delivery, .. }: &DeliveryShown) -> Markup {
+    let text = |at: Time| at.to_string();
+    let rows = [
+        ("status", Some(delivery.status.to_string())),
+        ("published", Some(text(delivery.publish_time))),
+        ("events", Some(page::number(delivery.events.into()))),
+        ("attempts", Some(delivery.delivery_attempts.to_string())),
+        ("sent by a redrive", delivery.redriven_time.map(text)),
+        ("reason", delivery.reason.clone()),
+        ("ended", delivery.ended_at.map(text)),
     ];
-    for (name, pointer) in
-        [("sent by a redrive", "/redrivenTime"), ("reason", "/reason"), ("ended", "/endedAt")]
-    {
-        if document.pointer(pointer).is_some() {
-            rows.push([name.to_owned(), text_at(document, pointer).to_owned()]);
-        }
-    }
-    page::facts(&rows)
+    let rows = rows.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));
+    page::facts(&rows.collect::<Vec<_>>())
 }
 
-fn next(document: &Value) -> String {
-    let described = delivery::describe(document);
+fn next(document: &DeliveryShown) -> String {
+    let described = delivery::describe(&serde_json::to_value(document).unwrap_or_default());
     let last = described.lines().last().unwrap_or_default();
     match last.strip_prefix("next: ") {
         Some(next) => format!("Next: {next}."),
@@ -135,19 +129,19 @@ fn next(document: &Value) -> String {
     }
 }
 
-fn attempts(document: &Value) -> Markup {
-    let row = |attempt: &Value| {
+fn attempts(document: &DeliveryShown) -> Markup {
+    let row = |one: &Attempt| {
+        let because = one.wait_because.map(|because| because.to_string());
         vec![
-            html! { (attempt["attempt"]) @if let Some(events) = attempt["events"].as_u64() { " of " (events) " events" } },
-            page::time_at(attempt, "/startTime"),
-            outcome(attempt, "/outcome", "/httpStatusCode"),
-            html! { (page::number_at(attempt, "/durationInMs")) " ms" },
-            html! { (attempt["waitBecause"].as_str().map(because_of).unwrap_or_default()) },
-            html! { (page::visible(attempt["response"].as_str().unwrap_or_default())) },
+            html! { (one.attempt) @if let Some(events) = one.events { " of " (events) " events" } },
+            page::time(one.start_time),
+            outcome(Some(&one.outcome), one.http_status_code),
+            html! { (page::number(one.duration_in_ms)) " ms" },
+            html! { (because.as_deref().map(because_of).unwrap_or_default()) },
+            html! { (page::visible(one.response.as_deref().unwrap_or_default())) },
         ]
     };
-    let all = document["attempts"].as_array().into_iter().flatten();
-    let rows: Vec<_> = all.map(row).collect();
+    let rows: Vec<_> = document.attempts.iter().map(row).collect();
     let head = ["Attempt", "Began", "Outcome", "Took", "Waited afterwards for", "It said"];
     match rows.is_empty() {
         true => html! { p { "Not attempted so far: its endpoint gets nothing at present." } },
@@ -155,35 +149,28 @@ fn attempts(document: &Value) -> Markup {
     }
 }
 
-/// Its attempts, the next one and the end of its time, on the axis that begins at the publish.
-fn points(document: &Value, now: Timestamp) -> Vec<Point> {
-    let read = |text: &str| Timestamp::parse_rfc_3339(text);
-    let began = document["redrivenTime"].as_str().or(document["publishTime"].as_str());
-    let Some(began) = began.and_then(read) else { return Vec::new() };
-    let since = |at: Timestamp| at.since(began).as_secs_f64();
-    let mut points = Vec::new();
-    for attempt in document["attempts"].as_array().into_iter().flatten() {
-        let Some(at) = read(text_at(attempt, "/startTime")) else { continue };
-        let outcome = text_at(attempt, "/outcome");
-        let kind = if outcome == "Delivered" { Kind::Delivered } else { Kind::Failed };
-        let number = attempt["attempt"].to_string();
-        let told = format!("attempt {number}: {outcome}");
-        points.push(Point { at: since(at), kind, label: number, told });
-    }
-    let next = &document["next"];
-    let due = next["endpointWaitsUntil"].as_str().or(next["notBefore"].as_str()).and_then(read);
-    if let Some(due) = due {
-        let told = "the next attempt, not before".to_owned();
-        points.push(Point {
-            at: since(due.max(now)),
-            kind: Kind::Next,
-            label: "next".to_owned(),
-            told,
-        });
-    }
-    if let Some(end) = next["expires"].as_str().and_then(read) {
-        let told = "its time-to-live ends".to_owned();
-        points.push(Point { at: since(end), kind: Kind::End, label: "end".to_owned(), told });
+/// Places its attempts, the next one and the end of its time on an axis that begins at the publish.
+fn points(document: &DeliveryShown, now: Timestamp) -> Vec<Point> {
+    let delivery = &document.delivery;
+    let began = delivery.redriven_time.unwrap_or(delivery.publish_time);
+    let since = |at: Time| at.0.since(began.0).as_secs_f64();
+    let attempted = |attempt: &Attempt| {
+        let kind = if attempt.outcome == "Delivered" { Kind::Delivered } else { Kind::Failed };
+        let label = attempt.attempt.to_string();
+        let told = format!("attempt {label}: {}", attempt.outcome);
+        Point { at: since(attempt.start_time), kind, label, told }
+    };
+    let mut points: Vec<_> = document.attempts.iter().map(attempted).collect();
+    if let Some(next) = &document.next {
+        let due = next.endpoint_waits_until.unwrap_or(next.not_before).max(now.into());
+        let point = |at, kind, label: &str, told: &str| Point {
+            at: since(at),
+            kind,
+            label: label.to_owned(),
+            told: told.to_owned(),
+        };
+        points.push(point(due, Kind::Next, "next", "the next attempt, not before"));
+        points.push(point(next.expires, Kind::End, "end", "its time-to-live ends"));
     }
     points
 }
@@ -200,15 +187,18 @@ pub(super) async fn resend(
 
 #[cfg(test)]
 mod tests {
+    use gridpost_ops::testkit::documents;
     use serde_json::json;
 
     use super::*;
 
     #[test]
     fn the_picture_has_attempts_what_comes_and_the_end() {
-        let document = json!({"publishTime": "2026-01-01T00:00:00Z",
-            "attempts": [{"attempt": 1, "startTime": "2026-01-01T00:00:01Z", "outcome": "Busy"}],
-            "next": {"attempt": 2, "notBefore": "2026-01-01T00:00:11Z", "expires": "2026-01-01T01:00:00Z"}});
+        let document = documents::delivery(&json!({"publishTime": "2026-01-01T00:00:00Z",
+            "attempts": [{"attempt": 1, "startTime": "2026-01-01T00:00:01Z", "outcome": "Busy",
+                "durationInMs": 1}],
+            "next": {"attempt": 2, "notBefore": "2026-01-01T00:00:11Z", "expires": "2026-01-01T01:00:00Z"}}));
+        let document: DeliveryShown = serde_json::from_value(document).expect("a delivery");
         let points = points(&document, Timestamp::from_millis(0));
         let found: Vec<_> = points.iter().map(|point| (point.at, point.kind)).collect();
         assert_eq!(found, [(1.0, Kind::Failed), (11.0, Kind::Next), (3_600.0, Kind::End)]);

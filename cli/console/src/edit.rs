@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use gridpost_api::settings::Document;
 use maud::{Markup, html};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::App;
 use super::edit_json::editable;
@@ -33,7 +33,7 @@ struct Shown<'a> {
 }
 
 pub(super) async fn show(State(app): State<App>, Path((topic, name)): Names) -> Answer {
-    let reply = app.api.read_subscription(&topic, &name).await?;
+    let reply = app.api.subscription(&topic, &name).await?;
     let was = editable(&reply.document);
     let shown = Shown {
         fields: &fields_of(&was),
@@ -96,10 +96,10 @@ async fn send(
     mine: &Value,
 ) -> anyhow::Result<&'static str> {
     let patch = patch::of_subscription(&made.was()?, mine);
-    if patch == json!({}) {
+    if patch::is_empty(&patch) {
         return Ok("unchanged");
     }
-    app.api.clone().only_if(made.etag()?).patch_subscription(topic, name, &patch).await?;
+    app.api.clone().only_if(made.condition()?).patch_subscription(topic, name, &patch).await?;
     Ok("saved")
 }
 
@@ -111,7 +111,7 @@ async fn conflict(
     was: &Value,
     mine: &Value,
 ) -> anyhow::Result<Markup> {
-    let reply = app.api.read_subscription(topic, name).await?;
+    let reply = app.api.subscription(topic, name).await?;
     let now = editable(&reply.document);
     let merged = made::merged(was, &now, mine);
     let fields = fields_of(&merged);

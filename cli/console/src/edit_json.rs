@@ -4,9 +4,10 @@
 use axum::Form;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
+use gridpost_api::subscription::{EventSubscription, EventSubscriptionInput};
 use maud::{Markup, html};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::App;
 use super::failure::{self, Answer};
@@ -20,17 +21,14 @@ use gridpost_ops::{
 
 type Names = Path<(String, String)>;
 
-/// What is edited: the document without what Gridpost itself writes.
-pub(super) fn editable(document: &Value) -> Value {
-    let mut properties = document["properties"].clone();
-    for member in ["provisioningState", "topic", "allowedRate", "validation"] {
-        properties.as_object_mut().map(|members| members.remove(member));
-    }
-    json!({ "properties": properties })
+/// Returns the part of a document that is edited: its settings.
+pub(super) fn editable(document: &EventSubscription) -> Value {
+    let properties = Some(document.properties.settings.clone());
+    serde_json::to_value(EventSubscriptionInput { properties }).unwrap_or_default()
 }
 
 pub(super) async fn show(State(app): State<App>, Path((topic, name)): Names) -> Answer {
-    let reply = app.api.read_subscription(&topic, &name).await?;
+    let reply = app.api.subscription(&topic, &name).await?;
     let was = editable(&reply.document);
     let form = Edited { document: pretty(&was), made: Made::of(reply.etag.as_deref(), &was) };
     Ok(render(&app, &topic, &name, &form, &html! {}))
@@ -72,7 +70,7 @@ pub(super) async fn save(
         let problems = problems(&error, &form.document);
         return Ok((status, render(&app, &topic, &name, &form, &problems)).into_response());
     }
-    let reply = match app.api.read_subscription(&topic, &name).await {
+    let reply = match app.api.subscription(&topic, &name).await {
         Ok(reply) => reply,
         Err(error) => {
             let page = render(&app, &topic, &name, &form, &made::unread(&error));
@@ -88,10 +86,10 @@ pub(super) async fn save(
 
 async fn patch(app: &App, topic: &str, name: &str, form: &Edited) -> anyhow::Result<&'static str> {
     let patch = patch::of_subscription(&form.made.was()?, &form.read()?);
-    if patch == json!({}) {
+    if patch::is_empty(&patch) {
         return Ok("unchanged");
     }
-    app.api.clone().only_if(form.made.etag()?).patch_subscription(topic, name, &patch).await?;
+    app.api.clone().only_if(form.made.condition()?).patch_subscription(topic, name, &patch).await?;
     Ok("saved")
 }
 

@@ -4,8 +4,10 @@
 use axum::Form;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
+use gridpost_api::topic::{Topic, TopicPatch, TopicSettings};
+use gridpost_core::topic::InputSchema;
 use maud::{Markup, html};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::App;
 use super::create_topic::{changeable, document, fields_of, mapping};
@@ -16,8 +18,8 @@ use super::form::view::View;
 use super::form::{Fields, Posted};
 use super::made::{self, Made, is_conflict};
 use super::page::{Frame, Tab, topic_url};
-use super::patch::difference;
-use gridpost_ops::{failure::Refusal, output::text_at};
+use super::patch::{difference, is_empty};
+use gridpost_ops::failure::Refusal;
 
 /// The field that says whether the topic takes events of one's own. No member of a document is called so.
 const OWN: &str = "made.own";
@@ -29,15 +31,11 @@ pub(super) fn url(topic: &str) -> String {
     format!("{}/edit", topic_url(topic))
 }
 
-fn editable(topic: &Value) -> Value {
-    let mut properties = json!({});
-    for member in CHANGEABLE {
-        let value = &topic["properties"][member];
-        if !value.is_null() {
-            properties[member] = value.clone();
-        }
-    }
-    json!({ "properties": properties })
+/// Returns the part of a document that is edited: the settings that can be changed.
+fn editable(topic: &Topic) -> Value {
+    let settings = TopicSettings { input_schema: None, ..topic.properties.settings.clone() };
+    let patch = TopicPatch { kind: None, properties: Some(settings) };
+    serde_json::to_value(patch).unwrap_or_default()
 }
 
 /// The document that the fields mean: the one that was, where they are as they were.
@@ -65,11 +63,12 @@ struct Shown<'a> {
 }
 
 pub(super) async fn show(State(app): State<App>, Path(topic): Path<String>) -> Answer {
-    let reply = app.api.read_topic(&topic).await?;
+    let reply = app.api.topic(&topic).await?;
     let was = editable(&reply.document);
     let made = Made::of(reply.etag.as_deref(), &was);
     let mut fields = fields_of(&was);
-    fields.tick(OWN, text_at(&reply.document, "/properties/inputSchema") == "CustomEventSchema");
+    let schema = reply.properties.settings.input_schema;
+    fields.tick(OWN, schema == Some(InputSchema::CustomEventSchema));
     let shown = Shown { fields: &fields, made: &made, problems: &Placed::default() };
     Ok(render(&app, &topic, &shown, &html! {}))
 }
@@ -109,7 +108,7 @@ async fn conflict(
     (was, mine): (&Value, &Value),
 ) -> Markup {
     let problems = Placed::default();
-    let reply = match app.api.read_topic(topic).await {
+    let reply = match app.api.topic(topic).await {
         Ok(reply) => reply,
         Err(error) => {
             let shown = Shown { fields: typed, made, problems: &problems };
@@ -125,10 +124,10 @@ async fn conflict(
 }
 
 async fn send(app: &App, topic: &str, made: &Made, patch: &Value) -> anyhow::Result<&'static str> {
-    if *patch == json!({}) {
+    if is_empty(patch) {
         return Ok("unchanged");
     }
-    app.api.clone().only_if(made.etag()?).patch_topic(topic, patch).await?;
+    app.api.clone().only_if(made.condition()?).patch_topic(topic, patch).await?;
     Ok("saved")
 }
 
@@ -159,6 +158,8 @@ fn render(app: &App, topic: &str, shown: &Shown<'_>, notice: &Markup) -> Markup 
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -2,8 +2,9 @@
 
 use axum::Form;
 use axum::extract::{Query, State};
+use gridpost_api::topic::Topic;
 use maud::{Markup, html};
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::App;
@@ -116,7 +117,7 @@ async fn look_up(
 }
 
 fn search(
-    topics: &[Value],
+    topics: &[Topic],
     topic: Option<&str>,
     id: Option<&str>,
     since: &str,
@@ -130,7 +131,7 @@ fn search(
                 } @else {
                     select name="topic" required {
                         @for one in topics {
-                            @let name = text_at(one, "/name");
+                            @let name = one.name.as_str();
                             option value=(name) selected[topic == Some(name)] { (name) }
                         }
                     }
@@ -156,7 +157,7 @@ fn found_of(app: &App, topic: &str, id: &str, told: &Told) -> Markup {
         h2 { "Event " code { (page::visible(id)) } }
         @if let Err(nothing) = told.outcome() { div.problem role="status" { p { (nothing) } } }
         (notes(told))
-        @if document["verdicts"].is_array() { (table_of_verdicts(topic, &document["verdicts"])) }
+        @if let Ok(verdicts) = read::<Vec<_>>(&document["verdicts"]) { (table_of_verdicts(topic, &verdicts)) }
         @for delivery in &deliveries { (delivery_of(app, topic, delivery)) }
         @for held in document["holdingBack"].as_array().into_iter().flatten() {
             (held_back(topic, held))
@@ -206,7 +207,7 @@ fn delivery_of(app: &App, topic: &str, delivery: &Value) -> Markup {
             (status(delivery))
         }
         (page::table(&format!("What was logged of delivery {id}"), &["When", "Attempt", "Outcome", "Took", "What follows"], &rows))
-        (attempt_now(app, &url, &delivery["state"]))
+        @if let Ok(state) = read(&delivery["state"]) { (attempt_now(app, &url, &state)) }
     }
 }
 
@@ -223,10 +224,15 @@ fn status(delivery: &Value) -> Markup {
     }
 }
 
+fn read<D: DeserializeOwned>(document: &Value) -> serde_json::Result<D> {
+    D::deserialize(document)
+}
+
 fn line(line: &Value) -> Vec<Markup> {
+    let status = line["status"].as_u64().and_then(|status| status.try_into().ok());
     let follows = match (line["due"].as_str(), line["reason"].as_str()) {
         (Some(due), _) => html! {
-            "again at " (page::time(due))
+            "again at " (page::time_or_text(due))
             @if let Some(because) = line["because"].as_str() { ": " (because_of(because)) }
         },
         (None, Some(reason)) => html! { "ends: " (reason) },
@@ -235,7 +241,7 @@ fn line(line: &Value) -> Vec<Markup> {
     vec![
         page::time_at(line, "/timestamp"),
         html! { (page::number_at(line, "/attempt")) },
-        outcome(line, "/outcome", "/status"),
+        outcome(line["outcome"].as_str(), status),
         html! { @if line["duration_ms"].is_u64() { (page::number_at(line, "/duration_ms")) " ms" } },
         html! {
             (follows)
@@ -293,13 +299,14 @@ mod tests {
 
     #[test]
     fn what_a_pause_holds_is_told_with_the_pause() {
-        let pause =
-            serde_json::json!({"since": "S", "until": "U", "by": "<me>", "timeToLiveRuns": true});
+        let (since, until) = ("2026-01-01T00:00:00.000Z", "2026-01-02T00:00:00.000Z");
+        let pause = serde_json::json!({"since": since, "until": until, "by": "<me>",
+            "timeToLiveRuns": true});
         let held = serde_json::json!({"eventSubscription": "a", "health": {"pause": pause}});
         let told = held_back("t", &held).0;
         for part in [
-            "is paused since S by &lt;me&gt;, time-to-live runs",
-            "until U",
+            "is paused since 2026-01-01T00:00:00.000Z by &lt;me&gt;, time-to-live runs",
+            "2026-01-02 00:00:00.000 UTC",
             "time-to-live is over",
         ] {
             assert!(told.contains(part), "{part} is not in {told}");

@@ -1,27 +1,26 @@
 //! Sample events tried on an event subscription: on its filter, or another one, and on its endpoint.
 
+use std::collections::BTreeMap;
+
 use axum::Form;
 use axum::extract::{Path, State};
+use gridpost_api::trial::{TestEventSent, TestResult, TestedEvent};
 use maud::{Markup, html};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::value::RawValue;
 
 use super::App;
 use super::failure::{self, Answer};
 use super::page::{self, Frame, Tab, subscription_url};
-use super::publish::{json_text, parts, sample};
-use gridpost_ops::{
-    failure::Misuse,
-    output::{pretty, text_at},
-    subscription::send_test,
-};
+use super::publish::{json_text, parts, sample, wanted};
+use gridpost_ops::{failure::Misuse, output::pretty, subscription::send_test};
 
 type Names = Path<(String, String)>;
 
 pub(super) async fn show(State(app): State<App>, Path((topic, name)): Names) -> Answer {
     let (of, document) =
         tokio::try_join!(app.api.topic(&topic), app.api.subscription(&topic, &name))?;
-    let form = Tried { filter: pretty(&document["properties"]["filter"]), events: sample(&of) };
+    let form = Tried { filter: pretty(&document.properties.settings.filter), events: sample(&of) };
     Ok(render(&app, &topic, &name, &form, &html! {}))
 }
 
@@ -43,26 +42,23 @@ pub(super) async fn test(
     Ok(render(&app, &topic, &name, &form, &result))
 }
 
-async fn verdicts(app: &App, topic: &str, form: &Tried) -> anyhow::Result<Value> {
-    let filter: Value = serde_json::from_str(&form.filter)
+async fn verdicts(app: &App, topic: &str, form: &Tried) -> anyhow::Result<TestResult> {
+    let filter: Box<RawValue> = serde_json::from_str(&form.filter)
         .map_err(|error| Misuse(format!("The filter is no JSON: {error} of the text")))?;
-    let filter = json!({"properties": {"filter": filter}});
-    app.api.test_subscription(topic, &filter, &json_text(&form.events)?).await
+    let document = BTreeMap::from([("properties", BTreeMap::from([("filter", filter)]))]);
+    app.api.test_subscription(topic, &document, &json_text(&form.events)?).await
 }
 
-fn table(answer: &Value) -> Markup {
-    let row = |verdict: &Value| {
-        let refused = verdict["refusedBy"].as_array().cloned().unwrap_or_default();
+fn table(answer: &TestResult) -> Markup {
+    let row = |one: &TestedEvent| {
         vec![
-            html! { (verdict["index"]) },
-            html! { (page::visible(text_at(verdict, "/id"))) },
-            html! {
-                @if verdict["matches"] == true { span.good { "yes" } } @else { span.bad { "no" } }
-            },
-            parts(&refused),
+            html! { (one.index) },
+            html! { (page::visible(&one.id)) },
+            wanted(one.verdict.matches),
+            parts(&one.verdict.refused_by),
         ]
     };
-    let rows: Vec<_> = answer["value"].as_array().into_iter().flatten().map(row).collect();
+    let rows: Vec<_> = answer.value.iter().map(row).collect();
     let head = ["Event", "Id", "Wanted", "Which part says no"];
     html! { div role="status" { (page::table("What the filter says", &head, &rows)) } }
 }
@@ -115,8 +111,8 @@ pub(super) async fn send_test_event(
     Ok(render_test(&app, &topic, &name, &form.event, &result))
 }
 
-fn answered(sent: &Value) -> Markup {
-    let is_good = sent["outcome"] == "Delivered";
+fn answered(sent: &TestEventSent) -> Markup {
+    let is_good = sent.outcome == "Delivered";
     let class = if is_good { "done" } else { "problem" };
     let told = send_test::explained(sent);
     html! {

@@ -2,15 +2,15 @@
 
 use axum::Form;
 use axum::extract::{Path, State};
+use gridpost_api::topic::AccessKey;
 use maud::{Markup, html};
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::failure::Answer;
 use super::form::{Look, Nothing, agreed};
 use super::page;
 use super::{App, topics};
-use gridpost_ops::{failure::Misuse, target};
+use gridpost_ops::{failure::Misuse, home::connection::Connection};
 
 pub(super) async fn reveal(
     State(app): State<App>,
@@ -34,25 +34,27 @@ pub(super) async fn rotate(
     Form(form): Form<Rotate>,
 ) -> Answer {
     agreed(&form.agreed)?;
-    if !matches!(form.key.as_str(), "key1" | "key2") {
-        return Err(Misuse("There are two keys: key1 and key2.".to_owned()).into());
+    let key = match form.key.as_str() {
+        "key1" => AccessKey::Key1,
+        "key2" => AccessKey::Key2,
+        _ => return Err(Misuse("There are two keys: key1 and key2.".to_owned()).into()),
+    };
+    let keys = app.api.regenerate_key(&name, key).await?;
+    if let Some(home) = app.settings.target.home() {
+        let both = [&keys.key1, &keys.key2].map(|key| key.expose().to_owned());
+        Connection::note_keys(home, &name, both.to_vec())?;
     }
-    let keys = target::new_key(&app.api, &app.settings.target, &name, &form.key).await?;
     let page = topics::of_topic(&app, &name, Look::default(), Some(&keys)).await;
-    Ok(page.unwrap_or_else(|_| alone("The key is replaced", &keys)))
+    let shown = [("key1", Some(keys.key1.expose())), ("key2", Some(keys.key2.expose()))];
+    Ok(page.unwrap_or_else(|_| alone("The key is replaced", &shown)))
 }
 
-/// New secrets on a page of their own, where the page that they belong to can't be shown: the old ones are
-/// gone, and nothing shows these again but another look at them.
-pub(super) fn alone(title: &str, secrets: &Value) -> Markup {
+/// Shows new secrets where their page can't be shown: the old ones are gone.
+pub(super) fn alone(title: &str, secrets: &[(&str, Option<&str>)]) -> Markup {
     let body = html! {
         p { "The page that they belong to can't be shown at present. They are now:" }
         dl.facts {
-            @for (name, secret) in secrets.as_object().into_iter().flatten() {
-                @if let Some(secret) = secret.as_str() {
-                    div { dt { (page::visible(name)) } dd { code { (secret) } } }
-                }
-            }
+            @for (name, secret) in secrets { @if let Some(secret) = secret { div { dt { (name) } dd { code { (secret) } } } } }
         }
     };
     page::bare(title, &body)

@@ -109,7 +109,7 @@ fn by_hour(document: &Value) -> Markup {
     let row = |(at, hour): (&String, &Hour)| {
         let counts = [hour.delivered, hour.waiting, hour.dead_lettered, hour.dropped];
         let cells = counts.map(|count| html! { (number(count)) });
-        std::iter::once(page::time(at)).chain(cells).collect::<Vec<_>>()
+        std::iter::once(page::time_or_text(at)).chain(cells).collect::<Vec<_>>()
     };
     let rows: Vec<_> = hours.iter().map(row).collect();
     html! {

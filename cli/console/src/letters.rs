@@ -1,21 +1,32 @@
 //! Dead letters of an event subscription, by reason, type and time.
 
+use std::ops::ControlFlow;
+
+use anyhow::Context;
 use axum::{
     extract::{Path, Query, State},
     response::Response,
 };
 use futures::{StreamExt, stream};
+use gridpost_api::{
+    client::Page,
+    dead_letter::{DeadLetter, DeadLetterContent, DeadLetterCount, DeadLetterShown},
+    requests::PurgeDeadLettersInput,
+    schema::Time,
+};
+use gridpost_core::time::Timestamp;
 use gridpost_ops::{
+    failure::Misuse,
     lookup::if_there,
-    manage_api::{dead_letters::LetterChoice, pages::Page},
-    output::{self, indented, text_at},
+    output::{self, indented},
 };
 use maud::{Markup, html};
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::{
     App,
+    delete::bucket,
+    delivery::outcome,
     failure::{self, Answer},
     form::{Look, given},
     page::{self, Frame, Tab, subscription_url, with_query},
@@ -77,19 +88,22 @@ impl From<Typed> for Chosen {
 }
 
 impl Chosen {
-    pub(super) fn choice(&self) -> LetterChoice {
-        LetterChoice {
-            from: given(self.from.as_ref()),
-            to: given(self.to.as_ref()),
+    /// Reads the choice. Fails if `from` or `to` is not a time.
+    pub(super) fn choice(&self) -> Result<PurgeDeadLettersInput, Misuse> {
+        let redriven = match self.sent.as_deref() {
+            Some("no") => Some(false),
+            Some("yes") => Some(true),
+            _ => None,
+        };
+        Ok(PurgeDeadLettersInput {
+            from: time("From", &self.from)?,
+            to: time("To", &self.to)?,
             reason: self.text(&self.reason),
             event_type: self.text(&self.event_type),
             event_id: self.text(&self.event),
-            redriven: match self.sent.as_deref() {
-                Some("no") => Some(false),
-                Some("yes") => Some(true),
-                _ => None,
-            },
-        }
+            redriven,
+            all: None,
+        })
     }
 
     /// What was given; where it is meant exactly, with its spaces.
@@ -142,6 +156,16 @@ impl Chosen {
     }
 }
 
+fn time(field: &str, given_text: &Option<String>) -> Result<Option<Time>, Misuse> {
+    let Some(text) = given(given_text.as_ref()) else { return Ok(None) };
+    match Timestamp::parse_rfc_3339(&text) {
+        Some(at) => Ok(Some(at.into())),
+        None => Err(Misuse(format!(
+            "{field} must be a date and time of RFC 3339, such as 2026-01-31T08:00:00Z, but is `{text}`"
+        ))),
+    }
+}
+
 /// Event subscriptions that have a place for dead letters, of a page of topics.
 pub(super) async fn all(State(app): State<App>, Query(look): Query<Look>) -> Answer<Response> {
     let topics = app.api.topics_page(look.after.as_deref()).await?;
@@ -151,7 +175,7 @@ pub(super) async fn all(State(app): State<App>, Query(look): Query<Look>) -> Ans
     let frame = Frame { tab: Tab::DeadLetters, title: "Dead letters", above: Vec::new(), command };
     let page = app.page(&frame, &body);
     Ok(page::streamed(page, async move {
-        let names = topics.items.iter().map(|topic| text_at(topic, "/name").to_owned()).collect();
+        let names = topics.items.into_iter().map(|topic| topic.name).collect();
         places(&app, names).await
     }))
 }
@@ -172,7 +196,11 @@ async fn places(app: &App, names: Vec<String>) -> Markup {
             Ok(found) => {
                 let found = found.unwrap_or_default();
                 left = left.saturating_sub(found.len());
-                rows.extend(found.iter().filter_map(|one| place(&topic, one)));
+                let placed = found.iter().filter_map(|one| Some((&one.name, bucket(one)?)));
+                rows.extend(placed.map(|(name, bucket)| {
+                    let url = subscription_url(&topic, name, "/dead-letters");
+                    vec![html! { a href=(url) { (topic) "/" (name) } }, html! { (bucket) }]
+                }));
             }
             Err(error) => unread.push((topic, error)),
         }
@@ -200,23 +228,13 @@ async fn places(app: &App, names: Vec<String>) -> Markup {
     }
 }
 
-fn place(topic: &str, one: &Value) -> Option<Vec<Markup>> {
-    let bucket = "/properties/deadLetterDestination/properties/bucketName";
-    let bucket = one.pointer(bucket).and_then(Value::as_str)?;
-    let name = text_at(one, "/name");
-    Some(vec![
-        html! { a href=(subscription_url(topic, name, "/dead-letters")) { (topic) "/" (name) } },
-        html! { (bucket) },
-    ])
-}
-
 pub(super) async fn list(
     State(app): State<App>,
     Path((topic, name)): Path<(String, String)>,
     Query(chosen): Query<Chosen>,
 ) -> Answer {
-    let choice = chosen.choice();
-    let counted = app.api.count_some_dead_letters(&topic, &name, &choice).await;
+    let choice = chosen.choice()?;
+    let counted = count_some(&app, &topic, &name, &choice).await;
     let page = app.api.dead_letters_page(&topic, &name, &choice, chosen.after.as_deref()).await?;
     let url = subscription_url(&topic, &name, "/dead-letters");
     let body = html! {
@@ -276,17 +294,34 @@ fn filter_form(url: &str, chosen: &Chosen) -> Markup {
     }
 }
 
-fn counts(url: &str, chosen: &Chosen, counted: &Page) -> Markup {
-    let document = &counted.document;
-    let more = if counted.next.is_some() { "at least " } else { "" };
-    let groups = [("byReason", "reason", "By reason"), ("byEventType", "type", "By event type")];
+/// Counts the dead letters that one request reaches.
+pub(super) async fn count_some(
+    app: &App,
+    topic: &str,
+    name: &str,
+    choice: &PurgeDeadLettersInput,
+) -> anyhow::Result<DeadLetterCount> {
+    let mut counted = None;
+    let take = |count: &DeadLetterCount| {
+        counted = Some(count.clone());
+        ControlFlow::Break(())
+    };
+    app.api.count_dead_letters(topic, name, choice, take).await?;
+    counted.context("nothing was counted")
+}
+
+fn counts(url: &str, chosen: &Chosen, counted: &DeadLetterCount) -> Markup {
+    let more = if counted.next_link.is_some() { "at least " } else { "" };
+    let groups = [
+        ("reason", "By reason", &counted.by_reason),
+        ("type", "By event type", &counted.by_event_type),
+    ];
     html! {
-        p { strong { (more) (page::number_at(document, "/events")) } " dead letters, "
-            (page::number_at(document, "/redrivenEvents")) " of them sent again." }
-        @for (member, field, title) in groups {
-            @let found = document[member].as_object().filter(|found| !found.is_empty());
-            @if let Some(found) = found {
-                details open[member == "byReason"] {
+        p { strong { (more) (page::number(counted.events)) } " dead letters, "
+            (page::number(counted.redriven_events)) " of them sent again." }
+        @for (field, title, found) in groups {
+            @if !found.is_empty() {
+                details open[field == "reason"] {
                     summary { (title) }
                     ul { @for (value, count) in found {
                         li { a href=(narrowed(url, chosen, field, value)) { (page::visible(value)) } ": " (count) }
@@ -307,19 +342,25 @@ fn narrowed(url: &str, chosen: &Chosen, field: &str, value: &str) -> String {
     with_query(url, &pairs)
 }
 
-fn table(url: &str, page: &Page) -> Markup {
-    let row = |one: &Value| {
-        let id = text_at(one, "/id");
-        let problem = one["problem"].as_str();
-        vec![
-            page::time_at(one, "/writtenTime"),
-            html! { a href={ (url) "/" (page::part(id)) } { (page::visible(one["eventId"].as_str().unwrap_or(id))) } },
-            html! { (page::visible(text_at(one, "/eventType"))) },
-            html! { (problem.unwrap_or_else(|| text_at(one, "/deadLetterReason"))) },
-            html! { (page::number_at(one, "/deliveryAttempts")) },
-            super::delivery::outcome(one, "/lastDeliveryOutcome", "/lastHttpStatusCode"),
-            html! { @match one["isRedriven"].as_bool() { Some(true) => "yes", Some(false) => "no", None => "-" } },
-        ]
+fn table(url: &str, page: &Page<DeadLetter>) -> Markup {
+    let row = |one: &DeadLetter| {
+        let link = |text: &str| html! { a href={ (url) "/" (page::part(&one.id)) } { (page::visible(text)) } };
+        let none = || html! { "-" };
+        match &one.content {
+            DeadLetterContent::Unreadable { problem } => {
+                let problem = html! { (problem) };
+                vec![none(), link(&one.id), none(), problem, none(), none(), none()]
+            }
+            DeadLetterContent::Record(record) => vec![
+                page::time(record.written_time),
+                link(&record.event_id),
+                html! { (page::visible(&record.event_type)) },
+                html! { (record.dead_letter_reason) },
+                html! { (record.delivery_attempts) },
+                outcome(record.last_delivery_outcome.as_deref(), record.last_http_status_code),
+                html! { @if record.is_redriven { "yes" } @else { "no" } },
+            ],
+        }
     };
     let rows: Vec<_> = page.items.iter().map(row).collect();
     let head = ["Written", "Event", "Type", "Reason", "Attempts", "Last outcome", "Sent again"];
@@ -334,19 +375,18 @@ pub(super) async fn show_one(
     State(app): State<App>,
     Path((topic, name, id)): Path<(String, String, String)>,
 ) -> Answer {
-    let mut letter = app.api.dead_letter(&topic, &name, &id).await?;
-    let event = letter.as_object_mut().and_then(|members| members.remove("event"));
-    let event = event.as_ref().and_then(Value::as_str).unwrap_or_default();
-    let told = indented(event).unwrap_or_else(|| event.to_owned());
-    let row = |(name, value): (&String, &Value)| {
-        [name.clone(), value.as_str().map_or_else(|| value.to_string(), page::visible)]
+    let DeadLetterShown { letter, event, is_event_cut } =
+        app.api.dead_letter(&topic, &name, &id).await?;
+    let event = event.unwrap_or_default();
+    let shown = indented(&event).unwrap_or(event);
+    let event_id = match &letter.content {
+        DeadLetterContent::Record(record) => record.event_id.as_str(),
+        DeadLetterContent::Unreadable { .. } => "-",
     };
-    let rows: Vec<_> = letter.as_object().into_iter().flatten().map(row).collect();
-    let event_id = text_at(&letter, "/eventId");
     let found = super::sought::event_url(&topic, event_id);
     let redrive = with_query(&subscription_url(&topic, &name, "/redrive"), &[("event", event_id)]);
     let body = html! {
-        (page::facts(&rows))
+        (page::facts(&page::members(&letter)))
         ul.links {
             @if event_id != "-" {
                 li { a href=(found) { "What became of it" } }
@@ -354,8 +394,8 @@ pub(super) async fn show_one(
             }
         }
         h2 { "The event as it was delivered" }
-        @if letter["isEventCut"] == true { p.warn { "It is longer: this is its beginning." } }
-        (page::block("The event", &told))
+        @if is_event_cut == Some(true) { p.warn { "It is longer: this is its beginning." } }
+        (page::block("The event", &shown))
     };
     let command =
         format!("dead-letter show {} --topic {topic} --subscription {name}", output::word(&id));
@@ -371,17 +411,19 @@ mod tests {
 
     #[test]
     fn what_does_not_show_is_meant_where_a_link_says_so() {
-        let of = |pairs: Value| serde_json::from_value::<Chosen>(pairs).expect("a choice");
+        let of =
+            |pairs: serde_json::Value| serde_json::from_value::<Chosen>(pairs).expect("a choice");
         let typed =
             of(serde_json::json!({"reason": "Busy\u{200b}", "type": "\u{a0}A\n", "event": "e-1"}));
-        let choice = typed.choice();
+        let choice = typed.choice().expect("a choice");
         let texts = [choice.reason, choice.event_type, choice.event_id];
         assert_eq!(texts.map(|it| it.unwrap_or_default()), ["Busy", "A", "e-1"]);
         let form = filter_form("/l", &typed).into_string();
         assert!(form.contains("Busy\\u{200b}") && form.contains("\\u{a0}A\\u{a}"), "{form}");
         assert!(form.contains("value=\"Busy\"") && form.contains("exact=yes"), "{form}");
         let exact = of(serde_json::json!({"reason": "Busy\u{200b}", "exact": "yes"}));
-        assert_eq!(exact.choice().reason.as_deref(), Some("Busy\u{200b}"));
+        let choice = exact.choice().expect("a choice");
+        assert_eq!(choice.reason.as_deref(), Some("Busy\u{200b}"));
         assert!(
             exact.hidden().into_string().contains("name=\"exact\""),
             "a purge of these is of these"
@@ -400,9 +442,11 @@ mod tests {
             event: text("e 1"),
             ..Chosen::default()
         };
-        let choice = chosen.choice();
+        let choice = chosen.choice().expect("a choice");
         assert_eq!((choice.reason, choice.redriven), (text("A&B"), Some(false)));
         assert_eq!((choice.event_type, choice.event_id), (None, text("e 1")));
+        let noon = Chosen { from: text("noon"), ..Chosen::default() };
+        assert!(noon.choice().expect_err("no time").0.contains("From must be a date and time"));
         let url = narrowed("/l", &chosen, "reason", "C");
         assert_eq!(url, "/l?type=+&event=e+1&sent=no&reason=C&exact=yes");
         assert!(chosen.flags().ends_with("--event-id 'e 1' --open"), "{}", chosen.flags());

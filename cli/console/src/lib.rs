@@ -53,7 +53,8 @@ use axum::routing::{get, post};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use gridpost_ops::{manage_api::ManageApi, target::Target};
+use gridpost_api::client::Client;
+use gridpost_ops::{manage_api::Sender, target::Target};
 use guard::Guard;
 
 /// Live tails at the same time: each reads the log every two seconds, and CloudWatch Logs takes five
@@ -88,7 +89,7 @@ pub struct Console {
 #[derive(Debug)]
 struct Shared {
     settings: Settings,
-    api: ManageApi,
+    api: Client<Sender>,
     guard: Guard,
     tails: Arc<Semaphore>,
 }
@@ -98,7 +99,7 @@ type App = Arc<Shared>;
 impl Console {
     /// Takes the port.
     pub async fn bind(mut settings: Settings) -> anyhow::Result<Self> {
-        let api = settings.target.manage_api().await?;
+        let api = settings.target.manage_api().await?.api;
         let listener = TcpListener::bind(("127.0.0.1", settings.port)).await;
         let listener = listener.with_context(|| {
             format!(

@@ -1,7 +1,7 @@
 //! The state of a document that a page was made from, and what to do when another person has changed it
 //! since: nothing that was typed is lost, and nothing that was saved is undone unseen.
 
-use gridpost_api::document::merge;
+use gridpost_api::{client::Condition, document::merge};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
@@ -45,11 +45,11 @@ impl Made {
         }
     }
 
-    /// What a change asks the resource still to have.
-    pub(super) fn etag(&self) -> Result<Option<String>, Misuse> {
+    /// Returns the condition of a change: the resource still is in the state that was read.
+    pub(super) fn condition(&self) -> Result<Option<Condition>, Misuse> {
         match self.etag.is_empty() {
             true => Err(Self::unknown()),
-            false => Ok(Some(self.etag.clone())),
+            false => Ok(Some(Condition::Is(self.etag.clone()))),
         }
     }
 
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_form_of_an_unknown_state_saves_nothing() {
-        assert!(Made::default().etag().is_err() && Made::default().was().is_err());
+        assert!(Made::default().condition().is_err() && Made::default().was().is_err());
         let made = Made::of(Some("\"1\""), &json!({"a": "<"}));
         assert_eq!(made.was().expect("JSON"), json!({"a": "<"}));
         assert!(made.fields().into_string().contains("&quot;1&quot;"));

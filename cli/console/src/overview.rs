@@ -3,17 +3,19 @@
 use axum::extract::{Query, State};
 use axum::response::Response;
 use futures::{StreamExt, stream};
+use gridpost_api::{
+    health::{EndpointState, Health, NewEvents},
+    requests::ParkedInput,
+};
 use gridpost_core::time::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::App;
 use super::failure::{self, Answer};
 use super::page::{self, Frame, Tab, number, subscription_url};
-use gridpost_ops::{
-    lookup::if_there, manage_api::waiting::ParkedChoice, output::text_at, subscription::health,
-};
+use super::topics::names;
+use gridpost_ops::{lookup::if_there, subscription::health};
 
 /// Event subscriptions whose health is looked at, and topics: a page must not take minutes.
 const LOOKED_AT_MAX: usize = 1_000;
@@ -31,7 +33,7 @@ const AT_ONCE: usize = 4;
 struct One {
     topic: String,
     name: String,
-    health: Value,
+    health: Health,
 }
 
 #[derive(Default)]
@@ -53,18 +55,16 @@ struct Unread {
 const TOPICS: &str = "GET /topics";
 const HEALTHS: &str = "GET /topics/*/healths";
 
-/// What of the page is asked for: its own refresh asks for the healths alone. To count what is parked
-/// reads a table.
+/// The part of the page that is wanted: its own refresh wants the healths alone, because counting
+/// parked deliveries reads a table.
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(super) struct Wanted {
     part: Option<String>,
 }
 
-pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> Answer<Response> {
+pub(super) async fn show(State(app): State<App>, Query(wanted): Query<Wanted>) -> Answer<Response> {
     let now = app.settings.target.now().await?;
-    let body = html! {
-        (page::late())
-    };
+    let body = page::late();
     let command = "subscription health".to_owned();
     let frame = Frame { tab: Tab::Overview, title: "Overview", above: Vec::new(), command };
     let page = app.page(&frame, &body);
@@ -77,7 +77,7 @@ pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> 
                 (trouble(&seen, now))
                 (counts(&seen))
             }
-            @if asked.part.is_none() {
+            @if wanted.part.is_none() {
                 h2 { "What waits for a person" }
                 (for_a_person(&app).await)
             }
@@ -89,7 +89,7 @@ pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> 
 async fn look(app: &App) -> Seen {
     let mut seen = Seen { is_complete: true, ..Seen::default() };
     let mut note = |what, whose: String, error| seen.unread.push(Unread { what, whose, error });
-    let (names, is_whole) = app.api.topic_names(TOPICS_MAX).await.unwrap_or_else(|error| {
+    let (names, is_whole) = names(app, TOPICS_MAX).await.unwrap_or_else(|error| {
         note(TOPICS, String::new(), error);
         (Vec::new(), true)
     });
@@ -116,10 +116,10 @@ async fn look(app: &App) -> Seen {
         seen.is_complete &= healths.len() <= left;
         healths.truncate(left);
         left -= healths.len();
-        seen.all.extend(healths.into_iter().map(|mut one| One {
+        seen.all.extend(healths.into_iter().map(|one| One {
             topic: topic.clone(),
-            name: text_at(&one, "/name").to_owned(),
-            health: one["health"].take(),
+            name: one.name,
+            health: one.health,
         }));
     }
     seen
@@ -157,23 +157,19 @@ fn unread(seen: &Seen) -> Markup {
     }
 }
 
-fn is_in_trouble(health: &Value) -> bool {
-    health["state"] != "Healthy" || health["newEvents"] != "Attempted" || health["slow"].is_object()
+fn is_in_trouble(health: &Health) -> bool {
+    health.state != EndpointState::Healthy
+        || health.new_events != NewEvents::Attempted
+        || health.slow.is_some()
 }
 
 fn trouble(seen: &Seen, now: Timestamp) -> Markup {
     let mut found: Vec<_> = seen.all.iter().filter(|one| is_in_trouble(&one.health)).collect();
-    // Those that lose events first, then those that wait; of those, what waits for most.
+    // Endpoints that lose events first, then those that wait; of these, the largest backlog first.
     let rank = |one: &&One| {
-        let order = ["Ends", "NotMatched", "Held", "Waits"];
-        let effect = text_at(&one.health, "/newEvents");
-        let at = order.iter().position(|known| *known == effect).unwrap_or(order.len());
-        (
-            at,
-            std::cmp::Reverse(
-                one.health.pointer("/waitingDeliveries/count").and_then(Value::as_u64),
-            ),
-        )
+        let order = [NewEvents::Ends, NewEvents::NotMatched, NewEvents::Held, NewEvents::Waits];
+        let at = order.iter().position(|known| *known == one.health.new_events);
+        (at.unwrap_or(order.len()), std::cmp::Reverse(one.health.waiting_deliveries.count))
     };
     found.sort_by_key(rank);
     let rows: Vec<_> = found.iter().take(TROUBLE_MAX).map(|one| row(one, now)).collect();
@@ -207,50 +203,40 @@ fn row(one: &One, now: Timestamp) -> Vec<Markup> {
     let url = subscription_url(topic, name, "");
     vec![
         html! { a href=(url) id={ "to-" (topic) "-" (name) } { (topic) "/" (name) } },
-        html! { span.bad { (text_at(health, "/state")) } },
+        html! { span.bad { (health.state.to_string()) } },
         why(health),
-        page::time_at(health, "/since"),
-        page::time(&health::until(health, now)),
+        page::time(health.since),
+        page::time_or_text(&health::until(health, now)),
         html! { (effect(health)) },
-        html! { (health::waiting(&health["waitingDeliveries"])) },
+        html! { (health::waiting(&health.waiting_deliveries)) },
     ]
 }
 
-/// What put the endpoint into this state.
-pub(super) fn why(health: &Value) -> Markup {
-    let outcome = health.pointer("/cause/outcome").and_then(Value::as_str);
-    let status = health.pointer("/cause/httpStatusCode").and_then(Value::as_u64);
+/// Says what put the endpoint into this state.
+pub(super) fn why(health: &Health) -> Markup {
     html! {
-        @match (outcome, status) {
-            (Some(outcome), Some(status)) => { (outcome) " (HTTP " (status) ")" }
-            (Some(outcome), None) => { (outcome) }
-            (None, _) if health["slow"].is_object() => { "it answers slowly" }
-            (None, _) => { "-" }
-        }
+        @if let Some(cause) = &health.cause {
+            (cause.outcome)
+            @if let Some(status) = cause.http_status_code { " (HTTP " (status) ")" }
+        } @else if health.slow.is_some() { "it answers slowly" } @else { "-" }
     }
 }
 
-/// What becomes of an event that is published now.
-pub(super) fn effect(health: &Value) -> &str {
-    match text_at(health, "/newEvents") {
-        "Attempted" if health["slow"].is_object() => "attempted, a few at a time",
-        "Attempted" => "attempted",
-        "Waits" => "wait",
-        "Ends" => "end at once",
-        "Held" => "held: paused",
-        "NotMatched" => "none comes: expired, or not validated",
-        other => other,
+/// Says what becomes of an event that is published now.
+pub(super) fn effect(health: &Health) -> &'static str {
+    match health.new_events {
+        NewEvents::Attempted if health.slow.is_some() => "attempted, a few at a time",
+        NewEvents::Attempted => "attempted",
+        NewEvents::Waits => "wait",
+        NewEvents::Ends => "end at once",
+        NewEvents::Held => "held: paused",
+        NewEvents::NotMatched => "none comes: expired, or not validated",
     }
 }
 
 fn counts(seen: &Seen) -> Markup {
-    let waiting = seen
-        .all
-        .iter()
-        .filter_map(|one| one.health.pointer("/waitingDeliveries/count").and_then(Value::as_u64));
-    let is_exact = |one: &One| {
-        one.health.pointer("/waitingDeliveries/isComplete") != Some(&Value::Bool(false))
-    };
+    let waiting: usize = seen.all.iter().map(|one| one.health.waiting_deliveries.count).sum();
+    let is_exact = |one: &One| one.health.waiting_deliveries.is_complete;
     let more = |is_whole| if is_whole { "" } else { "more than " };
     let is_whole = seen.is_complete && seen.unread.is_empty();
     let is_counted = is_whole && seen.all.iter().all(is_exact);
@@ -260,20 +246,20 @@ fn counts(seen: &Seen) -> Markup {
             li { strong { @if seen.has_more_topics { "more than " } (number(seen.topics as u64)) }
                 a href="/topics" id="to-topics" { "topics" } }
             li { strong { (more(is_whole)) (number(seen.all.len() as u64)) } "event subscriptions" }
-            li { strong { (more(is_counted)) (number(waiting.sum())) } "deliveries that have failed and wait" }
+            li { strong { (more(is_counted)) (number(waiting as u64)) } "deliveries that have failed and wait" }
         }
     }
 }
 
 /// Parked deliveries and the poison queue. What can't be read of them keeps no one from the page.
 async fn for_a_person(app: &App) -> Markup {
-    let choice = ParkedChoice::default();
-    let (parked, poison) = tokio::join!(app.api.parked_page(&choice, None), app.api.poison(1));
+    let every = ParkedInput::default();
+    let (parked, poison) = tokio::join!(app.api.parked_page(&every, None), app.api.poison(1));
     let parked = parked.map(|page| {
         let more = if page.next.is_some() { "at least " } else { "" };
         format!("{more}{}", number(page.items.len() as u64))
     });
-    let poison = poison.map(|list| page::number_at(&list, "/approximateCount"));
+    let poison = poison.map(|list| number(list.approximate_count));
     html! {
         ul.cards {
             li { (one_count(&parked)) a href="/waiting" { "parked deliveries" } }
@@ -292,20 +278,25 @@ fn one_count(count: &anyhow::Result<String>) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use gridpost_ops::testkit::documents;
+    use serde_json::{Value, json};
 
     use super::*;
+
+    fn health(patch: &Value) -> Health {
+        serde_json::from_value(documents::health(patch)).expect("a health")
+    }
 
     #[test]
     fn what_loses_events_stands_first() {
         let one = |name: &str, effect: &str, waiting: u64| One {
             topic: "t".to_owned(),
             name: name.to_owned(),
-            health: json!({"state": "Probation", "newEvents": effect, "cause": {"outcome": "Busy"},
-                "waitingDeliveries": {"count": waiting, "isComplete": true}}),
+            health: health(&json!({"state": "Probation", "newEvents": effect,
+                "cause": {"outcome": "Busy"}, "waitingDeliveries": {"count": waiting}})),
         };
         let mut healthy = one("fine", "Attempted", 0);
-        healthy.health["state"] = json!("Healthy");
+        healthy.health = health(&json!({}));
         let all =
             vec![healthy, one("few", "Waits", 1), one("many", "Waits", 9), one("lost", "Ends", 0)];
         let seen = Seen { topics: 1, all, is_complete: true, ..Seen::default() };

@@ -6,9 +6,11 @@ use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures::stream::{self, StreamExt};
+use gridpost_api::schema::Time;
 use gridpost_core::time::Timestamp;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Serialize;
 use serde_json::Value;
 use url::form_urlencoded::Serializer;
 
@@ -186,24 +188,28 @@ pub(super) fn above(topic: &str, name: &str) -> Vec<(String, String)> {
     ]
 }
 
-/// A point in time as the API wrote it: UTC here, in the reader's zone where its script runs.
-pub(super) fn time(text: &str) -> Markup {
-    match Timestamp::parse_rfc_3339(text) {
-        None => html! { (visible(text)) },
-        Some(at) => {
-            let utc = at.to_iso_8601();
-            let told = utc.replace('T', " ").replace('Z', " UTC");
-            html! { time datetime=(utc) title=(told) { (told) } }
-        }
-    }
+/// Shows a point in time: UTC here, in the reader's zone where its script runs.
+pub(super) fn time(at: impl Into<Option<Time>>) -> Markup {
+    let Some(at) = at.into() else { return html! { "-" } };
+    let utc = at.to_string();
+    let told = utc.replace('T', " ").replace('Z', " UTC");
+    html! { time datetime=(utc) title=(told) { (told) } }
 }
 
 pub(super) fn time_at(document: &Value, pointer: &str) -> Markup {
-    time(text_at(document, pointer))
+    time_or_text(text_at(document, pointer))
 }
 
 pub(super) fn number_at(document: &Value, pointer: &str) -> String {
     document.pointer(pointer).and_then(Value::as_u64).map_or_else(|| "-".to_owned(), number)
+}
+
+/// Shows a text, as a time if it is one.
+pub(super) fn time_or_text(text: &str) -> Markup {
+    match Timestamp::parse_rfc_3339(text) {
+        None => html! { (visible(text)) },
+        Some(at) => time(Time(at)),
+    }
 }
 
 pub(super) fn number(number: u64) -> String {
@@ -218,15 +224,27 @@ pub(super) fn number(number: u64) -> String {
     text
 }
 
-/// Names and values; a value that is a time is told as one.
+/// Lists names and values; a value that is a time is shown as one.
 pub(super) fn facts(rows: &[[String; 2]]) -> Markup {
     html! {
         dl.facts {
             @for [name, value] in rows {
-                div { dt { (name) } dd { (time(value)) } }
+                div { dt { (name) } dd { (time_or_text(value)) } }
             }
         }
     }
+}
+
+/// Lists the members of a document that are not objects, as rows of [`facts`].
+pub(super) fn members(document: &impl Serialize) -> Vec<[String; 2]> {
+    let text = |value: Value| match value {
+        Value::String(text) => visible(&text),
+        other => other.to_string(),
+    };
+    let document = serde_json::to_value(document).unwrap_or_default();
+    let Value::Object(members) = document else { return Vec::new() };
+    let plain = members.into_iter().filter(|(_, value)| !value.is_object());
+    plain.map(|(name, value)| [name, text(value)]).collect()
 }
 
 /// An element's id made of a label. The focus stays on an element that has one when htmx puts a newer
@@ -352,8 +370,8 @@ mod tests {
     fn numbers_and_times_are_readable() {
         assert_eq!(number(1_234_567), "1\u{202f}234\u{202f}567");
         assert_eq!(number(12), "12");
-        let at = time("2026-11-23T14:48:16.000Z").into_string();
+        let at = time_or_text("2026-11-23T14:48:16.000Z").into_string();
         assert!(at.contains("datetime=\"2026-11-23T14:48:16.000Z\""), "{at}");
-        assert_eq!(time("-").into_string(), "-");
+        assert_eq!(time_or_text("-").into_string(), time(None).into_string());
     }
 }

@@ -28,6 +28,11 @@ pub(super) fn difference(old: &Value, new: &Value) -> Value {
     Value::Object(patch)
 }
 
+/// Returns whether a patch changes nothing.
+pub(super) fn is_empty(patch: &Value) -> bool {
+    patch.as_object().is_some_and(Map::is_empty)
+}
+
 /// The patch of an event subscription. A filter, and a destination of another type, take the place of the
 /// whole of what was there, so what stays of them is sent, too.
 pub(super) fn of_subscription(old: &Value, new: &Value) -> Value {

@@ -5,10 +5,14 @@ mod draft;
 use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Response};
+use gridpost_api::{
+    topic::Topic,
+    trial::{ExplainedSubscription, FilterRefusal, SubscriptionState},
+};
 use maud::{Markup, html};
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 use super::App;
 use super::failure::{self, Answer};
@@ -17,22 +21,20 @@ use super::form::view::{Text, View, id_of};
 use super::form::{Fields, Posted};
 use super::page::{self, Frame, Tab, subscription_url, topic_url};
 use draft::{Draft, WHOLE};
-use gridpost_ops::{
-    clock,
-    failure::Misuse,
-    output::{pretty, text_at},
-    publish,
-    subscription::send_test,
-};
+use gridpost_ops::{clock, failure::Misuse, output::pretty, publish, subscription::send_test};
 
 pub(super) fn url(topic: &str) -> String {
     format!("{}/publish", topic_url(topic))
 }
 
-pub(super) fn sample(topic: &Value) -> String {
-    let schema = text_at(topic, "/properties/inputSchema");
-    let made = send_test::made(schema, clock::random_id());
-    pretty(&made.unwrap_or_else(|_| json!({"test": true})))
+/// Makes a sample event of the topic's input schema.
+pub(super) fn sample(topic: &Topic) -> String {
+    let made = send_test::made(schema_of(topic), clock::random_id());
+    pretty(&made.unwrap_or_else(|_| Value::from_iter([("test", true)])))
+}
+
+fn schema_of(topic: &Topic) -> &'static str {
+    topic.properties.settings.input_schema.map_or("-", Into::into)
 }
 
 #[derive(Deserialize)]
@@ -46,13 +48,13 @@ pub(super) async fn show(
     Path(topic): Path<String>,
     Query(look): Query<Look>,
 ) -> Answer {
-    let document = app.api.topic(&topic).await?;
-    let is_whole = look.way.as_deref() == Some("json") || draft::is_own_schema(&document);
-    let mut fields = draft::fields(text_at(&document, "/properties/inputSchema"));
-    if is_whole {
+    let document = app.api.topic(&topic).await?.document;
+    let schema = schema_of(&document);
+    let mut fields = draft::fields(schema);
+    if look.way.as_deref() == Some("json") || draft::is_own_schema(schema) {
         fields.set(WHOLE, sample(&document));
     }
-    Ok(render(&app, &document, &fields, &Placed::default(), &html! {}))
+    Ok(render(&app, &topic, schema, &fields, &Placed::default(), &html! {}))
 }
 
 pub(super) async fn send(
@@ -80,7 +82,7 @@ async fn answer(
 ) -> Response {
     let fields = Posted::of(pairs).fields;
     let read = app.api.topic(topic).await;
-    let drafted = read.and_then(|document| Ok((Draft::of(&document, &fields)?, document)));
+    let drafted = read.and_then(|read| Ok((Draft::of(&read.document, &fields)?, read.document)));
     let (Draft { text, problems }, document) = match drafted {
         Ok(drafted) => drafted,
         Err(error) => {
@@ -98,20 +100,19 @@ async fn answer(
             div.problem role="alert" { p { strong { "Refused." } } (failure::told(&error)) }
         }
     });
-    render(app, &document, &fields, &problems, &result).into_response()
+    let page = render(app, topic, schema_of(&document), &fields, &problems, &result);
+    page.into_response()
 }
 
-/// The form with what was typed, where the topic can't be read: its fields say which schema it has.
+/// Shows the form as it was filled in, where the topic can't be read: its fields tell the schema.
 fn kept(app: &App, topic: &str, fields: &Fields, error: &anyhow::Error) -> Markup {
-    let schema = draft::schema_of(fields);
-    let document = json!({"name": topic, "properties": {"inputSchema": schema}});
-    let told = html! {
+    let failed = html! {
         div.problem role="alert" {
             p { strong { "Nothing was published." } }
             (failure::told(error))
         }
     };
-    render(app, &document, fields, &Placed::default(), &told)
+    render(app, topic, draft::schema_of(fields), fields, &Placed::default(), &failed)
 }
 
 async fn check(app: &App, topic: &str, event: &str) -> anyhow::Result<Markup> {
@@ -119,29 +120,25 @@ async fn check(app: &App, topic: &str, event: &str) -> anyhow::Result<Markup> {
     Ok(html! {
         div role="status" {
             h2 { "Who would get it" }
-            (table_of_verdicts(topic, &verdicts["value"]))
+            (table_of_verdicts(topic, &verdicts.value))
         }
     })
 }
 
-/// An event subscription each: whether it wants the event, and which part of it says no.
-pub(super) fn table_of_verdicts(topic: &str, verdicts: &Value) -> Markup {
-    let row = |verdict: &Value| {
-        let name = text_at(verdict, "/eventSubscription");
-        let wants = verdict["matches"] == true;
-        let refused = verdict["refusedBy"].as_array().cloned().unwrap_or_default();
+/// Lists event subscriptions: whether each wants the event, and which part of it says no.
+pub(super) fn table_of_verdicts(topic: &str, all: &[ExplainedSubscription]) -> Markup {
+    let row = |one: &ExplainedSubscription| {
+        let name = &one.event_subscription;
         vec![
             html! { a href=(subscription_url(topic, name, "")) { (name) } },
-            html! { @if wants { span.good { "yes" } } @else { span.bad { "no" } } },
+            wanted(one.verdict.matches),
             html! {
-                @if let state @ ("AwaitingManualAction" | "Failed" | "Expired") = text_at(verdict, "/state") {
-                    "it is " (state)
-                }
-                (parts(&refused))
+                @if one.state != SubscriptionState::Active { "it is " (one.state.to_string()) }
+                (parts(&one.verdict.refused_by))
             },
         ]
     };
-    let rows: Vec<_> = verdicts.as_array().into_iter().flatten().map(row).collect();
+    let rows: Vec<_> = all.iter().map(row).collect();
     match rows.is_empty() {
         true => {
             page::empty("The topic has no event subscription: the event would reach no one.", "")
@@ -154,16 +151,21 @@ pub(super) fn table_of_verdicts(topic: &str, verdicts: &Value) -> Markup {
     }
 }
 
-pub(super) fn parts(refused: &[Value]) -> Markup {
+/// Shows whether an event is wanted.
+pub(super) fn wanted(matches: bool) -> Markup {
+    html! { @if matches { span.good { "yes" } } @else { span.bad { "no" } } }
+}
+
+/// Lists the parts of a filter that refuse an event.
+pub(super) fn parts(refused: &[FilterRefusal]) -> Markup {
     html! {
-        @for part in refused {
-            div { code { (text_at(part, "/path")) } ": " (page::visible(text_at(part, "/message"))) }
-        }
+        @for part in refused { div { code { (part.path) } ": " (page::visible(&part.message)) } }
     }
 }
 
-async fn publish(app: &App, topic: &str, document: &Value, event: &str) -> anyhow::Result<Markup> {
+async fn publish(app: &App, topic: &str, document: &Topic, event: &str) -> anyhow::Result<Markup> {
     let target = &app.settings.target;
+    let document = &serde_json::to_value(document)?;
     let schema = publish::InputSchema::of_topic(document)?;
     let is_array = matches!(serde_json::from_str(event), Ok(Value::Array(_)));
     // Event Grid's schema, and one's own, take a list alone.
@@ -175,10 +177,9 @@ async fn publish(app: &App, topic: &str, document: &Value, event: &str) -> anyho
     let url = publish::events_url(topic, document, target)?;
     let keys = app.api.keys(topic).await?;
     let content_type = schema.content_type(body.as_bytes());
-    publish::post(target, &url, text_at(&keys, "/key1"), content_type, body.into_bytes()).await?;
-    let id = serde_json::from_str::<Value>(event).ok();
-    let id = id.as_ref().and_then(|event| event["id"].as_str()).unwrap_or_default();
-    let found = super::sought::event_url(topic, id);
+    publish::post(target, &url, keys.key1.expose(), content_type, body.into_bytes()).await?;
+    let WithId { id } = serde_json::from_str(event).unwrap_or_default();
+    let found = super::sought::event_url(topic, &id);
     Ok(html! {
         div.done role="status" {
             p { "Accepted: Gridpost has stored it. " @if !id.is_empty() { a href=(found) { "What becomes of it" } } }
@@ -186,6 +187,14 @@ async fn publish(app: &App, topic: &str, document: &Value, event: &str) -> anyho
     })
 }
 
+/// The id of an event in any of Event Grid's schemas.
+#[derive(Default, Deserialize)]
+struct WithId {
+    #[serde(default)]
+    id: String,
+}
+
+/// Reads JSON without changing its text.
 pub(super) fn json_text(text: &str) -> anyhow::Result<Box<RawValue>> {
     serde_json::from_str(text)
         .map_err(|error| Misuse(format!("That is no JSON: {error} of the text")).into())
@@ -193,13 +202,12 @@ pub(super) fn json_text(text: &str) -> anyhow::Result<Box<RawValue>> {
 
 fn render(
     app: &App,
-    document: &Value,
+    topic: &str,
+    schema: &str,
     fields: &Fields,
     problems: &Placed,
     result: &Markup,
 ) -> Markup {
-    let (topic, schema) =
-        (text_at(document, "/name"), text_at(document, "/properties/inputSchema"));
     let mut shown = fields.clone();
     for name in [WHOLE.to_owned(), draft::field("data")] {
         shown.set(name.as_str(), page::visible_json(fields.get(&name)));
@@ -209,7 +217,7 @@ fn render(
     let is_whole = fields.has(WHOLE);
     let body = html! {
         p { @if !schema.is_empty() { "The topic takes " strong { (schema) } ". " } "Every event subscription whose filter wants the event gets it."
-            @if is_whole && !draft::is_own_schema(document) { " " a href=(url(topic)) { "Type it in fields" } }
+            @if is_whole && !draft::is_own_schema(schema) { " " a href=(url(topic)) { "Type it in fields" } }
             @else if !is_whole { " " a href=(page::with_query(&url(topic), &[("as", "json")])) { "Type it as JSON" } }
         }
         (form(app, topic, schema, view, is_whole, result))

@@ -2,19 +2,20 @@
 
 use axum::Form;
 use axum::extract::{Path, Query, State};
-use gridpost_core::time::Timestamp;
+use gridpost_api::dead_letter::{
+    DeadLetter, DeadLetterContent, DeadLetterCount, DeadLettersPurged,
+};
 use maud::{Markup, html};
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::App;
 use super::failure::{self, Answer};
-use super::letters::Chosen;
+use super::form::given;
+use super::letters::{Chosen, count_some};
 use super::page::{self, Frame, Tab, subscription_url};
 use gridpost_ops::{
     failure::Misuse,
-    manage_api::{dead_letters::until_counted, pages::Page},
-    output::text_at,
+    manage_api::dead_letters::{LetterChoice, until_counted},
 };
 
 type Names = Path<(String, String)>;
@@ -25,10 +26,10 @@ pub(super) async fn form(
     Query(chosen): Query<Chosen>,
 ) -> Answer {
     let chosen = until(&app, chosen).await?;
-    let counted = app.api.count_some_dead_letters(&topic, &name, &chosen.choice()).await?;
-    let unreadable = match counted.document["unreadable"].as_u64() {
-        None | Some(0) => None,
-        Some(_) => Some(unreadable(&app, &topic, &name, &chosen).await),
+    let counted = count_some(&app, &topic, &name, &chosen.choice()?).await?;
+    let unreadable = match counted.unreadable {
+        0 => None,
+        _ => Some(unreadable(&app, &topic, &name, &chosen).await),
     };
     let body = html! {
         (planned(&topic, &name, &chosen, &counted))
@@ -48,8 +49,8 @@ async fn until(app: &App, chosen: Chosen) -> anyhow::Result<Chosen> {
         let told = "A purge can't choose what was not sent again: choose by reason, type or time.";
         return Err(Misuse(told.to_owned()).into());
     }
-    let now: Timestamp = app.settings.target.now().await?;
-    let to = until_counted(chosen.choice(), now).to;
+    let given = LetterChoice { to: given(chosen.to.as_ref()), ..LetterChoice::default() };
+    let to = until_counted(given, app.settings.target.now().await?).to;
     // Only sent ones can be chosen by that: the API deletes no others by it.
     let sent = chosen.sent.clone().filter(|sent| sent == "yes");
     Ok(Chosen { to, sent, ..chosen })
@@ -58,18 +59,17 @@ async fn until(app: &App, chosen: Chosen) -> anyhow::Result<Chosen> {
 /// Pages of the list that are looked through for what can't be read.
 const PAGES_MAX: usize = 10;
 
-/// Dead letters that can't be read, as far as a few pages of the list show them.
+/// Lists dead letters that can't be read, as far as a few pages of the list show them.
 async fn unreadable(
     app: &App,
     topic: &str,
     name: &str,
     chosen: &Chosen,
-) -> anyhow::Result<Vec<Value>> {
-    let (mut found, mut after) = (Vec::new(), None);
+) -> anyhow::Result<Vec<DeadLetter>> {
+    let (mut found, mut after, choice) = (Vec::new(), None, chosen.choice()?);
     for _ in 0..PAGES_MAX {
-        let choice = chosen.choice();
         let page = app.api.dead_letters_page(topic, name, &choice, after.as_deref()).await?;
-        found.extend(page.items.into_iter().filter(|one| one["problem"].is_string()));
+        found.extend(page.items.into_iter().filter(|one| problem(one).is_some()));
         after = page.next;
         if after.is_none() {
             break;
@@ -78,13 +78,19 @@ async fn unreadable(
     Ok(found)
 }
 
-fn table_of_unreadable(topic: &str, name: &str, found: &[Value]) -> Markup {
-    let row = |one: &Value| {
-        let id = text_at(one, "/id");
-        let url = subscription_url(topic, name, &format!("/dead-letters/{}", page::part(id)));
+fn problem(one: &DeadLetter) -> Option<&str> {
+    match &one.content {
+        DeadLetterContent::Unreadable { problem } => Some(problem),
+        DeadLetterContent::Record(_) => None,
+    }
+}
+
+fn table_of_unreadable(topic: &str, name: &str, found: &[DeadLetter]) -> Markup {
+    let row = |one: &DeadLetter| {
+        let url = subscription_url(topic, name, &format!("/dead-letters/{}", page::part(&one.id)));
         vec![
-            html! { a href=(url) { (page::visible(text_at(one, "/objectName"))) } },
-            html! { (page::visible(text_at(one, "/problem"))) },
+            html! { a href=(url) { (page::visible(&one.object_name)) } },
+            html! { (page::visible(problem(one).unwrap_or_default())) },
         ]
     };
     let rows: Vec<_> = found.iter().map(row).collect();
@@ -96,17 +102,16 @@ fn table_of_unreadable(topic: &str, name: &str, found: &[Value]) -> Markup {
     }
 }
 
-fn planned(topic: &str, name: &str, chosen: &Chosen, counted: &Page) -> Markup {
-    let count = |member: &str| counted.document[member].as_u64().unwrap_or(0);
-    let more = if counted.next.is_some() { "at least " } else { "" };
-    let open = count("events").saturating_sub(count("redrivenEvents"));
+fn planned(topic: &str, name: &str, chosen: &Chosen, counted: &DeadLetterCount) -> Markup {
+    let more = if counted.next_link.is_some() { "at least " } else { "" };
+    let open = counted.events.saturating_sub(counted.redriven_events);
     html! {
         div.problem role="note" {
-            p { "This deletes " strong { (more) (page::number(count("events"))) } " of " code { (topic) "/" (name) }
+            p { "This deletes " strong { (more) (page::number(counted.events)) } " of " code { (topic) "/" (name) }
                 " for good: " (chosen.told()) "." }
             p { strong { (more) (page::number(open)) } " of them were never sent again." }
-            @if count("unreadable") > 0 {
-                p { (page::number(count("unreadable"))) " more objects or records can't be read." }
+            @if counted.unreadable > 0 {
+                p { (page::number(counted.unreadable)) " more objects or records can't be read." }
             }
         }
     }
@@ -144,13 +149,14 @@ pub(super) async fn run(
         );
     }
     let (mut events, mut objects, mut left) = (0, 0, 0);
-    let take = |answer: &Value| {
-        let count = |member: &str| answer[member].as_u64().unwrap_or(0);
-        events += count("purgedEvents");
-        objects += count("purgedObjects");
-        left += count("leftEvents");
+    let take = |answer: &DeadLettersPurged| {
+        events += answer.purged_events;
+        objects += answer.purged_objects;
+        left += answer.left_events;
     };
-    let done = app.api.purge_dead_letters(&topic, &name, &chosen.choice(), take).await;
+    let mut choice = chosen.choice()?;
+    choice.all = (choice == Default::default()).then_some(true);
+    let done = app.api.purge_dead_letters(&topic, &name, &choice, take).await;
     let failed = match done {
         Err(error) if events + objects == 0 => return Err(error.into()),
         done => done.err(),

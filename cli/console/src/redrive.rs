@@ -4,20 +4,21 @@
 use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
+use gridpost_api::{
+    redrive::Redrive,
+    requests::{PurgeDeadLettersInput, RedriveInput, RedriveTarget, ResumeInput},
+    schema::Time,
+};
+use gridpost_core::delivery::redrive::{JobPhase, JobStatus};
 use maud::{Markup, html};
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 use super::App;
 use super::failure::{self, Answer};
 use super::form::{Look, Nothing, given};
 use super::letters::Chosen;
 use super::page::{self, Frame, Tab, subscription_url};
-use gridpost_ops::{
-    failure::Misuse,
-    manage_api::dead_letters::refusal_by_probation,
-    output::{self, text_at},
-};
+use gridpost_ops::{failure::Misuse, manage_api::dead_letters::refusal_by_probation, output};
 
 type Names = Path<(String, String)>;
 
@@ -35,28 +36,31 @@ pub(super) struct RedriveForm {
 }
 
 impl RedriveForm {
-    fn document(&self, chosen: &Chosen) -> Result<Value, Misuse> {
-        let number = |what: &str, text: &Option<String>, or: u64| match given(text.as_ref()) {
+    fn input(&self, chosen: &Chosen) -> Result<RedriveInput, Misuse> {
+        let number = |what: &str, text: &Option<String>, or: u32| match given(text.as_ref()) {
             None => Ok(or),
             Some(text) => {
                 text.parse().map_err(|_| Misuse(format!("{what}: `{text}` is no whole number")))
             }
         };
-        // What a redrive sends is chosen by `sendAgain`, not by whether it was sent.
-        let choice = gridpost_ops::manage_api::dead_letters::LetterChoice {
-            redriven: None,
-            ..chosen.choice()
-        };
-        let mut document = choice.document();
-        document["eventsPerSecond"] = json!(number("Events in a second", &self.rate, 100)?);
-        document["maxRedrives"] = json!(number("Sent again at most", &self.max_redrives, 3)?);
-        document["sendAgain"] = json!(self.again.is_some());
-        document["dryRun"] = json!(self.action != "send");
-        if let Some(name) = given(self.to_name.as_ref()) {
-            document["target"] =
-                json!({"eventSubscription": name, "topic": given(self.to_topic.as_ref())});
-        }
-        Ok(document)
+        let PurgeDeadLettersInput { from, to, reason, event_type, event_id, .. } =
+            chosen.choice()?;
+        let target = given(self.to_name.as_ref()).map(|name| RedriveTarget {
+            event_subscription: Some(name),
+            topic: given(self.to_topic.as_ref()),
+        });
+        Ok(RedriveInput {
+            from,
+            to,
+            reason,
+            event_type,
+            event_id,
+            target,
+            events_per_second: Some(number("Events in a second", &self.rate, 100)?),
+            max_redrives: Some(number("Sent again at most", &self.max_redrives, 3)?),
+            send_again: Some(self.again.is_some()),
+            dry_run: Some(self.action != "send"),
+        })
     }
 }
 
@@ -109,20 +113,19 @@ fn begin_form(app: &App, topic: &str, name: &str, chosen: &Chosen) -> Markup {
     }
 }
 
-fn list(topic: &str, name: &str, jobs: &[Value]) -> Markup {
-    let row = |job: &Value| {
-        let id = text_at(job, "/id");
-        let url = subscription_url(topic, name, &format!("/redrives/{}", page::part(id)));
+fn list(topic: &str, name: &str, jobs: &[Redrive]) -> Markup {
+    let row = |job: &Redrive| {
+        let url = subscription_url(topic, name, &format!("/redrives/{}", job.id));
         vec![
-            page::time_at(job, "/createdTime"),
-            html! { a href=(url) id={ "to-" (id) } { (id) } },
-            html! { (text_at(job, "/status")) @if job["dryRun"] == true { " (dry run)" } },
-            html! { (page::number_at(job, "/redriven")) " of " (page::number_at(job, "/counted")) },
+            page::time(job.created_time),
+            html! { a href=(url) id={ "to-" (job.id) } { (job.id) } },
+            html! { (job.status.to_string()) @if job.dry_run { " (dry run)" } },
+            html! { (page::number(job.redriven)) " of " (page::number(job.counted)) },
         ]
     };
     let rows: Vec<_> = jobs.iter().map(row).collect();
     // Those that run are watched together.
-    let runs = jobs.iter().any(|job| job["status"] == "Running");
+    let runs = jobs.iter().any(|job| job.status == JobStatus::Running);
     let url = runs.then(|| subscription_url(topic, name, "/redrive"));
     html! {
         section id="redrives" hx-get=[url] hx-select="#redrives" hx-target="#redrives" hx-swap="outerHTML"
@@ -148,19 +151,19 @@ pub(super) async fn begin(
     Form(Begin { chosen, form }): Form<Begin>,
 ) -> Answer<Response> {
     let begun = async {
-        let document = form.document(&chosen)?;
-        if document["dryRun"] == false && form.on_probation.is_none() {
+        let input = form.input(&chosen)?;
+        if input.dry_run == Some(false) && form.on_probation.is_none() {
             let (to_topic, to_name) = (given(form.to_topic.as_ref()), given(form.to_name.as_ref()));
             let to = (to_topic.as_deref().unwrap_or(&topic), to_name.as_deref().unwrap_or(&name));
             if let Some(refused) = probation(&app, to.0, to.1).await {
                 return Err(Misuse(refused).into());
             }
         }
-        app.api.redrive(&topic, &name, &document).await
+        app.api.redrive(&topic, &name, &input).await
     };
     match begun.await {
         Ok(job) => {
-            let below = format!("/redrives/{}", page::part(text_at(&job, "/id")));
+            let below = format!("/redrives/{}", job.id);
             Ok(Redirect::to(&subscription_url(&topic, &name, &below)).into_response())
         }
         Err(error) => {
@@ -189,12 +192,11 @@ pub(super) async fn show(
     let url = subscription_url(&topic, &name, &format!("/redrives/{}", page::part(&id)));
     // A job that is over does not change: the page stops asking.
     // Without that a click anywhere in it would fetch it anew, and clear its boxes.
-    let is_running = job["status"] == "Running";
+    let is_running = job.status == JobStatus::Running;
     let (polled, trigger) = (is_running.then_some(url.as_str()), is_running.then_some("every 1s"));
-    let to = (text_at(&job, "/target/topic"), text_at(&job, "/target/eventSubscription"));
-    let refused = match text_at(&job, "/status") {
-        "Completed" if job["dryRun"] != true => None,
-        _ => probation(&app, to.0, to.1).await,
+    let refused = match job.status {
+        JobStatus::Completed if !job.dry_run => None,
+        _ => probation(&app, &job.target.topic, &job.target.event_subscription).await,
     };
     let body = html! {
         (page::done(look.done.as_deref()))
@@ -210,71 +212,62 @@ pub(super) async fn show(
         output::word(&id)
     );
     let above = page::above(&topic, &name);
-    let title = if job["dryRun"] == true { "Dry run of a redrive" } else { "Redrive" };
+    let title = if job.dry_run { "Dry run of a redrive" } else { "Redrive" };
     Ok(app.page(&Frame { tab: Tab::DeadLetters, title, above, command }, &body))
 }
 
-fn progress(job: &Value) -> Markup {
-    let count = |pointer: &str| job.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
-    let (counted, sent) = (count("/counted"), count("/redriven"));
-    let target =
-        format!("{}/{}", text_at(job, "/target/topic"), text_at(job, "/target/eventSubscription"));
-    let is_counting = job["phase"] == "Counting" && job["status"] == "Running";
+fn progress(job: &Redrive) -> Markup {
+    let (counted, sent, left) = (job.counted, job.redriven, &job.left_out);
+    let target = format!("{}/{}", job.target.topic, job.target.event_subscription);
+    let is_counting = job.phase == JobPhase::Counting && job.status == JobStatus::Running;
+    let left_out = [
+        (left.redriven_too_often, "that were sent again too often before"),
+        (left.sent_before, "that an earlier redrive has sent"),
+        (left.other_schema, "delivered in another schema than that event subscription's"),
+        (left.unreadable, "that can't be read"),
+    ];
     html! {
         p role="status" {
-            strong { (text_at(job, "/status")) } ": "
+            strong { (job.status.to_string()) } ": "
             @if is_counting { (page::number(counted)) " events counted so far." }
-            @else if job["dryRun"] == true { (page::number(counted)) " events would be sent to " code { (target) } "." }
+            @else if job.dry_run { (page::number(counted)) " events would be sent to " code { (target) } "." }
             @else { (page::number(sent)) " of " (page::number(counted)) " events sent to " code { (target) } "." }
         }
-        @if job["dryRun"] != true && counted > 0 {
+        @if !job.dry_run && counted > 0 {
             label { "Sent " progress max=(counted) value=(sent) { (sent) " of " (counted) } }
         }
-        @for (member, what) in LEFT_OUT {
-            @let left = count(&format!("/leftOut/{member}"));
+        @for (left, what) in left_out {
             @if left > 0 { p { "Left out: " (page::number(left)) " " (what) "." } }
         }
-        @if counted == 0 && job["status"] == "Completed" {
+        @if counted == 0 && job.status == JobStatus::Completed {
             p.muted { "Dead letters of its last two seconds are left to the next redrive." }
         }
-        @if let Some(problem) = job["problem"].as_str() { p.bad { (page::visible(problem)) } }
+        @if let Some(problem) = &job.problem { p.bad { (page::visible(problem)) } }
         (chosen_of(job))
     }
 }
 
-const LEFT_OUT: [(&str, &str); 4] = [
-    ("redrivenTooOften", "that were sent again too often before"),
-    ("sentBefore", "that an earlier redrive has sent"),
-    ("otherSchema", "delivered in another schema than that event subscription's"),
-    ("unreadable", "that can't be read"),
-];
-
-fn chosen_of(job: &Value) -> Markup {
-    let names = [
-        "reason",
-        "eventType",
-        "eventId",
-        "from",
-        "to",
-        "eventsPerSecond",
-        "maxRedrives",
-        "createdTime",
+fn chosen_of(job: &Redrive) -> Markup {
+    let text = |at: &Time| at.to_string();
+    let rows = [
+        ("reason", job.reason.clone()),
+        ("eventType", job.event_type.clone()),
+        ("eventId", job.event_id.clone()),
+        ("from", job.from.as_ref().map(text)),
+        ("to", job.to.as_ref().map(text)),
+        ("eventsPerSecond", Some(job.events_per_second.to_string())),
+        ("maxRedrives", Some(job.max_redrives.to_string())),
+        ("createdTime", Some(text(&job.created_time))),
     ];
-    let row = |name: &&str| match &job[*name] {
-        Value::Null => None,
-        Value::String(text) => Some([(*name).to_owned(), page::visible(text)]),
-        other => Some([(*name).to_owned(), other.to_string()]),
-    };
-    let rows: Vec<_> = names.iter().filter_map(row).collect();
-    page::facts(&rows)
+    let rows = rows.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));
+    page::facts(&rows.collect::<Vec<_>>())
 }
 
-fn actions(app: &App, url: &str, of: (&str, &str), job: &Value, is_refused: bool) -> Markup {
-    let counted = job["counted"].as_u64().unwrap_or(0);
-    let is_dry = job["dryRun"] == true;
+fn actions(app: &App, url: &str, of: (&str, &str), job: &Redrive, is_refused: bool) -> Markup {
+    let (counted, is_dry) = (job.counted, job.dry_run);
     html! {
-        @match text_at(job, "/status") {
-            "Completed" if is_dry && counted > 0 => {
+        @match job.status {
+            JobStatus::Completed if is_dry && counted > 0 => {
                 form method="post" action=(subscription_url(of.0, of.1, "/redrive")) {
                     (app.token())
                     (again(job))
@@ -287,12 +280,12 @@ fn actions(app: &App, url: &str, of: (&str, &str), job: &Value, is_refused: bool
                     button name="action" value="send" id="send" { "Send these " (page::number(counted)) @if counted == 1 { " event" } @else { " events" } }
                 }
             }
-            "Running" => {
+            JobStatus::Running => {
                 form method="post" action={ (url) "/cancel" } {
                     (app.token()) button.danger id="cancel" { "Cancel" }
                 }
             }
-            "Canceled" | "Failed" => {
+            JobStatus::Canceled | JobStatus::Failed => {
                 form method="post" action={ (url) "/resume" } {
                     (app.token())
                     @if is_refused && !is_dry {
@@ -304,37 +297,29 @@ fn actions(app: &App, url: &str, of: (&str, &str), job: &Value, is_refused: bool
                     button id="resume" { "Go on with it" }
                 }
             }
-            _ => {}
+            JobStatus::Completed => {}
         }
     }
 }
 
 /// The dry run's choice as fields of the form that sends: the same, until the time that it counted to.
-fn again(job: &Value) -> Markup {
-    let text = |pointer: &str| {
-        job.pointer(pointer).map(|value| match value {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        })
-    };
+fn again(job: &Redrive) -> Markup {
     let fields = [
-        ("reason", "/reason"),
-        ("type", "/eventType"),
-        ("event", "/eventId"),
-        ("from", "/from"),
-        ("to", "/to"),
-        ("rate", "/eventsPerSecond"),
-        ("max_redrives", "/maxRedrives"),
-        ("to_topic", "/target/topic"),
-        ("to_name", "/target/eventSubscription"),
+        ("reason", job.reason.clone()),
+        ("type", job.event_type.clone()),
+        ("event", job.event_id.clone()),
+        ("from", job.from.map(|from| from.to_string())),
+        ("to", job.to.map(|to| to.to_string())),
+        ("rate", Some(job.events_per_second.to_string())),
+        ("max_redrives", Some(job.max_redrives.to_string())),
+        ("to_topic", Some(job.target.topic.clone())),
+        ("to_name", Some(job.target.event_subscription.clone())),
     ];
     html! {
-        @for (field, pointer) in fields {
-            @if let Some(value) = text(pointer).filter(|value| value != "null") {
-                input type="hidden" name=(field) value=(value);
-            }
+        @for (field, value) in fields {
+            @if let Some(value) = value { input type="hidden" name=(field) value=(value); }
         }
-        @if job["sendAgain"] == true { input type="hidden" name="again" value="yes"; }
+        @if job.send_again { input type="hidden" name="again" value="yes"; }
     }
 }
 
@@ -343,9 +328,9 @@ pub(super) async fn cancel(
     Path((topic, name, id)): Path<(String, String, String)>,
     Form(Nothing {}): Form<Nothing>,
 ) -> Answer<Redirect> {
-    let job = app.api.change_redrive(&topic, &name, &id, "cancel", None).await?;
-    // One that was over already stays as it is.
-    let done = if job["status"] == "Canceled" { "?done=canceled" } else { "" };
+    let job = app.api.cancel_redrive(&topic, &name, &id).await?;
+    // A job that was over stays as it is.
+    let done = if job.status == JobStatus::Canceled { "?done=canceled" } else { "" };
     let below = format!("/redrives/{}{done}", page::part(&id));
     Ok(Redirect::to(&subscription_url(&topic, &name, &below)))
 }
@@ -362,13 +347,14 @@ pub(super) async fn resume(
     Form(form): Form<Resume>,
 ) -> Answer<Redirect> {
     let job = app.api.redrive_job(&topic, &name, &id).await?;
-    if form.on_probation.is_none() && job["dryRun"] != true {
-        let to = (text_at(&job, "/target/topic"), text_at(&job, "/target/eventSubscription"));
-        if let Some(refused) = probation(&app, to.0, to.1).await {
-            return Err(Misuse(refused).into());
-        }
+    if form.on_probation.is_none()
+        && !job.dry_run
+        && let Some(refused) =
+            probation(&app, &job.target.topic, &job.target.event_subscription).await
+    {
+        return Err(Misuse(refused).into());
     }
-    app.api.change_redrive(&topic, &name, &id, "resume", None).await?;
+    app.api.resume_redrive(&topic, &name, &id, &ResumeInput::default()).await?;
     let below = format!("/redrives/{}?done=resumed", page::part(&id));
     Ok(Redirect::to(&subscription_url(&topic, &name, &below)))
 }
@@ -383,19 +369,23 @@ mod tests {
         let chosen = Chosen { reason: text("R"), sent: text("no"), ..Chosen::default() };
         let form =
             RedriveForm { rate: text("7"), action: "count".to_owned(), ..RedriveForm::default() };
-        let want = json!({"reason": "R", "eventsPerSecond": 7, "maxRedrives": 3, "sendAgain": false,
-            "dryRun": true});
-        assert_eq!(form.document(&chosen).expect("a document"), want);
-        assert_eq!(RedriveForm::default().document(&chosen).expect("a document")["dryRun"], true);
+        let want = RedriveInput {
+            reason: text("R"),
+            events_per_second: Some(7),
+            max_redrives: Some(3),
+            send_again: Some(false),
+            dry_run: Some(true),
+            ..RedriveInput::default()
+        };
+        assert_eq!(form.input(&chosen).expect("an input"), want);
+        let default = RedriveForm::default().input(&chosen).expect("an input");
+        assert_eq!(default.dry_run, Some(true));
         let send =
             RedriveForm { action: "send".to_owned(), to_name: text("s"), ..RedriveForm::default() };
-        let sent = send.document(&chosen).expect("a document");
-        assert_eq!(
-            (&sent["dryRun"], &sent["target"]["eventSubscription"]),
-            (&json!(false), &json!("s"))
-        );
-        let refused =
-            RedriveForm { rate: text("fast"), ..RedriveForm::default() }.document(&chosen);
+        let sent = send.input(&chosen).expect("an input");
+        let to = sent.target.and_then(|target| target.event_subscription);
+        assert_eq!((sent.dry_run, to), (Some(false), text("s")));
+        let refused = RedriveForm { rate: text("fast"), ..RedriveForm::default() }.input(&chosen);
         assert!(refused.expect_err("no number").0.contains("`fast`"));
     }
 }

@@ -78,6 +78,7 @@ fn settings(document: &Document) -> [&'static str; 3] {
 }
 
 struct Saved {
+    policy: Value,
     topic: Value,
     subscription: Value,
     etag: Option<String>,
@@ -86,12 +87,18 @@ struct Saved {
 impl Saved {
     async fn read(app: &App, topic: &str, name: &str) -> anyhow::Result<Self> {
         let (of, reply) =
-            tokio::try_join!(app.api.topic(topic), app.api.read_subscription(topic, name))?;
-        Ok(Self { topic: of, subscription: reply.document, etag: reply.etag })
+            tokio::try_join!(app.api.topic(topic), app.api.subscription(topic, name))?;
+        let policy = &reply.properties.settings.retry_policy;
+        Ok(Self {
+            policy: serde_json::to_value(policy)?,
+            topic: serde_json::to_value(of.document)?,
+            subscription: serde_json::to_value(reply.document)?,
+            etag: reply.etag,
+        })
     }
 
     fn policy(&self) -> &Value {
-        &self.subscription["properties"]["retryPolicy"]
+        &self.policy
     }
 
     fn made(&self) -> Made {
@@ -182,11 +189,11 @@ async fn patch(
 ) -> anyhow::Result<&'static str> {
     let was = made.was()?;
     let patch = super::patch::difference(&was, &asked.policy(&was));
-    if patch == json!({}) {
+    if super::patch::is_empty(&patch) {
         return Ok("unchanged");
     }
     let document = json!({"properties": {"retryPolicy": patch}});
-    app.api.clone().only_if(made.etag()?).patch_subscription(topic, name, &document).await?;
+    app.api.clone().only_if(made.condition()?).patch_subscription(topic, name, &document).await?;
     Ok("saved")
 }
 

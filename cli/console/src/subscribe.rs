@@ -4,6 +4,7 @@ use axum::Form;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
+use gridpost_api::client::Condition;
 use maud::{Markup, html};
 use serde_json::json;
 
@@ -17,7 +18,7 @@ use super::made::is_conflict;
 use super::page::{Frame, Tab, subscription_url, topic_url};
 use super::subscription_form::view::{About, sections};
 use super::subscription_form::{arranged, document, fields_of_new, placed};
-use gridpost_ops::{failure::Refusal, output::text_at};
+use gridpost_ops::failure::Refusal;
 
 /// The field that has the topic's delivery profile. No member of a document is called so.
 const KIND: &str = "made.profile";
@@ -29,7 +30,8 @@ pub(super) fn url(topic: &str) -> String {
 pub(super) async fn show(State(app): State<App>, Path(topic): Path<String>) -> Answer {
     let document = app.api.topic(&topic).await?;
     let mut fields = fields_of_new();
-    fields.set(KIND, text_at(&document, "/properties/deliveryProfile"));
+    let profile = document.document.properties.settings.delivery_profile;
+    fields.set(KIND, profile.map_or("-", Into::into));
     let shown = (&fields, &Placed::default(), None);
     Ok(render(&app, &topic, shown, &html! {}))
 }
@@ -53,7 +55,13 @@ pub(super) async fn create(
         return Ok((StatusCode::BAD_REQUEST, page).into_response());
     }
     let name = fields.get("name").trim();
-    let error = match app.api.clone().only_new().put_subscription(&topic, name, &document).await {
+    let error = match app
+        .api
+        .clone()
+        .only_if(Some(Condition::IsNew))
+        .put_subscription(&topic, name, &document)
+        .await
+    {
         Ok(_) => {
             return Ok(
                 Redirect::to(&subscription_url(&topic, name, "?done=created")).into_response()

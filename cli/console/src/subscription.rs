@@ -3,17 +3,20 @@
 use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::response::Redirect;
+use gridpost_api::{
+    health::Health,
+    subscription::{EventSubscription, RotateInput, SigningSecrets},
+};
 use gridpost_core::time::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::failure::{self, Answer};
 use super::form::{Agreed, Look, Nothing};
 use super::page::{self, Frame, Tab, subscription_url, with_query};
-use super::{App, keys};
+use super::{App, keys, topics};
 use gridpost_ops::{
-    output::{pretty, text_at},
+    output::pretty,
     subscription::{health, pause, show},
 };
 
@@ -44,7 +47,7 @@ async fn of_subscription(
     topic: &str,
     name: &str,
     done: &Markup,
-    secrets: Option<&Value>,
+    secrets: Option<&SigningSecrets>,
 ) -> Answer {
     let (document, health, now) = tokio::join!(
         app.api.subscription(topic, name),
@@ -53,12 +56,11 @@ async fn of_subscription(
     );
     let (document, now) = (document?, now?);
     let url = subscription_url(topic, name, "");
-    let keeps_letters =
-        document.pointer("/properties/deadLetterDestination").is_some_and(Value::is_object);
+    let keeps_letters = document.properties.settings.dead_letter_destination.is_some();
     let letters = if keeps_letters { &OF_LETTERS[..] } else { &[] };
     let body = html! {
         (done)
-        @if let Some(awaited) = show::awaited(&document) {
+        @if let Some(awaited) = show::awaited(&document.document) {
             p.warn { (awaited) }
         }
         @match &health {
@@ -86,22 +88,19 @@ async fn of_subscription(
     Ok(app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body))
 }
 
-fn health_section(url: &str, health: &Value, now: Timestamp) -> Markup {
-    let state = text_at(health, "/state");
-    let class = if state == "Healthy" { "good" } else { "bad" };
+fn health_section(url: &str, health: &Health, now: Timestamp) -> Markup {
     html! {
         section id="health" hx-get=(url) hx-select="#health" hx-target="#health" hx-swap="outerHTML"
             hx-trigger="every 10s" {
-            h2 { "Its endpoint: " span class=(class) { (state) } }
+            h2 { "Its endpoint: " (topics::state(health.state)) }
             (page::facts(&health::rows(health, now)[1..]))
         }
     }
 }
 
-fn reset_form(app: &App, url: &str, health: &Value) -> Markup {
-    let waits = health["until"].is_string();
+fn reset_form(app: &App, url: &str, health: &Health) -> Markup {
     html! {
-        @if waits && app.may_change() {
+        @if health.until.is_some() && app.may_change() {
             form method="post" action={ (url) "/reset" } {
                 (app.token())
                 button { "The endpoint is mended: end its waits" }
@@ -110,13 +109,13 @@ fn reset_form(app: &App, url: &str, health: &Value) -> Markup {
     }
 }
 
-/// A pause is asked for with what becomes of time-to-live; a paused one can be resumed.
-fn pause_form(app: &App, url: &str, health: &Value) -> Markup {
-    let pause = health.get("pause");
+/// Shows a pause with the button that ends it, or the form that pauses.
+fn pause_form(app: &App, url: &str, health: &Health) -> Markup {
+    let pause = health.pause.as_ref();
     html! {
         @if let Some(pause) = pause {
             p.warn { "It is paused " (pause::told(pause)) ". Events are matched and held until it is resumed, or until "
-                (page::time_at(pause, "/until")) "." }
+                (page::time(pause.until)) "." }
         }
         @if app.may_change() && pause.is_some() {
             form method="post" action={ (url) "/resume" } {
@@ -172,16 +171,21 @@ pub(super) async fn reset(
     Ok(Redirect::to(&subscription_url(&topic, &name, "?done=reset")))
 }
 
-fn signing(app: &App, url: &str, document: &Value, secrets: Option<&Value>) -> Markup {
-    let is_signed = document.pointer("/properties/signing").is_some_and(Value::is_object);
+fn signing(
+    app: &App,
+    url: &str,
+    document: &EventSubscription,
+    secrets: Option<&SigningSecrets>,
+) -> Markup {
+    let is_signed = document.properties.settings.signing.is_some();
     html! {
         @if is_signed {
             h2 id="signing" { "Signing secret" }
             @if let Some(secrets) = secrets {
                 dl.facts {
-                    div { dt { "secret" } dd { code { (text_at(secrets, "/secret")) } } }
-                    div { dt { "previous secret" } dd { code { (text_at(secrets, "/previousSecret")) } } }
-                    div { dt { "valid until" } dd { (page::time_at(secrets, "/previousSecretValidUntil")) } }
+                    div { dt { "secret" } dd { code { (secrets.secret.expose()) } } }
+                    div { dt { "previous secret" } dd { code { (secrets.previous_secret.as_ref().map_or("-", |secret| secret.expose())) } } }
+                    div { dt { "valid until" } dd { (page::time(secrets.previous_secret_valid_until)) } }
                 }
             }
             @if app.may_change() {
@@ -222,7 +226,9 @@ pub(super) async fn rotate_secret(
     Form(form): Form<Agreed>,
 ) -> Answer {
     form.check()?;
-    let secrets = app.api.rotate_signing_secret(&topic, &name, None).await?;
+    let secrets = app.api.rotate_signing_secret(&topic, &name, &RotateInput::default()).await?;
     let page = of_subscription(&app, &topic, &name, &html! {}, Some(&secrets)).await;
-    Ok(page.unwrap_or_else(|_| keys::alone("The secret is replaced", &secrets)))
+    let previous = secrets.previous_secret.as_ref().map(|secret| secret.expose());
+    let shown = [("secret", Some(secrets.secret.expose())), ("previous secret", previous)];
+    Ok(page.unwrap_or_else(|_| keys::alone("The secret is replaced", &shown)))
 }

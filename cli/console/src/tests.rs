@@ -18,7 +18,10 @@ use super::{
     App, Settings, Shared, delivery, edit, edit_json, edit_topic, ledger, letters, overview,
     publish, purge, redrive, retry, subscribe, subscription, tail, topics, waiting,
 };
-use gridpost_ops::{target::TargetArguments, testkit::FakeApi};
+use gridpost_ops::{
+    target::TargetArguments,
+    testkit::{FakeApi, documents},
+};
 
 /// A row of the API's answers.
 type Row<'a> = (&'a str, u16, Value);
@@ -32,7 +35,7 @@ async fn console_of(fake: FakeApi) -> (App, FakeApi) {
     let url = Some(fake.url());
     let arguments = TargetArguments { manage_url: url, ..TargetArguments::default() };
     let target = arguments.resolve().expect("a deployment");
-    let api = target.manage_api().await.expect("an API");
+    let api = target.manage_api().await.expect("an API").api;
     let settings = Settings {
         target,
         name: "test".to_owned(),
@@ -194,9 +197,15 @@ async fn what_was_typed_is_told_where_the_destination_has_another_type_by_now() 
     let document = |kind: &str, properties: Value| json!({"properties": {"destination": {"endpointType": kind, "properties": properties}}});
     let was = document("WebHook", json!({"endpointUrl": "https://e.example/was"})).to_string();
     let queue = json!({"resourceId": "arn:aws:sqs:eu-central-1:123456789012:orders"});
+    let mut changed = document("SqsQueue", queue);
+    changed["properties"]["destination"]["properties"]["endpointBaseUrl"] = Value::Null;
     let rows = [
         ("PATCH ", 412, json!({})),
-        ("GET /topics/orders/eventSubscriptions/billing", 200, document("SqsQueue", queue)),
+        (
+            "GET /topics/orders/eventSubscriptions/billing",
+            200,
+            documents::subscription("billing", &changed),
+        ),
     ];
     let (app, _fake) = console(&rows).await;
     let typed = [
@@ -244,7 +253,7 @@ async fn a_page_is_shown_before_all_that_it_has_is_there() {
 /// Three topics of 600 event subscriptions each, at a path below them.
 async fn crowded(path: &str, of: impl Fn(usize) -> Value) -> (App, FakeApi) {
     let names: Value =
-        ["aaa", "bbb", "ccc"].map(|name| json!({"name": name})).into_iter().collect();
+        ["aaa", "bbb", "ccc"].map(|name| documents::topic(name, &json!({}))).into_iter().collect();
     let all = json!({"value": (0..600).map(of).collect::<Value>()});
     let paths = ["aaa", "bbb", "ccc"].map(|name| format!("GET /topics/{name}/{path} "));
     let mut rows: Vec<Row<'_>> =
@@ -260,15 +269,15 @@ async fn text(answer: impl IntoResponse) -> String {
 
 #[tokio::test]
 async fn a_page_reads_up_to_a_limit_and_says_what_it_leaves_out() {
-    let healthy = json!({"state": "Healthy", "newEvents": "Attempted",
-        "waitingDeliveries": {"count": 1, "isComplete": true}});
+    let healthy = documents::health(&json!({"waitingDeliveries": {"count": 1}}));
     let health = |at: usize| json!({"name": format!("s-{at}"), "health": healthy});
     let (app, _fake) = crowded("healths", health).await;
     let page = text(overview::show(State(app), query(json!({"part": "health"}))).await).await;
     for part in ["Only the first 1\u{202f}000", "more than 1\u{202f}000</strong>"] {
         assert!(page.contains(part), "`{part}` is not in {page}");
     }
-    let (app, _fake) = crowded("eventSubscriptions", |at| json!({"name": format!("s-{at}")})).await;
+    let of = |at: usize| documents::subscription(&format!("s-{at}"), &json!({}));
+    let (app, _fake) = crowded("eventSubscriptions", of).await;
     let page = text(letters::all(State(app), query(json!({}))).await).await;
     let (_, skipped) = page.split_once("There are too many").expect("told");
     assert!(skipped.contains("/topics/ccc") && !skipped.contains("/topics/bbb"), "{skipped}");
@@ -288,9 +297,10 @@ async fn what_a_late_part_can_t_read_is_told_on_the_page() {
 async fn an_attempt_is_offered_while_a_delivery_waits() {
     let path = "GET /topics/orders/eventSubscriptions/billing/deliveries/d-1";
     for (status, is_offered) in [("Waiting", true), ("Ending", false), ("Delivered", false)] {
-        let document = json!({"id": "d-1", "status": status, "due": "2999-01-01T00:00:00Z",
-            "publishTime": "2026-01-01T00:00:00Z", "deliveryAttempts": 1, "events": 1,
-            "attempts": [{"attempt": 1, "startTime": "2026-01-01T00:00:01Z", "outcome": "Busy"}]});
+        let document =
+            documents::delivery(&json!({"status": status, "due": "2999-01-01T00:00:00Z",
+            "attempts": [{"attempt": 1, "startTime": "2026-01-01T00:00:01Z", "outcome": "Busy",
+                "durationInMs": 1}]}));
         let (app, _fake) = console(&[(path, 200, document)]).await;
         let of = ["orders", "billing", "d-1"].map(str::to_owned);
         let answer = delivery::show(State(app), Path(of.into()), query(json!({}))).await;
@@ -307,19 +317,21 @@ const LETTERS: &str = "GET /topics/orders/eventSubscriptions/billing/deadLetters
 
 #[tokio::test]
 async fn what_can_be_read_is_shown_and_the_rest_says_what_is_missing() {
-    let health = json!({"state": "Healthy", "newEvents": "Attempted"});
-    let billing = json!({"name": "billing", "health": health, "properties": {}});
+    let billing = documents::subscription("billing", &json!({}));
+    let health = documents::health(&json!({}));
+    let named = json!({"name": "billing", "health": health});
+    let orders = documents::topic("orders", &json!({}));
     let rows = |missing: &'static str, status| {
         [
             (missing, status, json!({"message": "Not this one."})),
             (HEALTH, 200, health.clone()),
-            (HEALTHS, 200, json!({"value": [billing]})),
+            (HEALTHS, 200, json!({"value": [named]})),
             ("GET /topics/orders/eventSubscriptions/billing", 200, billing.clone()),
             ("GET /topics/orders/eventSubscriptions", 200, json!({"value": [billing]})),
-            ("GET /topics/orders", 200, json!({"name": "orders", "properties": {}})),
-            ("GET /topics", 200, json!({"value": [{"name": "orders"}]})),
+            ("GET /topics/orders", 200, orders.clone()),
+            ("GET /topics", 200, json!({"value": [orders]})),
             ("GET /parked", 200, json!({"value": []})),
-            ("GET /poison", 200, json!({"value": [], "approximateCount": 0})),
+            ("GET /poison", 200, json!({"value": [], "approximateCount": 0, "isComplete": true})),
         ]
     };
     let look = || query(json!({}));
@@ -351,7 +363,8 @@ async fn what_can_be_read_is_shown_and_the_rest_says_what_is_missing() {
 #[tokio::test]
 async fn dead_letters_that_can_t_be_read_are_named_before_a_purge() {
     let letter = json!({"id": "l-1", "objectName": "<b>o", "problem": "no letter"});
-    let counted = json!({"events": 2, "unreadable": 1});
+    let counted = json!({"events": 2, "redrivenEvents": 0, "byReason": {}, "byEventType": {},
+        "unreadable": 1});
     let count = format!("{LETTERS}:count");
     let rows = [(count.as_str(), 200, counted), (LETTERS, 200, json!({"value": [letter]}))];
     let (app, _fake) = console(&rows).await;
@@ -364,12 +377,12 @@ async fn dead_letters_that_can_t_be_read_are_named_before_a_purge() {
 
 #[tokio::test]
 async fn nothing_is_redriven_into_a_probation_that_ends_events() {
-    let health = json!({"newEvents": "Ends", "until": "2026-01-01T00:05:00Z"});
+    let health = documents::health(&json!({"newEvents": "Ends", "until": "2026-01-01T00:05:00Z"}));
     let at = "/topics/orders/eventSubscriptions/billing";
     let (begin, list) = (format!("POST {at}/deadLetters:redrive"), format!("GET {at}/redrives"));
     let rows = [
         (HEALTH, 200, health),
-        (begin.as_str(), 202, json!({"id": "j-1"})),
+        (begin.as_str(), 202, documents::redrive(&json!({}))),
         (list.as_str(), 200, json!({"value": []})),
     ];
     let (app, _fake) = console(&rows).await;

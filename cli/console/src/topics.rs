@@ -1,8 +1,13 @@
 //! Topics, and one of them with its event subscriptions.
 
 use axum::extract::{Path, Query, State};
+use gridpost_api::{
+    client::Page,
+    health::{EndpointState, NamedHealth},
+    subscription::EventSubscription,
+    topic::{Keys, Topic},
+};
 use maud::{Markup, html};
-use serde_json::Value;
 
 use super::App;
 use super::failure::{self, Answer};
@@ -10,21 +15,17 @@ use super::form::Look;
 use super::overview::{effect, why};
 use super::page::{self, Frame, Tab, subscription_url, topic_url};
 use super::{create_topic, edit_topic, publish, subscribe};
-use gridpost_ops::{
-    manage_api::pages::Page,
-    output::text_at,
-    subscription::{health, show},
-};
+use gridpost_ops::subscription::{health, show};
 
 pub(super) async fn list(State(app): State<App>, Query(look): Query<Look>) -> Answer {
     let topics = app.api.topics_page(look.after.as_deref()).await?;
-    let row = |topic: &Value| {
-        let name = text_at(topic, "/name");
+    let row = |topic: &Topic| {
+        let [_, kind, schema, ..] = texts(topic);
         vec![
-            html! { a href=(topic_url(name)) { (name) } },
-            html! { (text_at(topic, "/kind")) },
-            html! { (text_at(topic, "/properties/inputSchema")) },
-            html! { (text_at(topic, "/properties/endpoint")) },
+            html! { a href=(topic_url(&topic.name)) { (topic.name) } },
+            html! { (kind) },
+            html! { (schema) },
+            html! { (topic.properties.endpoint) },
         ]
     };
     let rows: Vec<_> = topics.items.iter().map(row).collect();
@@ -51,8 +52,8 @@ pub(super) async fn show(
     of_topic(&app, &topic, look, None).await
 }
 
-/// A topic's page; with its keys, where they were asked for.
-pub(super) async fn of_topic(app: &App, topic: &str, look: Look, keys: Option<&Value>) -> Answer {
+/// Shows a topic; with its keys, if given.
+pub(super) async fn of_topic(app: &App, topic: &str, look: Look, keys: Option<&Keys>) -> Answer {
     let after = look.after.as_deref();
     let (document, page, healths) = tokio::join!(
         app.api.topic(topic),
@@ -83,16 +84,16 @@ pub(super) async fn of_topic(app: &App, topic: &str, look: Look, keys: Option<&V
     Ok(app.page(&Frame { tab: Tab::Topics, title: topic, above, command }, &body))
 }
 
-fn key_section(app: &App, topic: &str, document: &Value, keys: Option<&Value>) -> Markup {
-    let is_shut = document.pointer("/properties/disableLocalAuth") == Some(&Value::Bool(true));
+fn key_section(app: &App, topic: &str, document: &Topic, keys: Option<&Keys>) -> Markup {
+    let is_shut = document.properties.settings.disable_local_auth == Some(true);
     let url = topic_url(topic);
     html! {
         h2 id="keys" { "Keys" }
         @if is_shut { p.warn { "Keys are refused: the topic has disableLocalAuth." } }
         @if let Some(keys) = keys {
             dl.facts {
-                div { dt { "key1" } dd { code { (text_at(keys, "/key1")) } } }
-                div { dt { "key2" } dd { code { (text_at(keys, "/key2")) } } }
+                div { dt { "key1" } dd { code { (keys.key1.expose()) } } }
+                div { dt { "key2" } dd { code { (keys.key2.expose()) } } }
             }
         }
         @if app.may_change() {
@@ -122,19 +123,26 @@ fn key_section(app: &App, topic: &str, document: &Value, keys: Option<&Value>) -
     }
 }
 
-fn facts(topic: &Value) -> Markup {
-    let row = |name: &str, pointer: &str| [name.to_owned(), text_at(topic, pointer).to_owned()];
-    page::facts(&[
-        row("publish to", "/properties/endpoint"),
-        row("kind", "/kind"),
-        row("input schema", "/properties/inputSchema"),
-        row("delivery profile", "/properties/deliveryProfile"),
-        row("state", "/properties/provisioningState"),
-    ])
+fn facts(topic: &Topic) -> Markup {
+    let names = ["publish to", "kind", "input schema", "delivery profile", "state"];
+    let rows = names.into_iter().zip(texts(topic));
+    page::facts(&rows.map(|(name, value)| [name, value].map(str::to_owned)).collect::<Vec<_>>())
 }
 
-fn subscriptions(topic: &str, page: Page, healths: anyhow::Result<Page>) -> Markup {
-    let Page { items, next, .. } = page;
+/// Returns a topic's URL, kind, input schema, delivery profile and state.
+fn texts(topic: &Topic) -> [&str; 5] {
+    let properties = &topic.properties;
+    let schema = properties.settings.input_schema.map_or("-", Into::into);
+    let profile = properties.settings.delivery_profile.map_or("-", Into::into);
+    [&properties.endpoint, topic.kind.into(), schema, profile, &properties.provisioning_state]
+}
+
+fn subscriptions(
+    topic: &str,
+    page: Page<EventSubscription>,
+    healths: anyhow::Result<Page<NamedHealth>>,
+) -> Markup {
+    let Page { items, next } = page;
     if items.is_empty() {
         let command = format!(
             "subscription create --topic {topic} --subscription first --endpoint https://example.com/hook"
@@ -148,23 +156,24 @@ fn subscriptions(topic: &str, page: Page, healths: anyhow::Result<Page>) -> Mark
         Ok(page) => (page.items, None),
         Err(error) => (Vec::new(), Some(error)),
     };
-    let all = gridpost_ops::subscription::untyped::joined(items, &healths);
-    let row = |(subscription, health): &(Value, Option<Value>)| {
-        let name = text_at(subscription, "/name");
-        let none = Value::Null;
-        let health = health.as_ref().unwrap_or(&none);
-        let state = text_at(health, "/state");
-        let class = if state == "Healthy" { "good" } else { "bad" };
-        vec![
+    let row = |subscription: &EventSubscription| {
+        let name = &subscription.name;
+        let mut cells = vec![
             html! { a href=(subscription_url(topic, name, "")) { (name) } },
             html! { (show::destination(subscription)) },
-            html! { span class=(class) { (state) } },
-            why(health),
-            html! { (effect(health)) },
-            html! { (health::waiting(&health["waitingDeliveries"])) },
-        ]
+        ];
+        match healths.iter().find(|one| one.name == *name) {
+            None => cells.extend(std::iter::repeat_n(html! { "-" }, 4)),
+            Some(NamedHealth { health, .. }) => cells.extend([
+                state(health.state),
+                why(health),
+                html! { (effect(health)) },
+                html! { (health::waiting(&health.waiting_deliveries)) },
+            ]),
+        }
+        cells
     };
-    let rows: Vec<_> = all.iter().map(row).collect();
+    let rows: Vec<_> = items.iter().map(row).collect();
     let head = ["Event subscription", "Endpoint", "Health", "Why", "New events", "Waiting"];
     html! {
         @if let Some(error) = &refused {
@@ -172,5 +181,24 @@ fn subscriptions(topic: &str, page: Page, healths: anyhow::Result<Page>) -> Mark
         }
         (page::table("Event subscriptions", &head, &rows))
         (page::next_page(&topic_url(topic), &[], next.as_deref()))
+    }
+}
+
+/// Shows the state of an endpoint.
+pub(super) fn state(state: EndpointState) -> Markup {
+    let class = if state == EndpointState::Healthy { "good" } else { "bad" };
+    html! { span class=(class) { (state.to_string()) } }
+}
+
+/// Returns the names of the first topics, about `most` of them, and whether these are all.
+pub(super) async fn names(app: &App, most: usize) -> anyhow::Result<(Vec<String>, bool)> {
+    let (mut names, mut after) = (Vec::new(), None);
+    loop {
+        let page = app.api.topics_page(after.as_deref()).await?;
+        names.extend(page.items.into_iter().map(|topic| topic.name));
+        after = page.next;
+        if after.is_none() || names.len() >= most {
+            return Ok((names, after.is_none()));
+        }
     }
 }

@@ -1,10 +1,17 @@
 //! What waits for a person: parked deliveries and the poison queue.
 
+use std::collections::BTreeSet;
+
 use axum::Form;
 use axum::extract::{Query, State};
 use axum::response::Redirect;
+use gridpost_api::{
+    client::Page,
+    delivery::WaitingDelivery,
+    requests::{ParkedInput, PurgeInput, ResendInput},
+    waiting::{HandledDelivery, HandledResult, Parked, ParkedResult, PoisonList, PoisonMessage},
+};
 use maud::{Markup, html};
-use serde_json::Value;
 
 use super::App;
 use super::delivery::outcome;
@@ -12,21 +19,17 @@ use super::failure::{self, Answer};
 use super::form::{Look, agreed, given};
 use super::page::{self, Frame, Tab, subscription_url};
 use gridpost_ops::{
-    failure::chain,
-    manage_api::{
-        pages::Page,
-        waiting::{Changed, ParkedChoice, is_handled},
-    },
-    output::text_at,
+    failure::{Misuse, chain},
+    output::or_dash,
 };
 
 /// Messages of the poison queue that are looked at: a look hides them from others for a while.
 const POISON_TOP: u32 = 50;
 
 pub(super) async fn show(State(app): State<App>, Query(look): Query<Look>) -> Answer {
-    let choice = ParkedChoice::default();
+    let every = ParkedInput::default();
     let (parked, poison) = tokio::join!(
-        app.api.parked_page(&choice, look.after.as_deref()),
+        app.api.parked_page(&every, look.after.as_deref()),
         app.api.poison(POISON_TOP)
     );
     let body = html! {
@@ -49,23 +52,36 @@ pub(super) async fn show(State(app): State<App>, Query(look): Query<Look>) -> An
     Ok(app.page(&frame, &body))
 }
 
-fn parked_section(app: &App, parked: &Page) -> Markup {
-    let row = |one: &Value| {
-        let (topic, name) = (text_at(one, "/topic"), text_at(one, "/eventSubscription"));
-        let id = text_at(one, "/id");
-        let url = subscription_url(topic, name, &format!("/deliveries/{}", page::part(id)));
+fn parked_section(app: &App, parked: &Page<Parked>) -> Markup {
+    let row = |one: &Parked| {
+        let (topic, name, id, due, delivery, problem) = match one {
+            Parked::Delivery(one) => {
+                let of = &one.delivery;
+                let names = (&of.topic, &of.event_subscription);
+                (names.0, names.1, of.id, of.due, Some(of), one.problem.as_ref())
+            }
+            Parked::Unreadable(one) => {
+                let due = Some(one.due);
+                (&one.topic, &one.event_subscription, one.id, due, None, Some(&one.problem))
+            }
+        };
+        let url = subscription_url(topic, name, &format!("/deliveries/{id}"));
+        let count = |of: fn(&WaitingDelivery) -> u64| html! { (or_dash(delivery.map(of).map(page::number))) };
         vec![
             html! { @if app.may_change() {
                 input type="checkbox" name="id" value=(id) form="change-parked" aria-label={ "Choose delivery " (id) };
             } },
-            page::time_at(one, "/due"),
+            page::time(due),
             html! { a href=(url) { (id) } },
             html! { a href=(subscription_url(topic, name, "")) { (topic) "/" (name) } },
-            html! { (page::number_at(one, "/events")) },
-            html! { (page::number_at(one, "/deliveryAttempts")) },
-            match one["problem"].as_str() {
-                Some(problem) => html! { (page::visible(problem)) },
-                None => outcome(one, "/lastDeliveryOutcome", "/lastHttpStatusCode"),
+            count(|of| of.events as u64),
+            count(|of| of.delivery_attempts.into()),
+            match (problem, delivery) {
+                (Some(problem), _) => html! { (page::visible(problem)) },
+                (None, Some(of)) => {
+                    outcome(of.last_delivery_outcome.as_deref(), of.last_http_status_code)
+                }
+                (None, None) => html! { "-" },
             },
         ]
     };
@@ -100,44 +116,43 @@ fn all<'a>(pairs: &'a Pairs, name: &'a str) -> impl Iterator<Item = String> + 'a
     pairs.iter().filter(move |(known, _)| known == name).filter_map(|(_, value)| given(Some(value)))
 }
 
-/// What was chosen, of which no kind is "all": that is for the command line.
-fn chosen(pairs: &Pairs) -> anyhow::Result<Vec<String>> {
-    let ids: Vec<_> = all(pairs, "id").collect();
-    anyhow::ensure!(
-        !ids.is_empty(),
-        gridpost_ops::failure::Misuse(
-            "Nothing was done: choose what is meant in the table.".to_owned()
-        )
-    );
-    Ok(ids)
+/// Returns the chosen ids. There is no "all": that is for the command line.
+fn chosen(pairs: &Pairs) -> Result<BTreeSet<String>, Misuse> {
+    let ids: BTreeSet<_> = all(pairs, "id").collect();
+    match ids.is_empty() {
+        true => Err(Misuse("Nothing was done: choose what is meant in the table.".to_owned())),
+        false => Ok(ids),
+    }
 }
 
-fn check_all_done(answer: &[Value], good: &str, ids: &[String]) -> anyhow::Result<()> {
-    let of = |id: &String| answer.iter().find(|one| one["id"] == **id);
-    let left = ids.iter().filter(|id| !of(id).is_some_and(|one| is_handled(one, good)));
-    // What the API did not find has ended, or is in hand elsewhere; of the rest it says why.
-    let why = |one: &Value| one["message"].as_str().map(page::visible);
-    let gone = "it has ended, or is in hand elsewhere".to_owned();
-    let told: Vec<_> = left
-        .map(|id| format!("{id}: {}", of(id).and_then(why).unwrap_or_else(|| gone.clone())))
-        .collect();
-    anyhow::ensure!(
-        told.is_empty(),
-        gridpost_ops::failure::Misuse(format!(
-            "{} of {} were not handled.\n{}",
-            told.len(),
-            ids.len(),
-            told.join("\n")
-        ))
-    );
-    Ok(())
+/// What the API said of one: its id, whether nothing of it is left, and why not.
+type Done = (String, bool, Option<String>);
+
+/// Fails with each chosen id that was not handled, and why.
+fn check_all_done(done: &[Done], ids: &BTreeSet<String>) -> Result<(), Misuse> {
+    let of = |id: &String| done.iter().find(|(known, ..)| known == id);
+    let left = ids.iter().filter(|id| !of(id).is_some_and(|(_, is_handled, _)| *is_handled));
+    // The API does not find what has ended or is in hand elsewhere; of the rest it says why.
+    let gone = "it has ended, or is in hand elsewhere";
+    let why = |id: &String| of(id).and_then(|(.., why)| why.as_deref()).map(page::visible);
+    let left = left.map(|id| format!("{id}: {}", why(id).unwrap_or_else(|| gone.to_owned())));
+    let left: Vec<_> = left.collect();
+    if left.is_empty() {
+        return Ok(());
+    }
+    let (count, all) = (left.len(), ids.len());
+    Err(Misuse(format!("{count} of {all} were not handled.\n{}", left.join("\n"))))
 }
 
-/// The same, where a request may have failed behind others that changed some.
-fn check_changed((done, asked): Changed, good: &str, ids: &[String]) -> anyhow::Result<()> {
-    let handled = done.iter().filter(|one| is_handled(one, good)).count();
-    match asked {
-        Ok(()) => check_all_done(&done, good, ids),
+/// Checks the same where a request may have failed behind others that changed some.
+fn check_changed(
+    done: &[Done],
+    answer: anyhow::Result<bool>,
+    ids: &BTreeSet<String>,
+) -> anyhow::Result<()> {
+    let handled = done.iter().filter(|(_, is_handled, _)| *is_handled).count();
+    match answer {
+        Ok(_) => Ok(check_all_done(done, ids)?),
         Err(error) if handled == 0 => Err(error),
         // A refusal is shown without its context, so what was done is said in a sentence of its own.
         Err(error) => Err(anyhow::anyhow!(
@@ -148,46 +163,61 @@ fn check_changed((done, asked): Changed, good: &str, ids: &[String]) -> anyhow::
     }
 }
 
+/// Returns whether nothing of a delivery is parked any more.
+fn is_handled(result: ParkedResult, good: ParkedResult) -> bool {
+    result == good || matches!(result, ParkedResult::AlreadyDelivered | ParkedResult::AlreadyEnded)
+}
+
 pub(super) async fn change_parked(
     State(app): State<App>,
     Form(pairs): Form<Pairs>,
 ) -> Answer<Redirect> {
     let ids = chosen(&pairs)?;
-    let choice = ParkedChoice { ids: ids.clone(), ..ParkedChoice::default() };
-    if all(&pairs, "action").any(|action| action == "cancel") {
+    let (action, good, done) = match all(&pairs, "action").any(|action| action == "cancel") {
+        true => ("cancel", ParkedResult::Canceled, "/waiting?done=ended"),
+        false => ("release", ParkedResult::Released, "/waiting?done=released"),
+    };
+    if good == ParkedResult::Canceled {
         agreed(&all(&pairs, "agreed").next().unwrap_or_default())?;
-        check_changed(app.api.cancel_parked(&choice).await, "Canceled", &ids)?;
-        return Ok(Redirect::to("/waiting?done=ended"));
     }
-    check_changed(app.api.release_parked(&choice).await, "Released", &ids)?;
-    Ok(Redirect::to("/waiting?done=released"))
+    let choice = ParkedInput { ids: Some(ids.clone()), ..ParkedInput::default() };
+    let mut handled = Vec::new();
+    let take = |some: Vec<HandledDelivery>| {
+        let one =
+            |one: HandledDelivery| (one.id.to_string(), is_handled(one.result, good), one.message);
+        handled.extend(some.into_iter().map(one));
+    };
+    let answer = app.api.change_parked(action, &choice, take).await;
+    check_changed(&handled, answer, &ids)?;
+    Ok(Redirect::to(done))
 }
 
-fn poison_section(app: &App, list: &Value) -> Markup {
-    let row = |one: &Value| {
-        let id = text_at(one, "/id");
+fn poison_section(app: &App, list: &PoisonList) -> Markup {
+    let row = |one: &PoisonMessage| {
+        let id = &one.id;
         vec![
             html! { @if app.may_change() {
                 input type="checkbox" name="id" value=(id) form="change-poison" aria-label={ "Choose message " (id) };
             } },
             html! { (id) },
-            html! { (text_at(one, "/kind")) },
-            page::time_at(one, "/sentTime"),
-            html! { (text_at(one, "/fromQueue")) },
-            html! { (page::visible(text_at(one, "/problem"))) },
-            html! { (text_at(one, "/resendTo")) },
+            html! { (one.kind.to_string()) },
+            page::time(one.sent_time),
+            html! { (one.from_queue.as_deref().unwrap_or("-")) },
+            html! { (page::visible(one.problem.as_deref().unwrap_or("-"))) },
+            html! { (one.resend_to.as_deref().unwrap_or("-")) },
         ]
     };
-    let rows: Vec<_> = list["value"].as_array().into_iter().flatten().map(row).collect();
+    let rows: Vec<_> = list.value.iter().map(row).collect();
+    let count = page::number(list.approximate_count);
     let head =
         ["Choose", "Message", "What it is", "Sent", "From", "Why it can't be read", "Goes back to"];
     html! {
-        @if rows.is_empty() && list["approximateCount"] == 0 { p.good { "It is empty." } }
+        @if rows.is_empty() && list.approximate_count == 0 { p.good { "It is empty." } }
         @else if rows.is_empty() {
-            p.warn { "About " (page::number_at(list, "/approximateCount")) " messages are there, which another look \
+            p.warn { "About " (count) " messages are there, which another look \
                 hides: reload in a minute." }
         } @else {
-            p { "About " (page::number_at(list, "/approximateCount")) " messages." }
+            p { "About " (count) " messages." }
             (page::table("Messages of the poison queue", &head, &rows))
             @if app.may_change() {
                 form id="change-poison" method="post" action="/waiting/poison" {
@@ -210,23 +240,25 @@ pub(super) async fn change_poison(
     Form(pairs): Form<Pairs>,
 ) -> Answer<Redirect> {
     let ids = chosen(&pairs)?;
-    let is_purge = all(&pairs, "action").any(|action| action == "purge");
-    let (answer, good) = match is_purge {
+    let chosen = Some(ids.clone());
+    let (handled, good) = match all(&pairs, "action").any(|action| action == "purge") {
         true => {
             agreed(&all(&pairs, "agreed").next().unwrap_or_default())?;
-            (app.api.purge_poison(&ids).await?, "Purged")
+            let input = PurgeInput { ids: chosen, all: None };
+            (app.api.purge_poison(&input).await?, HandledResult::Purged)
         }
-        false => (app.api.resend_poison(&ids, None).await?, "Resent"),
+        false => {
+            let input = ResendInput { ids: chosen, all: None, to: None };
+            (app.api.resend_poison(&input).await?, HandledResult::Resent)
+        }
     };
-    let done = answer["value"].as_array().cloned().unwrap_or_default();
-    check_all_done(&done, good, &ids)?;
+    let done = handled.value.into_iter().map(|one| (one.id, one.result == good, one.message));
+    check_all_done(&done.collect::<Vec<_>>(), &ids)?;
     Ok(Redirect::to("/waiting?done=poison#poison"))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -235,23 +267,35 @@ mod tests {
         let pairs = vec![pair("csrf", "x"), pair("id", "a"), pair("id", "b")];
         let ids = chosen(&pairs).expect("two");
         assert!(chosen(&vec![pair("csrf", "x")]).is_err());
-        let done = |result: &str| json!({"id": "a", "result": result});
-        let other = json!({"id": "b", "result": "Released"});
-        assert!(check_all_done(&[done("Released"), other.clone()], "Released", &ids).is_ok());
-        let late = [done("AlreadyDelivered"), other.clone()];
-        assert!(check_all_done(&late, "Released", &ids).is_ok(), "nothing is left of it");
-        let refused = json!({"id": "a", "result": "Refused", "message": "It can't be read."});
+        let done = |id: &str, is_handled| (id.to_owned(), is_handled, None);
+        assert!(check_all_done(&[done("a", true), done("b", true)], &ids).is_ok());
+        let refused = ("a".to_owned(), false, Some("It can't be read.".to_owned()));
         for (answer, want) in [
-            (vec![refused, other.clone()], "a: It can't be read."),
-            (vec![other], "a: it has ended, or is in hand elsewhere"),
+            (vec![refused, done("b", true)], "a: It can't be read."),
+            (vec![done("b", true)], "a: it has ended, or is in hand elsewhere"),
         ] {
-            let left = check_all_done(&answer, "Released", &ids).expect_err("one").to_string();
+            let left = check_all_done(&answer, &ids).expect_err("one").to_string();
             assert_eq!(left, format!("1 of 2 were not handled.\n{want}"));
         }
-        let half = || (vec![done("Released")], Err(anyhow::anyhow!("503")));
-        let left = check_changed(half(), "Released", &ids).expect_err("half").to_string();
-        assert_eq!(left, "1 of 2 were handled before it failed.\n503");
-        let left = check_changed(half(), "Canceled", &ids).expect_err("nothing").to_string();
-        assert_eq!(left, "503");
+        let failed = || Err(anyhow::anyhow!("503"));
+        let half = check_changed(&[done("a", true)], failed(), &ids).expect_err("half").to_string();
+        assert_eq!(half, "1 of 2 were handled before it failed.\n503");
+        let none =
+            check_changed(&[done("a", false)], failed(), &ids).expect_err("none").to_string();
+        assert_eq!(none, "503");
+    }
+
+    #[test]
+    fn what_has_ended_is_handled_too() {
+        let good = ParkedResult::Released;
+        for (result, want) in [
+            (good, true),
+            (ParkedResult::AlreadyDelivered, true),
+            (ParkedResult::AlreadyEnded, true),
+            (ParkedResult::Canceled, false),
+            (ParkedResult::Refused, false),
+        ] {
+            assert_eq!(is_handled(result, good), want, "{result}");
+        }
     }
 }

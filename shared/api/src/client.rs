@@ -1,6 +1,10 @@
 //! A client of the resource API, over any transport.
 
-use std::{fmt::Display, future::Future, ops::ControlFlow};
+use std::{
+    fmt::Display,
+    future::Future,
+    ops::{ControlFlow, Deref},
+};
 
 use http::Method;
 use serde::{Serialize, de::DeserializeOwned};
@@ -93,6 +97,14 @@ pub struct Tagged<D> {
     #[serde(skip)]
     pub is_new: bool,
     pub etag: Option<String>,
+}
+
+impl<D> Deref for Tagged<D> {
+    type Target = D;
+
+    fn deref(&self) -> &D {
+        &self.document
+    }
 }
 
 /// A page of a list.

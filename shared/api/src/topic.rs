@@ -69,6 +69,7 @@ pub struct TopicInput {
 }
 
 /// Changes of a topic. Named members replace the old ones; null restores the default.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TopicPatch {
     #[schema(value_type = Option<stand_in::Kind>)]

@@ -2,19 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use gridpost_api::topic;
+use gridpost_api::topic::{self, Topic as TopicDocument};
 use gridpost_api::trial::sample;
 use gridpost_core::event::ParseError;
 use gridpost_core::publish::PublishError;
 use gridpost_core::subscription::Filter;
-use gridpost_core::topic::{InputSchema, Topic};
+use gridpost_core::topic::Topic;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 use crate::form::{Fields, meant, placed::Placed, written};
-use gridpost_ops::{
-    clock, declared::trial, failure::Misuse, output::text_at, subscription::send_test,
-};
+use gridpost_ops::{clock, declared::trial, failure::Misuse, subscription::send_test};
 
 pub(super) const WHOLE: &str = "event";
 
@@ -105,19 +103,20 @@ pub(super) struct Draft {
     pub(super) problems: Placed,
 }
 
-fn topic_of(document: &Value) -> anyhow::Result<Topic> {
-    let settings = topic::read(document).map_err(|problems| Misuse(problems.to_string()))?;
-    Ok(trial::unsaved(text_at(document, "/name"), settings))
+fn topic_of(document: &TopicDocument) -> anyhow::Result<Topic> {
+    let settings = topic::read(&serde_json::to_value(document)?);
+    let settings = settings.map_err(|problems| Misuse(problems.to_string()))?;
+    Ok(trial::unsaved(&document.name, settings))
 }
 
 impl Draft {
-    /// What was typed: a whole event as JSON, or its members. It is checked by what ingest reads events with.
-    pub(super) fn of(document: &Value, typed: &Fields) -> anyhow::Result<Self> {
+    /// Reads what was typed: a whole event as JSON, or its members. The reader is ingest's.
+    pub(super) fn of(document: &TopicDocument, typed: &Fields) -> anyhow::Result<Self> {
         let topic = topic_of(document)?;
         if typed.has(WHOLE) {
             return Ok(Self::whole(&topic, typed.get(WHOLE).trim()));
         }
-        let schema = text_at(document, "/properties/inputSchema");
+        let schema = super::schema_of(document);
         let mut draft = Self::default();
         let mut values = values(schema, typed, &mut draft.problems);
         draft.text = object(&values);
@@ -161,7 +160,7 @@ fn check(topic: &Topic, text: &str) -> Result<(), PublishError> {
 fn values(schema: &str, typed: &Fields, problems: &mut Placed) -> BTreeMap<String, String> {
     let mut values = BTreeMap::new();
     if schema == "CloudEventSchemaV1_0" {
-        values.insert("specversion".to_owned(), json!("1.0").to_string());
+        values.insert("specversion".to_owned(), "\"1.0\"".to_owned());
     }
     for member in members(schema) {
         let given = typed.get(&field(member.name)).trim();
@@ -190,23 +189,22 @@ fn object(values: &BTreeMap<String, String>) -> String {
     format!("{{{}}}", values.iter().map(one).collect::<Vec<_>>().join(", "))
 }
 
-/// Whether events of a topic have the publisher's own members.
-pub(super) fn is_own_schema(document: &Value) -> bool {
-    let schema = document.pointer("/properties/inputSchema").cloned().unwrap_or_default();
-    !matches!(
-        serde_json::from_value(schema),
-        Ok(InputSchema::EventGridSchema | InputSchema::CloudEventSchemaV1_0)
-    )
+/// Returns whether events of that schema have the publisher's own members.
+pub(super) fn is_own_schema(schema: &str) -> bool {
+    members(schema).is_empty()
 }
 
 #[cfg(test)]
 mod tests {
+    use gridpost_ops::testkit::documents;
+    use serde_json::json;
+
     use super::*;
     use crate::form::view::View;
 
-    fn topic(schema: &str) -> Value {
-        json!({"name": "orders", "kind": "custom", "properties": {"inputSchema": schema,
-            "endpoint": "https://e", "provisioningState": "Succeeded", "deliveryProfile": "basic"}})
+    fn topic(schema: &str) -> TopicDocument {
+        let document = documents::topic("orders", &json!({"properties": {"inputSchema": schema}}));
+        serde_json::from_value(document).expect("a topic")
     }
 
     /// The messages, each with the field that shows it.
