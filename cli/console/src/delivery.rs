@@ -15,7 +15,7 @@ use super::failure::Answer;
 use super::form::{Look, Nothing};
 use super::page::{self, Frame, Tab, subscription_url};
 use super::picture::{self, Kind, Point};
-use gridpost_ops::{attempt_lines::because_of, delivery, output};
+use gridpost_ops::{attempt_lines::describe_reason, delivery, output};
 
 pub(super) async fn list(
     State(app): State<App>,
@@ -121,7 +121,7 @@ fn facts(DeliveryShown { delivery, .. }: &DeliveryShown) -> Markup {
 }
 
 fn next(document: &DeliveryShown) -> String {
-    let described = delivery::describe(&serde_json::to_value(document).unwrap_or_default());
+    let described = delivery::describe(document);
     let last = described.lines().last().unwrap_or_default();
     match last.strip_prefix("next: ") {
         Some(next) => format!("Next: {next}."),
@@ -131,13 +131,13 @@ fn next(document: &DeliveryShown) -> String {
 
 fn attempts(document: &DeliveryShown) -> Markup {
     let row = |one: &Attempt| {
-        let because = one.wait_because.map(|because| because.to_string());
+        let because = one.wait_because.and_then(|because| because.to_string().parse().ok());
         vec![
             html! { (one.attempt) @if let Some(events) = one.events { " of " (events) " events" } },
             page::time(one.start_time),
             outcome(Some(&one.outcome), one.http_status_code),
             html! { (page::number(one.duration_in_ms)) " ms" },
-            html! { (because.as_deref().map(because_of).unwrap_or_default()) },
+            html! { (because.map(describe_reason).unwrap_or_default()) },
             html! { (page::visible(one.response.as_deref().unwrap_or_default())) },
         ]
     };

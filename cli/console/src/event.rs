@@ -5,7 +5,7 @@ use axum::extract::{Query, State};
 use gridpost_api::topic::Topic;
 use maud::{Markup, html};
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::App;
 use super::delivery::{attempt_now, outcome};
@@ -15,8 +15,8 @@ use super::page::{self, Frame, Tab, subscription_url};
 use super::publish::{json_text, table_of_verdicts};
 use super::sought::{EXACT, LeftOut};
 use gridpost_ops::{
-    attempt_lines::because_of,
-    explain::{self, Question, Told, ends_meanwhile},
+    attempt_lines::describe_reason,
+    explain::{self, Explanation, Question, ends_meanwhile},
     failure::Misuse,
     given::TimeSpan,
     output::{self, text_at},
@@ -109,7 +109,7 @@ async fn look_up(
     id: &str,
     since: &str,
     event: Option<&String>,
-) -> anyhow::Result<Told> {
+) -> anyhow::Result<Explanation> {
     let since: TimeSpan = since.parse().map_err(Misuse)?;
     let event = given(event).map(|text| json_text(&text)).transpose()?;
     let arguments = Question { topic: topic.to_owned(), id: id.to_owned(), since };
@@ -150,8 +150,8 @@ fn search(
     }
 }
 
-fn found_of(app: &App, topic: &str, id: &str, told: &Told) -> Markup {
-    let document = told.document();
+fn found_of(app: &App, topic: &str, id: &str, told: &Explanation) -> Markup {
+    let document = json!(told);
     let deliveries = document["deliveries"].as_array().cloned().unwrap_or_default();
     html! {
         h2 { "Event " code { (page::visible(id)) } }
@@ -191,7 +191,7 @@ fn held_back(topic: &str, held: &Value) -> Markup {
 }
 
 /// Why dead letters that may have the event could not be looked into.
-fn notes(told: &Told) -> Markup {
+fn notes(told: &Explanation) -> Markup {
     html! { @for note in told.notes() { p.warn { (page::visible(note)) } } }
 }
 
@@ -233,7 +233,7 @@ fn line(line: &Value) -> Vec<Markup> {
     let follows = match (line["due"].as_str(), line["reason"].as_str()) {
         (Some(due), _) => html! {
             "again at " (page::time_or_text(due))
-            @if let Some(because) = line["because"].as_str() { ": " (because_of(because)) }
+            @if let Some(because) = line["because"].as_str().and_then(|because| because.parse().ok()) { ": " (describe_reason(because)) }
         },
         (None, Some(reason)) => html! { "ends: " (reason) },
         (None, None) => html! {},
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn dead_letters_that_could_not_be_read_are_told() {
-        let told = Told::noting("the dead letters of a can't be read: <no>");
+        let told = Explanation::noting("the dead letters of a can't be read: <no>");
         let want = "<p class=\"warn\">the dead letters of a can't be read: &lt;no&gt;</p>";
         assert_eq!(notes(&told).0, want);
     }

@@ -16,7 +16,7 @@ use super::made::{self, Made, is_conflict};
 use super::page::{self, Frame, Tab, subscription_url};
 use super::picture::{self, Kind, Point};
 use gridpost_ops::{
-    attempt_lines::because_of,
+    attempt_lines::describe_reason,
     output::{self, text_at},
     schedule::{hours, preview},
 };
@@ -306,7 +306,7 @@ fn timeline(document: &Value) -> Markup {
             html! { (attempt["number"]) },
             html! { (told(at(&attempt["atSeconds"]))) },
             html! { (text_at(attempt, "/response")) },
-            html! { (attempt["waitBecause"].as_str().map(because_of).unwrap_or_default()) },
+            html! { (attempt["waitBecause"].as_str().and_then(|because| because.parse().ok()).map(describe_reason).unwrap_or_default()) },
         ]
     };
     let rows: Vec<_> = attempts.iter().map(row).collect();

@@ -105,10 +105,10 @@ fn told(line: &AttemptLine) -> String {
     let ids = line.event_ids();
     let more = if ids.len() > IDS_TOLD { ", …" } else { "" };
     match ids.is_empty() {
-        true => line.told(),
+        true => line.describe(),
         false => {
             let ids = ids.iter().take(IDS_TOLD).cloned().collect::<Vec<_>>().join(", ");
-            format!("{} [{ids}{more}]", line.told())
+            format!("{} [{ids}{more}]", line.describe())
         }
     }
 }
@@ -122,19 +122,19 @@ fn id(line: &AttemptLine) -> String {
 /// A line as the script gets it; what it says is text there.
 fn entry(line: &AttemptLine) -> Value {
     let (topic, name) = line.subscription().unwrap_or_default();
-    let number = match line.line["attempt"].as_u64() {
+    let number = match line.attempt {
         Some(number) => format!("#{number}"),
         None => "end".to_owned(),
     };
     json!({
         "id": id(line),
         "at": line.at_ms,
-        "time": line.text("timestamp").unwrap_or("-"),
+        "time": line.timestamp,
         "subscription": format!("{topic}/{name}"),
         "url": subscription_url(topic, name, ""),
         "number": number,
         "told": page::visible(&told(line)),
-        "good": line.text("outcome") == Some("Delivered"),
+        "good": line.outcome.as_deref() == Some("Delivered"),
     })
 }
 

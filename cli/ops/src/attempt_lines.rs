@@ -1,145 +1,154 @@
-//! What dispatch logged of attempts and ends, and dead-letter of events that it had to drop: read out of
-//! their lines in CloudWatch Logs, or in the local stack's.
+//! Lines about deliveries in the logs of dispatch, which attempts and ends them, and of dead-letter, which may
+//! have to drop their events. The logs are CloudWatch Logs, or the local stack's.
 
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
 
-use serde_json::{Value, json};
+use gridpost_api::delivery::AttemptReason;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
 use crate::{
+    audit::logs::{LogEvent, each_event, group_of, no_group},
     aws_api::{AwsApi, Service},
-    aws_refusal::{AwsRefusal, if_found},
-    failure::Misuse,
+    aws_refusal::AwsRefusal,
     output::in_line,
     progress::Progress,
     target::Target,
 };
 
-/// Every line about a delivery contains it.
+/// A filter pattern that each line about a delivery matches.
 const OF_A_DELIVERY: &str = "\"delivery.id\"";
-
-/// What the messages of lines about an attempt begin with.
-const ATTEMPT: &str = "attempt ";
-
-/// What the messages of lines about successes after an attempt had timed out begin with.
-const LATE: &str = "attempt succeeded late";
-
-/// What the messages of lines about events that are given up begin with.
-const DROPPED: &str = "events dropped";
 
 /// The logs of a deployment's dispatch and dead-letter.
 #[derive(Clone, Debug)]
 pub struct AttemptLog {
     logs: AwsApi,
     group: String,
-    /// It is made when something ends for the first time.
+    /// Does not exist before something ends for the first time.
     dead_letter_group: String,
-    /// Whether it was said that the latter may not be read.
-    has_told: Arc<AtomicBool>,
+    /// Whether a note has said that the latter may not be read.
+    is_noted: Arc<AtomicBool>,
 }
 
-/// A line about a delivery.
-#[derive(Clone, Debug)]
+/// A line about a delivery, as it was logged.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AttemptLine {
     /// The log's own id of it: the same each time it is read.
+    #[serde(skip)]
     pub id: String,
     /// When it was logged, in milliseconds since the Unix epoch.
+    #[serde(skip)]
     pub at_ms: i64,
-    pub line: Value,
+    #[serde(rename = "delivery.id")]
+    pub delivery: String,
+    pub timestamp: String,
+    pub message: String,
+    /// Its topic and name, with a slash.
+    pub subscription: Option<String>,
+    /// The number of the attempt; not there for an end.
+    pub attempt: Option<u32>,
+    pub outcome: Option<String>,
+    pub status: Option<u16>,
+    pub duration_ms: Option<u64>,
+    /// `Retry`, `End` or `Delivered`.
+    pub decision: Option<String>,
+    pub due: Option<String>,
+    /// An [`AttemptReason`], of a deployment that may know more of them.
+    pub(crate) because: Option<String>,
+    /// Why the delivery ended.
+    pub reason: Option<String>,
+    pub events: Option<u32>,
+    /// How many attempts a delivery had that ended.
+    pub attempts: Option<u32>,
+    /// How often the message had been received.
+    pub receives: Option<u64>,
+    /// A JSON array, of 100 ids at most.
+    pub(crate) event_ids: Option<String>,
+    pub traceparent: Option<String>,
+    /// How a failed response began.
+    pub response: Option<String>,
+    #[serde(flatten)]
+    pub(crate) others: Map<String, Value>,
 }
 
 impl AttemptLog {
-    /// The logs of the deployment of that name prefix.
+    /// Opens the logs of a deployment.
     pub async fn connect(target: &Target) -> anyhow::Result<Self> {
         Ok(Self::of(AwsApi::connect(Service::Logs, target).await?, target.name_prefix()))
     }
 
     fn of(logs: AwsApi, name_prefix: &str) -> Self {
-        let group = |function: &str| format!("/aws/lambda/{name_prefix}-{function}");
         Self {
             logs,
-            group: group("dispatch"),
-            dead_letter_group: group("dead-letter"),
-            has_told: Arc::default(),
+            group: group_of(name_prefix, "dispatch"),
+            dead_letter_group: group_of(name_prefix, "dead-letter"),
+            is_noted: Arc::default(),
         }
     }
 
-    /// The lines from `since_ms` on that contain a text, in their order; without one all that are
-    /// about a delivery.
+    /// Reads the lines from `since_ms` on that contain a text, in their order; without one, all lines about
+    /// deliveries.
     pub async fn read(
         &self,
         since_ms: i64,
         text: Option<&str>,
     ) -> anyhow::Result<Vec<AttemptLine>> {
         let pattern = text.map_or_else(|| OF_A_DELIVERY.to_owned(), quoted);
-        self.ask(json!({"startTime": since_ms, "filterPattern": pattern})).await
+        self.query(json!({"startTime": since_ms, "filterPattern": pattern})).await
     }
 
-    /// The lines about deliveries from one time on and before another one, in their order.
+    /// Reads the lines about deliveries from one time on and before another one, in their order.
     pub async fn between(&self, from_ms: i64, to_ms: i64) -> anyhow::Result<Vec<AttemptLine>> {
-        let ask = json!({
+        let query = json!({
             "startTime": from_ms, "endTime": to_ms, "filterPattern": OF_A_DELIVERY,
         });
-        // Not every log that is read stops there.
-        let mut found = self.ask(ask).await?;
-        found.retain(|line| line.at_ms < to_ms);
-        Ok(found)
+        // The local stack's log does not stop there.
+        let mut lines = self.query(query).await?;
+        lines.retain(|line| line.at_ms < to_ms);
+        Ok(lines)
     }
 
-    async fn ask(&self, ask: Value) -> anyhow::Result<Vec<AttemptLine>> {
-        let mut found = self.of_group(&self.group, ask.clone()).await?.ok_or_else(|| {
-            Misuse(format!(
-                "there is no log group {}: give the deployment's --name-prefix \
-                 (GRIDPOST_NAME_PREFIX), and its region by --manage-url or AWS_REGION",
-                self.group
-            ))
-        })?;
-        // What dispatch handed over may be lost there: without these lines it would seem to be kept.
-        match self.of_group(&self.dead_letter_group, ask).await {
-            Ok(lines) => found.extend(lines.unwrap_or_default()),
-            // An identity may be allowed to read dispatch's alone.
-            Err(error) if is_denied(&error) => self.tell_once(&error),
+    async fn query(&self, query: Value) -> anyhow::Result<Vec<AttemptLine>> {
+        let lines = self.lines_of(&self.group, query.clone()).await?;
+        let mut lines = lines.ok_or_else(|| no_group(&self.group))?;
+        // Dead-letter may lose what dispatch handed over: without its lines that would seem to be kept.
+        match self.lines_of(&self.dead_letter_group, query).await {
+            Ok(dropped) => lines.extend(dropped.unwrap_or_default()),
+            // An identity may be allowed to read dispatch's log alone.
+            Err(error) if error.downcast_ref().is_some_and(AwsRefusal::is_denied) => {
+                if !self.is_noted.swap(true, Ordering::Relaxed) {
+                    Progress::on_stderr().line(&format!(
+                        "! events that dead-letter had to drop are not shown: {error:#}"
+                    ));
+                }
+            }
             Err(error) => return Err(error),
         }
-        found.sort_by_key(|line| line.at_ms);
-        Ok(found)
+        lines.sort_by_key(|line| line.at_ms);
+        Ok(lines)
     }
 
-    fn tell_once(&self, error: &anyhow::Error) {
-        if !self.has_told.swap(true, Ordering::Relaxed) {
-            let told = format!("! events that dead-letter had to drop are not shown: {error:#}");
-            Progress::on_stderr().line(&told);
-        }
-    }
-
-    /// What is asked for of one log group, over its pages; nothing where there is no such group.
-    async fn of_group(
+    /// Reads lines of a log group. Returns `None` if the group does not exist.
+    async fn lines_of(
         &self,
         group: &str,
-        mut ask: Value,
+        mut query: Value,
     ) -> anyhow::Result<Option<Vec<AttemptLine>>> {
-        ask["logGroupName"] = json!(group);
-        let mut found = Vec::new();
-        loop {
-            let page = self.logs.call("FilterLogEvents", &ask).await;
-            let Some(page) = if_found(page)? else { return Ok(None) };
-            let events = page["events"].as_array().into_iter().flatten();
-            found.extend(events.filter_map(AttemptLine::of));
-            match page["nextToken"].as_str() {
-                Some(token) => ask["nextToken"] = json!(token),
-                None => return Ok(Some(found)),
-            }
-        }
+        query["logGroupName"] = json!(group);
+        let mut lines = Vec::new();
+        let take = |event: LogEvent| {
+            lines.extend(AttemptLine::read(event));
+            true
+        };
+        Ok(each_event(&self.logs, query, take).await?.then_some(lines))
     }
 }
 
-fn is_denied(error: &anyhow::Error) -> bool {
-    error.downcast_ref().is_some_and(AwsRefusal::is_denied)
-}
-
-/// A text as one term of a filter pattern.
+/// Returns a text as one term of a filter pattern.
 ///
 /// Source: Amazon CloudWatch Logs user guide, "Filter pattern syntax". A term can't have a quotation
 /// mark, and a line has what JSON escapes in another form. So a term is what stands before the first of
@@ -151,40 +160,30 @@ fn quoted(text: &str) -> String {
 }
 
 impl AttemptLine {
-    /// An event of the log, if it is about a delivery.
-    fn of(event: &Value) -> Option<Self> {
-        let line: Value = serde_json::from_str(event["message"].as_str()?).ok()?;
-        line["delivery.id"].as_str()?;
-        let id = match event["eventId"].as_str() {
-            Some(id) => id.to_owned(),
-            None => line.to_string(),
-        };
-        Some(Self { id, at_ms: event["timestamp"].as_i64()?, line })
-    }
-
-    /// A text of it.
-    pub fn text(&self, name: &str) -> Option<&str> {
-        self.line[name].as_str()
+    /// Reads an event of the log. Returns `None` if it is not about a delivery.
+    fn read(LogEvent { event_id, timestamp, message }: LogEvent) -> Option<Self> {
+        let line: Self = serde_json::from_str(&message).ok()?;
+        Some(Self { id: event_id.unwrap_or(message), at_ms: timestamp, ..line })
     }
 
     /// Whether it is about an attempt, and not about an end or something else.
     pub fn is_attempt(&self) -> bool {
-        self.text("message").is_some_and(|message| message.starts_with(ATTEMPT))
+        self.message.starts_with("attempt ")
     }
 
     /// Whether it is about how a delivery ended undelivered.
     pub fn is_end(&self) -> bool {
-        !self.is_attempt() && self.text("reason").is_some()
+        !self.is_attempt() && self.reason.is_some()
     }
 
     /// Whether it is about a success that came after its attempt had timed out.
     pub fn is_late_success(&self) -> bool {
-        self.text("message").is_some_and(|message| message.starts_with(LATE))
+        self.message.starts_with("attempt succeeded late")
     }
 
     /// Whether it says that the events that it names were delivered.
     pub fn is_success(&self) -> bool {
-        self.text("decision") == Some("Delivered")
+        self.decision.as_deref() == Some("Delivered")
     }
 
     /// Whether its delivery carries an event of that id.
@@ -192,59 +191,57 @@ impl AttemptLine {
         self.event_ids().iter().any(|one| one == id)
     }
 
-    /// The ids of the events that its delivery carries.
+    /// Returns the ids of the events that its delivery carries.
     pub fn event_ids(&self) -> Vec<String> {
-        let ids = self.text("event_ids").and_then(|ids| serde_json::from_str(ids).ok());
+        let ids = self.event_ids.as_deref().and_then(|ids| serde_json::from_str(ids).ok());
         ids.unwrap_or_default()
     }
 
     /// Whether it says that events are lost: no dead letter has them.
     pub fn is_loss(&self) -> bool {
-        self.text("message").is_some_and(|message| message.starts_with(DROPPED))
+        self.message.starts_with("events dropped")
     }
 
-    /// Its event subscription: the topic and the name.
+    /// Returns the topic and the name of its event subscription.
     pub fn subscription(&self) -> Option<(&str, &str)> {
-        self.text("subscription")?.split_once('/')
+        self.subscription.as_deref()?.split_once('/')
     }
 
-    /// What was met, what follows and when, in words.
-    pub fn told(&self) -> String {
+    /// Describes the outcome, what follows and when.
+    pub fn describe(&self) -> String {
         if self.is_end() {
-            return self.end_told();
+            return self.describe_end();
         }
-        let number = |name: &str| self.line[name].as_u64();
-        let mut text = met(self.text("outcome").unwrap_or("-"), number("status"));
-        if let Some(took) = number("duration_ms") {
-            text.push_str(&format!(" after {took} ms"));
+        let mut text = describe_outcome(self.outcome.as_deref().unwrap_or("-"), self.status);
+        if let Some(duration) = self.duration_ms {
+            text.push_str(&format!(" after {duration} ms"));
         }
         if self.is_late_success() {
             text.push_str(
                 ", too late for its attempt, which had timed out: it is taken out of retry",
             );
         }
-        match (self.text("decision"), self.text("due"), self.text("reason")) {
+        match (self.decision.as_deref(), &self.due, &self.reason) {
             (Some("Retry"), Some(due), _) => {
                 text.push_str(&format!("; again at {due}"));
-                if let Some(because) = self.text("because") {
-                    text.push_str(&format!(", {}", because_of(because)));
+                if let Some(because) = &self.because {
+                    let because = because.parse().map(describe_reason).unwrap_or(because);
+                    text.push_str(&format!(", {because}"));
                 }
             }
             (_, _, Some(reason)) => text.push_str(&format!("; ends: {reason}")),
             _ => {}
         }
-        if let Some(said) = self.text("response") {
-            text.push_str(&format!("; it said: {said}"));
+        if let Some(response) = &self.response {
+            text.push_str(&format!("; it said: {response}"));
         }
         in_line(&text).into_owned()
     }
-}
 
-impl AttemptLine {
-    /// How a delivery ended undelivered: a loss looks like nothing else.
-    fn end_told(&self) -> String {
-        let reason = self.text("reason").unwrap_or("-");
-        let last = match (self.text("outcome"), self.line["status"].as_u64()) {
+    /// Describes how a delivery ended undelivered: a loss looks like nothing else.
+    fn describe_end(&self) -> String {
+        let reason = self.reason.as_deref().unwrap_or("-");
+        let last = match (self.outcome.as_deref(), self.status) {
             (Some("Probation"), _) => " (no attempt: its endpoint was on probation)".to_owned(),
             (Some(outcome), Some(status)) => format!(" (last attempt: {outcome}, {status})"),
             (Some(outcome), None) => format!(" (last attempt: {outcome})"),
@@ -257,8 +254,8 @@ impl AttemptLine {
     }
 }
 
-/// An attempt's outcome with the HTTP status, and what a redirect means.
-pub fn met(outcome: &str, status: Option<u64>) -> String {
+/// Describes an attempt's outcome with the HTTP status, and what a redirect means.
+pub fn describe_outcome(outcome: &str, status: Option<u16>) -> String {
     match status {
         None => outcome.to_owned(),
         Some(status @ (301..=303 | 307 | 308)) => {
@@ -268,26 +265,32 @@ pub fn met(outcome: &str, status: Option<u64>) -> String {
     }
 }
 
-/// What asked for a wait, in words.
-pub fn because_of(because: &str) -> &str {
-    match because {
-        "Schedule" => "the next step of its schedule",
-        "LeastWait" => "the least wait of its outcome",
-        "RetryAfter" => "which its Retry-After asks for",
-        "EndpointWaits" => "when the endpoint's probation or delayed delivery ends",
-        "Resend" => "because an operator asked for it",
-        "Pause" => "once the event subscription is resumed",
-        other => other,
+/// Describes why an attempt is made when it is.
+pub fn describe_reason(reason: AttemptReason) -> &'static str {
+    match reason {
+        AttemptReason::Schedule => "the next step of its schedule",
+        AttemptReason::LeastWait => "the least wait of its outcome",
+        AttemptReason::RetryAfter => "which its Retry-After asks for",
+        AttemptReason::EndpointWaits => "when the endpoint's probation or delayed delivery ends",
+        AttemptReason::Resend => "because an operator asked for it",
+        AttemptReason::Pause => "once the event subscription is resumed",
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testkit::FakeApi;
+    use crate::{failure::Misuse, testkit::FakeApi};
+
+    /// A line as a log gives it.
+    fn event(at_ms: i64, line: &Value) -> Value {
+        let mut line = line.clone();
+        line["timestamp"] = json!("T");
+        json!({"eventId": at_ms.to_string(), "timestamp": at_ms, "message": line.to_string()})
+    }
 
     fn line(line: &Value) -> Option<AttemptLine> {
-        AttemptLine::of(&json!({"eventId": "1", "timestamp": 5, "message": line.to_string()}))
+        AttemptLine::read(serde_json::from_value(event(5, line)).expect("an event"))
     }
 
     #[test]
@@ -299,7 +302,7 @@ mod tests {
             (Some(500), "ServerError (500)"),
         ];
         for (status, want) in table {
-            assert_eq!(met("ServerError", status), want);
+            assert_eq!(describe_outcome("ServerError", status), want);
         }
     }
 
@@ -312,22 +315,25 @@ mod tests {
         });
         let read = line(&failed).expect("a line");
         assert_eq!(
-            read.told(),
+            read.describe(),
             "Busy (503) after 41 ms; again at D, the least wait of its outcome"
         );
         assert!(read.is_attempt() && !read.is_end());
+        let mut logged = failed;
+        logged["timestamp"] = json!("T");
+        assert_eq!(json!(read), logged);
         assert!(read.has_event("e-1") && read.has_event("e \"2\"") && !read.has_event("e"));
         assert_eq!(read.subscription(), Some(("orders", "billing")));
         let saying = json!({"delivery.id": "d", "message": "attempt failed", "outcome": "BadRequest",
             "reason": "R", "response": "no such order"});
-        let told = line(&saying).expect("a line").told();
+        let told = line(&saying).expect("a line").describe();
         assert_eq!(told, "BadRequest; ends: R; it said: no such order");
         let late = json!({"delivery.id": "d", "outcome": "Delivered", "status": 200,
             "message": "attempt succeeded late and is taken out of retry", "decision": "Delivered",
             "duration_ms": 40_003, "event_ids": "[\"e-1\"]"});
         let read = line(&late).expect("a line");
         assert_eq!(
-            read.told(),
+            read.describe(),
             "Delivered (200) after 40003 ms, too late for its attempt, which had timed out: it is taken out of retry"
         );
         assert!(read.is_late_success() && read.has_event("e-1"));
@@ -337,7 +343,7 @@ mod tests {
         });
         let read = line(&dropped).expect("a line");
         let lost = "LOST FOR GOOD, dropped for UndeliverableDueToHttpBadRequest (last attempt: BadRequest)";
-        assert_eq!(read.told(), lost);
+        assert_eq!(read.describe(), lost);
         assert!(read.is_end() && read.is_loss() && !read.has_event("e-1"));
         let stored = json!({
             "message": "ended undelivered, goes to its dead-letter destination", "delivery.id": "d",
@@ -346,14 +352,10 @@ mod tests {
         let read = line(&stored).expect("a line");
         let kept =
             "to its dead-letter destination for TimeToLiveExceeded (last attempt: Busy, 503)";
-        assert_eq!((read.told().as_str(), read.is_loss()), (kept, false));
+        assert_eq!((read.describe().as_str(), read.is_loss()), (kept, false));
         assert!(line(&json!({"message": "dead letters written"})).is_none());
-        assert!(AttemptLine::of(&json!({"message": "START RequestId: 1"})).is_none());
-    }
-
-    /// A line as a log gives it.
-    fn event(at_ms: i64, line: &Value) -> Value {
-        json!({"eventId": at_ms.to_string(), "timestamp": at_ms, "message": line.to_string()})
+        let start = LogEvent { message: "START RequestId: 1".to_owned(), ..LogEvent::default() };
+        assert!(AttemptLine::read(start).is_none());
     }
 
     #[tokio::test]
@@ -382,7 +384,7 @@ mod tests {
             let api = FakeApi::naming(&rows).await;
             let log = AttemptLog::of(AwsApi::at(Service::Logs, &api.url()), "g");
             let lines = log.read(0, None).await.expect("read");
-            let last = lines.last().expect("a line").told();
+            let last = lines.last().expect("a line").describe();
             assert!(last.starts_with(want), "{last}");
             assert_eq!(lines[0].at_ms, 7);
         }

@@ -1,72 +1,55 @@
-//! A delivery that has failed, in words.
+//! Describes deliveries that have failed.
 
-use serde_json::Value;
+use gridpost_api::delivery::{Attempt, Delivery, DeliveryShown, DeliveryStatus, NextAttempt};
 
 use crate::{
-    attempt_lines::{because_of, met},
-    output::{self, text_at},
+    attempt_lines::{describe_outcome, describe_reason},
+    output::{self, or_dash},
+    subscription::untyped::Read,
 };
 
-/// A delivery in words: its status, its attempts, and what comes next.
-pub fn describe(delivery: &Value) -> String {
-    let at = |pointer| text_at(delivery, pointer);
-    let mut text = format!(
-        "delivery {}: {}, {} published at {}\n",
-        at("/id"),
-        status(delivery),
-        output::count(delivery["events"].as_u64().unwrap_or(0), "event"),
-        at("/publishTime"),
-    );
-    let row = |attempt: &Value| {
-        let at = |pointer| text_at(attempt, pointer).to_owned();
-        let met = met(&at("/outcome"), attempt["httpStatusCode"].as_u64());
-        let met = format!("{met} after {} ms", attempt["durationInMs"]);
-        let met = match attempt["events"].as_u64() {
-            Some(events) => format!("{met}, of {}", output::count(events, "event")),
-            None => met,
-        };
-        let met = match attempt["response"].as_str() {
-            Some(said) => format!("{met}; it said: {said}"),
-            None => met,
-        };
-        [format!("  {}", attempt["attempt"]), at("/startTime"), met]
-    };
-    let rows: Vec<_> = delivery["attempts"].as_array().into_iter().flatten().map(row).collect();
-    text.push_str(&output::columns(&rows));
-    if let Some(next) = delivery.get("next") {
-        text.push_str(&format!("\n{}", next_in_words(next)));
-    }
-    text
+/// Describes a delivery: its status, its attempts, and what comes next.
+pub fn describe(delivery: &impl Read<DeliveryShown>) -> String {
+    let DeliveryShown { delivery, attempts, next } = &*delivery.read();
+    let Delivery { id, publish_time, events, .. } = delivery;
+    let status = describe_status(delivery);
+    let events = output::count(u64::from(*events), "event");
+    let rows: Vec<_> = attempts.iter().map(row).collect();
+    let rows = output::columns(&rows);
+    let next = next.as_ref().map(describe_next).unwrap_or_default();
+    format!("delivery {id}: {status}, {events} published at {publish_time}\n{rows}{next}")
 }
 
-fn status(delivery: &Value) -> String {
-    match text_at(delivery, "/status") {
-        "Waiting" => "waits".to_owned(),
-        "Ending" => format!("ends: {}", text_at(delivery, "/reason")),
-        "Ended" => "ended undelivered".to_owned(),
-        "Delivered" => "delivered".to_owned(),
-        other => other.to_owned(),
+fn row(attempt: &Attempt) -> [String; 3] {
+    let outcome = describe_outcome(&attempt.outcome, attempt.http_status_code);
+    let mut text = format!("{outcome} after {} ms", attempt.duration_in_ms);
+    if let Some(events) = attempt.events {
+        text.push_str(&format!(", of {}", output::count(u64::from(events), "event")));
+    }
+    if let Some(response) = &attempt.response {
+        text.push_str(&format!("; it said: {response}"));
+    }
+    [format!("  {}", attempt.attempt), attempt.start_time.to_string(), text]
+}
+
+fn describe_status(delivery: &Delivery) -> String {
+    match delivery.status {
+        DeliveryStatus::Waiting => "waits".to_owned(),
+        DeliveryStatus::Ending => format!("ends: {}", or_dash(delivery.reason.as_ref())),
+        DeliveryStatus::Ended => "ended undelivered".to_owned(),
+        DeliveryStatus::Delivered => "delivered".to_owned(),
     }
 }
 
-fn next_in_words(next: &Value) -> String {
-    let at = |pointer| text_at(next, pointer);
-    let (not_before, expires) = (at("/notBefore"), at("/expires"));
-    let from = match next["endpointWaitsUntil"].as_str() {
-        Some(until) => until,
-        None => not_before,
-    };
-    // Both are UTC in one form: as texts they are in the order of time.
+fn describe_next(next: &NextAttempt) -> String {
+    let NextAttempt { attempt, not_before, expires, because, endpoint_waits_until, .. } = next;
+    let from = endpoint_waits_until.as_ref().unwrap_or(not_before);
     if from >= expires {
-        return format!(
-            "next: its time-to-live ends at {expires}, before attempt {}",
-            next["attempt"]
-        );
+        return format!("\nnext: its time-to-live ends at {expires}, before attempt {attempt}");
     }
-    let because = next["because"].as_str().map(|because| format!(", {}", because_of(because)));
+    let because = because.map(|reason| format!(", {}", describe_reason(reason)));
     format!(
-        "next: attempt {} not before {from}{}; its time-to-live ends at {expires}",
-        next["attempt"],
+        "\nnext: attempt {attempt} not before {from}{}; its time-to-live ends at {expires}",
         because.unwrap_or_default(),
     )
 }
@@ -76,28 +59,37 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::testkit::documents;
 
     #[test]
     fn a_delivery_is_told_in_words() {
-        let mut delivery = json!({
-            "id": "d-1", "status": "Waiting", "events": 3, "publishTime": "P",
-            "attempts": [{"attempt": 2, "startTime": "S", "durationInMs": 41, "outcome": "Busy",
+        let [first, second, third] =
+            ["01", "02", "03"].map(|day| format!("2026-01-{day}T00:00:00.000Z"));
+        let id = "00000000-0000-0000-0000-000000000001";
+        let mut delivery = documents::delivery(&json!({
+            "events": 3, "publishTime": first,
+            "attempts": [{"attempt": 2, "startTime": first, "durationInMs": 41, "outcome": "Busy",
                 "httpStatusCode": 503}],
-            "next": {"attempt": 3, "notBefore": "2026-01-01", "because": "LeastWait",
-                "expires": "2026-01-02"},
-        });
-        let text = describe(&delivery);
+            "next": {"attempt": 3, "notBefore": first, "because": "LeastWait", "expires": second},
+        }));
+        let describe = |delivery: &serde_json::Value| {
+            let delivery: DeliveryShown = serde_json::from_value(delivery.clone()).expect("whole");
+            describe(&delivery)
+        };
         assert_eq!(
-            text,
-            "delivery d-1: waits, 3 events published at P\n  2  S  Busy (503) after 41 ms\n\
-             next: attempt 3 not before 2026-01-01, the least wait of its outcome; its time-to-live \
-             ends at 2026-01-02"
+            describe(&delivery),
+            format!(
+                "delivery {id}: waits, 3 events published at {first}\n  2  {first}  Busy (503) after \
+                 41 ms\nnext: attempt 3 not before {first}, the least wait of its outcome; its \
+                 time-to-live ends at {second}"
+            )
         );
         delivery["attempts"][0]["response"] = json!("no \\n such order");
         let text = describe(&delivery);
         assert!(text.contains("after 41 ms; it said: no \\n such order\n"), "{text}");
-        delivery["next"]["endpointWaitsUntil"] = json!("2026-01-03");
+        delivery["next"]["endpointWaitsUntil"] = json!(third);
         let text = describe(&delivery);
-        assert!(text.ends_with("its time-to-live ends at 2026-01-02, before attempt 3"), "{text}");
+        let want = format!("its time-to-live ends at {second}, before attempt 3");
+        assert!(text.ends_with(&want), "{text}");
     }
 }

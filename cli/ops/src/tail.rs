@@ -4,17 +4,16 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use gridpost_core::name;
-use serde_json::Value;
 
 use crate::{
     attempt_lines::{AttemptLine, AttemptLog},
     given::TimeSpan,
-    output::in_line,
+    output::{in_line, or_dash},
     target::Target,
 };
 
-/// Ids of events in a line: those of a batch are told by their number.
-const IDS_TOLD: usize = 3;
+/// Ids of events in a line, at most; the number of events of a batch is shown, too.
+const IDS_SHOWN_MAX: usize = 3;
 
 /// Between two looks: FilterLogEvents takes five calls in a second for a whole account.
 pub const POLL: Duration = Duration::from_secs(2);
@@ -49,7 +48,7 @@ pub struct Filter {
 impl Filter {
     fn wants(&self, line: &AttemptLine) -> bool {
         let (topic, name) = line.subscription().unwrap_or_default();
-        let outcome = line.text("outcome").unwrap_or_default();
+        let outcome = line.outcome.as_deref().unwrap_or_default();
         (line.is_attempt() || line.is_end())
             && self.topic.as_ref().is_none_or(|wanted| name::is_same(wanted, topic))
             && self.name.as_ref().is_none_or(|wanted| name::is_same(wanted, name))
@@ -197,31 +196,27 @@ impl Seen {
     }
 }
 
-/// Returns a line of the log in words: when, whose, which, what.
-pub fn told(line: &AttemptLine) -> String {
-    let text = |name| line.text(name).unwrap_or("-");
-    let attempt = match line.line["attempt"].as_u64() {
+/// Describes a line of the log: when, whose, which, what.
+pub fn describe(line: &AttemptLine) -> String {
+    let attempt = match line.attempt {
         Some(number) => format!("#{number}"),
         None if line.is_late_success() => "late".to_owned(),
         None => "end".to_owned(),
     };
-    let mut told = format!(
-        "{}  {}  {}  {attempt}  {}",
-        text("timestamp"),
-        text("subscription"),
-        text("delivery.id"),
-        line.told()
-    );
-    for id in line.event_ids().iter().take(IDS_TOLD) {
-        told.push_str(&format!("  {}", in_line(id)));
+    let AttemptLine { timestamp, delivery, .. } = line;
+    let subscription = or_dash(line.subscription.as_ref());
+    let described = line.describe();
+    let mut text = format!("{timestamp}  {subscription}  {delivery}  {attempt}  {described}");
+    for id in line.event_ids().iter().take(IDS_SHOWN_MAX) {
+        text.push_str(&format!("  {}", in_line(id)));
     }
-    if let Some(events) = line.line["events"].as_u64().filter(|events| *events > 1) {
-        told.push_str(&format!("  ({events} events)"));
+    if let Some(events) = line.events.filter(|events| *events > 1) {
+        text.push_str(&format!("  ({events} events)"));
     }
-    if let Value::String(trace) = &line.line["traceparent"] {
-        told.push_str(&format!("  {trace}"));
+    if let Some(trace) = &line.traceparent {
+        text.push_str(&format!("  {trace}"));
     }
-    told
+    text
 }
 
 #[cfg(test)]
@@ -233,7 +228,8 @@ mod tests {
     fn line(id: &str, at_ms: i64, outcome: &str) -> AttemptLine {
         let line = json!({"message": "attempt failed", "timestamp": "T", "delivery.id": "d",
             "subscription": "orders/billing", "outcome": outcome, "attempt": 1, "events": 2});
-        AttemptLine { id: id.to_owned(), at_ms, line }
+        let line = serde_json::from_value(line).expect("a line");
+        AttemptLine { id: id.to_owned(), at_ms, ..line }
     }
 
     fn arguments() -> Filter {
@@ -261,10 +257,10 @@ mod tests {
     #[test]
     fn a_late_success_is_among_what_failed() {
         let mut late = line("1", 1, "Delivered");
-        late.line["message"] = json!("attempt succeeded late and is taken out of retry");
-        late.line["attempt"] = json!(null);
+        late.message = "attempt succeeded late and is taken out of retry".to_owned();
+        late.attempt = None;
         let filter = Filter { failed: true, ..arguments() };
-        assert!(filter.wants(&late) && told(&late).contains("  late  Delivered"));
+        assert!(filter.wants(&late) && describe(&late).contains("  late  Delivered"));
     }
 
     #[test]
@@ -280,7 +276,7 @@ mod tests {
         );
         // One of another instance, found late.
         assert_eq!(ids(seen.fresh(vec![c, b], 200_000)), ["c"]);
-        assert!(told(&line("1", 1, "Busy")).ends_with("#1  Busy  (2 events)"));
+        assert!(describe(&line("1", 1, "Busy")).ends_with("#1  Busy  (2 events)"));
     }
 
     #[test]

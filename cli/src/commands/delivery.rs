@@ -3,11 +3,12 @@
 mod list;
 
 use clap::{Args, Subcommand};
+use gridpost_api::delivery::{ResendResult, Resent};
 
 use self::list::{Chosen, found};
 use crate::{
     commands::{Scope, SubscriptionArgs},
-    output::text_at,
+    output::or_dash,
     target::Common,
 };
 use gridpost_ops::{
@@ -64,21 +65,26 @@ pub async fn run(command: DeliveryCommand, common: &Common) -> anyhow::Result<()
             id,
             of: SubscriptionArgs { topic, subscription },
         }) => {
-            common.output.print(&api.delivery(&topic, &subscription, &id).await?, describe);
+            common.output.print(&api.api.delivery(&topic, &subscription, &id).await?, describe);
         }
         DeliveryCommand::Resend(OneArguments {
             id,
             of: SubscriptionArgs { topic, subscription },
         }) => {
-            let done = api.resend(&topic, &subscription, &id).await?;
-            common.output.print(&done, |done| match text_at(done, "/result") {
-                "Requested" => {
-                    let by = text_at(done, "/expectedBy");
-                    format!("asked for; {} About {by} at the latest.", text_at(done, "/message"))
-                }
-                _ => "sent: it is attempted now".to_owned(),
-            });
+            let resent = api.api.resend(&topic, &subscription, &id).await?;
+            common.output.print(&resent, describe_resent);
         }
     }
     Ok(())
+}
+
+fn describe_resent(resent: &Resent) -> String {
+    let Resent { result, expected_by, message, .. } = resent;
+    match result {
+        ResendResult::Sent => "sent: it is attempted now".to_owned(),
+        ResendResult::Requested => {
+            let (message, by) = (or_dash(message.as_ref()), or_dash(*expected_by));
+            format!("asked for; {message} About {by} at the latest.")
+        }
+    }
 }

@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::{commands::read_events, target::Common};
 use gridpost_ops::{
-    explain::{Question, look_up},
+    explain::{Explanation, Question, look_up},
     given::TimeSpan,
 };
 
@@ -35,7 +35,7 @@ pub async fn run(arguments: ExplainArguments, common: &Common) -> anyhow::Result
     let target = common.target.resolve()?;
     let event = arguments.event.as_deref().map(read_events).transpose()?;
     let ExplainArguments { id, topic, since, .. } = arguments;
-    let told = look_up(&target, Question { id, topic, since }, event).await?;
-    common.output.tell(&told.document(), |_| told.text());
-    told.outcome()
+    let explanation = look_up(&target, Question { id, topic, since }, event).await?;
+    common.output.tell(&explanation, Explanation::text);
+    explanation.outcome()
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{commands::one_of, document, output, target::Common};
 use gridpost_ops::{
-    attempt_lines::because_of,
+    attempt_lines::describe_reason,
     failure::Misuse,
     given::{count_in, whole_minutes, whole_seconds},
     schedule::{
@@ -156,7 +156,12 @@ fn text(document: &Value) -> String {
             attempt["number"].to_string(),
             at(&attempt["atSeconds"]),
             output::text_at(attempt, "/response").to_owned(),
-            attempt["waitBecause"].as_str().map(because_of).unwrap_or_default().to_owned(),
+            attempt["waitBecause"]
+                .as_str()
+                .and_then(|reason| reason.parse().ok())
+                .map(describe_reason)
+                .unwrap_or_default()
+                .to_owned(),
         ]);
     }
     let (ends, lives) = (&document["end"]["atSeconds"], &document["timeToLiveSeconds"]);

@@ -9,7 +9,7 @@ use gridpost_ops::{
     given::{TimeSpan, outcome_name},
     lookup::check_exists,
     progress::Progress,
-    tail::{Filter, Follower, POLL, told},
+    tail::{Filter, Follower, POLL, describe},
 };
 
 /// What to follow.
@@ -66,8 +66,8 @@ pub async fn run(arguments: TailArguments, common: &Common) -> anyhow::Result<()
     loop {
         for line in follower.look().await? {
             output::line(&match common.output.is_json() {
-                true => line.line.to_string(),
-                false => told(&line),
+                true => serde_json::to_string(&line)?,
+                false => describe(&line),
             });
         }
         if no_follow {

@@ -10,7 +10,7 @@ use gridpost_core::{
     retry::DelayReason,
 };
 use serde::{Deserialize, Serialize};
-use strum::Display;
+use strum::{Display, EnumString};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -145,7 +145,7 @@ pub struct NextAttempt {
 }
 
 /// Why an attempt is made when it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, EnumString, Serialize, Deserialize, ToSchema)]
 pub enum AttemptReason {
     Schedule,
     LeastWait,

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use anyhow::Context;
 use gridpost_core::{ledger::Ledger, metric, subscription::SubscriptionKey, time::Timestamp};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::verdict::Audit;
@@ -11,7 +13,6 @@ use crate::{
     aws_refusal::if_found,
     failure::Misuse,
     given::TimeSpan,
-    output::text_at,
     target::Target,
 };
 
@@ -27,7 +28,7 @@ const SOURCES: &str = "intake";
 pub(super) async fn read(target: &Target, audit: &mut Audit) -> anyhow::Result<()> {
     let logs = AwsApi::connect(Service::Logs, target).await?;
     let since = audit.since;
-    let take = |at_ms: Option<i64>, line: &str| audit.take(at_ms, line);
+    let take = |at_ms, line: &str| audit.take(at_ms, line);
     audit.without_log = counts(&logs, target.name_prefix(), &FUNCTIONS, since, take).await?;
     Ok(())
 }
@@ -35,7 +36,7 @@ pub(super) async fn read(target: &Target, audit: &mut Audit) -> anyhow::Result<(
 /// The first hour that the log groups still hold whole: the least of them all.
 pub(super) async fn kept_since(target: &Target, now: Timestamp) -> anyhow::Result<Timestamp> {
     let logs = AwsApi::connect(Service::Logs, target).await?;
-    let days = kept_days(&logs, target.name_prefix(), &FUNCTIONS).await?;
+    let days = kept_days(&logs, target.name_prefix()).await?;
     Ok(days.map_or_else(Timestamp::default, |days| first_whole_hour(days, now)))
 }
 
@@ -44,21 +45,19 @@ fn first_whole_hour(days: i64, now: Timestamp) -> Timestamp {
     Timestamp::from_millis(now.as_millis() - days * 24 * HOUR_MS + HOUR_MS - 1).hour()
 }
 
-/// For how many days these functions' log groups keep lines, the least of them; nothing where all keep them
-/// for ever.
-async fn kept_days(logs: &AwsApi, prefix: &str, functions: &[&str]) -> anyhow::Result<Option<i64>> {
+/// Returns for how many days the log groups keep lines, the least of them; `None` if all keep them for ever.
+async fn kept_days(logs: &AwsApi, prefix: &str) -> anyhow::Result<Option<i64>> {
     let mut days = Vec::new();
-    let mut ask = json!({"logGroupNamePrefix": group_of(prefix, "")});
+    let own = FUNCTIONS.map(|function| group_of(prefix, function));
+    let mut query = json!({"logGroupNamePrefix": group_of(prefix, "")});
     loop {
-        let page = logs.call("DescribeLogGroups", &ask).await?;
+        let page = logs.call("DescribeLogGroups", &query).await?;
         let groups = page["logGroups"].as_array().into_iter().flatten();
         // Another deployment's names may begin with the same words.
-        let own = groups.filter(|group| {
-            functions.iter().any(|function| group["logGroupName"] == group_of(prefix, function))
-        });
-        days.extend(own.filter_map(|group| group["retentionInDays"].as_i64()));
+        let groups = groups.filter(|group| own.iter().any(|name| group["logGroupName"] == *name));
+        days.extend(groups.filter_map(|group| group["retentionInDays"].as_i64()));
         match page["nextToken"].as_str() {
-            Some(token) => ask["nextToken"] = json!(token),
+            Some(token) => query["nextToken"] = json!(token),
             None => return Ok(days.into_iter().min()),
         }
     }
@@ -72,20 +71,33 @@ pub(super) async fn changed(
     let logs = AwsApi::connect(Service::Logs, target).await?;
     let mut found = BTreeSet::new();
     let group = group(target, "manage");
-    each_line(&logs, &group, since, CHANGED, |_, line| found.extend(changed_one(line))).await?;
-    Ok(found)
+    let take = |event: LogEvent| {
+        found.extend(changed_subscription(&event.message));
+        true
+    };
+    match each_event(&logs, query(&group, since, CHANGED), take).await? {
+        true => Ok(found),
+        false => Err(no_group(&group).into()),
+    }
 }
 
-/// What manage's lines about changes of event subscriptions contain, as a filter pattern.
+/// A filter pattern that manage's lines about changes of event subscriptions match.
 const CHANGED: &str = "\"event subscription\"";
 
-fn changed_one(line: &str) -> Option<SubscriptionKey> {
-    let line: Value = serde_json::from_str(line).ok()?;
-    let text = |name: &str| line[name].as_str().map(str::to_owned);
-    let told = text("message")?;
-    let is_change = ["created", "replaced"].iter().any(|verb| told.ends_with(verb));
-    let key = SubscriptionKey { topic: text("topic.name")?, name: text("subscription.name")? };
-    is_change.then_some(key)
+/// A line of manage about an event subscription.
+#[derive(Deserialize)]
+struct ManageLine {
+    message: String,
+    #[serde(rename = "topic.name")]
+    topic: String,
+    #[serde(rename = "subscription.name")]
+    name: String,
+}
+
+fn changed_subscription(line: &str) -> Option<SubscriptionKey> {
+    let ManageLine { message, topic, name } = serde_json::from_str(line).ok()?;
+    let is_change = ["created", "replaced"].iter().any(|verb| message.ends_with(verb));
+    is_change.then_some(SubscriptionKey { topic, name })
 }
 
 /// What all functions counted of events that were published since the beginning of the hour so long ago,
@@ -107,15 +119,15 @@ async fn counted_by(
     let logs = AwsApi::connect(Service::Logs, target).await?;
     let since = target.ago(since).await?.hour();
     let mut ledger = Ledger::default();
-    let take = |_: Option<i64>, line: &str| {
+    let take = |_, line: &str| {
         ledger.read(line, since);
     };
     counts(&logs, target.name_prefix(), functions, since, take).await?;
     Ok(ledger)
 }
 
-/// Hands over each line in which one of these functions counted events; answers which of them have no
-/// log group. A function that has never run may have none, as one that a deployment of an earlier
+/// Takes each line in which one of these functions counted events, and when it was logged. Returns which of
+/// them have no log group. A function that has never run may have none, as one that a deployment of an earlier
 /// version does not have: it has counted nothing. Fails where a log can't be read, or none of them is
 /// there: then the deployment is another.
 async fn counts<'f>(
@@ -123,67 +135,47 @@ async fn counts<'f>(
     prefix: &str,
     functions: &[&'f str],
     since: Timestamp,
-    mut take: impl FnMut(Option<i64>, &str),
+    mut take: impl FnMut(i64, &str),
 ) -> anyhow::Result<Vec<&'f str>> {
     let mut without_log = Vec::new();
     for function in functions {
-        let group = group_of(prefix, function);
         // Every line that counts events contains it, and hardly any other.
-        let ask = asked(&group, since, metric::PUBLISH_HOUR);
-        let is_there = pages(logs, ask, |event| {
-            take(event["timestamp"].as_i64(), text_at(event, "/message"));
+        let query = query(&group_of(prefix, function), since, metric::PUBLISH_HOUR);
+        let take = |event: LogEvent| {
+            take(event.timestamp, &event.message);
             true
-        });
-        if !is_there.await? {
+        };
+        if !each_event(logs, query, take).await? {
             without_log.push(*function);
         }
     }
-    match functions.first() {
-        Some(first) if without_log.len() == functions.len() => {
-            Err(no_group(&group_of(prefix, first)).into())
-        }
-        _ => {
-            without_log.retain(|function| *function != SOURCES);
-            Ok(without_log)
-        }
+    if let Some(first) = functions.first().filter(|_| without_log.len() == functions.len()) {
+        return Err(no_group(&group_of(prefix, first)).into());
     }
+    without_log.retain(|function| *function != SOURCES);
+    Ok(without_log)
 }
 
 pub(crate) fn group(target: &Target, function: &str) -> String {
     group_of(target.name_prefix(), function)
 }
 
-fn group_of(prefix: &str, function: &str) -> String {
+pub(crate) fn group_of(prefix: &str, function: &str) -> String {
     format!("/aws/lambda/{prefix}-{function}")
 }
 
-fn no_group(group: &str) -> Misuse {
+pub(crate) fn no_group(group: &str) -> Misuse {
     Misuse(format!(
         "there is no log group {group}: give the deployment's --name-prefix (GRIDPOST_NAME_PREFIX), and its \
          region by --manage-url or AWS_REGION"
     ))
 }
 
-fn asked(group: &str, since: Timestamp, word: &str) -> Value {
+fn query(group: &str, since: Timestamp, word: &str) -> Value {
     json!({"logGroupName": group, "startTime": since.as_millis(), "filterPattern": word})
 }
 
-/// Hands over each line with that word, and when it was logged, in milliseconds.
-pub(crate) async fn each_line(
-    logs: &AwsApi,
-    group: &str,
-    since: Timestamp,
-    word: &str,
-    mut take: impl FnMut(Option<i64>, &str),
-) -> anyhow::Result<()> {
-    let all = |event: &Value| {
-        take(event["timestamp"].as_i64(), text_at(event, "/message"));
-        true
-    };
-    there(pages(logs, asked(group, since, word), all).await?, group)
-}
-
-/// Hands over each line with that word that was logged from one time to another, until `take` wants no more.
+/// Takes each line with a word that was logged from one time to another, until `take` wants no more.
 pub(crate) async fn lines_between(
     logs: &AwsApi,
     group: &str,
@@ -191,33 +183,48 @@ pub(crate) async fn lines_between(
     word: &str,
     mut take: impl FnMut(&str) -> bool,
 ) -> anyhow::Result<()> {
-    let ask = json!({
-        "logGroupName": group, "startTime": from.as_millis(), "endTime": to.as_millis(),
-        "filterPattern": word,
-    });
-    there(pages(logs, ask, |event| take(text_at(event, "/message"))).await?, group)
+    let mut query = query(group, from, word);
+    query["endTime"] = json!(to.as_millis());
+    match each_event(logs, query, |event| take(&event.message)).await? {
+        true => Ok(()),
+        false => Err(no_group(group).into()),
+    }
 }
 
-fn there(is_there: bool, group: &str) -> anyhow::Result<()> {
-    if is_there { Ok(()) } else { Err(no_group(group).into()) }
+/// An event of CloudWatch Logs.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LogEvent {
+    pub(crate) event_id: Option<String>,
+    /// Milliseconds since the Unix epoch.
+    pub(crate) timestamp: i64,
+    pub(crate) message: String,
 }
 
-/// Hands over what is asked for, page after page, until `take` wants no more; answers whether the log
-/// group is there.
-async fn pages(
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LogPage {
+    events: Vec<LogEvent>,
+    next_token: Option<String>,
+}
+
+/// Takes each event that a `FilterLogEvents` request finds, page after page, until `take` wants no more.
+/// Returns whether the log group exists.
+pub(crate) async fn each_event(
     logs: &AwsApi,
-    mut ask: Value,
-    mut take: impl FnMut(&Value) -> bool,
+    mut query: Value,
+    mut take: impl FnMut(LogEvent) -> bool,
 ) -> anyhow::Result<bool> {
     loop {
-        let Some(page) = if_found(logs.call("FilterLogEvents", &ask).await)? else {
-            return Ok(false);
-        };
-        if !page["events"].as_array().into_iter().flatten().all(&mut take) {
+        let answer = logs.call("FilterLogEvents", &query).await;
+        let Some(page) = if_found(answer)? else { return Ok(false) };
+        let LogPage { events, next_token } =
+            serde_json::from_value(page).context("the lines of a log group can't be read")?;
+        if !events.into_iter().all(&mut take) {
             return Ok(true);
         }
-        match page.get("nextToken").and_then(Value::as_str) {
-            Some(token) => ask["nextToken"] = json!(token),
+        match next_token {
+            Some(token) => query["nextToken"] = json!(token),
             None => return Ok(true),
         }
     }
@@ -287,7 +294,7 @@ mod tests {
             ])
             .await;
             let logs = AwsApi::at(Service::Logs, &api.url());
-            let days = kept_days(&logs, "g", &FUNCTIONS).await.expect("read");
+            let days = kept_days(&logs, "g").await.expect("read");
             assert_eq!(days, want, "{groups:?}");
         }
     }
@@ -319,8 +326,8 @@ mod tests {
             ("event subscription shop/a given a new signing secret", None),
         ];
         for (message, want) in table {
-            assert_eq!(changed_one(&line(message)), want, "{message}");
+            assert_eq!(changed_subscription(&line(message)), want, "{message}");
         }
-        assert_eq!(changed_one("START RequestId: event subscription"), None);
+        assert_eq!(changed_subscription("START RequestId: event subscription"), None);
     }
 }

@@ -144,10 +144,10 @@ pub struct Audit {
 
 impl Audit {
     /// Adds a line of a function's log that was written then, in milliseconds.
-    pub fn take(&mut self, at_ms: Option<i64>, line: &str) {
-        let ledger = if at_ms >= Some(self.states_read_at.as_millis()) {
+    pub fn take(&mut self, at_ms: i64, line: &str) {
+        let ledger = if at_ms >= self.states_read_at.as_millis() {
             &mut self.later
-        } else if at_ms >= Some(self.until.as_millis()) {
+        } else if at_ms >= self.until.as_millis() {
             &mut self.after
         } else {
             &mut self.ledger

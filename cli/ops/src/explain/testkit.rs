@@ -1,27 +1,16 @@
 //! Builds explanations of an event for tests.
 
-use std::collections::BTreeMap;
-
-use super::{Question, Told};
+use super::{Explanation, Question};
 use crate::given::TimeSpan;
 
-impl Told {
+impl Explanation {
     /// Returns an explanation with this note alone.
     pub fn noting(note: &str) -> Self {
-        Self {
-            arguments: Question {
-                id: "e-1".to_owned(),
-                topic: "orders".to_owned(),
-                since: TimeSpan::minutes(1_440),
-            },
-            given_id: None,
-            verdicts: None,
-            notes: vec![note.to_owned()],
-            deliveries: Vec::new(),
-            names: Vec::new(),
-            filters: BTreeMap::new(),
-            holding: Vec::new(),
-            logs_successes: false,
-        }
+        let question = Question {
+            id: "e-1".to_owned(),
+            topic: "orders".to_owned(),
+            since: TimeSpan::minutes(1_440),
+        };
+        Self { question, notes: vec![note.to_owned()], ..Self::default() }
     }
 }

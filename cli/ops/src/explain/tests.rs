@@ -1,5 +1,27 @@
+use gridpost_api::{
+    delivery::DeliveryStatus::{Delivered, Ended, Waiting},
+    document::merge,
+};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
 use super::*;
-use crate::testkit::FakeApi;
+use crate::testkit::{FakeApi, documents};
+
+const ID: &str = "00000000-0000-0000-0000-000000000001";
+const TIME: &str = "2026-01-01T00:00:00.000Z";
+
+fn read<D: DeserializeOwned>(document: Value) -> D {
+    serde_json::from_value(document).expect("a whole document")
+}
+
+fn subscription(name: &str, properties: &Value) -> EventSubscription {
+    read(documents::subscription(name, &json!({ "properties": properties })))
+}
+
+fn verdicts(verdicts: Value) -> Vec<ExplainedSubscription> {
+    read(verdicts)
+}
 
 fn arguments() -> Question {
     Question { id: "e-1".to_owned(), topic: "orders".to_owned(), since: TimeSpan::minutes(1_440) }
@@ -8,7 +30,7 @@ fn arguments() -> Question {
 fn line(whose: &str, delivery: &str, ids: &str) -> AttemptLine {
     let line = json!({"message": "attempt failed", "timestamp": "T", "subscription": whose,
         "delivery.id": delivery, "event_ids": ids, "outcome": "Busy", "status": 503});
-    AttemptLine { id: "1".to_owned(), at_ms: 1, line }
+    AttemptLine { id: "1".to_owned(), at_ms: 1, ..read(line) }
 }
 
 #[test]
@@ -40,64 +62,61 @@ fn an_id_is_read_where_an_event_has_one() {
 
 #[test]
 fn what_is_known_is_told() {
-    let names = ["audit", "billing"].map(str::to_owned);
-    let found = Found {
-        id: "d-1".to_owned(),
-        name: "billing".to_owned(),
-        state: None,
-        lines: vec![line("orders/billing", "d-1", "[\"e-1\"]")],
-    };
-    let mut told = Told {
-        arguments: arguments(),
-        given_id: Some("e-1".to_owned()),
-        verdicts: None,
-        notes: Vec::new(),
-        deliveries: vec![found],
-        names: names.into(),
-        filters: filters(&[json!({"name": "audit", "properties": {"filter": {
-            "subjectBeginsWith": "bank/", "subjectEndsWith": "", "includedEventTypes": ["All"]}}})]),
-        holding: vec![(
-            "audit".to_owned(),
-            json!({"state": "Probation", "until": "U", "cause": {"outcome": "Busy"}}),
-        )],
-        logs_successes: false,
+    let log = vec![line("orders/billing", "d-1", "[\"e-1\"]")];
+    let delivery =
+        |id: &str, state, log| EventDelivery::new(id.to_owned(), "billing".to_owned(), state, log);
+    let filter = json!({"subjectBeginsWith": "bank/", "subjectEndsWith": "",
+        "includedEventTypes": ["All"]});
+    let health =
+        documents::health(&json!({"state": "Probation", "newEvents": "Waits", "until": TIME,
+        "cause": {"outcome": "Busy"}}));
+    let wants = describe_wants(&subscription("audit", &json!({ "filter": filter })));
+    let mut told = Explanation {
+        question: arguments(),
+        given_event_id: Some("e-1".to_owned()),
+        deliveries: vec![delivery("d-1", None, log.clone())],
+        holding_back: vec![HoldingBack {
+            event_subscription: "audit".to_owned(),
+            health: read(health),
+        }],
+        wants: vec![("audit".to_owned(), wants), ("billing".to_owned(), String::new())],
+        ..Explanation::default()
     };
     let text = told.text();
     for part in [
         "logged:  billing",
         "No log entries for:           audit\n  audit: subjectBeginsWith \"bank/\"\n",
         "delivery d-1\n  T  Busy (503)",
-        "audit: attempts nothing until U (Probation, Busy)",
+        "audit: attempts nothing until 2026-01-01T00:00:00.000Z (Probation, Busy)",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
     assert!(!text.contains("has the id"), "{text}");
-    told.given_id = Some("e-2".to_owned());
+    told.given_event_id = Some("e-2".to_owned());
     assert!(told.text().contains("! the event that was given has the id e-2: "), "another event");
-    let state = json!({"id": "d-1", "status": "Ended", "events": 1, "publishTime": "P"});
-    told.deliveries[0].state = Some(state);
-    let end = json!({"message": "events dropped", "timestamp": "E", "reason": "R"});
-    let lines = &mut told.deliveries[0].lines;
-    lines.push(AttemptLine { id: "2".to_owned(), at_ms: 2, line: end });
+    let state = documents::delivery(&json!({"status": "Ended", "attempts": []}));
+    let end =
+        json!({"message": "events dropped", "timestamp": "E", "reason": "R", "delivery.id": "d"});
+    let log = [log, vec![AttemptLine { id: "2".to_owned(), at_ms: 2, ..read(end) }]].concat();
+    told.deliveries = vec![delivery("d-1", Some(read(state.clone())), log)];
     let text = told.text();
-    assert!(text.contains("1 event published at P\n  E  LOST FOR GOOD, dropped for R"), "{text}");
+    let want = format!("1 event published at {TIME}\n  E  LOST FOR GOOD, dropped for R");
+    assert!(text.contains(&want), "{text}");
     assert!(told.outcome().is_ok());
-    let mut again = told.deliveries[0].clone();
-    (again.id, again.lines) = ("d-2".to_owned(), Vec::new());
-    told.deliveries.push(again);
+    told.deliveries.push(delivery("d-2", Some(read(state)), Vec::new()));
     let text = told.text();
     assert!(text.contains("billing: sent again after that end, by a redrive: delivery"), "{text}");
     if let Some(state) = &mut told.deliveries[1].state {
-        state["redrivenTime"] = json!("AGAIN");
+        state.delivery.redriven_time = Some(TIME.parse().expect("a time"));
     }
-    assert!(told.text().contains("sent again by a redrive at AGAIN: "));
-    told.verdicts = Some(json!({"value": [
+    assert!(told.text().contains(&format!("sent again by a redrive at {TIME}: ")));
+    told.verdicts = Some(verdicts(json!([
         {"eventSubscription": "audit", "matches": false, "state": "Expired", "refusedBy": [
             {"path": "filter.subjectBeginsWith", "message": "no", "found": "s"},
-            {"path": "filter.advancedFilters[0]", "message": "M", "isThere": false}]},
+            {"path": "filter.advancedFilters[0]", "message": "M", "found": null, "isThere": false}]},
         {"eventSubscription": "billing", "matches": true, "state": "Active", "refusedBy": []},
-    ]}));
-    (told.deliveries, told.holding) = (Vec::new(), Vec::new());
+    ])));
+    (told.deliveries, told.holding_back) = (Vec::new(), Vec::new());
     assert!(told.outcome().is_ok(), "the filters say enough");
     let verdicts = told.verdicts.take();
     let nothing = told.outcome().expect_err("nothing is known");
@@ -139,27 +158,33 @@ fn what_is_known_is_told() {
 
 #[test]
 fn what_waits_for_its_validation_gets_nothing() {
-    let one = |name: &str, state: &str| json!({"name": name, "properties": {"provisioningState": state, "filter": {}}});
-    let told = filters(&[one("ready", "Succeeded"), one("pending", "AwaitingManualAction")]);
-    assert_eq!(told["ready"], "wants every event");
-    assert_eq!(told["pending"], "wants every event, but gets none: it is AwaitingManualAction");
+    let wants = |state: &str| {
+        let properties = json!({"provisioningState": state, "filter": {}});
+        describe_wants(&subscription("one", &properties))
+    };
+    assert_eq!(wants("Succeeded"), "wants every event");
+    let want = "wants every event, but gets none: it is AwaitingManualAction";
+    assert_eq!(wants("AwaitingManualAction"), want);
 }
 
 #[test]
 fn only_what_may_hold_the_event_back_is_told() {
-    let names = ["wants", "refuses", "has-it"].map(str::to_owned);
-    let has_it =
-        Found { id: "d".to_owned(), name: "has-it".to_owned(), state: None, lines: Vec::new() };
-    let verdicts = json!({"value": [
-        {"eventSubscription": "wants", "matches": true},
-        {"eventSubscription": "refuses", "matches": false},
-        {"eventSubscription": "has-it", "matches": true},
-    ]});
+    let names = || ["wants", "refuses", "has-it"].into_iter();
+    let has_it = EventDelivery::new("d".to_owned(), "has-it".to_owned(), None, Vec::new());
+    let verdict = |name: &str, matches: bool| json!({"eventSubscription": name, "state": "Active", "matches": matches, "refusedBy": []});
+    let verdicts = verdicts(json!([
+        verdict("wants", true),
+        verdict("refuses", false),
+        verdict("has-it", true),
+    ]));
     let deliveries = [has_it];
-    assert_eq!(may_wait(&names, &deliveries, Some(&verdicts)), ["wants"]);
-    assert_eq!(may_wait(&names, &deliveries, None), ["wants", "refuses"]);
+    assert_eq!(may_wait(names(), &deliveries, Some(&verdicts)), ["wants"]);
+    assert_eq!(may_wait(names(), &deliveries, None), ["wants", "refuses"]);
 
-    let health = |effect: &str| json!({"newEvents": effect, "until": "2026-11-21T08:00:00.000Z"});
+    let health = |effect: &str| -> Health {
+        let until = "2026-11-21T08:00:00.000Z";
+        read(documents::health(&json!({"newEvents": effect, "until": until})))
+    };
     let until = Timestamp::parse_rfc_3339("2026-11-21T08:00:00Z").expect("a time");
     let earlier = Timestamp::from_millis(until.as_millis() - 1);
     for (effect, now, want) in [
@@ -175,22 +200,28 @@ fn only_what_may_hold_the_event_back_is_told() {
 #[test]
 fn what_a_pause_holds_is_told_as_held_and_not_as_unknown() {
     let paused = |runs: bool| {
-        let pause = json!({"since": "S", "until": "U", "by": "arn:x", "timeToLiveRuns": runs});
-        json!({"state": "Healthy", "newEvents": "Held", "pause": pause})
+        let pause = json!({"since": TIME, "until": "2026-01-02T00:00:00Z", "by": "arn:x",
+            "timeToLiveRuns": runs});
+        read(documents::health(&json!({"newEvents": "Held", "pause": pause})))
     };
     for (runs, part, is_with_end) in [
         (
             true,
-            "billing: paused since S by arn:x, time-to-live runs. If it wants the event, ",
+            "billing: paused since 2026-01-01T00:00:00.000Z by arn:x, time-to-live runs. If it wants the event, ",
             true,
         ),
-        (false, "billing: paused since S by arn:x, time-to-live stands still. If", false),
+        (
+            false,
+            "billing: paused since 2026-01-01T00:00:00.000Z by arn:x, time-to-live stands still. If",
+            false,
+        ),
     ] {
-        let mut told = Told::noting("");
-        told.holding = vec![("billing".to_owned(), paused(runs))];
+        let mut told = Explanation::noting("");
+        let event_subscription = "billing".to_owned();
+        told.holding_back = vec![HoldingBack { event_subscription, health: paused(runs) }];
         let text = told.text();
         assert!(
-            text.contains(part) && text.contains("resumed") && text.contains("until U"),
+            text.contains(part) && text.contains("resumed") && text.contains("until 2026-01-02"),
             "{text}"
         );
         assert_eq!(text.contains("ends undelivered if its time-to-live"), is_with_end, "{text}");
@@ -207,7 +238,8 @@ fn what_a_pause_holds_is_told_as_held_and_not_as_unknown() {
 /// A line that names the event, at that time.
 fn logged(at_ms: i64, mut line: Value) -> AttemptLine {
     line["timestamp"] = json!(format!("T{at_ms}"));
-    AttemptLine { id: at_ms.to_string(), at_ms, line }
+    line["delivery.id"] = json!(ID);
+    AttemptLine { id: at_ms.to_string(), at_ms, ..read(line) }
 }
 
 fn failed(at_ms: i64, events: u64) -> AttemptLine {
@@ -235,15 +267,16 @@ fn in_state(
     (events, made): (u64, u64),
     attempts: &Value,
     lines: &[AttemptLine],
-) -> Found {
-    let state = json!({"id": "d-1", "status": status, "events": events, "publishTime": "P",
-        "deliveryAttempts": made, "attempts": attempts});
-    Found {
-        id: "d-1".to_owned(),
-        name: "billing".to_owned(),
-        state: Some(state),
-        lines: lines.to_vec(),
-    }
+) -> EventDelivery {
+    let attempts = attempts.as_array().into_iter().flatten().map(|given| {
+        let mut attempt = json!({"attempt": 1, "startTime": TIME, "durationInMs": 3,
+            "outcome": "Busy"});
+        merge(&mut attempt, given);
+        attempt
+    });
+    let state = documents::delivery(&json!({"status": status, "events": events,
+        "deliveryAttempts": made, "attempts": attempts.collect::<Vec<_>>()}));
+    EventDelivery::new(ID.to_owned(), "billing".to_owned(), Some(read(state)), lines.to_vec())
 }
 
 #[test]
@@ -257,49 +290,49 @@ fn an_event_stands_where_its_own_lines_say() {
     // (the delivery's status, its events and attempts, those, the event's lines,
     // whether the events went different ways, the event's status)
     let table: [(_, _, _, &[AttemptLine], _, _); 16] = [
-        ("Waiting", (8, 1), &whole, &[failed(1, 8)], false, Some("Waiting")),
-        ("Delivered", (8, 1), &whole, &[failed(1, 8)], false, Some("Delivered")),
-        ("Ended", (8, 2), &whole, &[failed(1, 8), ended(2, 8, 2)], false, Some("Ended")),
-        ("Delivered", (1, 1), &whole, &[failed(1, 1), delivered(2, 2)], false, Some("Delivered")),
+        ("Waiting", (8, 1), &whole, &[failed(1, 8)], false, Some(Waiting)),
+        ("Delivered", (8, 1), &whole, &[failed(1, 8)], false, Some(Delivered)),
+        ("Ended", (8, 2), &whole, &[failed(1, 8), ended(2, 8, 2)], false, Some(Ended)),
+        ("Delivered", (1, 1), &whole, &[failed(1, 1), delivered(2, 2)], false, Some(Delivered)),
         // All parts of its batch failed alike; a batch of deliveries of one event each was split.
-        ("Waiting", (8, 2), &alike, &[failed(1, 8)], false, Some("Waiting")),
-        ("Ended", (1, 2), &shared, &[ended(2, 1, 2)], false, Some("Ended")),
+        ("Waiting", (8, 2), &alike, &[failed(1, 8)], false, Some(Waiting)),
+        ("Ended", (1, 2), &shared, &[ended(2, 1, 2)], false, Some(Ended)),
         // It was delivered before the others, which ended, go on, or were delivered later.
-        ("Ended", (1, 1), &whole, &[delivered(1, 1)], true, Some("Delivered")),
-        ("Waiting", (1, 1), &whole, &[failed(1, 8), delivered(2, 2)], true, Some("Delivered")),
-        ("Delivered", (1, 1), &whole, &[delivered(1, 1)], true, Some("Delivered")),
+        ("Ended", (1, 1), &whole, &[delivered(1, 1)], true, Some(Delivered)),
+        ("Waiting", (1, 1), &whole, &[failed(1, 8), delivered(2, 2)], true, Some(Delivered)),
+        ("Delivered", (1, 1), &whole, &[delivered(1, 1)], true, Some(Delivered)),
         // It ended before the others, which were delivered, go on, or ended later.
-        ("Delivered", (1, 1), &whole, &[ended(1, 1, 1)], true, Some("Ended")),
-        ("Waiting", (1, 1), &whole, &[ended(1, 1, 1)], true, Some("Ended")),
-        ("Ended", (1, 4), &whole, &[ended(1, 1, 1)], true, Some("Ended")),
+        ("Delivered", (1, 1), &whole, &[ended(1, 1, 1)], true, Some(Ended)),
+        ("Waiting", (1, 1), &whole, &[ended(1, 1, 1)], true, Some(Ended)),
+        ("Ended", (1, 4), &whole, &[ended(1, 1, 1)], true, Some(Ended)),
         // Another one ended before it.
-        ("Delivered", (1, 2), &whole, &[failed(1, 8), delivered(2, 3)], true, Some("Delivered")),
-        ("Waiting", (2, 2), &whole, &[failed(1, 8), failed(2, 2)], true, Some("Waiting")),
-        ("Ended", (1, 4), &part, &[failed(1, 1), ended(2, 1, 4)], true, Some("Ended")),
+        ("Delivered", (1, 2), &whole, &[failed(1, 8), delivered(2, 3)], true, Some(Delivered)),
+        ("Waiting", (2, 2), &whole, &[failed(1, 8), failed(2, 2)], true, Some(Waiting)),
+        ("Ended", (1, 4), &part, &[failed(1, 1), ended(2, 1, 4)], true, Some(Ended)),
         // Its end is in no line that was found.
         ("Ended", (1, 4), &part, &[failed(1, 8)], true, None),
     ];
     for (status, numbers, attempts, lines, is_divided, want) in table {
         let found = in_state(status, numbers, attempts, lines);
-        assert_eq!((found.is_divided(), found.event_standing()), (is_divided, want), "{found:?}");
+        assert_eq!((found.is_divided, found.event_standing), (is_divided, want), "{found:?}");
     }
 }
 
 #[test]
 fn an_event_that_went_its_own_way_is_told_by_its_own_lines() {
-    let attempts = json!([{"attempt": 2, "startTime": "LATER", "durationInMs": 3,
-        "outcome": "Delivered", "httpStatusCode": 200}]);
-    let mut told = Told::noting("");
+    let attempts = json!([{"attempt": 2, "outcome": "Delivered", "httpStatusCode": 200}]);
+    let mut told = Explanation::noting("");
     told.deliveries = vec![in_state("Delivered", (1, 1), &attempts, &[ended(1, 1, 1)])];
     let text = told.text();
-    let own = "billing: delivery d-1, whose events went different ways: this event ended undelivered\n  \
+    let own = "billing: delivery 00000000-0000-0000-0000-000000000001, whose events went different ways: this event ended undelivered\n  \
                T1  to its dead-letter destination for RejectedByEndpoint (last attempt: EventRejected, \
                200)\nwhat was left of that delivery";
     assert!(text.contains(own), "{text}");
-    let of_others =
-        "other events alone:\ndelivery d-1: delivered, 1 event published at P\n  2  LATER";
-    assert!(text.contains(of_others), "{text}");
-    let document = &told.document()["deliveries"][0];
+    let of_others = format!(
+        "other events alone:\ndelivery {ID}: delivered, 1 event published at {TIME}\n  2  {TIME}"
+    );
+    assert!(text.contains(&of_others), "{text}");
+    let document = &json!(told)["deliveries"][0];
     assert_eq!(
         (&document["isDivided"], &document["eventStanding"]),
         (&json!(true), &json!("Ended"))
@@ -318,26 +351,32 @@ fn an_event_that_went_its_own_way_is_told_by_its_own_lines() {
     // Without a state: one that was attempted has not waited behind its endpoint until its end.
     for (attempts, has_waited) in [(0, true), (1, false)] {
         let lines = [ended(1, 1, attempts)];
-        let found = Found { state: None, ..in_state("Ended", (1, 1), &json!([]), &lines) };
-        assert_eq!(found.told().contains("waited behind its endpoint"), has_waited, "{attempts}");
+        let found = EventDelivery::new(ID.to_owned(), "a".to_owned(), None, lines.into());
+        assert_eq!(
+            found.describe().contains("waited behind its endpoint"),
+            has_waited,
+            "{attempts}"
+        );
     }
 }
 
 #[test]
 fn without_log_lines_every_dead_letter_folder_is_looked_into() {
     let subscriptions = [
-        json!({"name": "audit", "properties": {"deadLetterDestination": null}}),
-        json!({"name": "billing", "properties": {"deadLetterDestination": {"properties": {}}}}),
+        subscription("audit", &json!({"deadLetterDestination": null})),
+        subscription(
+            "billing",
+            &json!({"deadLetterDestination": {"endpointType": "S3Bucket",
+            "properties": {"bucketName": "b"}}}),
+        ),
     ];
-    let of = |deliveries: &[Found]| -> Vec<String> {
+    let of = |deliveries: &[EventDelivery]| -> Vec<String> {
         may_have_dead_letter(deliveries, &subscriptions).into_iter().map(str::to_owned).collect()
     };
     assert_eq!(of(&[]), ["billing"]);
-    let found = |name: &str, status: &str| Found {
-        id: "d".to_owned(),
-        name: name.to_owned(),
-        state: Some(json!({"status": status})),
-        lines: Vec::new(),
+    let found = |name: &str, status: &str| {
+        let state = documents::delivery(&json!({"status": status, "attempts": []}));
+        EventDelivery::new(ID.to_owned(), name.to_owned(), Some(read(state)), Vec::new())
     };
     assert_eq!(of(&[found("audit", "Ended"), found("billing", "Waiting")]), ["audit"]);
 }
@@ -347,8 +386,10 @@ fn without_log_lines_every_dead_letter_folder_is_looked_into() {
 async fn dead_letters_that_can_not_be_read_keep_nothing_of_the_others_back() {
     let of = |name: &str| format!("GET /topics/orders/eventSubscriptions/{name}/deadLetters");
     let refused = |code: &str| json!({"error": {"code": code, "message": "no"}});
-    let list = json!({"value": [{"id": "l"}]});
-    let verdicts = json!({"value": [{"eventSubscription": "d", "matches": true}]});
+    let letter = documents::dead_letter(&json!({"id": "l"}));
+    let list = documents::list(std::slice::from_ref(&letter));
+    let verdict =
+        json!({"eventSubscription": "d", "state": "Active", "matches": true, "refusedBy": []});
     let [a, b, c, d] = ["a", "b", "c", "d"].map(of);
     let [letter_b, letter_d] = [&b, &d].map(|path| format!("{path}/l"));
     let api = FakeApi::answering(&[
@@ -356,9 +397,9 @@ async fn dead_letters_that_can_not_be_read_keep_nothing_of_the_others_back() {
         (letter_b.as_str(), 404, refused("ResourceNotFound")),
         (b.as_str(), 200, list.clone()),
         (c.as_str(), 503, refused("ServiceUnavailable")),
-        (letter_d.as_str(), 200, json!({"event": "{}"})),
+        (letter_d.as_str(), 200, documents::dead_letter(&json!({"id": "l", "event": "{}"}))),
         (d.as_str(), 200, list),
-        ("POST /topics/orders/explain ", 200, verdicts.clone()),
+        ("POST /topics/orders/explain ", 200, json!({"value": [verdict]})),
     ])
     .await;
     let manage = ManageApi::connect(&api.url()).await.expect("a client");
@@ -369,14 +410,17 @@ async fn dead_letters_that_can_not_be_read_keep_nothing_of_the_others_back() {
     };
     let note = "the dead letters of c can't be read: ServiceUnavailable (HTTP 503): no";
     let notes = vec![note.to_owned()];
-    assert_eq!(found(&["a", "b", "c", "d"]).await, (Some(verdicts), notes.clone()));
+    assert_eq!(
+        found(&["a", "b", "c", "d"]).await,
+        (Some(verdicts(json!([verdict]))), notes.clone())
+    );
     assert_eq!(found(&["a", "b", "c"]).await, (None, notes));
     assert_eq!(found(&["a", "b"]).await, (None, Vec::new()));
 
-    let told = Told::noting(note);
+    let told = Explanation::noting(note);
     let text = told.text();
     for part in [format!("! {note}\n").as_str(), "No dead letter that can be read has the event"] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
-    assert_eq!(told.document()["notes"], json!([note]));
+    assert_eq!(json!(told)["notes"], json!([note]));
 }

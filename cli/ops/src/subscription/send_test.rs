@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::untyped::Read;
 use crate::{
-    attempt_lines::met,
+    attempt_lines::describe_outcome,
     clock,
     failure::Misuse,
     output::{self, or_dash},
@@ -33,7 +33,7 @@ pub fn told(sent: &impl Read<TestEventSent>) -> String {
         outcome, http_status_code, duration_in_ms, response, advice, verdict, ..
     } = &*sent.read();
     let mut text =
-        format!("{} after {duration_in_ms} ms", met(outcome, http_status_code.map(Into::into)));
+        format!("{} after {duration_in_ms} ms", describe_outcome(outcome, *http_status_code));
     if let Some(response) = response {
         text.push_str(&format!("; it said: {response}"));
     }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use gridpost_api::{
     client::Tagged,
+    delivery::DeliveryShown,
     document::merge,
     health::{Health, WaitingDeliveries},
     subscription::{EventSubscription, Pause, PauseStanding},
@@ -53,6 +54,8 @@ reads! {
     EventSubscription = subscription();
     Topic = json!({"id": "-", "name": "-", "type": "-", "kind": "custom",
         "properties": {"endpoint": "", "provisioningState": "-"}});
+    DeliveryShown = json!({"id": "00000000-0000-0000-0000-000000000001", "publishTime": AT, "events": 1,
+        "deliveryAttempts": 0, "status": "Waiting", "attempts": []});
     TestEventSent = json!({"delivery": "00000000-0000-0000-0000-000000000001", "matches": true,
         "refusedBy": [], "steps": [], "outcome": "-", "durationInMs": 0});
 }

@@ -94,9 +94,9 @@ impl Trial<'_> {
             let lines = log.read(since_ms, Some(&id)).await?;
             let third = lines
                 .iter()
-                .find(|line| line.is_attempt() && line.has_event(&id) && line.line["attempt"] == 3);
+                .find(|line| line.is_attempt() && line.has_event(&id) && line.attempt == Some(3));
             if let Some(third) = third {
-                return Ok(third.line["receives"].as_u64());
+                return Ok(third.receives);
             }
             if Instant::now() >= give_up {
                 return Ok(None);

@@ -234,7 +234,7 @@ impl World {
             parked_is_whole: true,
         };
         for (behind_ms, line) in &self.lines {
-            audit.take(Some(CUT_OFF.as_millis() + behind_ms), line);
+            audit.take(CUT_OFF.as_millis() + behind_ms, line);
         }
         for (key, hour, events) in &self.waiting {
             audit.ledger.wait(key, *hour, *events);

@@ -1,0 +1,134 @@
+//! A delivery that carries the event. If its events went different ways, its state is that of the events that
+//! were left; the log lines that name the event are about that event.
+
+use gridpost_api::delivery::{
+    DeliveryShown,
+    DeliveryStatus::{self, Delivered, Ended, Ending, Waiting},
+};
+use serde::Serialize;
+
+use crate::{attempt_lines::AttemptLine, delivery};
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct EventDelivery {
+    pub(super) id: String,
+    #[serde(rename = "eventSubscription")]
+    pub(super) name: String,
+    pub(super) state: Option<DeliveryShown>,
+    /// The lines that name the event, in the order of time.
+    pub(super) log: Vec<AttemptLine>,
+    /// Whether some of its events were delivered or ended before others, as far as is known.
+    pub(super) is_divided: bool,
+    /// The status of the event, as far as is known.
+    pub(super) event_standing: Option<DeliveryStatus>,
+}
+
+impl EventDelivery {
+    pub(super) fn new(
+        id: String,
+        name: String,
+        state: Option<DeliveryShown>,
+        log: Vec<AttemptLine>,
+    ) -> Self {
+        let is_divided = state.as_ref().is_some_and(|state| is_divided(state, &log));
+        let event_standing = match &state {
+            Some(state) if !is_divided => Some(state.delivery.status),
+            _ => logged_standing(state.as_ref(), &log),
+        };
+        Self { id, name, state, log, is_divided, event_standing }
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let Some(state) = &self.state else { return self.describe_log() };
+        let described = delivery::describe(state);
+        let described = described.trim_end();
+        if self.is_divided {
+            return self.describe_apart(described);
+        }
+        let is_shown = |line: &&AttemptLine| line.is_end() || line.is_late_success();
+        described.to_owned() + &describe_lines(self.log.iter().filter(is_shown))
+    }
+
+    /// Describes a delivery without a state.
+    fn describe_log(&self) -> String {
+        let mut text = format!("delivery {}{}", self.id, describe_lines(&self.log));
+        if self.log.iter().all(|line| line.is_end() && line.attempts.unwrap_or(0) == 0) {
+            text.push_str(
+                "\n  no attempt of it is in the logs: it waited behind its endpoint until it ended",
+            );
+        }
+        text
+    }
+
+    /// Describes what became of the event, and after that what is known of the others.
+    fn describe_apart(&self, others: &str) -> String {
+        let event = match self.event_standing {
+            Some(Delivered) => "this event was delivered",
+            Some(Ended | Ending) => "this event ended undelivered",
+            Some(Waiting) => "this event waits",
+            None => {
+                "the log does not say what became of this event at last (a line names 100 events at most, and \
+                 takes some seconds until it is found)"
+            }
+        };
+        format!(
+            "delivery {}, whose events went different ways: {event}{}\nwhat was left of that delivery, and its \
+             attempts, some of which may have been of other events alone:\n{others}",
+            self.id,
+            describe_lines(&self.log),
+        )
+    }
+
+    /// Says when a redrive sent it again; if its state does not say, whether the event had ended before in
+    /// another delivery of the same event subscription.
+    pub(super) fn describe_redrive(&self, before: Option<&Self>) -> Option<String> {
+        if let Some(at) = self.state.as_ref().and_then(|state| state.delivery.redriven_time) {
+            return Some(format!("sent again by a redrive at {at}: "));
+        }
+        let before = before.filter(|before| before.name == self.name)?;
+        let had_ended = matches!(before.event_standing, Some(Ended | Ending));
+        had_ended.then(|| "sent again after that end, by a redrive: ".to_owned())
+    }
+
+    /// Whether events of it ended undelivered, as far as is known.
+    pub(super) fn has_ended(&self) -> bool {
+        self.log.iter().any(AttemptLine::is_end)
+            || self.state.as_ref().is_some_and(|state| state.delivery.status == Ended)
+    }
+}
+
+fn is_divided(state: &DeliveryShown, log: &[AttemptLine]) -> bool {
+    let DeliveryShown { delivery, attempts, .. } = state;
+    // An attempt says how many events it had where it, or one before, had a part of them. They may
+    // all go on together afterwards, or be the single ones of deliveries that shared a request.
+    let has_parts = attempts.iter().any(|attempt| attempt.events > Some(delivery.events));
+    let differs = |logged: Option<u32>, left: u32| logged.is_some_and(|logged| logged != left);
+    // The state counts no success: one that delivered all that was left comes after them.
+    let made = delivery.delivery_attempts;
+    let has_ended = matches!(delivery.status, Ended | Ending);
+    let is_early = |line: &AttemptLine| match line.is_end() {
+        true => !has_ended || differs(line.attempts, made),
+        false => {
+            let is_counted = line.attempt.is_some_and(|attempt| attempt <= made);
+            line.is_success() && (delivery.status != Delivered || is_counted)
+        }
+    };
+    has_parts || log.iter().any(|line| is_early(line) || differs(line.events, delivery.events))
+}
+
+/// Returns the status of the event by its own lines.
+fn logged_standing(state: Option<&DeliveryShown>, log: &[AttemptLine]) -> Option<DeliveryStatus> {
+    if let Some(last) = log.iter().rfind(|line| line.is_end() || line.is_success()) {
+        return Some(if last.is_end() { Ended } else { Delivered });
+    }
+    // Its events only become fewer: as many as in that line are the same ones.
+    let attempt = log.iter().rfind(|line| line.is_attempt())?;
+    let state = &state?.delivery;
+    (attempt.events == Some(state.events)).then_some(state.status)
+}
+
+fn describe_lines<'a>(lines: impl IntoIterator<Item = &'a AttemptLine>) -> String {
+    let describe = |line: &AttemptLine| format!("\n  {}  {}", line.timestamp, line.describe());
+    lines.into_iter().map(describe).collect()
+}
