@@ -144,7 +144,7 @@ impl DevClock {
         let machine_ms = machine_ms();
         let rest = Anchor { machine_ms, clock_ms: self.anchor.at(machine_ms), speed: 1 };
         if let Err(error) = self.keep(rest) {
-            tracing::warn!(%error, "what the clock shows could not be noted");
+            tracing::warn!(%error, "failed to save the clock's time");
         }
     }
 

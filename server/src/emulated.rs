@@ -93,7 +93,8 @@ async fn attributes(store: &Embedded, ask: &Value) -> Result<Option<Value>, Port
     })))
 }
 
-/// Reads lines of the log's file. Without a file it is not the code of a missing log group, which commands
+/// Reads lines of the log's file. Without a file, the error must not be that of a missing log group:
+/// commands explain that one by themselves, and would not show this sentence.
 async fn filtered(path: Option<PathBuf>, ask: Value) -> (StatusCode, Value) {
     let Some(path) = path else {
         return refusal(

@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use gridpost_api::error::Error;
 use gridpost_core::gateway::Request;
 use gridpost_ingest::{handler::handle, route::Route};
 use gridpost_manage as manage;
@@ -25,7 +26,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
-use serde_json::Value;
+use serde_json::json;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
@@ -100,11 +101,11 @@ async fn answer(requests: &Requests, request: hyper::Request<Incoming>) -> Reply
     if let Some(operation) = emulated::operation(&parts.method, &parts.uri, &parts.headers) {
         let answered = emulated::answer(&process.store, &process.log, operation, &body).await;
         let (status, document) = answered;
-        return json(status, document.to_string());
+        return reply(status, document.to_string());
     }
     if (&parts.method, parts.uri.path()) == (&Method::GET, COUNTS) {
         let (now, speed) = (process.clock.now(), process.clock.speed().times());
-        return json(StatusCode::OK, process.counts.document(now, speed).to_string());
+        return reply(StatusCode::OK, process.counts.document(now, speed).to_string());
     }
     let request = gateway_request(&parts.method, &parts.uri, &parts.headers, body);
     requests.start(request).await.unwrap_or_else(|_| {
@@ -198,16 +199,15 @@ fn is_publish(method: &Method, path: &str) -> bool {
 }
 
 /// Adds the paths of the publish API to the resource API's answer for an unknown path.
-fn with_publish_paths(mut body: Value) -> Value {
-    if let Some(Value::String(told)) = body.pointer_mut("/error/message")
-        && told.starts_with("There is nothing at ")
-    {
-        told.push_str(
+fn with_publish_paths(mut refusal: Error) -> String {
+    let message = &mut refusal.error.message;
+    if message.starts_with("There is nothing at ") {
+        message.push_str(
             " Publish with POST to /topics/{topic}/api/events, or to /topics/{topic}:publish for a \
              namespace topic.",
         );
     }
-    body
+    json!(refusal).to_string()
 }
 
 async fn publish(process: &Process, request: Request) -> Reply {
@@ -223,16 +223,16 @@ async fn managed(process: &Process, request: Request) -> Reply {
         return answered.map(Full::new);
     }
     answered.map(|body| match serde_json::from_slice(&body) {
-        Ok(document) => Full::from(with_publish_paths(document).to_string()),
+        Ok(refusal) => Full::from(with_publish_paths(refusal)),
         Err(_) => Full::new(body),
     })
 }
 
 fn message(status: StatusCode, text: &str) -> Reply {
-    json(status, serde_json::json!({ "message": text }).to_string())
+    reply(status, json!({ "message": text }).to_string())
 }
 
-fn json(status: StatusCode, text: String) -> Reply {
+fn reply(status: StatusCode, text: String) -> Reply {
     let mut reply = Response::new(Full::from(text));
     *reply.status_mut() = status;
     let json = HeaderValue::from_static("application/json; charset=utf-8");

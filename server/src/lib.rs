@@ -142,7 +142,7 @@ impl Dev {
         let (acceptor, ca_file) = tls.map(|tls| (tls.acceptor, tls.ca_file)).unzip();
         let mut running = JoinSet::new();
         for mapping in mapping::all() {
-            let task = format!("what reads the queue {}", mapping.queue);
+            let task = format!("the reader of the queue {}", mapping.queue);
             running.spawn(guarded(task, poll::poll(Arc::clone(&process), mapping)));
         }
         let store = process.store.clone();
@@ -153,9 +153,9 @@ impl Dev {
         running
             .spawn(guarded("the search for messages that crash the process".to_owned(), isolate));
         let wake = functions::wake_each_minute(Arc::clone(&process));
-        running.spawn(guarded("what wakes parked deliveries".to_owned(), wake));
+        running.spawn(guarded("the task that wakes parked deliveries".to_owned(), wake));
         let serve = http::serve(listener, acceptor, Arc::clone(&process));
-        running.spawn(guarded("what answers requests".to_owned(), serve));
+        running.spawn(guarded("the task that answers requests".to_owned(), serve));
         Ok(Self { address, ca_file, process, running: Mutex::new(running) })
     }
 

@@ -50,7 +50,7 @@ async fn carry_out(process: &Process, mapping: Mapping, batch: Vec<Received>) {
         return;
     }
     if let Err(error) = process.store.delete(mapping.queue, gone).await {
-        tracing::error!(queue = %mapping.queue, error = %chain(&error), "a batch comes back");
+        tracing::error!(queue = %mapping.queue, error = %chain(&error), "failed to delete a batch; it is received again");
     }
 }
 
@@ -82,7 +82,7 @@ async fn receive(process: &Process, mapping: &Mapping, most: usize) -> Vec<Recei
     match process.store.receive(mapping.queue, most).await {
         Ok(received) => received,
         Err(error) => {
-            tracing::error!(queue = %mapping.queue, error = %chain(&error), "it is not read");
+            tracing::error!(queue = %mapping.queue, error = %chain(&error), "failed to receive messages");
             sleep(AFTER_FAILURE).await;
             Vec::new()
         }

@@ -119,20 +119,17 @@ impl Process {
         let client = HttpClient::new(allowed.clone(), Arc::clone(&clock) as _);
         let client = client.map_err(StartError::Certificates)?;
         let client = client.reading(Arc::new(secrets::Environment));
-        let tokens = tokens(&client, &allowed, &clock, identity);
-        let (log, counts) = (options.log.clone(), Counts::default());
-        let latency_metrics = options.latency_metrics;
         let resources = options.resources.as_ref().map(|Resources(clients)| Arc::clone(clients));
         let resources = resources.unwrap_or_else(|| Arc::new(NoResources));
         let parts = Parts {
+            tokens: tokens(&client, &allowed, &clock, identity),
             clock,
             store,
-            log,
-            counts,
+            log: options.log.clone(),
+            counts: Counts::default(),
             allowed,
             client,
-            tokens,
-            latency_metrics,
+            latency_metrics: options.latency_metrics,
             resources,
         };
         Ok(Self {

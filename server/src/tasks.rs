@@ -16,7 +16,7 @@ pub struct Ended {
 /// Runs endless work. Returns why it has ended.
 pub(crate) async fn guarded(task: String, work: impl Future<Output = ()>) -> Ended {
     let why = match caught(work).await {
-        Ok(()) => "it was to go on for ever".to_owned(),
+        Ok(()) => "it returned, and must run as long as the process".to_owned(),
         Err(panic) => panic,
     };
     Ended { task, why }

@@ -45,7 +45,7 @@ impl Artefacts {
             .with_context(|| format!("{} is no release.json of Gridpost", path.display()))?;
         ensure!(
             (release.version.as_str(), release.architecture.as_str()) == (version, architecture),
-            "{} is of {} for {}, where {version} for {architecture} is wanted",
+            "{} is of {} for {}; expected {version} for {architecture}",
             path.display(),
             release.version,
             release.architecture,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail, ensure};
 use serde_json::{Value, json};
 
-use crate::{child, prerequisites::Tools, python::Environment};
+use crate::{artefacts::architecture, child, prerequisites::Tools, python::Environment};
 use gridpost_ops::{home::Home, progress::Progress};
 
 /// The functions as zip files.
@@ -69,7 +69,8 @@ pub async fn build(
     // With Cargo's linker, because the emulator runs this machine's architecture.
     build.args(["lambda", "build", "--profile", profile.name()]);
     build.args(["--output-format", "zip", "--compiler", "cargo"]);
-    build.arg(architecture_flag()?).arg("--lambda-dir").arg(&folder);
+    build.arg(format!("--{}", architecture()?.replace('_', "-")));
+    build.arg("--lambda-dir").arg(&folder);
     // By programs instead of packages, so that features are those of all packages together, and the build shares
     // what `cargo test` has compiled.
     for binary in &workspace.binaries {
@@ -95,7 +96,8 @@ pub async fn build(
 async fn metadata(root: &Path, cargo: &Path) -> anyhow::Result<Workspace> {
     let mut metadata = child::command(cargo);
     metadata.args(["metadata", "--format-version", "1", "--manifest-path"]);
-    metadata.arg(root.join("Cargo.toml")).arg("--filter-platform").arg(target_triple()?);
+    metadata.arg(root.join("Cargo.toml")).arg("--filter-platform");
+    metadata.arg(format!("{}-unknown-linux-gnu", env::consts::ARCH));
     let output = metadata.output().await.context("cargo cannot be started")?;
     if !output.status.success() {
         bail!("cargo metadata failed:\n{}", String::from_utf8_lossy(&output.stderr));
@@ -154,19 +156,6 @@ fn reachable<'a>(document: &'a Value, roots: Vec<&'a str>) -> Option<usize> {
         open.extend(needed.filter_map(|dependency| dependency.get("pkg")?.as_str()));
     }
     Some(seen.len())
-}
-
-fn architecture_flag() -> anyhow::Result<&'static str> {
-    match env::consts::ARCH {
-        "x86_64" => Ok("--x86-64"),
-        "aarch64" => Ok("--arm64"),
-        other => bail!("AWS Lambda runs x86_64 and arm64; this machine is {other}"),
-    }
-}
-
-fn target_triple() -> anyhow::Result<String> {
-    architecture_flag()?;
-    Ok(format!("{}-unknown-linux-gnu", env::consts::ARCH))
 }
 
 /// Returns `PATH` with the environment's programs and Cargo's folder first.

@@ -48,9 +48,10 @@ pub async fn find(compiles: bool) -> anyhow::Result<Tools> {
     }
     let cargo = PathBuf::from(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let (python, terraform) = (Path::new("python3"), Path::new("terraform"));
+    let compiler = PathBuf::from(env::var_os("CC").unwrap_or_else(|| "cc".into()));
     let compilers = async {
         match compiles {
-            true => [check_cargo(&cargo).await, check_compiler().await],
+            true => [check_version(&cargo, CARGO).await, check_version(&compiler, COMPILER).await],
             false => [Ok(()), Ok(())],
         }
     };
@@ -73,25 +74,15 @@ pub async fn find_python() -> anyhow::Result<PathBuf> {
     }
 }
 
-async fn check_cargo(cargo: &Path) -> Result<(), String> {
-    match output_of(cargo, &["--version"]).await {
-        Some(_) => Ok(()),
-        None => {
-            Err("  Cargo: curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh"
-                .to_owned())
-        }
-    }
-}
+const CARGO: &str = "  Cargo: curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh";
 
 /// AWS-LC is compiled from C, and Rust links with the compiler.
-async fn check_compiler() -> Result<(), String> {
-    let compiler = env::var_os("CC").unwrap_or_else(|| "cc".into());
-    match output_of(Path::new(&compiler), &["--version"]).await {
-        Some(_) => Ok(()),
-        None => Err("  a C compiler: sudo apt-get install build-essential (Debian, Ubuntu), \
-                     sudo dnf install gcc (Fedora)"
-            .to_owned()),
-    }
+const COMPILER: &str = "  a C compiler: sudo apt-get install build-essential (Debian, Ubuntu), \
+                        sudo dnf install gcc (Fedora)";
+
+/// Checks that a program says its version. Otherwise `install` is the error.
+async fn check_version(program: &Path, install: &str) -> Result<(), String> {
+    output_of(program, &["--version"]).await.map(drop).ok_or_else(|| install.to_owned())
 }
 
 async fn check_python(python: &Path) -> Result<(), String> {

@@ -16,14 +16,12 @@ use crate::{
     watched::{self, Relay},
 };
 use gridpost_ops::{
-    aws_api::REGION,
+    aws_api::{AwsApi, Service},
     clock,
     home::{Home, connection::Connection, write_private},
-    http_client,
     manage_api::ManageApi,
     receiver::{Answers, Behaviour, Receiver},
-    signing::Signer,
-    target::TargetArguments,
+    target::{Target, TargetArguments},
 };
 
 /// The topic of the samples.
@@ -61,10 +59,12 @@ pub async fn write(
     connection: &Connection,
 ) -> anyhow::Result<()> {
     subscribe(api).await.context("the event subscription of the samples can't be made")?;
+    let of_stack = TargetArguments { home: Some(home.root().to_owned()), ..Default::default() };
+    let target = of_stack.resolve()?;
     let key = connection.topics.get(TOPIC).and_then(|topic| topic.keys.first());
     let facts = Facts {
         key: key.context("the samples' topic has a key")?.clone(),
-        subscription_uid: subscription_uid(&connection.emulator_url).await?,
+        subscription_uid: subscription_uid(&target).await?,
         bucket: connection.dead_letter_bucket.clone(),
         now_ms: clock::now_ms(),
     };
@@ -75,8 +75,7 @@ pub async fn write(
         let fitted = fit(sample, &facts, clock::random_id);
         write_private(&to, &format!("{fitted:#}\n"))?;
     }
-    let of_stack = TargetArguments { home: Some(home.root().to_owned()), ..Default::default() };
-    let relay = Relay::open(&of_stack.resolve()?, watched::PORT).await?;
+    let relay = Relay::open(&target, watched::PORT).await?;
     let template = workspace.join("functions/local.env");
     let text = fs::read_to_string(&template);
     let text = text.with_context(|| format!("{} can't be read", template.display()))?;
@@ -183,32 +182,18 @@ async fn subscribe(api: &ManageApi) -> anyhow::Result<()> {
 
 /// Reads the event subscription's uid, which no document has, from the emulator's table
 /// (`shared/aws/src/configuration.rs`).
-async fn subscription_uid(emulator_url: &str) -> anyhow::Result<String> {
+async fn subscription_uid(target: &Target) -> anyhow::Result<String> {
     let ask = json!({
         "TableName": "gridpost-config",
         "Key": {"pk": {"S": format!("TOPIC#{TOPIC}")}, "sk": {"S": format!("subscription#{SUBSCRIPTION}")}},
         "ConsistentRead": true,
-    })
-    .to_string();
-    let given = [
-        ("content-type", "application/x-amz-json-1.0"),
-        ("x-amz-target", "DynamoDB_20120810.GetItem"),
-    ];
-    let signer = Signer::of_emulator("dynamodb", REGION);
-    let signed = signer.headers("POST", emulator_url, &given, ask.as_bytes(), clock::now()).await?;
-    let mut request = http_client::for_url(emulator_url)?.post(emulator_url);
-    for (name, value) in given {
-        request = request.header(name, value);
-    }
-    for (name, value) in signed {
-        request = request.header(name, value);
-    }
-    let answer: Value = request.body(ask).send().await?.error_for_status()?.json().await?;
+    });
+    let answer = AwsApi::connect(Service::Tables, target).await?.call("GetItem", &ask).await?;
     let document = answer["Item"]["document"]["S"].as_str().unwrap_or_default();
     let subscription: Value = serde_json::from_str(document).unwrap_or_default();
     match subscription["uid"].as_str() {
         Some(uid) => Ok(uid.to_owned()),
-        None => bail!("the emulator's table tells no uid of {TOPIC}/{SUBSCRIPTION}"),
+        None => bail!("the emulator's table has no uid of {TOPIC}/{SUBSCRIPTION}"),
     }
 }
 

@@ -118,7 +118,7 @@ impl Terraform {
         let mut show = self.command("show");
         show.args(["-json", "-no-color"]).arg(self.plan_file());
         let plan = output_of("show", show).await?;
-        let document = serde_json::from_slice(&plan).context("the plan is no JSON")?;
+        let document = serde_json::from_slice(&plan).context("terraform show gave no JSON")?;
         Ok(read_changes(&document))
     }
 

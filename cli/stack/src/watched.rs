@@ -80,7 +80,7 @@ impl Relay {
         loop {
             if let Err(err) = self.relay().await {
                 output::note(&format!(
-                    "! not relayed to the watched dispatch, which is tried again: {err:#}"
+                    "! relaying to the watched dispatch failed, and is tried again: {err:#}"
                 ));
                 sleep(PAUSE).await;
             }

@@ -22,7 +22,10 @@ use aws_sdk_dynamodb::{
     Client,
     error::{BuildError, SdkError},
     operation::transact_write_items::TransactWriteItemsError,
-    types::{Delete, Put, TransactWriteItem, Update},
+    types::{
+        Delete, Put, TransactWriteItem, Update,
+        builders::{DeleteBuilder, PutBuilder},
+    },
 };
 use futures::future::try_join_all;
 use gridpost_core::{
@@ -31,12 +34,11 @@ use gridpost_core::{
     topic::{AccessKeys, Change, Topic},
 };
 use gridpost_ports::{Configuration, PortError, Saved, SubscriptionStore, TopicKeys, TopicStore};
-use serde::Serialize;
 use tokio::time::timeout;
 
 use super::{
     port_error,
-    table::{Table, document, number, text},
+    table::{Table, document, json, number, text},
 };
 
 const TOPICS: &str = "TOPICS";
@@ -123,70 +125,30 @@ impl ConfigurationTable {
         }
     }
 
-    fn put(
-        &self,
-        topic: &Topic,
-        subscription: &EventSubscription,
-    ) -> Result<TransactWriteItem, PortError> {
-        let key = &subscription.key;
-        let put = Put::builder()
-            .table_name(&self.table.name)
-            .item("pk", text(topic_pk(&key.topic)))
-            .item("sk", text(subscription_sk(&key.name)))
-            .item("revision", number(topic.revision + 1))
-            .item("document", text(json(subscription)?))
-            .build();
-        put.map(|put| TransactWriteItem::builder().put(put).build()).map_err(unbuilt)
+    fn put(&self, pk: String, sk: impl Into<String>) -> PutBuilder {
+        Put::builder().table_name(&self.table.name).item("pk", text(pk)).item("sk", text(sk))
     }
 
-    fn deletion(&self, topic: &Topic, name: &str) -> Result<TransactWriteItem, PortError> {
-        let delete = Delete::builder()
-            .table_name(&self.table.name)
-            .key("pk", text(topic_pk(&topic.name)))
-            .key("sk", text(subscription_sk(name)))
-            .build();
-        delete.map(|delete| TransactWriteItem::builder().delete(delete).build()).map_err(unbuilt)
+    fn delete_item(&self, pk: String, sk: impl Into<String>) -> DeleteBuilder {
+        Delete::builder().table_name(&self.table.name).key("pk", text(pk)).key("sk", text(sk))
     }
 
     /// Writes the topic at its next revision, if unchanged.
-    fn put_topic(&self, topic: &Topic, next: &Topic) -> Result<TransactWriteItem, PortError> {
+    fn put_topic(&self, topic: &Topic, next: &Topic) -> Result<PutBuilder, PortError> {
         let created = number(topic.created_at.as_millis());
-        let put = Put::builder()
-            .table_name(&self.table.name)
-            .item("pk", text(topic_pk(&topic.name)))
-            .item("sk", text(TOPIC))
+        let put = self
+            .put(topic_pk(&topic.name), TOPIC)
             .item("revision", number(next.revision))
             .item("createdAt", created.clone())
             .item("changes", text(json(&next.changes)?))
             .item("document", text(json(next)?));
-        let put = if topic.revision == 0 {
-            put.condition_expression("attribute_not_exists(pk)")
-        } else {
-            put.condition_expression(UNCHANGED)
-                .expression_attribute_values(":revision", number(topic.revision))
-                .expression_attribute_values(":created", created)
-        };
-        put.build().map(|put| TransactWriteItem::builder().put(put).build()).map_err(unbuilt)
-    }
-
-    fn put_keys(&self, next: &Topic, keys: &AccessKeys) -> Result<TransactWriteItem, PortError> {
-        let put = Put::builder()
-            .table_name(&self.table.name)
-            .item("pk", text(keys_pk(&next.name)))
-            .item("sk", text(KEYS))
-            .item("revision", number(next.revision))
-            .item("document", text(json(keys)?))
-            .build();
-        put.map(|put| TransactWriteItem::builder().put(put).build()).map_err(unbuilt)
-    }
-
-    fn put_name(&self, topic: &Topic) -> Result<TransactWriteItem, PortError> {
-        let put = Put::builder()
-            .table_name(&self.table.name)
-            .item("pk", text(TOPICS))
-            .item("sk", text(name::folded(&topic.name)))
-            .build();
-        put.map(|put| TransactWriteItem::builder().put(put).build()).map_err(unbuilt)
+        Ok(match topic.revision {
+            0 => put.condition_expression("attribute_not_exists(pk)"),
+            revision => put
+                .condition_expression(UNCHANGED)
+                .expression_attribute_values(":revision", number(revision))
+                .expression_attribute_values(":created", created),
+        })
     }
 }
 
@@ -249,29 +211,28 @@ impl TopicStore for ConfigurationTable {
 
     async fn save(&self, topic: &Topic, keys: Option<&AccessKeys>) -> Result<Saved, PortError> {
         let next = topic.next(keys.map(|_| Change::Keys));
-        let mut writes = vec![self.put_topic(topic, &next)?];
+        let mut puts = vec![self.put_topic(topic, &next)?];
         if let Some(keys) = keys {
-            writes.push(self.put_keys(&next, keys)?);
+            let put = self.put(keys_pk(&next.name), KEYS);
+            let put = put.item("revision", number(next.revision));
+            puts.push(put.item("document", text(json(keys)?)));
         }
         if topic.revision == 0 {
-            writes.push(self.put_name(topic)?);
+            puts.push(self.put(TOPICS.to_owned(), name::folded(&topic.name)));
         }
-        self.write(writes).await
+        self.write(puts.into_iter().map(put_write).collect::<Result<_, _>>()?).await
     }
 
     async fn delete(&self, topic: &Topic) -> Result<Saved, PortError> {
-        let delete = || Delete::builder().table_name(&self.table.name);
-        let of = |pk: String, sk: &str| delete().key("pk", text(pk)).key("sk", text(sk));
-        let unchanged = of(topic_pk(&topic.name), TOPIC)
+        let unchanged = self
+            .delete_item(topic_pk(&topic.name), TOPIC)
             .condition_expression(UNCHANGED)
             .expression_attribute_values(":revision", number(topic.revision))
             .expression_attribute_values(":created", number(topic.created_at.as_millis()));
-        let listed = of(TOPICS.to_owned(), &name::folded(&topic.name));
-        let all = [unchanged, of(keys_pk(&topic.name), KEYS), listed];
-        let writes = all.into_iter().map(|delete| {
-            delete.build().map(|delete| TransactWriteItem::builder().delete(delete).build())
-        });
-        self.write(writes.collect::<Result<_, _>>().map_err(unbuilt)?).await
+        let keys = self.delete_item(keys_pk(&topic.name), KEYS);
+        let listed = self.delete_item(TOPICS.to_owned(), name::folded(&topic.name));
+        let writes = [unchanged, keys, listed].into_iter().map(delete_write);
+        self.write(writes.collect::<Result<_, _>>()?).await
     }
 }
 
@@ -290,12 +251,16 @@ impl SubscriptionStore for ConfigurationTable {
         topic: &Topic,
         subscription: &EventSubscription,
     ) -> Result<Saved, PortError> {
-        let written = Change::written(&subscription.key.name);
-        self.write_with(topic, vec![self.put(topic, subscription)?], [written]).await
+        let SubscriptionKey { topic: of, name } = &subscription.key;
+        let put = self.put(topic_pk(of), subscription_sk(name));
+        let put = put.item("revision", number(topic.revision + 1));
+        let put = put_write(put.item("document", text(json(subscription)?)))?;
+        self.write_with(topic, vec![put], [Change::written(name)]).await
     }
 
     async fn delete(&self, topic: &Topic, names: &[String]) -> Result<Saved, PortError> {
-        let writes = names.iter().map(|name| self.deletion(topic, name));
+        let delete = |name| self.delete_item(topic_pk(&topic.name), subscription_sk(name));
+        let writes = names.iter().map(|name| delete_write(delete(name)));
         let deleted = names.iter().map(|name| Change::deleted(name));
         self.write_with(topic, writes.collect::<Result<_, _>>()?, deleted).await
     }
@@ -325,8 +290,12 @@ fn subscription_sk(name: &str) -> String {
     format!("{SUBSCRIPTION}{}", name::folded(name))
 }
 
-fn json(value: &impl Serialize) -> Result<String, PortError> {
-    serde_json::to_string(value).map_err(|error| PortError::new("dynamodb: writing an item", error))
+fn put_write(put: PutBuilder) -> Result<TransactWriteItem, PortError> {
+    Ok(TransactWriteItem::builder().put(put.build().map_err(unbuilt)?).build())
+}
+
+fn delete_write(delete: DeleteBuilder) -> Result<TransactWriteItem, PortError> {
+    Ok(TransactWriteItem::builder().delete(delete.build().map_err(unbuilt)?).build())
 }
 
 fn unbuilt(error: BuildError) -> PortError {

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::{
     port_error,
-    table::{Item, Table, document, number, text},
+    table::{Item, Table, document, json, number, text},
 };
 use gridpost_core::{
     delivery::parking::{self, Parked},
@@ -96,15 +96,13 @@ impl ParkingTable {
 #[async_trait]
 impl ParkingLot for ParkingTable {
     async fn park(&self, parked: &Parked) -> Result<(), PortError> {
-        const CALL: &str = "dynamodb:PutItem";
-        let json = serde_json::to_string(parked).map_err(|error| PortError::new(CALL, error))?;
         let put = self
             .table
             .put(parked_pk(parked), parked.place())
             .item("revision", number(1))
-            .item("document", text(json))
+            .item("document", text(json(parked)?))
             .item("body", text(&parked.body));
-        put.send().await.map_err(|error| port_error(CALL, error))?;
+        put.send().await.map_err(|error| port_error("dynamodb:PutItem", error))?;
         Ok(())
     }
 
@@ -229,18 +227,8 @@ fn parked(item: &Item) -> Option<Parked> {
                 "unreadable parked item; its message goes to the first retry queue",
             );
             let (due, id, lot) = read_key(&place)?;
-            let group = "unreadable".to_owned();
-            Some(Parked {
-                id,
-                due,
-                parked_at: Timestamp::default(),
-                shard: 0,
-                group,
-                postponed: 0,
-                lot,
-                watch: None,
-                body,
-            })
+            let (group, watch, parked_at) = ("unreadable".to_owned(), None, Timestamp::default());
+            Some(Parked { id, due, parked_at, shard: 0, group, postponed: 0, lot, watch, body })
         }
     }
 }

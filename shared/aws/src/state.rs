@@ -115,7 +115,7 @@ impl RequestRates for StateTable {
             .client
             .update_item()
             .table_name(&self.table.name)
-            .key("pk", text(rate_pk(uid, minute)))
+            .key("pk", text(format!("RATE#{uid}#{minute}")))
             .key("sk", text(ALONE))
             .update_expression("ADD requests :more SET expiresAt = :at")
             .expression_attribute_values(":more", number(requests))
@@ -124,7 +124,7 @@ impl RequestRates for StateTable {
         let updated = update.send().await.map_err(|error| port_error(CALL, error))?;
         let count = updated.attributes().and_then(|attributes| attributes.get("requests"));
         let count = count.and_then(|count| count.as_n().ok()).and_then(|count| count.parse().ok());
-        count.ok_or_else(|| PortError::new(CALL, "it answered no count"))
+        count.ok_or_else(|| PortError::new(CALL, "the answer has no count"))
     }
 }
 
@@ -133,21 +133,11 @@ impl PublishRecords for StateTable {
     /// Makes one call: a failed condition answers with the stored item.
     async fn save(&self, key: &RecordKey, record: &Record) -> Result<Kept, PortError> {
         const CALL: &str = "dynamodb:PutItem";
-        let json = serde_json::to_string(record).map_err(|error| PortError::new(CALL, error))?;
-        let put = self
-            .table
-            .put(publish_pk(key), ALONE)
-            .item("revision", number(record.revision + 1))
-            .item("document", text(json))
-            .item("expiresAt", number(record.until.as_seconds()))
-            .return_values_on_condition_check_failure(AllOld);
-        let put = if record.revision == 0 {
-            put.condition_expression("attribute_not_exists(pk)")
-        } else {
-            put.condition_expression("revision = :revision")
-                .expression_attribute_values(":revision", number(record.revision))
-        };
-        match put.send().await {
+        // A key's text is a hash, which spreads the items over the table's partitions.
+        let pk = format!("PUBLISH#{}", key.as_str());
+        let until = Some(record.until);
+        let put = self.table.put_next((pk, ALONE), record, record.revision, until)?;
+        match put.return_values_on_condition_check_failure(AllOld).send().await {
             Ok(_) => Ok(Kept::Written),
             Err(SdkError::ServiceError(error)) => match error.err() {
                 PutItemError::ConditionalCheckFailedException(failed) => {
@@ -218,15 +208,6 @@ fn delivery_pk(id: Uuid) -> String {
 
 fn health_pk(key: &SubscriptionKey, uid: Uuid) -> String {
     format!("HEALTH#{}#{uid}", key.folded())
-}
-
-fn rate_pk(uid: Uuid, minute: i64) -> String {
-    format!("RATE#{uid}#{minute}")
-}
-
-/// Keys are hashes, which spread over the table's partitions.
-fn publish_pk(key: &RecordKey) -> String {
-    format!("PUBLISH#{}", key.as_str())
 }
 
 fn redrive_pk(of: &SubscriptionKey) -> String {

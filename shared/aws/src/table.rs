@@ -34,6 +34,10 @@ pub(super) fn number(value: impl ToString) -> AttributeValue {
     AttributeValue::N(value.to_string())
 }
 
+pub(super) fn json(value: &impl Serialize) -> Result<String, PortError> {
+    serde_json::to_string(value).map_err(|error| PortError::new("dynamodb: writing an item", error))
+}
+
 impl Table {
     /// Begins to write the item under these keys.
     pub(super) fn put(&self, pk: impl Into<String>, sk: impl Into<String>) -> PutItemFluentBuilder {
@@ -78,25 +82,12 @@ impl Table {
         value: &T,
         revision: u64,
         forget_at: Option<Timestamp>,
-        indexed: Option<HashMap<String, AttributeValue>>,
+        indexed: Option<Item>,
     ) -> Result<Saved, PortError> {
-        const CALL: &str = "dynamodb:PutItem";
-        let document = serde_json::to_string(value).map_err(|error| PortError::new(CALL, error))?;
-        let put = self.client.put_item().table_name(&self.name).set_item(indexed);
-        let mut put = put
-            .item("pk", text(pk))
-            .item("sk", text(sk))
-            .item("revision", number(revision + 1))
-            .item("document", text(document));
-        if let Some(at) = forget_at {
-            put = put.item("expiresAt", number(at.as_seconds()));
+        let mut put = self.put_next((pk, sk), value, revision, forget_at)?;
+        for (name, value) in indexed.into_iter().flatten() {
+            put = put.item(name, value);
         }
-        put = if revision == 0 {
-            put.condition_expression("attribute_not_exists(pk)")
-        } else {
-            put.condition_expression("revision = :revision")
-                .expression_attribute_values(":revision", number(revision))
-        };
         match put.send().await {
             Ok(_) => Ok(Saved::Written),
             Err(SdkError::ServiceError(error))
@@ -104,8 +95,29 @@ impl Table {
             {
                 Ok(Saved::Conflict)
             }
-            Err(error) => Err(port_error(CALL, error)),
+            Err(error) => Err(port_error("dynamodb:PutItem", error)),
         }
+    }
+
+    /// Begins to write a document as [`Self::save`] does.
+    pub(super) fn put_next<T: Serialize>(
+        &self,
+        (pk, sk): (String, &str),
+        value: &T,
+        revision: u64,
+        forget_at: Option<Timestamp>,
+    ) -> Result<PutItemFluentBuilder, PortError> {
+        let put = self.put(pk, sk).item("revision", number(revision + 1));
+        let put = put.item("document", text(json(value)?));
+        let put = match forget_at {
+            Some(at) => put.item("expiresAt", number(at.as_seconds())),
+            None => put,
+        };
+        if revision == 0 {
+            return Ok(put.condition_expression("attribute_not_exists(pk)"));
+        }
+        let put = put.condition_expression("revision = :revision");
+        Ok(put.expression_attribute_values(":revision", number(revision)))
     }
 }
 

@@ -58,15 +58,11 @@ pub(crate) struct Database {
 pub(crate) struct Prepared {
     connection: Connection,
     file: Option<PathBuf>,
-    held: Option<Held>,
+    /// The folder's lock, which the operating system releases with the process.
+    lock: Option<File>,
     /// The latest time that the last process saved.
     pub(crate) last_seen: Option<Timestamp>,
     opened: i64,
-}
-
-/// The lock of a folder, which the operating system releases with the process.
-struct Held {
-    _file: File,
 }
 
 enum Access {
@@ -89,25 +85,24 @@ struct Writer {
     commits: AtomicU64,
 }
 
-impl Held {
-    fn of(folder: &Path) -> Result<Self, OpenError> {
-        let failed = |error| OpenError::Folder(folder.to_owned(), error);
-        fs::create_dir_all(folder).map_err(failed)?;
-        let mut options = File::options();
-        let file = options.create(true).write(true).truncate(false).open(folder.join(LOCK));
-        let file = file.map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Self { _file: file }),
-            Err(TryLockError::WouldBlock) => Err(OpenError::InUse(folder.to_owned())),
-            Err(TryLockError::Error(error)) => Err(failed(error)),
-        }
+/// Locks a folder, creating it if necessary.
+fn lock_folder(folder: &Path) -> Result<File, OpenError> {
+    let failed = |error| OpenError::Folder(folder.to_owned(), error);
+    fs::create_dir_all(folder).map_err(failed)?;
+    let mut options = File::options();
+    let file = options.create(true).write(true).truncate(false).open(folder.join(LOCK));
+    let file = file.map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(OpenError::InUse(folder.to_owned())),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
     }
 }
 
 impl Prepared {
     pub(crate) fn of(options: &Options) -> Result<Self, OpenError> {
         let (folder, sync) = (options.folder.as_deref(), options.sync);
-        let held = folder.map(Held::of).transpose()?;
+        let lock = folder.map(lock_folder).transpose()?;
         let file = folder.map(|folder| folder.join(FILE));
         let connection = match &file {
             Some(file) => Connection::open(file)?,
@@ -115,24 +110,24 @@ impl Prepared {
         };
         set_up(&connection, sync)?;
         make_tables(&connection, folder.unwrap_or(Path::new("memory")))?;
-        Self::with(connection, file, held)
+        Self::with(connection, file, lock)
     }
 
     fn with(
         connection: Connection,
         file: Option<PathBuf>,
-        held: Option<Held>,
+        lock: Option<File>,
     ) -> Result<Self, OpenError> {
         let opened = note_of(&connection, OPENED)?.unwrap_or(0) + 1;
         set_note(&connection, OPENED, opened)?;
         let last_seen = note_of(&connection, TIME)?.map(Timestamp::from_millis);
-        Ok(Self { connection, file, held, last_seen, opened })
+        Ok(Self { connection, file, lock, last_seen, opened })
     }
 }
 
 impl Database {
     pub(crate) fn open(prepared: Prepared, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let Prepared { connection, file, held, last_seen, opened } = prepared;
+        let Prepared { connection, file, lock, last_seen, opened } = prepared;
         let writer = Arc::new(Writer {
             after: OnceLock::new(),
             clock,
@@ -140,8 +135,8 @@ impl Database {
             sweeps: Mutex::default(),
             commits: AtomicU64::new(0),
         });
-        let access = match (file, held) {
-            (Some(file), Some(held)) => begin(connection, file, held, Arc::clone(&writer))?,
+        let access = match (file, lock) {
+            (Some(file), Some(lock)) => begin(connection, file, lock, Arc::clone(&writer))?,
             _ => Access::Memory(Mutex::new(Some(connection))),
         };
         Ok(Self { access, last_seen, opened, writer })
@@ -184,7 +179,8 @@ impl Database {
         then: impl FnOnce(T) -> U + Send + 'static,
     ) -> Result<U, PortError> {
         let (answer, answered) = oneshot::channel();
-        let task: Box<dyn Job> = Box::new(Task::new(call, work, then, answer));
+        let (work, worked) = (Some(work), None::<rusqlite::Result<T>>);
+        let task: Box<dyn Job> = Box::new(Task { call, work, worked, then, answer });
         match &self.access {
             Access::Memory(connection) => {
                 let connection = lock(connection);
@@ -285,17 +281,6 @@ struct Task<W, T, A, U> {
     answer: oneshot::Sender<Result<U, PortError>>,
 }
 
-impl<W, T, A, U> Task<W, T, A, U> {
-    fn new(
-        call: &'static str,
-        work: W,
-        then: A,
-        answer: oneshot::Sender<Result<U, PortError>>,
-    ) -> Self {
-        Self { call, work: Some(work), worked: None, then, answer }
-    }
-}
-
 impl<W, T, A, U> Job for Task<W, T, A, U>
 where
     W: FnOnce(&Connection) -> rusqlite::Result<T> + Send,
@@ -389,7 +374,7 @@ impl Writer {
 fn begin(
     connection: Connection,
     file: PathBuf,
-    held: Held,
+    lock: File,
     writer: Arc<Writer>,
 ) -> Result<Access, OpenError> {
     let (jobs, received) = mpsc::channel();
@@ -401,7 +386,7 @@ fn begin(
             tracing::debug!(%error, "the log is left as it is");
         }
         drop(connection);
-        drop(held);
+        drop(lock);
     };
     let thread = thread::Builder::new().name("gridpost-writer".to_owned()).spawn(work);
     let thread = thread.map_err(|error| OpenError::Folder(folder, error))?;

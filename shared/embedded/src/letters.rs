@@ -4,7 +4,7 @@ mod files;
 mod shelf;
 
 use std::{
-    io,
+    fs, io,
     path::Path,
     sync::{Arc, Mutex, MutexGuard},
 };
@@ -18,7 +18,7 @@ use crate::{
     database::Database,
     options::{Options, Sync},
 };
-use files::{Files, path_of};
+use files::{Files, found, path_of};
 use shelf::Shelf;
 
 const FOLDER: &str = "dead-letters";
@@ -137,11 +137,10 @@ impl Bucket for Letters {
                 lock(shelf).put(bucket, key, body, now);
             }
             Storage::Disk(files) => {
-                let (folder, name) = (path_of(bucket), path_of(key));
                 // Labels come first, so that no file of ours lacks them.
                 self.label(bucket, key, labels).await?;
-                let files = files.clone();
-                at_once(WRITING, move || files.put(&folder, &name, &body, now)).await?;
+                let (files, path) = (files.clone(), files.path(bucket, key));
+                at_once(WRITING, move || files.put(&path, &body, now)).await?;
             }
         }
         Ok(())
@@ -177,9 +176,8 @@ impl DeadLetters for Letters {
         let body = match &self.storage {
             Storage::Memory(shelf) => lock(shelf).get(bucket, name),
             Storage::Disk(files) => {
-                let files = files.clone();
-                let (folder, name) = (path_of(bucket), path_of(name));
-                at_once(READING, move || files.get(&folder, &name)).await?
+                let path = files.path(bucket, name);
+                at_once(READING, move || found(fs::read(path))).await?
             }
         };
         let Some(body) = body else { return Ok(None) };
@@ -191,9 +189,8 @@ impl DeadLetters for Letters {
         match &self.storage {
             Storage::Memory(shelf) => lock(shelf).delete(bucket, name),
             Storage::Disk(files) => {
-                let files = files.clone();
-                let (folder, name) = (path_of(bucket), path_of(name));
-                at_once(DELETING, move || files.delete(&folder, &name)).await?;
+                let path = files.path(bucket, name);
+                at_once(DELETING, move || found(fs::remove_file(path))).await?;
             }
         }
         let (bucket, name) = (bucket.to_owned(), name.to_owned());

@@ -7,7 +7,6 @@
 //! - A receive writes nothing. Messages that were in flight when the process ended are visible at once
 //!   when the folder is opened again, as no other process can hold them. Hidden ones stay hidden.
 //! - A queue keeps messages until they are deleted.
-//!
 
 mod database;
 mod expiry;

@@ -25,7 +25,7 @@ use crate::{
     database::Database,
     options::{OpenError, Options, Visibility},
 };
-use contents::{Contents, Message, RELEASED, Taken};
+use contents::{Contents, Message, RELEASED};
 pub use crash_suspects::InFlightBatch;
 use crash_suspects::{CRASHES_MAX, Group, InFlight, STABLE_AFTER};
 use rows::Ids;
@@ -210,14 +210,14 @@ impl Queues {
         &self,
         call: &'static str,
         line: &QueueState,
-        taken: Vec<Taken>,
+        taken: Vec<(i64, Message)>,
         visible_since: Timestamp,
     ) -> Result<Vec<(Received, Option<String>)>, PortError> {
         let mut received = Vec::with_capacity(taken.len());
         let (mut bytes, mut failed) = (0, None);
-        for mut message in taken {
+        for (id, mut message) in taken {
             if bytes >= BATCH_BYTES_MAX {
-                line.contents().give_back(&mut message, visible_since);
+                line.contents().give_back(id, &mut message, visible_since);
                 // A message that was deleted meanwhile takes no body back.
                 self.budget.release(message.body.as_ref());
                 continue;
@@ -227,10 +227,10 @@ impl Queues {
                     self.budget.release(Some(&body));
                     Some(body)
                 }
-                None => match self.database.read(call, |it| rows::body(it, message.id)) {
+                None => match self.database.read(call, |it| rows::body(it, id)) {
                     Ok(body) => body,
                     Err(error) => {
-                        line.contents().give_back(&mut message, visible_since + READ_AGAIN);
+                        line.contents().give_back(id, &mut message, visible_since + READ_AGAIN);
                         failed = Some(error);
                         continue;
                     }
@@ -238,13 +238,13 @@ impl Queues {
             };
             // It was just deleted.
             let Some(body) = body else {
-                line.contents().remove(message.id);
+                line.contents().remove(id);
                 continue;
             };
             bytes += body.len();
             let whole = Received {
-                message_id: receipt::message_id(message.id),
-                receipt: receipt::write(message.id, message.receives),
+                message_id: receipt::message_id(id),
+                receipt: receipt::write(id, message.receives),
                 receives: message.receives,
                 sent_at: message.sent_at,
                 group: message.group.as_ref().to_owned(),

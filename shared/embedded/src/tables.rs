@@ -11,7 +11,7 @@ use std::{
 
 use gridpost_core::delivery::{listeners::Listeners, queue::Queue};
 use gridpost_ports::{PortError, Saved};
-use rusqlite::Row;
+use rusqlite::{OptionalExtension, Params, Row};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::database::Database;
@@ -27,6 +27,32 @@ impl Tables {
     pub(crate) fn new(database: Arc<Database>) -> Self {
         Self { database, listeners: Mutex::default() }
     }
+
+    /// Reads the document that a statement selects after its revision. Returns both.
+    fn one<T: DeserializeOwned>(
+        &self,
+        call: &'static str,
+        select: &str,
+        values: impl Params,
+    ) -> Result<Option<(T, u64)>, PortError> {
+        let row = self.database.read(call, |connection| {
+            connection.prepare_cached(select)?.query_row(values, versioned).optional()
+        })?;
+        row.map(|row| decoded(call, row)).transpose()
+    }
+
+    /// Reads all documents that a statement selects, like [`Self::one`].
+    fn all<T: DeserializeOwned>(
+        &self,
+        call: &'static str,
+        select: &str,
+        values: impl Params,
+    ) -> Result<Vec<(T, u64)>, PortError> {
+        let rows: Vec<VersionedRow> = self.database.read(call, |connection| {
+            connection.prepare_cached(select)?.query_map(values, versioned)?.collect()
+        })?;
+        rows.into_iter().map(|row| decoded(call, row)).collect()
+    }
 }
 
 /// A revision and a document.
@@ -34,6 +60,13 @@ type VersionedRow = (i64, String);
 
 fn versioned(row: &Row<'_>) -> rusqlite::Result<VersionedRow> {
     Ok((row.get(0)?, row.get(1)?))
+}
+
+fn decoded<T: DeserializeOwned>(
+    call: &'static str,
+    (revision, document): VersionedRow,
+) -> Result<(T, u64), PortError> {
+    Ok((read(call, &document)?, count(revision)))
 }
 
 fn json<T: Serialize>(call: &'static str, value: &T) -> Result<String, PortError> {

@@ -16,7 +16,6 @@ use lambda_runtime::{
     tower::{Layer, ServiceExt, util::ServiceFn},
 };
 use lambda_runtime_api_client::{PooledClient, body::Body, build_request};
-
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{

@@ -17,23 +17,19 @@ pub struct Batch {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Message {
-    #[serde(default)]
     message_id: Option<String>,
-    #[serde(default)]
     receipt_handle: Option<String>,
-    #[serde(default)]
     body: Option<String>,
-    #[serde(default)]
     attributes: Option<Attributes>,
-    #[serde(default, rename = "eventSourceARN")]
+    #[serde(rename = "eventSourceARN")]
     source: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
 struct Attributes {
-    #[serde(default, rename = "ApproximateReceiveCount")]
+    #[serde(rename = "ApproximateReceiveCount")]
     receive_count: Option<String>,
-    #[serde(default, rename = "SentTimestamp")]
+    #[serde(rename = "SentTimestamp")]
     sent_at_ms: Option<String>,
 }
 
@@ -50,16 +46,11 @@ struct Kept {
     item_identifier: String,
 }
 
-impl BatchReply {
-    /// Keeps a message. An id that is not one of the event's fails the whole batch.
-    pub fn keep(&mut self, item_identifier: String) {
-        self.batch_item_failures.push(Kept { item_identifier });
-    }
-}
-
 impl Extend<String> for BatchReply {
+    /// Keeps messages. An id that is not one of the event's fails the whole batch.
     fn extend<I: IntoIterator<Item = String>>(&mut self, ids: I) {
-        ids.into_iter().for_each(|id| self.keep(id));
+        let kept = ids.into_iter().map(|item_identifier| Kept { item_identifier });
+        self.batch_item_failures.extend(kept);
     }
 }
 
@@ -70,19 +61,24 @@ pub fn records(
     now: Timestamp,
     queue_of: impl Fn(&str) -> Option<Queue>,
 ) -> (Vec<Record>, BatchReply) {
+    split(messages, |message| message.into_record(now, &queue_of))
+}
+
+/// Reads messages by `read`. Also returns a reply that keeps the others.
+fn split<T>(messages: Vec<Message>, read: impl Fn(Message) -> Option<T>) -> (Vec<T>, BatchReply) {
     let mut reply = BatchReply::default();
-    let mut records = Vec::new();
+    let mut found = Vec::new();
     for message in messages {
-        let id = message.message_id.clone();
-        match message.into_record(now, &queue_of) {
-            Some(record) => records.push(record),
+        let (id, queue) = (message.message_id.clone(), message.source.clone());
+        match read(message) {
+            Some(message) => found.push(message),
             None => {
-                tracing::error!(message.id = ?id, "what is no record of a queue of ours is kept");
+                tracing::error!(message.id = ?id, ?queue, "a message of another queue, or without id or receipt, is kept");
                 reply.extend(id);
             }
         }
     }
-    (records, reply)
+    (found, reply)
 }
 
 /// Returns the messages of a source's queue, and a reply that keeps those of others.
@@ -91,19 +87,7 @@ pub fn source_messages(
     now: Timestamp,
     queue_arn: &str,
 ) -> (Vec<SourceMessage>, BatchReply) {
-    let mut reply = BatchReply::default();
-    let mut taken = Vec::new();
-    for message in messages {
-        let id = message.message_id.clone();
-        match message.into_source_message(now, queue_arn) {
-            Some(message) => taken.push(message),
-            None => {
-                tracing::error!(message.id = ?id, queue_arn, "a message of another queue is kept");
-                reply.extend(id);
-            }
-        }
-    }
-    (taken, reply)
+    split(messages, |message| message.into_source_message(now, queue_arn))
 }
 
 /// Whether a queue's URL ends in that name, as its ARN does. Source: SQS developer guide, "Queue and

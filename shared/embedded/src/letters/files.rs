@@ -48,14 +48,7 @@ impl Files {
     }
 
     /// Writes a file atomically: it is renamed when complete.
-    pub(super) fn put(
-        &self,
-        bucket: &Path,
-        name: &Path,
-        body: &[u8],
-        now: Timestamp,
-    ) -> io::Result<()> {
-        let path = self.root.join(bucket).join(name);
+    pub(super) fn put(&self, path: &Path, body: &[u8], now: Timestamp) -> io::Result<()> {
         let folder = path.parent().unwrap_or(&self.root);
         fs::create_dir_all(folder)?;
         let own = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
@@ -67,16 +60,13 @@ impl Files {
             file.sync_all()?;
         }
         drop(file);
-        fs::rename(&unfinished, &path)?;
+        fs::rename(&unfinished, path)?;
         self.sync_up_from(folder)
     }
 
-    pub(super) fn get(&self, bucket: &Path, name: &Path) -> io::Result<Option<Vec<u8>>> {
-        found(fs::read(self.root.join(bucket).join(name)))
-    }
-
-    pub(super) fn delete(&self, bucket: &Path, name: &Path) -> io::Result<()> {
-        found(fs::remove_file(self.root.join(bucket).join(name))).map(drop)
+    /// Returns the path of a file.
+    pub(super) fn path(&self, bucket: &str, name: &str) -> PathBuf {
+        self.root.join(path_of(bucket)).join(path_of(name))
     }
 
     /// Lists files in S3's order of names: by bytes.
@@ -241,7 +231,7 @@ fn decoded(name: &str) -> Option<String> {
 }
 
 /// Turns a missing file or folder into `None`.
-fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+pub(super) fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -24,16 +24,6 @@ pub(super) struct Message {
     pub(super) body: Option<String>,
 }
 
-#[derive(Debug)]
-pub(super) struct Taken {
-    pub(super) id: i64,
-    pub(super) receives: u32,
-    pub(super) sent_at: Timestamp,
-    pub(super) moved_from: Option<String>,
-    pub(super) group: Arc<str>,
-    pub(super) body: Option<String>,
-}
-
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     messages: HashMap<i64, Message>,
@@ -76,7 +66,7 @@ impl Contents {
         until: Timestamp,
         most: usize,
         max_receives: u32,
-    ) -> (Vec<Taken>, Vec<i64>) {
+    ) -> (Vec<(i64, Message)>, Vec<i64>) {
         let (mut taken, mut worn_out) = (Vec::new(), Vec::new());
         while taken.len() < most {
             let first = self.by_visibility.first().filter(|(at, _)| *at <= visible_since);
@@ -94,25 +84,19 @@ impl Contents {
                 continue;
             }
             message.receives += 1;
-            taken.push(Taken {
-                id,
-                receives: message.receives,
-                sent_at: message.sent_at,
-                moved_from: message.moved_from.clone(),
-                group: Arc::clone(&message.group),
-                body: message.body.take(),
-            });
+            let body = message.body.take();
+            taken.push((id, Message { body, ..message.clone() }));
         }
         (taken, worn_out)
     }
 
     /// Undoes a receive: the message becomes visible at `visible_at`.
-    pub(super) fn give_back(&mut self, taken: &mut Taken, visible_at: Timestamp) {
-        let is_same = self.hide(taken.id, taken.receives, visible_at).is_ok();
-        if let Some(message) = self.messages.get_mut(&taken.id).filter(|_| is_same) {
+    pub(super) fn give_back(&mut self, id: i64, taken: &mut Message, visible_at: Timestamp) {
+        let is_same = self.hide(id, taken.receives, visible_at).is_ok();
+        if let Some(message) = self.messages.get_mut(&id).filter(|_| is_same) {
             message.receives -= 1;
             message.body = taken.body.take();
-            self.received.remove(&(visible_at, taken.id));
+            self.received.remove(&(visible_at, id));
         }
     }
 

@@ -22,22 +22,13 @@ const LOOKED_AT_MAX: usize = 10;
 /// A written message with its id, or why it was refused.
 type Written = Result<(i64, Message), String>;
 
-/// The limits of a queue's messages.
-#[derive(Clone, Copy)]
-struct Limits {
-    message_bytes_max: usize,
-}
-
-impl Limits {
-    /// The reason to refuse that message, if any.
-    fn refuse(self, message: &Outgoing) -> Option<String> {
-        if message.delay_s > DELAY_S_MAX {
-            return Some(format!("a delay of {} s is longer than {DELAY_S_MAX}", message.delay_s));
-        }
-        let bytes = message.body.len();
-        let is_too_long = bytes > self.message_bytes_max;
-        is_too_long.then(|| format!("{bytes} bytes are more than {}", self.message_bytes_max))
+/// Returns why that message is refused, if it is.
+fn refusal(message: &Outgoing, bytes_max: usize) -> Option<String> {
+    if message.delay_s > DELAY_S_MAX {
+        return Some(format!("a delay of {} s is longer than {DELAY_S_MAX}", message.delay_s));
     }
+    let bytes = message.body.len();
+    (bytes > bytes_max).then(|| format!("{bytes} bytes are more than {bytes_max}"))
 }
 
 #[async_trait]
@@ -47,14 +38,13 @@ impl QueueSender for Queues {
         let count = messages.len();
         let sent = async {
             self.line(CALL, queue)?;
-            let (now, limits) =
-                (self.clock.now(), Limits { message_bytes_max: self.message_bytes_max });
+            let (now, bytes_max) = (self.clock.now(), self.message_bytes_max);
             let (all, ids, budget) =
                 (Arc::clone(&self.all), Arc::clone(&self.ids), Arc::clone(&self.budget));
             let write = move |connection: &Connection| {
                 let write = |message| {
                     let id = ids.next();
-                    if let Some(reason) = limits.refuse(&message) {
+                    if let Some(reason) = refusal(&message, bytes_max) {
                         return Ok(Err(reason));
                     }
                     match written(connection, queue, id, now, message) {

@@ -11,7 +11,7 @@ use gridpost_core::{
 use gridpost_ports::{Configuration, PortError, Saved, SubscriptionStore, TopicKeys, TopicStore};
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::{Tables, VersionedRow, count, json, number, read, saved, versioned};
+use super::{Tables, VersionedRow, count, decoded, json, number, read, saved, versioned};
 use crate::database::whole;
 
 const READING: &str = "configuration: reading";
@@ -27,10 +27,6 @@ fn topic_row(row: &Row<'_>) -> rusqlite::Result<TopicRow> {
 fn topic((revision, changes, document): TopicRow) -> Result<Topic, PortError> {
     let topic: Topic = read(READING, &document)?;
     Ok(Topic { revision: count(revision), changes: read(READING, &changes)?, ..topic })
-}
-
-fn written((revision, document): VersionedRow) -> Result<(EventSubscription, u64), PortError> {
-    Ok((read(READING, &document)?, count(revision)))
 }
 
 /// The topic's revision that a write is based on, and its changes.
@@ -94,12 +90,12 @@ impl Configuration for Tables {
         topic: &str,
         names: Option<&BTreeSet<&str>>,
     ) -> Result<Vec<(EventSubscription, u64)>, PortError> {
+        let Some(names) = names else {
+            let select =
+                "SELECT revision, document FROM subscriptions WHERE topic = ?1 ORDER BY name";
+            return self.all(READING, select, [topic]);
+        };
         let rows: Vec<VersionedRow> = self.database.read(READING, |connection| {
-            let Some(names) = names else {
-                let select =
-                    "SELECT revision, document FROM subscriptions WHERE topic = ?1 ORDER BY name";
-                return connection.prepare_cached(select)?.query_map([topic], versioned)?.collect();
-            };
             let select =
                 "SELECT revision, document FROM subscriptions WHERE topic = ?1 AND name = ?2";
             let mut select = connection.prepare_cached(select)?;
@@ -109,18 +105,15 @@ impl Configuration for Tables {
             }
             Ok(rows)
         })?;
-        rows.into_iter().map(written).collect()
+        rows.into_iter().map(|row| decoded(READING, row)).collect()
     }
 }
 
 #[async_trait]
 impl TopicKeys for Tables {
     async fn keys(&self, topic: &str) -> Result<Option<(AccessKeys, u64)>, PortError> {
-        let row: Option<VersionedRow> = self.database.read(READING, |connection| {
-            let select = "SELECT revision, document FROM access_keys WHERE topic = ?1";
-            connection.prepare_cached(select)?.query_row([topic], versioned).optional()
-        })?;
-        row.map(|(revision, keys)| Ok((read(READING, &keys)?, count(revision)))).transpose()
+        let select = "SELECT revision, document FROM access_keys WHERE topic = ?1";
+        self.one(READING, select, [topic])
     }
 }
 

@@ -21,7 +21,7 @@ use gridpost_ports::{
 use rusqlite::{Connection, OptionalExtension, Row};
 use uuid::Uuid;
 
-use super::{Tables, VersionedRow, count, json, number, read, saved, versioned};
+use super::{Tables, VersionedRow, count, decoded, json, number, saved, versioned};
 
 const READING: &str = "state: reading";
 const REDRIVE_READING: &str = "redrive: reading";
@@ -29,9 +29,8 @@ const REDRIVE_READING: &str = "redrive: reading";
 /// Counted from its last change.
 const HEALTH_KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
-fn state((revision, document): VersionedRow) -> Result<DeliveryState, PortError> {
-    let state: DeliveryState = read(READING, &document)?;
-    Ok(DeliveryState { revision: count(revision), ..state })
+fn with_revision((state, revision): (DeliveryState, u64)) -> DeliveryState {
+    DeliveryState { revision, ..state }
 }
 
 fn waits(state: &DeliveryState) -> bool {
@@ -41,11 +40,8 @@ fn waits(state: &DeliveryState) -> bool {
 #[async_trait]
 impl DeliveryStates for Tables {
     async fn load(&self, id: Uuid) -> Result<Option<DeliveryState>, PortError> {
-        let row = self.database.read(READING, |connection| {
-            let select = "SELECT revision, document FROM states WHERE id = ?1";
-            connection.prepare_cached(select)?.query_row([id.as_bytes()], versioned).optional()
-        })?;
-        row.map(state).transpose()
+        let select = "SELECT revision, document FROM states WHERE id = ?1";
+        Ok(self.one(READING, select, [id.as_bytes()])?.map(with_revision))
     }
 
     async fn save(&self, state: &DeliveryState) -> Result<Saved, PortError> {
@@ -81,13 +77,10 @@ impl WaitingDeliveries for Tables {
         after: Option<&str>,
         most: usize,
     ) -> Result<Vec<DeliveryState>, PortError> {
-        let rows: Vec<VersionedRow> = self.database.read(READING, |connection| {
-            let select = "SELECT revision, document FROM states \
-                          WHERE waiting_for = ?1 AND place > ?2 ORDER BY place LIMIT ?3";
-            let values = (uid.as_bytes(), after.unwrap_or_default(), number(most as u64));
-            connection.prepare_cached(select)?.query_map(values, versioned)?.collect()
-        })?;
-        rows.into_iter().map(state).collect()
+        let select = "SELECT revision, document FROM states \
+                      WHERE waiting_for = ?1 AND place > ?2 ORDER BY place LIMIT ?3";
+        let values = (uid.as_bytes(), after.unwrap_or_default(), number(most as u64));
+        Ok(self.all(READING, select, values)?.into_iter().map(with_revision).collect())
     }
 
     async fn count(&self, uid: Uuid, most: usize) -> Result<usize, PortError> {
@@ -137,15 +130,9 @@ fn hour_row(row: &Row<'_>) -> rusqlite::Result<HourRow> {
 #[async_trait]
 impl EndpointHealths for Tables {
     async fn load(&self, key: &SubscriptionKey, uid: Uuid) -> Result<Health, PortError> {
-        const CALL: &str = "health: reading";
-        let row = self.database.read(CALL, |connection| {
-            let select =
-                "SELECT revision, document FROM healths WHERE subscription = ?1 AND uid = ?2";
-            let values = (key.to_string(), uid.as_bytes());
-            connection.prepare_cached(select)?.query_row(values, versioned).optional()
-        })?;
-        let Some((revision, document)) = row else { return Ok(Health::default()) };
-        Ok(Health { revision: count(revision), ..read(CALL, &document)? })
+        let select = "SELECT revision, document FROM healths WHERE subscription = ?1 AND uid = ?2";
+        let found = self.one("health: reading", select, (key.to_string(), uid.as_bytes()))?;
+        Ok(found.map_or_else(Health::default, |(health, revision)| Health { revision, ..health }))
     }
 
     async fn save(
@@ -215,30 +202,18 @@ impl LateListeners for Tables {
     }
 }
 
-fn job((revision, document): VersionedRow) -> Result<Job, PortError> {
-    let job: Job = read(REDRIVE_READING, &document)?;
-    Ok(Job { revision: count(revision), ..job })
-}
-
 #[async_trait]
 impl Redrives for Tables {
     async fn jobs(&self, of: &SubscriptionKey) -> Result<Vec<Job>, PortError> {
-        let rows: Vec<VersionedRow> = self.database.read(REDRIVE_READING, |connection| {
-            let select =
-                "SELECT revision, document FROM redrives WHERE subscription = ?1 ORDER BY id";
-            connection.prepare_cached(select)?.query_map([of.to_string()], versioned)?.collect()
-        })?;
-        rows.into_iter().map(job).collect()
+        let select = "SELECT revision, document FROM redrives WHERE subscription = ?1 ORDER BY id";
+        let found = self.all(REDRIVE_READING, select, [of.to_string()])?;
+        Ok(found.into_iter().map(|(job, revision)| Job { revision, ..job }).collect())
     }
 
     async fn job(&self, of: &SubscriptionKey, id: Uuid) -> Result<Option<Job>, PortError> {
-        let row = self.database.read(REDRIVE_READING, |connection| {
-            let select =
-                "SELECT revision, document FROM redrives WHERE subscription = ?1 AND id = ?2";
-            let values = (of.to_string(), id.as_bytes());
-            connection.prepare_cached(select)?.query_row(values, versioned).optional()
-        })?;
-        row.map(job).transpose()
+        let select = "SELECT revision, document FROM redrives WHERE subscription = ?1 AND id = ?2";
+        let found = self.one(REDRIVE_READING, select, (of.to_string(), id.as_bytes()))?;
+        Ok(found.map(|(job, revision)| Job { revision, ..job }))
     }
 
     async fn save(&self, job: &Job) -> Result<Saved, PortError> {
@@ -291,10 +266,7 @@ impl PublishRecords for Tables {
         };
         let stored: Option<Option<VersionedRow>> = self.database.write(CALL, write).await?;
         let Some(stored) = stored else { return Ok(Kept::Written) };
-        let record = |(revision, document): VersionedRow| {
-            let record: Record = read(CALL, &document)?;
-            Ok(Record { revision: count(revision), ..record })
-        };
-        Ok(Kept::Other(stored.map(record).transpose()?))
+        let stored = stored.map(|row| decoded(CALL, row)).transpose()?;
+        Ok(Kept::Other(stored.map(|(record, revision)| Record { revision, ..record })))
     }
 }
