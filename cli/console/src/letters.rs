@@ -96,8 +96,8 @@ impl Chosen {
             _ => None,
         };
         Ok(PurgeDeadLettersInput {
-            from: time("From", &self.from)?,
-            to: time("To", &self.to)?,
+            from: time("from", &self.from)?,
+            to: time("to", &self.to)?,
             reason: self.text(&self.reason),
             event_type: self.text(&self.event_type),
             event_id: self.text(&self.event),
@@ -446,7 +446,7 @@ mod tests {
         assert_eq!((choice.reason, choice.redriven), (text("A&B"), Some(false)));
         assert_eq!((choice.event_type, choice.event_id), (None, text("e 1")));
         let noon = Chosen { from: text("noon"), ..Chosen::default() };
-        assert!(noon.choice().expect_err("no time").0.contains("From must be a date and time"));
+        assert!(noon.choice().expect_err("no time").0.contains("from must be a date and time"));
         let url = narrowed("/l", &chosen, "reason", "C");
         assert_eq!(url, "/l?type=+&event=e+1&sent=no&reason=C&exact=yes");
         assert!(chosen.flags().ends_with("--event-id 'e 1' --open"), "{}", chosen.flags());
