@@ -30,14 +30,16 @@ pub mod verify;
 pub mod wait;
 pub mod watch;
 
-use std::path::Path;
+use std::{fmt, path::Path};
 
-use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use serde_json::Value;
-use serde_json::value::RawValue;
+use clap::{
+    Args,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
+use gridpost_api::subscription::EventSubscription;
+use serde::Serialize;
+use serde_json::{Value, value::RawValue};
 
-use crate::output::text_at;
 use gridpost_ops::{
     failure::Misuse,
     files,
@@ -47,7 +49,7 @@ use gridpost_ops::{
 };
 
 /// An event subscription.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Serialize)]
 pub struct SubscriptionArgs {
     /// Topic of the event subscription
     #[arg(long, value_name = "NAME")]
@@ -55,7 +57,23 @@ pub struct SubscriptionArgs {
 
     /// The event subscription
     #[arg(long, visible_alias = "name", value_name = "NAME")]
+    #[serde(rename = "eventSubscription")]
     subscription: String,
+}
+
+impl fmt::Display for SubscriptionArgs {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.topic, self.subscription)
+    }
+}
+
+/// A document, with the event subscription that it belongs to.
+#[derive(Clone, Debug, Serialize)]
+struct Owned<D> {
+    #[serde(flatten)]
+    document: D,
+    #[serde(flatten)]
+    owner: SubscriptionArgs,
 }
 
 /// Which event subscriptions: all, those of a topic, or one of them.
@@ -74,8 +92,8 @@ impl SubscriptionArgs {
     /// Returns the names as they were created, or as given if the event subscription can't be read:
     /// the next request for it fails with the reason.
     async fn named(api: &ManageApi, topic: &str, subscription: &str) -> Self {
-        let found = api.subscription(topic, subscription).await.ok();
-        let id = found.as_ref().and_then(|found| found["id"].as_str()).unwrap_or_default();
+        let found = api.api.subscription(topic, subscription).await.ok();
+        let id = found.as_ref().map_or("", |found| &found.document.id);
         let names =
             id.strip_prefix("/topics/").and_then(|id| id.split_once("/eventSubscriptions/"));
         let (topic, subscription) = names.unwrap_or((topic, subscription));
@@ -83,32 +101,36 @@ impl SubscriptionArgs {
     }
 }
 
-/// The event subscriptions that are meant: the named one, whatever it is; else those of the topic, or of
-/// all topics, that `is_wanted` says of their documents.
+/// Returns the named event subscription, whatever it is; otherwise those of the topic, or of all topics,
+/// for which `is_wanted`.
 async fn whose(
     api: &ManageApi,
     topic: Option<&str>,
     subscription: Option<&str>,
-    is_wanted: impl Fn(&Value) -> bool,
+    is_wanted: impl Fn(&EventSubscription) -> bool,
 ) -> anyhow::Result<Vec<SubscriptionArgs>> {
     if let (Some(topic), Some(subscription)) = (topic, subscription) {
         return Ok(vec![SubscriptionArgs::named(api, topic, subscription).await]);
     }
-    let topics = match topic {
-        Some(topic) => vec![spelled(api, topic).await],
-        None => api.topics().await?.iter().map(|one| text_at(one, "/name").to_owned()).collect(),
-    };
     let mut found = Vec::new();
-    for topic_name in topics {
-        let all = api.subscriptions(&topic_name).await;
+    for name in topic_names(api, topic).await? {
+        let all = api.api.subscriptions(&name).await;
         // It may have been deleted since the topics were listed.
         let all = if topic.is_some() { Some(all?) } else { if_there(all)? };
-        for one in all.unwrap_or_default().iter().filter(|one| is_wanted(one)) {
-            let subscription = text_at(one, "/name").to_owned();
-            found.push(SubscriptionArgs { topic: topic_name.clone(), subscription });
-        }
+        let wanted = all.unwrap_or_default().into_iter().filter(&is_wanted);
+        found.extend(
+            wanted.map(|one| SubscriptionArgs { topic: name.clone(), subscription: one.name }),
+        );
     }
     Ok(found)
+}
+
+/// Returns the name of the topic as it was created, or the names of all topics.
+async fn topic_names(api: &ManageApi, topic: Option<&str>) -> anyhow::Result<Vec<String>> {
+    match topic {
+        Some(topic) => Ok(vec![spelled(api, topic).await]),
+        None => Ok(api.api.topics().await?.into_iter().map(|topic| topic.name).collect()),
+    }
 }
 
 /// Makes a parser that takes one of these words and returns the value beside it.

@@ -1,26 +1,35 @@
-//! `gridpost dead-letter`: dead letters seen, sent again or removed.
+//! `gridpost dead-letter`: lists, counts, exports, redrives and purges dead letters.
 
 mod export;
 pub(crate) mod purge;
 pub mod redrive;
 mod summary;
-mod unread;
+#[cfg(test)]
+mod unread_tests;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::ControlFlow};
 
+use anyhow::Context;
 use clap::{Args, Subcommand};
+use gridpost_api::{
+    dead_letter::{DeadLetter, DeadLetterContent, DeadLetterCount, DeadLetterShown},
+    requests::PurgeDeadLettersInput,
+    schema::Time,
+    subscription::EventSubscription,
+};
 use gridpost_core::time::Timestamp;
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use self::unread::Unread;
 use crate::{
-    commands::{Scope, SubscriptionArgs, whose},
-    output::{self, Output, text_at},
+    commands::{Owned, Scope, SubscriptionArgs, whose},
+    output,
     target::{Common, before},
 };
 use gridpost_ops::{
+    failure::{Refusal, chain},
     given::{TimeSpan, count_in, reason_name},
-    manage_api::{ManageApi, dead_letters::LetterChoice},
+    lookup::if_there,
+    manage_api::ManageApi,
 };
 
 /// What to do with dead letters.
@@ -130,12 +139,12 @@ pub struct Filter {
 #[derive(Args, Debug)]
 pub struct Chosen {
     /// Only dead letters written at or after this time, such as 2026-01-31T08:00:00Z
-    #[arg(long, value_name = "DATE-TIME")]
-    from: Option<String>,
+    #[arg(long, value_name = "DATE-TIME", value_parser = date_time)]
+    from: Option<Time>,
 
     /// Only dead letters written at or before this time
-    #[arg(long, value_name = "DATE-TIME")]
-    to: Option<String>,
+    #[arg(long, value_name = "DATE-TIME", value_parser = date_time)]
+    to: Option<Time>,
 
     /// Only dead letters no older than this, such as 90m, 24h or 7d
     #[arg(long, value_name = "TIME", conflicts_with = "from")]
@@ -154,21 +163,28 @@ pub struct Chosen {
     event_id: Option<String>,
 }
 
+fn date_time(given: &str) -> Result<Time, String> {
+    let at = Timestamp::parse_rfc_3339(given);
+    let problem = || format!("`{given}` is no date and time: write one like 2026-01-31T08:00:00Z");
+    at.map(Time).ok_or_else(problem)
+}
+
 impl Chosen {
     fn looks_back(&self) -> bool {
         self.since.is_some()
     }
 
-    /// The choice, by what the deployment's clock shows.
-    fn choice(&self, now: Timestamp) -> LetterChoice {
-        let since = self.since.map(|since| before(now, since).to_iso_8601());
-        LetterChoice {
-            from: self.from.clone().or(since),
-            to: self.to.clone(),
+    /// Returns the choice, by the deployment's clock.
+    fn choice(&self, now: Timestamp, redriven: Option<bool>) -> PurgeDeadLettersInput {
+        let since = self.since.map(|since| Time(before(now, since)));
+        PurgeDeadLettersInput {
+            from: self.from.or(since),
+            to: self.to,
             reason: self.reason.clone(),
             event_type: self.event_type.clone(),
             event_id: self.event_id.clone(),
-            redriven: None,
+            redriven,
+            all: None,
         }
     }
 }
@@ -181,30 +197,35 @@ pub async fn run(command: DeadLetterCommand, common: &Common) -> anyhow::Result<
     let now = if command.looks_back() { target.now().await? } else { Timestamp::default() };
     match command {
         DeadLetterCommand::List { filter, sent, limit } => {
-            // One more tells whether there are more.
-            let found = found(&api, &filter, sent, now, limit.saturating_add(1)).await?;
-            print_list(found, limit, common.output)?;
+            let found = found(&api, &filter, sent, now, limit).await?;
+            common.output.tell(&found.list(), |_| found.text());
+            if found.is_cut {
+                output::note(&format!(
+                    "There are more than these {limit}: --limit lists more, and `count` counts all."
+                ));
+            }
+            found.unread.check()?;
         }
         DeadLetterCommand::Count { filter, sent } => {
-            let (counted, unread) = count(&api, &filter, sent, now).await?;
-            common.output.tell(&counted, count_text);
-            unread.ended()?;
+            let counts = count(&api, &filter, sent, now).await?;
+            common.output.tell(&counts, Counts::text);
+            counts.unread.check()?;
         }
         DeadLetterCommand::Summary(arguments) => {
             summary::run(&arguments, &api, now, common.output).await?;
         }
         DeadLetterCommand::Show { id, whose: SubscriptionArgs { topic, subscription } } => {
-            common.output.print(&api.dead_letter(&topic, &subscription, &id).await?, describe);
+            common.output.print(&api.api.dead_letter(&topic, &subscription, &id).await?, describe);
         }
         DeadLetterCommand::Redrive(arguments) => {
             redrive::run(&arguments, &api, now, common.output).await?;
         }
         DeadLetterCommand::Redrives(SubscriptionArgs { topic, subscription }) => {
-            let jobs = api.redrives(&topic, &subscription).await?;
-            common.output.print(&json!({ "value": jobs }), |_| redrive::list(&jobs));
+            let jobs = api.api.redrives(&topic, &subscription).await?;
+            common.output.print_list(&jobs, redrive::list);
         }
         DeadLetterCommand::Cancel { id, whose: SubscriptionArgs { topic, subscription } } => {
-            let job = api.change_redrive(&topic, &subscription, &id, "cancel", None).await?;
+            let job = api.api.cancel_redrive(&topic, &subscription, &id).await?;
             common.output.print(&job, redrive::summary);
         }
         DeadLetterCommand::Export(arguments) => {
@@ -217,169 +238,288 @@ pub async fn run(command: DeadLetterCommand, common: &Common) -> anyhow::Result<
     Ok(())
 }
 
-/// The event subscriptions that are named, of those that have their dead letters stored.
+/// Returns the event subscriptions that are named, or those that store dead letters.
 async fn owners(
     api: &ManageApi,
     topic: Option<&str>,
     subscription: Option<&str>,
 ) -> anyhow::Result<Vec<SubscriptionArgs>> {
-    let has_letters = |one: &Value| {
-        one.pointer("/properties/deadLetterDestination").is_some_and(Value::is_object)
-    };
-    whose(api, topic, subscription, has_letters).await
+    let stores =
+        |one: &EventSubscription| one.properties.settings.dead_letter_destination.is_some();
+    whose(api, topic, subscription, stores).await
 }
 
-async fn of(api: &ManageApi, filter: &Filter) -> anyhow::Result<Vec<SubscriptionArgs>> {
-    owners(api, filter.scope.topic.as_deref(), filter.scope.subscription.as_deref()).await
+async fn of(
+    api: &ManageApi,
+    Filter { scope, .. }: &Filter,
+) -> anyhow::Result<Vec<SubscriptionArgs>> {
+    owners(api, scope.topic.as_deref(), scope.subscription.as_deref()).await
 }
 
-/// The first `limit` of those that are chosen, and whose could not be read.
+/// A reason why the dead letters of an event subscription were not read, or not deleted.
+#[derive(Debug, PartialEq, Serialize)]
+struct Failed {
+    whose: String,
+    error: String,
+}
+
+/// The event subscriptions whose dead letters can't be read: they keep nothing of the others back, and are
+/// named at the end.
+#[derive(Debug, Default, Serialize)]
+struct Unread {
+    #[serde(skip)]
+    all: usize,
+    /// Whether it is the one that was named: it must exist.
+    #[serde(skip)]
+    is_named: bool,
+    failed: Vec<Failed>,
+}
+
+impl Unread {
+    fn of(filter: &Filter, whose: &[SubscriptionArgs]) -> Self {
+        let is_named = filter.scope.subscription.is_some();
+        Self { all: whose.len(), is_named, failed: Vec::new() }
+    }
+
+    /// Returns what was read of one event subscription: `None` if it was deleted since its name was read,
+    /// or could not be read, which is kept for the end. Fails with what is wrong with the only one, or
+    /// with the request, and so with all of them.
+    fn take<T>(
+        &mut self,
+        whose: &SubscriptionArgs,
+        read: anyhow::Result<T>,
+    ) -> anyhow::Result<Option<T>> {
+        let read = if self.is_named { read.map(Some) } else { if_there(read) };
+        match read {
+            Err(error) if self.all > 1 && !is_bad_request(&error) => {
+                self.failed.push(Failed { whose: whose.to_string(), error: chain(&error) });
+                Ok(None)
+            }
+            read => read.with_context(|| whose.to_string()),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.failed.is_empty()
+    }
+
+    fn told(&self) -> Option<String> {
+        let line = |Failed { whose, error }: &Failed| format!("\n  {whose}: {error}");
+        let lines: String = self.failed.iter().map(line).collect();
+        let all = output::count(self.all as u64, "event subscription");
+        (!lines.is_empty())
+            .then(|| format!("{} of {all} could not be read:{lines}", self.failed.len()))
+    }
+
+    /// Says that there is nothing, as far as could be read.
+    fn nothing_found(&self) -> String {
+        let part = if self.is_empty() { "" } else { " in what could be read" };
+        format!("There is no such dead letter{part}.")
+    }
+
+    /// Fails the command behind what it printed of the others.
+    fn check(&self) -> anyhow::Result<()> {
+        self.told().map_or(Ok(()), |told| Err(anyhow::Error::msg(told)))
+    }
+}
+
+fn is_bad_request(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Refusal>().is_some_and(|refusal| refusal.status == 400)
+}
+
+/// Dead letters, up to a limit.
+struct Letters {
+    letters: Vec<Owned<DeadLetter>>,
+    /// Whether there are more than the limit.
+    is_cut: bool,
+    unread: Unread,
+}
+
+/// [`Letters`] as JSON.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LetterList<'a> {
+    value: &'a [Owned<DeadLetter>],
+    is_complete: bool,
+    #[serde(flatten)]
+    unread: &'a Unread,
+}
+
+/// Reads the first `limit` dead letters that are chosen.
 async fn found(
     api: &ManageApi,
     filter: &Filter,
     sent: Sent,
     now: Timestamp,
     limit: usize,
-) -> anyhow::Result<(Vec<Value>, Unread)> {
-    let choice = LetterChoice { redriven: sent.wanted(), ..filter.chosen.choice(now) };
+) -> anyhow::Result<Letters> {
+    let choice = filter.chosen.choice(now, sent.wanted());
     let all = of(api, filter).await?;
-    let (mut found, mut unread) = (Vec::new(), Unread::of(filter, &all));
-    for whose in &all {
-        let SubscriptionArgs { topic, subscription } = whose;
-        let most = limit.saturating_sub(found.len());
-        let read = api.dead_letters(topic, subscription, &choice, most).await;
-        for mut one in unread.take(whose, read)?.unwrap_or_default() {
-            one["topic"] = json!(topic);
-            one["eventSubscription"] = json!(subscription);
-            found.push(one);
+    let (mut letters, mut unread) = (Vec::new(), Unread::of(filter, &all));
+    for owner in all {
+        // One more tells whether there are more.
+        let most = limit.saturating_add(1) - letters.len();
+        if most == 0 {
+            break;
         }
+        let SubscriptionArgs { topic, subscription } = &owner;
+        let read = api.api.dead_letters(topic, subscription, &choice, most).await;
+        let read = unread.take(&owner, read)?.unwrap_or_default();
+        letters.extend(read.into_iter().map(|document| Owned { document, owner: owner.clone() }));
     }
-    Ok((found, unread))
+    let is_cut = letters.len() > limit;
+    letters.truncate(limit);
+    Ok(Letters { letters, is_cut, unread })
 }
 
-fn print_list(
-    (mut found, unread): (Vec<Value>, Unread),
-    limit: usize,
-    output: Output,
-) -> anyhow::Result<()> {
-    let is_cut = found.len() > limit;
-    found.truncate(limit);
-    let is_complete = !is_cut && unread.is_empty();
-    let document = json!({"value": found, "isComplete": is_complete, "failed": unread.document()});
-    output.tell(&document, |_| list(&found, &unread));
-    if is_cut {
-        output::note(&format!(
-            "There are more than these {limit}: --limit lists more, and `count` counts all."
-        ));
+impl Letters {
+    fn is_complete(&self) -> bool {
+        !self.is_cut && self.unread.is_empty()
     }
-    unread.ended()
+
+    fn list(&self) -> LetterList<'_> {
+        let Self { letters, unread, .. } = self;
+        LetterList { value: letters, is_complete: self.is_complete(), unread }
+    }
+
+    fn text(&self) -> String {
+        if self.letters.is_empty() {
+            return self.unread.nothing_found();
+        }
+        let head = [
+            "ID",
+            "WHOSE",
+            "WRITTEN",
+            "EVENT",
+            "TYPE",
+            "ATTEMPTS",
+            "REDRIVES",
+            "SENT AGAIN",
+            "REASON",
+        ];
+        output::table(head, self.letters.iter().map(row))
+    }
 }
 
-/// The answers that count what is chosen of one; an error where not all of them came.
+fn row(
+    Owned { document: DeadLetter { id, content, .. }, owner }: &Owned<DeadLetter>,
+) -> [String; 9] {
+    let dash = || "-".to_owned();
+    let cells = match content {
+        DeadLetterContent::Record(record) => [
+            record.written_time.to_string(),
+            record.event_id.clone(),
+            record.event_type.clone(),
+            record.delivery_attempts.to_string(),
+            record.redrive_count.to_string(),
+            if record.is_redriven { "yes" } else { "no" }.to_owned(),
+            record.dead_letter_reason.clone(),
+        ],
+        DeadLetterContent::Unreadable { problem } => {
+            [dash(), dash(), dash(), dash(), dash(), dash(), problem.clone()]
+        }
+    };
+    let [written, event, kind, attempts, redrives, sent, reason] = cells;
+    [id.clone(), owner.to_string(), written, event, kind, attempts, redrives, sent, reason]
+}
+
+/// Counts the chosen dead letters of one event subscription. Fails if not all answers came.
 async fn counts_of(
     api: &ManageApi,
-    whose: &SubscriptionArgs,
-    choice: &LetterChoice,
-) -> anyhow::Result<Vec<Value>> {
-    let mut answers = Vec::new();
-    let take = |answer: &Value| answers.push(answer.clone());
-    api.count_dead_letters(&whose.topic, &whose.subscription, choice, take).await?;
-    Ok(answers)
+    SubscriptionArgs { topic, subscription }: &SubscriptionArgs,
+    choice: &PurgeDeadLettersInput,
+) -> anyhow::Result<DeadLetterCount> {
+    let mut sum = DeadLetterCount::default();
+    let take = |count: &DeadLetterCount| {
+        add(&mut sum, count);
+        ControlFlow::Continue(())
+    };
+    api.api.count_dead_letters(topic, subscription, choice, take).await?;
+    Ok(sum)
 }
 
-/// How many there are, and whose could not be read: of these nothing is counted.
+fn add(sum: &mut DeadLetterCount, count: &DeadLetterCount) {
+    sum.events += count.events;
+    sum.redriven_events += count.redriven_events;
+    sum.unreadable += count.unreadable;
+    for (sums, counts) in
+        [(&mut sum.by_reason, &count.by_reason), (&mut sum.by_event_type, &count.by_event_type)]
+    {
+        for (name, count) in counts {
+            *sums.entry(name.clone()).or_default() += count;
+        }
+    }
+}
+
+/// The numbers of dead letters. Nothing is counted of those whose could not be read.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Counts {
+    #[serde(flatten)]
+    sum: DeadLetterCount,
+    open_events: u64,
+    by_event_subscription: BTreeMap<String, u64>,
+    #[serde(flatten)]
+    unread: Unread,
+}
+
 async fn count(
     api: &ManageApi,
     filter: &Filter,
     sent: Sent,
     now: Timestamp,
-) -> anyhow::Result<(Value, Unread)> {
-    let choice = LetterChoice { redriven: sent.wanted(), ..filter.chosen.choice(now) };
-    let (mut events, mut redriven, mut unreadable) = (0_u64, 0_u64, 0);
-    let mut sums: [BTreeMap<String, u64>; 3] = Default::default();
+) -> anyhow::Result<Counts> {
+    let choice = filter.chosen.choice(now, sent.wanted());
     let all = of(api, filter).await?;
-    let mut unread = Unread::of(filter, &all);
-    for whose in &all {
-        let answers = unread.take(whose, counts_of(api, whose, &choice).await)?;
-        for answer in answers.iter().flatten() {
-            let of_this = answer["events"].as_u64().unwrap_or(0);
-            events += of_this;
-            redriven += answer["redrivenEvents"].as_u64().unwrap_or(0);
-            unreadable += answer["unreadable"].as_u64().unwrap_or(0);
-            let key = format!("{}/{}", whose.topic, whose.subscription);
-            *sums[0].entry(key).or_default() += of_this;
-            for (sum, member) in sums[1..].iter_mut().zip(["byReason", "byEventType"]) {
-                for (name, count) in answer[member].as_object().into_iter().flatten() {
-                    *sum.entry(name.clone()).or_default() += count.as_u64().unwrap_or(0);
-                }
+    let mut counts = Counts { unread: Unread::of(filter, &all), ..Counts::default() };
+    for owner in all {
+        let counted = counts_of(api, &owner, &choice).await;
+        if let Some(count) = counts.unread.take(&owner, counted)? {
+            add(&mut counts.sum, &count);
+            counts.by_event_subscription.insert(owner.to_string(), count.events);
+        }
+    }
+    counts.open_events = counts.sum.events.saturating_sub(counts.sum.redriven_events);
+    Ok(counts)
+}
+
+impl Counts {
+    fn text(&self) -> String {
+        let Self { sum, open_events: open, by_event_subscription, .. } = self;
+        let letters = output::count(sum.events, "dead letter");
+        let redriven = sum.redriven_events;
+        let mut text = format!("{letters}: {redriven} sent again by a redrive, {open} open");
+        for counts in [by_event_subscription, &sum.by_reason, &sum.by_event_type] {
+            let rows: Vec<_> =
+                counts.iter().map(|(name, count)| [name.clone(), count.to_string()]).collect();
+            if !rows.is_empty() {
+                text.push_str(&format!("\n\n{}", output::columns(&rows)));
             }
         }
-    }
-    let [by_subscription, by_reason, by_type] = sums;
-    let counted = json!({
-        "events": events, "redrivenEvents": redriven,
-        "openEvents": events.saturating_sub(redriven), "byEventSubscription": by_subscription, "byReason": by_reason,
-        "byEventType": by_type, "unreadable": unreadable, "failed": unread.document(),
-    });
-    Ok((counted, unread))
-}
-
-fn count_text(counted: &Value) -> String {
-    let number = |member: &str| counted[member].as_u64().unwrap_or(0);
-    let letters = output::count(number("events"), "dead letter");
-    let (redriven, open) = (number("redrivenEvents"), number("openEvents"));
-    let mut text = format!("{letters}: {redriven} sent again by a redrive, {open} open");
-    for member in ["byEventSubscription", "byReason", "byEventType"] {
-        let counts = counted[member].as_object().into_iter().flatten();
-        let rows: Vec<_> = counts.map(|(name, count)| [name.clone(), count.to_string()]).collect();
-        if !rows.is_empty() {
-            text.push_str(&format!("\n\n{}", output::columns(&rows)));
-        }
-    }
-    match counted["unreadable"].as_u64() {
-        None | Some(0) => text,
-        Some(count) => format!("{text}\n\n{count} more objects or records can't be read"),
+        text + &unreadable(sum.unreadable)
     }
 }
 
-fn list(found: &[Value], unread: &Unread) -> String {
-    if found.is_empty() {
-        return unread.nothing_found().to_owned();
+/// Tells of objects and records that can't be read, if there are any.
+fn unreadable(count: u64) -> String {
+    match count {
+        0 => String::new(),
+        count => format!("\n\n{count} more objects or records can't be read"),
     }
-    let head =
-        ["ID", "WHOSE", "WRITTEN", "EVENT", "TYPE", "ATTEMPTS", "REDRIVES", "SENT AGAIN", "REASON"];
-    let row = |one: &Value| {
-        let at = |pointer| text_at(one, pointer).to_owned();
-        let number = |member: &str| {
-            one[member].as_u64().map_or_else(|| "-".to_owned(), |number| number.to_string())
-        };
-        let whose = format!("{}/{}", at("/topic"), at("/eventSubscription"));
-        let reason = one["problem"].as_str().map(str::to_owned);
-        let reason = reason.unwrap_or_else(|| at("/deadLetterReason"));
-        let (attempts, redrives) = (number("deliveryAttempts"), number("redriveCount"));
-        let (written, id) = (at("/writtenTime"), at("/id"));
-        let sent = match one["isRedriven"].as_bool() {
-            None => "-",
-            Some(true) => "yes",
-            Some(false) => "no",
-        };
-        let (event, kind) = (at("/eventId"), at("/eventType"));
-        [id, whose, written, event, kind, attempts, redrives, sent.to_owned(), reason]
-    };
-    output::table(head, found.iter().map(row))
 }
 
-fn describe(letter: &Value) -> String {
-    let mut head = letter.clone();
-    let event = head.as_object_mut().and_then(|head| head.remove("event"));
-    let event = event.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
-    let event = output::indented(&event).unwrap_or(event);
+fn describe(shown: &DeadLetterShown) -> String {
+    let head = DeadLetterShown { event: None, ..shown.clone() };
+    let event = shown.event.as_deref().unwrap_or_default();
+    let event = output::indented(event).unwrap_or_else(|| event.to_owned());
     format!("{}\n\n{event}", output::pretty(&head)).trim_end().to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use gridpost_ops::testkit::documents::dead_letter;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -417,21 +557,42 @@ mod tests {
     }
 
     #[test]
+    fn a_time_is_checked_where_it_is_given() {
+        let words = ["dead-letter", "list", "--from", "soon"];
+        let refused = Line::try_parse_from(words).map(|_| ()).expect_err("no time").to_string();
+        assert!(refused.contains("`soon` is no date and time"), "{refused}");
+    }
+
+    #[test]
     fn lists_and_counts_read_well() {
-        let letter = json!({"id": "2026-1-1-0-u-0", "topic": "t", "eventSubscription": "s",
-            "writtenTime": "W", "eventId": "7", "eventType": "T", "deliveryAttempts": 3,
-            "redriveCount": 1, "isRedriven": true, "deadLetterReason": "R"});
-        let problem =
-            json!({"id": "i", "topic": "t", "eventSubscription": "s", "problem": "no JSON"});
-        let text = list(&[letter, problem], &Unread::default());
+        let of = |document: &Value| {
+            let owner = SubscriptionArgs { topic: "t".to_owned(), subscription: "s".to_owned() };
+            Owned { document: serde_json::from_value(document.clone()).expect("whole"), owner }
+        };
+        let read = dead_letter(&json!({"id": "2026-1-1-0-u-0", "eventId": "7",
+            "deliveryAttempts": 3, "redriveCount": 1, "isRedriven": true, "deadLetterReason": "R"}));
+        let unread = json!({"id": "i", "objectName": "o", "problem": "no JSON"});
+        let letters = vec![of(&read), of(&unread)];
+        let letters = Letters { letters, is_cut: false, unread: Unread::default() };
+        let text = letters.text();
         let rows: Vec<Vec<_>> =
             text.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(rows[0], ["2026-1-1-0-u-0", "t/s", "W", "7", "T", "3", "1", "yes", "R"]);
+        let written = "2026-01-01T00:00:00.000Z";
+        assert_eq!(rows[0], ["2026-1-1-0-u-0", "t/s", written, "7", "T", "3", "1", "yes", "R"]);
         assert_eq!(rows[1], ["i", "t/s", "-", "-", "-", "-", "-", "-", "no", "JSON"]);
-        let counted = json!({"events": 5, "redrivenEvents": 3, "openEvents": 2, "byReason": {"R": 5},
-                "byEventType": {}, "unreadable": 2});
+        let by_reason = BTreeMap::from([("R".to_owned(), 5)]);
+        let sum = DeadLetterCount {
+            events: 5,
+            redriven_events: 3,
+            by_reason,
+            unreadable: 2,
+            ..DeadLetterCount::default()
+        };
+        let counts = Counts { sum, open_events: 2, ..Counts::default() };
         let want = "5 dead letters: 3 sent again by a redrive, 2 open\n\nR  5\n\n2 more objects or \
                     records can't be read";
-        assert_eq!(count_text(&counted), want);
+        assert_eq!(counts.text(), want);
+        let document = json!(counts);
+        assert_eq!((&document["redrivenEvents"], &document["failed"]), (&json!(3), &json!([])));
     }
 }

@@ -219,7 +219,7 @@ fn list(found: &[Value]) -> String {
 mod tests {
     use super::*;
     use crate::target::TargetArguments;
-    use gridpost_ops::testkit::FakeApi;
+    use gridpost_ops::testkit::{FakeApi, documents::topic};
 
     #[test]
     fn what_is_due_first_stands_first() {
@@ -242,7 +242,7 @@ mod tests {
     #[tokio::test]
     async fn a_misspelt_name_is_an_error_whatever_is_done() {
         let empty = json!({"value": []});
-        let topics = json!({"value": [{"name": "orders"}]});
+        let topics = json!({"value": [topic("orders", &json!({}))]});
         let api = FakeApi::answering(&[
             ("POST /parked:release", 200, empty.clone()),
             ("POST /parked:cancel", 200, empty.clone()),

@@ -375,6 +375,7 @@ fn describe_secrets(secrets: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gridpost_ops::testkit::documents::health;
 
     #[test]
     fn a_patch_of_either_form_may_name_a_policy() {
@@ -401,12 +402,12 @@ mod tests {
 
     #[test]
     fn a_deletion_says_that_what_is_held_back_goes_uncounted() {
-        let waiting = json!({"count": 0, "isComplete": true});
+        let pause = json!({"pause": {"since": "2026-01-01T00:00:00Z", "timeToLiveRuns": true}});
         let table = [
-            (json!({"newEvents": "Attempted", "waitingDeliveries": waiting}), false),
-            (json!({"newEvents": "Waits", "waitingDeliveries": waiting}), true),
-            (json!({"newEvents": "Held", "waitingDeliveries": waiting}), true),
-            (json!({"pause": {"since": "x"}, "waitingDeliveries": waiting}), true),
+            (health(&json!({"newEvents": "Attempted"})), false),
+            (health(&json!({"newEvents": "Waits"})), true),
+            (health(&json!({"newEvents": "Held"})), true),
+            (health(&pause), true),
         ];
         for (health, want) in table {
             let told = consent("orders", "billing", &health);

@@ -1,6 +1,9 @@
 //! Dead letters of event subscriptions, and jobs that send them again.
 
-use gridpost_api::health::{Health, NewEvents};
+use gridpost_api::{
+    health::{Health, NewEvents},
+    schema::Time,
+};
 use gridpost_core::time::Timestamp;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -171,6 +174,13 @@ impl ManageApi {
 
 /// S3 tells times in whole seconds, and clocks differ a little.
 const SETTLED_MS: i64 = 2_000;
+
+/// Returns the end of the time that is counted and deleted: `to`, or so shortly before now that nothing more
+/// is written in it.
+pub fn end_of_count(to: Option<Time>, now: Timestamp) -> Time {
+    let counted = Time(Timestamp::from_millis(now.as_millis() - SETTLED_MS));
+    to.map_or(counted, |to| to.min(counted))
+}
 
 /// What is chosen ends where the count begins: what is written between the count and the deletion was
 /// not counted, and stays.

@@ -1,18 +1,23 @@
-//! `gridpost dead-letter export`: dead letters with their events, one JSON document in each line.
+//! `gridpost dead-letter export`: writes dead letters with their events, one JSON document in each line.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context;
 use clap::Args;
 use futures::{StreamExt, stream};
+use gridpost_api::dead_letter::{DeadLetter, DeadLetterContent, DeadLetterShown};
 use gridpost_core::time::Timestamp;
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use super::unread::Unread;
-use super::{Filter, Sent, found};
-use crate::output::{Output, count, text_at};
+use super::{Filter, Letters, Sent, Unread, found};
+use crate::{
+    commands::{Owned, SubscriptionArgs},
+    output::{Output, count},
+};
 use gridpost_ops::{
     failure::Misuse, given::count_in, lookup::if_there, manage_api::ManageApi, output::shown,
     progress::Progress,
@@ -50,12 +55,13 @@ pub(super) async fn run(
     let ExportArguments { filter, sent, to_file, limit } = arguments;
     let mut file = open(to_file)?;
     let ended = async {
-        let (letters, unread) = found(api, filter, *sent, now, limit.unwrap_or(usize::MAX)).await?;
-        let mut exported = Exported::to(to_file);
+        let limit = limit.unwrap_or(usize::MAX);
+        let Letters { letters, unread, .. } = found(api, filter, *sent, now, limit).await?;
+        let mut exported = Exported::to(to_file, unread);
         let done = exported.write(api, letters, &mut *file).await;
         let done = done.and(file.flush().with_context(|| exported.not_written()));
-        exported.tell(&unread, output);
-        done.and_then(|()| exported.ended(&unread))
+        exported.tell(output);
+        done.and_then(|()| exported.check())
     };
     let ended = ended.await;
     if ended.is_err() {
@@ -71,19 +77,24 @@ fn remove_if_empty(path: &Path) {
     }
 }
 
-#[derive(Debug, Default)]
+/// What was exported, and what was not.
+#[derive(Debug, Default, Serialize)]
 struct Exported {
-    file: String,
+    #[serde(rename = "events")]
     written: u64,
+    /// Deleted since the list was made.
     gone: u64,
     unreadable: u64,
     /// With a part of their events: the manage API cuts what is too long for its answer.
     cut: u64,
+    #[serde(flatten)]
+    unread: Unread,
+    file: String,
 }
 
 impl Exported {
-    fn to(file: &Path) -> Self {
-        Self { file: file.display().to_string(), ..Self::default() }
+    fn to(file: &Path, unread: Unread) -> Self {
+        Self { file: file.display().to_string(), unread, ..Self::default() }
     }
 
     fn is_stdout(&self) -> bool {
@@ -99,41 +110,30 @@ impl Exported {
     async fn write(
         &mut self,
         api: &ManageApi,
-        letters: Vec<Value>,
+        letters: Vec<Owned<DeadLetter>>,
         to: &mut (dyn Write + Send),
     ) -> anyhow::Result<()> {
-        let whole = letters.into_iter().map(|letter| {
-            let api = api.clone();
-            async move { whole(&api, &letter).await }
-        });
-        let whole = stream::iter(whole).buffered(AT_ONCE);
-        let mut whole = std::pin::pin!(whole);
+        let mut whole = std::pin::pin!(
+            stream::iter(letters).map(|letter| whole(api.clone(), letter)).buffered(AT_ONCE)
+        );
         while let Some(letter) = whole.next().await {
             let Some(letter) = if_there(letter)? else {
                 self.gone += 1;
                 continue;
             };
             write_line(to, &letter).with_context(|| self.not_written())?;
-            let sum = if letter.get("problem").is_some() {
-                &mut self.unreadable
-            } else if letter["isEventCut"] == true {
-                &mut self.cut
-            } else {
-                &mut self.written
+            let Owned { document: DeadLetterShown { letter, is_event_cut, .. }, .. } = &letter;
+            let sum = match (&letter.content, is_event_cut) {
+                (DeadLetterContent::Unreadable { .. }, _) => &mut self.unreadable,
+                (DeadLetterContent::Record(_), Some(true)) => &mut self.cut,
+                (DeadLetterContent::Record(_), _) => &mut self.written,
             };
             *sum += 1;
         }
         Ok(())
     }
 
-    fn document(&self, unread: &Unread) -> Value {
-        json!({
-            "events": self.written, "gone": self.gone, "unreadable": self.unreadable, "cut": self.cut,
-            "failed": unread.document(), "file": self.file,
-        })
-    }
-
-    fn tell(&self, unread: &Unread, output: Output) {
+    fn tell(&self, output: Output) {
         let gone = told_gone(self.gone).into_iter();
         if self.is_stdout() {
             // The letters have standard output for themselves.
@@ -142,12 +142,12 @@ impl Exported {
         }
         let letters = format!("{} written to {}", count(self.written, "dead letter"), self.file);
         let told = std::iter::once(letters).chain(gone).collect::<Vec<_>>().join("\n");
-        output.tell(&self.document(unread), |_| told);
+        output.tell(self, |_| told);
     }
 
     /// Fails the command where something is missing: it is no copy of what a purge would delete.
-    fn ended(&self, unread: &Unread) -> anyhow::Result<()> {
-        let problems = [self.told_unreadable(), self.told_cut(), unread.told()];
+    fn check(&self) -> anyhow::Result<()> {
+        let problems = [self.told_unreadable(), self.told_cut(), self.unread.told()];
         let problems: Vec<_> = problems.into_iter().flatten().collect();
         anyhow::ensure!(problems.is_empty(), "{}", problems.join("\n"));
         Ok(())
@@ -207,29 +207,44 @@ fn open(path: &Path) -> anyhow::Result<Box<dyn Write + Send>> {
     }
 }
 
-/// A dead letter with its event; what can't be read is told as the list tells it.
-async fn whole(api: &ManageApi, listed: &Value) -> anyhow::Result<Value> {
-    let [topic, name, id] =
-        ["/topic", "/eventSubscription", "/id"].map(|pointer| text_at(listed, pointer));
-    if listed.get("problem").is_some() {
-        return Ok(listed.clone());
+/// Reads a dead letter with its event. One that was unreadable in the list stays as it was listed.
+async fn whole(
+    api: ManageApi,
+    Owned { document, owner }: Owned<DeadLetter>,
+) -> anyhow::Result<Owned<DeadLetterShown>> {
+    if matches!(document.content, DeadLetterContent::Unreadable { .. }) {
+        let document = DeadLetterShown { letter: document, event: None, is_event_cut: None };
+        return Ok(Owned { document, owner });
     }
-    let letter = api.dead_letter(topic, name, id).await;
-    let mut letter = letter.with_context(|| format!("{topic}/{name}: the dead letter {id}"))?;
-    letter["topic"] = json!(topic);
-    letter["eventSubscription"] = json!(name);
-    Ok(letter)
+    let (SubscriptionArgs { topic, subscription }, id) = (&owner, &document.id);
+    let read = api.api.dead_letter(topic, subscription, id).await;
+    let document = read.with_context(|| format!("{owner}: the dead letter {id}"))?;
+    Ok(Owned { document, owner })
 }
 
-fn write_line(to: &mut (dyn Write + Send), letter: &Value) -> io::Result<()> {
-    writeln!(to, "{}", shown(&letter.to_string()))
+fn write_line(to: &mut (dyn Write + Send), letter: &impl Serialize) -> anyhow::Result<()> {
+    Ok(writeln!(to, "{}", shown(&serde_json::to_string(letter)?))?)
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
     use crate::commands::{Scope, dead_letter::Chosen};
-    use gridpost_ops::testkit::FakeApi;
+    use gridpost_ops::testkit::{
+        FakeApi,
+        documents::{dead_letter, list},
+    };
+
+    fn listed(document: Value) -> Owned<DeadLetter> {
+        let owner = SubscriptionArgs { topic: "t".to_owned(), subscription: "s".to_owned() };
+        Owned { document: serde_json::from_value(document).expect("whole"), owner }
+    }
+
+    fn letter(id: &str) -> Value {
+        dead_letter(&json!({ "id": id }))
+    }
 
     fn to_file(folder: &tempfile::TempDir) -> ExportArguments {
         let chosen = Chosen {
@@ -254,7 +269,7 @@ mod tests {
     async fn what_can_not_be_read_is_counted_apart_and_fails() {
         let letters = "/topics/t/eventSubscriptions/s/deadLetters";
         let row = |id: &str| json!({"id": id, "objectName": "o", "problem": "it is archived"});
-        let list = json!({"value": [row("a"), {"id": "b"}]});
+        let list = list(&[row("a"), letter("b")]);
         let api = FakeApi::answering(&[
             (&format!("GET {letters}/b"), 200, row("b")),
             (&format!("GET {letters}"), 200, list),
@@ -269,13 +284,13 @@ mod tests {
         assert_eq!(failed.to_string(), want);
         let text = std::fs::read_to_string(&arguments.to_file).expect("read");
         assert_eq!(text.matches("it is archived").count(), 2, "{text}");
-        let (mut exported, mut to) = (Exported::to(Path::new("f")), Vec::<u8>::new());
-        exported.write(&manage, vec![row("a")], &mut to).await.expect("written");
-        let unread = Unread::default();
+        let mut exported = Exported::to(Path::new("f"), Unread::default());
+        let letters = vec![listed(row("a"))];
+        exported.write(&manage, letters, &mut Vec::<u8>::new()).await.expect("written");
         let want =
             json!({"events": 0, "gone": 0, "unreadable": 1, "cut": 0, "failed": [], "file": "f"});
-        assert_eq!(exported.document(&unread), want);
-        let told = exported.ended(&unread).expect_err("no event").to_string();
+        assert_eq!(json!(exported), want);
+        let told = exported.check().expect_err("no event").to_string();
         assert_eq!(told, "1 object or record can't be read: its events are not in the file");
     }
 
@@ -283,11 +298,11 @@ mod tests {
     #[tokio::test]
     async fn a_cut_event_is_no_copy_and_fails() {
         let letters = "/topics/t/eventSubscriptions/s/deadLetters";
-        let letter = |cut: bool| json!({"id": "a", "event": "{", "isEventCut": cut});
-        let list = json!({"value": [{"id": "cut"}, {"id": "whole"}]});
+        let shown = |cut: bool| dead_letter(&json!({"event": "{", "isEventCut": cut}));
+        let list = list(&[letter("cut"), letter("whole")]);
         let api = FakeApi::answering(&[
-            (&format!("GET {letters}/cut"), 200, letter(true)),
-            (&format!("GET {letters}/whole"), 200, letter(false)),
+            (&format!("GET {letters}/cut"), 200, shown(true)),
+            (&format!("GET {letters}/whole"), 200, shown(false)),
             (&format!("GET {letters}"), 200, list),
         ])
         .await;
@@ -300,21 +315,20 @@ mod tests {
         assert!(told.starts_with("1 event is cut: the file has its beginning"), "{told}");
         let text = std::fs::read_to_string(&arguments.to_file).expect("read");
         assert_eq!(text.matches("\"isEventCut\":true").count(), 1, "{text}");
-        let (mut exported, mut to) = (Exported::to(Path::new("f")), Vec::<u8>::new());
-        let listed = |id: &str| json!({"id": id, "topic": "t", "eventSubscription": "s"});
-        let listed = ["cut", "whole", "cut"].map(listed).to_vec();
-        exported.write(&manage, listed, &mut to).await.expect("written");
-        let document = exported.document(&Unread::default());
+        let mut exported = Exported::to(Path::new("f"), Unread::default());
+        let letters = ["cut", "whole", "cut"].map(|id| listed(letter(id))).into();
+        exported.write(&manage, letters, &mut Vec::<u8>::new()).await.expect("written");
+        let document = json!(exported);
         assert_eq!((&document["events"], &document["cut"]), (&json!(1), &json!(2)));
-        let told = exported.ended(&Unread::default()).expect_err("cut").to_string();
+        let told = exported.check().expect_err("cut").to_string();
         assert!(told.starts_with("2 events are cut: "), "{told}");
     }
 
     #[tokio::test]
     async fn a_failure_leaves_no_empty_file_in_the_way_of_the_next_try() {
-        let list = "GET /topics/t/eventSubscriptions/s/deadLetters ";
+        let path = "GET /topics/t/eventSubscriptions/s/deadLetters ";
         // The list is refused, or its only letter.
-        for rows in [Vec::new(), vec![(list, 200, json!({"value": [{"id": "a"}]}))]] {
+        for rows in [Vec::new(), vec![(path, 200, list(&[letter("a")]))]] {
             let api = FakeApi::answering(&rows).await;
             let folder = tempfile::tempdir().expect("a folder");
             let arguments = to_file(&folder);
@@ -336,12 +350,12 @@ mod tests {
     #[tokio::test]
     async fn what_is_purged_meanwhile_is_told_and_ends_nothing() {
         let letters = "/topics/t/eventSubscriptions/s/deadLetters";
-        let list = json!({"value": [{"id": "a"}, {"id": "gone"}, {"id": "b"}]});
-        let letter = |id: &str| json!({"id": id, "event": "{}"});
+        let list = list(&["a", "gone", "b"].map(letter));
+        let shown = |id: &str| dead_letter(&json!({"id": id, "event": "{}"}));
         let no_such = json!({"error": {"code": "ResourceNotFound", "message": "gone"}});
         let api = FakeApi::answering(&[
-            (&format!("GET {letters}/a"), 200, letter("a")),
-            (&format!("GET {letters}/b"), 200, letter("b")),
+            (&format!("GET {letters}/a"), 200, shown("a")),
+            (&format!("GET {letters}/b"), 200, shown("b")),
             (&format!("GET {letters}/gone"), 404, no_such),
             (&format!("GET {letters}"), 200, list),
         ])

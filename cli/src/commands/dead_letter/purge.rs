@@ -1,25 +1,22 @@
 //! `gridpost dead-letter purge`: counts first, then deletes for good, and says what was done even where
 //! not all of it could be.
 
-use clap::{ArgGroup, Args};
-use gridpost_core::time::Timestamp;
-use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
-use super::unread::Unread;
-use super::{Filter, counts_of, of};
+use clap::{ArgGroup, Args};
+use gridpost_api::{dead_letter::DeadLettersPurged, requests::PurgeDeadLettersInput};
+use gridpost_core::time::Timestamp;
+use serde::Serialize;
+
+use super::{Failed, Filter, Unread, counts_of, of};
 use crate::{
     commands::SubscriptionArgs,
     output::{self, Output, count},
 };
 use gridpost_ops::{
     failure::{Misuse, chain},
-    manage_api::{
-        ManageApi,
-        dead_letters::{LetterChoice, until_counted},
-    },
+    manage_api::{ManageApi, dead_letters::end_of_count},
 };
-
-const MEMBERS: [&str; 3] = ["purgedEvents", "purgedObjects", "leftEvents"];
 
 /// Which dead letters, and the consent.
 #[derive(Args, Debug)]
@@ -45,14 +42,6 @@ pub struct PurgeArguments {
     yes: bool,
 }
 
-#[derive(Debug)]
-struct Planned {
-    whose: SubscriptionArgs,
-    events: u64,
-    open: u64,
-    unreadable: u64,
-}
-
 /// Fails with [`Misuse`] without consent. What was done before a failure stays done. Nothing is deleted
 /// of event subscriptions that could not be read.
 pub(super) async fn run(
@@ -61,160 +50,176 @@ pub(super) async fn run(
     now: Timestamp,
     output: Output,
 ) -> anyhow::Result<()> {
-    let redriven = arguments.redriven.then_some(true);
-    let choice = LetterChoice { redriven, ..arguments.filter.chosen.choice(now) };
-    let choice = until_counted(choice, now);
-    let (planned, unread) = plan(arguments, api, &choice).await?;
+    let choice = arguments.choice(now);
+    let plan = Plan::read(arguments, api, &choice).await?;
     if arguments.dry_run {
-        output.tell(&plan_document(&planned, &unread), |_| plan_text(&planned, &unread));
-        return unread.ended();
+        output.tell(&plan, Plan::text);
+        return plan.unread.check();
     }
     if !arguments.yes {
-        return Err(Misuse(consent(&planned, &unread)).into());
+        return Err(Misuse(plan.consent()).into());
     }
-    if let Some(told) = left_out(&unread) {
+    if let Some(told) = plan.left_out() {
         output::note(&format!("! {told}"));
     }
-    let all = planned.len() + unread.failed.len();
-    let purged = delete(api, &planned, unread, &choice).await;
-    output.tell(&purged.document(), |_| purged.text());
-    purged.ended(all)
+    let all = plan.by_event_subscription.len() + plan.unread.failed.len();
+    let purged = plan.delete(api, &choice).await;
+    output.tell(&purged, Purged::text);
+    purged.check(all)
 }
 
-/// Deletes what was counted of each; what could not be counted stays.
-async fn delete(
-    api: &ManageApi,
-    planned: &[Planned],
+impl PurgeArguments {
+    /// Returns the choice. It ends where the count begins: what is written between the count and the
+    /// deletion was not counted, and stays.
+    fn choice(&self, now: Timestamp) -> PurgeDeadLettersInput {
+        let choice = self.filter.chosen.choice(now, self.redriven.then_some(true));
+        let to = Some(end_of_count(choice.to, now));
+        PurgeDeadLettersInput { to, ..choice }
+    }
+}
+
+/// The number of dead letters of an event subscription that a purge would delete.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Planned {
+    #[serde(flatten)]
+    owner: SubscriptionArgs,
+    events: u64,
+    open_events: u64,
+    unreadable: u64,
+}
+
+/// What a purge would delete.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Plan {
+    dry_run: bool,
+    events: u64,
+    open_events: u64,
+    unreadable: u64,
+    by_event_subscription: Vec<Planned>,
+    #[serde(flatten)]
     unread: Unread,
-    choice: &LetterChoice,
-) -> Purged {
-    let uncounted = |(key, error): (String, String)| {
-        (key, format!("it could not be read, so nothing of it is deleted: {error}"))
-    };
-    let failed = unread.failed.into_iter().map(uncounted).collect();
-    let mut purged = Purged { failed, ..Purged::default() };
-    for Planned { whose: SubscriptionArgs { topic, subscription }, .. } in planned {
-        let key = format!("{topic}/{subscription}");
-        let mut counts = [0; 3];
-        let take = |answer: &Value| add(&mut counts, answer);
-        let done = api.purge_dead_letters(topic, subscription, choice, take).await;
-        purged.note(key, counts, done);
-    }
-    purged
 }
 
-fn add(counts: &mut [u64; 3], answer: &Value) {
-    for (sum, member) in counts.iter_mut().zip(MEMBERS) {
-        *sum += answer[member].as_u64().unwrap_or(0);
-    }
-}
-
-/// Counts what is chosen, by event subscription; those that have nothing of it are left out, and so are
-/// those that could not be counted whole.
-async fn plan(
-    arguments: &PurgeArguments,
-    api: &ManageApi,
-    choice: &LetterChoice,
-) -> anyhow::Result<(Vec<Planned>, Unread)> {
-    let all = of(api, &arguments.filter).await?;
-    let (mut planned, mut unread) = (Vec::new(), Unread::of(&arguments.filter, &all));
-    for whose in all {
-        let counted = counts_of(api, &whose, choice).await;
-        let answers = unread.take(&whose, counted)?.unwrap_or_default();
-        let sum = |member: &str| -> u64 {
-            answers.iter().filter_map(|answer| answer[member].as_u64()).sum()
-        };
-        let events = sum("events");
+impl Plan {
+    /// Counts what is chosen, by event subscription; those that have nothing of it are left out, and so are
+    /// those that could not be counted whole.
+    async fn read(
+        arguments: &PurgeArguments,
+        api: &ManageApi,
+        choice: &PurgeDeadLettersInput,
+    ) -> anyhow::Result<Self> {
+        let all = of(api, &arguments.filter).await?;
+        let unread = Unread::of(&arguments.filter, &all);
+        let mut plan = Self { dry_run: true, unread, ..Self::default() };
         // What can't be read is deleted where nothing chooses by what it says.
-        let unreadable = if choice.chooses_by_content() { 0 } else { sum("unreadable") };
+        let has_unreadable = choice.redriven.is_none() && choice.filter().has_unreadable();
+        for owner in all {
+            let counted = counts_of(api, &owner, choice).await;
+            let counts = plan.unread.take(&owner, counted)?.unwrap_or_default();
+            let (events, open_events) =
+                (counts.events, counts.events.saturating_sub(counts.redriven_events));
+            let unreadable = if has_unreadable { counts.unreadable } else { 0 };
+            plan.add(Planned { owner, events, open_events, unreadable });
+        }
+        Ok(plan)
+    }
+
+    fn add(&mut self, planned: Planned) {
+        let Planned { events, open_events, unreadable, .. } = planned;
         if events + unreadable > 0 {
-            let open = events.saturating_sub(sum("redrivenEvents"));
-            planned.push(Planned { whose, events, open, unreadable });
+            self.events += events;
+            self.open_events += open_events;
+            self.unreadable += unreadable;
+            self.by_event_subscription.push(planned);
         }
     }
-    Ok((planned, unread))
-}
 
-fn plan_document(planned: &[Planned], unread: &Unread) -> Value {
-    let one = |one: &Planned| {
-        json!({
-            "topic": one.whose.topic, "eventSubscription": one.whose.subscription,
-            "events": one.events, "openEvents": one.open, "unreadable": one.unreadable,
-        })
-    };
-    let sum = |part: fn(&Planned) -> u64| planned.iter().map(part).sum::<u64>();
-    json!({
-        "dryRun": true,
-        "events": sum(|one| one.events),
-        "openEvents": sum(|one| one.open),
-        "unreadable": sum(|one| one.unreadable),
-        "byEventSubscription": planned.iter().map(one).collect::<Value>(),
-        "failed": unread.document(),
-    })
-}
-
-fn plan_text(planned: &[Planned], unread: &Unread) -> String {
-    if planned.is_empty() {
-        return unread.nothing_found().to_owned();
+    fn text(&self) -> String {
+        if self.by_event_subscription.is_empty() {
+            return self.unread.nothing_found();
+        }
+        let line = |Planned { owner, events, open_events, unreadable }: &Planned| {
+            let letters = count(*events, "dead letter");
+            let mut line = format!("  {owner}: {letters}, {open_events} never sent again");
+            if *unreadable > 0 {
+                let objects = count(*unreadable, "more object");
+                line.push_str(&format!(", {objects} that can't be read"));
+            }
+            line
+        };
+        let lines: Vec<_> = self.by_event_subscription.iter().map(line).collect();
+        format!("{} would be deleted:\n{}", count(self.events, "dead letter"), lines.join("\n"))
     }
-    let line = |one: &Planned| {
-        let Planned { whose: SubscriptionArgs { topic, subscription }, events, open, unreadable } =
-            one;
-        let letters = count(*events, "dead letter");
-        let mut line = format!("  {topic}/{subscription}: {letters}, {open} never sent again");
+
+    /// Says what a purge leaves out because it could not be counted.
+    fn left_out(&self) -> Option<String> {
+        Some(format!("{}\nNothing of what could not be read is deleted.", self.unread.told()?))
+    }
+
+    /// Says what is lost; first of all, what is not in these numbers.
+    fn consent(&self) -> String {
+        let Self { events, open_events: open, unreadable, by_event_subscription, .. } = self;
+        let mut letters = count(*events, "dead letter");
         if *unreadable > 0 {
-            line.push_str(&format!(", {} that can't be read", count(*unreadable, "more object")));
+            letters.push_str(&format!(" and {} that can't be read", count(*unreadable, "object")));
         }
-        line
-    };
-    let events = planned.iter().map(|one| one.events).sum();
-    let lines: Vec<_> = planned.iter().map(line).collect();
-    format!("{} would be deleted:\n{}", count(events, "dead letter"), lines.join("\n"))
-}
-
-/// What a purge leaves out because it could not be counted.
-fn left_out(unread: &Unread) -> Option<String> {
-    Some(format!("{}\nNothing of what could not be read is deleted.", unread.told()?))
-}
-
-/// What is lost; first of all, what is not in these numbers.
-fn consent(planned: &[Planned], unread: &Unread) -> String {
-    let events = planned.iter().map(|one| one.events).sum();
-    let open: u64 = planned.iter().map(|one| one.open).sum();
-    let mut letters = count(events, "dead letter");
-    let unreadable: u64 = planned.iter().map(|one| one.unreadable).sum();
-    if unreadable > 0 {
-        letters.push_str(&format!(" and {} that can't be read", count(unreadable, "object")));
+        let left_out = self.left_out().map(|told| format!("{told}\n")).unwrap_or_default();
+        format!(
+            "{left_out}This permanently deletes {letters} of {}, {open} of them never sent again. Repeat with --yes. \
+             (--dry-run lists them by event subscription, --redriven deletes only what was sent again.)",
+            count(by_event_subscription.len() as u64, "event subscription")
+        )
     }
-    let left_out = left_out(unread).map(|told| format!("{told}\n")).unwrap_or_default();
-    format!(
-        "{left_out}This permanently deletes {letters} of {}, {open} of them never sent again. Repeat with --yes. \
-         (--dry-run lists them by event subscription, --redriven deletes only what was sent again.)",
-        count(planned.len() as u64, "event subscription")
-    )
+
+    /// Deletes what was counted of each event subscription; what could not be counted stays.
+    async fn delete(self, api: &ManageApi, choice: &PurgeDeadLettersInput) -> Purged {
+        let uncounted = |Failed { whose, error }| {
+            let error = format!("it could not be read, so nothing of it is deleted: {error}");
+            Failed { whose, error }
+        };
+        let failed = self.unread.failed.into_iter().map(uncounted).collect();
+        let mut purged = Purged { failed, ..Purged::default() };
+        for Planned { owner, .. } in self.by_event_subscription {
+            let SubscriptionArgs { topic, subscription } = &owner;
+            let mut sum = DeadLettersPurged::default();
+            let take = |answer: &DeadLettersPurged| add(&mut sum, answer);
+            let done = api.api.purge_dead_letters(topic, subscription, choice, take).await;
+            purged.note(owner.to_string(), sum, done.map(|_| ()));
+        }
+        purged
+    }
 }
 
-#[derive(Debug, Default)]
+fn add(sum: &mut DeadLettersPurged, purged: &DeadLettersPurged) {
+    sum.purged_events += purged.purged_events;
+    sum.purged_objects += purged.purged_objects;
+    sum.left_events += purged.left_events;
+}
+
+/// What a purge has deleted.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Purged {
-    counts: [u64; 3],
-    by_subscription: Vec<(String, [u64; 3])>,
-    failed: Vec<(String, String)>,
+    #[serde(flatten)]
+    sum: DeadLettersPurged,
+    by_event_subscription: BTreeMap<String, DeadLettersPurged>,
+    failed: Vec<Failed>,
 }
 
 impl Purged {
-    fn note(&mut self, key: String, counts: [u64; 3], done: anyhow::Result<()>) {
-        for (sum, one) in self.counts.iter_mut().zip(counts) {
-            *sum += one;
-        }
+    fn note(&mut self, whose: String, purged: DeadLettersPurged, done: anyhow::Result<()>) {
+        add(&mut self.sum, &purged);
         if let Err(error) = done {
-            self.failed.push((key.clone(), chain(&error)));
+            self.failed.push(Failed { whose: whose.clone(), error: chain(&error) });
         }
-        self.by_subscription.push((key, counts));
+        self.by_event_subscription.insert(whose, purged);
     }
 
     /// Fails the command where something stays, of so many event subscriptions.
-    fn ended(&self, all: usize) -> anyhow::Result<()> {
-        let names: Vec<_> = self.failed.iter().map(|(key, _)| key.as_str()).collect();
+    fn check(&self, all: usize) -> anyhow::Result<()> {
+        let names: Vec<_> = self.failed.iter().map(|failed| failed.whose.as_str()).collect();
         anyhow::ensure!(
             names.is_empty(),
             "{} of {} could not be purged whole: {}",
@@ -225,33 +230,17 @@ impl Purged {
         Ok(())
     }
 
-    fn document(&self) -> Value {
-        let members = |counts: &[u64; 3]| -> Value {
-            MEMBERS
-                .into_iter()
-                .zip(counts)
-                .map(|(name, sum)| (name.to_owned(), json!(sum)))
-                .collect()
-        };
-        let mut document = members(&self.counts);
-        let by = self.by_subscription.iter().map(|(key, counts)| (key.clone(), members(counts)));
-        document["byEventSubscription"] = by.collect();
-        let failed = |(key, error): &(String, String)| json!({"whose": key, "error": error});
-        document["failed"] = self.failed.iter().map(failed).collect();
-        document
-    }
-
     fn text(&self) -> String {
-        let [events, objects, left] = self.counts;
-        let (letters, in_objects) = (count(events, "dead letter"), count(objects, "object"));
-        let mut text = format!("{letters} in {in_objects} deleted");
+        let DeadLettersPurged { purged_events, purged_objects, left_events: left, .. } = self.sum;
+        let letters = count(purged_events, "dead letter");
+        let mut text = format!("{letters} in {} deleted", count(purged_objects, "object"));
         if left > 0 {
             text.push_str(&format!(
                 "\n{left} stay: their objects hold dead letters too that were not chosen"
             ));
         }
-        for (key, error) in &self.failed {
-            text.push_str(&format!("\n{key}: not purged whole: {error}"));
+        for Failed { whose, error } in &self.failed {
+            text.push_str(&format!("\n{whose}: not purged whole: {error}"));
         }
         text
     }
@@ -261,8 +250,14 @@ impl Purged {
 mod tests {
     use clap::Parser;
 
+    use gridpost_api::schema::Time;
+    use gridpost_ops::testkit::{
+        FakeApi,
+        documents::{list, subscription},
+    };
+    use serde_json::json;
+
     use super::*;
-    use gridpost_ops::testkit::FakeApi;
 
     #[derive(Parser, Debug)]
     struct Line {
@@ -270,14 +265,15 @@ mod tests {
         arguments: PurgeArguments,
     }
 
-    fn planned() -> Vec<Planned> {
-        let whose = SubscriptionArgs { topic: "t".to_owned(), subscription: "s".to_owned() };
-        vec![Planned { whose, events: 3, open: 2, unreadable: 1 }]
+    fn plan() -> Plan {
+        let owner = SubscriptionArgs { topic: "t".to_owned(), subscription: "s".to_owned() };
+        let mut plan = Plan { dry_run: true, ..Plan::default() };
+        plan.add(Planned { owner, events: 3, open_events: 2, unreadable: 1 });
+        plan
     }
 
     #[test]
     fn nothing_is_deleted_without_scope_count_and_consent() {
-        let unread = Unread::default();
         let parsed = |line: &str| {
             Line::try_parse_from(std::iter::once("purge").chain(line.split_whitespace()))
         };
@@ -287,31 +283,37 @@ mod tests {
         for line in ["--yes", "", "--all --topic t --yes", "--topic t --yes --dry-run"] {
             assert!(parsed(line).is_err(), "{line}");
         }
-        assert!(consent(&planned(), &unread).starts_with(
+        assert!(plan().consent().starts_with(
             "This permanently deletes 3 dead letters and 1 object that can't be read of 1 event subscription, \
              2 of them never sent again. Repeat with --yes."
         ));
-        let text = plan_text(&planned(), &unread);
+        let text = plan().text();
         assert!(
             text.contains("t/s: 3 dead letters, 2 never sent again, 1 more object that"),
             "{text}"
         );
-        assert_eq!(plan_document(&planned(), &unread)["openEvents"], 2);
+        assert_eq!(json!(plan())["openEvents"], 2);
     }
 
     /// Of `t/a` nothing can be read, and nothing is deleted: the fake has no answer for that.
     #[tokio::test]
     async fn what_can_not_be_counted_is_told_before_the_consent_and_stays() {
-        let one = |name: &str| json!({"name": name, "properties": {"deadLetterDestination": {}}});
+        let one = |name: &str| {
+            let bucket = json!({"endpointType": "S3Bucket", "properties": {"bucketName": "b"}});
+            subscription(name, &json!({"properties": {"deadLetterDestination": bucket}}))
+        };
+        let counted = json!({"events": 3, "redrivenEvents": 1, "byReason": {}, "byEventType": {},
+            "unreadable": 0});
+        let purged = json!({"purgedEvents": 3, "purgedObjects": 1, "leftEvents": 0});
         let of = |name: &str| format!("/topics/t/eventSubscriptions/{name}/deadLetters");
         let [count_a, count_b] = ["a", "b"].map(|name| format!("GET {}:count", of(name)));
         let purge_b = format!("POST {}:purge", of("b"));
         let refused = json!({"error": {"code": "Conflict", "message": "no bucket"}});
         let fake = FakeApi::answering(&[
             (count_a.as_str(), 409, refused),
-            (count_b.as_str(), 200, json!({"events": 3, "redrivenEvents": 1})),
-            (purge_b.as_str(), 200, json!({"purgedEvents": 3, "purgedObjects": 1})),
-            ("GET /topics/t/eventSubscriptions ", 200, json!({"value": [one("a"), one("b")]})),
+            (count_b.as_str(), 200, counted),
+            (purge_b.as_str(), 200, purged),
+            ("GET /topics/t/eventSubscriptions ", 200, list(&[one("a"), one("b")])),
         ])
         .await;
         let api = ManageApi::connect(&fake.url()).await.expect("built");
@@ -334,33 +336,38 @@ mod tests {
 
     #[test]
     fn what_is_written_after_the_count_stays() {
-        let now = Timestamp::parse_rfc_3339("2026-01-01T00:00:12Z").expect("a time");
+        let time = |text: &str| Timestamp::parse_rfc_3339(text).expect("a time");
+        let now = time("2026-01-01T00:00:12Z");
         let table = [
-            (None, "2026-01-01T00:00:10.000Z"),
-            (Some("2026-01-02T00:00:00Z"), "2026-01-01T00:00:10.000Z"),
-            (Some("2026-01-01T00:00:00Z"), "2026-01-01T00:00:00Z"),
-            (Some("soon"), "soon"),
+            ("", "2026-01-01T00:00:10Z"),
+            ("--to 2026-01-02T00:00:00Z", "2026-01-01T00:00:10Z"),
+            ("--to 2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"),
         ];
         for (to, want) in table {
-            let reason = Some("R".to_owned());
-            let choice =
-                LetterChoice { to: to.map(str::to_owned), reason, ..LetterChoice::default() };
-            let choice = until_counted(choice, now);
-            assert_eq!((choice.to.as_deref(), choice.reason.as_deref()), (Some(want), Some("R")));
+            let line = format!("purge --all --reason TimeToLiveExceeded {to}");
+            let choice = Line::parse_from(line.split_whitespace()).arguments.choice(now);
+            assert_eq!(choice.to, Some(Time(time(want))), "{to}");
+            assert_eq!(choice.reason.as_deref(), Some("TimeToLiveExceeded"));
         }
     }
 
     #[test]
     fn what_was_deleted_before_a_failure_is_told() {
+        let sum = |purged_events, purged_objects, left_events| DeadLettersPurged {
+            purged_events,
+            purged_objects,
+            left_events,
+            next_link: None,
+        };
         let mut purged = Purged::default();
-        purged.note("t/a".to_owned(), [4, 2, 1], Ok(()));
-        assert!(purged.ended(2).is_ok());
-        purged.note("t/b".to_owned(), [1, 1, 0], Err(anyhow::anyhow!("a redrive is running")));
-        assert!(purged.ended(2).is_err());
+        purged.note("t/a".to_owned(), sum(4, 2, 1), Ok(()));
+        assert!(purged.check(2).is_ok());
+        purged.note("t/b".to_owned(), sum(1, 1, 0), Err(anyhow::anyhow!("a redrive is running")));
+        assert!(purged.check(2).is_err());
         let text = purged.text();
         assert!(text.starts_with("5 dead letters in 3 objects deleted\n1 stay"), "{text}");
         assert!(text.ends_with("t/b: not purged whole: a redrive is running"), "{text}");
-        let document = purged.document();
+        let document = json!(purged);
         assert_eq!((&document["purgedEvents"], &document["leftEvents"]), (&json!(5), &json!(1)));
         assert_eq!(document["byEventSubscription"]["t/a"]["purgedObjects"], 2);
         assert_eq!(document["failed"][0]["whose"], "t/b");

@@ -5,14 +5,21 @@ use std::time::Duration;
 
 use clap::Args;
 use futures::future::join_all;
-use gridpost_core::time::Timestamp;
-use serde_json::{Value, json};
+use gridpost_api::{
+    redrive::{LeftOut, Redrive, RedriveGoal},
+    requests::{RedriveInput, RedriveTarget, ResumeInput},
+    schema::Time,
+};
+use gridpost_core::{
+    delivery::redrive::{JobPhase, JobStatus},
+    time::Timestamp,
+};
 use tokio::time::sleep;
 
 use super::{Chosen, owners};
 use crate::{
     commands::SubscriptionArgs,
-    output::{self, Output, count, text_at},
+    output::{self, Output, count},
 };
 use gridpost_ops::{
     failure::{Misuse, Refusal, chain},
@@ -92,20 +99,28 @@ pub struct RedriveArguments {
 }
 
 impl RedriveArguments {
-    fn document(&self, now: Timestamp) -> Value {
-        let mut document = self.chosen.choice(now).document();
-        document["eventsPerSecond"] = json!(self.rate.unwrap_or(RATE));
-        document["maxRedrives"] = json!(self.max_redrives);
-        document["sendAgain"] = json!(self.again);
-        document["dryRun"] = json!(self.dry_run);
-        if let Some(name) = &self.to_subscription {
-            document["target"] = json!({"eventSubscription": name, "topic": self.to_topic});
+    fn input(&self, now: Timestamp) -> RedriveInput {
+        let choice = self.chosen.choice(now, None);
+        let target = self.to_subscription.clone().map(|name| RedriveTarget {
+            topic: self.to_topic.clone(),
+            event_subscription: Some(name),
+        });
+        RedriveInput {
+            from: choice.from,
+            to: choice.to,
+            reason: choice.reason,
+            event_type: choice.event_type,
+            event_id: choice.event_id,
+            target,
+            events_per_second: Some(self.rate.unwrap_or(RATE)),
+            max_redrives: Some(self.max_redrives),
+            send_again: Some(self.again),
+            dry_run: Some(self.dry_run),
         }
-        document
     }
 
-    /// Whose endpoint must not end events at once: none where nothing is sent, or a job is looked at that
-    /// runs already.
+    /// Returns whose endpoint must not end events at once: `None` where nothing is sent, or a job is looked
+    /// at that runs already.
     async fn watched(
         &self,
         api: &ManageApi,
@@ -115,16 +130,11 @@ impl RedriveArguments {
             return Ok(None);
         }
         let Some(id) = &self.resume else { return Ok(Some(self.target(of))) };
-        let job = api.redrive_job(&of.topic, &of.subscription, id).await?;
-        let at = |pointer| text_at(&job, pointer).to_owned();
-        let target = || SubscriptionArgs {
-            topic: at("/target/topic"),
-            subscription: at("/target/eventSubscription"),
-        };
-        Ok((job["dryRun"] != true).then(target))
+        let job = api.api.redrive_job(&of.topic, &of.subscription, id).await?;
+        Ok((!job.dry_run).then(|| goal(&job)))
     }
 
-    /// Where the dead letters of an event subscription go to.
+    /// Returns where the dead letters of an event subscription go.
     fn target(&self, of: &SubscriptionArgs) -> SubscriptionArgs {
         let named = self.to_topic.clone().filter(|_| self.to_subscription.is_some());
         SubscriptionArgs {
@@ -150,33 +160,33 @@ pub(super) async fn run(
         );
         return Err(Misuse(message).into());
     }
-    let mut watched = Vec::new();
-    for one in &whose {
-        watched.push(arguments.watched(api, one).await?);
+    let mut all = Vec::new();
+    for one in whose {
+        let watched = arguments.watched(api, &one).await?;
+        all.push((one, watched));
     }
-    for target in watched.iter().flatten() {
-        // What can't be read is no reason: a redrive may be allowed where reading health is not.
-        let health = api.health(&target.topic, &target.subscription).await.unwrap_or_default();
-        if let Some(refused) = refusal_by_probation(&target.topic, &target.subscription, &health) {
+    for target in all.iter().filter_map(|(_, watched)| watched.as_ref()) {
+        if let Some(refused) = refused_by(api, target).await {
             return Err(Misuse(refused).into());
         }
     }
-    let Begun { whose, mut jobs, watched, refused } =
-        begin_all(arguments, api, whose.into_iter().zip(watched), now, &progress).await?;
-    if !arguments.detach {
-        jobs = follow_all(api, &whose, &jobs, &watched, &progress).await?;
-    }
+    let (begun, refused) = begin_all(arguments, api, all, now, &progress).await?;
+    let jobs: Vec<_> = match arguments.detach {
+        true => begun.into_iter().map(|begun| begun.job).collect(),
+        false => {
+            let all = begun.into_iter().map(|begun| follow(api, begun, &progress));
+            join_all(all).await.into_iter().collect::<anyhow::Result<_>>()?
+        }
+    };
     if !jobs.is_empty() {
-        output.tell(&json!({ "value": jobs }), |_| {
-            jobs.iter().map(summary).collect::<Vec<_>>().join("\n")
-        });
+        output.tell_list(&jobs, |jobs| jobs.iter().map(summary).collect::<Vec<_>>().join("\n"));
     }
-    ended(&jobs, &refused)
+    check(&jobs, &refused)
 }
 
-/// What became of the command: which jobs were not begun, and how many did not come to their end.
-fn ended(jobs: &[Value], refused: &[String]) -> anyhow::Result<()> {
-    let open = |job: &&Value| !matches!(text_at(job, "/status"), "Completed" | "Running");
+/// Fails if jobs were not begun, or did not come to their end.
+fn check(jobs: &[Redrive], refused: &[String]) -> anyhow::Result<()> {
+    let open = |job: &&Redrive| matches!(job.status, JobStatus::Canceled | JobStatus::Failed);
     let left = jobs.iter().filter(open).count();
     let mut problems = Vec::new();
     if !refused.is_empty() {
@@ -194,42 +204,39 @@ fn ended(jobs: &[Value], refused: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The jobs that were begun, each with whose it is and what is watched, and why others were not.
-#[derive(Default)]
+/// A job that was begun.
+#[derive(Clone)]
 struct Begun {
-    whose: Vec<SubscriptionArgs>,
-    jobs: Vec<Value>,
-    watched: Vec<Option<SubscriptionArgs>>,
-    refused: Vec<String>,
+    of: SubscriptionArgs,
+    job: Redrive,
+    /// Whose endpoint must not end events at once.
+    watched: Option<SubscriptionArgs>,
 }
 
-/// Begins a job for each event subscription: one that is refused is told at once, and keeps none of
-/// the others from theirs. A single one that is refused is the command's own failure.
+/// Begins a job for each event subscription. Returns the jobs, and why others were not begun: one that is
+/// refused is told at once, and keeps none of the others from theirs. A single one that is refused is the
+/// command's own failure.
 async fn begin_all(
     arguments: &RedriveArguments,
     api: &ManageApi,
-    all: impl ExactSizeIterator<Item = (SubscriptionArgs, Option<SubscriptionArgs>)>,
+    all: Vec<(SubscriptionArgs, Option<SubscriptionArgs>)>,
     now: Timestamp,
     progress: &Progress,
-) -> anyhow::Result<Begun> {
+) -> anyhow::Result<(Vec<Begun>, Vec<String>)> {
     let is_one = all.len() == 1;
-    let mut begun = Begun::default();
-    for (one, watched) in all {
-        match begin(arguments, api, &one, now, progress).await {
-            Ok(job) => {
-                begun.whose.push(one);
-                begun.jobs.push(job);
-                begun.watched.push(watched);
-            }
+    let (mut begun, mut refused) = (Vec::new(), Vec::new());
+    for (of, watched) in all {
+        match begin(arguments, api, &of, now, progress).await {
+            Ok(job) => begun.push(Begun { of, job, watched }),
             Err(error) if is_one => return Err(error),
             Err(error) => {
-                let refused = format!("{}/{}: {}", one.topic, one.subscription, chain(&error));
-                progress.line(&format!("! not begun: {refused}"));
-                begun.refused.push(refused);
+                let refusal = format!("{of}: {}", chain(&error));
+                progress.line(&format!("! not begun: {refusal}"));
+                refused.push(refusal);
             }
         }
     }
-    Ok(begun)
+    Ok((begun, refused))
 }
 
 async fn begin(
@@ -238,32 +245,31 @@ async fn begin(
     of: &SubscriptionArgs,
     now: Timestamp,
     progress: &Progress,
-) -> anyhow::Result<Value> {
+) -> anyhow::Result<Redrive> {
     let SubscriptionArgs { topic, subscription } = of;
     if let Some(id) = &arguments.resume {
-        let pace = arguments.rate.map(|rate| json!({"eventsPerSecond": rate}));
-        return api.change_redrive(topic, subscription, id, "resume", pace.as_ref()).await;
+        let pace = ResumeInput { events_per_second: arguments.rate };
+        return api.api.resume_redrive(topic, subscription, id, &pace).await;
     }
     if let Some(id) = &arguments.follow {
-        return api.redrive_job(topic, subscription, id).await;
+        return api.api.redrive_job(topic, subscription, id).await;
     }
-    let asked = arguments.document(now);
-    match api.redrive(topic, subscription, &asked).await {
+    let asked = arguments.input(now);
+    match api.api.redrive(topic, subscription, &asked).await {
         Err(error) if error.downcast_ref::<Refusal>().is_some_and(|it| it.status == 409) => {
-            let jobs = api.redrives(topic, subscription).await?;
-            let runs = |job: &Value| job["status"] == "Running" && job["dryRun"] == false;
+            let jobs = api.api.redrives(topic, subscription).await?;
+            let runs = |job: &Redrive| job.status == JobStatus::Running && !job.dry_run;
             let Some(job) = jobs.into_iter().find(runs) else { return Err(error) };
-            let id = text_at(&job, "/id");
+            let id = job.id;
             let other = differences(&job, &asked, of, arguments.chosen.since);
             anyhow::ensure!(
                 other.is_empty(),
-                "the redrive {id} of {topic}/{subscription} runs already, and is another one ({}). Wait for \
-                 it, `gridpost dead-letter redrive --topic {topic} --subscription {subscription} --follow \
-                 {id}`, or cancel it.",
+                "the redrive {id} of {of} runs already, and is another one ({}). Wait for it, `gridpost \
+                 dead-letter redrive --topic {topic} --subscription {subscription} --follow {id}`, or cancel it.",
                 other.join(", ")
             );
             progress.line(&format!(
-                "! {topic}/{subscription}: the redrive {id} runs already, with the same settings: following it"
+                "! {of}: the redrive {id} runs already, with the same settings: following it"
             ));
             Ok(job)
         }
@@ -274,242 +280,243 @@ async fn begin(
 /// How long the request of a command may have been under way, and how far its clock may be from AWS's.
 const UNDER_WAY_MS: i64 = 120_000;
 
-/// In what a job differs from what was asked for, by the members' names. The end of its time is its own
-/// beginning where none was asked for, and never later than that; what was asked for as a time until now
-/// is the same if it is as long.
+/// Returns the names of the members in which a job differs from what was asked for. The end of its time is
+/// its own beginning where none was asked for, and never later than that; what was asked for as a time until
+/// now is the same if it is as long.
 fn differences(
-    job: &Value,
-    asked: &Value,
+    job: &Redrive,
+    asked: &RedriveInput,
     of: &SubscriptionArgs,
     since: Option<TimeSpan>,
 ) -> Vec<&'static str> {
-    let texts = ["reason", "eventType", "eventId"];
-    let values = ["eventsPerSecond", "maxRedrives", "sendAgain"];
-    let time =
-        |document: &Value, name: &str| document[name].as_str().and_then(Timestamp::parse_rfc_3339);
-    let other = |name: &&'static str| job[*name] != asked[*name];
-    let mut found: Vec<_> = texts.into_iter().chain(values).filter(other).collect();
-    let created = time(job, "createdTime");
+    let created_ms = job.created_time.0.as_millis();
     let is_as_long = |since: TimeSpan| {
-        let (Some(from), Some(created)) = (time(job, "from"), created) else { return false };
-        let back_ms = created.as_millis() - from.as_millis();
-        (back_ms - since.0.as_millis() as i64).abs() <= UNDER_WAY_MS
+        job.from.is_some_and(|Time(from)| {
+            let back_ms = created_ms - from.as_millis();
+            (back_ms - since.0.as_millis() as i64).abs() <= UNDER_WAY_MS
+        })
     };
-    let is_same = since.map_or_else(|| time(job, "from") == time(asked, "from"), is_as_long);
-    if !is_same {
-        found.push("from");
-    }
-    let own_end = created.map(|at| Timestamp::from_millis(at.as_millis() - SETTLED_MS));
-    let end = time(asked, "to").map_or(own_end, |to| own_end.map(|own| own.min(to)));
-    if time(job, "to") != end {
-        found.push("to");
-    }
-    let name = asked["target"]["eventSubscription"].as_str().unwrap_or(&of.subscription);
-    let topic = asked["target"]["topic"].as_str().unwrap_or(&of.topic);
-    if (text_at(job, "/target/topic"), text_at(job, "/target/eventSubscription")) != (topic, name) {
-        found.push("target");
-    }
-    found
-}
-
-/// Shows the progress of all jobs until they are over. All at the same time: each endpoint that is
-/// watched may begin to end events at any.
-async fn follow_all(
-    api: &ManageApi,
-    whose: &[SubscriptionArgs],
-    jobs: &[Value],
-    watched: &[Option<SubscriptionArgs>],
-    progress: &Progress,
-) -> anyhow::Result<Vec<Value>> {
-    let all = jobs.iter().zip(whose).zip(watched);
-    let all = all.map(|((job, one), watched)| follow(api, one, job, watched.as_ref(), progress));
-    join_all(all).await.into_iter().collect()
+    let is_same_from = since.map_or_else(|| job.from == asked.from, is_as_long);
+    let own_end = Time(Timestamp::from_millis(created_ms - SETTLED_MS));
+    let end = asked.to.map_or(own_end, |to| to.min(own_end));
+    let target = asked.target.clone().unwrap_or_default();
+    let target = RedriveGoal {
+        topic: target.topic.unwrap_or_else(|| of.topic.clone()),
+        event_subscription: target.event_subscription.unwrap_or_else(|| of.subscription.clone()),
+    };
+    let members = [
+        ("reason", job.reason == asked.reason),
+        ("eventType", job.event_type == asked.event_type),
+        ("eventId", job.event_id == asked.event_id),
+        ("eventsPerSecond", Some(job.events_per_second) == asked.events_per_second),
+        ("maxRedrives", Some(job.max_redrives) == asked.max_redrives),
+        ("sendAgain", Some(job.send_again) == asked.send_again),
+        ("from", is_same_from),
+        ("to", job.to == Some(end)),
+        ("target", job.target == target),
+    ];
+    members.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
 }
 
 /// Shows a job's progress until it is over. Cancels it where the endpoint that is watched begins to end
 /// events at once: what has not been sent stays for `--resume`.
 async fn follow(
     api: &ManageApi,
-    of: &SubscriptionArgs,
-    job: &Value,
-    watched: Option<&SubscriptionArgs>,
+    Begun { of, mut job, watched }: Begun,
     progress: &Progress,
-) -> anyhow::Result<Value> {
-    let SubscriptionArgs { topic, subscription } = of;
-    let id = text_at(job, "/id");
+) -> anyhow::Result<Redrive> {
+    let SubscriptionArgs { topic, subscription } = &of;
+    let id = job.id.to_string();
     let step = progress.step(&format!(
-        "redrive {id} of {topic}/{subscription} runs {}, whatever becomes of this command",
+        "redrive {id} of {of} runs {}, whatever becomes of this command",
         if is_loopback(api.base_url()) { "in the local stack" } else { "on AWS" }
     ));
-    let (mut job, mut failed, mut has_total) = (job.clone(), 0, false);
-    while job["status"] == "Running" {
+    let (mut failed, mut has_total) = (0, false);
+    while job.status == JobStatus::Running {
         show(&step, &job, &mut has_total);
         sleep(LOOK_AGAIN).await;
-        match api.redrive_job(topic, subscription, id).await {
+        match api.api.redrive_job(topic, subscription, &id).await {
             Ok(read) => (job, failed) = (read, 0),
             Err(error) if failed == FAILED_LOOKS_MAX => return Err(error),
             Err(_) => failed += 1,
         }
-        if let Some(refused) = refused_by(api, watched, &job).await {
-            match api.change_redrive(topic, subscription, id, "cancel", None).await {
-                // One that has just ended stays as it is.
-                Ok(canceled) => {
-                    if canceled["status"] == "Canceled" {
-                        progress.line(&format!("! the redrive is canceled: {refused}"));
-                    }
-                    job = canceled;
+        let is_sending = job.status == JobStatus::Running && job.phase == JobPhase::Sending;
+        let Some(target) = watched.as_ref().filter(|_| is_sending) else { continue };
+        let Some(refused) = refused_by(api, target).await else { continue };
+        match api.api.cancel_redrive(topic, subscription, &id).await {
+            // One that has just ended stays as it is.
+            Ok(canceled) => {
+                if canceled.status == JobStatus::Canceled {
+                    progress.line(&format!("! the redrive is canceled: {refused}"));
                 }
-                Err(error) => {
-                    progress.line(&format!("! the redrive can't be canceled ({error}): {refused}"));
-                }
+                job = canceled;
+            }
+            Err(error) => {
+                progress.line(&format!("! the redrive can't be canceled ({error}): {refused}"));
             }
         }
     }
     show(&step, &job, &mut has_total);
-    let verb = match (text_at(&job, "/status"), job["dryRun"] == true) {
-        ("Completed", true) => "counted",
-        ("Completed", false) => "redriven",
+    let verb = match (job.status, job.dry_run) {
+        (JobStatus::Completed, true) => "counted",
+        (JobStatus::Completed, false) => "redriven",
         (_, _) => "stopped",
     };
-    step.done(&format!("{topic}/{subscription} {verb}"));
+    step.done(&format!("{of} {verb}"));
     Ok(job)
 }
 
-/// Why no more is to be sent, while a job runs. A look that fails is no reason.
+/// Says why nothing should be sent to an endpoint. A health that can't be read is no reason: a redrive may be
+/// allowed where reading health is not.
 async fn refused_by(
     api: &ManageApi,
-    watched: Option<&SubscriptionArgs>,
-    job: &Value,
+    SubscriptionArgs { topic, subscription }: &SubscriptionArgs,
 ) -> Option<String> {
-    let target = watched.filter(|_| job["status"] == "Running" && job["phase"] != "Counting")?;
-    let health = api.health(&target.topic, &target.subscription).await.ok()?;
-    refusal_by_probation(&target.topic, &target.subscription, &health)
+    let health = api.api.health(topic, subscription).await.ok()?;
+    refusal_by_probation(topic, subscription, &health)
 }
 
-fn show(step: &Step, job: &Value, has_total: &mut bool) {
-    let counted = job["counted"].as_u64().unwrap_or(0);
-    if job["phase"] == "Counting" {
-        step.detail(&format!("{} counted", count(counted, "event")));
+fn show(step: &Step, job: &Redrive, has_total: &mut bool) {
+    if job.phase == JobPhase::Counting {
+        step.detail(&format!("{} counted", count(job.counted, "event")));
         return;
     }
     if !std::mem::replace(has_total, true) {
-        step.total(counted);
+        step.total(job.counted);
     }
-    let problem = job["problem"].as_str().unwrap_or_default();
-    step.reach(job["redriven"].as_u64().unwrap_or(0), problem);
+    step.reach(job.redriven, job.problem.as_deref().unwrap_or_default());
 }
 
-pub(super) fn summary(job: &Value) -> String {
-    let number = |pointer: &str| job.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
-    let whose = format!("{}/{}", text_at(job, "/topic"), text_at(job, "/eventSubscription"));
-    let target =
-        format!("{}/{}", text_at(job, "/target/topic"), text_at(job, "/target/eventSubscription"));
-    let (id, status, counted) = (text_at(job, "/id"), text_at(job, "/status"), number("/counted"));
-    let events = count(counted, "event");
-    let mut text = match job["dryRun"] == true {
-        true => format!("{status}: a redrive of {whose} would send {events} to {target}"),
-        false => {
-            let sent = number("/redriven");
-            format!("{status}: redrive {id} has sent {sent} of {events} of {whose} to {target}")
-        }
+fn goal(Redrive { target, .. }: &Redrive) -> SubscriptionArgs {
+    let RedriveGoal { topic, event_subscription } = target.clone();
+    SubscriptionArgs { topic, subscription: event_subscription }
+}
+
+pub(super) fn summary(job: &Redrive) -> String {
+    let Redrive { id, topic, event_subscription: name, status, counted, redriven, .. } = job;
+    let (events, target) = (count(*counted, "event"), goal(job));
+    let mut text = match job.dry_run {
+        true => format!("{status}: a redrive of {topic}/{name} would send {events} to {target}"),
+        false => format!(
+            "{status}: redrive {id} has sent {redriven} of {events} of {topic}/{name} to {target}"
+        ),
     };
-    for (member, what) in [
-        ("redrivenTooOften", "sent again too often before (--max-redrives)"),
-        ("sentBefore", "sent by an earlier redrive (--again)"),
-        ("otherSchema", "delivered in another schema than that event subscription's"),
-        ("unreadable", "that can't be read"),
+    let LeftOut { redriven_too_often, sent_before, other_schema, unreadable } = job.left_out;
+    for (count, what) in [
+        (redriven_too_often, "sent again too often before (--max-redrives)"),
+        (sent_before, "sent by an earlier redrive (--again)"),
+        (other_schema, "delivered in another schema than that event subscription's"),
+        (unreadable, "that can't be read"),
     ] {
-        let count = number(&format!("/leftOut/{member}"));
         if count > 0 {
             text.push_str(&format!("\n  left out: {count} {what}"));
         }
     }
-    if status == "Completed" && counted == 0 {
+    if *status == JobStatus::Completed && *counted == 0 {
         text.push_str(
             "\n  dead letters of its last two seconds are left to the next one: storage tells times in \
              whole seconds",
         );
     }
-    if let Some(problem) = job["problem"].as_str() {
+    if let Some(problem) = &job.problem {
         text.push_str(&format!("\n  {problem}"));
     }
-    if matches!(status, "Canceled" | "Failed") {
+    if matches!(status, JobStatus::Canceled | JobStatus::Failed) {
         text.push_str(&format!(
-            "\n  to go on: gridpost dead-letter redrive --topic {} --subscription {} --resume {id}",
-            text_at(job, "/topic"),
-            text_at(job, "/eventSubscription")
+            "\n  to go on: gridpost dead-letter redrive --topic {topic} --subscription {name} --resume {id}"
         ));
     }
     text
 }
 
-pub(super) fn list(jobs: &[Value]) -> String {
+pub(super) fn list(jobs: &[Redrive]) -> String {
     if jobs.is_empty() {
         return "no redrive".to_owned();
     }
     let head = ["ID", "BEGUN", "STATUS", "TO", "SENT", "OF"];
-    let row = |job: &Value| {
-        let at = |pointer| text_at(job, pointer).to_owned();
-        let to = format!("{}/{}", at("/target/topic"), at("/target/eventSubscription"));
-        let status = match job["dryRun"] == true {
-            true => format!("{} (dry run)", at("/status")),
-            false => at("/status"),
+    let row = |job: &Redrive| {
+        let status = match job.dry_run {
+            true => format!("{} (dry run)", job.status),
+            false => job.status.to_string(),
         };
-        let [sent, counted] = ["redriven", "counted"].map(|name| job[name].to_string());
-        [at("/id"), at("/createdTime"), status, to, sent, counted]
+        [
+            job.id.to_string(),
+            job.created_time.to_string(),
+            status,
+            goal(job).to_string(),
+            job.redriven.to_string(),
+            job.counted.to_string(),
+        ]
     };
     output::table(head, jobs.iter().map(row))
 }
 
 #[cfg(test)]
 mod tests {
+    use gridpost_ops::testkit::{
+        FakeApi,
+        documents::{self, TIME},
+    };
+    use serde_json::{Value, json};
+
     use super::*;
-    use gridpost_ops::testkit::FakeApi;
+
+    fn job(change: &Value) -> Redrive {
+        serde_json::from_value(documents::redrive(change)).expect("whole")
+    }
+
+    fn of(name: &str) -> SubscriptionArgs {
+        SubscriptionArgs { topic: "orders".to_owned(), subscription: name.to_owned() }
+    }
 
     #[test]
     fn only_a_job_with_the_same_settings_is_followed() {
-        let of = SubscriptionArgs { topic: "t".to_owned(), subscription: "s".to_owned() };
-        let job = json!({"target": {"topic": "t", "eventSubscription": "s"}, "sendAgain": false,
-            "eventsPerSecond": 100, "maxRedrives": 3, "reason": "R",
-            "createdTime": "2026-01-01T00:00:02.000Z", "to": "2026-01-01T00:00:00.000Z"});
+        let job = job(&json!({"reason": "R", "createdTime": "2026-01-01T00:00:02.000Z",
+            "to": "2026-01-01T00:00:00.000Z"}));
         let asked = json!({"reason": "R", "eventsPerSecond": 100, "maxRedrives": 3,
             "sendAgain": false, "dryRun": false});
-        assert!(differences(&job, &asked, &of, None).is_empty());
+        let differs = |change: &Value| {
+            let mut asked = asked.clone();
+            gridpost_api::document::merge(&mut asked, change);
+            let asked = serde_json::from_value(asked).expect("an input");
+            differences(&job, &asked, &of("one"), None)
+        };
         let table = [
             (json!({"reason": null}), "reason"),
             (json!({"eventType": "T"}), "eventType"),
             (json!({"from": "2026-01-01T00:00:00Z"}), "from"),
             (json!({"to": "2025-01-01T00:00:00Z"}), "to"),
             (json!({"eventsPerSecond": 7}), "eventsPerSecond"),
-            (json!({"target": {"eventSubscription": "u", "topic": null}}), "target"),
+            (json!({"target": {"eventSubscription": "u"}}), "target"),
         ];
         for (change, want) in table {
-            let mut other = asked.clone();
-            for (name, value) in change.as_object().expect("members") {
-                other[name] = value.clone();
-            }
-            assert_eq!(differences(&job, &other, &of, None), [want], "{change}");
+            assert_eq!(differs(&change), [want], "{change}");
         }
-        let same_end = json!({"reason": "R", "eventsPerSecond": 100, "maxRedrives": 3,
-            "sendAgain": false, "to": "2027-01-01T00:00:00Z"});
-        assert!(differences(&job, &same_end, &of, None).is_empty());
+        for same in [json!({}), json!({"to": "2027-01-01T00:00:00Z"})] {
+            assert_eq!(differs(&same), [""; 0], "{same}");
+        }
     }
 
     #[test]
     fn the_same_command_with_since_follows_its_job_later() {
-        let of = SubscriptionArgs { topic: "t".to_owned(), subscription: "s".to_owned() };
-        let job = json!({"target": {"topic": "t", "eventSubscription": "s"},
-            "createdTime": "2026-01-01T06:00:02.000Z", "to": "2026-01-01T06:00:00.000Z",
-            "from": "2026-01-01T00:00:01.500Z"});
+        let change = json!({"createdTime": "2026-01-01T06:00:02.000Z",
+            "to": "2026-01-01T06:00:00.000Z", "from": "2026-01-01T00:00:01.500Z"});
+        let job = job(&change);
         // Repeated ten minutes later: what it asks for begins later, too.
-        let asked = json!({"from": "2026-01-01T00:10:01.500Z"});
-        let since = |minutes| Some(TimeSpan::minutes(minutes));
-        assert_eq!(differences(&job, &asked, &of, since(360)), [""; 0]);
-        assert_eq!(differences(&job, &asked, &of, since(370)), ["from"]);
-        assert_eq!(differences(&job, &asked, &of, None), ["from"]);
-        let mut of_all = job.clone();
-        of_all["from"] = Value::Null;
-        assert_eq!(differences(&of_all, &asked, &of, since(360)), ["from"]);
+        let asked = RedriveInput {
+            from: Timestamp::parse_rfc_3339("2026-01-01T00:10:01.500Z").map(Time),
+            events_per_second: Some(100),
+            max_redrives: Some(3),
+            send_again: Some(false),
+            ..RedriveInput::default()
+        };
+        let differs = |job: &Redrive, minutes: Option<u32>| {
+            differences(job, &asked, &of("one"), minutes.map(TimeSpan::minutes))
+        };
+        assert_eq!(differs(&job, Some(360)), [""; 0]);
+        assert_eq!(differs(&job, Some(370)), ["from"]);
+        assert_eq!(differs(&job, None), ["from"]);
+        assert_eq!(differs(&Redrive { from: None, ..job }, Some(360)), ["from"]);
     }
 
     #[derive(clap::Parser)]
@@ -520,37 +527,36 @@ mod tests {
 
     #[tokio::test]
     async fn one_that_is_refused_keeps_none_of_the_others_from_theirs() {
-        let of = |name: &str| format!("/topics/t/eventSubscriptions/{name}");
-        let begins = |name: &str| format!("POST {}/deadLetters:redrive ", of(name));
-        let runs = |name: &str| format!("GET {}/redrives ", of(name));
-        let job = |name: &str| json!({"id": format!("of-{name}"), "status": "Running"});
-        let other = json!({"value": [{"id": "j", "status": "Running", "dryRun": false,
-            "eventsPerSecond": 7}]});
-        let api = FakeApi::answering(&[
-            (begins("a").as_str(), 201, job("a")),
+        let path = |name: &str| format!("/topics/orders/eventSubscriptions/{name}");
+        let begins = |name: &str| format!("POST {}/deadLetters:redrive ", path(name));
+        let runs = |name: &str| format!("GET {}/redrives ", path(name));
+        let begun = |name: &str| documents::redrive(&json!({ "eventSubscription": name }));
+        let other = documents::redrive(&json!({"eventsPerSecond": 7}));
+        let fake = FakeApi::answering(&[
+            (begins("a").as_str(), 201, begun("a")),
             (begins("b").as_str(), 409, json!({})),
-            (runs("b").as_str(), 200, other),
-            (begins("c").as_str(), 201, job("c")),
+            (runs("b").as_str(), 200, documents::list(&[other])),
+            (begins("c").as_str(), 201, begun("c")),
         ])
         .await;
-        let api = ManageApi::connect(&api.url()).await.map(|it| (it, api)).expect("built");
-        let arguments = <Line as clap::Parser>::parse_from(["redrive", "--topic", "t"]).arguments;
-        let whose =
-            |name: &str| SubscriptionArgs { topic: "t".to_owned(), subscription: name.to_owned() };
+        let api = ManageApi::connect(&fake.url()).await.expect("built");
+        let words = ["redrive", "--topic", "orders"];
+        let arguments = <Line as clap::Parser>::parse_from(words).arguments;
         let begin = async |names: &[&str]| {
-            let all: Vec<_> = names.iter().map(|name| (whose(name), None)).collect();
+            let all = names.iter().map(|name| (of(name), None)).collect();
             let now = Timestamp::from_millis(0);
-            begin_all(&arguments, &api.0, all.into_iter(), now, &Progress::silent()).await
+            begin_all(&arguments, &api, all, now, &Progress::silent()).await
         };
-        let begun = begin(&["a", "b", "c"]).await.expect("the others");
-        let names: Vec<_> = begun.whose.iter().map(|one| one.subscription.as_str()).collect();
-        assert_eq!((names, begun.jobs.as_slice()), (vec!["a", "c"], &[job("a"), job("c")][..]));
-        let told = ended(&begun.jobs, &begun.refused).expect_err("not all").to_string();
+        let (begun, refused) = begin(&["a", "b", "c"]).await.expect("the others");
+        let names: Vec<_> = begun.iter().map(|one| one.of.subscription.as_str()).collect();
+        assert_eq!(names, ["a", "c"]);
+        let jobs: Vec<_> = begun.into_iter().map(|one| one.job).collect();
+        let names: Vec<_> = jobs.iter().map(|job| job.event_subscription.as_str()).collect();
+        assert_eq!(names, ["a", "c"]);
+        let told = check(&jobs, &refused).expect_err("not all").to_string();
         assert!(told.contains("1 of 3 redrives were not begun"), "{told}");
-        assert!(
-            told.contains("t/b: ") && told.contains("the redrive j of t/b runs already"),
-            "{told}"
-        );
+        assert!(told.contains("orders/b: the redrive 00000000-"), "{told}");
+        assert!(told.contains("of orders/b runs already"), "{told}");
         assert!(begin(&["b"]).await.is_err(), "a single one is the command's own");
     }
 
@@ -558,52 +564,56 @@ mod tests {
     /// after the other are never answered.
     #[tokio::test]
     async fn all_jobs_are_watched_at_the_same_time() {
-        let running = json!({"id": "j", "status": "Running", "phase": "Sending"});
-        let look = "GET /topics/t/eventSubscriptions/s/redrives/j";
+        let running = documents::redrive(&json!({}));
+        let path = "/topics/orders/eventSubscriptions/one";
+        let look = format!("GET {path}/redrives/");
+        let ends = documents::health(&json!({"newEvents": "Ends"}));
+        let canceled = documents::redrive(&json!({"status": "Canceled"}));
+        let id = running["id"].as_str().unwrap_or_default();
         let rows = [
-            (look, 200, running.clone()),
-            ("GET /topics/t/eventSubscriptions/s/health", 200, json!({"newEvents": "Ends"})),
-            (
-                "POST /topics/t/eventSubscriptions/s/redrives/j/cancel",
-                200,
-                json!({"status": "Canceled"}),
-            ),
+            (look.as_str(), 200, running.clone()),
+            (&format!("GET {path}/health"), 200, ends),
+            (&format!("POST {path}/redrives/{id}/cancel"), 200, canceled),
         ];
-        let fake = FakeApi::together((look, 4), &rows).await;
+        let fake = FakeApi::together((&look, 4), &rows).await;
         let api = ManageApi::connect(&fake.url()).await.expect("built");
-        let whose = || SubscriptionArgs { topic: "t".to_owned(), subscription: "s".to_owned() };
-        let (all, jobs) = ([whose(), whose(), whose(), whose()], vec![running; 4]);
-        let watched = [Some(whose()), Some(whose()), Some(whose()), Some(whose())];
+        let begun = Begun { of: of("one"), job: job(&json!({})), watched: Some(of("one")) };
         let progress = Progress::silent();
-        let ended = follow_all(&api, &all, &jobs, &watched, &progress);
+        let all = vec![begun; 4].into_iter().map(|begun| follow(&api, begun, &progress));
         let patience = Duration::from_secs(120);
-        let ended = tokio::time::timeout(patience, ended).await.expect("looks at the same time");
-        assert!(ended.expect("all").iter().all(|job| job["status"] == "Canceled"));
+        let ended = tokio::time::timeout(patience, join_all(all)).await;
+        let ended = ended.expect("looks at the same time");
+        assert!(
+            ended.iter().flatten().filter(|job| job.status == JobStatus::Canceled).count() == 4
+        );
     }
 
     #[test]
     fn a_summary_says_what_was_left_out_and_what_to_do() {
         let job = |status: &str, dry_run: bool| {
-            json!({"id": "j", "topic": "t", "eventSubscription": "s", "status": status,
-                "target": {"topic": "t", "eventSubscription": "u"}, "dryRun": dry_run,
-                "counted": 9, "redriven": 4, "leftOut": {"sentBefore": 2}, "problem": "p"})
+            job(&json!({"status": status, "dryRun": dry_run, "counted": 9, "redriven": 4,
+                "target": {"eventSubscription": "u"}, "leftOut": {"sentBefore": 2}, "problem": "p"}))
         };
-        let canceled = summary(&job("Canceled", false));
-        let lines: Vec<_> = canceled.lines().collect();
+        let canceled = job("Canceled", false);
+        let id = canceled.id;
+        let text = summary(&canceled);
         assert_eq!(
-            lines,
+            text.lines().collect::<Vec<_>>(),
             [
-                "Canceled: redrive j has sent 4 of 9 events of t/s to t/u",
+                &format!("Canceled: redrive {id} has sent 4 of 9 events of orders/one to orders/u"),
                 "  left out: 2 sent by an earlier redrive (--again)",
                 "  p",
-                "  to go on: gridpost dead-letter redrive --topic t --subscription s --resume j",
+                &format!(
+                    "  to go on: gridpost dead-letter redrive --topic orders --subscription one --resume {id}"
+                ),
             ]
         );
         let dry = summary(&job("Completed", true));
-        assert!(dry.starts_with("Completed: a redrive of t/s would send 9 events to t/u"), "{dry}");
-        assert!(list(&[job("Completed", true)]).contains("Completed (dry run)"));
-        let mut empty = job("Completed", false);
-        empty["counted"] = json!(0);
-        assert!(summary(&empty).contains("last two seconds"), "{}", summary(&empty));
+        let want = "Completed: a redrive of orders/one would send 9 events to orders/u";
+        assert!(dry.starts_with(want), "{dry}");
+        let listed = list(&[job("Completed", true)]);
+        assert!(listed.contains("Completed (dry run)") && listed.contains(&TIME[..19]), "{listed}");
+        let empty = summary(&Redrive { counted: 0, ..job("Completed", false) });
+        assert!(empty.contains("last two seconds"), "{empty}");
     }
 }

@@ -1,19 +1,23 @@
-//! `gridpost dead-letter summary`: what dead letters have in common. Many that ended for one cause are one
-//! line.
+//! `gridpost dead-letter summary`: groups dead letters that ended for one cause.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use clap::Args;
+use gridpost_api::{
+    dead_letter::{DeadLetterContent, DeadLetterRecord},
+    schema::Time,
+};
 use gridpost_core::time::Timestamp;
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use super::unread::Unread;
-use super::{Filter, Sent, found};
-use crate::output::{self, Output, text_at};
+use super::{Filter, Letters, Sent, Unread, found, unreadable};
+use crate::output::{self, Output, or_dash};
 use gridpost_ops::{given::count_in, manage_api::ManageApi};
 
-/// Which ones.
+/// The dead letters to group.
 #[derive(Args, Debug)]
 pub struct SummaryArguments {
     #[command(flatten)]
@@ -28,26 +32,46 @@ pub struct SummaryArguments {
     limit: usize,
 }
 
-/// What makes dead letters one group.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
-    reason: String,
-    outcome: Option<String>,
-    status: Option<u64>,
+/// The cause that dead letters of one group have in common.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Cause {
+    dead_letter_reason: String,
+    last_delivery_outcome: Option<String>,
+    last_http_status_code: Option<u16>,
     event_type: String,
 }
 
-#[derive(Clone, Debug, Default)]
+/// Dead letters with one cause.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Group {
     events: u64,
-    whose: BTreeSet<String>,
-    written: Option<(String, String)>,
+    #[serde(flatten)]
+    cause: Cause,
+    event_subscriptions: BTreeSet<String>,
+    first_written_time: Time,
+    last_written_time: Time,
+    /// The id of one of them.
     example: String,
-    /// The topic and event subscription of that one.
-    owner: String,
+    /// The topic and event subscription of the example.
+    example_of: String,
 }
 
-/// Prints what those that the arguments choose have in common.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Summary {
+    events: u64,
+    unreadable: u64,
+    is_complete: bool,
+    #[serde(skip)]
+    is_cut: bool,
+    groups: Vec<Group>,
+    #[serde(flatten)]
+    unread: Unread,
+}
+
+/// Prints the causes of the dead letters that the arguments choose.
 pub(super) async fn run(
     arguments: &SummaryArguments,
     api: &ManageApi,
@@ -55,157 +79,160 @@ pub(super) async fn run(
     output: Output,
 ) -> anyhow::Result<()> {
     let SummaryArguments { filter, sent, limit } = arguments;
-    // One more says whether there are more.
-    let (mut letters, unread) = found(api, filter, *sent, now, limit.saturating_add(1)).await?;
-    let is_cut = letters.len() > *limit;
-    letters.truncate(*limit);
-    output.tell(&document(&letters, is_cut, &unread), |summary| text(summary, is_cut));
-    unread.ended()
+    let summary = Summary::of(found(api, filter, *sent, now, *limit).await?);
+    output.tell(&summary, Summary::text);
+    summary.unread.check()
 }
 
-fn document(letters: &[Value], is_cut: bool, unread: &Unread) -> Value {
-    let is_read = |letter: &&Value| letter["problem"].is_null();
-    let (mut groups, mut events) = (BTreeMap::<Key, Group>::new(), 0_u64);
-    for letter in letters.iter().filter(is_read) {
-        events += 1;
-        groups.entry(Key::of(letter)).or_default().add(letter);
+impl Summary {
+    fn of(found: Letters) -> Self {
+        let is_complete = found.is_complete();
+        let Letters { letters, is_cut, unread } = found;
+        let (mut groups, mut events) = (BTreeMap::<Cause, Group>::new(), 0);
+        for letter in &letters {
+            if let DeadLetterContent::Record(record) = &letter.document.content {
+                events += 1;
+                let (owner, id) = (letter.owner.to_string(), &letter.document.id);
+                groups
+                    .entry(Cause::of(record))
+                    .or_insert_with_key(|cause| Group::new(cause, id, &owner, record.written_time))
+                    .add(owner, record.written_time);
+            }
+        }
+        let mut groups: Vec<_> = groups.into_values().collect();
+        groups.sort_by_key(|group| Reverse(group.events));
+        let unreadable = letters.len() as u64 - events;
+        Self { events, unreadable, is_complete, is_cut, groups, unread }
     }
-    let mut groups: Vec<_> = groups.into_iter().collect();
-    groups.sort_by_key(|(_, group)| Reverse(group.events));
-    json!({
-        "events": events,
-        "unreadable": letters.len() as u64 - events,
-        "isComplete": !is_cut && unread.is_empty(),
-        "groups": groups.iter().map(|(key, group)| group.document(key)).collect::<Vec<_>>(),
-        "failed": unread.document(),
-    })
+
+    fn text(&self) -> String {
+        let events = output::count(self.events, "dead letter");
+        let mut text = match self.is_cut {
+            false => events,
+            true => format!("of the first {events} (--limit looks at more)"),
+        };
+        if !self.groups.is_empty() {
+            let head = ["EVENTS", "REASON", "LAST OUTCOME", "TYPE", "WHOSE", "LAST", "EXAMPLE"];
+            let table = output::table(head, self.groups.iter().map(Group::row));
+            text.push_str(&format!("\n\n{table}"));
+        }
+        text + &unreadable(self.unreadable)
+    }
 }
 
-impl Key {
-    fn of(letter: &Value) -> Self {
+impl Cause {
+    fn of(record: &DeadLetterRecord) -> Self {
         Self {
-            reason: text_at(letter, "/deadLetterReason").to_owned(),
-            outcome: letter["lastDeliveryOutcome"].as_str().map(str::to_owned),
-            status: letter["lastHttpStatusCode"].as_u64(),
-            event_type: text_at(letter, "/eventType").to_owned(),
+            dead_letter_reason: record.dead_letter_reason.clone(),
+            last_delivery_outcome: record.last_delivery_outcome.clone(),
+            last_http_status_code: record.last_http_status_code,
+            event_type: record.event_type.clone(),
         }
     }
 }
 
 impl Group {
-    fn add(&mut self, letter: &Value) {
+    /// Makes a group without dead letters, with the first one as its example.
+    fn new(cause: &Cause, id: &str, owner: &str, written: Time) -> Self {
+        Self {
+            events: 0,
+            cause: cause.clone(),
+            event_subscriptions: BTreeSet::new(),
+            first_written_time: written,
+            last_written_time: written,
+            example: id.to_owned(),
+            example_of: owner.to_owned(),
+        }
+    }
+
+    fn add(&mut self, owner: String, written: Time) {
         self.events += 1;
-        let whose =
-            format!("{}/{}", text_at(letter, "/topic"), text_at(letter, "/eventSubscription"));
-        self.whose.insert(whose.clone());
-        let at = text_at(letter, "/writtenTime").to_owned();
-        self.written = match self.written.take() {
-            None => {
-                text_at(letter, "/id").clone_into(&mut self.example);
-                self.owner = whose;
-                Some((at.clone(), at))
-            }
-            Some((first, last)) => Some((first.min(at.clone()), last.max(at))),
+        self.event_subscriptions.insert(owner);
+        self.first_written_time = self.first_written_time.min(written);
+        self.last_written_time = self.last_written_time.max(written);
+    }
+
+    fn row(&self) -> [String; 7] {
+        let Cause { dead_letter_reason, last_delivery_outcome, last_http_status_code, event_type } =
+            &self.cause;
+        let outcome = or_dash(last_delivery_outcome.as_ref());
+        let outcome = match last_http_status_code {
+            Some(status) => format!("{outcome} ({status})"),
+            None => outcome,
         };
+        let first = &self.example_of;
+        let whose = match self.event_subscriptions.len() {
+            0 | 1 => first.clone(),
+            count => format!("{first} and {} more", count - 1),
+        };
+        [
+            self.events.to_string(),
+            dead_letter_reason.clone(),
+            outcome,
+            event_type.clone(),
+            whose,
+            self.last_written_time.to_string(),
+            self.example.clone(),
+        ]
     }
-
-    fn document(&self, key: &Key) -> Value {
-        let (first, last) = self.written.clone().unwrap_or_default();
-        json!({
-            "events": self.events,
-            "deadLetterReason": key.reason,
-            "lastDeliveryOutcome": key.outcome,
-            "lastHttpStatusCode": key.status,
-            "eventType": key.event_type,
-            "eventSubscriptions": self.whose,
-            "firstWrittenTime": first,
-            "lastWrittenTime": last,
-            "example": self.example,
-            "exampleOf": self.owner,
-        })
-    }
-}
-
-fn text(summary: &Value, is_cut: bool) -> String {
-    let groups = summary["groups"].as_array().cloned().unwrap_or_default();
-    let events = output::count(summary["events"].as_u64().unwrap_or(0), "dead letter");
-    let mut text = match is_cut {
-        false => events,
-        true => format!("of the first {events} (--limit looks at more)"),
-    };
-    if !groups.is_empty() {
-        let head = ["EVENTS", "REASON", "LAST OUTCOME", "TYPE", "WHOSE", "LAST", "EXAMPLE"];
-        text.push_str(&format!("\n\n{}", output::table(head, groups.iter().map(row))));
-    }
-    match summary["unreadable"].as_u64() {
-        None | Some(0) => text,
-        Some(count) => format!("{text}\n\n{count} more objects or records can't be read"),
-    }
-}
-
-fn row(group: &Value) -> [String; 7] {
-    let at = |pointer| text_at(group, pointer).to_owned();
-    let outcome = match group["lastHttpStatusCode"].as_u64() {
-        Some(status) => format!("{} ({status})", at("/lastDeliveryOutcome")),
-        None => at("/lastDeliveryOutcome"),
-    };
-    let whose: Vec<_> = group["eventSubscriptions"].as_array().into_iter().flatten().collect();
-    let first = text_at(group, "/exampleOf");
-    let whose = match whose.len() {
-        0 | 1 => first.to_owned(),
-        count => format!("{first} and {} more", count - 1),
-    };
-    let events = group["events"].to_string();
-    [
-        events,
-        at("/deadLetterReason"),
-        outcome,
-        at("/eventType"),
-        whose,
-        at("/lastWrittenTime"),
-        at("/example"),
-    ]
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use gridpost_ops::testkit::documents::dead_letter;
+    use serde_json::{Value, json};
 
-    fn letter(id: &str, name: &str, status: Option<u64>, written: &str) -> Value {
-        let mut letter = json!({"id": id, "topic": "t", "eventSubscription": name,
-            "writtenTime": written, "eventType": "T", "deadLetterReason": "R",
-            "lastDeliveryOutcome": "BadRequest"});
-        if let Some(status) = status {
-            letter["lastHttpStatusCode"] = json!(status);
-        }
-        letter
+    use super::*;
+    use crate::commands::{Owned, SubscriptionArgs};
+
+    fn owned(name: &str, document: Value) -> Owned<gridpost_api::dead_letter::DeadLetter> {
+        let owner = SubscriptionArgs { topic: "t".to_owned(), subscription: name.to_owned() };
+        Owned { document: serde_json::from_value(document).expect("whole"), owner }
+    }
+
+    fn letter(
+        id: &str,
+        name: &str,
+        status: Option<u16>,
+        day: u32,
+    ) -> Owned<gridpost_api::dead_letter::DeadLetter> {
+        let change = json!({"id": id, "writtenTime": format!("2026-01-0{day}T00:00:00Z"),
+            "deadLetterReason": "R", "lastDeliveryOutcome": "BadRequest",
+            "lastHttpStatusCode": status});
+        owned(name, dead_letter(&change))
     }
 
     #[test]
     fn what_ended_alike_is_one_line() {
-        let mut letters: Vec<_> = (1..=3)
-            .map(|one| letter(&format!("l-{one}"), "b", Some(400), &format!("2026-01-0{one}")))
-            .collect();
-        letters.push(letter("l-4", "a", Some(400), "2026-01-04"));
-        letters.push(letter("l-5", "a", None, "2026-01-05"));
-        letters.push(json!({"id": "l-6", "topic": "t", "problem": "no JSON"}));
-        let unread = Unread::default();
-        let summary = document(&letters, false, &unread);
+        let letters = || {
+            vec![
+                letter("l-1", "b", Some(400), 1),
+                letter("l-2", "b", Some(400), 2),
+                letter("l-3", "b", Some(400), 3),
+                letter("l-4", "a", Some(400), 4),
+                letter("l-5", "a", None, 5),
+                owned("a", json!({"id": "l-6", "objectName": "o", "problem": "no JSON"})),
+            ]
+        };
+        let of =
+            |letters, is_cut| Summary::of(Letters { letters, is_cut, unread: Unread::default() });
+        let all = of(letters(), false);
+        let summary = json!(all);
         assert_eq!((&summary["events"], &summary["unreadable"]), (&json!(5), &json!(1)));
         let first = json!({"events": 4, "deadLetterReason": "R", "lastDeliveryOutcome": "BadRequest",
             "lastHttpStatusCode": 400, "eventType": "T", "eventSubscriptions": ["t/a", "t/b"],
-            "firstWrittenTime": "2026-01-01", "lastWrittenTime": "2026-01-04", "example": "l-1",
-            "exampleOf": "t/b"});
+            "firstWrittenTime": "2026-01-01T00:00:00.000Z",
+            "lastWrittenTime": "2026-01-04T00:00:00.000Z", "example": "l-1", "exampleOf": "t/b"});
         assert_eq!(summary["groups"][0], first);
         assert_eq!(summary["groups"][1]["events"], 1);
+        assert_eq!(summary["groups"][1]["lastHttpStatusCode"], Value::Null);
         assert_eq!((&summary["isComplete"], &summary["failed"]), (&json!(true), &json!([])));
-        let told = text(&summary, false);
+        let told = all.text();
         for part in ["5 dead letters", "BadRequest (400)", "t/b and 1 more", "1 more objects"] {
             assert!(told.contains(part), "{part} is not in\n{told}");
         }
-        let cut = document(&letters, true, &unread);
-        assert_eq!(cut["isComplete"], false);
-        assert!(text(&cut, true).starts_with("of the first 5 dead letters"));
-        assert_eq!(text(&document(&[], false, &unread), false), "0 dead letters");
+        let cut = of(letters(), true);
+        assert!(!cut.is_complete && cut.text().starts_with("of the first 5 dead letters"));
+        assert_eq!(of(Vec::new(), false).text(), "0 dead letters");
     }
 }
