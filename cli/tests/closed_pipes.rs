@@ -29,7 +29,8 @@ fn answer(mut stream: TcpStream) {
     let mut head = vec![0; 16_384];
     let read = stream.read(&mut head).unwrap_or(0);
     let counts = String::from_utf8_lossy(&head[..read]).contains("/deadLetters:count");
-    let (status, body) = if counts { (200, "{\"events\":1}") } else { (500, "{}") };
+    let count = r#"{"events":1,"redrivenEvents":0,"byReason":{},"byEventType":{},"unreadable":0}"#;
+    let (status, body) = if counts { (200, count) } else { (500, "{}") };
     let answer = format!(
         "HTTP/1.1 {status} Told\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
          connection: close\r\n\r\n{body}",

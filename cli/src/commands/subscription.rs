@@ -402,7 +402,8 @@ mod tests {
 
     #[test]
     fn a_deletion_says_that_what_is_held_back_goes_uncounted() {
-        let pause = json!({"pause": {"since": "2026-01-01T00:00:00Z", "timeToLiveRuns": true}});
+        let pause = json!({"pause": {"since": "2026-01-01T00:00:00Z",
+            "until": "2026-01-02T00:00:00Z", "timeToLiveRuns": true}});
         let table = [
             (health(&json!({"newEvents": "Attempted"})), false),
             (health(&json!({"newEvents": "Waits"})), true),
